@@ -1,0 +1,174 @@
+//! `Event`: one entry of a session's log.
+
+use crate::{
+    actions::EventActions,
+    content::{Content, FunctionCall, FunctionResponse},
+    json::Json,
+    response::LlmResponse,
+    wire::{IdSet, Shaped, wire_object, wire_text},
+    wire_shapes::NodeInfo,
+};
+
+wire_object! {
+    /// One entry of a session's log: what was said or done, by whom, and what it changed.
+    ///
+    /// An empty `id` and a `timestamp` of 0 mean «not given»: appending fills them in.
+    ///
+    /// ```
+    /// use retain_core::{Content, Event, LlmResponse};
+    /// let mut event = Event::new("assistant", LlmResponse::of(Content::model("Hello")));
+    /// event.actions.state_delta.insert("user:greeted", true);
+    /// assert!(event.is_final_response());
+    /// assert_eq!(event.response.content.unwrap().text_concat(), "Hello");
+    /// ```
+    pub struct Event with response: LlmResponse {
+        /// The run that made it.
+        invocation_id: String = "invocationId",
+        /// `user`, or the agent's name.
+        author: String = "author",
+        /// What it does.
+        actions: EventActions = "actions",
+        /// The output of a workflow node.
+        output: Option<Json> = "output",
+        /// The workflow node that made it.
+        node_info: Option<Shaped<NodeInfo>> = "nodeInfo",
+        /// Calls whose answer comes later.
+        long_running_tool_ids: Option<IdSet> = "longRunningToolIds",
+        /// Which of parallel agents made it, as `parent.child`.
+        branch: Option<String> = "branch",
+        /// The delegated task it belongs to.
+        isolation_scope: Option<String> = "isolationScope",
+        /// Unique in its session.
+        id: String = "id",
+        /// Seconds since 1970. Says when, never in which order.
+        timestamp: f64 = "timestamp",
+    }
+}
+
+wire_text!(Event);
+
+impl Event {
+    /// An event of `author` with what a model or user said.
+    pub fn new(author: impl Into<String>, response: LlmResponse) -> Event {
+        Event {
+            author: author.into(),
+            response,
+            ..Event::default()
+        }
+    }
+
+    /// A text said by the user.
+    pub fn user_text(text: impl Into<String>) -> Event {
+        Event::new("user", LlmResponse::of(Content::user(text)))
+    }
+
+    /// A text said by the agent `author`.
+    pub fn model_text(author: impl Into<String>, text: impl Into<String>) -> Event {
+        Event::new(author, LlmResponse::of(Content::model(text)))
+    }
+
+    /// Whether it is a piece of a text that is still streaming. Such are never stored.
+    pub fn is_partial(&self) -> bool {
+        self.response.partial == Some(true)
+    }
+
+    /// The content, if there is one.
+    pub fn content(&self) -> Option<&Content> {
+        self.response.content.as_ref()
+    }
+
+    /// The function calls in it.
+    pub fn function_calls(&self) -> Vec<&FunctionCall> {
+        self.content()
+            .map(|content| content.function_calls().collect())
+            .unwrap_or_default()
+    }
+
+    /// The function responses in it.
+    pub fn function_responses(&self) -> Vec<&FunctionResponse> {
+        self.content()
+            .map(|content| content.function_responses().collect())
+            .unwrap_or_default()
+    }
+
+    /// Whether it ends on the result of code that ran, which the model has yet to take up.
+    pub fn has_trailing_code_execution_result(&self) -> bool {
+        let last = self.content().and_then(|content| content.parts().last());
+        last.is_some_and(|part| part.code_execution_result.is_some())
+    }
+
+    /// Whether this is an answer to show, rather than a step on the way to one. ADK 2.13's rule.
+    pub fn is_final_response(&self) -> bool {
+        let waits_for_answer = self.long_running_tool_ids.as_ref();
+        if self.actions.skip_summarization == Some(true)
+            || waits_for_answer.is_some_and(|ids| !ids.is_empty())
+        {
+            return true;
+        }
+        let calls = !self.function_calls().is_empty();
+        if self.response.error_code.is_some() && !self.is_partial() && !calls {
+            return true;
+        }
+        !calls
+            && self.function_responses().is_empty()
+            && !self.is_partial()
+            && !self.has_trailing_code_execution_result()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::{CodeExecutionResult, Part};
+
+    fn event(parts: Vec<Part>) -> Event {
+        Event::new("a", LlmResponse::of(Content::new("model", parts)))
+    }
+
+    #[test]
+    fn a_text_is_final_and_a_piece_of_it_is_not() {
+        let mut text = event(vec![Part::text("x")]);
+        assert!(text.is_final_response());
+        text.response.partial = Some(true);
+        assert!(!text.is_final_response());
+    }
+
+    #[test]
+    fn calls_and_responses_are_steps_unless_summarization_is_skipped() {
+        let mut call = event(vec![FunctionCall::new("f", Json::Null).into()]);
+        assert!(!call.is_final_response());
+        // ADK gives every call event an empty set when no tool is long running.
+        call.long_running_tool_ids = Some(IdSet::default());
+        assert!(!call.is_final_response());
+        call.long_running_tool_ids = Some(["c1"].into_iter().collect());
+        assert!(call.is_final_response());
+
+        let answer = FunctionResponse::new("c1", "f", Default::default());
+        let mut response = event(vec![answer.into()]);
+        assert!(!response.is_final_response());
+        response.actions.skip_summarization = Some(true);
+        assert!(response.is_final_response());
+    }
+
+    #[test]
+    fn an_error_is_final_unless_partial_or_calling() {
+        let mut error = event(vec![FunctionResponse::default().into()]);
+        error.response.error_code = Some("X".into());
+        assert!(error.is_final_response());
+        error.response.partial = Some(true);
+        assert!(!error.is_final_response());
+        let mut call = event(vec![FunctionCall::default().into()]);
+        call.response.error_code = Some("X".into());
+        assert!(!call.is_final_response());
+    }
+
+    #[test]
+    fn a_code_result_at_the_end_is_not_final() {
+        let result = Part {
+            code_execution_result: Some(CodeExecutionResult::default()),
+            ..Part::default()
+        };
+        assert!(!event(vec![Part::text("x"), result.clone()]).is_final_response());
+        assert!(event(vec![result, Part::text("x")]).is_final_response());
+    }
+}

@@ -1,0 +1,221 @@
+//! A JSON object that keeps its keys in insertion order.
+
+use std::{collections::HashMap, fmt};
+
+use super::Json;
+
+/// Below this size a scan over the keys beats a hash table, and most maps are below it.
+const INDEXED_FROM: usize = 24;
+
+/// A map from text to [`Json`] in insertion order. Setting a key again keeps its place, as in Python.
+///
+/// ```
+/// use retain_core::JsonMap;
+/// let mut map = JsonMap::new();
+/// map.insert("b", 1);
+/// map.insert("a", "two");
+/// assert_eq!(map.insert("b", 3), Some(1.into()));
+/// assert_eq!(map.keys().collect::<Vec<_>>(), ["b", "a"]);
+/// ```
+#[derive(Clone, Default)]
+pub struct JsonMap {
+    entries: Vec<(String, Json)>,
+    /// Places by key, once the map is large.
+    index: Option<Box<HashMap<String, usize>>>,
+}
+
+impl JsonMap {
+    /// An empty map.
+    pub const fn new() -> JsonMap {
+        JsonMap {
+            entries: Vec::new(),
+            index: None,
+        }
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &str) -> Option<&Json> {
+        self.place(key).map(|place| &self.entries[place].1)
+    }
+
+    /// The value under `key`, for changing.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Json> {
+        let place = self.place(key)?;
+        Some(&mut self.entries[place].1)
+    }
+
+    /// Whether `key` is there.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.place(key).is_some()
+    }
+
+    /// Sets `key` and gives back what was there.
+    pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Json>) -> Option<Json> {
+        let (key, value) = (key.into(), value.into());
+        if let Some(place) = self.place(&key) {
+            return Some(std::mem::replace(&mut self.entries[place].1, value));
+        }
+        if let Some(index) = &mut self.index {
+            index.insert(key.clone(), self.entries.len());
+        }
+        self.entries.push((key, value));
+        if self.index.is_none() && self.entries.len() >= INDEXED_FROM {
+            self.build_index();
+        }
+        None
+    }
+
+    /// Removes `key`, keeping the order of the others. Takes time proportional to the map.
+    pub fn remove(&mut self, key: &str) -> Option<Json> {
+        let place = self.place(key)?;
+        let (_, value) = self.entries.remove(place);
+        if self.index.is_some() {
+            self.build_index();
+        }
+        Some(value)
+    }
+
+    /// Keeps only the keys for which `keep` says yes.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &Json) -> bool) {
+        self.entries.retain(|(key, value)| keep(key, value));
+        if self.index.is_some() {
+            self.build_index();
+        }
+    }
+
+    /// Keys and values in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Json)> + ExactSizeIterator {
+        self.entries
+            .iter()
+            .map(|(key, value)| (key.as_str(), value))
+    }
+
+    /// Keys in order.
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = &str> + ExactSizeIterator {
+        self.entries.iter().map(|(key, _)| key.as_str())
+    }
+
+    /// Values in order of their keys.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &Json> + ExactSizeIterator {
+        self.entries.iter().map(|(_, value)| value)
+    }
+
+    fn place(&self, key: &str) -> Option<usize> {
+        match &self.index {
+            Some(index) => index.get(key).copied(),
+            None => self.entries.iter().position(|(k, _)| k == key),
+        }
+    }
+
+    fn build_index(&mut self) {
+        let places = self.entries.iter().enumerate();
+        let index = places.map(|(place, (key, _))| (key.clone(), place));
+        self.index = Some(Box::new(index.collect()));
+    }
+}
+
+/// Two maps are equal when they hold the same keys with equal values, in whatever order.
+impl PartialEq for JsonMap {
+    fn eq(&self, other: &JsonMap) -> bool {
+        self.len() == other.len()
+            && self
+                .iter()
+                .all(|(key, value)| other.get(key) == Some(value))
+    }
+}
+
+impl fmt::Debug for JsonMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl std::ops::Index<&str> for JsonMap {
+    type Output = Json;
+
+    /// The value under `key`; `null` where there is none.
+    fn index(&self, key: &str) -> &Json {
+        self.get(key).unwrap_or(&super::NULL)
+    }
+}
+
+impl<K: Into<String>, V: Into<Json>> FromIterator<(K, V)> for JsonMap {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> JsonMap {
+        let mut map = JsonMap::new();
+        map.extend(pairs);
+        map
+    }
+}
+
+impl<K: Into<String>, V: Into<Json>> Extend<(K, V)> for JsonMap {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, pairs: I) {
+        for (key, value) in pairs {
+            self.insert(key, value);
+        }
+    }
+}
+
+impl<K: Into<String>, V: Into<Json>, const N: usize> From<[(K, V); N]> for JsonMap {
+    fn from(pairs: [(K, V); N]) -> JsonMap {
+        pairs.into_iter().collect()
+    }
+}
+
+impl IntoIterator for JsonMap {
+    type Item = (String, Json);
+    type IntoIter = std::vec::IntoIter<(String, Json)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a JsonMap {
+    type Item = (&'a str, &'a Json);
+    type IntoIter = std::iter::Map<
+        std::slice::Iter<'a, (String, Json)>,
+        fn(&'a (String, Json)) -> (&'a str, &'a Json),
+    >;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries
+            .iter()
+            .map(|(key, value)| (key.as_str(), value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_maps_behave_like_small_ones() {
+        let mut map: JsonMap = (0..100).map(|i| (format!("k{i}"), i)).collect();
+        assert_eq!(map.insert("k50", "new"), Some(Json::from(50)));
+        assert_eq!(map.remove("k10"), Some(Json::from(10)));
+        assert_eq!(map.get("k11"), Some(&Json::from(11)));
+        assert_eq!(map.get("k10"), None);
+        map.retain(|_, value| value.as_i64().is_none_or(|i| i % 2 == 0));
+        assert_eq!(map.len(), 49);
+        assert_eq!(map.get("k98"), Some(&Json::from(98)));
+        assert_eq!(map.keys().nth(1), Some("k2"));
+    }
+
+    #[test]
+    fn order_is_no_difference() {
+        let a = JsonMap::from([("x", 1), ("y", 2)]);
+        let b = JsonMap::from([("y", 2), ("x", 1)]);
+        assert_eq!(a, b);
+        assert_ne!(a, JsonMap::from([("x", 1), ("z", 2)]));
+    }
+}

@@ -1,0 +1,188 @@
+//! Exact JSON: the value type of state, arguments, responses and unknown fields.
+//!
+//! `serde_json::Value` rounds integers above 64 bits and forgets how a number was written, and
+//! the switch that cures it (`arbitrary_precision`) would change serde for the whole program of
+//! whoever embeds us. So [`Json`] keeps numbers as written and keys in their order, is cheap to
+//! clone, and converts from and to `serde_json::Value`.
+
+mod convert;
+mod map;
+mod number;
+mod read;
+mod write;
+
+use std::{fmt, sync::Arc};
+
+pub(crate) use convert::{deserialize_text, serialize_text};
+pub use map::JsonMap;
+pub use number::Number;
+pub use read::JsonError;
+pub(crate) use read::Reader;
+pub(crate) use write::{Form, Writer};
+
+/// How deep arrays and objects may be nested in anything that is read.
+pub const DEPTH_MAX: usize = 128;
+
+/// A JSON value that loses nothing and costs a reference count to clone.
+///
+/// Two values are equal when they say the same: key order is no difference and `1.50` is `1.5`,
+/// but `1` is not `1.0`.
+///
+/// ```
+/// use retain_core::Json;
+/// let value = Json::parse(r#"{"n": 123456789012345678901234567890, "f": 1.0}"#).unwrap();
+/// assert_eq!(value["n"].to_string(), "123456789012345678901234567890");
+/// assert_eq!(value["f"].as_f64(), Some(1.0));
+/// assert_eq!(Json::from(serde_json::json!({"a": [1, "two"]}))["a"][1], "two");
+/// ```
+#[derive(Clone, Default, PartialEq)]
+pub enum Json {
+    /// `null`.
+    #[default]
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number, as it was written.
+    Number(Number),
+    /// A text.
+    String(Arc<str>),
+    /// A list.
+    Array(Arc<Vec<Json>>),
+    /// A map in insertion order.
+    Object(Arc<JsonMap>),
+}
+
+static NULL: Json = Json::Null;
+
+impl Json {
+    /// Reads one JSON text, whole. `NaN`, `Infinity` and lone surrogates are refused.
+    pub fn parse(text: &str) -> Result<Json, JsonError> {
+        let mut reader = Reader::new(text);
+        let value = reader.read_json()?;
+        reader.end()?;
+        Ok(value)
+    }
+
+    /// Writes the value as compact JSON; fails only for a non-finite float put in from Rust.
+    pub fn to_json(&self) -> Result<String, JsonError> {
+        let mut writer = Writer::camel();
+        writer.json(self);
+        writer.finish()
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Json::Null)
+    }
+
+    /// The boolean, if it is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Json::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The number as `i64`, if it is an integer that fits.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self {
+            Json::Number(number) => number.as_i64(),
+            _ => None,
+        }
+    }
+
+    /// The number as `u64`, if it is an integer that fits.
+    pub fn as_u64(&self) -> Option<u64> {
+        match self {
+            Json::Number(number) => number.as_u64(),
+            _ => None,
+        }
+    }
+
+    /// The number as the nearest `f64`, if it is a number.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Json::Number(number) => number.as_f64(),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Json::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The list, if it is one.
+    pub fn as_array(&self) -> Option<&[Json]> {
+        match self {
+            Json::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The list for changing, if it is one. Copies it first when somebody else holds it.
+    pub fn as_array_mut(&mut self) -> Option<&mut Vec<Json>> {
+        match self {
+            Json::Array(items) => Some(Arc::make_mut(items)),
+            _ => None,
+        }
+    }
+
+    /// The map, if it is one.
+    pub fn as_object(&self) -> Option<&JsonMap> {
+        match self {
+            Json::Object(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// The map for changing, if it is one. Copies it first when somebody else holds it.
+    pub fn as_object_mut(&mut self) -> Option<&mut JsonMap> {
+        match self {
+            Json::Object(map) => Some(Arc::make_mut(map)),
+            _ => None,
+        }
+    }
+
+    /// The value under `key`, if this is a map that has it.
+    pub fn get(&self, key: &str) -> Option<&Json> {
+        self.as_object()?.get(key)
+    }
+}
+
+impl std::ops::Index<&str> for Json {
+    type Output = Json;
+
+    /// The value under `key`; `null` where there is none, as with `serde_json::Value`.
+    fn index(&self, key: &str) -> &Json {
+        self.get(key).unwrap_or(&NULL)
+    }
+}
+
+impl std::ops::Index<usize> for Json {
+    type Output = Json;
+
+    /// The item at `index`; `null` where there is none, as with `serde_json::Value`.
+    fn index(&self, index: usize) -> &Json {
+        self.as_array()
+            .and_then(|items| items.get(index))
+            .unwrap_or(&NULL)
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut writer = Writer::camel();
+        writer.json(self);
+        f.write_str(&writer.finish_lossy())
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

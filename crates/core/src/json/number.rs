@@ -1,0 +1,217 @@
+//! A JSON number as it was written.
+
+use std::{fmt, sync::Arc};
+
+/// A JSON number of any size and precision, written back as it was read.
+///
+/// Two numbers are equal when they have the same value and the same kind: `1.5` equals `1.50`,
+/// but `1` does not equal `1.0`.
+#[derive(Clone)]
+pub struct Number(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    /// Written exactly as Rust prints the integer.
+    Int(i64),
+    /// Everything else: its text.
+    Text(Arc<str>),
+}
+
+impl Number {
+    /// Takes a text that the reader found to be a JSON number.
+    pub(crate) fn from_json_text(text: &str) -> Number {
+        // "-0" is not how Rust prints 0, so it stays a text; so does anything past 18 digits.
+        if text.len() <= 18
+            && text != "-0"
+            && let Ok(int) = text.parse::<i64>()
+        {
+            return Number(Repr::Int(int));
+        }
+        Number(Repr::Text(text.into()))
+    }
+
+    /// The value as `i64`, if it is an integer that fits.
+    pub fn as_i64(&self) -> Option<i64> {
+        match &self.0 {
+            Repr::Int(int) => Some(*int),
+            Repr::Text(text) => text.parse().ok(),
+        }
+    }
+
+    /// The value as `u64`, if it is an integer that fits.
+    pub fn as_u64(&self) -> Option<u64> {
+        match &self.0 {
+            Repr::Int(int) => u64::try_from(*int).ok(),
+            Repr::Text(text) => text.parse().ok(),
+        }
+    }
+
+    /// The nearest `f64`; `None` when it is too large for one.
+    pub fn as_f64(&self) -> Option<f64> {
+        match &self.0 {
+            Repr::Int(int) => Some(*int as f64),
+            Repr::Text(text) => text.parse().ok().filter(|f: &f64| f.is_finite()),
+        }
+    }
+
+    /// Whether it is written without fraction and exponent.
+    pub fn is_integer(&self) -> bool {
+        match &self.0 {
+            Repr::Int(_) => true,
+            Repr::Text(text) => text.bytes().all(|b| b == b'-' || b.is_ascii_digit()),
+        }
+    }
+
+    /// False for a `NaN` or infinity put in from Rust, which JSON has no word for.
+    pub(crate) fn is_finite(&self) -> bool {
+        match &self.0 {
+            Repr::Int(_) => true,
+            Repr::Text(text) => text.bytes().any(|b| b.is_ascii_digit()),
+        }
+    }
+
+    pub(crate) fn push_to(&self, out: &mut String) {
+        use fmt::Write as _;
+        match &self.0 {
+            // Writing to a String cannot fail.
+            Repr::Int(int) => drop(write!(out, "{int}")),
+            Repr::Text(text) => out.push_str(text),
+        }
+    }
+
+    /// Sign, significant digits without outer zeros, and the power of ten of the last one.
+    fn decimal(&self) -> (bool, String, i128) {
+        let text = self.to_string();
+        let (negative, text) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.as_str()),
+        };
+        let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, exponent.parse().unwrap_or(i128::MAX / 2)),
+            None => (text, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = format!("{whole}{fraction}");
+        let power = exponent - fraction.len() as i128;
+        let kept = digits.trim_start_matches('0');
+        let trimmed = kept.trim_end_matches('0');
+        if trimmed.is_empty() {
+            return (negative, String::new(), 0);
+        }
+        let power = power + (kept.len() - trimmed.len()) as i128;
+        (negative, trimmed.to_owned(), power)
+    }
+}
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Number) -> bool {
+        match (&self.0, &other.0) {
+            (Repr::Int(a), Repr::Int(b)) => a == b,
+            (Repr::Text(a), Repr::Text(b)) if a == b => true,
+            _ => {
+                self.is_integer() == other.is_integer()
+                    && self.is_finite()
+                    && other.is_finite()
+                    && self.decimal() == other.decimal()
+            }
+        }
+    }
+}
+
+impl From<i64> for Number {
+    fn from(int: i64) -> Number {
+        Number(Repr::Int(int))
+    }
+}
+
+impl From<u64> for Number {
+    fn from(int: u64) -> Number {
+        match i64::try_from(int) {
+            Ok(int) => Number(Repr::Int(int)),
+            Err(_) => Number(Repr::Text(int.to_string().into())),
+        }
+    }
+}
+
+impl From<f64> for Number {
+    /// Prints the shortest text that reads back to the same float, in ADK's spelling (`1e+16`).
+    /// A `NaN` or infinity is taken and refused, with its place, when the value is written.
+    fn from(float: f64) -> Number {
+        let mut text = format!("{float:?}");
+        if let Some(at) = text.find('e')
+            && text.as_bytes().get(at + 1) != Some(&b'-')
+        {
+            text.insert(at + 1, '+');
+        }
+        Number(Repr::Text(text.into()))
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        self.push_to(&mut text);
+        f.write_str(&text)
+    }
+}
+
+impl fmt::Debug for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Number;
+
+    fn number(text: &str) -> Number {
+        Number::from_json_text(text)
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_were_read() {
+        for text in [
+            "0",
+            "-0",
+            "1",
+            "1.0",
+            "-1.50",
+            "1e5",
+            "1E+400",
+            "123456789012345678901234567890",
+            "-9223372036854775808",
+            "9223372036854775807",
+        ] {
+            assert_eq!(number(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn equality_is_by_value_and_kind() {
+        assert_eq!(number("1.5"), number("1.50"));
+        assert_eq!(number("100.0"), number("1e2"));
+        assert_eq!(number("9223372036854775807"), Number::from(i64::MAX));
+        assert_ne!(number("1"), number("1.0"));
+        assert_ne!(number("0.1"), number("0.10000000000000000001"));
+        assert_ne!(
+            number("123456789012345678901234567890"),
+            number("123456789012345678901234567891")
+        );
+        assert_ne!(number("1.0"), number("-1.0"));
+    }
+
+    #[test]
+    fn floats_from_rust_print_as_floats() {
+        for (float, text) in [
+            (1.0, "1.0"),
+            (1e16, "1e+16"),
+            (1e-6, "1e-6"),
+            (-0.0, "-0.0"),
+        ] {
+            assert_eq!(Number::from(float).to_string(), text);
+        }
+        assert!(!Number::from(f64::NAN).is_finite());
+        assert!(!Number::from(f64::NEG_INFINITY).is_finite());
+    }
+}

@@ -1,0 +1,206 @@
+//! The one JSON writer: compact text, in either spelling of ADK's field names.
+
+use super::{Json, JsonError, JsonMap, Number};
+
+/// Which spelling of field names is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Camel,
+    Snake,
+}
+
+/// Builds one JSON text. Commas are its own business.
+pub(crate) struct Writer {
+    out: String,
+    form: Form,
+    /// A comma is due before the next key or item.
+    comma: bool,
+    /// Where a number stands that JSON cannot say.
+    non_finite: Option<usize>,
+}
+
+impl Writer {
+    pub(crate) fn camel() -> Writer {
+        Writer::new(Form::Camel)
+    }
+
+    pub(crate) fn new(form: Form) -> Writer {
+        Writer {
+            out: String::new(),
+            form,
+            comma: false,
+            non_finite: None,
+        }
+    }
+
+    pub(crate) fn form(&self) -> Form {
+        self.form
+    }
+
+    pub(crate) fn finish(self) -> Result<String, JsonError> {
+        match self.non_finite {
+            None => Ok(self.out),
+            Some(offset) => Err(JsonError::new(
+                "NaN and infinities have no JSON form; store null or a text instead",
+                offset,
+            )),
+        }
+    }
+
+    /// The text even when it holds what JSON cannot say; for printing only.
+    pub(crate) fn finish_lossy(self) -> String {
+        self.out
+    }
+
+    pub(crate) fn begin_object(&mut self) {
+        self.item();
+        self.out.push('{');
+        self.comma = false;
+    }
+
+    pub(crate) fn end_object(&mut self) {
+        self.out.push('}');
+        self.comma = true;
+    }
+
+    pub(crate) fn begin_array(&mut self) {
+        self.item();
+        self.out.push('[');
+        self.comma = false;
+    }
+
+    pub(crate) fn end_array(&mut self) {
+        self.out.push(']');
+        self.comma = true;
+    }
+
+    /// A key that may hold any character.
+    pub(crate) fn key(&mut self, key: &str) {
+        self.item();
+        self.quoted(key);
+        self.out.push(':');
+        self.comma = false;
+    }
+
+    /// A field name of ours, known to need no escape.
+    pub(crate) fn field(&mut self, camel: &str, snake: &str) {
+        self.item();
+        self.out.push('"');
+        self.out.push_str(match self.form {
+            Form::Camel => camel,
+            Form::Snake => snake,
+        });
+        self.out.push_str("\":");
+        self.comma = false;
+    }
+
+    pub(crate) fn null(&mut self) {
+        self.bare("null");
+    }
+
+    pub(crate) fn bool(&mut self, value: bool) {
+        self.bare(if value { "true" } else { "false" });
+    }
+
+    pub(crate) fn number(&mut self, number: &Number) {
+        self.item();
+        if !number.is_finite() {
+            self.non_finite.get_or_insert(self.out.len());
+        }
+        number.push_to(&mut self.out);
+        self.comma = true;
+    }
+
+    pub(crate) fn str(&mut self, text: &str) {
+        self.item();
+        self.quoted(text);
+        self.comma = true;
+    }
+
+    pub(crate) fn json(&mut self, value: &Json) {
+        match value {
+            Json::Null => self.null(),
+            Json::Bool(value) => self.bool(*value),
+            Json::Number(number) => self.number(number),
+            Json::String(text) => self.str(text),
+            Json::Array(items) => {
+                self.begin_array();
+                items.iter().for_each(|item| self.json(item));
+                self.end_array();
+            }
+            Json::Object(map) => self.map(map),
+        }
+    }
+
+    pub(crate) fn map(&mut self, map: &JsonMap) {
+        self.begin_object();
+        for (key, value) in map {
+            self.key(key);
+            self.json(value);
+        }
+        self.end_object();
+    }
+
+    fn item(&mut self) {
+        if self.comma {
+            self.out.push(',');
+        }
+    }
+
+    fn bare(&mut self, word: &str) {
+        self.item();
+        self.out.push_str(word);
+        self.comma = true;
+    }
+
+    fn quoted(&mut self, text: &str) {
+        self.out.push('"');
+        let mut rest = text;
+        while let Some(at) = rest
+            .bytes()
+            .position(|b| b == b'"' || b == b'\\' || b < 0x20)
+        {
+            self.out.push_str(&rest[..at]);
+            self.escape(rest.as_bytes()[at]);
+            rest = &rest[at + 1..];
+        }
+        self.out.push_str(rest);
+        self.out.push('"');
+    }
+
+    fn escape(&mut self, byte: u8) {
+        match byte {
+            b'"' => self.out.push_str("\\\""),
+            b'\\' => self.out.push_str("\\\\"),
+            b'\n' => self.out.push_str("\\n"),
+            b'\r' => self.out.push_str("\\r"),
+            b'\t' => self.out.push_str("\\t"),
+            8 => self.out.push_str("\\b"),
+            12 => self.out.push_str("\\f"),
+            _ => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                self.out.push_str("\\u00");
+                self.out.push(HEX[usize::from(byte >> 4)] as char);
+                self.out.push(HEX[usize::from(byte & 15)] as char);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let text = r#"{"a":[1,1.0,[],{}],"é\"\\\n\u0001":null,"":true}"#;
+        assert_eq!(Json::parse(text).unwrap().to_string(), text);
+    }
+
+    #[test]
+    fn non_finite_numbers_are_refused() {
+        let value = Json::from(vec![Json::from(1), Json::from(f64::NAN)]);
+        let message = value.to_json().unwrap_err().to_string();
+        assert!(message.contains("NaN"), "{message}");
+    }
+}

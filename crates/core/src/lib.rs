@@ -1,0 +1,57 @@
+//! ADK's words and rules: events, sessions, state, and the ports behind which databases, clocks
+//! and ids stand. This crate does no IO and awaits nothing but a port.
+//!
+//! Start at [`SessionService`] to use sessions, at [`SessionStore`] to write a store, and at
+//! [`StoreSessionService`] to see the rules between the two.
+
+mod actions;
+mod content;
+mod error;
+mod event;
+mod events;
+mod hub;
+mod json;
+mod lease;
+mod limits;
+mod log;
+mod memory;
+mod ports;
+mod response;
+mod service;
+mod session;
+mod state;
+mod store;
+mod wire;
+pub mod wire_shapes;
+
+pub use actions::{EventActions, EventCompaction};
+pub use content::{
+    Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse,
+    Part, Transcription, VideoMetadata,
+};
+pub use error::{BoxError, Conflict, Result, SessionError};
+pub use event::Event;
+pub use events::Events;
+pub use hub::ChangeHub;
+pub use json::{DEPTH_MAX, Json, JsonError, JsonMap, Number};
+pub use lease::{Admission, Lease, LeaseUse};
+pub use limits::{Limits, check as check_limit};
+pub use log::{ConnectStore, StoreSessionService, Sweeper};
+pub use memory::MemoryEntry;
+pub use ports::{Clock, Ids, RandomIds, SystemClock, micros, seconds};
+pub use response::{LlmResponse, UsageMetadata};
+pub use service::{
+    Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
+    ListSessions, RunOptions, RunToken, RunUse, SessionLog, SessionService, SharedSession,
+    within_run,
+};
+pub use session::{
+    GetSessionConfig, ListCursor, ListSessionsResponse, Origin, Session, SessionKey, SessionMeta,
+    Window, apply_event_to_session,
+};
+pub use state::{ScopedDelta, State, StateDelta, StateScope, TrackedState};
+pub use store::{
+    Batch, Changes, DraftId, EraseReceipt, Head, ListQuery, LogHeader, NewEvent, NewSession,
+    ScopedState, SessionStore, Snapshot, Want, Written,
+};
+pub use wire::{Bytes, Extra, IdSet, ShapeOf, Shaped};

@@ -1,0 +1,94 @@
+//! A limit on everything that comes from outside.
+
+use crate::{
+    error::{Result, SessionError},
+    session::SessionKey,
+};
+
+/// What may be stored. Raise or lower it where a service is built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of an app name, user id, session id, event id or invocation id. At most 512.
+    pub id_bytes: usize,
+    /// Bytes of a state key.
+    pub state_key_bytes: usize,
+    /// Bytes of one event as JSON.
+    pub event_bytes: usize,
+    /// Events in one append.
+    pub batch_events: usize,
+    /// Bytes of all keys and values of one session, of one user or of one app.
+    pub state_bytes: usize,
+}
+
+impl Limits {
+    /// Ids longer than this fit no store's index.
+    pub const ID_BYTES_MAX: usize = 512;
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            id_bytes: Limits::ID_BYTES_MAX,
+            state_key_bytes: 1024,
+            event_bytes: 16 * 1024 * 1024,
+            batch_events: 1000,
+            state_bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+impl Limits {
+    /// Fails unless app, user and session id can be stored exactly, on every store alike.
+    pub fn check_key(&self, key: &SessionKey) -> Result<()> {
+        self.check_id("app name", &key.app)?;
+        self.check_id("user id", &key.user)?;
+        self.check_id("session id", &key.id)
+    }
+
+    /// Fails unless `id` can be stored exactly, on every store alike.
+    pub fn check_id(&self, what: &'static str, id: &str) -> Result<()> {
+        if id.is_empty() {
+            return Err(SessionError::invalid(
+                what,
+                "is empty; give it at least one character",
+            ));
+        }
+        self.check_text(what, id)
+    }
+
+    /// As [`check_id`](Self::check_id), but empty is allowed.
+    pub(crate) fn check_text(&self, what: &'static str, id: &str) -> Result<()> {
+        if id.contains('\0') {
+            let reason = "holds a NUL character, which not every database can store; leave it out";
+            return Err(SessionError::invalid(what, reason));
+        }
+        let limit = self.id_bytes.min(Limits::ID_BYTES_MAX);
+        if id.len() > limit {
+            let found = id.len();
+            let reason = format!("has {found} bytes; at most {limit} can be stored");
+            return Err(SessionError::invalid(what, reason));
+        }
+        Ok(())
+    }
+
+    /// Fails unless `key` can be a state key.
+    pub(crate) fn check_state_key(&self, key: &str) -> Result<()> {
+        if key.contains('\0') {
+            let reason = "holds a NUL character, which not every database can store; leave it out";
+            return Err(SessionError::invalid(format!("state key {key:?}"), reason));
+        }
+        check("state key (bytes)", key.len(), self.state_key_bytes)
+    }
+}
+
+/// Fails with [`SessionError::TooLarge`] when `found` is over `limit`.
+pub fn check(what: &'static str, found: usize, limit: usize) -> Result<()> {
+    if found <= limit {
+        return Ok(());
+    }
+    Err(SessionError::TooLarge {
+        what,
+        limit: limit as u64,
+        found: found as u64,
+    })
+}

@@ -1,0 +1,62 @@
+//! The state that a log means: what each event changed, replayed from the beginning.
+
+use std::collections::HashMap;
+
+use super::rewind::{KeyChanges, apply, changes_to};
+use crate::{
+    event::Event,
+    json::{Json, JsonMap},
+    state::ScopedDelta,
+};
+
+/// Replays a log and says what each event does to the session's own keys.
+#[derive(Debug, Default)]
+pub(super) struct Fold {
+    state: JsonMap,
+    /// Every value a key ever had, with its position; `None` where it became absent.
+    past: HashMap<String, Vec<(u64, Option<Json>)>>,
+    /// The first position of each invocation.
+    first: HashMap<String, u64>,
+}
+
+impl Fold {
+    /// Starts from the state given at creation.
+    pub(super) fn new(initial: &JsonMap) -> Fold {
+        let mut fold = Fold::default();
+        let session = ScopedDelta::of(initial).session;
+        fold.record(0, &session.into_iter().map(|(k, v)| (k, Some(v))).collect());
+        fold
+    }
+
+    /// What the event at `position` changes.
+    pub(super) fn step(&mut self, position: u64, event: &Event) -> KeyChanges {
+        let delta = ScopedDelta::of(&event.actions.state_delta).session;
+        let rewound = event.actions.rewind_before_invocation_id.as_ref();
+        let changes = match rewound.and_then(|invocation| self.first.get(invocation)) {
+            Some(first) => changes_to(&self.state, &self.state_at(first - 1), &delta),
+            None => delta.into_iter().map(|(k, v)| (k, Some(v))).collect(),
+        };
+        let invocation = event.invocation_id.clone();
+        self.first.entry(invocation).or_insert(position);
+        self.record(position, &changes);
+        changes
+    }
+
+    fn record(&mut self, position: u64, changes: &KeyChanges) {
+        for (key, value) in changes {
+            let values = self.past.entry(key.clone()).or_default();
+            values.push((position, value.clone()));
+        }
+        apply(&mut self.state, changes);
+    }
+
+    fn state_at(&self, position: u64) -> JsonMap {
+        let at = |values: &Vec<(u64, Option<Json>)>| {
+            let known = values.iter().take_while(|(at, _)| *at <= position);
+            known.last().and_then(|(_, value)| value.clone())
+        };
+        let keys = self.past.iter();
+        keys.filter_map(|(key, values)| Some((key.as_str(), at(values)?)))
+            .collect()
+    }
+}

@@ -1,0 +1,556 @@
+//! The one implementation of the session rules, over any [`SessionStore`].
+//!
+//! Called by users and the runner through [`SessionService`] and [`SessionLog`]; each call settles
+//! what ADK says (`prepare`), waits for its turn where it begins a run (`turns`), and then makes
+//! one call to the store.
+
+mod fold;
+mod prepare;
+mod rewind;
+mod tail;
+mod transfer;
+mod turns;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use crate::{
+    error::{Result, SessionError},
+    event::Event,
+    events::Events,
+    json::JsonMap,
+    lease::LeaseUse,
+    limits::{self, Limits},
+    ports::{Clock, Ids, RandomIds, SystemClock, seconds},
+    service::{
+        Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
+        ListSessions, RunToken, RunUse, SessionLog, SessionService, SharedSession,
+    },
+    session::{
+        GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, SessionMeta,
+        Window, take_temp_keys,
+    },
+    state::{ScopedDelta, State, StateScope},
+    store::{
+        Batch, Changes, EraseReceipt, Head, ListQuery, NewSession, ScopedState, SessionStore,
+        Snapshot, Want, Written,
+    },
+};
+
+pub use turns::Sweeper;
+use turns::Turns;
+
+/// Sessions over a store: ADK's rules once, for every database.
+///
+/// Cheap to clone; clones share the store. `InMemorySessionService` and `SqliteSessionService`
+/// are this type on their stores.
+#[derive(Debug)]
+pub struct StoreSessionService<S> {
+    store: Arc<S>,
+    settings: Arc<Settings>,
+    turns: Arc<Turns>,
+}
+
+#[derive(Debug, Clone)]
+struct Settings {
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    limits: Limits,
+    run_ttl: Duration,
+    session_ttl: Option<Duration>,
+}
+
+impl<S> Clone for StoreSessionService<S> {
+    fn clone(&self) -> Self {
+        StoreSessionService {
+            store: Arc::clone(&self.store),
+            settings: Arc::clone(&self.settings),
+            turns: Arc::clone(&self.turns),
+        }
+    }
+}
+
+/// A store that is opened by an address.
+#[async_trait]
+pub trait ConnectStore: SessionStore + Sized {
+    /// Opens the store at `uri`, bringing its schema up to date.
+    async fn connect(uri: &str) -> Result<Self>;
+}
+
+impl<S: ConnectStore> StoreSessionService<S> {
+    /// Opens the store at `uri`, bringing its schema up to date.
+    pub async fn connect(uri: &str) -> Result<Self> {
+        Ok(Self::over(S::connect(uri).await?))
+    }
+}
+
+impl<S: SessionStore + Default> StoreSessionService<S> {
+    /// A service on a new, empty store.
+    pub fn new() -> Self {
+        Self::over(S::default())
+    }
+}
+
+impl<S: SessionStore + Default> Default for StoreSessionService<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: SessionStore> StoreSessionService<S> {
+    /// A service on `store`.
+    pub fn over(store: S) -> Self {
+        StoreSessionService {
+            store: Arc::new(store),
+            settings: Arc::new(Settings {
+                clock: Arc::new(SystemClock),
+                ids: Arc::new(RandomIds),
+                limits: Limits::default(),
+                run_ttl: Duration::from_secs(30),
+                session_ttl: None,
+            }),
+            turns: Arc::default(),
+        }
+    }
+
+    /// Takes the time of events from `clock`.
+    pub fn with_clock(mut self, clock: impl Clock) -> Self {
+        Arc::make_mut(&mut self.settings).clock = Arc::new(clock);
+        self
+    }
+
+    /// Takes new ids from `ids`.
+    pub fn with_ids(mut self, ids: impl Ids) -> Self {
+        Arc::make_mut(&mut self.settings).ids = Arc::new(ids);
+        self
+    }
+
+    /// Sets what may be stored.
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        Arc::make_mut(&mut self.settings).limits = limits;
+        self
+    }
+
+    /// Sets how long a run holds its session without a sign of life. Default: 30 seconds.
+    pub fn with_run_ttl(mut self, ttl: Duration) -> Self {
+        Arc::make_mut(&mut self.settings).run_ttl = ttl;
+        self
+    }
+
+    /// Sets how long sessions live after the last write, unless they say otherwise. Default: for ever.
+    pub fn with_session_ttl(mut self, ttl: Duration) -> Self {
+        Arc::make_mut(&mut self.settings).session_ttl = Some(ttl);
+        self
+    }
+
+    /// The store, for what only this kind of store can do.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    fn key(&self, app: &str, user: &str, id: &str) -> Result<SessionKey> {
+        let key = SessionKey::new(app, user, id);
+        self.settings.limits.check_key(&key)?;
+        Ok(key)
+    }
+
+    /// Creates the session that `new` describes.
+    async fn create_new(&self, new: CreateSession) -> Result<Session> {
+        let settings = &self.settings;
+        let given = new.session_id.filter(|id| !id.trim().is_empty());
+        let id = given.unwrap_or_else(|| settings.ids.new_id());
+        let key = self.key(&new.app_name, &new.user_id, &id)?;
+        let initial = State::trim_temp_keys(&new.state.unwrap_or_default().to_delta());
+        let changes = self.initial_changes(&initial)?;
+        let created = self.store.create(NewSession {
+            key,
+            initial,
+            changes,
+            create_time: settings.clock.now(),
+            ttl: new.ttl.or(settings.session_ttl),
+            state_bytes_max: settings.limits.state_bytes,
+        });
+        let key = created.await?.key;
+        let created = self.read_session(&key, Window::NONE).await?;
+        created.ok_or_else(|| SessionError::not_found(&key))
+    }
+
+    fn initial_changes(&self, initial: &JsonMap) -> Result<Changes> {
+        for key in initial.keys() {
+            self.settings.limits.check_state_key(key)?;
+        }
+        // The one way a value cannot be stored: a float that JSON has no word for.
+        let text = crate::Json::from(initial.clone()).to_json();
+        let text = text.map_err(|e| SessionError::invalid("state", e.to_string()))?;
+        let limits = &self.settings.limits;
+        limits::check("state (bytes)", text.len(), limits.state_bytes)?;
+        Ok(prepare::changes(ScopedDelta::of(initial)))
+    }
+
+    async fn read_session(&self, key: &SessionKey, window: Window) -> Result<Option<Session>> {
+        let snapshot = self.store.read(key, window, Want::State).await?;
+        Ok(snapshot.map(session_of))
+    }
+
+    /// Appends to the log; the heart of the service.
+    async fn append_all(&self, key: &SessionKey, append: Append) -> Result<Appended> {
+        self.settings.limits.check_key(key)?;
+        let stored = append
+            .events
+            .into_iter()
+            .filter(|event| !event.is_partial());
+        let events: Vec<Event> = stored.collect();
+        let limit = self.settings.limits.batch_events;
+        limits::check("batch (events)", events.len(), limit)?;
+        let rewinds = |event: &Event| event.actions.rewind_before_invocation_id.is_some();
+        if events.iter().any(rewinds) {
+            return self
+                .append_rewinding(key, events, append.expected, append.run)
+                .await;
+        }
+        let events = events.into_iter().map(|event| self.prepare(event, None));
+        let mut batch = Batch {
+            events: events.collect::<Result<_>>()?,
+            expected: append.expected,
+            lease: LeaseUse::Outside,
+            state_bytes_max: self.settings.limits.state_bytes,
+        };
+        if batch.events.is_empty() && append.run == RunUse::Outside {
+            return Ok(Appended::default());
+        }
+        let written = self.write(key, &mut batch, append.run).await?;
+        self.appended(key, batch, written)
+    }
+
+    /// Hands the batch to the store as part of the run it belongs to.
+    async fn write(&self, key: &SessionKey, batch: &mut Batch, run: RunUse) -> Result<Written> {
+        let ttl = Some(self.settings.run_ttl);
+        batch.lease = match run {
+            RunUse::Begin(options) => return self.write_in_turn(key, batch, ttl, options).await,
+            RunUse::Outside => LeaseUse::Outside,
+            RunUse::Within(RunToken(token)) => LeaseUse::Hold { token, ttl },
+            RunUse::End(RunToken(token)) => LeaseUse::Hold { token, ttl: None },
+        };
+        self.store.append(key, batch).await
+    }
+
+    fn appended(&self, key: &SessionKey, batch: Batch, written: Written) -> Result<Appended> {
+        let Written::Done { positions, token } = written else {
+            let waited = Duration::ZERO;
+            return Err(SessionError::RunBusy {
+                key: key.clone(),
+                waited,
+            });
+        };
+        let events = batch.events.into_iter().map(|new| new.event);
+        Ok(Appended {
+            events: positions.into_iter().zip(events).collect(),
+            run: token.map(RunToken),
+        })
+    }
+
+    /// Stores one event for a live session; gives the `temp:` keys it carried beside it.
+    async fn append_live(
+        &self,
+        key: &SessionKey,
+        mut event: Event,
+    ) -> Result<(u64, Arc<Event>, JsonMap)> {
+        let temp = take_temp_keys(&mut event);
+        let appended = self.append_all(key, event.into()).await?;
+        match appended.events.into_iter().next() {
+            Some((position, event)) => Ok((position, event, temp)),
+            None => Err(SessionError::not_found(key)),
+        }
+    }
+
+    /// A stored event is taken up once, whether it is new to the session or a repeat.
+    fn take_up(session: &mut Session, position: u64, event: Arc<Event>, temp: &JsonMap) {
+        let known = session.events.iter_with_positions().rev();
+        let mut later = known.take_while(|(known, _)| *known >= position);
+        let is_known = later.any(|(known, _)| known == position);
+        drop(later);
+        if !is_known {
+            session.take_up(position, event, temp);
+        }
+    }
+
+    async fn list_page(&self, query: ListSessions) -> Result<ListSessionsResponse> {
+        let settings = &self.settings;
+        settings.limits.check_id("app name", &query.app_name)?;
+        if let Some(user) = &query.user_id {
+            settings.limits.check_id("user id", user)?;
+        }
+        let limit = query.limit.unwrap_or(usize::MAX).max(1);
+        let store_query = ListQuery {
+            app: query.app_name,
+            user: query.user_id,
+            after: query.after,
+            // One more tells whether there is a next page.
+            limit: limit.saturating_add(1),
+            with_state: query.with_state,
+        };
+        let mut found = self.store.list(&store_query).await?;
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more).map(|(head, _)| ListCursor {
+            last_update_time: head.last_update_time,
+            user: head.key.user.clone(),
+            id: head.key.id.clone(),
+        });
+        let metas = found.into_iter().map(|(head, state)| {
+            let state = query.with_state.then(|| merged(state));
+            meta_of(head, state)
+        });
+        Ok(ListSessionsResponse {
+            sessions: metas.collect(),
+            next,
+        })
+    }
+
+    /// Replaces what the session may have missed by what the log has.
+    async fn refresh_session(&self, session: &mut Session) -> Result<()> {
+        let key = session.key();
+        let window = Window::after(session.position);
+        let read = self.store.read(&key, window, Want::State).await?;
+        let Some(read) = read else {
+            return Err(SessionError::NotFound { key });
+        };
+        let known = session.events.iter_with_positions();
+        let known = known.take_while(|(position, _)| *position <= session.position);
+        let known = known.count();
+        session.events.truncate(known);
+        session.events.extend(read.events);
+        session.position = read.head.position;
+        session.last_update_time = read.head.last_update_time;
+        let mut state = merged(read.state);
+        for (key, value) in session.state.iter() {
+            if StateScope::of(key) == StateScope::Temp {
+                state.set(key, value.clone());
+            }
+        }
+        session.state = state;
+        Ok(())
+    }
+}
+
+fn merged(state: ScopedState) -> State {
+    State::merged(state.session, &state.app, &state.user)
+}
+
+fn session_of(snapshot: Snapshot) -> Session {
+    let Head {
+        key,
+        position,
+        last_update_time,
+        ..
+    } = snapshot.head;
+    Session {
+        id: key.id,
+        app_name: key.app,
+        user_id: key.user,
+        state: merged(snapshot.state),
+        events: snapshot.events.into_iter().collect::<Events>(),
+        last_update_time,
+        position,
+    }
+}
+
+fn meta_of(head: Head, state: Option<State>) -> SessionMeta {
+    SessionMeta {
+        id: head.key.id,
+        app_name: head.key.app,
+        user_id: head.key.user,
+        last_update_time: head.last_update_time,
+        create_time: head.create_time,
+        position: head.position,
+        state,
+        origin: head.origin,
+        expire_time: head.expires_us.map(seconds),
+    }
+}
+
+#[async_trait]
+impl<S: SessionStore> SessionService for StoreSessionService<S> {
+    async fn create_session(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        state: Option<State>,
+        session_id: Option<&str>,
+    ) -> Result<Session> {
+        let new = CreateSession {
+            app_name: app_name.to_owned(),
+            user_id: user_id.to_owned(),
+            session_id: session_id.map(str::to_owned),
+            state,
+            ttl: None,
+        };
+        self.create_new(new).await
+    }
+
+    async fn get_session(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        session_id: &str,
+        config: GetSessionConfig,
+    ) -> Result<Option<Session>> {
+        let key = self.key(app_name, user_id, session_id)?;
+        self.read_session(&key, config.into()).await
+    }
+
+    async fn list_sessions(
+        &self,
+        app_name: &str,
+        user_id: Option<&str>,
+    ) -> Result<ListSessionsResponse> {
+        let query = ListSessions {
+            app_name: app_name.to_owned(),
+            user_id: user_id.map(str::to_owned),
+            with_state: true,
+            ..ListSessions::default()
+        };
+        self.list_page(query).await
+    }
+
+    async fn delete_session(&self, app_name: &str, user_id: &str, session_id: &str) -> Result<()> {
+        let key = self.key(app_name, user_id, session_id)?;
+        self.store.delete(&key).await.map(|_| ())
+    }
+
+    async fn append_event(&self, session: &mut Session, event: Event) -> Result<Event> {
+        if event.is_partial() {
+            return Ok(event);
+        }
+        let (position, event, temp) = self.append_live(&session.key(), event).await?;
+        Self::take_up(session, position, Arc::clone(&event), &temp);
+        Ok(Arc::unwrap_or_clone(event))
+    }
+
+    async fn append_event_locked(&self, session: &SharedSession, event: Event) -> Result<Event> {
+        if event.is_partial() {
+            return Ok(event);
+        }
+        let key = session.update(|session| session.key());
+        let (position, event, temp) = self.append_live(&key, event).await?;
+        session.update(|session| Self::take_up(session, position, Arc::clone(&event), &temp));
+        Ok(Arc::unwrap_or_clone(event))
+    }
+
+    async fn get_user_state(&self, app_name: &str, user_id: &str) -> Result<JsonMap> {
+        self.settings.limits.check_id("app name", app_name)?;
+        self.settings.limits.check_id("user id", user_id)?;
+        self.store.shared_state(app_name, Some(user_id)).await
+    }
+
+    async fn get_app_state(&self, app_name: &str) -> Result<JsonMap> {
+        self.settings.limits.check_id("app name", app_name)?;
+        self.store.shared_state(app_name, None).await
+    }
+
+    async fn flush(&self) -> Result<()> {
+        self.store.flush().await
+    }
+
+    fn log(&self) -> Option<&dyn SessionLog> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<S: SessionStore> SessionLog for StoreSessionService<S> {
+    async fn create(&self, new: CreateSession) -> Result<Session> {
+        self.create_new(new).await
+    }
+
+    async fn read(&self, key: &SessionKey, window: Window) -> Result<Option<Session>> {
+        self.settings.limits.check_key(key)?;
+        self.read_session(key, window).await
+    }
+
+    async fn refresh(&self, session: &mut Session) -> Result<()> {
+        self.refresh_session(session).await
+    }
+
+    async fn list(&self, query: ListSessions) -> Result<ListSessionsResponse> {
+        self.list_page(query).await
+    }
+
+    async fn append(&self, key: &SessionKey, append: Append) -> Result<Appended> {
+        self.append_all(key, append).await
+    }
+
+    async fn renew_run(&self, key: &SessionKey, run: RunToken) -> Result<()> {
+        let ttl = Some(self.settings.run_ttl);
+        self.store.renew(key, run.0, ttl).await
+    }
+
+    async fn end_run(&self, key: &SessionKey, run: RunToken) -> Result<()> {
+        self.store.renew(key, run.0, None).await
+    }
+
+    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<State> {
+        self.settings.limits.check_key(key)?;
+        let session = self.store.state_at(key, position).await?;
+        let app = self.store.shared_state(&key.app, None).await?;
+        let user = self.store.shared_state(&key.app, Some(&key.user)).await?;
+        Ok(State::merged(session, &app, &user))
+    }
+
+    async fn rewind(&self, key: &SessionKey, before_invocation_id: &str) -> Result<Appended> {
+        self.settings.limits.check_key(key)?;
+        self.rewind_before(key, before_invocation_id).await
+    }
+
+    async fn fork(
+        &self,
+        key: &SessionKey,
+        position: Option<u64>,
+        session_id: Option<&str>,
+    ) -> Result<Session> {
+        self.settings.limits.check_key(key)?;
+        let given = session_id.filter(|id| !id.trim().is_empty());
+        let id = given.map_or_else(|| self.settings.ids.new_id(), str::to_owned);
+        self.settings.limits.check_id("session id", &id)?;
+        let position = match position {
+            Some(position) => position,
+            None => {
+                let head = self.store.read(key, Window::NONE, Want::EventsOnly).await?;
+                head.ok_or_else(|| SessionError::not_found(key))?
+                    .head
+                    .position
+            }
+        };
+        let now = self.settings.clock.now();
+        let head = self.store.fork(key, position, &id, now).await?;
+        let fork = self.read_session(&head.key, Window::ALL).await?;
+        fork.ok_or_else(|| SessionError::not_found(&head.key))
+    }
+
+    fn tail(&self, key: &SessionKey, position: u64) -> EventStream {
+        tail::tail(Arc::clone(&self.store), key.clone(), position)
+    }
+
+    fn export(&self, scope: ExportScope) -> LineStream {
+        transfer::export(self.clone(), scope)
+    }
+
+    async fn import(&self, lines: LineStream) -> Result<ImportReceipt> {
+        transfer::import(self, lines).await
+    }
+
+    async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<EraseReceipt> {
+        self.settings.limits.check_id("app name", app_name)?;
+        self.settings.limits.check_id("user id", user_id)?;
+        self.store.erase_user(app_name, user_id).await
+    }
+
+    async fn sweep(&self) -> Result<u64> {
+        self.sweep_expired().await
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        self.store.check().await
+    }
+}

@@ -1,0 +1,68 @@
+//! Makes an event ready to be written: id, time, `temp:` keys, limits, scopes.
+
+use std::sync::Arc;
+
+use super::StoreSessionService;
+use crate::{
+    error::{Result, SessionError},
+    event::Event,
+    json::Json,
+    limits,
+    session::take_temp_keys,
+    state::ScopedDelta,
+    store::{Changes, NewEvent, SessionStore},
+};
+
+impl<S: SessionStore> StoreSessionService<S> {
+    /// Settles everything about `event`. `session_changes` stand in for the session keys of its
+    /// delta where those do not say it all (a rewind).
+    pub(super) fn prepare(
+        &self,
+        mut event: Event,
+        session_changes: Option<Vec<(String, Option<Json>)>>,
+    ) -> Result<NewEvent> {
+        let settings = &self.settings;
+        take_temp_keys(&mut event);
+        if event.id.is_empty() {
+            event.id = settings.ids.new_id();
+        }
+        settings.limits.check_id("event id", &event.id)?;
+        settings
+            .limits
+            .check_text("invocation id", &event.invocation_id)?;
+        let time_given = event.timestamp != 0.0;
+        if !time_given {
+            event.timestamp = settings.clock.now();
+        }
+        if !event.timestamp.is_finite() {
+            let reason = "is not a number; give seconds since 1970, or 0 for now";
+            return Err(SessionError::invalid("event timestamp", reason));
+        }
+        for key in event.actions.state_delta.keys() {
+            settings.limits.check_state_key(key)?;
+        }
+        let mut changes = changes(ScopedDelta::of(&event.actions.state_delta));
+        if let Some(session_changes) = session_changes {
+            changes.session = session_changes;
+        }
+        let body = event.to_json();
+        let body = body.map_err(|e| SessionError::invalid("event", e.to_string()))?;
+        limits::check("event (bytes)", body.len(), settings.limits.event_bytes)?;
+        Ok(NewEvent {
+            event: Arc::new(event),
+            body,
+            time_given,
+            changes,
+        })
+    }
+}
+
+/// The changes that a delta means, key by key.
+pub(super) fn changes(delta: ScopedDelta) -> Changes {
+    let session = delta.session.into_iter();
+    Changes {
+        app: delta.app,
+        user: delta.user,
+        session: session.map(|(key, value)| (key, Some(value))).collect(),
+    }
+}

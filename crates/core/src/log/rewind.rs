@@ -1,0 +1,174 @@
+//! Rewind: history is taken back by appending, and the state becomes exactly what it was.
+//!
+//! ADK forgets the state given at creation and leaves `null` where a key did not exist. Here the
+//! stored event carries ADK's deltas, so that ADK's readers agree, and the state follows the log.
+
+use super::StoreSessionService;
+use crate::{
+    error::{Conflict, Result, SessionError},
+    event::Event,
+    json::{Json, JsonMap},
+    lease::LeaseUse,
+    service::{Appended, RunOptions, RunUse},
+    session::{SessionKey, Window},
+    state::{ScopedDelta, StateDelta},
+    store::{Batch, NewEvent, SessionStore, Want},
+};
+
+/// Session keys to set or (`None`) to make absent.
+pub(super) type KeyChanges = Vec<(String, Option<Json>)>;
+
+impl<S: SessionStore> StoreSessionService<S> {
+    /// Appends the event that takes back everything from the invocation on.
+    pub(super) async fn rewind_before(
+        &self,
+        key: &SessionKey,
+        invocation: &str,
+    ) -> Result<Appended> {
+        let event = Event {
+            author: "user".to_owned(),
+            invocation_id: format!("e-{}", self.settings.ids.new_id()),
+            ..Event::default()
+        };
+        loop {
+            let read = self.store.read(key, Window::NONE, Want::State).await?;
+            let read = read.ok_or_else(|| SessionError::not_found(key))?;
+            let target = self.state_before(key, invocation).await?;
+            let Some(target) = target else {
+                return Err(SessionError::InvocationNotFound {
+                    key: key.clone(),
+                    invocation_id: invocation.to_owned(),
+                });
+            };
+            let mut event = event.clone();
+            event.actions.rewind_before_invocation_id = Some(invocation.to_owned());
+            event.actions.state_delta = adk_delta(&read.state.session, &target);
+            let changes = changes_to(&read.state.session, &target, &JsonMap::new());
+            let mut batch = Batch {
+                events: vec![self.prepare(event, Some(changes))?],
+                expected: Some(read.head.position),
+                lease: LeaseUse::Outside,
+                state_bytes_max: self.settings.limits.state_bytes,
+            };
+            let options = RunOptions::default();
+            match self.write_in_turn(key, &mut batch, None, options).await {
+                // Somebody else appended meanwhile; what has to be set may be another thing now.
+                Err(error) if is_position_conflict(&error) => continue,
+                written => return self.appended(key, batch, written?),
+            }
+        }
+    }
+
+    /// Appends a batch that holds a rewind made elsewhere, by ADK itself for example.
+    pub(super) async fn append_rewinding(
+        &self,
+        key: &SessionKey,
+        events: Vec<Event>,
+        expected: Option<u64>,
+        run: RunUse,
+    ) -> Result<Appended> {
+        // Ids and times are given once, so that a further try is the same batch.
+        let events: Vec<Event> = events
+            .into_iter()
+            .map(|event| Ok(Event::clone(&self.prepare(event, None)?.event)))
+            .collect::<Result<_>>()?;
+        loop {
+            let read = self.store.read(key, Window::NONE, Want::State).await?;
+            let read = read.ok_or_else(|| SessionError::not_found(key))?;
+            let mut batch = Batch {
+                events: self.follow(key, &events, read.state.session).await?,
+                expected: Some(expected.unwrap_or(read.head.position)),
+                lease: LeaseUse::Outside,
+                state_bytes_max: self.settings.limits.state_bytes,
+            };
+            let written = self.write(key, &mut batch, run).await;
+            match written {
+                Err(error) if expected.is_none() && is_position_conflict(&error) => continue,
+                written => return self.appended(key, batch, written?),
+            }
+        }
+    }
+
+    /// The events with the changes that each makes to the state left by the one before.
+    async fn follow(
+        &self,
+        key: &SessionKey,
+        events: &[Event],
+        mut state: JsonMap,
+    ) -> Result<Vec<NewEvent>> {
+        let mut ready = Vec::new();
+        for event in events {
+            let target = match &event.actions.rewind_before_invocation_id {
+                Some(invocation) => self.state_before(key, invocation).await?,
+                None => None,
+            };
+            let delta = ScopedDelta::of(&event.actions.state_delta).session;
+            let changes = match target {
+                Some(target) => changes_to(&state, &target, &delta),
+                None => delta
+                    .into_iter()
+                    .map(|(key, value)| (key, Some(value)))
+                    .collect(),
+            };
+            apply(&mut state, &changes);
+            ready.push(self.prepare(event.clone(), Some(changes))?);
+        }
+        Ok(ready)
+    }
+
+    /// The session's own keys before the first event of the invocation, if there is one.
+    async fn state_before(&self, key: &SessionKey, invocation: &str) -> Result<Option<JsonMap>> {
+        match self.store.first_of_invocation(key, invocation).await? {
+            Some(first) => self.store.state_at(key, first - 1).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+fn is_position_conflict(error: &SessionError) -> bool {
+    let position = |conflict: &Conflict| matches!(conflict, Conflict::Position { .. });
+    matches!(error, SessionError::Conflict { conflict, .. } if position(conflict))
+}
+
+/// The delta as ADK writes it: keys that differ, then `null` for keys that did not exist.
+fn adk_delta(current: &JsonMap, target: &JsonMap) -> StateDelta {
+    let mut delta = StateDelta::new();
+    for (key, value) in target {
+        if current.get(key) != Some(value) {
+            delta.insert(key, value.clone());
+        }
+    }
+    for key in current.keys() {
+        if !target.contains_key(key) {
+            delta.insert(key, Json::Null);
+        }
+    }
+    delta
+}
+
+/// What turns `current` into `target`, and then sets what `delta` adds to it. A `null` of the delta
+/// is ADK's word for a key that did not exist, and says nothing that `target` does not.
+pub(super) fn changes_to(current: &JsonMap, target: &JsonMap, delta: &JsonMap) -> KeyChanges {
+    let mut goal = target.clone();
+    for (key, value) in delta {
+        if !value.is_null() {
+            goal.insert(key, value.clone());
+        }
+    }
+    let differs = |(key, value): &(&str, &Json)| current.get(key) != Some(*value);
+    let set = goal.iter().filter(differs);
+    let mut changes: KeyChanges = set.map(|(k, v)| (k.to_owned(), Some(v.clone()))).collect();
+    let gone = current.keys().filter(|key| !goal.contains_key(key));
+    changes.extend(gone.map(|key| (key.to_owned(), None)));
+    changes
+}
+
+/// Makes the changes.
+pub(super) fn apply(state: &mut JsonMap, changes: &KeyChanges) {
+    for (key, value) in changes {
+        match value {
+            Some(value) => drop(state.insert(key.as_str(), value.clone())),
+            None => drop(state.remove(key)),
+        }
+    }
+}

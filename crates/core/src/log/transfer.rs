@@ -1,0 +1,378 @@
+//! Export and import: logs as JSON Lines, without loss.
+//!
+//! A session is a header line and a line an event; the header says how many follow, so that a
+//! file that was cut off is noticed. Shared keys have a line of their own before the sessions.
+
+use std::collections::HashSet;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::{StoreSessionService, fold::Fold};
+use crate::{
+    error::{Result, SessionError},
+    event::Event,
+    json::{Json, JsonMap},
+    ports::seconds,
+    service::{ExportScope, ImportReceipt, LineStream},
+    session::{ListCursor, Origin, SessionKey, Window},
+    store::{DraftId, Head, ListQuery, LogHeader, NewEvent, ScopedState, SessionStore, Want},
+};
+
+/// Events moved at a time.
+const STEP: usize = 256;
+
+/// The format's version, said in every header.
+const VERSION: i64 = 1;
+
+/// The lines of everything in `scope`.
+pub(super) fn export<S: SessionStore>(
+    service: StoreSessionService<S>,
+    scope: ExportScope,
+) -> LineStream {
+    let lines = stream::once(async move {
+        let heads = match &scope {
+            ExportScope::Session(key) => vec![header(&service, key).await?.head],
+            ExportScope::User { app, user } => heads(&service, app, Some(user)).await?,
+            ExportScope::App { app } => heads(&service, app, None).await?,
+        };
+        let mut users = HashSet::new();
+        let parts = heads.into_iter().map(move |head| {
+            let shared = users
+                .insert(head.key.user.clone())
+                .then(|| head.key.clone());
+            let (for_shared, for_session) = (service.clone(), service.clone());
+            let shared = stream::iter(shared);
+            let shared = shared.then(move |key| shared_line(for_shared.clone(), key));
+            shared.chain(session_lines(for_session, head.key))
+        });
+        Ok::<_, SessionError>(stream::iter(parts).flatten())
+    });
+    Box::pin(lines.try_flatten())
+}
+
+async fn heads<S: SessionStore>(
+    service: &StoreSessionService<S>,
+    app: &str,
+    user: Option<&str>,
+) -> Result<Vec<Head>> {
+    let mut heads: Vec<Head> = Vec::new();
+    let mut after: Option<ListCursor> = None;
+    loop {
+        let query = ListQuery {
+            app: app.to_owned(),
+            user: user.map(str::to_owned),
+            after: after.take(),
+            limit: STEP,
+            with_state: false,
+        };
+        let page = service.store.list(&query).await?;
+        let is_last = page.len() < STEP;
+        heads.extend(page.into_iter().map(|(head, _)| head));
+        match heads.last() {
+            Some(last) if !is_last => {
+                after = Some(ListCursor {
+                    last_update_time: last.last_update_time,
+                    user: last.key.user.clone(),
+                    id: last.key.id.clone(),
+                });
+            }
+            _ => return Ok(dedup(heads)),
+        }
+    }
+}
+
+/// A session that was written to while the pages were read may be on two of them.
+fn dedup(heads: Vec<Head>) -> Vec<Head> {
+    let mut seen = HashSet::new();
+    let mut heads = heads;
+    heads.retain(|head| seen.insert(head.key.clone()));
+    heads.sort_by(|a, b| a.key.cmp(&b.key));
+    heads
+}
+
+async fn header<S: SessionStore>(
+    service: &StoreSessionService<S>,
+    key: &SessionKey,
+) -> Result<LogHeader> {
+    service.settings.limits.check_key(key)?;
+    let header = service.store.log_header(key).await?;
+    header.ok_or_else(|| SessionError::not_found(key))
+}
+
+async fn shared_line<S: SessionStore>(
+    service: StoreSessionService<S>,
+    key: SessionKey,
+) -> Result<String> {
+    let app = service.store.shared_state(&key.app, None).await?;
+    let user = service
+        .store
+        .shared_state(&key.app, Some(&key.user))
+        .await?;
+    let line = JsonMap::from([
+        ("retain", Json::from("shared")),
+        ("version", VERSION.into()),
+        ("appName", key.app.into()),
+        ("userId", key.user.into()),
+        ("appState", app.into()),
+        ("userState", user.into()),
+    ]);
+    text(line)
+}
+
+fn session_lines<S: SessionStore>(service: StoreSessionService<S>, key: SessionKey) -> LineStream {
+    let lines = stream::once(async move {
+        let header = header(&service, &key).await?;
+        let last = header.head.position;
+        let first = stream::iter([header_line(&header)]);
+        let steps = stream::iter((1..=last).step_by(STEP));
+        let steps = steps.then(move |from| {
+            let (service, key) = (service.clone(), key.clone());
+            let to = last.min(from + STEP as u64 - 1);
+            async move { event_lines(&service, &key, from, to).await }
+        });
+        let events = steps.map_ok(|lines| stream::iter(lines.into_iter().map(Ok)));
+        Ok::<_, SessionError>(first.chain(events.try_flatten()))
+    });
+    Box::pin(lines.try_flatten())
+}
+
+fn header_line(header: &LogHeader) -> Result<String> {
+    let head = &header.head;
+    let mut line = JsonMap::from([
+        ("retain", Json::from("session")),
+        ("version", VERSION.into()),
+        ("appName", head.key.app.as_str().into()),
+        ("userId", head.key.user.as_str().into()),
+        ("id", head.key.id.as_str().into()),
+        ("createTime", head.create_time.into()),
+        ("lastUpdateTime", head.last_update_time.into()),
+        ("events", head.position.into()),
+        ("state", header.initial.clone().into()),
+    ]);
+    if let Some(ttl) = head.ttl {
+        let ttl_us = i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX);
+        line.insert("ttlSeconds", seconds(ttl_us));
+    }
+    if let Some(origin) = &head.origin {
+        let session_id = Json::from(origin.session_id.as_str());
+        let origin = [
+            ("sessionId", session_id),
+            ("position", origin.position.into()),
+        ];
+        line.insert("origin", JsonMap::from(origin));
+    }
+    text(line)
+}
+
+async fn event_lines<S: SessionStore>(
+    service: &StoreSessionService<S>,
+    key: &SessionKey,
+    from: u64,
+    to: u64,
+) -> Result<Vec<String>> {
+    let window = Window::range(from, to);
+    let read = service.store.read(key, window, Want::EventsOnly).await?;
+    let read = read.filter(|read| read.events.len() as u64 == to - from + 1);
+    let read = read.ok_or_else(|| SessionError::not_found(key))?;
+    let lines = read.events.iter().map(|(position, event)| {
+        let body = event.to_json();
+        let body = body.map_err(|e| SessionError::corrupt_event(key, *position, e))?;
+        Ok(format!(r#"{{"position":{position},"event":{body}}}"#))
+    });
+    lines.collect()
+}
+
+fn text(line: JsonMap) -> Result<String> {
+    let text = Json::from(line).to_json();
+    text.map_err(|e| SessionError::invalid("export", e.to_string()))
+}
+
+/// Takes in what [`export`] gave.
+pub(super) async fn import<S: SessionStore>(
+    service: &StoreSessionService<S>,
+    mut lines: LineStream,
+) -> Result<ImportReceipt> {
+    let mut import = Import {
+        service,
+        receipt: ImportReceipt::default(),
+        shared: JsonMap::new(),
+        open: None,
+        line: 0,
+    };
+    while let Some(line) = lines.next().await {
+        let line = line?;
+        import.line += 1;
+        if !line.trim().is_empty() {
+            import.take(&line).await?;
+        }
+    }
+    import.close().await?;
+    Ok(import.receipt)
+}
+
+struct Import<'a, S> {
+    service: &'a StoreSessionService<S>,
+    receipt: ImportReceipt,
+    /// The last line of shared keys.
+    shared: JsonMap,
+    open: Option<OpenLog>,
+    line: u64,
+}
+
+/// A session whose events are still coming in.
+struct OpenLog {
+    header: LogHeader,
+    draft: DraftId,
+    fold: Fold,
+    ids: HashSet<String>,
+    waiting: Vec<(u64, NewEvent)>,
+    next: u64,
+}
+
+impl<S: SessionStore> Import<'_, S> {
+    async fn take(&mut self, line: &str) -> Result<()> {
+        let value = Json::parse(line).map_err(|e| self.wrong(e.to_string()))?;
+        let Some(map) = value.as_object() else {
+            return Err(self.wrong("is not a JSON object"));
+        };
+        match map["retain"].as_str() {
+            _ if map.contains_key("event") => self.event(map).await,
+            Some(kind @ ("session" | "shared")) => {
+                if map["version"].as_i64() != Some(VERSION) {
+                    let version = &map["version"];
+                    return Err(
+                        self.wrong(format!("is of version {version}, this reads {VERSION}"))
+                    );
+                }
+                self.close().await?;
+                match kind {
+                    "session" => self.session(map).await,
+                    _ => {
+                        self.shared = map.clone();
+                        Ok(())
+                    }
+                }
+            }
+            _ => Err(self.wrong("is neither a session, nor shared state, nor an event")),
+        }
+    }
+
+    async fn session(&mut self, map: &JsonMap) -> Result<()> {
+        let header = self.header(map)?;
+        self.service.settings.limits.check_key(&header.head.key)?;
+        self.service.initial_changes(&header.initial)?;
+        self.open = Some(OpenLog {
+            fold: Fold::new(&header.initial),
+            header,
+            draft: self.service.store.begin_draft().await?,
+            ids: HashSet::new(),
+            waiting: Vec::new(),
+            next: 1,
+        });
+        Ok(())
+    }
+
+    fn header(&self, map: &JsonMap) -> Result<LogHeader> {
+        let missing = |field: &str| self.wrong(format!("has no valid {field:?}"));
+        let text = |field: &str| {
+            let text = map[field].as_str().map(str::to_owned);
+            text.ok_or_else(|| missing(field))
+        };
+        let float = |field: &str| map[field].as_f64().ok_or_else(|| missing(field));
+        let state = map["state"].as_object().cloned();
+        let origin = map.get("origin").map(|origin| {
+            Some(Origin {
+                session_id: origin["sessionId"].as_str()?.to_owned(),
+                position: origin["position"].as_u64()?,
+            })
+        });
+        let ttl = map
+            .get("ttlSeconds")
+            .map(|ttl| std::time::Duration::try_from_secs_f64(ttl.as_f64()?).ok());
+        Ok(LogHeader {
+            head: Head {
+                key: SessionKey::new(text("appName")?, text("userId")?, text("id")?),
+                incarnation: 0,
+                position: map["events"].as_u64().ok_or_else(|| missing("events"))?,
+                create_time: float("createTime")?,
+                last_update_time: float("lastUpdateTime")?,
+                ttl: ttl
+                    .map(|ttl| ttl.ok_or_else(|| missing("ttlSeconds")))
+                    .transpose()?,
+                expires_us: None,
+                origin: origin
+                    .map(|o| o.ok_or_else(|| missing("origin")))
+                    .transpose()?,
+            },
+            initial: state.ok_or_else(|| missing("state"))?,
+        })
+    }
+
+    async fn event(&mut self, map: &JsonMap) -> Result<()> {
+        let event = map["event"]
+            .to_json()
+            .and_then(|text| Event::from_json(&text));
+        let event = event.map_err(|e| self.wrong(e.to_string()))?;
+        let Some(log) = &mut self.open else {
+            return Err(self.wrong("is an event that follows no session"));
+        };
+        let position = log.next;
+        let known = &event.id;
+        if map["position"].as_u64() != Some(position) || position > log.header.head.position {
+            let found = map["position"].clone();
+            return Err(self.wrong(format!("has position {found} where {position} comes next")));
+        }
+        if known.is_empty() || event.timestamp == 0.0 || !log.ids.insert(known.clone()) {
+            return Err(self.wrong("has an event without id or time, or with an id used before"));
+        }
+        let changes = log.fold.step(position, &event);
+        let ready = self.service.prepare(event, Some(changes))?;
+        log.waiting.push((position, ready));
+        log.next += 1;
+        if log.waiting.len() == STEP {
+            let chunk = std::mem::take(&mut log.waiting);
+            self.service.store.extend_draft(log.draft, &chunk).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the session that was coming in visible.
+    async fn close(&mut self) -> Result<()> {
+        let Some(log) = self.open.take() else {
+            return Ok(());
+        };
+        let expected = log.header.head.position;
+        if log.next != expected + 1 {
+            let found = log.next - 1;
+            let key = &log.header.head.key;
+            let reason = format!("session {key} has {expected} events, only {found} came");
+            return Err(self.wrong(reason));
+        }
+        let store = &self.service.store;
+        store.extend_draft(log.draft, &log.waiting).await?;
+        let shared = self.shared_for(&log.header.head.key);
+        store.finish_draft(log.draft, &log.header, &shared).await?;
+        self.receipt.sessions += 1;
+        self.receipt.events += expected;
+        Ok(())
+    }
+
+    fn shared_for(&self, key: &SessionKey) -> ScopedState {
+        let of = |field: &str| self.shared[field].as_object().cloned().unwrap_or_default();
+        let mut shared = ScopedState::default();
+        if self.shared["appName"].as_str() == Some(&key.app) {
+            shared.app = of("appState");
+            if self.shared["userId"].as_str() == Some(&key.user) {
+                shared.user = of("userState");
+            }
+        }
+        shared
+    }
+
+    fn wrong(&self, reason: impl Into<String>) -> SessionError {
+        SessionError::Import {
+            line: self.line,
+            reason: reason.into(),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Runs take turns: who begins one waits here until the session is free.
+//!
+//! Callers of one process queue in order; the first in line asks the store, and leaves a ticket
+//! there when another process is ahead. The lease itself is taken with the append of the run's
+//! first events, so that a turn without contention costs nothing extra.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::StoreSessionService;
+use crate::{
+    error::{Result, SessionError},
+    lease::LeaseUse,
+    service::{RunOptions, check_not_nested},
+    session::SessionKey,
+    store::{Batch, SessionStore, Written},
+};
+
+/// How often the store is asked again when nobody in this process says that the session is free.
+const POLL: Duration = Duration::from_millis(50);
+
+/// The queues of this process, one a session that somebody waits for.
+#[derive(Debug, Default)]
+pub(super) struct Turns(Mutex<HashMap<SessionKey, Arc<Semaphore>>>);
+
+/// The place at the head of a queue.
+struct Turn<'a> {
+    turns: &'a Turns,
+    key: SessionKey,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Turns {
+    /// Waits in line.
+    async fn next(&self, key: &SessionKey) -> Turn<'_> {
+        let queue = Arc::clone(self.map().entry(key.clone()).or_insert_with(|| {
+            // Fair: permits are given in the order they were asked for.
+            Arc::new(Semaphore::new(1))
+        }));
+        let mut turn = Turn {
+            turns: self,
+            key: key.clone(),
+            permit: None,
+        };
+        // The semaphore is never closed.
+        turn.permit = queue.acquire_owned().await.ok();
+        turn
+    }
+
+    fn map(&self) -> std::sync::MutexGuard<'_, HashMap<SessionKey, Arc<Semaphore>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        drop(self.permit.take());
+        let mut map = self.turns.map();
+        // Only the map holds it: nobody stands in this queue any more.
+        if map
+            .get(&self.key)
+            .is_some_and(|queue| Arc::strong_count(queue) == 1)
+        {
+            map.remove(&self.key);
+        }
+    }
+}
+
+impl<S: SessionStore> StoreSessionService<S> {
+    /// Writes the batch as the first of a run that keeps the session for `ttl`, or (`None`) as a
+    /// run of its own, when the session is free.
+    pub(super) async fn write_in_turn(
+        &self,
+        key: &SessionKey,
+        batch: &mut Batch,
+        ttl: Option<Duration>,
+        options: RunOptions,
+    ) -> Result<Written> {
+        check_not_nested(key)?;
+        let started = Instant::now();
+        // Far enough away for any wait that somebody can mean.
+        let deadline = started + options.wait.min(Duration::from_secs(365 * 24 * 3600));
+        let busy = |started: Instant| SessionError::RunBusy {
+            key: key.clone(),
+            waited: started.elapsed(),
+        };
+        // Without a ticket the first try queues nobody, so that a refusal leaves no trace.
+        batch.lease = LeaseUse::Take {
+            ticket: String::new(),
+            ttl,
+        };
+        if options.wait.is_zero() {
+            return match self.store.append(key, batch).await? {
+                Written::Busy { .. } => Err(busy(started)),
+                done => Ok(done),
+            };
+        }
+        let turn = timeout_at(deadline, self.turns.next(key)).await;
+        let _turn = turn.map_err(|_| busy(started))?;
+        let ticket = self.settings.ids.new_id();
+        loop {
+            let (until_us, now_us) = match self.store.append(key, batch).await? {
+                Written::Busy { until_us, now_us } => (until_us, now_us),
+                done => return Ok(done),
+            };
+            if Instant::now() >= deadline {
+                self.store.withdraw(key, &ticket).await?;
+                return Err(busy(started));
+            }
+            batch.lease = LeaseUse::Take {
+                ticket: ticket.clone(),
+                ttl,
+            };
+            let until_free =
+                Duration::from_micros(until_us.saturating_sub(now_us).max(1000) as u64);
+            let pause = until_free.min(POLL).min(deadline - Instant::now());
+            // Whether somebody rang or the time was up, the store is asked again.
+            let _ = timeout(pause, self.store.changed(key, u64::MAX)).await;
+        }
+    }
+
+    /// Deletes what has expired, a chunk at a time, letting others write in between.
+    pub(super) async fn sweep_expired(&self) -> Result<u64> {
+        const CHUNK: usize = 64;
+        let mut swept = 0;
+        loop {
+            let chunk = self.store.sweep(CHUNK).await?;
+            swept += chunk;
+            if chunk < CHUNK as u64 {
+                return Ok(swept);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Sweeps expired sessions every so often, until the [`Sweeper`] is dropped.
+    pub fn start_sweeper(&self, every: Duration) -> Sweeper {
+        let service = self.clone();
+        Sweeper(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(every).await;
+                // A failing store fails its users too; the next round tries again.
+                let _ = service.sweep_expired().await;
+            }
+        }))
+    }
+}
+
+/// Sweeps expired sessions in the background as long as it lives.
+#[derive(Debug)]
+pub struct Sweeper(tokio::task::JoinHandle<()>);
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

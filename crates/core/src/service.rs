@@ -1,0 +1,349 @@
+//! `SessionService`: what users and the runner see, with ADK's methods; `SessionLog`: the rest.
+//!
+//! A service that is not ours (a remote one) implements [`SessionService`] alone. Ours, over any
+//! store, is [`StoreSessionService`](crate::StoreSessionService), and it has both.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_core::Stream;
+
+use crate::{
+    error::{Result, SessionError},
+    event::Event,
+    json::JsonMap,
+    session::{GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, Window},
+    state::State,
+    store::EraseReceipt,
+};
+
+/// Sessions, as ADK's services offer them.
+#[async_trait]
+pub trait SessionService: fmt::Debug + Send + Sync + 'static {
+    /// Creates a session. Without an id, or with a blank one, an id is made.
+    /// `temp:` keys of the state are dropped, `app:` and `user:` keys are shared at once.
+    async fn create_session(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        state: Option<State>,
+        session_id: Option<&str>,
+    ) -> Result<Session>;
+
+    /// Reads a session; `None` if there is none.
+    async fn get_session(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        session_id: &str,
+        config: GetSessionConfig,
+    ) -> Result<Option<Session>>;
+
+    /// Lists the sessions of a user, or of all users of the app, with state and without events.
+    async fn list_sessions(
+        &self,
+        app_name: &str,
+        user_id: Option<&str>,
+    ) -> Result<ListSessionsResponse>;
+
+    /// Deletes a session with its events and state; no error if there is none. Keys that are
+    /// shared with other sessions stay, and so do memories and artifacts that came from it.
+    async fn delete_session(&self, app_name: &str, user_id: &str, session_id: &str) -> Result<()>;
+
+    /// Stores an event and takes it up into the caller's session. Gives back the event as stored:
+    /// with id and time, without `temp:` keys. A partial event comes back as it is, not stored.
+    async fn append_event(&self, session: &mut Session, event: Event) -> Result<Event>;
+
+    /// As [`append_event`](Self::append_event), for a session that several tasks share.
+    async fn append_event_locked(&self, session: &SharedSession, event: Event) -> Result<Event>;
+
+    /// The keys of a user, without prefix.
+    async fn get_user_state(&self, app_name: &str, user_id: &str) -> Result<JsonMap>;
+
+    /// The keys of an app, without prefix.
+    async fn get_app_state(&self, app_name: &str) -> Result<JsonMap>;
+
+    /// Returns when everything acknowledged is as durable as it gets.
+    async fn flush(&self) -> Result<()>;
+
+    /// The log behind the sessions, for what ADK's methods cannot say. `None` if there is none.
+    fn log(&self) -> Option<&dyn SessionLog> {
+        None
+    }
+}
+
+/// The session log: positions, runs, rewind, fork, tail, export. What no ADK service has.
+#[async_trait]
+pub trait SessionLog: SessionService {
+    /// Creates a session with everything that can be said about it.
+    async fn create(&self, new: CreateSession) -> Result<Session>;
+
+    /// Reads a session with the events of `window`; `None` if there is none.
+    async fn read(&self, key: &SessionKey, window: Window) -> Result<Option<Session>>;
+
+    /// Brings a session up to date: reads what others appended since, and the state as it is now.
+    /// `temp:` keys stay. [`SessionError::NotFound`] if it is gone.
+    async fn refresh(&self, session: &mut Session) -> Result<()>;
+
+    /// Lists sessions page by page.
+    async fn list(&self, query: ListSessions) -> Result<ListSessionsResponse>;
+
+    /// Appends events, all or none. The same events again succeed and change nothing.
+    async fn append(&self, key: &SessionKey, append: Append) -> Result<Appended>;
+
+    /// Prolongs a run that has nothing to write for a while.
+    async fn renew_run(&self, key: &SessionKey, run: RunToken) -> Result<()>;
+
+    /// Ends a run that has nothing more to write.
+    async fn end_run(&self, key: &SessionKey, run: RunToken) -> Result<()>;
+
+    /// The state as it was after `position` (0: as created). Session keys exactly; `app:` and
+    /// `user:` keys are shared and shown as they are now.
+    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<State>;
+
+    /// Takes back everything from the first event of the invocation on, by appending: the
+    /// session's own keys become exactly what they were. Waits for its turn like a run.
+    async fn rewind(&self, key: &SessionKey, before_invocation_id: &str) -> Result<Appended>;
+
+    /// Copies the log up to a position (default: all of it) into a new session of the same user.
+    async fn fork(
+        &self,
+        key: &SessionKey,
+        position: Option<u64>,
+        session_id: Option<&str>,
+    ) -> Result<Session>;
+
+    /// Every event behind `position`, then each new one as it is stored; no gap, no repeat. Ends
+    /// with [`SessionError::NotFound`] when the session is deleted.
+    fn tail(&self, key: &SessionKey, position: u64) -> EventStream;
+
+    /// One session, a user's or an app's as JSON Lines, without loss.
+    fn export(&self, scope: ExportScope) -> LineStream;
+
+    /// Reads JSON Lines that an export gave. Each session comes in whole or not at all.
+    async fn import(&self, lines: LineStream) -> Result<ImportReceipt>;
+
+    /// Removes everything of a user and says how much that was.
+    async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<EraseReceipt>;
+
+    /// Deletes the sessions whose time is up, and says how many.
+    async fn sweep(&self) -> Result<u64>;
+
+    /// Looks for damage in the store. An empty list is a clean bill.
+    async fn check(&self) -> Result<Vec<String>>;
+}
+
+/// Events with their positions, as they come.
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<(u64, Arc<Event>)>> + Send>>;
+
+/// Lines of an export, without line ends.
+pub type LineStream = Pin<Box<dyn Stream<Item = Result<String>> + Send>>;
+
+/// A session that several tasks hold. Cloning shares it.
+///
+/// ```
+/// use retain_core::{Session, SharedSession};
+/// let shared = SharedSession::new(Session::new("app", "user", "s1"));
+/// assert_eq!(shared.clone().snapshot().id, "s1");
+/// ```
+#[derive(Debug, Clone)]
+pub struct SharedSession(Arc<Mutex<Session>>);
+
+impl SharedSession {
+    /// Shares `session`.
+    pub fn new(session: Session) -> SharedSession {
+        SharedSession(Arc::new(Mutex::new(session)))
+    }
+
+    /// The session as it is now. Cheap.
+    pub fn snapshot(&self) -> Session {
+        self.lock().clone()
+    }
+
+    /// Changes the session in place; nobody else sees it meanwhile.
+    pub fn update<T>(&self, change: impl FnOnce(&mut Session) -> T) -> T {
+        change(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Session> {
+        // A panic in `update` leaves a session that may lack an event; the store has it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A session to be created.
+#[derive(Debug, Clone, Default)]
+pub struct CreateSession {
+    /// The app.
+    pub app_name: String,
+    /// The user.
+    pub user_id: String,
+    /// The id; made if there is none.
+    pub session_id: Option<String>,
+    /// The state to begin with.
+    pub state: Option<State>,
+    /// How long it lives after the last write; the service's default if not said.
+    pub ttl: Option<Duration>,
+}
+
+/// Which sessions to list.
+#[derive(Debug, Clone, Default)]
+pub struct ListSessions {
+    /// Of this app.
+    pub app_name: String,
+    /// Of this user only.
+    pub user_id: Option<String>,
+    /// Where the last page ended.
+    pub after: Option<ListCursor>,
+    /// At most so many; all if not said.
+    pub limit: Option<usize>,
+    /// With their state.
+    pub with_state: bool,
+}
+
+/// Events to append.
+#[derive(Debug, Clone, Default)]
+pub struct Append {
+    /// The events, in order. Partial ones are left out.
+    pub events: Vec<Event>,
+    /// Fail with a conflict unless the log ends here.
+    pub expected: Option<u64>,
+    /// What this append has to do with a run.
+    pub run: RunUse,
+}
+
+impl From<Event> for Append {
+    fn from(event: Event) -> Append {
+        Append::from(vec![event])
+    }
+}
+
+impl From<Vec<Event>> for Append {
+    fn from(events: Vec<Event>) -> Append {
+        Append {
+            events,
+            ..Append::default()
+        }
+    }
+}
+
+impl Append {
+    /// Fails with a conflict unless the log ends at `position`.
+    pub fn expecting(mut self, position: u64) -> Append {
+        self.expected = Some(position);
+        self
+    }
+
+    /// Begins a run with this append, waiting for the turn as `options` say.
+    pub fn beginning_run(mut self, options: RunOptions) -> Append {
+        self.run = RunUse::Begin(options);
+        self
+    }
+
+    /// Writes inside a run.
+    pub fn within_run(mut self, run: RunToken) -> Append {
+        self.run = RunUse::Within(run);
+        self
+    }
+
+    /// Writes the last events of a run and ends it.
+    pub fn ending_run(mut self, run: RunToken) -> Append {
+        self.run = RunUse::End(run);
+        self
+    }
+}
+
+/// What an append has to do with a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub enum RunUse {
+    /// Nothing: a late tool answer, a change of state by hand. Always welcome.
+    #[default]
+    Outside,
+    /// It begins one, when the session is free.
+    Begin(RunOptions),
+    /// It belongs to one.
+    Within(RunToken),
+    /// It is the last of one.
+    End(RunToken),
+}
+
+/// How a run waits for its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunOptions {
+    /// How long to wait for another run to end. Zero refuses at once.
+    pub wait: Duration,
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions {
+            wait: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The right to write a session inside a run. A later run makes it worthless.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RunToken(pub u64);
+
+/// What an append stored.
+#[derive(Debug, Clone, Default)]
+pub struct Appended {
+    /// The events as stored, with their positions.
+    pub events: Vec<(u64, Arc<Event>)>,
+    /// The run that was begun or goes on.
+    pub run: Option<RunToken>,
+}
+
+/// What to export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExportScope {
+    /// One session, and what it shares.
+    Session(SessionKey),
+    /// All sessions of a user, and what they share.
+    User {
+        /// The app.
+        app: String,
+        /// The user.
+        user: String,
+    },
+    /// All sessions of an app.
+    App {
+        /// The app.
+        app: String,
+    },
+}
+
+/// What an import brought in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ImportReceipt {
+    /// Sessions.
+    pub sessions: u64,
+    /// Events.
+    pub events: u64,
+}
+
+tokio::task_local! {
+    static RUNNING: Vec<SessionKey>;
+}
+
+/// Runs `work` as part of the run of `key`: a further run of the same session that it begins is
+/// [`SessionError::NestedRun`] instead of a wait for itself.
+pub async fn within_run<F: Future>(key: SessionKey, work: F) -> F::Output {
+    let mut running = RUNNING.try_with(Clone::clone).unwrap_or_default();
+    running.push(key);
+    RUNNING.scope(running, work).await
+}
+
+/// Fails if this task is inside a run of `key`.
+pub(crate) fn check_not_nested(key: &SessionKey) -> Result<()> {
+    match RUNNING.try_with(|running| running.contains(key)) {
+        Ok(true) => Err(SessionError::NestedRun { key: key.clone() }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,86 @@
+//! How ADK's typed objects are read and written.
+//!
+//! ADK spells a field `stateDelta` over HTTP and `state_delta` in its databases. A reader here
+//! takes both, at every level; a writer writes the one it is asked for. Fields we do not know
+//! are kept as they are ([`Extra`]), objects we only pass on are re-cased by a table
+//! ([`Shaped`]), and maps that belong to the user are never touched.
+
+mod object;
+mod scalar;
+mod shaped;
+#[allow(
+    dead_code,
+    reason = "typed objects are only compared with their tables, in tests"
+)]
+mod shapes;
+
+pub use object::Extra;
+pub(crate) use object::{FieldName, find_field, wire_object};
+pub use scalar::{Bytes, IdSet};
+pub(crate) use shaped::{Field, Kind, Sealed, Shape};
+pub use shaped::{ShapeOf, Shaped};
+pub(crate) use shapes::*;
+
+use crate::json::{Form, JsonError, Reader, Writer};
+
+/// A value with a place in ADK's wire format.
+pub(crate) trait Wire: Sized {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, JsonError>;
+
+    fn write(&self, writer: &mut Writer);
+
+    /// Whether the field is left out when this is its value.
+    fn is_absent(&self) -> bool {
+        false
+    }
+}
+
+/// Reads one whole text as `T`, in whichever spelling.
+pub(crate) fn from_text<T: Wire>(text: &str) -> Result<T, JsonError> {
+    let mut reader = Reader::new(text);
+    let value = T::read(&mut reader)?;
+    reader.end()?;
+    Ok(value)
+}
+
+/// Writes `value` in the spelling of `form`.
+pub(crate) fn to_text<T: Wire>(value: &T, form: Form) -> Result<String, JsonError> {
+    let mut writer = Writer::new(form);
+    value.write(&mut writer);
+    writer.finish()
+}
+
+/// Gives a wire type its public reader and writers, and serde through them.
+macro_rules! wire_text {
+    ($($type:ty),* $(,)?) => { $(
+        impl $type {
+            /// Reads the JSON text in either spelling of the field names.
+            pub fn from_json(text: &str) -> Result<Self, $crate::json::JsonError> {
+                $crate::wire::from_text(text)
+            }
+
+            /// Writes ADK's HTTP form: camelCase, absent fields left out.
+            pub fn to_json(&self) -> Result<String, $crate::json::JsonError> {
+                $crate::wire::to_text(self, $crate::json::Form::Camel)
+            }
+
+            /// Writes ADK's storage form: snake_case, absent fields left out.
+            pub fn to_snake_json(&self) -> Result<String, $crate::json::JsonError> {
+                $crate::wire::to_text(self, $crate::json::Form::Snake)
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                $crate::json::serialize_text(self.to_json(), serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::json::deserialize_text(deserializer, Self::from_json)
+            }
+        }
+    )* };
+}
+pub(crate) use wire_text;

@@ -1,0 +1,168 @@
+//! Typed objects: a macro that turns a list of fields into a struct with reader and writer.
+
+use std::borrow::Cow;
+
+use crate::json::{Json, JsonError, JsonMap, Reader, Writer};
+
+/// The two spellings of a field.
+pub(crate) struct FieldName {
+    pub(crate) camel: &'static str,
+    pub(crate) snake: &'static str,
+}
+
+/// The place of `key` in `fields`.
+///
+/// Looks on from the last match first: a text that we or ADK wrote has the fields in this order,
+/// so a whole object costs one pass over the names.
+pub(crate) fn find_field(fields: &[FieldName], key: &str, from: usize) -> Option<usize> {
+    let is_key = |field: &FieldName| field.camel == key || field.snake == key;
+    let (before, after) = fields.split_at(from);
+    match after.iter().position(is_key) {
+        Some(place) => Some(from + place),
+        None => before.iter().position(is_key),
+    }
+}
+
+/// The fields of an object that this version does not know, kept as they came.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Extra(Option<Box<JsonMap>>);
+
+impl Extra {
+    /// The value of an unknown field.
+    pub fn get(&self, name: &str) -> Option<&Json> {
+        self.0.as_ref()?.get(name)
+    }
+
+    /// Sets a field that the struct itself does not have.
+    pub fn insert(&mut self, name: impl Into<String>, value: impl Into<Json>) {
+        self.0.get_or_insert_default().insert(name, value);
+    }
+
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
+        self.0.iter().flat_map(|map| map.iter())
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(crate) fn read_field(
+        &mut self,
+        name: Cow<'_, str>,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), JsonError> {
+        let value = reader.read_json().map_err(|e| e.inside(&name))?;
+        self.insert(name, value);
+        Ok(())
+    }
+
+    pub(crate) fn write_fields(&self, writer: &mut Writer) {
+        for (name, value) in self.iter() {
+            writer.key(name);
+            writer.json(value);
+        }
+    }
+}
+
+/// Declares a struct whose fields are ADK's, each with its camelCase name, and (`with`) structs
+/// whose fields lie flat beside them. Unknown fields go to `extra`.
+macro_rules! wire_object {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident $( with $($flat:ident: $flat_type:ident),* )? {
+            $( $(#[$field_meta:meta])* $field:ident: $type:ty = $camel:literal, )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Default, PartialEq)]
+        pub struct $name {
+            $( $( #[doc = concat!("The fields of [`", stringify!($flat_type), "`], which lie flat beside these on the wire.")]
+                pub $flat: $flat_type, )* )?
+            $( $(#[$field_meta])* pub $field: $type, )*
+            /// Fields that this version does not know, kept as they came.
+            pub extra: $crate::wire::Extra,
+        }
+
+        impl $name {
+            pub(crate) const FIELDS: &[$crate::wire::FieldName] = &[
+                $( $crate::wire::FieldName { camel: $camel, snake: stringify!($field) }, )*
+            ];
+
+            pub(crate) fn read_known(
+                &mut self,
+                place: usize,
+                reader: &mut $crate::json::Reader<'_>,
+            ) -> Result<(), $crate::json::JsonError> {
+                #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+                enum Place { $($field),* }
+                $( if place == Place::$field as usize {
+                    if reader.take_null() {
+                        self.$field = Default::default();
+                        return Ok(());
+                    }
+                    self.$field = $crate::wire::Wire::read(reader)
+                        .map_err(|e: $crate::json::JsonError| e.inside($camel))?;
+                } )*
+                Ok(())
+            }
+
+            pub(crate) fn write_known(&self, writer: &mut $crate::json::Writer) {
+                $( if !$crate::wire::Wire::is_absent(&self.$field) {
+                    writer.field($camel, stringify!($field));
+                    $crate::wire::Wire::write(&self.$field, writer);
+                } )*
+            }
+        }
+
+        impl $crate::wire::Wire for $name {
+            fn read(
+                reader: &mut $crate::json::Reader<'_>,
+            ) -> Result<$name, $crate::json::JsonError> {
+                let mut object = $name::default();
+                // One bit a field: a name given twice, in whichever spelling, is an error.
+                let mut seen = 0u64;
+                $( $( let mut $flat = (0usize, 0u64); )* )?
+                reader.begin_object()?;
+                let (mut first, mut from) = (true, 0);
+                while let Some(key) = reader.next_key(&mut first)? {
+                    $( $(
+                        if let Some(place) =
+                            $crate::wire::find_field($flat_type::FIELDS, &key, $flat.0)
+                        {
+                            if $flat.1 & (1 << place) != 0 {
+                                return Err(reader.unexpected("each field once").inside(&key));
+                            }
+                            $flat = (place + 1, $flat.1 | (1 << place));
+                            object.$flat.read_known(place, reader)?;
+                            continue;
+                        }
+                    )* )?
+                    match $crate::wire::find_field($name::FIELDS, &key, from) {
+                        Some(place) if seen & (1 << place) != 0 => {
+                            return Err(reader.unexpected("each field once").inside(&key));
+                        }
+                        Some(place) => {
+                            seen |= 1 << place;
+                            from = place + 1;
+                            object.read_known(place, reader)?;
+                        }
+                        None => object.extra.read_field(key, reader)?,
+                    }
+                }
+                Ok(object)
+            }
+
+            fn write(&self, writer: &mut $crate::json::Writer) {
+                writer.begin_object();
+                $( $( self.$flat.write_known(writer); )* )?
+                self.write_known(writer);
+                $( $( self.$flat.extra.write_fields(writer); )* )?
+                self.extra.write_fields(writer);
+                writer.end_object();
+            }
+        }
+    };
+}
+pub(crate) use wire_object;

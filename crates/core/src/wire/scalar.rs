@@ -1,0 +1,263 @@
+//! The plain field types: texts, numbers, bytes, sets, lists and free JSON.
+
+use std::{fmt, sync::Arc};
+
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+
+use super::Wire;
+use crate::json::{Json, JsonError, JsonMap, Number, Reader, Writer};
+
+impl Wire for bool {
+    fn read(reader: &mut Reader<'_>) -> Result<bool, JsonError> {
+        reader.read_bool()
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.bool(*self);
+    }
+}
+
+impl Wire for i64 {
+    fn read(reader: &mut Reader<'_>) -> Result<i64, JsonError> {
+        reader.read_i64()
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.number(&Number::from(*self));
+    }
+}
+
+impl Wire for f64 {
+    fn read(reader: &mut Reader<'_>) -> Result<f64, JsonError> {
+        reader.read_f64()
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.number(&Number::from(*self));
+    }
+}
+
+impl Wire for String {
+    fn read(reader: &mut Reader<'_>) -> Result<String, JsonError> {
+        reader.read_str().map(Into::into)
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.str(self);
+    }
+}
+
+impl Wire for Json {
+    fn read(reader: &mut Reader<'_>) -> Result<Json, JsonError> {
+        reader.read_json()
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.json(self);
+    }
+}
+
+impl Wire for JsonMap {
+    /// `null` reads as an empty map, as for every field that ADK always writes.
+    fn read(reader: &mut Reader<'_>) -> Result<JsonMap, JsonError> {
+        reader.read_map()
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.map(self);
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    fn read(reader: &mut Reader<'_>) -> Result<Option<T>, JsonError> {
+        if reader.take_null() {
+            return Ok(None);
+        }
+        T::read(reader).map(Some)
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        match self {
+            Some(value) => value.write(writer),
+            None => writer.null(),
+        }
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_none()
+    }
+}
+
+impl<T: Wire> Wire for Vec<T> {
+    fn read(reader: &mut Reader<'_>) -> Result<Vec<T>, JsonError> {
+        reader.begin_array()?;
+        let (mut items, mut first) = (Vec::new(), true);
+        while reader.next_element(&mut first)? {
+            let index = items.len();
+            let item = T::read(reader);
+            items.push(item.map_err(|e| e.inside(&index.to_string()))?);
+        }
+        Ok(items)
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.begin_array();
+        self.iter().for_each(|item| item.write(writer));
+        writer.end_array();
+    }
+}
+
+impl<T: Wire> Wire for Box<T> {
+    fn read(reader: &mut Reader<'_>) -> Result<Box<T>, JsonError> {
+        T::read(reader).map(Box::new)
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        T::write(self, writer);
+    }
+}
+
+/// Bytes: base64 on the wire. Either alphabet is read, with or without padding; the URL-safe one
+/// with padding is written, as ADK does.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Bytes(Arc<[u8]>);
+
+/// Reads what any base64 writer makes: padding or none, and bits behind the last byte.
+const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+    .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+    .with_decode_allow_trailing_bits(true);
+const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+
+impl Bytes {
+    /// Decodes base64 of either alphabet; `None` if it is not base64.
+    pub fn from_base64(text: &str) -> Option<Bytes> {
+        let engine = match text.contains(['+', '/']) {
+            true => &STANDARD,
+            false => &URL_SAFE,
+        };
+        engine.decode(text).ok().map(Bytes::from)
+    }
+
+    /// The URL-safe base64 text with padding.
+    pub fn to_base64(&self) -> String {
+        URL_SAFE.encode(&self.0)
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Bytes {
+        Bytes(bytes.into())
+    }
+}
+
+impl From<&[u8]> for Bytes {
+    fn from(bytes: &[u8]) -> Bytes {
+        Bytes(bytes.into())
+    }
+}
+
+impl std::ops::Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+impl Wire for Bytes {
+    fn read(reader: &mut Reader<'_>) -> Result<Bytes, JsonError> {
+        let error = reader.unexpected("base64");
+        Bytes::from_base64(&reader.read_str()?).ok_or(error)
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.str(&self.to_base64());
+    }
+}
+
+/// A set of ids. It keeps the order in which it was filled or read; order is no difference.
+#[derive(Debug, Clone, Default)]
+pub struct IdSet(Vec<String>);
+
+impl IdSet {
+    /// Whether `id` is in the set.
+    pub fn contains(&self, id: &str) -> bool {
+        self.0.iter().any(|known| known == id)
+    }
+
+    /// Adds `id`; false if it was there.
+    pub fn insert(&mut self, id: impl Into<String>) -> bool {
+        let id = id.into();
+        let is_new = !self.contains(&id);
+        if is_new {
+            self.0.push(id);
+        }
+        is_new
+    }
+
+    /// The ids.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl PartialEq for IdSet {
+    fn eq(&self, other: &IdSet) -> bool {
+        self.len() == other.len() && self.iter().all(|id| other.contains(id))
+    }
+}
+
+impl<T: Into<String>> FromIterator<T> for IdSet {
+    fn from_iter<I: IntoIterator<Item = T>>(ids: I) -> IdSet {
+        let mut set = IdSet::default();
+        for id in ids {
+            set.insert(id);
+        }
+        set
+    }
+}
+
+impl Wire for IdSet {
+    fn read(reader: &mut Reader<'_>) -> Result<IdSet, JsonError> {
+        Ok(Vec::<String>::read(reader)?.into_iter().collect())
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        self.0.write(writer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Bytes;
+
+    #[test]
+    fn both_alphabets_and_any_padding_are_read() {
+        let bytes = Bytes::from(vec![0xfb, 0xff, 0xfe, 0x01]);
+        for text in ["-__-AQ==", "-__-AQ", "+//+AQ==", "+//+AQ"] {
+            assert_eq!(Bytes::from_base64(text), Some(bytes.clone()), "{text}");
+        }
+        assert_eq!(bytes.to_base64(), "-__-AQ==");
+        assert_eq!(Bytes::from_base64("not base64!"), None);
+    }
+}

@@ -1,0 +1,2 @@
+//! retain
+fn main() {}
