@@ -15,6 +15,7 @@ mod lease;
 mod limits;
 mod log;
 mod memory;
+mod plan;
 mod ports;
 mod response;
 mod service;
@@ -38,6 +39,7 @@ pub use lease::{Admission, Lease, LeaseUse};
 pub use limits::{Limits, check as check_limit};
 pub use log::{ConnectStore, StoreSessionService, Sweeper};
 pub use memory::MemoryEntry;
+pub use plan::{Plan, Standing, plan_append, plan_renewal};
 pub use ports::{Clock, Ids, RandomIds, SystemClock, micros, seconds};
 pub use response::{LlmResponse, UsageMetadata};
 pub use service::{

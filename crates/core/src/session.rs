@@ -125,7 +125,7 @@ impl Session {
 
 wire::wire_object! {
     /// A session on the wire.
-    pub struct WireSession {
+    pub(crate) struct WireSession {
         /// Its id.
         id: String = "id",
         /// The app.
@@ -143,7 +143,7 @@ wire::wire_object! {
 
 /// Events that are shared with the session they are written for.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct WireEvents(Vec<Arc<Event>>);
+pub(crate) struct WireEvents(Vec<Arc<Event>>);
 
 impl wire::Wire for WireEvents {
     fn read(reader: &mut crate::json::Reader<'_>) -> Result<WireEvents, crate::JsonError> {

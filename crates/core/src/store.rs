@@ -227,7 +227,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Appends a batch. In this order: a batch of repeats succeeds; [`Lease::admit`](crate::Lease)
     /// decides about the rest; `expected` is compared. Positions are dense and start at 1.
     /// Keys that no change names keep their value, whoever else writes.
-    async fn append(&self, key: &SessionKey, batch: &Batch) -> Result<Written>;
+    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written>;
 
     /// Prolongs (`Some`) or gives back (`None`) the lease of the run that holds `token`.
     async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()>;

@@ -137,13 +137,39 @@ impl PartialEq<serde_json::Value> for Json {
     }
 }
 
-/// Hands a finished JSON text to serde. Only `serde_json` understands it, and only it is asked.
+/// Hands the finished text of a JSON object to serde: as a map, so that it can be flattened into
+/// another, of values that are texts. Only `serde_json` understands those, and only it is asked.
 pub(crate) fn serialize_text<S: Serializer>(
     text: Result<String, super::JsonError>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let raw = RawValue::from_string(text.map_err(ser::Error::custom)?);
-    raw.map_err(ser::Error::custom)?.serialize(serializer)
+    let text = text.map_err(ser::Error::custom)?;
+    let fields: RawFields<'_> = serde_json::from_str(&text).map_err(ser::Error::custom)?;
+    serializer.collect_map(fields.0)
+}
+
+/// The fields of a JSON object, their values as they are written.
+struct RawFields<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawFields<'a>, D::Error> {
+        deserializer.deserialize_map(RawFields(Vec::new()))
+    }
+}
+
+impl<'de: 'a, 'a> de::Visitor<'de> for RawFields<'a> {
+    type Value = RawFields<'a>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<M: de::MapAccess<'de>>(mut self, mut map: M) -> Result<RawFields<'a>, M::Error> {
+        while let Some(field) = map.next_entry()? {
+            self.0.push(field);
+        }
+        Ok(self)
+    }
 }
 
 /// Takes the JSON text from serde, so that our own reader sees every byte of it.
@@ -157,7 +183,11 @@ pub(crate) fn deserialize_text<'de, D: Deserializer<'de>, T>(
 
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serialize_text(self.to_json(), serializer)
+        if self.as_object().is_some() {
+            return serialize_text(self.to_json(), serializer);
+        }
+        let raw = RawValue::from_string(self.to_json().map_err(ser::Error::custom)?);
+        raw.map_err(ser::Error::custom)?.serialize(serializer)
     }
 }
 

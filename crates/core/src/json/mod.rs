@@ -20,7 +20,7 @@ pub use read::JsonError;
 pub(crate) use read::Reader;
 pub(crate) use write::{Form, Writer};
 
-/// How deep arrays and objects may be nested in anything that is read.
+/// How deep arrays and objects may be nested in anything that is read or written.
 pub const DEPTH_MAX: usize = 128;
 
 /// A JSON value that loses nothing and costs a reference count to clone.
@@ -63,7 +63,8 @@ impl Json {
         Ok(value)
     }
 
-    /// Writes the value as compact JSON; fails only for a non-finite float put in from Rust.
+    /// Writes the value as compact JSON; fails only for what was put in from Rust and could not be
+    /// read back: a non-finite float, or more than [`DEPTH_MAX`] levels.
     pub fn to_json(&self) -> Result<String, JsonError> {
         let mut writer = Writer::camel();
         writer.json(self);

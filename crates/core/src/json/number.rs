@@ -137,7 +137,11 @@ impl From<f64> for Number {
     /// Prints the shortest text that reads back to the same float, in ADK's spelling (`1e+16`).
     /// A `NaN` or infinity is taken and refused, with its place, when the value is written.
     fn from(float: f64) -> Number {
-        let mut text = format!("{float:?}");
+        // Rust turns to exponents below 1e-4, ADK below 1e-5.
+        let mut text = match (1e-5..1e-4).contains(&float.abs()) {
+            true => float.to_string(),
+            false => format!("{float:?}"),
+        };
         if let Some(at) = text.find('e')
             && text.as_bytes().get(at + 1) != Some(&b'-')
         {
@@ -206,6 +210,10 @@ mod tests {
         for (float, text) in [
             (1.0, "1.0"),
             (1e16, "1e+16"),
+            (1e-4, "0.0001"),
+            (1e-5, "0.00001"),
+            (-9.9e-5, "-0.000099"),
+            (9.9e-6, "9.9e-6"),
             (1e-6, "1e-6"),
             (-0.0, "-0.0"),
         ] {

@@ -24,6 +24,18 @@ impl JsonError {
         }
     }
 
+    pub(crate) fn too_deep(offset: usize) -> JsonError {
+        JsonError::new(format!("nested deeper than {DEPTH_MAX} levels"), offset)
+    }
+
+    /// This error with the path of `found`, if that was found at the same byte.
+    pub(crate) fn with_path_of(mut self, found: JsonError) -> JsonError {
+        if found.offset == self.offset {
+            self.path = found.path;
+        }
+        self
+    }
+
     /// Adds the name of the key that was being read when this happened.
     pub(crate) fn inside(mut self, key: &str) -> JsonError {
         self.path = match self.path.as_str() {
@@ -258,8 +270,7 @@ impl<'a> Reader<'a> {
 
     fn enter(&mut self) -> Result<()> {
         if self.depth == DEPTH_MAX {
-            let message = format!("nested deeper than {DEPTH_MAX} levels");
-            return Err(JsonError::new(message, self.at));
+            return Err(JsonError::too_deep(self.at));
         }
         self.depth += 1;
         self.at += 1;

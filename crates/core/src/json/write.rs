@@ -1,6 +1,6 @@
 //! The one JSON writer: compact text, in either spelling of ADK's field names.
 
-use super::{Json, JsonError, JsonMap, Number};
+use super::{DEPTH_MAX, Json, JsonError, JsonMap, Number};
 
 /// Which spelling of field names is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,8 +15,9 @@ pub(crate) struct Writer {
     form: Form,
     /// A comma is due before the next key or item.
     comma: bool,
-    /// Where a number stands that JSON cannot say.
-    non_finite: Option<usize>,
+    depth: usize,
+    /// The first thing that could not be read back.
+    wrong: Option<JsonError>,
 }
 
 impl Writer {
@@ -29,7 +30,8 @@ impl Writer {
             out: String::new(),
             form,
             comma: false,
-            non_finite: None,
+            depth: 0,
+            wrong: None,
         }
     }
 
@@ -38,12 +40,13 @@ impl Writer {
     }
 
     pub(crate) fn finish(self) -> Result<String, JsonError> {
-        match self.non_finite {
+        match self.wrong {
             None => Ok(self.out),
-            Some(offset) => Err(JsonError::new(
-                "NaN and infinities have no JSON form; store null or a text instead",
-                offset,
-            )),
+            // The reader stumbles at the same byte, and knows the keys on the way there.
+            Some(wrong) => Err(match Json::parse(&self.out) {
+                Err(found) => wrong.with_path_of(found),
+                Ok(_) => wrong,
+            }),
         }
     }
 
@@ -53,25 +56,19 @@ impl Writer {
     }
 
     pub(crate) fn begin_object(&mut self) {
-        self.item();
-        self.out.push('{');
-        self.comma = false;
+        self.open('{');
     }
 
     pub(crate) fn end_object(&mut self) {
-        self.out.push('}');
-        self.comma = true;
+        self.close('}');
     }
 
     pub(crate) fn begin_array(&mut self) {
-        self.item();
-        self.out.push('[');
-        self.comma = false;
+        self.open('[');
     }
 
     pub(crate) fn end_array(&mut self) {
-        self.out.push(']');
-        self.comma = true;
+        self.close(']');
     }
 
     /// A key that may hold any character.
@@ -105,7 +102,10 @@ impl Writer {
     pub(crate) fn number(&mut self, number: &Number) {
         self.item();
         if !number.is_finite() {
-            self.non_finite.get_or_insert(self.out.len());
+            let message = "NaN and infinities have no JSON form; store null or a text instead";
+            let offset = self.out.len();
+            self.wrong
+                .get_or_insert_with(|| JsonError::new(message, offset));
         }
         number.push_to(&mut self.out);
         self.comma = true;
@@ -139,6 +139,24 @@ impl Writer {
             self.json(value);
         }
         self.end_object();
+    }
+
+    fn open(&mut self, bracket: char) {
+        self.item();
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            let offset = self.out.len();
+            self.wrong
+                .get_or_insert_with(|| JsonError::too_deep(offset));
+        }
+        self.out.push(bracket);
+        self.comma = false;
+    }
+
+    fn close(&mut self, bracket: char) {
+        self.depth -= 1;
+        self.out.push(bracket);
+        self.comma = true;
     }
 
     fn item(&mut self) {

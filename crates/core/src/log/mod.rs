@@ -210,7 +210,7 @@ impl<S: SessionStore> StoreSessionService<S> {
                 .await;
         }
         let events = events.into_iter().map(|event| self.prepare(event, None));
-        let mut batch = Batch {
+        let batch = Batch {
             events: events.collect::<Result<_>>()?,
             expected: append.expected,
             lease: LeaseUse::Outside,
@@ -219,23 +219,32 @@ impl<S: SessionStore> StoreSessionService<S> {
         if batch.events.is_empty() && append.run == RunUse::Outside {
             return Ok(Appended::default());
         }
+        let mut batch = Arc::new(batch);
         let written = self.write(key, &mut batch, append.run).await?;
-        self.appended(key, batch, written)
+        self.appended(key, &batch, written)
     }
 
     /// Hands the batch to the store as part of the run it belongs to.
-    async fn write(&self, key: &SessionKey, batch: &mut Batch, run: RunUse) -> Result<Written> {
+    async fn write(
+        &self,
+        key: &SessionKey,
+        batch: &mut Arc<Batch>,
+        run: RunUse,
+    ) -> Result<Written> {
         let ttl = Some(self.settings.run_ttl);
-        batch.lease = match run {
+        let lease = match run {
             RunUse::Begin(options) => return self.write_in_turn(key, batch, ttl, options).await,
             RunUse::Outside => LeaseUse::Outside,
             RunUse::Within(RunToken(token)) => LeaseUse::Hold { token, ttl },
             RunUse::End(RunToken(token)) => LeaseUse::Hold { token, ttl: None },
         };
+        if lease != LeaseUse::Outside {
+            Arc::make_mut(batch).lease = lease;
+        }
         self.store.append(key, batch).await
     }
 
-    fn appended(&self, key: &SessionKey, batch: Batch, written: Written) -> Result<Appended> {
+    fn appended(&self, key: &SessionKey, batch: &Batch, written: Written) -> Result<Appended> {
         let Written::Done { positions, token } = written else {
             let waited = Duration::ZERO;
             return Err(SessionError::RunBusy {
@@ -243,7 +252,7 @@ impl<S: SessionStore> StoreSessionService<S> {
                 waited,
             });
         };
-        let events = batch.events.into_iter().map(|new| new.event);
+        let events = batch.events.iter().map(|new| Arc::clone(&new.event));
         Ok(Appended {
             events: positions.into_iter().zip(events).collect(),
             run: token.map(RunToken),

@@ -3,6 +3,8 @@
 //! ADK forgets the state given at creation and leaves `null` where a key did not exist. Here the
 //! stored event carries ADK's deltas, so that ADK's readers agree, and the state follows the log.
 
+use std::sync::Arc;
+
 use super::StoreSessionService;
 use crate::{
     error::{Conflict, Result, SessionError},
@@ -44,17 +46,17 @@ impl<S: SessionStore> StoreSessionService<S> {
             event.actions.rewind_before_invocation_id = Some(invocation.to_owned());
             event.actions.state_delta = adk_delta(&read.state.session, &target);
             let changes = changes_to(&read.state.session, &target, &JsonMap::new());
-            let mut batch = Batch {
+            let mut batch = Arc::new(Batch {
                 events: vec![self.prepare(event, Some(changes))?],
                 expected: Some(read.head.position),
                 lease: LeaseUse::Outside,
                 state_bytes_max: self.settings.limits.state_bytes,
-            };
+            });
             let options = RunOptions::default();
             match self.write_in_turn(key, &mut batch, None, options).await {
                 // Somebody else appended meanwhile; what has to be set may be another thing now.
                 Err(error) if is_position_conflict(&error) => continue,
-                written => return self.appended(key, batch, written?),
+                written => return self.appended(key, &batch, written?),
             }
         }
     }
@@ -75,16 +77,16 @@ impl<S: SessionStore> StoreSessionService<S> {
         loop {
             let read = self.store.read(key, Window::NONE, Want::State).await?;
             let read = read.ok_or_else(|| SessionError::not_found(key))?;
-            let mut batch = Batch {
+            let mut batch = Arc::new(Batch {
                 events: self.follow(key, &events, read.state.session).await?,
                 expected: Some(expected.unwrap_or(read.head.position)),
                 lease: LeaseUse::Outside,
                 state_bytes_max: self.settings.limits.state_bytes,
-            };
+            });
             let written = self.write(key, &mut batch, run).await;
             match written {
                 Err(error) if expected.is_none() && is_position_conflict(&error) => continue,
-                written => return self.appended(key, batch, written?),
+                written => return self.appended(key, &batch, written?),
             }
         }
     }

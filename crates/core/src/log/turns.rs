@@ -80,7 +80,7 @@ impl<S: SessionStore> StoreSessionService<S> {
     pub(super) async fn write_in_turn(
         &self,
         key: &SessionKey,
-        batch: &mut Batch,
+        batch: &mut Arc<Batch>,
         ttl: Option<Duration>,
         options: RunOptions,
     ) -> Result<Written> {
@@ -93,7 +93,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             waited: started.elapsed(),
         };
         // Without a ticket the first try queues nobody, so that a refusal leaves no trace.
-        batch.lease = LeaseUse::Take {
+        Arc::make_mut(batch).lease = LeaseUse::Take {
             ticket: String::new(),
             ttl,
         };
@@ -115,7 +115,7 @@ impl<S: SessionStore> StoreSessionService<S> {
                 self.store.withdraw(key, &ticket).await?;
                 return Err(busy(started));
             }
-            batch.lease = LeaseUse::Take {
+            Arc::make_mut(batch).lease = LeaseUse::Take {
                 ticket: ticket.clone(),
                 ttl,
             };

@@ -13,6 +13,8 @@ mod shaped;
     reason = "typed objects are only compared with their tables, in tests"
 )]
 mod shapes;
+#[cfg(test)]
+mod table_tests;
 
 pub use object::Extra;
 pub(crate) use object::{FieldName, find_field, wire_object};

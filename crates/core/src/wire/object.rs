@@ -71,13 +71,13 @@ impl Extra {
 macro_rules! wire_object {
     (
         $(#[$meta:meta])*
-        pub struct $name:ident $( with $($flat:ident: $flat_type:ident),* )? {
+        $vis:vis struct $name:ident $( with $($flat:ident: $flat_type:ident),* )? {
             $( $(#[$field_meta:meta])* $field:ident: $type:ty = $camel:literal, )*
         }
     ) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Default, PartialEq)]
-        pub struct $name {
+        $vis struct $name {
             $( $( #[doc = concat!("The fields of [`", stringify!($flat_type), "`], which lie flat beside these on the wire.")]
                 pub $flat: $flat_type, )* )?
             $( $(#[$field_meta])* pub $field: $type, )*

@@ -1,6 +1,6 @@
 //! The plain field types: texts, numbers, bytes, sets, lists and free JSON.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use base64::{
     Engine as _, alphabet,
@@ -58,6 +58,11 @@ impl Wire for Json {
     fn write(&self, writer: &mut Writer) {
         writer.json(self);
     }
+
+    /// A `null` from Rust is left out like one that was read.
+    fn is_absent(&self) -> bool {
+        self.is_null()
+    }
 }
 
 impl Wire for JsonMap {
@@ -87,7 +92,7 @@ impl<T: Wire> Wire for Option<T> {
     }
 
     fn is_absent(&self) -> bool {
-        self.is_none()
+        self.as_ref().is_none_or(T::is_absent)
     }
 }
 
@@ -125,10 +130,10 @@ impl<T: Wire> Wire for Box<T> {
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Bytes(Arc<[u8]>);
 
-/// Reads what any base64 writer makes: padding or none, and bits behind the last byte.
-const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
-    .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-    .with_decode_allow_trailing_bits(true);
+/// Reads what any base64 writer makes: padding or none. Bits behind the last byte are no writer's
+/// work; ADK refuses them too.
+const LENIENT: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
@@ -223,17 +228,18 @@ impl IdSet {
 
 impl PartialEq for IdSet {
     fn eq(&self, other: &IdSet) -> bool {
-        self.len() == other.len() && self.iter().all(|id| other.contains(id))
+        let ids: HashSet<&str> = self.iter().collect();
+        self.len() == other.len() && other.iter().all(|id| ids.contains(id))
     }
 }
 
 impl<T: Into<String>> FromIterator<T> for IdSet {
     fn from_iter<I: IntoIterator<Item = T>>(ids: I) -> IdSet {
-        let mut set = IdSet::default();
-        for id in ids {
-            set.insert(id);
-        }
-        set
+        let ids: Vec<String> = ids.into_iter().map(Into::into).collect();
+        let mut seen = HashSet::with_capacity(ids.len());
+        let is_new: Vec<bool> = ids.iter().map(|id| seen.insert(id.as_str())).collect();
+        let kept = ids.into_iter().zip(is_new).filter(|(_, is_new)| *is_new);
+        IdSet(kept.map(|(id, _)| id).collect())
     }
 }
 
@@ -258,6 +264,8 @@ mod tests {
             assert_eq!(Bytes::from_base64(text), Some(bytes.clone()), "{text}");
         }
         assert_eq!(bytes.to_base64(), "-__-AQ==");
-        assert_eq!(Bytes::from_base64("not base64!"), None);
+        for text in ["not base64!", "one", "A", "AQ===", "+_"] {
+            assert_eq!(Bytes::from_base64(text), None, "{text}");
+        }
     }
 }

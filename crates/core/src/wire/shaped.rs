@@ -162,13 +162,13 @@ fn respell_object(map: &JsonMap, shape: &Shape, form: Form) -> JsonMap {
             None => drop(out.insert(key, value.clone())),
             Some(_) if value.is_null() => {}
             Some(field) => {
-                let name = match form {
-                    Form::Camel => field.camel,
-                    Form::Snake => field.snake,
+                let (name, other) = match form {
+                    Form::Camel => (field.camel, field.snake),
+                    Form::Snake => (field.snake, field.camel),
                 };
-                // Both spellings of one field in one object: the second stays as it came, so
-                // that nothing is lost.
-                let name = if out.contains_key(name) { key } else { name };
+                // Both spellings of one field in one object: the second takes the other one, so
+                // that nothing is lost, there and back.
+                let name = if out.contains_key(name) { other } else { name };
                 out.insert(name, respell(value, &field.kind, form));
             }
         }

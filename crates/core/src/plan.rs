@@ -1,0 +1,137 @@
+//! What a store does with a batch: decided here, in its transaction, alike for every store.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    error::{Conflict, Result, SessionError},
+    event::Event,
+    lease::{Admission, Lease, LeaseUse},
+    session::SessionKey,
+    store::Batch,
+};
+
+/// What stands in the store about the session that a batch is for.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing<'a> {
+    /// The session.
+    pub key: &'a SessionKey,
+    /// The last position of its log.
+    pub position: u64,
+    /// Its lease.
+    pub lease: Lease,
+    /// The oldest live ticket in the queue for the lease.
+    pub first_ticket: Option<&'a str>,
+    /// The store's clock.
+    pub now_us: i64,
+}
+
+/// What to do with the batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Plan {
+    /// Write the events of the batch that `fresh` names, at their positions, and the lease.
+    Write {
+        /// The position of each event of the batch.
+        positions: Vec<u64>,
+        /// Which events of the batch are new, by their place in it.
+        fresh: Vec<usize>,
+        /// The lease afterwards.
+        lease: Lease,
+        /// The run token for the caller.
+        token: Option<u64>,
+    },
+    /// Write nothing but the caller's ticket, if it has one.
+    Busy {
+        /// When the holder's lease ends.
+        until_us: i64,
+    },
+}
+
+/// Decides about `batch`. `stored` finds an event of the session by its id.
+pub fn plan_append(
+    standing: Standing<'_>,
+    batch: &Batch,
+    mut stored: impl FnMut(&str) -> Result<Option<(u64, Arc<Event>)>>,
+) -> Result<Plan> {
+    let mut positions = Vec::with_capacity(batch.events.len());
+    let mut fresh = Vec::new();
+    let mut in_batch: HashMap<&str, usize> = HashMap::new();
+    for (place, new) in batch.events.iter().enumerate() {
+        let id = new.event.id.as_str();
+        if let Some(&earlier) = in_batch.get(id) {
+            new.check_repeat(
+                standing.key,
+                positions[earlier],
+                &batch.events[earlier].event,
+            )?;
+            positions.push(positions[earlier]);
+        } else if let Some((position, event)) = stored(id)? {
+            new.check_repeat(standing.key, position, &event)?;
+            positions.push(position);
+        } else {
+            positions.push(standing.position + 1 + fresh.len() as u64);
+            fresh.push(place);
+        }
+        // A batch of one, which most are, needs no map.
+        if batch.events.len() > 1 {
+            in_batch.entry(id).or_insert(place);
+        }
+    }
+    let is_repeat = fresh.is_empty() && !batch.events.is_empty();
+    let admission = standing
+        .lease
+        .admit(&batch.lease, standing.first_ticket, standing.now_us);
+    match admission {
+        Admission::Granted { lease, token } => {
+            if !is_repeat {
+                check_expected(standing, batch)?;
+            }
+            Ok(Plan::Write {
+                positions,
+                fresh,
+                lease,
+                token,
+            })
+        }
+        // Everything is in the log already: that the lease has moved on takes nothing away.
+        Admission::Busy { .. } | Admission::Lost if is_repeat => Ok(Plan::Write {
+            positions,
+            fresh,
+            lease: standing.lease,
+            token: None,
+        }),
+        Admission::Busy { until_us } => Ok(Plan::Busy { until_us }),
+        Admission::Lost => Err(lost(standing.key, &batch.lease)),
+    }
+}
+
+/// Decides about a lease that is prolonged or given back without writing.
+pub fn plan_renewal(standing: Standing<'_>, wanted: &LeaseUse) -> Result<Lease> {
+    match standing.lease.admit(wanted, None, standing.now_us) {
+        Admission::Granted { lease, .. } => Ok(lease),
+        Admission::Busy { .. } | Admission::Lost => Err(lost(standing.key, wanted)),
+    }
+}
+
+fn check_expected(standing: Standing<'_>, batch: &Batch) -> Result<()> {
+    match batch.expected {
+        Some(expected) if expected != standing.position => Err(SessionError::Conflict {
+            key: standing.key.clone(),
+            conflict: Conflict::Position {
+                expected,
+                found: standing.position,
+            },
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn lost(key: &SessionKey, wanted: &LeaseUse) -> SessionError {
+    let token = match wanted {
+        LeaseUse::Hold { token, .. } => *token,
+        LeaseUse::Outside | LeaseUse::Take { .. } => 0,
+    };
+    SessionError::RunLost {
+        key: key.clone(),
+        token,
+    }
+}

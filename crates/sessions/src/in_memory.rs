@@ -1,0 +1,608 @@
+//! Sessions in memory: the plain model of the contract. Fast, strict, gone with the process.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use retain_core::{
+    Batch, ChangeHub, Changes, Clock, DraftId, EraseReceipt, Event, Head, Json, JsonMap, Lease,
+    LeaseUse, ListQuery, LogHeader, NewEvent, NewSession, Origin, Plan, Result, ScopedState,
+    SessionError, SessionKey, SessionStore, Snapshot, Standing, StoreSessionService, SystemClock,
+    Want, Window, Written, check_limit, plan_append, plan_renewal,
+};
+
+use crate::window::{self, TICKET_TTL_US};
+
+/// Sessions that live as long as the process.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> retain_core::Result<()> {
+/// use retain_core::{Event, SessionService as _};
+/// let sessions = retain_sessions::InMemorySessionService::new();
+/// let mut session = sessions.create_session("app", "ada", None, None).await?;
+/// sessions.append_event(&mut session, Event::user_text("hello")).await?;
+/// assert_eq!(session.events.len(), 1);
+/// # Ok(()) }
+/// ```
+pub type InMemorySessionService = StoreSessionService<InMemoryStore>;
+
+/// The store behind [`InMemorySessionService`].
+#[derive(Debug)]
+pub struct InMemoryStore {
+    world: Mutex<World>,
+    hub: ChangeHub,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug, Default)]
+struct World {
+    logs: BTreeMap<SessionKey, Log>,
+    apps: HashMap<String, JsonMap>,
+    users: HashMap<(String, String), JsonMap>,
+    drafts: HashMap<u64, Log>,
+    /// Numbers that are never given twice: incarnations and drafts.
+    last_number: u64,
+}
+
+/// One session's log and the views of it.
+#[derive(Debug, Clone, Default)]
+struct Log {
+    incarnation: u64,
+    initial: JsonMap,
+    events: Vec<Arc<Event>>,
+    ids: HashMap<String, u64>,
+    /// Every value a key ever had, with its position; `None` where it became absent.
+    state: BTreeMap<String, Vec<(u64, Option<Json>)>>,
+    create_time: f64,
+    last_update_time: f64,
+    ttl: Option<Duration>,
+    touched_us: i64,
+    origin: Option<Origin>,
+    lease: Lease,
+    /// Who waits for the lease, and until when that counts.
+    tickets: Vec<(String, i64)>,
+}
+
+impl Default for InMemoryStore {
+    fn default() -> InMemoryStore {
+        InMemoryStore::with_clock(Arc::new(SystemClock))
+    }
+}
+
+impl InMemoryStore {
+    /// An empty store whose leases and expiries follow `clock`.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> InMemoryStore {
+        InMemoryStore {
+            world: Mutex::default(),
+            hub: ChangeHub::default(),
+            clock,
+        }
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        // Every change below is made after everything that can fail, so a panic leaves it whole.
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl World {
+    fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn log(&self, key: &SessionKey, now_us: i64) -> Option<&Log> {
+        self.logs.get(key).filter(|log| log.is_alive(now_us))
+    }
+
+    fn log_mut(&mut self, key: &SessionKey, now_us: i64) -> Result<&mut Log> {
+        let log = self.logs.get_mut(key).filter(|log| log.is_alive(now_us));
+        log.ok_or_else(|| SessionError::NotFound { key: key.clone() })
+    }
+
+    /// Fails if a session with this address is there; forgets an expired one.
+    fn make_room(&mut self, key: &SessionKey, now_us: i64) -> Result<()> {
+        if self.log(key, now_us).is_some() {
+            return Err(SessionError::AlreadyExists { key: key.clone() });
+        }
+        self.logs.remove(key);
+        Ok(())
+    }
+
+    fn app(&self, app: &str) -> JsonMap {
+        self.apps.get(app).cloned().unwrap_or_default()
+    }
+
+    fn user(&self, app: &str, user: &str) -> JsonMap {
+        let key = (app.to_owned(), user.to_owned());
+        self.users.get(&key).cloned().unwrap_or_default()
+    }
+
+    /// What the shared scopes hold after `changes`, if that is within the limit.
+    fn shared_after<'a>(
+        &self,
+        key: &SessionKey,
+        changes: impl Iterator<Item = &'a Changes>,
+        bytes_max: usize,
+    ) -> Result<(Option<JsonMap>, Option<JsonMap>)> {
+        let (mut app, mut user) = (None, None);
+        for change in changes {
+            if !change.app.is_empty() {
+                set_all(app.get_or_insert_with(|| self.app(&key.app)), &change.app);
+            }
+            if !change.user.is_empty() {
+                set_all(
+                    user.get_or_insert_with(|| self.user(&key.app, &key.user)),
+                    &change.user,
+                );
+            }
+        }
+        for (what, map) in [("app state (bytes)", &app), ("user state (bytes)", &user)] {
+            let bytes = map
+                .iter()
+                .flat_map(|map| map.iter())
+                .map(|(k, v)| entry_bytes(k, v));
+            check_limit(what, bytes.sum(), bytes_max)?;
+        }
+        Ok((app, user))
+    }
+
+    fn set_shared(&mut self, key: &SessionKey, (app, user): (Option<JsonMap>, Option<JsonMap>)) {
+        if let Some(app) = app {
+            self.apps.insert(key.app.clone(), app);
+        }
+        if let Some(user) = user {
+            self.users.insert((key.app.clone(), key.user.clone()), user);
+        }
+    }
+
+    fn state(&self, key: &SessionKey, log: &Log) -> ScopedState {
+        ScopedState {
+            app: self.app(&key.app),
+            user: self.user(&key.app, &key.user),
+            session: log.state_at(u64::MAX),
+        }
+    }
+}
+
+fn set_all(map: &mut JsonMap, changes: &JsonMap) {
+    for (key, value) in changes {
+        map.insert(key, value.clone());
+    }
+}
+
+fn entry_bytes(key: &str, value: &Json) -> usize {
+    key.len() + value.to_string().len()
+}
+
+impl Log {
+    fn position(&self) -> u64 {
+        self.events.len() as u64
+    }
+
+    fn is_alive(&self, now_us: i64) -> bool {
+        self.expires_us().is_none_or(|expires| now_us < expires)
+    }
+
+    fn expires_us(&self) -> Option<i64> {
+        self.ttl.map(|ttl| window::expiry(self.touched_us, ttl))
+    }
+
+    fn head(&self, key: &SessionKey) -> Head {
+        Head {
+            key: key.clone(),
+            incarnation: self.incarnation,
+            position: self.position(),
+            create_time: self.create_time,
+            last_update_time: self.last_update_time,
+            ttl: self.ttl,
+            expires_us: self.expires_us(),
+            origin: self.origin.clone(),
+        }
+    }
+
+    /// The session's own keys as they were after `position`.
+    fn state_at(&self, position: u64) -> JsonMap {
+        let at = |values: &Vec<(u64, Option<Json>)>| {
+            let end = values.partition_point(|(at, _)| *at <= position);
+            values[..end].last().and_then(|(_, value)| value.clone())
+        };
+        let keys = self.state.iter();
+        keys.filter_map(|(key, values)| Some((key.as_str(), at(values)?)))
+            .collect()
+    }
+
+    fn set(&mut self, position: u64, changes: &[(String, Option<Json>)]) {
+        for (key, value) in changes {
+            let values = self.state.entry(key.clone()).or_default();
+            // A key that one append sets twice has its last value at that position.
+            values.retain(|(at, _)| *at != position);
+            values.push((position, value.clone()));
+        }
+    }
+
+    fn push(&mut self, new: &NewEvent) {
+        self.events.push(Arc::clone(&new.event));
+        let position = self.position();
+        self.ids.insert(new.event.id.clone(), position);
+        self.set(position, &new.changes.session);
+        self.last_update_time = new.event.timestamp;
+    }
+
+    /// How many bytes the session's own keys take after `changes`.
+    fn state_bytes_after<'a>(&self, changes: impl Iterator<Item = &'a Changes>) -> usize {
+        let mut state = self.state_at(u64::MAX);
+        for (key, value) in changes.flat_map(|change| &change.session) {
+            match value {
+                Some(value) => drop(state.insert(key.as_str(), value.clone())),
+                None => drop(state.remove(key)),
+            }
+        }
+        state
+            .iter()
+            .map(|(key, value)| entry_bytes(key, value))
+            .sum()
+    }
+
+    fn standing<'a>(&'a self, key: &'a SessionKey, now_us: i64) -> Standing<'a> {
+        let first = self.tickets.iter().find(|(_, until)| *until > now_us);
+        Standing {
+            key,
+            position: self.position(),
+            lease: self.lease,
+            first_ticket: first.map(|(ticket, _)| ticket.as_str()),
+            now_us,
+        }
+    }
+
+    /// Puts the caller into the queue, or keeps its place.
+    fn queue(&mut self, ticket: &str, now_us: i64) {
+        self.tickets
+            .retain(|(known, until)| *until > now_us || known == ticket);
+        let until = now_us + TICKET_TTL_US;
+        match self.tickets.iter_mut().find(|(known, _)| known == ticket) {
+            Some(place) => place.1 = until,
+            None => self.tickets.push((ticket.to_owned(), until)),
+        }
+    }
+
+    fn read(&self, window: Window) -> Vec<(u64, Arc<Event>)> {
+        let last = window.last.min(self.position());
+        let in_range = (window.first.max(1)..=last).map(|p| (p, &self.events[p as usize - 1]));
+        let since = window.after_timestamp.unwrap_or(f64::NEG_INFINITY);
+        let in_time = in_range.filter(|(_, event)| event.timestamp >= since);
+        let all = in_time.map(|(position, event)| (position, Arc::clone(event)));
+        // Only a time makes positions unpredictable; without one the ends are counted off.
+        if window.after_timestamp.is_none() {
+            let len = (last + 1).saturating_sub(window.first.max(1)) as usize;
+            let skip = window.newest.map_or(0, |newest| len.saturating_sub(newest));
+            let take = window.oldest.unwrap_or(usize::MAX);
+            return all.skip(skip).take(take).collect();
+        }
+        let mut events: Vec<_> = all.collect();
+        window::cut(&mut events, window);
+        events
+    }
+}
+
+#[async_trait]
+impl SessionStore for InMemoryStore {
+    fn name(&self) -> &'static str {
+        "in-memory"
+    }
+
+    async fn create(&self, new: NewSession) -> Result<Head> {
+        let now_us = self.clock.now_us();
+        let mut world = self.world();
+        world.make_room(&new.key, now_us)?;
+        let changes = || std::iter::once(&new.changes);
+        let shared = world.shared_after(&new.key, changes(), new.state_bytes_max)?;
+        let mut log = Log {
+            incarnation: world.number(),
+            initial: new.initial,
+            create_time: new.create_time,
+            last_update_time: new.create_time,
+            ttl: new.ttl,
+            touched_us: now_us,
+            ..Log::default()
+        };
+        let bytes = log.state_bytes_after(changes());
+        check_limit("session state (bytes)", bytes, new.state_bytes_max)?;
+        log.set(0, &new.changes.session);
+        let head = log.head(&new.key);
+        world.set_shared(&new.key, shared);
+        world.logs.insert(new.key, log);
+        Ok(head)
+    }
+
+    async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>> {
+        let now_us = self.clock.now_us();
+        let world = self.world();
+        Ok(world.log(key, now_us).map(|log| Snapshot {
+            head: log.head(key),
+            state: match want {
+                Want::State => world.state(key, log),
+                Want::EventsOnly => ScopedState::default(),
+            },
+            events: log.read(window),
+        }))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Vec<(Head, ScopedState)>> {
+        let now_us = self.clock.now_us();
+        let world = self.world();
+        let from = SessionKey::new(&query.app, query.user.clone().unwrap_or_default(), "");
+        let of_user = |key: &SessionKey| query.user.as_ref().is_none_or(|user| *user == key.user);
+        let in_range = world
+            .logs
+            .range(from..)
+            .take_while(|(key, _)| key.app == query.app && of_user(key));
+        let alive = in_range.filter(|(_, log)| log.is_alive(now_us));
+        let mut found: Vec<(Head, &Log)> = alive.map(|(key, log)| (log.head(key), log)).collect();
+        window::sort_and_page(&mut found, query, |(head, _)| head);
+        let with_state = found.into_iter().map(|(head, log)| {
+            let state = match query.with_state {
+                true => world.state(&head.key, log),
+                false => ScopedState::default(),
+            };
+            (head, state)
+        });
+        Ok(with_state.collect())
+    }
+
+    async fn delete(&self, key: &SessionKey) -> Result<bool> {
+        let now_us = self.clock.now_us();
+        let deleted = self.world().logs.remove(key);
+        self.hub.ring(key);
+        Ok(deleted.is_some_and(|log| log.is_alive(now_us)))
+    }
+
+    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written> {
+        let now_us = self.clock.now_us();
+        let mut world = self.world();
+        let log = world.log_mut(key, now_us)?;
+        let plan = plan_append(log.standing(key, now_us), batch, |id| {
+            let position = log.ids.get(id).copied();
+            Ok(position.map(|position| (position, Arc::clone(&log.events[position as usize - 1]))))
+        })?;
+        let (positions, fresh, lease, token) = match plan {
+            Plan::Write {
+                positions,
+                fresh,
+                lease,
+                token,
+            } => (positions, fresh, lease, token),
+            Plan::Busy { until_us } => {
+                if let LeaseUse::Take { ticket, .. } = &batch.lease
+                    && !ticket.is_empty()
+                {
+                    log.queue(ticket, now_us);
+                }
+                return Ok(Written::Busy { until_us, now_us });
+            }
+        };
+        let changes = || fresh.iter().map(|&place| &batch.events[place].changes);
+        let changes_state = changes().any(|change| !change.session.is_empty());
+        if changes_state {
+            let bytes = log.state_bytes_after(changes());
+            check_limit("session state (bytes)", bytes, batch.state_bytes_max)?;
+        }
+        let shared = world.shared_after(key, changes(), batch.state_bytes_max)?;
+        world.set_shared(key, shared);
+        let log = world.log_mut(key, now_us)?;
+        fresh
+            .iter()
+            .for_each(|&place| log.push(&batch.events[place]));
+        log.lease = lease;
+        log.touched_us = now_us;
+        if let LeaseUse::Take { ticket, .. } = &batch.lease {
+            log.tickets.retain(|(known, _)| known != ticket);
+        }
+        drop(world);
+        self.hub.ring(key);
+        Ok(Written::Done { positions, token })
+    }
+
+    async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
+        let now_us = self.clock.now_us();
+        let mut world = self.world();
+        let log = world.log_mut(key, now_us)?;
+        let wanted = LeaseUse::Hold { token, ttl };
+        log.lease = plan_renewal(log.standing(key, now_us), &wanted)?;
+        drop(world);
+        self.hub.ring(key);
+        Ok(())
+    }
+
+    async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()> {
+        if let Some(log) = self.world().logs.get_mut(key) {
+            log.tickets.retain(|(known, _)| known != ticket);
+        }
+        self.hub.ring(key);
+        Ok(())
+    }
+
+    async fn shared_state(&self, app: &str, user: Option<&str>) -> Result<JsonMap> {
+        let world = self.world();
+        Ok(match user {
+            Some(user) => world.user(app, user),
+            None => world.app(app),
+        })
+    }
+
+    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap> {
+        let now_us = self.clock.now_us();
+        let mut world = self.world();
+        let log = world.log_mut(key, now_us)?;
+        window::check_position(key, position, log.position())?;
+        Ok(log.state_at(position))
+    }
+
+    async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>> {
+        let now_us = self.clock.now_us();
+        let mut world = self.world();
+        let log = world.log_mut(key, now_us)?;
+        let place = log
+            .events
+            .iter()
+            .position(|event| event.invocation_id == invocation);
+        Ok(place.map(|place| place as u64 + 1))
+    }
+
+    async fn fork(
+        &self,
+        origin: &SessionKey,
+        position: u64,
+        id: &str,
+        create_time: f64,
+    ) -> Result<Head> {
+        let now_us = self.clock.now_us();
+        let mut world = self.world();
+        let log = world.log_mut(origin, now_us)?;
+        window::check_position(origin, position, log.position())?;
+        let mut fork = Log {
+            lease: Lease::default(),
+            tickets: Vec::new(),
+            create_time,
+            last_update_time: create_time,
+            touched_us: now_us,
+            origin: Some(Origin {
+                session_id: origin.id.clone(),
+                position,
+            }),
+            ..log.clone()
+        };
+        fork.events.truncate(position as usize);
+        fork.ids.retain(|_, at| *at <= position);
+        for values in fork.state.values_mut() {
+            values.retain(|(at, _)| *at <= position);
+        }
+        let key = SessionKey::new(&origin.app, &origin.user, id);
+        world.make_room(&key, now_us)?;
+        fork.incarnation = world.number();
+        let head = fork.head(&key);
+        world.logs.insert(key, fork);
+        Ok(head)
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<u64> {
+        let now_us = self.clock.now_us();
+        let mut world = self.world();
+        let expired = world.logs.iter().filter(|(_, log)| !log.is_alive(now_us));
+        let keys: Vec<SessionKey> = expired.take(limit).map(|(key, _)| key.clone()).collect();
+        for key in &keys {
+            world.logs.remove(key);
+        }
+        drop(world);
+        keys.iter().for_each(|key| self.hub.ring(key));
+        Ok(keys.len() as u64)
+    }
+
+    async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
+        let mut world = self.world();
+        let is_theirs = |key: &SessionKey| key.app == app && key.user == user;
+        let keys: Vec<SessionKey> = world
+            .logs
+            .keys()
+            .filter(|key| is_theirs(key))
+            .cloned()
+            .collect();
+        let mut receipt = EraseReceipt::default();
+        for key in &keys {
+            if let Some(log) = world.logs.remove(key) {
+                receipt.sessions += 1;
+                receipt.events += log.position();
+                receipt.state_keys += log.state_at(u64::MAX).len() as u64;
+            }
+        }
+        let user_keys = world.users.remove(&(app.to_owned(), user.to_owned()));
+        receipt.state_keys += user_keys.map_or(0, |map| map.len() as u64);
+        drop(world);
+        keys.iter().for_each(|key| self.hub.ring(key));
+        Ok(receipt)
+    }
+
+    async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>> {
+        let now_us = self.clock.now_us();
+        let world = self.world();
+        Ok(world.log(key, now_us).map(|log| LogHeader {
+            head: log.head(key),
+            initial: log.initial.clone(),
+        }))
+    }
+
+    async fn begin_draft(&self) -> Result<DraftId> {
+        let mut world = self.world();
+        let number = world.number();
+        world.drafts.insert(number, Log::default());
+        Ok(DraftId(number))
+    }
+
+    async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()> {
+        let mut world = self.world();
+        let log = world
+            .drafts
+            .get_mut(&draft.0)
+            .ok_or_else(window::draft_gone)?;
+        events.iter().for_each(|(_, new)| log.push(new));
+        Ok(())
+    }
+
+    async fn finish_draft(
+        &self,
+        draft: DraftId,
+        header: &LogHeader,
+        shared: &ScopedState,
+    ) -> Result<Head> {
+        let now_us = self.clock.now_us();
+        let mut world = self.world();
+        let mut log = world
+            .drafts
+            .remove(&draft.0)
+            .ok_or_else(window::draft_gone)?;
+        let key = &header.head.key;
+        world.make_room(key, now_us)?;
+        for (name, value) in &window::session_keys(&header.initial) {
+            let values = log.state.entry(name.to_owned()).or_default();
+            values.insert(0, (0, Some(value.clone())));
+        }
+        log.incarnation = world.number();
+        log.initial = header.initial.clone();
+        log.create_time = header.head.create_time;
+        log.last_update_time = header.head.last_update_time;
+        log.ttl = header.head.ttl;
+        log.origin = header.head.origin.clone();
+        log.touched_us = now_us;
+        let app = world.apps.entry(key.app.clone()).or_default();
+        window::set_absent(app, &shared.app);
+        let user = world
+            .users
+            .entry((key.app.clone(), key.user.clone()))
+            .or_default();
+        window::set_absent(user, &shared.user);
+        let head = log.head(key);
+        world.logs.insert(key.clone(), log);
+        Ok(head)
+    }
+
+    async fn changed(&self, key: &SessionKey, position: u64) {
+        let ring = self.hub.listen(key);
+        let now_us = self.clock.now_us();
+        let here = self.world().log(key, now_us).map(Log::position);
+        if here.is_none_or(|here| here > position) {
+            return;
+        }
+        ring.await;
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    async fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,421 @@
+//! Rows of one append: event, state, session, lease, in the transaction that the writer began.
+
+use std::time::Duration;
+
+use retain_core::{
+    Batch, Changes, Head, Json, JsonMap, LeaseUse, NewEvent, NewSession, Plan, Result,
+    SessionError, SessionKey, Standing, Written, check_limit, plan_append, plan_renewal,
+};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{
+    failed,
+    rows::{self, POSITION_MAX, SessionRow, event_key, position_of},
+};
+use crate::window::TICKET_TTL_US;
+
+/// What is being done, for errors.
+const APPEND: &str = "append";
+
+/// Creates a session; its state is position 0 of its log.
+pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> Result<Head> {
+    make_room(connection, &new.key, now_us)?;
+    let created = || -> rusqlite::Result<i64> {
+        connection
+            .prepare_cached("INSERT INTO logs DEFAULT VALUES")?
+            .execute([])?;
+        let number = connection.last_insert_rowid();
+        let ttl_us = new.ttl.map(micros);
+        let sql = "INSERT INTO sessions (number, app, user, id, position, last_update, create_time, \
+                   touched_us, ttl_us, state_bytes) VALUES (?1, ?2, ?3, ?4, 0, ?5, ?5, ?6, ?7, 0)";
+        let key = &new.key;
+        let row = params![
+            number,
+            key.app,
+            key.user,
+            key.id,
+            new.create_time,
+            now_us,
+            ttl_us
+        ];
+        connection.prepare_cached(sql)?.execute(row)?;
+        let initial = Json::from(new.initial.clone()).to_string();
+        insert_event(
+            connection,
+            event_key(number, 0),
+            "",
+            "",
+            new.create_time,
+            &initial,
+        )?;
+        Ok(number)
+    };
+    let number = created().map_err(|e| failed("create", e))?;
+    let bytes = set_session_keys(connection, number, 0, 0, &new.changes)?;
+    check_limit("session state (bytes)", bytes, new.state_bytes_max)?;
+    if bytes != 0 {
+        let sql = "UPDATE sessions SET state_bytes = ?2 WHERE number = ?1";
+        let updated = connection.execute(sql, params![number, bytes]);
+        updated.map_err(|e| failed("create", e))?;
+    }
+    set_shared_keys(connection, &new.key, &new.changes, new.state_bytes_max)?;
+    Ok(SessionRow::get(connection, "create", &new.key, now_us)?.head(new.key.clone()))
+}
+
+/// Fails if a session with this address is there; an expired one makes way.
+pub(super) fn make_room(connection: &Connection, key: &SessionKey, now_us: i64) -> Result<()> {
+    let there = SessionRow::find_even_expired(connection, key);
+    match there.map_err(|e| failed("create", e))? {
+        Some(row) if row.is_alive(now_us) => Err(SessionError::AlreadyExists { key: key.clone() }),
+        Some(row) => super::maintenance::bury(connection, row.number),
+        None => Ok(()),
+    }
+}
+
+/// Appends a batch, as [`plan_append`] decides.
+pub(super) fn append(
+    connection: &Connection,
+    key: &SessionKey,
+    batch: &Batch,
+    now_us: i64,
+) -> Result<Written> {
+    let row = SessionRow::get(connection, APPEND, key, now_us)?;
+    let first_ticket = match batch.lease {
+        LeaseUse::Take { .. } => first_ticket(connection, row.number, now_us)?,
+        LeaseUse::Outside | LeaseUse::Hold { .. } => None,
+    };
+    let standing = Standing {
+        key,
+        position: row.position,
+        lease: row.lease,
+        first_ticket: first_ticket.as_deref(),
+        now_us,
+    };
+    let plan = plan_append(standing, batch, |id| find_event(connection, key, &row, id))?;
+    match plan {
+        Plan::Busy { until_us } => {
+            queue(connection, row.number, &batch.lease, now_us)?;
+            Ok(Written::Busy { until_us, now_us })
+        }
+        Plan::Write {
+            positions,
+            fresh,
+            lease,
+            token,
+        } => {
+            let mut row = row;
+            row.lease = lease;
+            row.touched_us = now_us;
+            for &place in &fresh {
+                write_event(
+                    connection,
+                    key,
+                    &mut row,
+                    &batch.events[place],
+                    batch.state_bytes_max,
+                )?;
+            }
+            check_limit(
+                "session state (bytes)",
+                row.state_bytes,
+                batch.state_bytes_max,
+            )?;
+            update(connection, &row)?;
+            leave_queue(connection, row.number, &batch.lease)?;
+            Ok(Written::Done { positions, token })
+        }
+    }
+}
+
+fn find_event(
+    connection: &Connection,
+    key: &SessionKey,
+    row: &SessionRow,
+    id: &str,
+) -> Result<Option<(u64, std::sync::Arc<retain_core::Event>)>> {
+    let found = || {
+        // Most ids are new: the index alone answers, and no body is read.
+        let sql = "SELECT key FROM events WHERE key >> 32 = ?1 AND event_id = ?2";
+        let mut statement = connection.prepare_cached(sql)?;
+        let found: Option<i64> = statement
+            .query_row((row.number, id), |row| row.get(0))
+            .optional()?;
+        let Some(event_key) = found else {
+            return Ok(None);
+        };
+        let body = connection
+            .prepare_cached("SELECT body FROM events WHERE key = ?1")?
+            .query_row([event_key], |row| row.get::<_, String>(0))?;
+        Ok(Some((position_of(event_key), body)))
+    };
+    let found: rusqlite::Result<Option<(u64, String)>> = found();
+    match found.map_err(|e| failed(APPEND, e))? {
+        Some((position, body)) => Ok(Some((position, rows::event(key, position, &body)?))),
+        None => Ok(None),
+    }
+}
+
+/// Writes one event and its changes; the session's row is brought along in `row`.
+fn write_event(
+    connection: &Connection,
+    key: &SessionKey,
+    row: &mut SessionRow,
+    new: &NewEvent,
+    bytes_max: usize,
+) -> Result<()> {
+    let (event, position) = (&new.event, row.position + 1);
+    check_limit("log (events)", position as usize, POSITION_MAX as usize)?;
+    let event_key = event_key(row.number, position);
+    let (id, invocation) = (&event.id, &event.invocation_id);
+    insert_event(
+        connection,
+        event_key,
+        id,
+        invocation,
+        event.timestamp,
+        &new.body,
+    )
+    .map_err(|e| failed(APPEND, e))?;
+    row.state_bytes = set_session_keys(
+        connection,
+        row.number,
+        position,
+        row.state_bytes,
+        &new.changes,
+    )?;
+    set_shared_keys(connection, key, &new.changes, bytes_max)?;
+    row.in_order &= position == 1 || event.timestamp >= row.last_update;
+    row.position = position;
+    row.last_update = event.timestamp;
+    Ok(())
+}
+
+pub(super) fn insert_event(
+    connection: &Connection,
+    key: i64,
+    id: &str,
+    invocation: &str,
+    timestamp: f64,
+    body: &str,
+) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO events (key, event_id, invocation, timestamp, body) \
+               VALUES (?1, ?2, ?3, ?4, ?5)";
+    let row = params![key, id, invocation, timestamp, body];
+    connection.prepare_cached(sql)?.execute(row).map(drop)
+}
+
+fn update(connection: &Connection, row: &SessionRow) -> Result<()> {
+    let updated = || {
+        let sql = "UPDATE sessions SET position = ?2, last_update = ?3, touched_us = ?4, \
+                   lease_token = ?5, lease_until_us = ?6, in_order = ?7, state_bytes = ?8 \
+                   WHERE number = ?1";
+        connection.prepare_cached(sql)?.execute(params![
+            row.number,
+            row.position,
+            row.last_update,
+            row.touched_us,
+            row.lease.token,
+            row.lease.until_us,
+            row.in_order,
+            row.state_bytes,
+        ])
+    };
+    updated().map(drop).map_err(|e| failed(APPEND, e))
+}
+
+/// Sets the session's own keys as of `position`, moving what they were to the past. Gives back how
+/// many bytes all keys and values take, given that they took `bytes` before.
+pub(super) fn set_session_keys(
+    connection: &Connection,
+    log: i64,
+    position: u64,
+    bytes: usize,
+    changes: &Changes,
+) -> Result<usize> {
+    let mut bytes = bytes;
+    for (key, value) in &changes.session {
+        let value = value.as_ref().map(Json::to_string);
+        let freed = set_session_key(connection, log, position, key, value.as_deref());
+        bytes = bytes.saturating_sub(freed.map_err(|e| failed("write state", e))?);
+        bytes += value.map_or(0, |value| key.len() + value.len());
+    }
+    Ok(bytes)
+}
+
+/// Sets one key and gives back how many bytes it took before.
+fn set_session_key(
+    connection: &Connection,
+    log: i64,
+    position: u64,
+    key: &str,
+    value: Option<&str>,
+) -> rusqlite::Result<usize> {
+    let sql = "SELECT octet_length(value) FROM state WHERE log = ?1 AND key = ?2";
+    let before: Option<Option<usize>> = connection
+        .prepare_cached(sql)?
+        .query_row((log, key), |row| row.get(0))
+        .optional()?;
+    if before.is_some() {
+        let sql = "INSERT INTO state_past (log, key, position, value) \
+                   SELECT log, key, position, value FROM state WHERE log = ?1 AND key = ?2";
+        connection.prepare_cached(sql)?.execute((log, key))?;
+        let sql = "UPDATE state SET position = ?3, value = ?4 WHERE log = ?1 AND key = ?2";
+        connection
+            .prepare_cached(sql)?
+            .execute((log, key, position, value))?;
+    } else {
+        let sql = "INSERT INTO state (log, key, position, value) VALUES (?1, ?2, ?3, ?4)";
+        connection
+            .prepare_cached(sql)?
+            .execute((log, key, position, value))?;
+    }
+    Ok(before.flatten().map_or(0, |length| key.len() + length))
+}
+
+/// Sets keys that are shared by the app or the user, each on its own, so that writers of other keys
+/// lose nothing.
+fn set_shared_keys(
+    connection: &Connection,
+    key: &SessionKey,
+    changes: &Changes,
+    bytes_max: usize,
+) -> Result<()> {
+    if !changes.app.is_empty() {
+        let set = "INSERT INTO app_state (app, key, value) VALUES (?1, ?2, ?3) \
+                   ON CONFLICT DO UPDATE SET value = excluded.value";
+        let sum = "SELECT ifnull(sum(octet_length(key) + octet_length(value)), 0) \
+                   FROM app_state WHERE app = ?1";
+        let write = |name: &str, value: &str| {
+            connection
+                .prepare_cached(set)?
+                .execute((&key.app, name, value))
+                .map(drop)
+        };
+        set_each(&changes.app, write)?;
+        let bytes = connection
+            .prepare_cached(sum)
+            .and_then(|mut sum| sum.query_row([&key.app], |row| row.get(0)));
+        check_limit(
+            "app state (bytes)",
+            bytes.map_err(|e| failed(APPEND, e))?,
+            bytes_max,
+        )?;
+    }
+    if !changes.user.is_empty() {
+        let set = "INSERT INTO user_state (app, user, key, value) VALUES (?1, ?2, ?3, ?4) \
+                   ON CONFLICT DO UPDATE SET value = excluded.value";
+        let sum = "SELECT ifnull(sum(octet_length(key) + octet_length(value)), 0) \
+                   FROM user_state WHERE app = ?1 AND user = ?2";
+        let write = |name: &str, value: &str| {
+            let row = (&key.app, &key.user, name, value);
+            connection.prepare_cached(set)?.execute(row).map(drop)
+        };
+        set_each(&changes.user, write)?;
+        let owner = (&key.app, &key.user);
+        let bytes = connection
+            .prepare_cached(sum)
+            .and_then(|mut sum| sum.query_row(owner, |row| row.get(0)));
+        check_limit(
+            "user state (bytes)",
+            bytes.map_err(|e| failed(APPEND, e))?,
+            bytes_max,
+        )?;
+    }
+    Ok(())
+}
+
+fn set_each(keys: &JsonMap, write: impl Fn(&str, &str) -> rusqlite::Result<()>) -> Result<()> {
+    for (name, value) in keys {
+        write(name, &value.to_string()).map_err(|e| failed("write state", e))?;
+    }
+    Ok(())
+}
+
+/// Prolongs or gives back a lease.
+pub(super) fn renew(
+    connection: &Connection,
+    key: &SessionKey,
+    token: u64,
+    ttl: Option<Duration>,
+    now_us: i64,
+) -> Result<()> {
+    let mut row = SessionRow::get(connection, "renew a lease", key, now_us)?;
+    let standing = Standing {
+        key,
+        position: row.position,
+        lease: row.lease,
+        first_ticket: None,
+        now_us,
+    };
+    row.lease = plan_renewal(standing, &LeaseUse::Hold { token, ttl })?;
+    update(connection, &row)
+}
+
+/// The caller that has waited longest for the lease and still does.
+fn first_ticket(connection: &Connection, session: i64, now_us: i64) -> Result<Option<String>> {
+    let first = || {
+        let sql = "SELECT ticket FROM tickets WHERE session = ?1 AND until_us > ?2 \
+                   ORDER BY place LIMIT 1";
+        let mut statement = connection.prepare_cached(sql)?;
+        statement
+            .query_row((session, now_us), |row| row.get(0))
+            .optional()
+    };
+    first().map_err(|e: rusqlite::Error| failed(APPEND, e))
+}
+
+/// Puts the caller into the queue for the lease, or keeps its place.
+fn queue(connection: &Connection, session: i64, lease: &LeaseUse, now_us: i64) -> Result<()> {
+    let LeaseUse::Take { ticket, .. } = lease else {
+        return Ok(());
+    };
+    if ticket.is_empty() {
+        return Ok(());
+    }
+    let queued = || -> rusqlite::Result<()> {
+        let sql = "DELETE FROM tickets WHERE session = ?1 AND until_us <= ?2 AND ticket <> ?3";
+        connection
+            .prepare_cached(sql)?
+            .execute((session, now_us, ticket))?;
+        let sql = "INSERT INTO tickets (session, ticket, until_us) VALUES (?1, ?2, ?3) \
+                   ON CONFLICT (session, ticket) DO UPDATE SET until_us = excluded.until_us";
+        let until_us = now_us + TICKET_TTL_US;
+        connection
+            .prepare_cached(sql)?
+            .execute((session, ticket, until_us))?;
+        Ok(())
+    };
+    queued().map_err(|e| failed(APPEND, e))
+}
+
+fn leave_queue(connection: &Connection, session: i64, lease: &LeaseUse) -> Result<()> {
+    match lease {
+        LeaseUse::Take { ticket, .. } if !ticket.is_empty() => {
+            delete_ticket(connection, session, ticket)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Takes a caller out of the queue.
+pub(super) fn withdraw(
+    connection: &Connection,
+    key: &SessionKey,
+    ticket: &str,
+    now_us: i64,
+) -> Result<()> {
+    let row = SessionRow::find(connection, key, now_us).map_err(|e| failed(APPEND, e))?;
+    row.map_or(Ok(()), |row| delete_ticket(connection, row.number, ticket))
+}
+
+fn delete_ticket(connection: &Connection, session: i64, ticket: &str) -> Result<()> {
+    let sql = "DELETE FROM tickets WHERE session = ?1 AND ticket = ?2";
+    let deleted = connection
+        .prepare_cached(sql)
+        .and_then(|mut s| s.execute((session, ticket)));
+    deleted.map(drop).map_err(|e| failed(APPEND, e))
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}

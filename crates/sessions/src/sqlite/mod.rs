@@ -1,0 +1,412 @@
+//! Sessions in one SQLite file: the embedded default.
+//!
+//! The way of an append: [`SqliteStore::append`] → `writer` (queue, one transaction for all that
+//! is queued) → `append` (rows). The way of a read: → `readers` (a snapshot) → `read` (rows).
+
+mod append;
+mod maintenance;
+mod open;
+mod read;
+mod readers;
+mod rows;
+mod uri;
+mod writer;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use retain_core::{
+    Batch, ChangeHub, Clock, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
+    LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError, SessionKey, SessionStore,
+    Snapshot, StoreSessionService, SystemClock, Want, Window, Written,
+};
+use rusqlite::ErrorCode;
+
+use readers::Readers;
+use writer::Writer;
+
+/// The store's name in errors.
+const NAME: &str = "sqlite";
+
+/// How long a listener sleeps before it looks for what another process wrote.
+const POLL: Duration = Duration::from_millis(200);
+
+/// Sessions in a SQLite file, durable when acknowledged.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> retain_core::Result<()> {
+/// use retain_core::{Event, GetSessionConfig, SessionService as _};
+/// let sessions = retain_sessions::SqliteSessionService::connect("sqlite::memory:").await?;
+/// let mut session = sessions.create_session("app", "ada", None, Some("s1")).await?;
+/// sessions.append_event(&mut session, Event::user_text("hello")).await?;
+/// let read = sessions.get_session("app", "ada", "s1", GetSessionConfig::default()).await?;
+/// assert_eq!(read.unwrap().events.len(), 1);
+/// # Ok(()) }
+/// ```
+pub type SqliteSessionService = StoreSessionService<SqliteStore>;
+
+/// What survives when the power fails.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Everything acknowledged.
+    #[default]
+    Full,
+    /// The last moments may be lost; what is left is whole. Faster where syncing is slow.
+    Normal,
+    /// Nothing is promised. For data that can be made again.
+    Off,
+}
+
+/// Which database to open, and how.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    path: Option<PathBuf>,
+    durability: Durability,
+    clock: Arc<dyn Clock>,
+}
+
+impl SqliteOptions {
+    /// The database in the file at `path`, created if it is not there.
+    pub fn file(path: impl Into<PathBuf>) -> SqliteOptions {
+        SqliteOptions {
+            path: Some(path.into()),
+            durability: Durability::Full,
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// A database in memory that goes with the store.
+    pub fn in_memory() -> SqliteOptions {
+        SqliteOptions {
+            path: None,
+            ..SqliteOptions::file("")
+        }
+    }
+
+    /// Reads an address such as `sqlite:///sessions.db`.
+    pub fn from_uri(uri: &str) -> Result<SqliteOptions> {
+        uri::parse(uri)
+    }
+
+    /// Sets what survives when the power fails. Default: everything acknowledged.
+    pub fn with_durability(mut self, durability: Durability) -> SqliteOptions {
+        self.durability = durability;
+        self
+    }
+
+    /// Lets leases and expiries follow `clock`.
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> SqliteOptions {
+        self.clock = clock;
+        self
+    }
+
+    fn uri(&self) -> String {
+        match &self.path {
+            Some(path) => format!("sqlite:///{}", path.display()),
+            None => "sqlite::memory:".to_owned(),
+        }
+    }
+}
+
+/// The store behind [`SqliteSessionService`].
+pub struct SqliteStore {
+    options: SqliteOptions,
+    writer: Arc<Writer>,
+    readers: Arc<Readers>,
+    hub: ChangeHub,
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SqliteStore")
+            .field(&self.options.uri())
+            .finish()
+    }
+}
+
+impl SqliteStore {
+    /// Opens the database, creating or migrating it where needed.
+    pub async fn open(options: SqliteOptions) -> Result<SqliteStore> {
+        let for_opening = options.clone();
+        let connection = readers::blocking("open", move || open::open_writer(&for_opening));
+        let writer = Arc::new(Writer::start(options.clone(), connection.await?)?);
+        let store = SqliteStore {
+            readers: Arc::new(Readers::new(options.clone(), Arc::clone(&writer))),
+            hub: ChangeHub::default(),
+            writer,
+            options,
+        };
+        store.purge().await?;
+        Ok(store)
+    }
+
+    /// Writes a copy of the whole database, as it is at one moment, to a new file at `path`, while
+    /// others read and write. The copy is on the disk when this returns.
+    pub async fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref().to_owned();
+        if self.options.path.is_none() {
+            let work =
+                move |connection: &rusqlite::Connection| maintenance::backup(connection, &path);
+            return self.writer.alone("back up", work).await;
+        }
+        let options = self.options.clone();
+        readers::blocking("back up", move || {
+            maintenance::backup(&open::open_reader(&options)?, &path)
+        })
+        .await
+    }
+
+    fn now_us(&self) -> i64 {
+        self.options.clock.now_us()
+    }
+
+    /// Removes what is left of deleted sessions, a chunk at a time.
+    async fn purge(&self) -> Result<()> {
+        loop {
+            let now_us = self.now_us();
+            let purged = self.writer.write("purge", move |connection| {
+                maintenance::purge_chunk(connection, now_us)
+            });
+            if !purged.await? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A failed statement as what a caller can do about it.
+fn failed(operation: &'static str, error: rusqlite::Error) -> SessionError {
+    let source = Box::new(error);
+    match source.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => SessionError::Full {
+            store: NAME,
+            operation,
+            source,
+        },
+        _ => SessionError::Store {
+            store: NAME,
+            operation,
+            source,
+        },
+    }
+}
+
+#[async_trait]
+impl ConnectStore for SqliteStore {
+    async fn connect(uri: &str) -> Result<SqliteStore> {
+        SqliteStore::open(SqliteOptions::from_uri(uri)?).await
+    }
+}
+
+#[async_trait]
+impl SessionStore for SqliteStore {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn create(&self, new: NewSession) -> Result<Head> {
+        let now_us = self.now_us();
+        let create =
+            move |connection: &rusqlite::Connection| append::create(connection, &new, now_us);
+        self.writer.write("create", create).await
+    }
+
+    async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>> {
+        let (key, now_us) = (key.clone(), self.now_us());
+        let read = move |connection: &rusqlite::Connection| {
+            read::session(connection, &key, window, want, now_us)
+        };
+        self.readers.read("read", read).await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Vec<(Head, ScopedState)>> {
+        let (query, now_us) = (query.clone(), self.now_us());
+        let list = move |connection: &rusqlite::Connection| read::list(connection, &query, now_us);
+        self.readers.read("list", list).await
+    }
+
+    async fn delete(&self, key: &SessionKey) -> Result<bool> {
+        let (for_job, now_us) = (key.clone(), self.now_us());
+        let delete = move |connection: &rusqlite::Connection| {
+            maintenance::delete(connection, &for_job, now_us)
+        };
+        let deleted = self.writer.write("delete", delete).await?;
+        self.hub.ring(key);
+        self.purge().await?;
+        Ok(deleted)
+    }
+
+    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written> {
+        let (for_job, batch, now_us) = (key.clone(), Arc::clone(batch), self.now_us());
+        let append = move |connection: &rusqlite::Connection| {
+            append::append(connection, &for_job, &batch, now_us)
+        };
+        let written = self.writer.write("append", append).await?;
+        self.hub.ring(key);
+        Ok(written)
+    }
+
+    async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
+        let (for_job, now_us) = (key.clone(), self.now_us());
+        let renew = move |connection: &rusqlite::Connection| {
+            append::renew(connection, &for_job, token, ttl, now_us)
+        };
+        self.writer.write("renew a lease", renew).await?;
+        self.hub.ring(key);
+        Ok(())
+    }
+
+    async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()> {
+        let (for_job, ticket, now_us) = (key.clone(), ticket.to_owned(), self.now_us());
+        let withdraw = move |connection: &rusqlite::Connection| {
+            append::withdraw(connection, &for_job, &ticket, now_us)
+        };
+        self.writer.write("leave a queue", withdraw).await?;
+        self.hub.ring(key);
+        Ok(())
+    }
+
+    async fn shared_state(&self, app: &str, user: Option<&str>) -> Result<JsonMap> {
+        let (app, user) = (app.to_owned(), user.map(str::to_owned));
+        let read = move |connection: &rusqlite::Connection| {
+            read::shared_state(connection, &app, user.as_deref())
+        };
+        self.readers.read("read state", read).await
+    }
+
+    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap> {
+        let (key, now_us) = (key.clone(), self.now_us());
+        let read = move |connection: &rusqlite::Connection| {
+            read::state_at(connection, &key, position, now_us)
+        };
+        self.readers.read("read state", read).await
+    }
+
+    async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>> {
+        let (key, invocation, now_us) = (key.clone(), invocation.to_owned(), self.now_us());
+        let read = move |connection: &rusqlite::Connection| {
+            read::first_of_invocation(connection, &key, &invocation, now_us)
+        };
+        self.readers.read("find an invocation", read).await
+    }
+
+    async fn fork(
+        &self,
+        origin: &SessionKey,
+        position: u64,
+        id: &str,
+        create_time: f64,
+    ) -> Result<Head> {
+        let (origin, now_us) = (origin.clone(), self.now_us());
+        let key = SessionKey::new(&origin.app, &origin.user, id);
+        let fork = move |connection: &rusqlite::Connection| {
+            maintenance::fork(connection, &origin, position, &key, create_time, now_us)
+        };
+        self.writer.write("fork", fork).await
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<u64> {
+        let now_us = self.now_us();
+        let sweep =
+            move |connection: &rusqlite::Connection| maintenance::sweep(connection, limit, now_us);
+        let swept = self.writer.write("sweep", sweep).await?;
+        swept.iter().for_each(|key| self.hub.ring(key));
+        self.purge().await?;
+        Ok(swept.len() as u64)
+    }
+
+    async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
+        let mut receipt = EraseReceipt::default();
+        loop {
+            let (app, user) = (app.to_owned(), user.to_owned());
+            let erase = move |connection: &rusqlite::Connection| {
+                maintenance::erase_chunk(connection, &app, &user)
+            };
+            let (chunk, erased) = self.writer.write("erase a user", erase).await?;
+            erased.iter().for_each(|key| self.hub.ring(key));
+            receipt.sessions += chunk.sessions;
+            receipt.events += chunk.events;
+            receipt.state_keys += chunk.state_keys;
+            if chunk == EraseReceipt::default() {
+                break;
+            }
+            self.purge().await?;
+        }
+        self.purge().await?;
+        self.readers.close_idle();
+        self.writer
+            .alone("erase a user", maintenance::leave_no_trace)
+            .await?;
+        Ok(receipt)
+    }
+
+    async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>> {
+        let (key, now_us) = (key.clone(), self.now_us());
+        let read =
+            move |connection: &rusqlite::Connection| read::log_header(connection, &key, now_us);
+        self.readers.read("read", read).await
+    }
+
+    async fn begin_draft(&self) -> Result<DraftId> {
+        let now_us = self.now_us();
+        let begin =
+            move |connection: &rusqlite::Connection| maintenance::begin_draft(connection, now_us);
+        self.writer.write("begin an import", begin).await
+    }
+
+    async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()> {
+        let (events, now_us) = (events.to_vec(), self.now_us());
+        let extend = move |connection: &rusqlite::Connection| {
+            maintenance::extend_draft(connection, draft, &events, now_us)
+        };
+        self.writer.write("import", extend).await
+    }
+
+    async fn finish_draft(
+        &self,
+        draft: DraftId,
+        header: &LogHeader,
+        shared: &ScopedState,
+    ) -> Result<Head> {
+        let (header, shared, now_us) = (header.clone(), shared.clone(), self.now_us());
+        let finish = move |connection: &rusqlite::Connection| {
+            maintenance::finish_draft(connection, draft, &header, &shared, now_us)
+        };
+        self.writer.write("finish an import", finish).await
+    }
+
+    async fn changed(&self, key: &SessionKey, position: u64) {
+        let ring = self.hub.listen(key);
+        let (for_read, now_us) = (key.clone(), self.now_us());
+        let read = move |connection: &rusqlite::Connection| {
+            read::session(
+                connection,
+                &for_read,
+                Window::NONE,
+                Want::EventsOnly,
+                now_us,
+            )
+        };
+        let here = self.readers.read("read", read).await;
+        // Gone, further on, or unreadable: whoever asked must look for himself.
+        if !matches!(here, Ok(Some(here)) if here.head.position <= position) {
+            return;
+        }
+        // Another process rings no bell here.
+        let _ = tokio::time::timeout(POLL, ring).await;
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        self.readers.read("check", maintenance::check).await
+    }
+
+    async fn flush(&self) -> Result<()> {
+        // Every acknowledged write is on the disk already; this waits for those under way.
+        self.writer.write("flush", |_| Ok(())).await
+    }
+}

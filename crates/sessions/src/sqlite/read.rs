@@ -1,0 +1,318 @@
+//! Reads: each in one snapshot, each costing what it returns.
+
+use std::sync::Arc;
+
+use retain_core::{
+    Event, Head, Json, JsonMap, ListQuery, LogHeader, Result, ScopedState, SessionError,
+    SessionKey, Snapshot, Want, Window,
+};
+use rusqlite::{Connection, OptionalExtension as _, types::Value};
+
+use super::{
+    failed,
+    rows::{self, SessionRow, event_key, position_of},
+};
+use crate::window;
+
+/// What is being done, for errors.
+const READ: &str = "read";
+
+/// Events by position.
+type Found = Vec<(u64, Arc<Event>)>;
+
+/// A session with the events of `window`.
+pub(super) fn session(
+    connection: &Connection,
+    key: &SessionKey,
+    window: Window,
+    want: Want,
+    now_us: i64,
+) -> Result<Option<Snapshot>> {
+    let row = SessionRow::find(connection, key, now_us).map_err(|e| failed(READ, e))?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    Ok(Some(Snapshot {
+        state: match want {
+            Want::State => scoped_state(connection, key, row.number)?,
+            Want::EventsOnly => ScopedState::default(),
+        },
+        events: events(connection, key, &row, window)?,
+        head: row.head(key.clone()),
+    }))
+}
+
+fn events(
+    connection: &Connection,
+    key: &SessionKey,
+    row: &SessionRow,
+    window: Window,
+) -> Result<Found> {
+    let (mut first, mut last) = (window.first.max(1), window.last.min(row.position));
+    if let Some(since) = window.after_timestamp {
+        if !row.in_order {
+            return events_by_time(connection, key, row, window, since);
+        }
+        let since = first_at(connection, row, since).map_err(|e| failed(READ, e))?;
+        first = first.max(since);
+    }
+    // Positions are dense, so the newest and oldest are found by counting.
+    if let Some(newest) = window.newest {
+        first = first.max((last + 1).saturating_sub(newest as u64));
+    }
+    if let Some(oldest) = window.oldest {
+        last = last.min((first - 1).saturating_add(oldest as u64));
+    }
+    if first > last {
+        return Ok(Found::new());
+    }
+    range(connection, key, row.number, first, last)
+}
+
+/// The events at `first` to `last`, all of which must be there.
+fn range(
+    connection: &Connection,
+    key: &SessionKey,
+    number: i64,
+    first: u64,
+    last: u64,
+) -> Result<Found> {
+    let sql = "SELECT key, body FROM events WHERE key BETWEEN ?1 AND ?2 ORDER BY key";
+    let mut statement = connection
+        .prepare_cached(sql)
+        .map_err(|e| failed(READ, e))?;
+    let bounds = (event_key(number, first), event_key(number, last));
+    let mut rows = statement.query(bounds).map_err(|e| failed(READ, e))?;
+    let mut found = Found::with_capacity((last - first + 1) as usize);
+    while let Some(row) = rows.next().map_err(|e| failed(READ, e))? {
+        let (event_key, body) = event_row(row).map_err(|e| failed(READ, e))?;
+        let position = position_of(event_key);
+        check_next(key, first + found.len() as u64, position)?;
+        found.push((position, rows::event(key, position, body)?));
+    }
+    check_next(key, first + found.len() as u64, last + 1)?;
+    Ok(found)
+}
+
+fn event_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(i64, &'a str)> {
+    Ok((row.get(0)?, row.get_ref(1)?.as_str()?))
+}
+
+/// Fails if an event is missing: the log is damaged.
+fn check_next(key: &SessionKey, expected: u64, found: u64) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(SessionError::Corrupt {
+        key: key.clone(),
+        place: format!("event {expected}"),
+        source: "it is missing from the log".into(),
+    })
+}
+
+/// The first position whose event is not older than `since`, in a log whose times never go back.
+fn first_at(connection: &Connection, row: &SessionRow, since: f64) -> rusqlite::Result<u64> {
+    let sql = "SELECT timestamp FROM events WHERE key = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let (mut low, mut high) = (1, row.position + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let time: f64 = statement.query_row([event_key(row.number, middle)], |row| row.get(0))?;
+        match time < since {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    Ok(low)
+}
+
+/// As [`events`], for a log whose times go back and forth: looks at every time, reads what fits.
+fn events_by_time(
+    connection: &Connection,
+    key: &SessionKey,
+    row: &SessionRow,
+    window: Window,
+    since: f64,
+) -> Result<Found> {
+    let matching = || -> rusqlite::Result<Vec<u64>> {
+        let sql =
+            "SELECT key FROM events WHERE key BETWEEN ?1 AND ?2 AND timestamp >= ?3 ORDER BY key";
+        let first = event_key(row.number, window.first.max(1));
+        let last = event_key(row.number, window.last.min(row.position));
+        let mut statement = connection.prepare_cached(sql)?;
+        let keys = statement.query_map((first, last, since), |row| row.get(0))?;
+        keys.map(|key| key.map(position_of)).collect()
+    };
+    let mut positions = matching().map_err(|e| failed(READ, e))?;
+    window::cut(&mut positions, window);
+    let mut found = Found::new();
+    for position in positions {
+        found.extend(range(connection, key, row.number, position, position)?);
+    }
+    Ok(found)
+}
+
+fn scoped_state(connection: &Connection, key: &SessionKey, log: i64) -> Result<ScopedState> {
+    let sql = "SELECT key, value FROM state WHERE log = ?1 AND value IS NOT NULL";
+    let mut statement = connection
+        .prepare_cached(sql)
+        .map_err(|e| failed(READ, e))?;
+    Ok(ScopedState {
+        session: rows::state(key, READ, statement.query([log]))?,
+        app: app_state(connection, key)?,
+        user: user_state(connection, key)?,
+    })
+}
+
+fn app_state(connection: &Connection, key: &SessionKey) -> Result<JsonMap> {
+    let sql = "SELECT key, value FROM app_state WHERE app = ?1";
+    let mut statement = connection
+        .prepare_cached(sql)
+        .map_err(|e| failed(READ, e))?;
+    rows::state(key, READ, statement.query([&key.app]))
+}
+
+fn user_state(connection: &Connection, key: &SessionKey) -> Result<JsonMap> {
+    let sql = "SELECT key, value FROM user_state WHERE app = ?1 AND user = ?2";
+    let mut statement = connection
+        .prepare_cached(sql)
+        .map_err(|e| failed(READ, e))?;
+    rows::state(key, READ, statement.query([&key.app, &key.user]))
+}
+
+/// The keys of an app, or of a user of it.
+pub(super) fn shared_state(
+    connection: &Connection,
+    app: &str,
+    user: Option<&str>,
+) -> Result<JsonMap> {
+    // Only names the owner in errors; there is no session here.
+    let owner = SessionKey::new(app, user.unwrap_or_default(), "");
+    match user {
+        Some(_) => user_state(connection, &owner),
+        None => app_state(connection, &owner),
+    }
+}
+
+/// The session's own keys as they were after `position`.
+pub(super) fn state_at(
+    connection: &Connection,
+    key: &SessionKey,
+    position: u64,
+    now_us: i64,
+) -> Result<JsonMap> {
+    let row = SessionRow::get(connection, READ, key, now_us)?;
+    window::check_position(key, position, row.position)?;
+    // A key that was written since has its value of then in the past, if it had one.
+    let sql = "SELECT key, value FROM (
+                 SELECT key, CASE WHEN position <= ?2 THEN value ELSE (
+                   SELECT past.value FROM state_past past
+                   WHERE past.log = state.log AND past.key = state.key AND past.position <= ?2
+                   ORDER BY past.position DESC LIMIT 1
+                 ) END AS value
+                 FROM state WHERE log = ?1)
+               WHERE value IS NOT NULL ORDER BY key";
+    let mut statement = connection
+        .prepare_cached(sql)
+        .map_err(|e| failed(READ, e))?;
+    rows::state(key, READ, statement.query((row.number, position)))
+}
+
+/// The first position whose event belongs to the invocation.
+pub(super) fn first_of_invocation(
+    connection: &Connection,
+    key: &SessionKey,
+    invocation: &str,
+    now_us: i64,
+) -> Result<Option<u64>> {
+    let row = SessionRow::get(connection, READ, key, now_us)?;
+    let first = || {
+        let sql = "SELECT key FROM events WHERE key BETWEEN ?1 AND ?2 AND invocation = ?3 \
+                   ORDER BY key LIMIT 1";
+        let bounds = (
+            event_key(row.number, 1),
+            event_key(row.number, row.position),
+        );
+        let mut statement = connection.prepare_cached(sql)?;
+        let found = statement.query_row((bounds.0, bounds.1, invocation), |row| row.get(0));
+        found.optional()
+    };
+    let first: rusqlite::Result<Option<i64>> = first();
+    Ok(first.map_err(|e| failed(READ, e))?.map(position_of))
+}
+
+/// Sessions ordered by (last update, user, id).
+pub(super) fn list(
+    connection: &Connection,
+    query: &ListQuery,
+    now_us: i64,
+) -> Result<Vec<(Head, ScopedState)>> {
+    let mut found = list_rows(connection, query, now_us).map_err(|e| failed("list", e))?;
+    window::sort_and_page(&mut found, query, |(head, _)| head);
+    let with_state = found.into_iter().map(|(head, number)| {
+        let state = match query.with_state {
+            true => scoped_state(connection, &head.key, number)?,
+            false => ScopedState::default(),
+        };
+        Ok((head, state))
+    });
+    with_state.collect()
+}
+
+fn list_rows(
+    connection: &Connection,
+    query: &ListQuery,
+    now_us: i64,
+) -> rusqlite::Result<Vec<(Head, i64)>> {
+    // The second column of the index is skipped over when all users are asked for.
+    let sql = "SELECT number, position, last_update, create_time, touched_us, ttl_us, \
+               lease_token, lease_until_us, in_order, state_bytes, origin_id, origin_position, \
+               user, id FROM sessions WHERE app = ?1 AND user >= ?2 AND user <= ?3";
+    // No text sorts behind a blob, so without a user the range has no end.
+    let (from, to) = match &query.user {
+        Some(user) => (user.as_str(), Value::Text(user.clone())),
+        None => ("", Value::Blob(Vec::new())),
+    };
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map((&query.app, from, to), |row| {
+        let key = SessionKey::new(
+            &query.app,
+            row.get::<_, String>(12)?,
+            row.get::<_, String>(13)?,
+        );
+        let session = SessionRow::read(row)?;
+        let alive = session.is_alive(now_us);
+        Ok(alive.then(|| (session.head(key), session.number)))
+    })?;
+    let alive = rows.filter_map(rusqlite::Result::transpose);
+    alive.collect()
+}
+
+/// The session and the state it was created with.
+pub(super) fn log_header(
+    connection: &Connection,
+    key: &SessionKey,
+    now_us: i64,
+) -> Result<Option<LogHeader>> {
+    let row = SessionRow::find(connection, key, now_us).map_err(|e| failed(READ, e))?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let sql = "SELECT body FROM events WHERE key = ?1";
+    let body: rusqlite::Result<Option<String>> =
+        connection.prepare_cached(sql).and_then(|mut sql| {
+            sql.query_row([event_key(row.number, 0)], |row| row.get(0))
+                .optional()
+        });
+    let body = body.map_err(|e| failed(READ, e))?;
+    let initial = body.map(|body| Json::parse(&body)).transpose();
+    let initial = initial.map_err(|e| SessionError::corrupt_event(key, 0, e))?;
+    let Some(initial) = initial.as_ref().and_then(Json::as_object) else {
+        check_next(key, 0, 1)?;
+        return Ok(None);
+    };
+    Ok(Some(LogHeader {
+        initial: initial.clone(),
+        head: row.head(key.clone()),
+    }))
+}

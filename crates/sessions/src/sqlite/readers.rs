@@ -1,0 +1,105 @@
+//! Connections for reading: a few, kept open, each used by one reader at a time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use retain_core::Result;
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::Semaphore,
+};
+
+use super::{SqliteOptions, failed, open, writer::Writer};
+
+/// Readers at a time. More would only compete for the same cores.
+const READERS: usize = 8;
+
+/// Reads the database, each time in one snapshot.
+pub(super) struct Readers {
+    options: SqliteOptions,
+    idle: Mutex<Vec<Connection>>,
+    places: Arc<Semaphore>,
+    writer: Arc<Writer>,
+}
+
+impl Readers {
+    pub(super) fn new(options: SqliteOptions, writer: Arc<Writer>) -> Readers {
+        Readers {
+            options,
+            idle: Mutex::default(),
+            places: Arc::new(Semaphore::new(READERS)),
+            writer,
+        }
+    }
+
+    /// Runs `read` on a snapshot, without blocking the executor's other tasks.
+    pub(super) async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        operation: &'static str,
+        read: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        // Never closed, so the only error there is cannot come.
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let readers = Arc::clone(self);
+        blocking(operation, move || {
+            let _place = place;
+            readers.read_now(operation, read)
+        })
+        .await
+    }
+
+    fn read_now<T>(
+        &self,
+        operation: &'static str,
+        read: impl FnOnce(&Connection) -> Result<T>,
+    ) -> Result<T> {
+        if self.options.path.is_none() {
+            // A database in memory is its connection. Nobody writes while we have it.
+            return self.writer.with_connection(read);
+        }
+        let idle = self.idle().pop();
+        let mut connection = match idle {
+            Some(connection) => connection,
+            None => open::open_reader(&self.options)?,
+        };
+        let snapshot = connection
+            .transaction_with_behavior(TransactionBehavior::Deferred)
+            .map_err(|e| failed(operation, e))?;
+        let result = read(&snapshot);
+        // Nothing was written; ending it either way is the same.
+        let ended = snapshot.finish();
+        if ended.is_ok() {
+            self.idle().push(connection);
+        }
+        result
+    }
+
+    /// Closes the connections that nobody uses.
+    pub(super) fn close_idle(&self) {
+        self.idle().clear();
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs blocking work where it blocks nobody. Reads take microseconds, as a rule; handing each to
+/// another thread would cost more than the read.
+pub(super) async fn blocking<T: Send + 'static>(
+    operation: &'static str,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        Ok(_) => match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result,
+            Err(error) => Err(retain_core::SessionError::Store {
+                store: super::NAME,
+                operation,
+                source: Box::new(error),
+            }),
+        },
+        Err(_) => work(),
+    }
+}

@@ -1,0 +1,99 @@
+//! Where a SQLite database lives: addresses as ADK reads them.
+
+use std::path::PathBuf;
+
+use retain_core::{Result, SessionError};
+
+use super::{Durability, SqliteOptions};
+
+/// Reads `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite::memory:` and
+/// `sqlite://:memory:`, with `?synchronous=full` (the default), `normal` or `off`.
+pub(super) fn parse(uri: &str) -> Result<SqliteOptions> {
+    let error = |reason: &str| SessionError::Open {
+        uri: uri.to_owned(),
+        reason: reason.to_owned(),
+        source: None,
+    };
+    let (address, query) = uri.split_once('?').unwrap_or((uri, ""));
+    let rest = ["sqlite:", "sqlite+aiosqlite:"]
+        .iter()
+        .find_map(|scheme| address.strip_prefix(scheme))
+        .ok_or_else(|| error("the address of a SQLite database begins with sqlite:"))?;
+    let mut options = match rest {
+        ":memory:" | "//:memory:" | "///:memory:" | "//" => SqliteOptions::in_memory(),
+        _ => {
+            let path = rest.strip_prefix("///").filter(|path| !path.is_empty());
+            let reason = "write sqlite:///relative.db or sqlite:////absolute.db (three slashes, \
+                          then the path), or sqlite::memory:";
+            SqliteOptions::file(PathBuf::from(path.ok_or_else(|| error(reason))?))
+        }
+    };
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        options.durability = match pair {
+            "synchronous=full" => Durability::Full,
+            "synchronous=normal" => Durability::Normal,
+            "synchronous=off" => Durability::Off,
+            _ => {
+                let reason =
+                    format!("unknown option {pair:?}; there is synchronous=full|normal|off");
+                return Err(error(&reason));
+            }
+        };
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn paths_are_read_as_adk_reads_them() {
+        let path = |uri: &str| parse(uri).unwrap().path;
+        assert_eq!(
+            path("sqlite:///a/b.db").as_deref(),
+            Some(Path::new("a/b.db"))
+        );
+        assert_eq!(
+            path("sqlite:////a/b.db").as_deref(),
+            Some(Path::new("/a/b.db"))
+        );
+        for uri in [
+            "sqlite::memory:",
+            "sqlite://:memory:",
+            "sqlite:///:memory:",
+            "sqlite://",
+        ] {
+            assert_eq!(path(uri), None, "{uri}");
+        }
+    }
+
+    #[test]
+    fn other_addresses_are_refused_with_a_hint() {
+        for uri in [
+            "postgres://x",
+            "sqlite:a.db",
+            "sqlite://a.db",
+            "sqlite:///",
+            "a.db",
+            "",
+        ] {
+            let message = parse(uri).unwrap_err().to_string();
+            assert!(message.contains("sqlite:"), "{message}");
+        }
+        let message = parse("sqlite:///a.db?sync=1").unwrap_err().to_string();
+        assert!(message.contains("synchronous=full"), "{message}");
+    }
+
+    #[test]
+    fn durability_is_said_in_the_query() {
+        let options = parse("sqlite:///a.db?synchronous=normal").unwrap();
+        assert_eq!(options.durability, Durability::Normal);
+        assert_eq!(
+            parse("sqlite:///a.db").unwrap().durability,
+            Durability::Full
+        );
+    }
+}

@@ -1,0 +1,367 @@
+//! The one writer: whoever finds it idle commits at once, everybody else is committed together.
+//!
+//! A request is queued as a job. If nobody is writing, the caller takes the connection itself and
+//! commits what is queued, which saves a lone caller two thread switches; else a thread takes all
+//! that has gathered into one transaction, a savepoint each, and answers after COMMIT. Nobody waits
+//! for more to gather. If the transaction itself fails, nobody is acknowledged and the connection
+//! is opened anew, because after a failed sync nothing about it can be believed.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use retain_core::{Result, SessionError};
+use rusqlite::Connection;
+use tokio::{
+    runtime::{self, RuntimeFlavor},
+    sync::oneshot,
+};
+
+use super::{SqliteOptions, failed, open};
+
+/// Jobs in one transaction. More would make the first of them wait for nothing.
+const BATCH_MAX: usize = 256;
+
+/// Work to be done on the writer's connection, and whom to tell.
+trait Job: Send {
+    /// Does the work; false asks for it to be rolled back.
+    fn run(&mut self, connection: &Connection) -> bool;
+
+    /// Tells the caller. `failure`: why the transaction around it came to nothing.
+    fn answer(self: Box<Self>, failure: Option<&rusqlite::Error>);
+
+    /// Whether it cannot be part of a transaction.
+    fn is_alone(&self) -> bool;
+}
+
+struct Request<T, F> {
+    operation: &'static str,
+    work: Option<F>,
+    result: Option<Result<T>>,
+    reply: oneshot::Sender<Result<T>>,
+    alone: bool,
+}
+
+impl<T: Send, F: FnOnce(&Connection) -> Result<T> + Send> Job for Request<T, F> {
+    fn run(&mut self, connection: &Connection) -> bool {
+        self.result = self.work.take().map(|work| work(connection));
+        matches!(self.result, Some(Ok(_)))
+    }
+
+    fn answer(self: Box<Self>, failure: Option<&rusqlite::Error>) {
+        let result = match (failure, self.result) {
+            (None, Some(result)) => result,
+            // Its own reason says more than that of the transaction it was in.
+            (Some(_), Some(Err(error))) => Err(error),
+            (Some(failure), _) => Err(failed(self.operation, clone_error(failure))),
+            (None, None) => Err(stopped()),
+        };
+        // A caller that went away does not want to know.
+        let _ = self.reply.send(result);
+    }
+
+    fn is_alone(&self) -> bool {
+        self.alone
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Box<dyn Job>>,
+    closed: bool,
+}
+
+struct Shared {
+    options: SqliteOptions,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    /// `None` after a failed transaction, until it is opened anew.
+    connection: Mutex<Option<Connection>>,
+}
+
+/// The only way to change the database.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(options: SqliteOptions, connection: Connection) -> Result<Writer> {
+        let shared = Arc::new(Shared {
+            options,
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            connection: Mutex::new(Some(connection)),
+        });
+        let for_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("retain-sqlite".to_owned())
+            .spawn(move || for_thread.serve())
+            .map_err(|e| SessionError::Store {
+                store: super::NAME,
+                operation: "start its writer",
+                source: Box::new(e),
+            })?;
+        Ok(Writer {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Does `work` in a transaction and returns after it was committed. If the caller goes away,
+    /// the work is done all the same, as a whole.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.submit(operation, work, false).await
+    }
+
+    /// Does `work` outside any transaction, while nobody else writes.
+    pub(super) async fn alone<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.submit(operation, work, true).await
+    }
+
+    async fn submit<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+        alone: bool,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        let request = Request {
+            operation,
+            work: Some(work),
+            result: None,
+            reply,
+            alone,
+        };
+        self.shared.queue().jobs.push_back(Box::new(request));
+        self.shared.lead_or_wake(alone);
+        answer.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// Runs `read` on the writer's own connection: for a database that only it can see.
+    pub(super) fn with_connection<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T>,
+    ) -> Result<T> {
+        let mut connection = self.shared.connection();
+        let connection = self.shared.opened(&mut connection)?;
+        read(connection)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.queue().closed = true;
+        self.shared.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been answered as an error already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Commits what is queued if nobody else does and this thread may block; else leaves it to the
+    /// writer's thread.
+    fn lead_or_wake(&self, alone: bool) {
+        let may_block = runtime::Handle::try_current()
+            .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+        if may_block && !alone {
+            let connection = match self.connection.try_lock() {
+                Ok(connection) => Some(connection),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            if let Some(connection) = connection {
+                // Bounded: one transaction, and no wait for another process's lock. The runtime
+                // moves its other tasks to another thread meanwhile.
+                tokio::task::block_in_place(|| self.lead(connection));
+            }
+        }
+        // Also after leading: what came in meanwhile is the thread's.
+        if !self.queue().jobs.is_empty() {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Commits one batch on the caller's thread, unless another process is writing.
+    fn lead(&self, mut connection: MutexGuard<'_, Option<Connection>>) {
+        let Some(open) = connection.as_ref() else {
+            return;
+        };
+        // The thread has the patience to wait for another process; a caller's thread must not.
+        let _ = open.busy_timeout(Duration::ZERO);
+        let begun = open.execute_batch("BEGIN IMMEDIATE");
+        let _ = open.busy_timeout(open::BUSY_TIMEOUT);
+        if begun.is_err() {
+            return;
+        }
+        let jobs = self.take_batch();
+        self.commit(&mut connection, jobs);
+    }
+
+    /// The life of the writer's thread.
+    fn serve(&self) {
+        while self.wait_for_jobs() {
+            let mut connection = self.connection();
+            if self.front_is_alone() {
+                self.run_alone(&mut connection);
+                continue;
+            }
+            let begun = self.opened(&mut connection).and_then(|open| {
+                open.execute_batch("BEGIN IMMEDIATE")
+                    .map_err(|e| failed("begin", e))
+            });
+            let jobs = self.take_batch();
+            match begun {
+                Ok(()) => self.commit(&mut connection, jobs),
+                Err(error) => refuse(jobs, error),
+            }
+        }
+    }
+
+    /// Waits until there is something to do; false when there never will be.
+    fn wait_for_jobs(&self) -> bool {
+        let mut queue = self.queue();
+        while queue.jobs.is_empty() && !queue.closed {
+            queue = self
+                .wake
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        !queue.jobs.is_empty()
+    }
+
+    fn front_is_alone(&self) -> bool {
+        self.queue().jobs.front().is_some_and(|job| job.is_alone())
+    }
+
+    /// The jobs at the front that can share a transaction.
+    fn take_batch(&self) -> Vec<Box<dyn Job>> {
+        let jobs = &mut self.queue().jobs;
+        let together = jobs
+            .iter()
+            .take(BATCH_MAX)
+            .take_while(|job| !job.is_alone());
+        let count = together.count();
+        jobs.drain(..count).collect()
+    }
+
+    fn run_alone(&self, connection: &mut Option<Connection>) {
+        let Some(mut job) = self.queue().jobs.pop_front() else {
+            return;
+        };
+        match self.opened(connection) {
+            Ok(open) => {
+                job.run(open);
+                job.answer(None);
+            }
+            Err(error) => refuse(vec![job], error),
+        }
+    }
+
+    /// Runs the jobs in the transaction that was begun, commits, and answers.
+    fn commit(&self, connection: &mut Option<Connection>, mut jobs: Vec<Box<dyn Job>>) {
+        let Some(open) = connection.as_ref() else {
+            return refuse(jobs, stopped());
+        };
+        let outcome = run_all(open, &mut jobs);
+        if outcome.is_err() {
+            let _ = open.execute_batch("ROLLBACK");
+            *connection = None;
+        }
+        for job in jobs {
+            job.answer(outcome.as_ref().err());
+        }
+    }
+
+    /// The connection, opened anew if a transaction failed before.
+    fn opened<'a>(&self, connection: &'a mut Option<Connection>) -> Result<&'a Connection> {
+        let open = match connection.take() {
+            Some(open) => open,
+            None => open::open_writer(&self.options)?,
+        };
+        Ok(connection.insert(open))
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Option<Connection>> {
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs every job in its savepoint and commits. An error means that nothing of it is stored.
+fn run_all(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+    if let [job] = jobs {
+        // Alone in its transaction, it needs no savepoint.
+        return match job.run(connection) {
+            true => connection.execute_batch("COMMIT"),
+            false => connection.execute_batch("ROLLBACK"),
+        };
+    }
+    for job in jobs {
+        let step = |sql: &str| connection.prepare_cached(sql)?.execute([]).map(drop);
+        step("SAVEPOINT job")?;
+        if !job.run(connection) {
+            if connection.is_autocommit() {
+                // SQLite has given up the whole transaction, as it does when the disk is full.
+                let reason = "the transaction was rolled back".to_owned();
+                let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+                return Err(rusqlite::Error::SqliteFailure(code, Some(reason)));
+            }
+            step("ROLLBACK TO job")?;
+        }
+        step("RELEASE job")?;
+    }
+    connection.execute_batch("COMMIT")
+}
+
+fn refuse(jobs: Vec<Box<dyn Job>>, error: SessionError) {
+    let mut error = Some(error);
+    for job in jobs {
+        let failure = match error.take() {
+            Some(SessionError::Store { source, .. } | SessionError::Full { source, .. }) => source
+                .downcast::<rusqlite::Error>()
+                .map_or_else(|other| message(other.to_string()), |error| *error),
+            Some(other) => message(other.to_string()),
+            None => message("the database cannot be written".to_owned()),
+        };
+        job.answer(Some(&failure));
+        error = Some(failed("write", failure));
+    }
+}
+
+fn message(text: String) -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR);
+    rusqlite::Error::SqliteFailure(code, Some(text))
+}
+
+/// The same failure for another caller; `rusqlite::Error` itself cannot be cloned.
+fn clone_error(error: &rusqlite::Error) -> rusqlite::Error {
+    match error {
+        rusqlite::Error::SqliteFailure(code, text) => {
+            rusqlite::Error::SqliteFailure(*code, text.clone())
+        }
+        other => message(other.to_string()),
+    }
+}
+
+fn stopped() -> SessionError {
+    failed("write", message("the writer has stopped".to_owned()))
+}

@@ -1,0 +1,74 @@
+//! Small rules that every store applies alike.
+
+use std::time::Duration;
+
+use retain_core::{
+    Head, JsonMap, ListQuery, Result, ScopedDelta, SessionError, SessionKey, Window,
+};
+
+/// How long a ticket in the queue for a lease counts without a sign of life, in microseconds.
+pub(crate) const TICKET_TTL_US: i64 = 1_000_000;
+
+/// When something that was touched at `touched_us` and lives for `ttl` expires.
+pub(crate) fn expiry(touched_us: i64, ttl: Duration) -> i64 {
+    touched_us.saturating_add(i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// Cuts what lies in range and time to the newest or oldest that were asked for.
+pub(crate) fn cut<T>(events: &mut Vec<T>, window: Window) {
+    if let Some(newest) = window.newest {
+        events.drain(..events.len().saturating_sub(newest));
+    }
+    if let Some(oldest) = window.oldest {
+        events.truncate(oldest);
+    }
+}
+
+/// Orders sessions by (last update, user, id) and keeps the page that was asked for.
+pub(crate) fn sort_and_page<T>(found: &mut Vec<T>, query: &ListQuery, head: fn(&T) -> &Head) {
+    if let Some(after) = &query.after {
+        found.retain(|item| {
+            let head = head(item);
+            let time = head.last_update_time.total_cmp(&after.last_update_time);
+            let who = (&head.key.user, &head.key.id).cmp(&(&after.user, &after.id));
+            time.then(who).is_gt()
+        });
+    }
+    found.sort_by(|a, b| {
+        let (a, b) = (head(a), head(b));
+        let time = a.last_update_time.total_cmp(&b.last_update_time);
+        time.then_with(|| (&a.key.user, &a.key.id).cmp(&(&b.key.user, &b.key.id)))
+    });
+    found.truncate(query.limit);
+}
+
+/// Fails if the log ends before `position`.
+pub(crate) fn check_position(key: &SessionKey, position: u64, last: u64) -> Result<()> {
+    if position <= last {
+        return Ok(());
+    }
+    Err(SessionError::PositionNotFound {
+        key: key.clone(),
+        position,
+        last,
+    })
+}
+
+/// The keys of a state that belong to the session itself.
+pub(crate) fn session_keys(initial: &JsonMap) -> JsonMap {
+    ScopedDelta::of(initial).session
+}
+
+/// Sets the keys that `map` does not have yet.
+pub(crate) fn set_absent(map: &mut JsonMap, keys: &JsonMap) {
+    for (key, value) in keys {
+        if !map.contains_key(key) {
+            map.insert(key, value.clone());
+        }
+    }
+}
+
+/// A draft that was finished or has vanished.
+pub(crate) fn draft_gone() -> SessionError {
+    SessionError::invalid("draft", "is gone; start the import again")
+}
