@@ -1,1 +1,51 @@
-//! retain
+//! Durable sessions, scoped state and long-term memory for AI agents, with the semantics of
+//! Google's Agent Development Kit (ADK).
+//!
+//! A session is an append-only log of events; state, history and everything else is a view of it.
+//! What has been acknowledged is never lost, changed or reordered.
+//!
+//! ```
+//! use retain::{Event, SessionService as _, SqliteSessionService, State};
+//!
+//! # #[tokio::main] async fn main() -> retain::Result<()> {
+//! // A file would be sqlite:///sessions.db; this one goes with the program.
+//! let sessions = SqliteSessionService::connect("sqlite::memory:").await?;
+//! let state = State::from([("user:name", "Ada")]);
+//! let mut session = sessions.create_session("travel", "ada", Some(state), None).await?;
+//!
+//! let mut event = Event::user_text("I prefer rooms on high floors.");
+//! event.actions.state_delta.insert("user:floor", "high");
+//! sessions.append_event(&mut session, event).await?;
+//!
+//! // Another session of the same user sees what the user's sessions share.
+//! let other = sessions.create_session("travel", "ada", None, None).await?;
+//! assert_eq!(other.state.get("user:floor").unwrap(), "high");
+//! # Ok(()) }
+//! ```
+//!
+//! | to | look at |
+//! |---|---|
+//! | keep sessions | [`SessionService`], [`SqliteSessionService`], [`InMemorySessionService`] |
+//! | go beyond ADK: positions, runs, rewind, fork, tail, export | [`SessionLog`] |
+//! | write a store of your own | [`SessionStore`], [`StoreSessionService`] |
+
+/// What a store of one's own is made of.
+pub use retain_core::{
+    Admission, Batch, ChangeHub, Changes, ConnectStore, DraftId, Head, Lease, LeaseUse, ListQuery,
+    LogHeader, NewEvent, NewSession, Plan, ScopedState, SessionStore, Snapshot, Standing,
+    StoreSessionService, Want, Written, check_limit, plan_append, plan_renewal,
+};
+pub use retain_core::{
+    Append, Appended, Blob, BoxError, Bytes, Clock, CodeExecutionResult, Conflict, Content,
+    CreateSession, EraseReceipt, Event, EventActions, EventCompaction, EventStream, Events,
+    ExecutableCode, ExportScope, FileData, FunctionCall, FunctionResponse, GetSessionConfig, IdSet,
+    Ids, ImportReceipt, Json, JsonError, JsonMap, Limits, LineStream, ListCursor, ListSessions,
+    ListSessionsResponse, LlmResponse, MemoryEntry, Number, Origin, Part, RandomIds, Result,
+    RunOptions, RunToken, RunUse, Session, SessionError, SessionKey, SessionLog, SessionMeta,
+    SessionService, SharedSession, State, StateDelta, StateScope, Sweeper, SystemClock,
+    TrackedState, Transcription, UsageMetadata, VideoMetadata, Window, apply_event_to_session,
+    within_run,
+};
+#[cfg(feature = "sqlite")]
+pub use retain_sessions::{Durability, SqliteOptions, SqliteSessionService, SqliteStore};
+pub use retain_sessions::{InMemorySessionService, InMemoryStore};

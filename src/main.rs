@@ -1,2 +1,46 @@
-//! retain
-fn main() {}
+//! The program `retain`: arguments, then composition. A command, a file under `commands/`.
+
+mod commands;
+
+use clap::{Parser, Subcommand};
+
+use commands::{append, backup, check, demo, erase, export, import};
+
+/// Durable sessions, scoped state and long-term memory for AI agents.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Tell the story of a session in the terminal: state, rewind, fork, crash.
+    Demo(demo::Demo),
+    /// Append events (JSON Lines on standard input) to a session; each is acknowledged when durable.
+    Append(append::Append),
+    /// Write sessions as JSON Lines to standard output, without loss.
+    Export(export::Export),
+    /// Read sessions (JSON Lines of an export) from standard input.
+    Import(import::Import),
+    /// Look for damage in a database.
+    Check(check::Check),
+    /// Copy a database, as it is at one moment, to a new file while it is in use.
+    Backup(backup::Backup),
+    /// Remove everything of a user, leaving no byte of it behind.
+    Erase(erase::Erase),
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Arguments::parse().command {
+        Command::Demo(demo) => demo.run().await,
+        Command::Append(append) => append.run().await,
+        Command::Export(export) => export.run().await,
+        Command::Import(import) => import.run().await,
+        Command::Check(check) => check.run().await,
+        Command::Backup(backup) => backup.run().await,
+        Command::Erase(erase) => erase.run().await,
+    }
+}

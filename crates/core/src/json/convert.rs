@@ -133,7 +133,8 @@ impl PartialEq<bool> for Json {
 
 impl PartialEq<serde_json::Value> for Json {
     fn eq(&self, other: &serde_json::Value) -> bool {
-        *self == Json::from(other.clone())
+        let other = Json::from(other.clone());
+        *self == other
     }
 }
 

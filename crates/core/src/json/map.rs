@@ -21,6 +21,10 @@ const INDEXED_FROM: usize = 24;
 pub struct JsonMap {
     entries: Vec<(String, Json)>,
     /// Places by key, once the map is large.
+    #[expect(
+        clippy::box_collection,
+        reason = "most maps are small, and a box keeps those smaller still"
+    )]
     index: Option<Box<HashMap<String, usize>>>,
 }
 

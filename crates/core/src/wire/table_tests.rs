@@ -66,7 +66,10 @@ fn reachable() -> BTreeMap<&'static str, &'static Shape> {
 fn structs_have_the_fields_of_their_tables_in_order() {
     for (shape, parts) in typed() {
         let ours: Vec<_> = parts.into_iter().flatten().collect();
-        let ours: Vec<_> = ours.iter().map(|field| (field.snake, field.camel)).collect();
+        let ours: Vec<_> = ours
+            .iter()
+            .map(|field| (field.snake, field.camel))
+            .collect();
         let table = shape.fields.iter();
         let table: Vec<_> = table.map(|field| (field.snake, field.camel)).collect();
         assert_eq!(ours, table, "{}", shape.name);
@@ -77,7 +80,11 @@ fn structs_have_the_fields_of_their_tables_in_order() {
 #[test]
 fn no_struct_has_more_fields_than_bits() {
     for (shape, parts) in typed() {
-        assert!(parts.iter().all(|fields| fields.len() <= 64), "{}", shape.name);
+        assert!(
+            parts.iter().all(|fields| fields.len() <= 64),
+            "{}",
+            shape.name
+        );
     }
 }
 

@@ -1,0 +1,28 @@
+//! `retain check`: is everything there, and can it be read?
+
+use clap::Args;
+use retain::SessionLog as _;
+
+use super::Store;
+
+/// Look for damage.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    store: Store,
+}
+
+impl Check {
+    /// Prints every problem; fails if there is one.
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let problems = self.store.open().await?.check().await?;
+        for problem in &problems {
+            println!("{problem}");
+        }
+        match problems.len() {
+            0 => println!("no damage found"),
+            count => anyhow::bail!("{count} problems found"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! `retain erase`: removes everything of a user, with a receipt.
+
+use clap::Args;
+use retain::SessionLog as _;
+
+use super::Store;
+
+/// Remove everything of a user.
+#[derive(Debug, Args)]
+pub(crate) struct Erase {
+    #[command(flatten)]
+    store: Store,
+    /// The app.
+    #[arg(long)]
+    app: String,
+    /// The user.
+    #[arg(long)]
+    user: String,
+    /// Do it; without this nothing is removed.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Erase {
+    /// Prints what was removed.
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        if !self.yes {
+            anyhow::bail!(
+                "this cannot be undone; say --yes to erase user {:?}",
+                self.user
+            );
+        }
+        let sessions = self.store.open().await?;
+        let receipt = sessions.erase_user(&self.app, &self.user).await?;
+        println!(
+            "erased {} sessions, {} events and {} state keys of user {:?}",
+            receipt.sessions, receipt.events, receipt.state_keys, self.user
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,44 @@
+//! `retain export`: sessions as JSON Lines, without loss.
+
+use clap::Args;
+use futures_util::TryStreamExt as _;
+use retain::{ExportScope, SessionKey, SessionLog as _};
+use tokio::io::{AsyncWriteExt as _, BufWriter};
+
+use super::Store;
+
+/// Write sessions as JSON Lines.
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    store: Store,
+    /// The app.
+    #[arg(long)]
+    app: String,
+    /// Only this user's sessions.
+    #[arg(long)]
+    user: Option<String>,
+    /// Only this session.
+    #[arg(long, requires = "user")]
+    session: Option<String>,
+}
+
+impl Export {
+    /// Writes to standard output.
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let sessions = self.store.open().await?;
+        let app = self.app;
+        let scope = match (self.user, self.session) {
+            (Some(user), Some(id)) => ExportScope::Session(SessionKey::new(app, user, id)),
+            (Some(user), None) => ExportScope::User { app, user },
+            (None, _) => ExportScope::App { app },
+        };
+        let mut lines = sessions.export(scope);
+        let mut out = BufWriter::new(tokio::io::stdout());
+        while let Some(line) = lines.try_next().await? {
+            out.write_all(line.as_bytes()).await?;
+            out.write_all(b"\n").await?;
+        }
+        Ok(out.flush().await?)
+    }
+}

@@ -1,0 +1,37 @@
+//! `retain import`: takes in what an export wrote.
+
+use clap::Args;
+use futures_util::stream;
+use retain::{SessionError, SessionLog as _};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use super::Store;
+
+/// Read sessions as JSON Lines.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    #[command(flatten)]
+    store: Store,
+}
+
+impl Import {
+    /// Reads standard input.
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let sessions = self.store.open().await?;
+        let lines = BufReader::new(tokio::io::stdin()).lines();
+        let lines = stream::try_unfold(lines, |mut lines| async move {
+            let line = lines.next_line().await.map_err(|e| SessionError::Store {
+                store: "standard input",
+                operation: "read",
+                source: Box::new(e),
+            })?;
+            Ok(line.map(|line| (line, lines)))
+        });
+        let receipt = sessions.import(Box::pin(lines)).await?;
+        println!(
+            "imported {} sessions with {} events",
+            receipt.sessions, receipt.events
+        );
+        Ok(())
+    }
+}
