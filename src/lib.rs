@@ -19,7 +19,7 @@
 //!
 //! // Another session of the same user sees what the user's sessions share.
 //! let other = sessions.create_session("travel", "ada", None, None).await?;
-//! assert_eq!(other.state.get("user:floor").unwrap(), "high");
+//! assert_eq!(other.state["user:floor"], "high");
 //! # Ok(()) }
 //! ```
 //!

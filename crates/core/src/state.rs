@@ -88,7 +88,7 @@ impl ScopedDelta {
 /// let mut state = State::from([("cart", 1)]);
 /// assert_eq!(state.set("cart", 2), Some(1.into()));
 /// state.apply(&StateDelta::from([("user:name", "Ada")]));
-/// assert_eq!(state.get("user:name").unwrap(), "Ada");
+/// assert_eq!(state["user:name"], "Ada");
 /// let (app, user, session, temp) = State::partition_by_scope(&state.to_delta());
 /// assert_eq!((app.len(), user.len(), session.len(), temp.len()), (0, 1, 1, 0));
 /// ```
@@ -173,6 +173,15 @@ impl State {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+impl std::ops::Index<&str> for State {
+    type Output = Json;
+
+    /// The value of `key`; `null` where there is none.
+    fn index(&self, key: &str) -> &Json {
+        &self.0[key]
     }
 }
 

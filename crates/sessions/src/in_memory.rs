@@ -56,6 +56,8 @@ struct Log {
     ids: HashMap<String, u64>,
     /// Every value a key ever had, with its position; `None` where it became absent.
     state: BTreeMap<String, Vec<(u64, Option<Json>)>>,
+    /// What keys and values take as they are now.
+    state_bytes: usize,
     create_time: f64,
     last_update_time: f64,
     ttl: Option<Duration>,
@@ -218,8 +220,6 @@ impl Log {
     fn set(&mut self, position: u64, changes: &[(String, Option<Json>)]) {
         for (key, value) in changes {
             let values = self.state.entry(key.clone()).or_default();
-            // A key that one append sets twice has its last value at that position.
-            values.retain(|(at, _)| *at != position);
             values.push((position, value.clone()));
         }
     }
@@ -232,19 +232,25 @@ impl Log {
         self.last_update_time = new.event.timestamp;
     }
 
-    /// How many bytes the session's own keys take after `changes`.
-    fn state_bytes_after<'a>(&self, changes: impl Iterator<Item = &'a Changes>) -> usize {
-        let mut state = self.state_at(u64::MAX);
-        for (key, value) in changes.flat_map(|change| &change.session) {
-            match value {
-                Some(value) => drop(state.insert(key.as_str(), value.clone())),
-                None => drop(state.remove(key)),
-            }
-        }
+    fn count_state_bytes(&self) -> usize {
+        let state = self.state_at(u64::MAX);
         state
             .iter()
             .map(|(key, value)| entry_bytes(key, value))
             .sum()
+    }
+
+    /// How many bytes the session's own keys take after `changes`. Costs what changes.
+    fn state_bytes_after<'a>(&self, changes: impl Iterator<Item = &'a Changes>) -> usize {
+        let all = changes.flat_map(|change| &change.session);
+        let last: HashMap<&String, &Option<Json>> = all.map(|(key, value)| (key, value)).collect();
+        let taken =
+            |key: &str, value: Option<&Json>| value.map_or(0, |value| entry_bytes(key, value));
+        last.iter().fold(self.state_bytes, |bytes, (key, value)| {
+            let before = self.state.get(*key).and_then(|values| values.last());
+            let before = before.and_then(|(_, value)| value.as_ref());
+            bytes + taken(key, value.as_ref()) - taken(key, before)
+        })
     }
 
     fn standing<'a>(&'a self, key: &'a SessionKey, now_us: i64) -> Standing<'a> {
@@ -311,6 +317,7 @@ impl SessionStore for InMemoryStore {
         };
         let bytes = log.state_bytes_after(changes());
         check_limit("session state (bytes)", bytes, new.state_bytes_max)?;
+        log.state_bytes = bytes;
         log.set(0, &new.changes.session);
         let head = log.head(&new.key);
         world.set_shared(&new.key, shared);
@@ -385,17 +392,15 @@ impl SessionStore for InMemoryStore {
             }
         };
         let changes = || fresh.iter().map(|&place| &batch.events[place].changes);
-        let changes_state = changes().any(|change| !change.session.is_empty());
-        if changes_state {
-            let bytes = log.state_bytes_after(changes());
-            check_limit("session state (bytes)", bytes, batch.state_bytes_max)?;
-        }
+        let state_bytes = log.state_bytes_after(changes());
+        check_limit("session state (bytes)", state_bytes, batch.state_bytes_max)?;
         let shared = world.shared_after(key, changes(), batch.state_bytes_max)?;
         world.set_shared(key, shared);
         let log = world.log_mut(key, now_us)?;
         fresh
             .iter()
             .for_each(|&place| log.push(&batch.events[place]));
+        log.state_bytes = state_bytes;
         log.lease = lease;
         log.touched_us = now_us;
         if let LeaseUse::Take { ticket, .. } = &batch.lease {
@@ -480,6 +485,7 @@ impl SessionStore for InMemoryStore {
         for values in fork.state.values_mut() {
             values.retain(|(at, _)| *at <= position);
         }
+        fork.state_bytes = fork.count_state_bytes();
         let key = SessionKey::new(&origin.app, &origin.user, id);
         world.make_room(&key, now_us)?;
         fork.incarnation = world.number();
@@ -569,6 +575,7 @@ impl SessionStore for InMemoryStore {
             let values = log.state.entry(name.to_owned()).or_default();
             values.insert(0, (0, Some(value.clone())));
         }
+        log.state_bytes = log.count_state_bytes();
         log.incarnation = world.number();
         log.initial = header.initial.clone();
         log.create_time = header.head.create_time;

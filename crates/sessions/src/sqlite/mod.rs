@@ -156,7 +156,7 @@ impl SqliteStore {
         }
         let options = self.options.clone();
         readers::blocking("back up", move || {
-            maintenance::backup(&open::open_reader(&options)?, &path)
+            maintenance::backup(&open::open_existing(&options)?, &path)
         })
         .await
     }

@@ -28,10 +28,15 @@ pub(super) fn open_writer(options: &SqliteOptions) -> Result<Connection> {
     Ok(connection)
 }
 
+/// Opens the database, which must be there, for work that neither the writer nor a reader does.
+pub(super) fn open_existing(options: &SqliteOptions) -> Result<Connection> {
+    Opener { options }.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
+}
+
 /// Opens the database for reading.
 pub(super) fn open_reader(options: &SqliteOptions) -> Result<Connection> {
     let opener = Opener { options };
-    let connection = opener.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let connection = open_existing(options)?;
     connection
         .pragma_update(None, "query_only", true)
         .map_err(|e| opener.error("cannot be read", e))?;
