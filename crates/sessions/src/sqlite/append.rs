@@ -280,55 +280,40 @@ fn set_shared_keys(
     changes: &Changes,
     bytes_max: usize,
 ) -> Result<()> {
-    if !changes.app.is_empty() {
-        let set = "INSERT INTO app_state (app, key, value) VALUES (?1, ?2, ?3) \
-                   ON CONFLICT DO UPDATE SET value = excluded.value";
-        let sum = "SELECT ifnull(sum(octet_length(key) + octet_length(value)), 0) \
-                   FROM app_state WHERE app = ?1";
-        let write = |name: &str, value: &str| {
-            connection
-                .prepare_cached(set)?
-                .execute((&key.app, name, value))
-                .map(drop)
-        };
-        set_each(&changes.app, write)?;
-        let bytes = connection
-            .prepare_cached(sum)
-            .and_then(|mut sum| sum.query_row([&key.app], |row| row.get(0)));
-        check_limit(
-            "app state (bytes)",
-            bytes.map_err(|e| failed(APPEND, e))?,
-            bytes_max,
-        )?;
-    }
-    if !changes.user.is_empty() {
-        let set = "INSERT INTO user_state (app, user, key, value) VALUES (?1, ?2, ?3, ?4) \
-                   ON CONFLICT DO UPDATE SET value = excluded.value";
-        let sum = "SELECT ifnull(sum(octet_length(key) + octet_length(value)), 0) \
-                   FROM user_state WHERE app = ?1 AND user = ?2";
-        let write = |name: &str, value: &str| {
-            let row = (&key.app, &key.user, name, value);
-            connection.prepare_cached(set)?.execute(row).map(drop)
-        };
-        set_each(&changes.user, write)?;
-        let owner = (&key.app, &key.user);
-        let bytes = connection
-            .prepare_cached(sum)
-            .and_then(|mut sum| sum.query_row(owner, |row| row.get(0)));
-        check_limit(
-            "user state (bytes)",
-            bytes.map_err(|e| failed(APPEND, e))?,
-            bytes_max,
-        )?;
+    let scopes = [
+        ("app state (bytes)", "", &changes.app),
+        ("user state (bytes)", key.user.as_str(), &changes.user),
+    ];
+    for (what, user, keys) in scopes {
+        if !keys.is_empty() {
+            let bytes = set_shared(connection, &key.app, user, keys);
+            check_limit(
+                what,
+                bytes.map_err(|e| failed("write state", e))?,
+                bytes_max,
+            )?;
+        }
     }
     Ok(())
 }
 
-fn set_each(keys: &JsonMap, write: impl Fn(&str, &str) -> rusqlite::Result<()>) -> Result<()> {
+/// Sets the keys of one owner and gives back how many bytes all of them take.
+fn set_shared(
+    connection: &Connection,
+    app: &str,
+    user: &str,
+    keys: &JsonMap,
+) -> rusqlite::Result<usize> {
+    let sql = "INSERT INTO shared_state (app, user, key, value) VALUES (?1, ?2, ?3, ?4) \
+               ON CONFLICT DO UPDATE SET value = excluded.value";
+    let mut statement = connection.prepare_cached(sql)?;
     for (name, value) in keys {
-        write(name, &value.to_string()).map_err(|e| failed("write state", e))?;
+        statement.execute((app, user, name, value.to_string()))?;
     }
-    Ok(())
+    let sql = "SELECT sum(octet_length(key) + octet_length(value)) \
+               FROM shared_state WHERE app = ?1 AND user = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    statement.query_row((app, user), |row| row.get(0))
 }
 
 /// Prolongs or gives back a lease.

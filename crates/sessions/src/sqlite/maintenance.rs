@@ -290,14 +290,11 @@ fn set_absent(
     key: &SessionKey,
     shared: &ScopedState,
 ) -> rusqlite::Result<()> {
-    for (name, value) in &shared.app {
-        let sql = "INSERT OR IGNORE INTO app_state (app, key, value) VALUES (?1, ?2, ?3)";
-        connection.execute(sql, (&key.app, name, value.to_string()))?;
-    }
-    for (name, value) in &shared.user {
-        let sql =
-            "INSERT OR IGNORE INTO user_state (app, user, key, value) VALUES (?1, ?2, ?3, ?4)";
-        connection.execute(sql, (&key.app, &key.user, name, value.to_string()))?;
+    let sql = "INSERT OR IGNORE INTO shared_state (app, user, key, value) VALUES (?1, ?2, ?3, ?4)";
+    for (user, keys) in [("", &shared.app), (key.user.as_str(), &shared.user)] {
+        for (name, value) in keys {
+            connection.execute(sql, (&key.app, user, name, value.to_string()))?;
+        }
     }
     Ok(())
 }
@@ -327,7 +324,7 @@ pub(super) fn erase_chunk(
         receipt.state_keys += keys;
         erased.push(SessionKey::new(app, user, id));
     }
-    let sql = "DELETE FROM user_state WHERE app = ?1 AND user = ?2";
+    let sql = "DELETE FROM shared_state WHERE app = ?1 AND user = ?2";
     let keys = connection.execute(sql, (app, user));
     receipt.state_keys += keys.map_err(|e| failed("erase a user", e))? as u64;
     Ok((receipt, erased))

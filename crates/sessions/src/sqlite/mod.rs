@@ -272,10 +272,9 @@ impl SessionStore for SqliteStore {
     }
 
     async fn shared_state(&self, app: &str, user: Option<&str>) -> Result<JsonMap> {
-        let (app, user) = (app.to_owned(), user.map(str::to_owned));
-        let read = move |connection: &rusqlite::Connection| {
-            read::shared_state(connection, &app, user.as_deref())
-        };
+        let (app, user) = (app.to_owned(), user.unwrap_or_default().to_owned());
+        let read =
+            move |connection: &rusqlite::Connection| read::shared_state(connection, &app, &user);
         self.readers.read("read state", read).await
     }
 

@@ -159,39 +159,20 @@ fn scoped_state(connection: &Connection, key: &SessionKey, log: i64) -> Result<S
         .map_err(|e| failed(READ, e))?;
     Ok(ScopedState {
         session: rows::state(key, READ, statement.query([log]))?,
-        app: app_state(connection, key)?,
-        user: user_state(connection, key)?,
+        app: shared_state(connection, &key.app, "")?,
+        user: shared_state(connection, &key.app, &key.user)?,
     })
 }
 
-fn app_state(connection: &Connection, key: &SessionKey) -> Result<JsonMap> {
-    let sql = "SELECT key, value FROM app_state WHERE app = ?1";
+/// The keys of an app (`user` empty), or of a user of it.
+pub(super) fn shared_state(connection: &Connection, app: &str, user: &str) -> Result<JsonMap> {
+    let sql = "SELECT key, value FROM shared_state WHERE app = ?1 AND user = ?2";
     let mut statement = connection
         .prepare_cached(sql)
         .map_err(|e| failed(READ, e))?;
-    rows::state(key, READ, statement.query([&key.app]))
-}
-
-fn user_state(connection: &Connection, key: &SessionKey) -> Result<JsonMap> {
-    let sql = "SELECT key, value FROM user_state WHERE app = ?1 AND user = ?2";
-    let mut statement = connection
-        .prepare_cached(sql)
-        .map_err(|e| failed(READ, e))?;
-    rows::state(key, READ, statement.query([&key.app, &key.user]))
-}
-
-/// The keys of an app, or of a user of it.
-pub(super) fn shared_state(
-    connection: &Connection,
-    app: &str,
-    user: Option<&str>,
-) -> Result<JsonMap> {
     // Only names the owner in errors; there is no session here.
-    let owner = SessionKey::new(app, user.unwrap_or_default(), "");
-    match user {
-        Some(_) => user_state(connection, &owner),
-        None => app_state(connection, &owner),
-    }
+    let owner = SessionKey::new(app, user, "");
+    rows::state(&owner, READ, statement.query((app, user)))
 }
 
 /// The session's own keys as they were after `position`.

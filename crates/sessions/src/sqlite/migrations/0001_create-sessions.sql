@@ -54,13 +54,8 @@ CREATE TABLE state_past (
   PRIMARY KEY (log, key, position)
 ) WITHOUT ROWID;
 
-CREATE TABLE app_state (
-  app   TEXT NOT NULL,
-  key   TEXT NOT NULL,
-  value TEXT NOT NULL,
-  PRIMARY KEY (app, key)
-) WITHOUT ROWID;
-CREATE TABLE user_state (
+-- Keys that sessions share. No user is called '': that row is the app's own.
+CREATE TABLE shared_state (
   app   TEXT NOT NULL,
   user  TEXT NOT NULL,
   key   TEXT NOT NULL,
