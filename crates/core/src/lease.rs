@@ -9,10 +9,21 @@ use std::time::Duration;
 /// The lease of a session as stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lease {
-    /// The last token given out; 0 before the first run.
+    /// The last token given out, or the one before the first.
     pub token: u64,
     /// Until when that run holds the session, in microseconds by the store's clock. 0 when free.
     pub until_us: i64,
+}
+
+impl Lease {
+    /// The lease of a new session. Tokens of different sessions differ, so that a run does not
+    /// outlive its session in another one of the same id.
+    pub fn of_new_session(incarnation: u64) -> Lease {
+        Lease {
+            token: incarnation << 32,
+            until_us: 0,
+        }
+    }
 }
 
 /// What an append wants with the lease.

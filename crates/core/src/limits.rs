@@ -81,6 +81,15 @@ impl Limits {
     }
 }
 
+/// Fails with [`SessionError::TooLarge`] when something grows from `before` to `after` and over
+/// `limit`. What is over a limit that was lowered since may stay and shrink.
+pub fn check_growth(what: &'static str, before: usize, after: usize, limit: usize) -> Result<()> {
+    match after > before {
+        true => check(what, after, limit),
+        false => Ok(()),
+    }
+}
+
 /// Fails with [`SessionError::TooLarge`] when `found` is over `limit`.
 pub fn check(what: &'static str, found: usize, limit: usize) -> Result<()> {
     if found <= limit {

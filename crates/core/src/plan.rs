@@ -26,12 +26,13 @@ pub struct Standing<'a> {
 }
 
 /// What to do with the batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Plan {
     /// Write the events of the batch that `fresh` names, at their positions, and the lease.
     Write {
-        /// The position of each event of the batch.
-        positions: Vec<u64>,
+        /// Each event of the batch as it will stand in the log, with its position. A repeat is the
+        /// event that was stored.
+        events: Vec<(u64, Arc<Event>)>,
         /// Which events of the batch are new, by their place in it.
         fresh: Vec<usize>,
         /// The lease afterwards.
@@ -52,23 +53,21 @@ pub fn plan_append(
     batch: &Batch,
     mut stored: impl FnMut(&str) -> Result<Option<(u64, Arc<Event>)>>,
 ) -> Result<Plan> {
-    let mut positions = Vec::with_capacity(batch.events.len());
+    let mut events: Vec<(u64, Arc<Event>)> = Vec::with_capacity(batch.events.len());
     let mut fresh = Vec::new();
     let mut in_batch: HashMap<&str, usize> = HashMap::new();
     for (place, new) in batch.events.iter().enumerate() {
         let id = new.event.id.as_str();
         if let Some(&earlier) = in_batch.get(id) {
-            new.check_repeat(
-                standing.key,
-                positions[earlier],
-                &batch.events[earlier].event,
-            )?;
-            positions.push(positions[earlier]);
+            let (position, event) = events[earlier].clone();
+            new.check_repeat(standing.key, position, &event)?;
+            events.push((position, event));
         } else if let Some((position, event)) = stored(id)? {
             new.check_repeat(standing.key, position, &event)?;
-            positions.push(position);
+            events.push((position, event));
         } else {
-            positions.push(standing.position + 1 + fresh.len() as u64);
+            let position = standing.position + 1 + fresh.len() as u64;
+            events.push((position, Arc::clone(&new.event)));
             fresh.push(place);
         }
         // A batch of one, which most are, needs no map.
@@ -86,7 +85,7 @@ pub fn plan_append(
                 check_expected(standing, batch)?;
             }
             Ok(Plan::Write {
-                positions,
+                events,
                 fresh,
                 lease,
                 token,
@@ -94,7 +93,7 @@ pub fn plan_append(
         }
         // Everything is in the log already: that the lease has moved on takes nothing away.
         Admission::Busy { .. } | Admission::Lost if is_repeat => Ok(Plan::Write {
-            positions,
+            events,
             fresh,
             lease: standing.lease,
             token: None,

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use crate::{
     event::Event,
     events::Events,
-    json::{JsonMap, Writer},
+    json::{Json, JsonMap, Writer},
     state::{State, StateDelta, StateScope},
     wire::{self, Extra},
 };
@@ -47,7 +47,7 @@ impl fmt::Display for SessionKey {
 ///
 /// Cheap to clone, however long the history. It changes only through appended events: setting
 /// `state` here is seen by nobody else.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Session {
     /// Unique among the user's sessions.
     pub id: String,
@@ -63,6 +63,19 @@ pub struct Session {
     pub last_update_time: f64,
     /// The log was read up to this position, without a gap. 0 for an empty log.
     pub position: u64,
+    /// Tells this session from an earlier one of the same id. 0 if it was not read from a store.
+    pub incarnation: u64,
+}
+
+/// Two sessions are equal when they say the same, wherever they are stored.
+impl PartialEq for Session {
+    fn eq(&self, other: &Session) -> bool {
+        self.key() == other.key()
+            && self.state == other.state
+            && self.events == other.events
+            && self.last_update_time == other.last_update_time
+            && self.position == other.position
+    }
 }
 
 impl Session {
@@ -107,20 +120,58 @@ impl Session {
             position: events.len() as u64,
             events,
             last_update_time: wire.last_update_time,
+            incarnation: 0,
         })
     }
 
-    /// Takes up an event that was stored at `position`: `temp:` keys become visible to whoever
-    /// holds this session, the rest of the delta is applied.
-    pub(crate) fn take_up(&mut self, position: u64, event: Arc<Event>, temp: &StateDelta) {
-        self.state.apply(temp);
+    /// Takes up an event that was stored: `temp:` keys become visible to whoever holds this
+    /// session, the changes are applied. An event that is known already changes nothing.
+    ///
+    /// Events that were stored together may come in any order; they are put into that of the log.
+    pub(crate) fn take_up(&mut self, stored: &TakeUp) {
+        self.state.apply(&stored.temp);
+        let known = self.events.iter_with_positions().rev();
+        let later = known
+            .take_while(|(position, _)| *position > stored.position)
+            .count();
+        let place = self.events.len() - later;
+        if place > 0 && self.events.position(place - 1) == Some(stored.position) {
+            return;
+        }
+        let after: Vec<_> = (place..self.events.len())
+            .filter_map(|at| Some((self.events.position(at)?, self.events.get_shared(at)?)))
+            .collect();
+        self.events.truncate(place);
+        self.push(stored.position, Arc::clone(&stored.event), &stored.changes);
+        for (position, event) in after {
+            self.push(position, event, &[]);
+        }
+    }
+
+    fn push(&mut self, position: u64, event: Arc<Event>, changes: &[(String, Option<Json>)]) {
         self.state.apply(&event.actions.state_delta);
+        for (key, value) in changes {
+            match value {
+                Some(value) => drop(self.state.set(key.as_str(), value.clone())),
+                None => drop(self.state.remove(key)),
+            }
+        }
         self.last_update_time = event.timestamp;
         if position == self.position + 1 {
             self.position = position;
         }
         self.events.push(position, event);
     }
+}
+
+/// A stored event, and what else a live session takes up with it.
+#[derive(Debug)]
+pub(crate) struct TakeUp {
+    pub(crate) position: u64,
+    pub(crate) event: Arc<Event>,
+    pub(crate) temp: StateDelta,
+    /// What it did to the session's own keys, where its delta does not say it all.
+    pub(crate) changes: Vec<(String, Option<Json>)>,
 }
 
 wire::wire_object! {
@@ -186,7 +237,12 @@ pub fn apply_event_to_session(session: &mut Session, mut event: Event) -> Event 
         return event;
     }
     let temp = take_temp_keys(&mut event);
-    session.take_up(session.position + 1, Arc::new(event.clone()), &temp);
+    session.take_up(&TakeUp {
+        position: session.position + 1,
+        event: Arc::new(event.clone()),
+        temp,
+        changes: Vec::new(),
+    });
     event
 }
 

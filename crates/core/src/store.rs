@@ -74,7 +74,7 @@ pub struct Batch {
     pub expected: Option<u64>,
     /// What the writer wants with the run lease.
     pub lease: LeaseUse,
-    /// How many bytes of keys and values a scope may hold afterwards.
+    /// How many bytes of keys and values a scope may grow to.
     pub state_bytes_max: usize,
 }
 
@@ -83,8 +83,8 @@ pub struct Batch {
 pub enum Written {
     /// All events are in the log, some perhaps since an earlier call.
     Done {
-        /// The position of each event of the batch.
-        positions: Vec<u64>,
+        /// Each event of the batch as it stands in the log, with its position.
+        events: Vec<(u64, Arc<Event>)>,
         /// The run token, if the caller holds the lease now.
         token: Option<u64>,
     },
@@ -110,7 +110,7 @@ pub struct NewSession {
     pub create_time: f64,
     /// How long it lives after the last write.
     pub ttl: Option<Duration>,
-    /// How many bytes of keys and values a scope may hold afterwards.
+    /// How many bytes of keys and values a scope may grow to.
     pub state_bytes_max: usize,
 }
 
@@ -240,6 +240,9 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
 
     /// The session's own keys as they were after `position`.
     async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap>;
+
+    /// The positions of the events with these ids; `None` where there is none.
+    async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>>;
 
     /// The first position whose event belongs to the invocation.
     async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>>;

@@ -11,7 +11,7 @@ use retain_core::{
     Batch, ChangeHub, Changes, Clock, DraftId, EraseReceipt, Event, Head, Json, JsonMap, Lease,
     LeaseUse, ListQuery, LogHeader, NewEvent, NewSession, Origin, Plan, Result, ScopedState,
     SessionError, SessionKey, SessionStore, Snapshot, Standing, StoreSessionService, SystemClock,
-    Want, Window, Written, check_limit, plan_append, plan_renewal,
+    Want, Window, Written, check_growth, check_limit, plan_append, plan_renewal,
 };
 
 use crate::window::{self, TICKET_TTL_US};
@@ -142,12 +142,14 @@ impl World {
                 );
             }
         }
-        for (what, map) in [("app state (bytes)", &app), ("user state (bytes)", &user)] {
-            let bytes = map
-                .iter()
-                .flat_map(|map| map.iter())
-                .map(|(k, v)| entry_bytes(k, v));
-            check_limit(what, bytes.sum(), bytes_max)?;
+        let scopes = [
+            ("app state (bytes)", self.app(&key.app), &app),
+            ("user state (bytes)", self.user(&key.app, &key.user), &user),
+        ];
+        for (what, before, after) in scopes {
+            if let Some(after) = after {
+                check_growth(what, map_bytes(&before), map_bytes(after), bytes_max)?;
+            }
         }
         Ok((app, user))
     }
@@ -174,6 +176,10 @@ fn set_all(map: &mut JsonMap, changes: &JsonMap) {
     for (key, value) in changes {
         map.insert(key, value.clone());
     }
+}
+
+fn map_bytes(map: &JsonMap) -> usize {
+    map.iter().map(|(key, value)| entry_bytes(key, value)).sum()
 }
 
 fn entry_bytes(key: &str, value: &Json) -> usize {
@@ -233,11 +239,7 @@ impl Log {
     }
 
     fn count_state_bytes(&self) -> usize {
-        let state = self.state_at(u64::MAX);
-        state
-            .iter()
-            .map(|(key, value)| entry_bytes(key, value))
-            .sum()
+        map_bytes(&self.state_at(u64::MAX))
     }
 
     /// How many bytes the session's own keys take after `changes`. Costs what changes.
@@ -306,8 +308,10 @@ impl SessionStore for InMemoryStore {
         world.make_room(&new.key, now_us)?;
         let changes = || std::iter::once(&new.changes);
         let shared = world.shared_after(&new.key, changes(), new.state_bytes_max)?;
+        let incarnation = world.number();
         let mut log = Log {
-            incarnation: world.number(),
+            incarnation,
+            lease: Lease::of_new_session(incarnation),
             initial: new.initial,
             create_time: new.create_time,
             last_update_time: new.create_time,
@@ -375,13 +379,13 @@ impl SessionStore for InMemoryStore {
             let position = log.ids.get(id).copied();
             Ok(position.map(|position| (position, Arc::clone(&log.events[position as usize - 1]))))
         })?;
-        let (positions, fresh, lease, token) = match plan {
+        let (events, fresh, lease, token) = match plan {
             Plan::Write {
-                positions,
+                events,
                 fresh,
                 lease,
                 token,
-            } => (positions, fresh, lease, token),
+            } => (events, fresh, lease, token),
             Plan::Busy { until_us } => {
                 if let LeaseUse::Take { ticket, .. } = &batch.lease
                     && !ticket.is_empty()
@@ -393,7 +397,8 @@ impl SessionStore for InMemoryStore {
         };
         let changes = || fresh.iter().map(|&place| &batch.events[place].changes);
         let state_bytes = log.state_bytes_after(changes());
-        check_limit("session state (bytes)", state_bytes, batch.state_bytes_max)?;
+        let limit = batch.state_bytes_max;
+        check_growth("session state (bytes)", log.state_bytes, state_bytes, limit)?;
         let shared = world.shared_after(key, changes(), batch.state_bytes_max)?;
         world.set_shared(key, shared);
         let log = world.log_mut(key, now_us)?;
@@ -408,7 +413,7 @@ impl SessionStore for InMemoryStore {
         }
         drop(world);
         self.hub.ring(key);
-        Ok(Written::Done { positions, token })
+        Ok(Written::Done { events, token })
     }
 
     async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
@@ -446,6 +451,13 @@ impl SessionStore for InMemoryStore {
         Ok(log.state_at(position))
     }
 
+    async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>> {
+        let now_us = self.clock.now_us();
+        let mut world = self.world();
+        let log = world.log_mut(key, now_us)?;
+        Ok(ids.iter().map(|id| log.ids.get(id).copied()).collect())
+    }
+
     async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>> {
         let now_us = self.clock.now_us();
         let mut world = self.world();
@@ -469,7 +481,6 @@ impl SessionStore for InMemoryStore {
         let log = world.log_mut(origin, now_us)?;
         window::check_position(origin, position, log.position())?;
         let mut fork = Log {
-            lease: Lease::default(),
             tickets: Vec::new(),
             create_time,
             last_update_time: create_time,
@@ -489,6 +500,7 @@ impl SessionStore for InMemoryStore {
         let key = SessionKey::new(&origin.app, &origin.user, id);
         world.make_room(&key, now_us)?;
         fork.incarnation = world.number();
+        fork.lease = Lease::of_new_session(fork.incarnation);
         let head = fork.head(&key);
         world.logs.insert(key, fork);
         Ok(head)
@@ -577,6 +589,7 @@ impl SessionStore for InMemoryStore {
         }
         log.state_bytes = log.count_state_bytes();
         log.incarnation = world.number();
+        log.lease = Lease::of_new_session(log.incarnation);
         log.initial = header.initial.clone();
         log.create_time = header.head.create_time;
         log.last_update_time = header.head.last_update_time;

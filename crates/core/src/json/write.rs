@@ -102,10 +102,7 @@ impl Writer {
     pub(crate) fn number(&mut self, number: &Number) {
         self.item();
         if !number.is_finite() {
-            let message = "NaN and infinities have no JSON form; store null or a text instead";
-            let offset = self.out.len();
-            self.wrong
-                .get_or_insert_with(|| JsonError::new(message, offset));
+            self.refuse("NaN and infinities have no JSON form; store null or a text instead");
         }
         number.push_to(&mut self.out);
         self.comma = true;
@@ -141,13 +138,18 @@ impl Writer {
         self.end_object();
     }
 
+    /// Makes the whole text fail because of what comes next.
+    pub(crate) fn refuse(&mut self, message: impl Into<String>) {
+        let error = JsonError::new(message, self.out.len());
+        self.wrong.get_or_insert(error);
+    }
+
     fn open(&mut self, bracket: char) {
         self.item();
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            let offset = self.out.len();
             self.wrong
-                .get_or_insert_with(|| JsonError::too_deep(offset));
+                .get_or_insert(JsonError::too_deep(self.out.len()));
         }
         self.out.push(bracket);
         self.comma = false;

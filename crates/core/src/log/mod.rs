@@ -29,7 +29,7 @@ use crate::{
     },
     session::{
         GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, SessionMeta,
-        Window, take_temp_keys,
+        TakeUp, Window, take_temp_keys,
     },
     state::{ScopedDelta, State, StateScope},
     store::{
@@ -193,8 +193,8 @@ impl<S: SessionStore> StoreSessionService<S> {
         Ok(snapshot.map(session_of))
     }
 
-    /// Appends to the log; the heart of the service.
-    async fn append_all(&self, key: &SessionKey, append: Append) -> Result<Appended> {
+    /// Appends to the log; the heart of the service. Gives back the batch beside what was stored.
+    async fn append_all(&self, key: &SessionKey, append: Append) -> Result<(Appended, Arc<Batch>)> {
         self.settings.limits.check_key(key)?;
         let stored = append
             .events
@@ -204,24 +204,26 @@ impl<S: SessionStore> StoreSessionService<S> {
         let limit = self.settings.limits.batch_events;
         limits::check("batch (events)", events.len(), limit)?;
         let rewinds = |event: &Event| event.actions.rewind_before_invocation_id.is_some();
-        if events.iter().any(rewinds) {
+        let has_rewind = events.iter().any(rewinds);
+        let ready = events.into_iter().map(|event| self.prepare(event));
+        let ready = ready.collect::<Result<Vec<_>>>()?;
+        if has_rewind {
             return self
-                .append_rewinding(key, events, append.expected, append.run)
+                .append_rewinding(key, ready, append.expected, append.run)
                 .await;
         }
-        let events = events.into_iter().map(|event| self.prepare(event, None));
         let batch = Batch {
-            events: events.collect::<Result<_>>()?,
+            events: ready,
             expected: append.expected,
             lease: LeaseUse::Outside,
             state_bytes_max: self.settings.limits.state_bytes,
         };
         if batch.events.is_empty() && append.run == RunUse::Outside {
-            return Ok(Appended::default());
+            return Ok((Appended::default(), Arc::new(batch)));
         }
         let mut batch = Arc::new(batch);
         let written = self.write(key, &mut batch, append.run).await?;
-        self.appended(key, &batch, written)
+        Ok((appended(key, written)?, batch))
     }
 
     /// Hands the batch to the store as part of the run it belongs to.
@@ -244,43 +246,18 @@ impl<S: SessionStore> StoreSessionService<S> {
         self.store.append(key, batch).await
     }
 
-    fn appended(&self, key: &SessionKey, batch: &Batch, written: Written) -> Result<Appended> {
-        let Written::Done { positions, token } = written else {
-            let waited = Duration::ZERO;
-            return Err(SessionError::RunBusy {
-                key: key.clone(),
-                waited,
-            });
-        };
-        let events = batch.events.iter().map(|new| Arc::clone(&new.event));
-        Ok(Appended {
-            events: positions.into_iter().zip(events).collect(),
-            run: token.map(RunToken),
-        })
-    }
-
-    /// Stores one event for a live session; gives the `temp:` keys it carried beside it.
-    async fn append_live(
-        &self,
-        key: &SessionKey,
-        mut event: Event,
-    ) -> Result<(u64, Arc<Event>, JsonMap)> {
+    /// Stores one event for a live session; says how the session takes it up.
+    async fn append_live(&self, key: &SessionKey, mut event: Event) -> Result<TakeUp> {
         let temp = take_temp_keys(&mut event);
-        let appended = self.append_all(key, event.into()).await?;
-        match appended.events.into_iter().next() {
-            Some((position, event)) => Ok((position, event, temp)),
-            None => Err(SessionError::not_found(key)),
-        }
-    }
-
-    /// A stored event is taken up once, whether it is new to the session or a repeat.
-    fn take_up(session: &mut Session, position: u64, event: Arc<Event>, temp: &JsonMap) {
-        let known = session.events.iter_with_positions().rev();
-        let mut later = known.take_while(|(known, _)| *known >= position);
-        let is_known = later.any(|(known, _)| known == position);
-        drop(later);
-        if !is_known {
-            session.take_up(position, event, temp);
+        let (appended, batch) = self.append_all(key, event.into()).await?;
+        match (appended.events.into_iter().next(), batch.events.first()) {
+            (Some((position, event)), Some(new)) => Ok(TakeUp {
+                position,
+                event,
+                temp,
+                changes: new.changes.session.clone(),
+            }),
+            _ => Err(SessionError::not_found(key)),
         }
     }
 
@@ -322,7 +299,9 @@ impl<S: SessionStore> StoreSessionService<S> {
         let key = session.key();
         let window = Window::after(session.position);
         let read = self.store.read(&key, window, Want::State).await?;
-        let Some(read) = read else {
+        // Another session that took the id is not this one.
+        let is_other = |head: &Head| ![0, head.incarnation].contains(&session.incarnation);
+        let Some(read) = read.filter(|read| !is_other(&read.head)) else {
             return Err(SessionError::NotFound { key });
         };
         let known = session.events.iter_with_positions();
@@ -343,6 +322,21 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 }
 
+/// The answer to a batch that was not refused.
+fn appended(key: &SessionKey, written: Written) -> Result<Appended> {
+    match written {
+        Written::Done { events, token } => Ok(Appended {
+            events,
+            run: token.map(RunToken),
+        }),
+        // Only who takes a lease can find it taken, and that is handled where it is waited for.
+        Written::Busy { .. } => Err(SessionError::RunBusy {
+            key: key.clone(),
+            waited: Duration::ZERO,
+        }),
+    }
+}
+
 fn merged(state: ScopedState) -> State {
     State::merged(state.session, &state.app, &state.user)
 }
@@ -352,6 +346,7 @@ fn session_of(snapshot: Snapshot) -> Session {
         key,
         position,
         last_update_time,
+        incarnation,
         ..
     } = snapshot.head;
     Session {
@@ -362,6 +357,7 @@ fn session_of(snapshot: Snapshot) -> Session {
         events: snapshot.events.into_iter().collect::<Events>(),
         last_update_time,
         position,
+        incarnation,
     }
 }
 
@@ -432,9 +428,9 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
         if event.is_partial() {
             return Ok(event);
         }
-        let (position, event, temp) = self.append_live(&session.key(), event).await?;
-        Self::take_up(session, position, Arc::clone(&event), &temp);
-        Ok(Arc::unwrap_or_clone(event))
+        let stored = self.append_live(&session.key(), event).await?;
+        session.take_up(&stored);
+        Ok(Arc::unwrap_or_clone(stored.event))
     }
 
     async fn append_event_locked(&self, session: &SharedSession, event: Event) -> Result<Event> {
@@ -442,9 +438,9 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
             return Ok(event);
         }
         let key = session.update(|session| session.key());
-        let (position, event, temp) = self.append_live(&key, event).await?;
-        session.update(|session| Self::take_up(session, position, Arc::clone(&event), &temp));
-        Ok(Arc::unwrap_or_clone(event))
+        let stored = self.append_live(&key, event).await?;
+        session.update(|session| session.take_up(&stored));
+        Ok(Arc::unwrap_or_clone(stored.event))
     }
 
     async fn get_user_state(&self, app_name: &str, user_id: &str) -> Result<JsonMap> {
@@ -487,7 +483,7 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
     }
 
     async fn append(&self, key: &SessionKey, append: Append) -> Result<Appended> {
-        self.append_all(key, append).await
+        Ok(self.append_all(key, append).await?.0)
     }
 
     async fn renew_run(&self, key: &SessionKey, run: RunToken) -> Result<()> {

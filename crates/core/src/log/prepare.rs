@@ -6,7 +6,6 @@ use super::StoreSessionService;
 use crate::{
     error::{Result, SessionError},
     event::Event,
-    json::Json,
     limits,
     session::take_temp_keys,
     state::ScopedDelta,
@@ -14,13 +13,8 @@ use crate::{
 };
 
 impl<S: SessionStore> StoreSessionService<S> {
-    /// Settles everything about `event`. `session_changes` stand in for the session keys of its
-    /// delta where those do not say it all (a rewind).
-    pub(super) fn prepare(
-        &self,
-        mut event: Event,
-        session_changes: Option<Vec<(String, Option<Json>)>>,
-    ) -> Result<NewEvent> {
+    /// Settles everything about `event`.
+    pub(super) fn prepare(&self, mut event: Event) -> Result<NewEvent> {
         let settings = &self.settings;
         take_temp_keys(&mut event);
         if event.id.is_empty() {
@@ -41,10 +35,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         for key in event.actions.state_delta.keys() {
             settings.limits.check_state_key(key)?;
         }
-        let mut changes = changes(ScopedDelta::of(&event.actions.state_delta));
-        if let Some(session_changes) = session_changes {
-            changes.session = session_changes;
-        }
+        let changes = changes(ScopedDelta::of(&event.actions.state_delta));
         let body = event.to_json();
         let body = body.map_err(|e| SessionError::invalid("event", e.to_string()))?;
         limits::check("event (bytes)", body.len(), settings.limits.event_bytes)?;

@@ -3,9 +3,9 @@
 //! ADK forgets the state given at creation and leaves `null` where a key did not exist. Here the
 //! stored event carries ADK's deltas, so that ADK's readers agree, and the state follows the log.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use super::StoreSessionService;
+use super::{StoreSessionService, appended};
 use crate::{
     error::{Conflict, Result, SessionError},
     event::Event,
@@ -45,9 +45,10 @@ impl<S: SessionStore> StoreSessionService<S> {
             let mut event = event.clone();
             event.actions.rewind_before_invocation_id = Some(invocation.to_owned());
             event.actions.state_delta = adk_delta(&read.state.session, &target);
-            let changes = changes_to(&read.state.session, &target, &JsonMap::new());
+            let mut ready = self.prepare(event)?;
+            ready.changes.session = changes_to(&read.state.session, &target, &JsonMap::new());
             let mut batch = Arc::new(Batch {
-                events: vec![self.prepare(event, Some(changes))?],
+                events: vec![ready],
                 expected: Some(read.head.position),
                 lease: LeaseUse::Outside,
                 state_bytes_max: self.settings.limits.state_bytes,
@@ -56,7 +57,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             match self.write_in_turn(key, &mut batch, None, options).await {
                 // Somebody else appended meanwhile; what has to be set may be another thing now.
                 Err(error) if is_position_conflict(&error) => continue,
-                written => return self.appended(key, &batch, written?),
+                written => return appended(key, written?),
             }
         }
     }
@@ -65,57 +66,64 @@ impl<S: SessionStore> StoreSessionService<S> {
     pub(super) async fn append_rewinding(
         &self,
         key: &SessionKey,
-        events: Vec<Event>,
+        mut events: Vec<NewEvent>,
         expected: Option<u64>,
         run: RunUse,
-    ) -> Result<Appended> {
-        // Ids and times are given once, so that a further try is the same batch.
-        let events: Vec<Event> = events
-            .into_iter()
-            .map(|event| Ok(Event::clone(&self.prepare(event, None)?.event)))
-            .collect::<Result<_>>()?;
+    ) -> Result<(Appended, Arc<Batch>)> {
         loop {
             let read = self.store.read(key, Window::NONE, Want::State).await?;
             let read = read.ok_or_else(|| SessionError::not_found(key))?;
+            self.follow(key, &mut events, read.state.session).await?;
             let mut batch = Arc::new(Batch {
-                events: self.follow(key, &events, read.state.session).await?,
+                events: events.clone(),
                 expected: Some(expected.unwrap_or(read.head.position)),
                 lease: LeaseUse::Outside,
                 state_bytes_max: self.settings.limits.state_bytes,
             });
-            let written = self.write(key, &mut batch, run).await;
-            match written {
+            match self.write(key, &mut batch, run).await {
                 Err(error) if expected.is_none() && is_position_conflict(&error) => continue,
-                written => return self.appended(key, &batch, written?),
+                written => return Ok((appended(key, written?)?, batch)),
             }
         }
     }
 
-    /// The events with the changes that each makes to the state left by the one before.
+    /// Gives each event the changes that it makes to the state left by the one before.
     async fn follow(
         &self,
         key: &SessionKey,
-        events: &[Event],
+        events: &mut [NewEvent],
         mut state: JsonMap,
-    ) -> Result<Vec<NewEvent>> {
-        let mut ready = Vec::new();
-        for event in events {
-            let target = match &event.actions.rewind_before_invocation_id {
-                Some(invocation) => self.state_before(key, invocation).await?,
+    ) -> Result<()> {
+        let ids: Vec<String> = events.iter().map(|new| new.event.id.clone()).collect();
+        let known = self.store.positions_of(key, &ids).await?;
+        // What the state was when an invocation of this very batch began.
+        let mut begun: HashMap<String, JsonMap> = HashMap::new();
+        for (new, known) in events.iter_mut().zip(known) {
+            if known.is_some() {
+                // A repeat: what it did is in the state already.
+                continue;
+            }
+            let actions = &new.event.actions;
+            let target = match &actions.rewind_before_invocation_id {
+                Some(invocation) => match self.state_before(key, invocation).await? {
+                    Some(target) => Some(target),
+                    None => begun.get(invocation).cloned(),
+                },
                 None => None,
             };
-            let delta = ScopedDelta::of(&event.actions.state_delta).session;
-            let changes = match target {
+            let delta = ScopedDelta::of(&actions.state_delta).session;
+            new.changes.session = match target {
                 Some(target) => changes_to(&state, &target, &delta),
                 None => delta
                     .into_iter()
                     .map(|(key, value)| (key, Some(value)))
                     .collect(),
             };
-            apply(&mut state, &changes);
-            ready.push(self.prepare(event.clone(), Some(changes))?);
+            let invocation = new.event.invocation_id.clone();
+            begun.entry(invocation).or_insert_with(|| state.clone());
+            apply(&mut state, &new.changes.session);
         }
-        Ok(ready)
+        Ok(())
     }
 
     /// The session's own keys before the first event of the invocation, if there is one.

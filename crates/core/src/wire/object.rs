@@ -58,8 +58,14 @@ impl Extra {
         Ok(())
     }
 
-    pub(crate) fn write_fields(&self, writer: &mut Writer) {
+    /// Writes the fields. One with a name of `known` is refused: its object could not be read back.
+    pub(crate) fn write_fields(&self, known: &[&[FieldName]], writer: &mut Writer) {
         for (name, value) in self.iter() {
+            if known.iter().any(|fields| find_field(fields, name, 0).is_some()) {
+                writer.refuse(format!(
+                    "the extra field {name:?} is one that the object itself has; set that one"
+                ));
+            }
             writer.key(name);
             writer.json(value);
         }
@@ -158,8 +164,9 @@ macro_rules! wire_object {
                 writer.begin_object();
                 $( $( self.$flat.write_known(writer); )* )?
                 self.write_known(writer);
-                $( $( self.$flat.extra.write_fields(writer); )* )?
-                self.extra.write_fields(writer);
+                let known = &[ $( $( $flat_type::FIELDS, )* )? $name::FIELDS ];
+                $( $( self.$flat.extra.write_fields(known, writer); )* )?
+                self.extra.write_fields(known, writer);
                 writer.end_object();
             }
         }

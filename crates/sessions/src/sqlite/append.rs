@@ -1,16 +1,17 @@
 //! Rows of one append: event, state, session, lease, in the transaction that the writer began.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use retain_core::{
-    Batch, Changes, Head, Json, JsonMap, LeaseUse, NewEvent, NewSession, Plan, Result,
-    SessionError, SessionKey, Standing, Written, check_limit, plan_append, plan_renewal,
+    Batch, Changes, Event, Head, Json, JsonMap, LeaseUse, NewEvent, NewSession, Plan, Result,
+    SessionError, SessionKey, Standing, Written, check_growth, check_limit, plan_append,
+    plan_renewal,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{
-    failed,
-    rows::{self, POSITION_MAX, SessionRow, event_key, position_of},
+    failed, read,
+    rows::{self, POSITION_MAX, SessionRow, event_key},
 };
 use crate::window::TICKET_TTL_US;
 
@@ -27,7 +28,8 @@ pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> 
         let number = connection.last_insert_rowid();
         let ttl_us = new.ttl.map(micros);
         let sql = "INSERT INTO sessions (number, app, user, id, position, last_update, create_time, \
-                   touched_us, ttl_us, state_bytes) VALUES (?1, ?2, ?3, ?4, 0, ?5, ?5, ?6, ?7, 0)";
+                   touched_us, ttl_us, lease_token, state_bytes) \
+                   VALUES (?1, ?2, ?3, ?4, 0, ?5, ?5, ?6, ?7, ?1 << 32, 0)";
         let key = &new.key;
         let row = params![
             number,
@@ -98,11 +100,12 @@ pub(super) fn append(
             Ok(Written::Busy { until_us, now_us })
         }
         Plan::Write {
-            positions,
+            events,
             fresh,
             lease,
             token,
         } => {
+            let before = row.state_bytes;
             let mut row = row;
             row.lease = lease;
             row.touched_us = now_us;
@@ -115,14 +118,11 @@ pub(super) fn append(
                     batch.state_bytes_max,
                 )?;
             }
-            check_limit(
-                "session state (bytes)",
-                row.state_bytes,
-                batch.state_bytes_max,
-            )?;
+            let limit = batch.state_bytes_max;
+            check_growth("session state (bytes)", before, row.state_bytes, limit)?;
             update(connection, &row)?;
             leave_queue(connection, row.number, &batch.lease)?;
-            Ok(Written::Done { positions, token })
+            Ok(Written::Done { events, token })
         }
     }
 }
@@ -132,27 +132,16 @@ fn find_event(
     key: &SessionKey,
     row: &SessionRow,
     id: &str,
-) -> Result<Option<(u64, std::sync::Arc<retain_core::Event>)>> {
-    let found = || {
-        // Most ids are new: the index alone answers, and no body is read.
-        let sql = "SELECT key FROM events WHERE key >> 32 = ?1 AND event_id = ?2";
-        let mut statement = connection.prepare_cached(sql)?;
-        let found: Option<i64> = statement
-            .query_row((row.number, id), |row| row.get(0))
-            .optional()?;
-        let Some(event_key) = found else {
-            return Ok(None);
-        };
-        let body = connection
-            .prepare_cached("SELECT body FROM events WHERE key = ?1")?
-            .query_row([event_key], |row| row.get::<_, String>(0))?;
-        Ok(Some((position_of(event_key), body)))
+) -> Result<Option<(u64, Arc<Event>)>> {
+    let position = read::position_by_id(connection, row.number, id);
+    let Some(position) = position.map_err(|e| failed(APPEND, e))? else {
+        return Ok(None);
     };
-    let found: rusqlite::Result<Option<(u64, String)>> = found();
-    match found.map_err(|e| failed(APPEND, e))? {
-        Some((position, body)) => Ok(Some((position, rows::event(key, position, &body)?))),
-        None => Ok(None),
-    }
+    let body: rusqlite::Result<String> = connection
+        .prepare_cached("SELECT body FROM events WHERE key = ?1")
+        .and_then(|mut sql| sql.query_row([event_key(row.number, position)], |row| row.get(0)));
+    let body = body.map_err(|e| failed(APPEND, e))?;
+    Ok(Some((position, rows::event(key, position, &body)?)))
 }
 
 /// Writes one event and its changes; the session's row is brought along in `row`.
@@ -286,34 +275,35 @@ fn set_shared_keys(
     ];
     for (what, user, keys) in scopes {
         if !keys.is_empty() {
-            let bytes = set_shared(connection, &key.app, user, keys);
-            check_limit(
-                what,
-                bytes.map_err(|e| failed("write state", e))?,
-                bytes_max,
-            )?;
+            let grown = set_shared(connection, &key.app, user, keys);
+            let (before, after) = grown.map_err(|e| failed("write state", e))?;
+            check_growth(what, before, after, bytes_max)?;
         }
     }
     Ok(())
 }
 
-/// Sets the keys of one owner and gives back how many bytes all of them take.
+/// Sets the keys of one owner; says how many bytes all of them took before and take now.
 fn set_shared(
     connection: &Connection,
     app: &str,
     user: &str,
     keys: &JsonMap,
-) -> rusqlite::Result<usize> {
+) -> rusqlite::Result<(usize, usize)> {
+    let bytes = || -> rusqlite::Result<usize> {
+        let sql = "SELECT ifnull(sum(octet_length(key) + octet_length(value)), 0) \
+                   FROM shared_state WHERE app = ?1 AND user = ?2";
+        let mut statement = connection.prepare_cached(sql)?;
+        statement.query_row((app, user), |row| row.get(0))
+    };
+    let before = bytes()?;
     let sql = "INSERT INTO shared_state (app, user, key, value) VALUES (?1, ?2, ?3, ?4) \
                ON CONFLICT DO UPDATE SET value = excluded.value";
     let mut statement = connection.prepare_cached(sql)?;
     for (name, value) in keys {
         statement.execute((app, user, name, value.to_string()))?;
     }
-    let sql = "SELECT sum(octet_length(key) + octet_length(value)) \
-               FROM shared_state WHERE app = ?1 AND user = ?2";
-    let mut statement = connection.prepare_cached(sql)?;
-    statement.query_row((app, user), |row| row.get(0))
+    Ok((before, bytes()?))
 }
 
 /// Prolongs or gives back a lease.

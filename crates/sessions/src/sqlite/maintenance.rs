@@ -132,8 +132,8 @@ pub(super) fn fork(
         let bytes: i64 = connection.query_row(bytes, [number], |row| row.get(0))?;
         connection.execute(
             "INSERT INTO sessions (number, app, user, id, position, last_update, create_time, \
-             touched_us, ttl_us, in_order, state_bytes, origin_id, origin_position) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?5)",
+             touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, origin_position) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?1 << 32, ?9, ?10, ?11, ?5)",
             params![
                 number,
                 key.app,
@@ -242,8 +242,8 @@ pub(super) fn finish_draft(
         let origin = head.origin.as_ref();
         connection.execute(
             "INSERT INTO sessions (number, app, user, id, position, last_update, create_time, \
-             touched_us, ttl_us, in_order, state_bytes, origin_id, origin_position) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, false, ?10, ?11, ?12)",
+             touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, origin_position) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1 << 32, false, ?10, ?11, ?12)",
             params![
                 log,
                 key.app,

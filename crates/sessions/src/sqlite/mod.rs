@@ -286,6 +286,14 @@ impl SessionStore for SqliteStore {
         self.readers.read("read state", read).await
     }
 
+    async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>> {
+        let (key, ids, now_us) = (key.clone(), ids.to_vec(), self.now_us());
+        let find = move |connection: &rusqlite::Connection| {
+            read::positions_of(connection, &key, &ids, now_us)
+        };
+        self.readers.read("find events", find).await
+    }
+
     async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>> {
         let (key, invocation, now_us) = (key.clone(), invocation.to_owned(), self.now_us());
         let read = move |connection: &rusqlite::Connection| {

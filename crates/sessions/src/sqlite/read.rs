@@ -199,6 +199,37 @@ pub(super) fn state_at(
     rows::state(key, READ, statement.query((row.number, position)))
 }
 
+/// The position of an event, by its id.
+pub(super) fn position_by_id(
+    connection: &Connection,
+    number: i64,
+    id: &str,
+) -> rusqlite::Result<Option<u64>> {
+    // Answered by the index alone.
+    let sql = "SELECT key FROM events WHERE key >> 32 = ?1 AND event_id = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let key: Option<i64> = statement
+        .query_row((number, id), |row| row.get(0))
+        .optional()?;
+    Ok(key.map(position_of))
+}
+
+/// The positions of the events with these ids.
+pub(super) fn positions_of(
+    connection: &Connection,
+    key: &SessionKey,
+    ids: &[String],
+    now_us: i64,
+) -> Result<Vec<Option<u64>>> {
+    let row = SessionRow::get(connection, READ, key, now_us)?;
+    let found = ids
+        .iter()
+        .map(|id| position_by_id(connection, row.number, id));
+    found
+        .collect::<rusqlite::Result<_>>()
+        .map_err(|e| failed(READ, e))
+}
+
 /// The first position whose event belongs to the invocation.
 pub(super) fn first_of_invocation(
     connection: &Connection,

@@ -18,7 +18,7 @@ CREATE TABLE sessions (
   create_time     REAL    NOT NULL,
   touched_us      INTEGER NOT NULL, -- the last write by our own clock
   ttl_us          INTEGER,
-  lease_token     INTEGER NOT NULL DEFAULT 0,
+  lease_token     INTEGER NOT NULL, -- begins at number << 32, so that no two sessions share one
   lease_until_us  INTEGER NOT NULL DEFAULT 0,
   in_order        INTEGER NOT NULL DEFAULT 1, -- event times never went backwards
   state_bytes     INTEGER NOT NULL,
