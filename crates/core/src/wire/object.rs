@@ -61,7 +61,10 @@ impl Extra {
     /// Writes the fields. One with a name of `known` is refused: its object could not be read back.
     pub(crate) fn write_fields(&self, known: &[&[FieldName]], writer: &mut Writer) {
         for (name, value) in self.iter() {
-            if known.iter().any(|fields| find_field(fields, name, 0).is_some()) {
+            if known
+                .iter()
+                .any(|fields| find_field(fields, name, 0).is_some())
+            {
                 writer.refuse(format!(
                     "the extra field {name:?} is one that the object itself has; set that one"
                 ));

@@ -1,6 +1,9 @@
 //! Reads: each in one snapshot, each costing what it returns.
 
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use retain_core::{
     Event, Head, Json, JsonMap, ListQuery, LogHeader, Result, ScopedState, SessionError,
@@ -153,15 +156,19 @@ fn events_by_time(
 }
 
 fn scoped_state(connection: &Connection, key: &SessionKey, log: i64) -> Result<ScopedState> {
+    Ok(ScopedState {
+        session: session_state(connection, key, log)?,
+        app: shared_state(connection, &key.app, "")?,
+        user: shared_state(connection, &key.app, &key.user)?,
+    })
+}
+
+fn session_state(connection: &Connection, key: &SessionKey, log: i64) -> Result<JsonMap> {
     let sql = "SELECT key, value FROM state WHERE log = ?1 AND value IS NOT NULL";
     let mut statement = connection
         .prepare_cached(sql)
         .map_err(|e| failed(READ, e))?;
-    Ok(ScopedState {
-        session: rows::state(key, READ, statement.query([log]))?,
-        app: shared_state(connection, &key.app, "")?,
-        user: shared_state(connection, &key.app, &key.user)?,
-    })
+    rows::state(key, READ, statement.query([log]))
 }
 
 /// The keys of an app (`user` empty), or of a user of it.
@@ -261,10 +268,27 @@ pub(super) fn list(
 ) -> Result<Vec<(Head, ScopedState)>> {
     let mut found = list_rows(connection, query, now_us).map_err(|e| failed("list", e))?;
     window::sort_and_page(&mut found, query, |(head, _)| head);
+    if !query.with_state {
+        let bare = found
+            .into_iter()
+            .map(|(head, _)| (head, ScopedState::default()));
+        return Ok(bare.collect());
+    }
+    // What sessions share is read once, not once a session.
+    let app = shared_state(connection, &query.app, "")?;
+    let mut users: HashMap<String, JsonMap> = HashMap::new();
     let with_state = found.into_iter().map(|(head, number)| {
-        let state = match query.with_state {
-            true => scoped_state(connection, &head.key, number)?,
-            false => ScopedState::default(),
+        let user = match users.entry(head.key.user.clone()) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(new) => {
+                let user = shared_state(connection, &query.app, new.key())?;
+                new.insert(user).clone()
+            }
+        };
+        let state = ScopedState {
+            session: session_state(connection, &head.key, number)?,
+            app: app.clone(),
+            user,
         };
         Ok((head, state))
     });

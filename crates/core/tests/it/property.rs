@@ -1,0 +1,666 @@
+//! What holds for every JSON value and every event, tried on random ones.
+//!
+//! A failure prints the smallest input that shows it, and the seed.
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
+
+use proptest::{prelude::*, sample::Index};
+use retain_core::{Bytes, Event, Json, JsonMap, Part, Session};
+
+use crate::{
+    chance::cases,
+    models::{self, Field, Form, Kind, TYPED},
+    recordings,
+};
+
+/// JSON as it is said, not as our own types hold it.
+#[derive(Debug, Clone)]
+enum Node {
+    Null,
+    Bool(bool),
+    Number(String),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<(String, Node)>),
+}
+
+/// How a text may be dressed without saying anything else.
+#[derive(Debug, Clone, Copy)]
+struct Dress {
+    space: &'static str,
+    escape_all: bool,
+}
+
+const COMPACT: Dress = Dress {
+    space: "",
+    escape_all: false,
+};
+
+impl Node {
+    fn write(&self, dress: Dress, out: &mut String) {
+        let space = dress.space;
+        match self {
+            Node::Null => out.push_str("null"),
+            Node::Bool(value) => write!(out, "{value}").unwrap(),
+            Node::Number(text) => out.push_str(text),
+            Node::Text(text) => quote(text, dress, out),
+            Node::List(items) => {
+                out.push('[');
+                for (place, item) in items.iter().enumerate() {
+                    out.push_str(if place == 0 { "" } else { "," });
+                    out.push_str(space);
+                    item.write(dress, out);
+                    out.push_str(space);
+                }
+                out.push(']');
+            }
+            Node::Map(entries) => {
+                out.push('{');
+                for (place, (key, value)) in entries.iter().enumerate() {
+                    out.push_str(if place == 0 { "" } else { "," });
+                    out.push_str(space);
+                    quote(key, dress, out);
+                    out.push_str(space);
+                    out.push(':');
+                    out.push_str(space);
+                    value.write(dress, out);
+                    out.push_str(space);
+                }
+                out.push('}');
+            }
+        }
+    }
+
+    fn text(&self, dress: Dress) -> String {
+        let mut out = String::new();
+        self.write(dress, &mut out);
+        out
+    }
+}
+
+fn quote(text: &str, dress: Dress, out: &mut String) {
+    out.push('"');
+    for letter in text.chars() {
+        match letter {
+            _ if dress.escape_all => {
+                for unit in letter.encode_utf16(&mut [0; 2]) {
+                    write!(out, "\\u{unit:04X}").unwrap();
+                }
+            }
+            '"' | '\\' => out.extend(['\\', letter]),
+            '\u{8}' => out.push_str("\\b"),
+            '\t' => out.push_str("\\t"),
+            '\n' => out.push_str("\\n"),
+            '\u{c}' => out.push_str("\\f"),
+            '\r' => out.push_str("\\r"),
+            '\0'..='\u{1f}' => write!(out, "\\u{:04x}", letter as u32).unwrap(),
+            _ => out.push(letter),
+        }
+    }
+    out.push('"');
+}
+
+fn number() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<i64>().prop_map(|int| int.to_string()),
+        any::<u64>().prop_map(|int| int.to_string()),
+        "-?(0|[1-9][0-9]{0,40})",
+        "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,4})?",
+        any::<f64>().prop_filter_map("finite", |float| {
+            float.is_finite().then(|| format!("{float:?}"))
+        }),
+    ]
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        "[a-z_]{0,8}",
+        "[\\x00-\\x20\"\\\\/\\x7f\u{2028}é😀]{0,6}",
+    ]
+}
+
+/// Keys of users, many of them names that ADK's own objects have.
+fn user_key() -> impl Strategy<Value = String> {
+    prop_oneof![
+        2 => text(),
+        1 => proptest::sample::select(vec![
+            "stateDelta", "state_delta", "mimeType", "mime_type", "fooBar", "foo_bar", "type",
+            "type_", "app:x", "user:x", "temp:x", "",
+        ])
+        .prop_map(str::to_owned),
+    ]
+}
+
+/// Entries with each key once.
+fn once(entries: Vec<(String, Node)>) -> Vec<(String, Node)> {
+    let mut seen = BTreeSet::new();
+    let entries = entries.into_iter();
+    entries
+        .filter(|(key, _)| seen.insert(key.clone()))
+        .collect()
+}
+
+fn node() -> impl Strategy<Value = Node> {
+    let leaf = prop_oneof![
+        Just(Node::Null),
+        any::<bool>().prop_map(Node::Bool),
+        number().prop_map(Node::Number),
+        text().prop_map(Node::Text),
+    ];
+    leaf.prop_recursive(4, 24, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Node::List),
+            prop::collection::vec((user_key(), inner), 0..6).prop_map(|e| Node::Map(once(e))),
+        ]
+    })
+}
+
+fn dress() -> impl Strategy<Value = Dress> {
+    let space = proptest::sample::select(vec!["", " ", "\n", "\t\r\n  "]);
+    (space, any::<bool>()).prop_map(|(space, escape_all)| Dress { space, escape_all })
+}
+
+proptest! {
+    #![proptest_config(cases(2000))]
+
+    #[test]
+    fn compact_json_is_written_as_it_was_read(node in node()) {
+        let text = node.text(COMPACT);
+        let value = Json::parse(&text).unwrap();
+        prop_assert_eq!(value.to_json().unwrap(), text.as_str());
+        prop_assert_eq!(value.to_string(), text.as_str());
+        prop_assert_eq!(&Json::parse(&value.to_string()).unwrap(), &value);
+        prop_assert_eq!(serde_json::to_string(&value).unwrap(), text.as_str());
+        prop_assert_eq!(&serde_json::from_str::<Json>(&text).unwrap(), &value);
+    }
+
+    #[test]
+    fn space_and_escapes_say_nothing(node in node(), dress in dress()) {
+        let value = Json::parse(&node.text(dress)).unwrap();
+        prop_assert_eq!(&value, &Json::parse(&node.text(COMPACT)).unwrap());
+        prop_assert_eq!(value.to_string(), node.text(COMPACT));
+    }
+
+    #[test]
+    fn json_is_read_where_serde_json_reads_it(text in "[\\[\\]{}:,\"\\\\0-9eE.+\\-tfnu a]{0,12}") {
+        let ours = Json::parse(&text);
+        match serde_json::from_str::<serde_json::Value>(&text) {
+            // Through its own numbers, as it takes `-0` and large integers for floats.
+            Ok(value) => prop_assert_eq!(serde_json::Value::from(ours.unwrap()), value),
+            // The one thing that we read and it does not: numbers too large for its floats.
+            Err(error) if error.to_string().contains("number out of range") => {}
+            Err(_) => prop_assert!(ours.is_err(), "{:?} was read", text),
+        }
+    }
+
+    #[test]
+    fn equal_numbers_have_equal_values_and_kinds(int in any::<i32>(), zeros in 0usize..5) {
+        let number = |text: String| Json::parse(&text).unwrap();
+        let plain = number(format!("{int}.5"));
+        let padded = number(format!("{int}.5{}", "0".repeat(zeros)));
+        prop_assert_eq!(&plain, &padded);
+        let shifted = number(format!("{int}5{}e-{}", "0".repeat(zeros), zeros + 1));
+        prop_assert_eq!(&plain, &shifted);
+        prop_assert_ne!(number(int.to_string()), number(format!("{int}.0")));
+        prop_assert_ne!(plain, number(format!("{int}.50000000000000000000000000001")));
+    }
+
+    #[test]
+    fn floats_from_rust_read_back_to_the_same_float(bits in any::<u64>()) {
+        let float = f64::from_bits(bits);
+        prop_assume!(float.is_finite());
+        let text = Json::from(float).to_json().unwrap();
+        let value = Json::parse(&text).unwrap();
+        prop_assert_eq!(value.as_f64().unwrap().to_bits(), bits);
+        prop_assert!(text.contains(['.', 'e']), "{} is an integer", text);
+    }
+
+    #[test]
+    fn bytes_are_read_in_either_alphabet_with_or_without_padding(
+        bytes in prop::collection::vec(prop_oneof![Just(0xfbu8), Just(0xff), any::<u8>()], 0..12),
+    ) {
+        let bytes = Bytes::from(bytes);
+        let url_safe = bytes.to_base64();
+        let standard = url_safe.replace('-', "+").replace('_', "/");
+        prop_assert_eq!(url_safe.len() % 4, 0);
+        for text in [&url_safe, &standard] {
+            prop_assert_eq!(Bytes::from_base64(text), Some(bytes.clone()));
+            let bare = text.trim_end_matches('=');
+            prop_assert_eq!(Bytes::from_base64(bare), Some(bytes.clone()));
+            let text = format!(r#"{{"thoughtSignature":"{text}"}}"#);
+            let part = Part::from_json(&text).unwrap();
+            prop_assert_eq!(part.thought_signature.as_ref(), Some(&bytes));
+            let written = format!(r#"{{"thought_signature":"{url_safe}"}}"#);
+            prop_assert_eq!(part.to_snake_json().unwrap(), written);
+        }
+    }
+
+    #[test]
+    fn maps_are_those_of_python(ops in prop::collection::vec((0u8..40, 0u8..4, 0i64..9), 0..120)) {
+        let mut map = JsonMap::new();
+        let mut model: Vec<(String, i64)> = Vec::new();
+        for (key, op, value) in ops {
+            let key = format!("k{key}");
+            let place = model.iter().position(|(known, _)| *known == key);
+            match (op, place) {
+                (0, Some(place)) => {
+                    let (_, old) = model.remove(place);
+                    prop_assert_eq!(map.remove(&key), Some(old.into()));
+                }
+                (0, None) => prop_assert_eq!(map.remove(&key), None),
+                (_, Some(place)) => {
+                    let old = std::mem::replace(&mut model[place].1, value);
+                    prop_assert_eq!(map.insert(key, value), Some(old.into()));
+                }
+                (_, None) => {
+                    model.push((key.clone(), value));
+                    prop_assert_eq!(map.insert(key, value), None);
+                }
+            }
+        }
+        prop_assert_eq!(map.len(), model.len());
+        for ((key, value), (known, expected)) in map.iter().zip(&model) {
+            prop_assert_eq!(key, known.as_str());
+            prop_assert_eq!(value.as_i64(), Some(*expected));
+            prop_assert_eq!(map.get(known), Some(value));
+        }
+    }
+}
+
+/// A random value of a field, with the keys of its objects spelled at random.
+fn value_of(kind: &Kind, python: &str) -> BoxedStrategy<Node> {
+    let list = |item: BoxedStrategy<Node>| prop::collection::vec(item, 0..3);
+    match kind {
+        Kind::Any if python.starts_with("dict") => user_map(node()).boxed(),
+        Kind::Any => node().boxed(),
+        Kind::Bytes => bytes().boxed(),
+        Kind::Scalar => scalar(python),
+        Kind::Set => {
+            let ids = prop::collection::vec("[a-c]{0,2}".prop_map(Node::Text), 0..6);
+            ids.prop_map(Node::List).boxed()
+        }
+        Kind::Model(model) => object_of(model),
+        Kind::List(item) => {
+            let item_type = python.strip_prefix("list[").unwrap_or(python);
+            list(value_of(item, item_type)).prop_map(Node::List).boxed()
+        }
+        Kind::Map(item) => {
+            let item_type = python.strip_prefix("dict[str, ").unwrap_or(python);
+            user_map(value_of(item, item_type)).boxed()
+        }
+    }
+}
+
+fn user_map(item: impl Strategy<Value = Node> + 'static) -> impl Strategy<Value = Node> {
+    let entries = prop::collection::vec((user_key(), item), 0..4);
+    entries.prop_map(|entries| Node::Map(once(entries)))
+}
+
+/// Base64 of either alphabet, with padding or without.
+fn bytes() -> impl Strategy<Value = Node> {
+    let bytes = prop::collection::vec(any::<u8>(), 0..8);
+    (bytes, any::<bool>(), any::<bool>()).prop_map(|(bytes, standard, padded)| {
+        let mut text = Bytes::from(bytes).to_base64();
+        if standard {
+            text = text.replace('-', "+").replace('_', "/");
+        }
+        if !padded {
+            text = text.trim_end_matches('=').to_owned();
+        }
+        Node::Text(text)
+    })
+}
+
+fn scalar(python: &str) -> BoxedStrategy<Node> {
+    match python {
+        _ if python.starts_with("bool") => any::<bool>().prop_map(Node::Bool).boxed(),
+        _ if python.starts_with("int") => {
+            let int = any::<i64>().prop_map(|int| Node::Number(int.to_string()));
+            int.boxed()
+        }
+        _ if python.starts_with("float") => {
+            "-?(0|[1-9][0-9]{0,17})(\\.[0-9]{1,9})?(e[+-]?[0-9]{1,2})?"
+                .prop_map(Node::Number)
+                .boxed()
+        }
+        _ => text().prop_map(Node::Text).boxed(),
+    }
+}
+
+fn object_of(model: &str) -> BoxedStrategy<Node> {
+    let known = models::fields(model);
+    let mut fields: Vec<BoxedStrategy<Option<(String, Node)>>> = Vec::new();
+    for field in known {
+        let names = [field.camel.clone(), field.snake.clone()];
+        let value = prop_oneof![
+            9 => value_of(&field.kind, &field.python),
+            1 => Just(Node::Null),
+        ];
+        let spelled = (proptest::sample::select(names.to_vec()), value);
+        // Small objects are filled more, so that the deep ones are reached.
+        let chance = (2.0 / known.len() as f64).clamp(0.12, 0.6);
+        fields.push(prop::option::weighted(chance, spelled).boxed());
+    }
+    let unknown = prop::option::weighted(0.2, (unknown_key(model), node()));
+    fields.push(unknown.boxed());
+    fields
+        .prop_map(|fields| fields.into_iter().flatten().collect::<Vec<_>>())
+        .prop_shuffle()
+        .prop_map(|entries| Node::Map(once(entries)))
+        .boxed()
+}
+
+/// A key that is no field of `model`.
+fn unknown_key(model: &str) -> BoxedStrategy<String> {
+    let known = models::fields(model);
+    let is_unknown = move |key: &String| {
+        let mut names = known.iter().flat_map(|field| [&field.camel, &field.snake]);
+        !names.any(|name| name == key)
+    };
+    user_key().prop_filter("unknown", is_unknown).boxed()
+}
+
+/// What is written, in `form`, for what was read: worked out from the list of models alone.
+fn expected(node: &Node, kind: &Kind, form: Form, in_struct: Option<&Field>) -> Json {
+    let free = || Json::parse(&node.text(COMPACT)).unwrap();
+    match (kind, node) {
+        (Kind::Model(model), Node::Map(entries)) => {
+            let mut map = JsonMap::new();
+            let is_typed = TYPED.contains(&model.as_str());
+            for (key, value) in entries {
+                let field = models::fields(model)
+                    .iter()
+                    .find(|field| field.camel == *key || field.snake == *key);
+                match field {
+                    None => drop(map.insert(key, expected(value, &Kind::Any, form, None))),
+                    Some(_) if matches!(value, Node::Null) => {}
+                    Some(field) => {
+                        let of_struct = is_typed.then_some(field);
+                        let value = expected(value, &field.kind, form, of_struct);
+                        map.insert(field.name(form), value);
+                    }
+                }
+            }
+            add_always_written(model, form, &mut map);
+            map.into()
+        }
+        (Kind::List(item), Node::List(items)) => {
+            let items = items.iter().map(|node| expected(node, item, form, None));
+            items.collect::<Vec<_>>().into()
+        }
+        (Kind::Map(item), Node::Map(entries)) => entries
+            .iter()
+            .map(|(key, node)| (key, expected(node, item, form, None)))
+            .collect::<JsonMap>()
+            .into(),
+        (Kind::Bytes, Node::Text(text)) => {
+            let url_safe = text.replace('+', "-").replace('/', "_");
+            let padding = "=".repeat((4 - url_safe.trim_end_matches('=').len() % 4) % 4);
+            format!("{}{padding}", url_safe.trim_end_matches('=')).into()
+        }
+        (Kind::Set, Node::List(_)) => {
+            let mut ids: Vec<Json> = Vec::new();
+            for id in free().as_array().unwrap() {
+                if !ids.contains(id) {
+                    ids.push(id.clone());
+                }
+            }
+            ids.into()
+        }
+        (Kind::Scalar, Node::Number(text))
+            if in_struct.is_some_and(|field| field.python.starts_with("float")) =>
+        {
+            text.parse::<f64>().unwrap().into()
+        }
+        _ => free(),
+    }
+}
+
+/// Fields that ADK writes even when nothing was given for them.
+fn add_always_written(model: &str, form: Form, map: &mut JsonMap) {
+    let always: &[&str] = match model {
+        "Event" => &["invocation_id", "author", "actions", "id", "timestamp"],
+        "EventActions" => &[
+            "state_delta",
+            "artifact_delta",
+            "requested_auth_configs",
+            "requested_tool_confirmations",
+        ],
+        "EventCompaction" => &["start_timestamp", "end_timestamp", "compacted_content"],
+        _ => &[],
+    };
+    for field in models::fields(model) {
+        let name = field.name(form);
+        if !always.contains(&field.snake.as_str()) || map.contains_key(name) {
+            continue;
+        }
+        let value = match (&field.kind, field.python.as_str()) {
+            (Kind::Scalar, "float") => 0.0.into(),
+            (Kind::Scalar, _) => "".into(),
+            (kind, _) => expected(&Node::Map(Vec::new()), kind, form, None),
+        };
+        map.insert(name, value);
+    }
+}
+
+/// Whatever was read is written so that it reads back the same, in both forms.
+fn assert_round_trips(event: &Event) -> Result<(), TestCaseError> {
+    let (camel, snake) = (event.to_json().unwrap(), event.to_snake_json().unwrap());
+    for text in [&camel, &snake] {
+        let back = Event::from_json(text).unwrap();
+        prop_assert_eq!(&back, event);
+        prop_assert_eq!(&back.to_json().unwrap(), &camel);
+        prop_assert_eq!(&back.to_snake_json().unwrap(), &snake);
+    }
+    prop_assert_eq!(&serde_json::to_string(event).unwrap(), &camel);
+    prop_assert_eq!(&serde_json::from_str::<Event>(&snake).unwrap(), event);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn random_events_are_written_as_the_models_say(node in object_of("Event"), dress in dress()) {
+        let event = Event::from_json(&node.text(dress)).unwrap();
+        for (form, written) in [
+            (Form::Camel, event.to_json().unwrap()),
+            (Form::Snake, event.to_snake_json().unwrap()),
+        ] {
+            let written = Json::parse(&written).unwrap();
+            prop_assert_eq!(written, expected(&node, &models::event(), form, None));
+        }
+        assert_round_trips(&event)?;
+    }
+
+    #[test]
+    fn random_sessions_round_trip(
+        events in prop::collection::vec(object_of("Event"), 0..3),
+        state in user_map(node()),
+        snake in any::<bool>(),
+    ) {
+        let names = match snake {
+            true => ["app_name", "user_id", "last_update_time"],
+            false => ["appName", "userId", "lastUpdateTime"],
+        };
+        let entries = vec![
+            ("id".to_owned(), Node::Text("s".to_owned())),
+            (names[0].to_owned(), Node::Text("a".to_owned())),
+            (names[1].to_owned(), Node::Text("u".to_owned())),
+            ("state".to_owned(), state.clone()),
+            ("events".to_owned(), Node::List(events)),
+            (names[2].to_owned(), Node::Number("1.5".to_owned())),
+        ];
+        let session = Session::from_json(&Node::Map(entries).text(COMPACT)).unwrap();
+        let (camel, snake) = (session.to_json().unwrap(), session.to_snake_json().unwrap());
+        for text in [&camel, &snake] {
+            prop_assert!(text.contains(&state.text(COMPACT)));
+            let back = Session::from_json(text).unwrap();
+            prop_assert_eq!(&back, &session);
+            prop_assert_eq!(&back.to_json().unwrap(), &camel);
+            prop_assert_eq!(&back.to_snake_json().unwrap(), &snake);
+        }
+    }
+}
+
+static RECORDED: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let recordings = recordings::events().into_iter();
+    recordings.flat_map(|r| [r.camel, r.snake]).collect()
+});
+
+/// One careless change of a text.
+#[derive(Debug, Clone)]
+enum Change {
+    Set(Index, u8),
+    Remove(Index, u8),
+    Insert(Index, &'static str),
+    /// Copies some bytes to another place.
+    Copy(Index, u8, Index),
+    Cut(Index),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let pieces = vec![
+        "null",
+        "true",
+        "NaN",
+        "-Infinity",
+        "1e400",
+        "1.0",
+        "-0",
+        "\"",
+        "\\",
+        "\\u",
+        "\\ud800",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "{}",
+        "[]",
+        "\"x\":1,",
+        "\"content\":null,",
+        "\"state_delta\":{},",
+        "\"stateDelta\":{},",
+        "\"type_\":\"a\",",
+        "\"type\":\"b\",",
+        "\"id\":\"c\",",
+        "é",
+        "\0",
+        " ",
+        "123456789012345678901234567890",
+    ];
+    prop_oneof![
+        3 => (any::<Index>(), any::<u8>()).prop_map(|(at, byte)| Change::Set(at, byte)),
+        3 => (any::<Index>(), 1u8..30).prop_map(|(at, n)| Change::Remove(at, n)),
+        4 => (any::<Index>(), proptest::sample::select(pieces)).prop_map(|(at, p)| Change::Insert(at, p)),
+        3 => (any::<Index>(), 1u8..60, any::<Index>()).prop_map(|(a, n, b)| Change::Copy(a, n, b)),
+        1 => any::<Index>().prop_map(Change::Cut),
+    ]
+}
+
+fn apply(change: &Change, bytes: &mut Vec<u8>) {
+    if bytes.is_empty() {
+        return;
+    }
+    match change {
+        Change::Set(at, byte) => {
+            let at = at.index(bytes.len());
+            bytes[at] = *byte;
+        }
+        Change::Remove(at, n) => {
+            let at = at.index(bytes.len());
+            bytes.drain(at..bytes.len().min(at + usize::from(*n)));
+        }
+        Change::Insert(at, piece) => {
+            let at = at.index(bytes.len());
+            bytes.splice(at..at, piece.bytes());
+        }
+        Change::Copy(from, n, to) => {
+            let from = from.index(bytes.len());
+            let copied = bytes[from..bytes.len().min(from + usize::from(*n))].to_vec();
+            let to = to.index(bytes.len());
+            bytes.splice(to..to, copied);
+        }
+        Change::Cut(at) => bytes.truncate(at.index(bytes.len())),
+    }
+}
+
+/// The places in a text where a field could stand: behind `{` and `,`.
+fn field_places(text: &str) -> Vec<usize> {
+    let places = text.char_indices();
+    let places = places.filter(|(_, letter)| matches!(letter, '{' | ','));
+    places.map(|(at, _)| at + 1).collect()
+}
+
+proptest! {
+    #![proptest_config(cases(10_000))]
+
+    #[test]
+    fn a_damaged_event_is_refused_or_round_trips(
+        recording in any::<Index>(),
+        changes in prop::collection::vec(change(), 1..4),
+    ) {
+        let mut bytes = recording.get(&RECORDED).clone().into_bytes();
+        changes.iter().for_each(|change| apply(change, &mut bytes));
+        let text = String::from_utf8_lossy(&bytes);
+        // An error, too, has to say something sensible of it.
+        match Event::from_json(&text) {
+            Ok(event) => assert_round_trips(&event)?,
+            Err(error) => prop_assert!(error.offset() <= text.len(), "{}", error),
+        }
+        let _ = Session::from_json(&text);
+        let _ = Json::parse(&text);
+    }
+
+    /// Damage as above is mostly refused. A stray field at a place for fields is mostly read.
+    #[test]
+    fn an_event_with_a_stray_field_is_refused_or_keeps_it(
+        recording in any::<Index>(),
+        place in any::<Index>(),
+        name in 0..4usize,
+        field in any::<Index>(),
+        value in node(),
+    ) {
+        let text = recording.get(&RECORDED);
+        let at = *place.get(&field_places(text));
+        let all: Vec<&Field> = ["Event", "Part", "AuthCredential", "GroundingChunkWeb"]
+            .iter()
+            .flat_map(|model| models::fields(model))
+            .collect();
+        let field = field.get(&all);
+        let name = [field.camel.as_str(), field.snake.as_str(), "newField", "new_field"][name];
+        let value = value.text(COMPACT);
+        let text = format!("{}\"{name}\":{value},{}", &text[..at], &text[at..]);
+        if let Ok(event) = Event::from_json(&text) {
+            assert_round_trips(&event)?;
+            if name.starts_with("new") && Json::parse(&text).is_ok() && !text[..at].ends_with("[") {
+                let entry = format!("\"{name}\":{value}");
+                prop_assert!(event.to_json().unwrap().contains(&entry));
+                prop_assert!(event.to_snake_json().unwrap().contains(&entry));
+            }
+        }
+    }
+}
+
+/// The same at every place of every recording, so that it is known how many were read.
+#[test]
+fn a_new_field_is_kept_wherever_one_can_stand() {
+    let mut read = 0;
+    for text in RECORDED.iter() {
+        for at in field_places(text) {
+            let (before, after) = text.split_at(at);
+            let text = format!("{before}\"newField\":1.50,{after}");
+            if let Ok(event) = Event::from_json(&text) {
+                read += 1;
+                for written in [event.to_json().unwrap(), event.to_snake_json().unwrap()] {
+                    assert!(written.contains("\"newField\":1.50"), "{text}\n{written}");
+                }
+            }
+        }
+    }
+    assert!(read > 5000, "only {read}");
+}

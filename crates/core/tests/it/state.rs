@@ -1,0 +1,291 @@
+//! Scopes and pending changes, against models that are too simple to be wrong.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use retain_core::{
+    Event, Json, JsonMap, Session, State, StateDelta, StateScope, TrackedState,
+    apply_event_to_session,
+};
+
+use crate::chance::cases;
+
+/// Keys with and without prefixes, few enough to meet again.
+fn key() -> impl Strategy<Value = String> {
+    let prefix = proptest::sample::select(vec![
+        "",
+        "",
+        "app:",
+        "user:",
+        "temp:",
+        "App:",
+        "app",
+        ":",
+        "foo:",
+        "app:user:",
+        "temp:app:",
+    ]);
+    (prefix, "[a-c]{0,1}").prop_map(|(prefix, name)| format!("{prefix}{name}"))
+}
+
+fn value() -> impl Strategy<Value = Json> {
+    prop_oneof![
+        Just(Json::Null),
+        (0i64..4).prop_map(Json::from),
+        (0i64..4).prop_map(|i| Json::from(vec![Json::from(i)])),
+        (0i64..4).prop_map(|i| Json::from(JsonMap::from([("k", i)]))),
+    ]
+}
+
+fn delta() -> impl Strategy<Value = StateDelta> {
+    let entries = prop::collection::vec((key(), value()), 0..12);
+    entries.prop_map(|entries| entries.into_iter().collect())
+}
+
+fn pairs(map: &JsonMap) -> Vec<(String, Json)> {
+    map.clone().into_iter().collect()
+}
+
+fn with_prefix(prefix: &str, map: &JsonMap) -> Vec<(String, Json)> {
+    let entries = map.iter();
+    entries
+        .map(|(key, value)| (format!("{prefix}{key}"), value.clone()))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(cases(1000))]
+
+    #[test]
+    fn cutting_by_scope_is_a_partition(delta in delta()) {
+        let (app, user, session, temp) = State::partition_by_scope(&delta);
+        // Put together again, with prefixes, it is what it was; within a scope, in its order.
+        let mut together = with_prefix("app:", &app);
+        together.extend(with_prefix("user:", &user));
+        together.extend(pairs(&session));
+        together.extend(pairs(&temp));
+        prop_assert_eq!(together.len(), delta.len());
+        prop_assert_eq!(together.iter().cloned().collect::<StateDelta>(), delta.clone());
+        for (scope, part) in [
+            (StateScope::App, with_prefix("app:", &app)),
+            (StateScope::User, with_prefix("user:", &user)),
+            (StateScope::Session, pairs(&session)),
+            (StateScope::Temp, pairs(&temp)),
+        ] {
+            let mut of_scope = pairs(&delta);
+            of_scope.retain(|(key, _)| StateScope::of(key) == scope);
+            prop_assert_eq!(part, of_scope);
+        }
+    }
+
+    #[test]
+    fn the_scope_is_said_by_the_first_prefix_alone(key in key()) {
+        let (scope, bare) = StateScope::split(&key);
+        prop_assert_eq!(format!("{}{bare}", scope.prefix()), key.as_str());
+        let expected = match key.split_once(':') {
+            Some(("app", _)) => StateScope::App,
+            Some(("user", _)) => StateScope::User,
+            Some(("temp", _)) => StateScope::Temp,
+            _ => StateScope::Session,
+        };
+        prop_assert_eq!(scope, expected);
+        prop_assert_eq!(StateScope::of(&key), expected);
+    }
+
+    #[test]
+    fn trimming_takes_the_temp_keys_and_nothing_else(delta in delta()) {
+        let mut expected = pairs(&delta);
+        expected.retain(|(key, _)| !key.starts_with("temp:"));
+        prop_assert_eq!(pairs(&State::trim_temp_keys(&delta)), expected);
+    }
+
+    #[test]
+    fn merging_puts_the_shared_scopes_over_the_session(
+        session in delta(), app in delta(), user in delta()
+    ) {
+        let state = State::merged(session.clone(), &app, &user);
+        let mut expected: BTreeMap<String, Json> = pairs(&session).into_iter().collect();
+        expected.extend(with_prefix("app:", &app));
+        expected.extend(with_prefix("user:", &user));
+        prop_assert_eq!(state.len(), expected.len());
+        for (key, value) in &expected {
+            prop_assert_eq!(state.get(key), Some(value));
+        }
+    }
+
+    /// Storing a delta by scope and merging is the same as applying it to the merged state.
+    #[test]
+    fn cutting_and_merging_is_applying(before in delta(), delta in delta()) {
+        let mut applied = State::from(State::trim_temp_keys(&before));
+        applied.apply(&State::trim_temp_keys(&delta));
+        let mut stored: [JsonMap; 3] = Default::default();
+        for change in [&before, &delta] {
+            let (app, user, session, _) = State::partition_by_scope(change);
+            for (scope, change) in stored.iter_mut().zip([app, user, session]) {
+                scope.extend(change);
+            }
+        }
+        let [app, user, session] = stored;
+        prop_assert_eq!(State::merged(session, &app, &user), applied);
+    }
+
+    #[test]
+    fn an_event_shows_its_temp_keys_and_stores_the_others(before in delta(), delta in delta()) {
+        let mut session = Session::new("a", "u", "s");
+        session.state = State::from(before.clone());
+        let mut event = Event::user_text("x");
+        event.timestamp = 7.5;
+        event.actions.state_delta = delta.clone();
+        let stored = apply_event_to_session(&mut session, event.clone());
+        let mut expected = State::from(before.clone());
+        expected.apply(&delta);
+        prop_assert_eq!(&session.state, &expected);
+        prop_assert_eq!(&stored.actions.state_delta, &State::trim_temp_keys(&delta));
+        prop_assert_eq!(session.events.last(), Some(&stored));
+        prop_assert_eq!((session.position, session.last_update_time), (1, 7.5));
+
+        event.response.partial = Some(true);
+        let unchanged = session.clone();
+        prop_assert_eq!(&apply_event_to_session(&mut session, event.clone()), &event);
+        prop_assert_eq!(session, unchanged);
+    }
+}
+
+/// What a tool may do to its state.
+#[derive(Debug, Clone)]
+enum Step {
+    Set(String, Json),
+    /// Asks for a value to change and leaves it.
+    Look(String),
+    /// Adds to a list or map in place; replaces anything else.
+    Change(String, i64),
+    /// Puts a value back that was there before, in place.
+    Replace(String, Json),
+    Ask,
+    Take,
+}
+
+/// So few keys and values that the same ones are met again and again.
+fn step() -> impl Strategy<Value = Step> {
+    let key = || proptest::sample::select(vec!["a", "b", "app:a"]).prop_map(str::to_owned);
+    prop_oneof![
+        3 => (key(), small_value()).prop_map(|(key, value)| Step::Set(key, value)),
+        2 => key().prop_map(Step::Look),
+        3 => (key(), 0i64..2).prop_map(|(key, value)| Step::Change(key, value)),
+        3 => (key(), small_value()).prop_map(|(key, value)| Step::Replace(key, value)),
+        1 => Just(Step::Ask),
+        1 => Just(Step::Take),
+    ]
+}
+
+fn small_value() -> impl Strategy<Value = Json> {
+    prop_oneof![
+        Just(Json::Null),
+        (0i64..2).prop_map(Json::from),
+        Just(Json::from(Vec::new())),
+    ]
+}
+
+fn change_in_place(value: &mut Json, by: i64) {
+    if let Some(items) = value.as_array_mut() {
+        items.push(by.into());
+    } else if let Some(map) = value.as_object_mut() {
+        map.insert("k", by);
+    } else {
+        *value = by.into();
+    }
+}
+
+/// The same with nothing but copies: after each look at the delta, all values are remembered, and
+/// whatever is another value at the next look was written.
+#[derive(Default)]
+struct Naive {
+    now: BTreeMap<String, Json>,
+    remembered: BTreeMap<String, Json>,
+    delta: BTreeMap<String, Json>,
+}
+
+impl Naive {
+    fn settle(&mut self) {
+        for (key, value) in &self.now {
+            if self.remembered.get(key) != Some(value) {
+                self.delta.insert(key.clone(), value.clone());
+            }
+        }
+        self.remembered = self.now.clone();
+    }
+
+    fn set(&mut self, key: &str, value: &Json) {
+        for map in [&mut self.now, &mut self.remembered, &mut self.delta] {
+            map.insert(key.to_owned(), value.clone());
+        }
+    }
+}
+
+fn sorted(map: &JsonMap) -> BTreeMap<String, Json> {
+    pairs(map).into_iter().collect()
+}
+
+proptest! {
+    #![proptest_config(cases(1000))]
+
+    #[test]
+    fn tracked_state_is_the_naive_one(
+        committed in prop::collection::vec(("[a-b]", small_value()), 0..3),
+        steps in prop::collection::vec(step(), 0..40),
+    ) {
+        let committed: StateDelta = committed.into_iter().collect();
+        let mut state = TrackedState::new(State::from(committed.clone()));
+        let mut naive = Naive { now: sorted(&committed), ..Naive::default() };
+        naive.remembered = naive.now.clone();
+        let text_before = Json::from(committed.clone()).to_string();
+        let mut taken = Vec::new();
+        for step in steps {
+            match &step {
+                Step::Set(key, value) => {
+                    let before = naive.now.get(key).cloned();
+                    naive.set(key, value);
+                    prop_assert_eq!(state.set(key.clone(), value.clone()), before);
+                }
+                Step::Look(key) => {
+                    prop_assert_eq!(state.get_mut(key).cloned(), naive.now.get(key).cloned());
+                }
+                Step::Change(key, by) => {
+                    if let Some(value) = state.get_mut(key) {
+                        change_in_place(value, *by);
+                        change_in_place(naive.now.get_mut(key).unwrap(), *by);
+                    }
+                }
+                Step::Replace(key, value) => {
+                    if let Some(place) = state.get_mut(key) {
+                        *place = value.clone();
+                        naive.now.insert(key.clone(), value.clone());
+                    }
+                }
+                Step::Ask => {
+                    naive.settle();
+                    prop_assert_eq!(state.has_delta(), !naive.delta.is_empty());
+                    prop_assert_eq!(&sorted(state.delta()), &naive.delta);
+                }
+                Step::Take => {
+                    naive.settle();
+                    let delta = std::mem::take(&mut naive.delta);
+                    taken.push(state.take_delta());
+                    prop_assert_eq!(taken.last().map(sorted), Some(delta));
+                    prop_assert!(!state.has_delta());
+                }
+            }
+            // A write is visible at once, whatever is pending.
+            prop_assert_eq!(&sorted(&state.to_state().to_delta()), &naive.now, "{:?}", step);
+        }
+        naive.settle();
+        let last = state.take_delta();
+        prop_assert_eq!(&sorted(&last), &naive.delta);
+        // The deltas, one after the other, lead from what was committed to what is now; and what
+        // was committed was not changed through the values that are shared with it.
+        prop_assert_eq!(Json::from(committed.clone()).to_string(), text_before);
+        let mut replayed = State::from(committed);
+        taken.iter().chain([&last]).for_each(|delta| replayed.apply(delta));
+        prop_assert_eq!(&sorted(&replayed.to_delta()), &naive.now);
+    }
+}
