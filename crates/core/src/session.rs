@@ -108,9 +108,14 @@ impl Session {
         wire::to_text(&WireSession::from(self), crate::json::Form::Snake)
     }
 
-    /// Reads a session in either spelling. Events are numbered from 1.
+    /// Reads a session in either spelling. Events are numbered from 1. As in ADK, a session has no
+    /// other fields than these.
     pub fn from_json(text: &str) -> Result<Session, crate::JsonError> {
         let wire: WireSession = wire::from_text(text)?;
+        if let Some((name, _)) = wire.extra.iter().next() {
+            let message = format!("a session has no field {name:?}");
+            return Err(crate::JsonError::new(message, 0));
+        }
         let events: Events = (1..).zip(wire.events.0).collect();
         Ok(Session {
             id: wire.id,

@@ -23,6 +23,9 @@ pub(crate) use write::{Form, Writer};
 /// How deep arrays and objects may be nested in anything that is read or written.
 pub const DEPTH_MAX: usize = 128;
 
+/// How deep they may be nested in an event or a state that is stored.
+pub(crate) const STORED_DEPTH_MAX: usize = 120;
+
 /// A JSON value that loses nothing and costs a reference count to clone.
 ///
 /// Two values are equal when they say the same: key order is no difference and `1.50` is `1.5`,

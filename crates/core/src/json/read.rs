@@ -24,8 +24,8 @@ impl JsonError {
         }
     }
 
-    pub(crate) fn too_deep(offset: usize) -> JsonError {
-        JsonError::new(format!("nested deeper than {DEPTH_MAX} levels"), offset)
+    pub(crate) fn too_deep(depth_max: usize, offset: usize) -> JsonError {
+        JsonError::new(format!("nested deeper than {depth_max} levels"), offset)
     }
 
     /// This error with the path of `found`, if that was found at the same byte.
@@ -270,7 +270,7 @@ impl<'a> Reader<'a> {
 
     fn enter(&mut self) -> Result<()> {
         if self.depth == DEPTH_MAX {
-            return Err(JsonError::too_deep(self.at));
+            return Err(JsonError::too_deep(DEPTH_MAX, self.at));
         }
         self.depth += 1;
         self.at += 1;

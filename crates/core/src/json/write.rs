@@ -1,6 +1,6 @@
 //! The one JSON writer: compact text, in either spelling of ADK's field names.
 
-use super::{DEPTH_MAX, Json, JsonError, JsonMap, Number};
+use super::{DEPTH_MAX, Json, JsonError, JsonMap, Number, STORED_DEPTH_MAX};
 
 /// Which spelling of field names is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,7 @@ pub(crate) struct Writer {
     /// A comma is due before the next key or item.
     comma: bool,
     depth: usize,
+    depth_max: usize,
     /// The first thing that could not be read back.
     wrong: Option<JsonError>,
 }
@@ -31,7 +32,17 @@ impl Writer {
             form,
             comma: false,
             depth: 0,
+            depth_max: DEPTH_MAX,
             wrong: None,
+        }
+    }
+
+    /// A writer of what is stored: shallower than what can be read, so that it can be read inside
+    /// a session or an export too.
+    pub(crate) fn stored() -> Writer {
+        Writer {
+            depth_max: STORED_DEPTH_MAX,
+            ..Writer::camel()
         }
     }
 
@@ -147,9 +158,9 @@ impl Writer {
     fn open(&mut self, bracket: char) {
         self.item();
         self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            self.wrong
-                .get_or_insert(JsonError::too_deep(self.out.len()));
+        if self.depth > self.depth_max {
+            let too_deep = JsonError::too_deep(self.depth_max, self.out.len());
+            self.wrong.get_or_insert(too_deep);
         }
         self.out.push(bracket);
         self.comma = false;

@@ -36,6 +36,7 @@ use crate::{
         Batch, Changes, EraseReceipt, Head, ListQuery, NewSession, ScopedState, SessionStore,
         Snapshot, Want, Written,
     },
+    wire::to_stored_text,
 };
 
 pub use turns::Sweeper;
@@ -180,8 +181,8 @@ impl<S: SessionStore> StoreSessionService<S> {
         for key in initial.keys() {
             self.settings.limits.check_state_key(key)?;
         }
-        // The one way a value cannot be stored: a float that JSON has no word for.
-        let text = crate::Json::from(initial.clone()).to_json();
+        // A value may be too deep, or a float that JSON has no word for.
+        let text = to_stored_text(initial);
         let text = text.map_err(|e| SessionError::invalid("state", e.to_string()))?;
         let limits = &self.settings.limits;
         limits::check("state (bytes)", text.len(), limits.state_bytes)?;

@@ -10,6 +10,7 @@ use crate::{
     session::take_temp_keys,
     state::ScopedDelta,
     store::{Changes, NewEvent, SessionStore},
+    wire::to_stored_text,
 };
 
 impl<S: SessionStore> StoreSessionService<S> {
@@ -36,7 +37,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             settings.limits.check_state_key(key)?;
         }
         let changes = changes(ScopedDelta::of(&event.actions.state_delta));
-        let body = event.to_json();
+        let body = to_stored_text(&event);
         let body = body.map_err(|e| SessionError::invalid("event", e.to_string()))?;
         limits::check("event (bytes)", body.len(), settings.limits.event_bytes)?;
         Ok(NewEvent {

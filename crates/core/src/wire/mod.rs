@@ -52,6 +52,13 @@ pub(crate) fn to_text<T: Wire>(value: &T, form: Form) -> Result<String, JsonErro
     writer.finish()
 }
 
+/// Writes `value` as it is stored: ADK's HTTP form, shallow enough to stand in other texts.
+pub(crate) fn to_stored_text<T: Wire>(value: &T) -> Result<String, JsonError> {
+    let mut writer = Writer::stored();
+    value.write(&mut writer);
+    writer.finish()
+}
+
 /// Gives a wire type its public reader and writers, and serde through them.
 macro_rules! wire_text {
     ($($type:ty),* $(,)?) => { $(
