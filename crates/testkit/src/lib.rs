@@ -1,1 +1,22 @@
-//! testkit
+//! The promises every session store keeps, as tests; a plain model and a history checker to find
+//! what no single promise names; a clock and ids that tick when told.
+//!
+//! A store signs the whole contract with one line, [`session_promises!`], and each promise becomes
+//! a test of its own.
+
+pub mod broken;
+pub mod clock;
+pub mod crash;
+mod driver;
+pub mod fold;
+pub mod harness;
+pub mod history;
+mod judge;
+pub mod model;
+pub mod promises;
+pub mod random;
+pub mod wrapper;
+
+pub use clock::{TestClock, TestIds};
+pub use harness::{Durability, Harness, Settings};
+pub use wrapper::SharedStore;

@@ -1,0 +1,11 @@
+//! Tests of every store alike.
+//!
+//! `promises`: each promise of the contract, each store. `model`: random operations against a
+//! plain model. `history`: many writers and readers at once, checked afterwards. `stores`: how
+//! each store is opened for them. `guard`: that no store is left out.
+
+mod guard;
+mod history;
+mod model;
+mod promises;
+mod stores;

@@ -1,0 +1,15 @@
+//! Every store keeps the same promises. One that a store cannot keep is named here with the reason.
+
+mod in_memory {
+    retain_testkit::session_promises!(crate::stores::in_memory());
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    retain_testkit::session_promises!(crate::stores::sqlite());
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite_in_memory {
+    retain_testkit::session_promises!(crate::stores::sqlite_in_memory());
+}

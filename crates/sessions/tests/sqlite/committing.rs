@@ -1,0 +1,159 @@
+//! Committing: together when there are many, alone when one fails, in turn with other processes.
+
+use retain_core::{
+    Append, Conflict, Event, SessionError, SessionKey, SessionLog as _, SessionService as _, Window,
+};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+fn event(id: &str, text: &str) -> Event {
+    let mut event = Event::user_text(text);
+    event.id = id.to_owned();
+    event.timestamp = 1.0;
+    event
+}
+
+/// One bad append in a shared transaction fails alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_append_does_not_fail_its_neighbours() {
+    let folder = TempDir::new().unwrap();
+    let sessions = super::open(&folder.path().join("s.db")).await;
+    let key = super::fill(&sessions, "ada", "s1", 0).await.key();
+    sessions
+        .append(&key, event("taken", "first").into())
+        .await
+        .unwrap();
+    let tasks = (0..200).map(|n| {
+        let (sessions, key) = (sessions.clone(), key.clone());
+        tokio::spawn(async move {
+            let event = match n % 4 {
+                0 => event("taken", "another body"),
+                _ => event(&format!("e{n}"), "fine"),
+            };
+            (n, sessions.append(&key, Append::from(event)).await)
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        match task.await.unwrap() {
+            (
+                n,
+                Err(SessionError::Conflict {
+                    conflict: Conflict::EventId { position, .. },
+                    ..
+                }),
+            ) => {
+                assert_eq!((n % 4, position), (0, 1));
+            }
+            (n, result) => assert!(n % 4 != 0 && result.is_ok(), "{n}: {result:?}"),
+        }
+    }
+    let session = sessions.read(&key, Window::ALL).await.unwrap().unwrap();
+    assert_eq!(session.events.len(), 151);
+}
+
+/// Another process that holds the write lock is waited for, and then everything goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_writer_is_waited_for() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("s.db");
+    let sessions = super::open(&file).await;
+    let key = super::fill(&sessions, "ada", "s1", 1).await.key();
+    let other = Connection::open(&file).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let waiting = {
+        let (sessions, key) = (sessions.clone(), key.clone());
+        tokio::spawn(async move { sessions.append(&key, event("e", "waits").into()).await })
+    };
+    // Reads do not wait.
+    let read = sessions.read(&key, Window::ALL).await.unwrap().unwrap();
+    assert_eq!(read.events.len(), 1);
+    assert!(!waiting.is_finished());
+    other.execute_batch("COMMIT").unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap().events[0].0, 2);
+}
+
+/// Without a multi-threaded runtime the writer's own thread does the work.
+#[tokio::test(flavor = "current_thread")]
+async fn a_current_thread_runtime_will_do() {
+    let folder = TempDir::new().unwrap();
+    let sessions = super::open(&folder.path().join("s.db")).await;
+    let session = super::fill(&sessions, "ada", "s1", 20).await;
+    let read = sessions
+        .read(&session.key(), Window::ALL)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(read.events.len(), 20);
+}
+
+/// A caller that goes away in the middle leaves whole events behind, or none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_append_is_whole_or_not_there() {
+    let folder = TempDir::new().unwrap();
+    let sessions = super::open(&folder.path().join("s.db")).await;
+    let key = super::fill(&sessions, "ada", "s1", 0).await.key();
+    for n in 0..100 {
+        let (sessions, key) = (sessions.clone(), key.clone());
+        let batch = vec![event(&format!("a{n}"), "a"), event(&format!("b{n}"), "b")];
+        let task = tokio::spawn(async move { sessions.append(&key, batch.into()).await });
+        if n % 2 == 0 {
+            task.abort();
+        }
+        let _ = task.await;
+    }
+    let session = sessions.read(&key, Window::ALL).await.unwrap().unwrap();
+    let ids: Vec<&str> = session
+        .events
+        .iter()
+        .map(|event| event.id.as_str())
+        .collect();
+    for pair in ids.chunks(2) {
+        assert_eq!(
+            pair[0].replace('a', "b"),
+            pair[1],
+            "half a batch was stored"
+        );
+    }
+    assert!(
+        ids.len() >= 100,
+        "the appends that were not dropped are there"
+    );
+}
+
+/// A long session is read, deleted and erased in chunks; appends to others get in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn appends_get_in_between_the_chunks_of_a_purge() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("s.db");
+    let sessions = super::open(&file).await;
+    let long = super::fill(&sessions, "ada", "long", 1).await.key();
+    for batch in 0..30 {
+        let events = (0..1000).map(|n| event(&format!("e{batch}-{n}"), "text"));
+        sessions
+            .append(&long, events.collect::<Vec<_>>().into())
+            .await
+            .unwrap();
+    }
+    let key = super::fill(&sessions, "bob", "s1", 1).await.key();
+    let deleting = {
+        let sessions = sessions.clone();
+        tokio::spawn(async move { sessions.delete_session("app", "ada", "long").await })
+    };
+    let mut appended = 0;
+    while !deleting.is_finished() {
+        sessions
+            .append(&key, Event::user_text("in between").into())
+            .await
+            .unwrap();
+        appended += 1;
+    }
+    deleting.await.unwrap().unwrap();
+    assert!(appended > 1, "the delete starved the appends");
+    let gone = SessionKey::new("app", "ada", "long");
+    assert!(sessions.read(&gone, Window::ALL).await.unwrap().is_none());
+    let left: i64 = Connection::open(&file)
+        .unwrap()
+        .query_row("SELECT count(*) FROM logs", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(left, 1, "the deleted log was purged");
+}

@@ -1,0 +1,150 @@
+//! Stores that are broken on purpose, to see that the checkers find it.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use retain_core::{Batch, Snapshot, Written};
+
+use crate::wrapper::Meddler;
+
+/// What is wrong with the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// An event is acknowledged and not stored.
+    DropsAnEvent,
+    /// Two events of a batch are stored the other way round.
+    SwapsTwoEvents,
+    /// A read shows an event twice.
+    DoublesAnEvent,
+    /// A session key that an event sets is not set.
+    ForgetsAStateKey,
+    /// A user key that an event sets is not set.
+    ForgetsASharedKey,
+    /// A read brings what an earlier one brought.
+    ShowsThePast,
+    /// The state of a read is older than its events.
+    TearsReads,
+    /// The expected position is not compared.
+    IgnoresThePosition,
+    /// A caller is told another position than the event has.
+    TellsAnotherPosition,
+}
+
+impl Fault {
+    /// Every fault there is.
+    pub const ALL: [Fault; 9] = [
+        Fault::DropsAnEvent,
+        Fault::SwapsTwoEvents,
+        Fault::DoublesAnEvent,
+        Fault::ForgetsAStateKey,
+        Fault::ForgetsASharedKey,
+        Fault::ShowsThePast,
+        Fault::TearsReads,
+        Fault::IgnoresThePosition,
+        Fault::TellsAnotherPosition,
+    ];
+}
+
+/// Commits a fault every so often.
+#[derive(Debug)]
+pub struct Breaker {
+    fault: Fault,
+    every: u64,
+    chances: AtomicU64,
+    past: Mutex<Option<Snapshot>>,
+}
+
+impl Breaker {
+    /// Commits `fault` at every `every`th chance.
+    pub fn new(fault: Fault, every: u64) -> Breaker {
+        Breaker {
+            fault,
+            every,
+            chances: AtomicU64::new(0),
+            past: Mutex::new(None),
+        }
+    }
+
+    /// Whether it is time, given that there is a chance.
+    fn strikes(&self, fault: Fault, is_chance: bool) -> bool {
+        let is_chance = self.fault == fault && is_chance;
+        is_chance && self.chances.fetch_add(1, Ordering::SeqCst) % self.every == self.every - 1
+    }
+
+    /// The first whole read that was seen, once there is a later one of the same session.
+    fn past_of(&self, snapshot: &Snapshot) -> Option<Snapshot> {
+        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = past
+            .clone()
+            .filter(|past| past.head.key == snapshot.head.key);
+        if known.is_none() {
+            *past = Some(snapshot.clone());
+        }
+        known
+    }
+}
+
+impl Meddler for Breaker {
+    fn before_append(&self, batch: &Batch) -> Option<Batch> {
+        let mut broken = batch.clone();
+        let last = broken.events.len().checked_sub(1)?;
+        let changes = &batch.events[last].changes;
+        if self.strikes(Fault::DropsAnEvent, last > 0) {
+            broken.events.pop();
+        } else if self.strikes(Fault::SwapsTwoEvents, last > 0) {
+            broken.events.swap(0, last);
+        } else if self.strikes(Fault::ForgetsAStateKey, !changes.session.is_empty()) {
+            broken.events[last].changes.session.clear();
+        } else if self.strikes(Fault::ForgetsASharedKey, !changes.user.is_empty()) {
+            broken.events[last].changes.user = Default::default();
+        } else if self.strikes(Fault::IgnoresThePosition, batch.expected.is_some()) {
+            broken.expected = None;
+        } else {
+            return None;
+        }
+        Some(broken)
+    }
+
+    fn after_append(&self, batch: &Batch, mut written: Written) -> Written {
+        let Written::Done { events, .. } = &mut written else {
+            return written;
+        };
+        while events.len() < batch.events.len() {
+            // Whoever was dropped is told a position all the same.
+            let position = events.last().map_or(1, |(last, _)| last + 1);
+            events.push((position, batch.events[events.len()].event.clone()));
+        }
+        if self.strikes(Fault::TellsAnotherPosition, !events.is_empty()) {
+            events[0].0 += 1;
+        }
+        written
+    }
+
+    fn after_read(&self, mut snapshot: Snapshot) -> Snapshot {
+        let len = snapshot.events.len();
+        let first = snapshot.events.first().map_or(0, |(position, _)| *position);
+        if self.strikes(Fault::DoublesAnEvent, len > 3 && first == 1) {
+            let twice = snapshot.events[2].1.clone();
+            snapshot.events.insert(2, (3, twice));
+            for (place, (position, _)) in snapshot.events.iter_mut().enumerate() {
+                *position = place as u64 + 1;
+            }
+            snapshot.head.position += 1;
+        }
+        let old = matches!(self.fault, Fault::ShowsThePast | Fault::TearsReads)
+            && len > 3
+            && first == 1
+            && !snapshot.state.session.is_empty();
+        if let Some(past) = old.then(|| self.past_of(&snapshot)).flatten() {
+            if self.strikes(Fault::ShowsThePast, true) {
+                return past;
+            }
+            if self.strikes(Fault::TearsReads, true) {
+                snapshot.state = past.state;
+            }
+        }
+        snapshot
+    }
+}

@@ -1,0 +1,517 @@
+//! A folder on a disk: what is there now, and what could be there after the power failed.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::trace::{Action, Moment, Stage};
+use crate::random::Random;
+
+/// What a disk writes as a whole.
+const SECTOR: u64 = 512;
+
+/// The files found after a crash, by name.
+pub type Image = BTreeMap<String, Vec<u8>>;
+
+/// What survives of that which was not synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Survival {
+    /// Nothing.
+    Nothing,
+    /// Everything.
+    Everything,
+    /// Some writes, whatever their order.
+    SomeWrites,
+    /// Everything up to a write of which only some sectors survive.
+    TornWrite,
+    /// Every sector as it was at some time since it was synced.
+    SomeSectors,
+}
+
+impl Survival {
+    /// Each of them.
+    pub const ALL: [Survival; 5] = [
+        Survival::Nothing,
+        Survival::Everything,
+        Survival::SomeWrites,
+        Survival::TornWrite,
+        Survival::SomeSectors,
+    ];
+
+    /// Any of them.
+    pub fn any(random: &mut Random) -> Survival {
+        Survival::ALL[random.below(Survival::ALL.len() as u64) as usize]
+    }
+}
+
+/// A folder whose files are written, synced, made and removed as was recorded.
+#[derive(Debug, Default)]
+pub struct Disk {
+    files: Vec<File>,
+    names: BTreeMap<String, Name>,
+    /// Syncs under way: when they began, by call.
+    syncs: BTreeMap<usize, u64>,
+    now: u64,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    /// What is on the disk for sure.
+    base: Vec<u8>,
+    /// What was done since, in order.
+    changes: Vec<Change>,
+}
+
+#[derive(Debug)]
+struct Change {
+    call: usize,
+    what: What,
+    fate: Fate,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    Write { offset: u64, bytes: Arc<[u8]> },
+    Resize(u64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fate {
+    /// The call is still under way.
+    Running,
+    /// Not synced; the call ended at this time.
+    Cached(u64),
+    /// A sync of it failed.
+    Doubtful,
+    /// On the disk.
+    Synced,
+}
+
+/// What a name stands for.
+#[derive(Debug, Default)]
+struct Name {
+    durable: Option<usize>,
+    /// What it stood for since, each with the time of the change.
+    since: Vec<(u64, Option<usize>)>,
+}
+
+impl Name {
+    fn file(&self) -> Option<usize> {
+        self.since.last().map_or(self.durable, |(_, file)| *file)
+    }
+
+    /// The first `count` changes are on the disk.
+    fn settle(&mut self, count: usize) {
+        if let Some((_, file)) = self.since.drain(..count).next_back() {
+            self.durable = file;
+        }
+    }
+}
+
+impl Disk {
+    /// Lets what was recorded happen.
+    pub fn apply(&mut self, moment: &Moment) -> Result<(), String> {
+        self.now += 1;
+        match (&*moment.action, moment.stage) {
+            (
+                Action::Write {
+                    file,
+                    offset,
+                    bytes,
+                },
+                Stage::Begin,
+            ) => {
+                let (offset, bytes) = (*offset, Arc::clone(bytes));
+                self.change(moment.call, file, What::Write { offset, bytes })?;
+            }
+            (Action::Resize { file, length }, Stage::Begin) => {
+                self.change(moment.call, file, What::Resize(*length))?;
+            }
+            (Action::Write { .. } | Action::Resize { .. }, Stage::End(result)) => {
+                self.changed(moment.call, result)?;
+            }
+            (Action::Sync { .. } | Action::SyncFolder, Stage::Begin) => {
+                self.syncs.insert(moment.call, self.now);
+            }
+            (Action::Sync { file }, Stage::End(result)) => self.synced(moment, file, result)?,
+            (Action::SyncFolder, Stage::End(result)) => self.folder_synced(moment, result)?,
+            (Action::Open { file, truncate, .. }, Stage::End(0..)) => {
+                self.opened(moment.call, file, *truncate);
+            }
+            (Action::Remove { file }, Stage::End(0)) => self.rename(file, None),
+            (Action::Open { .. } | Action::Remove { .. } | Action::Tell { .. }, _) => {}
+        }
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Result<usize, String> {
+        let file = self.names.get(name).and_then(Name::file);
+        file.ok_or_else(|| format!("{name} was never made"))
+    }
+
+    fn rename(&mut self, name: &str, file: Option<usize>) {
+        let name = self.names.entry(name.to_owned()).or_default();
+        name.since.push((self.now, file));
+    }
+
+    fn opened(&mut self, call: usize, name: &str, truncate: bool) {
+        match self.find(name) {
+            Ok(file) if truncate => self.files[file].changes.push(Change {
+                call,
+                what: What::Resize(0),
+                fate: Fate::Cached(self.now),
+            }),
+            Ok(_) => {}
+            Err(_) => {
+                self.files.push(File::default());
+                self.rename(name, Some(self.files.len() - 1));
+            }
+        }
+    }
+
+    fn change(&mut self, call: usize, name: &str, what: What) -> Result<(), String> {
+        let (file, fate) = (self.find(name)?, Fate::Running);
+        self.files[file].changes.push(Change { call, what, fate });
+        Ok(())
+    }
+
+    /// A write or truncation has ended; of a short write only the beginning was done.
+    fn changed(&mut self, call: usize, result: i64) -> Result<(), String> {
+        for file in &mut self.files {
+            let Some(place) = file.changes.iter().rposition(|change| change.call == call) else {
+                continue;
+            };
+            let Ok(done) = usize::try_from(result) else {
+                file.changes.remove(place);
+                return Ok(());
+            };
+            let change = &mut file.changes[place];
+            change.fate = Fate::Cached(self.now);
+            if let What::Write { bytes, .. } = &mut change.what {
+                *bytes = bytes[..done].into();
+            }
+            return Ok(());
+        }
+        Err("a write ended that never began".to_owned())
+    }
+
+    fn synced(&mut self, moment: &Moment, name: &str, result: i64) -> Result<(), String> {
+        let began = self.began(moment)?;
+        let number = self.find(name)?;
+        let fate = match result {
+            0 => Fate::Synced,
+            _ => Fate::Doubtful,
+        };
+        self.files[number].settle(began, fate);
+        if result == 0 {
+            let name = self.names.entry(name.to_owned()).or_default();
+            let made = name
+                .since
+                .iter()
+                .rposition(|change| change.1 == Some(number));
+            name.settle(made.map_or(0, |made| made + 1));
+        }
+        Ok(())
+    }
+
+    fn folder_synced(&mut self, moment: &Moment, result: i64) -> Result<(), String> {
+        let began = self.began(moment)?;
+        if result == 0 {
+            for name in self.names.values_mut() {
+                let before = name.since.iter().filter(|(time, _)| *time < began);
+                name.settle(before.count());
+            }
+        }
+        Ok(())
+    }
+
+    fn began(&mut self, moment: &Moment) -> Result<u64, String> {
+        let began = self.syncs.remove(&moment.call);
+        began.ok_or_else(|| "a sync ended that never began".to_owned())
+    }
+
+    /// The folder as it could be found if the power failed now.
+    pub fn crash(&self, survival: Survival, random: &mut Random) -> Image {
+        let mut image = Image::new();
+        for (name, known) in &self.names {
+            let kept = match survival {
+                Survival::Nothing => 0,
+                Survival::Everything => known.since.len(),
+                _ => random.below(known.since.len() as u64 + 1) as usize,
+            };
+            let file = match kept {
+                0 => known.durable,
+                _ => known.since[kept - 1].1,
+            };
+            if let Some(file) = file {
+                let file = &self.files[file];
+                image.insert(name.clone(), file.crash(survival, random));
+            }
+        }
+        image
+    }
+}
+
+impl File {
+    /// A sync that began at `began` has ended.
+    fn settle(&mut self, began: u64, fate: Fate) {
+        for change in &mut self.changes {
+            if matches!(change.fate, Fate::Cached(ended) if ended < began) {
+                change.fate = fate;
+            }
+        }
+        let settled = self.changes.iter().take_while(|c| c.fate == Fate::Synced);
+        for change in self.changes.drain(..settled.count()).collect::<Vec<_>>() {
+            change.what.apply(&mut self.base, |_| true);
+        }
+    }
+
+    fn crash(&self, survival: Survival, random: &mut Random) -> Vec<u8> {
+        let mut bytes = self.base.clone();
+        let last = random.below(self.changes.len() as u64 + 1);
+        let seed = random.next_u64();
+        let lengths_survive = survival != Survival::Nothing && random.chance(25);
+        for (turn, change) in (0..).zip(&self.changes) {
+            let coin = random.chance(50);
+            let survives = |sector: u64| match (change.fate, survival) {
+                (Fate::Synced, _) => true,
+                // A failed sync leaves it open, whatever happens to what came later.
+                (Fate::Doubtful, _) | (_, Survival::SomeWrites) => coin,
+                (_, Survival::Nothing) => false,
+                (_, Survival::Everything) => true,
+                (_, Survival::TornWrite) => {
+                    turn < last || turn == last && toss(seed, sector, 2) == 0
+                }
+                (_, Survival::SomeSectors) => {
+                    turn < toss(seed, sector, self.changes.len() as u64 + 1)
+                }
+            };
+            change.what.apply(&mut bytes, survives);
+            if lengths_survive
+                && let What::Write {
+                    offset,
+                    bytes: written,
+                } = &change.what
+            {
+                let end = *offset as usize + written.len();
+                bytes.resize(bytes.len().max(end), 0);
+            }
+        }
+        bytes
+    }
+}
+
+/// A number below `end` that is the same for the same sector.
+fn toss(seed: u64, sector: u64, end: u64) -> u64 {
+    Random::new(seed ^ sector.wrapping_mul(0x9E37_79B9_7F4A_7C15)).below(end)
+}
+
+impl What {
+    /// Does it to the sectors that `survives` names. A truncation is one thing, named by its end.
+    fn apply(&self, file: &mut Vec<u8>, survives: impl Fn(u64) -> bool) {
+        let (offset, bytes) = match self {
+            What::Resize(length) => {
+                if survives(*length / SECTOR) {
+                    file.resize(*length as usize, 0);
+                }
+                return;
+            }
+            What::Write { offset, bytes } => (*offset, bytes),
+        };
+        let mut done = 0;
+        while done < bytes.len() {
+            let place = offset + done as u64;
+            let room = (SECTOR - place % SECTOR) as usize;
+            let count = room.min(bytes.len() - done);
+            if survives(place / SECTOR) {
+                let place = place as usize;
+                file.resize(file.len().max(place + count), 0);
+                file[place..place + count].copy_from_slice(&bytes[done..done + count]);
+            }
+            done += count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Builds moments by hand, a call after the other.
+    #[derive(Default)]
+    struct Story(Disk, usize);
+
+    impl Story {
+        fn begin(&mut self, action: Action) -> Moment {
+            self.1 += 1;
+            let (call, action) = (self.1, Arc::new(action));
+            let moment = Moment {
+                call,
+                action,
+                stage: Stage::Begin,
+            };
+            self.0.apply(&moment).unwrap();
+            moment
+        }
+
+        fn end(&mut self, moment: Moment, result: i64) {
+            let stage = Stage::End(result);
+            self.0.apply(&Moment { stage, ..moment }).unwrap();
+        }
+
+        fn run(&mut self, action: Action, result: i64) {
+            let moment = self.begin(action);
+            self.end(moment, result);
+        }
+
+        fn make(&mut self, file: &str) {
+            let (file, create, truncate) = (file.to_owned(), true, false);
+            self.run(
+                Action::Open {
+                    file,
+                    create,
+                    truncate,
+                },
+                3,
+            );
+        }
+
+        fn write(&mut self, file: &str, offset: u64, bytes: &[u8]) {
+            self.run(write(file, offset, bytes), bytes.len() as i64);
+        }
+
+        fn sync(&mut self, file: &str) {
+            self.run(Action::Sync { file: file.into() }, 0);
+        }
+
+        /// Every content that a file was found with over many crashes; `None`: not there.
+        fn found(&self, file: &str) -> Vec<Option<String>> {
+            let mut found = Vec::new();
+            for seed in 0..200 {
+                let mut random = Random::new(seed);
+                let survival = Survival::any(&mut random);
+                let image = self.0.crash(survival, &mut random);
+                found.push(
+                    image
+                        .get(file)
+                        .map(|b| String::from_utf8_lossy(b).into_owned()),
+                );
+            }
+            found.sort();
+            found.dedup();
+            found
+        }
+    }
+
+    fn write(file: &str, offset: u64, bytes: &[u8]) -> Action {
+        let (file, bytes) = (file.to_owned(), bytes.into());
+        Action::Write {
+            file,
+            offset,
+            bytes,
+        }
+    }
+
+    fn some(texts: &[&str]) -> Vec<Option<String>> {
+        texts.iter().map(|text| Some((*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_synced_write_is_there_and_a_later_one_may_be() {
+        let mut story = Story::default();
+        story.make("x");
+        story.write("x", 0, b"old");
+        assert!(story.found("x").contains(&None));
+        story.sync("x");
+        assert_eq!(story.found("x"), some(&["old"]));
+        story.write("x", 0, b"new");
+        assert_eq!(story.found("x"), some(&["new", "old"]));
+    }
+
+    #[test]
+    fn a_sync_covers_only_what_ended_before_it_began() {
+        let mut story = Story::default();
+        story.make("x");
+        story.write("x", 0, b"a");
+        let sync = story.begin(Action::Sync { file: "x".into() });
+        story.write("x", 0, b"b");
+        story.end(sync, 0);
+        assert_eq!(story.found("x"), some(&["a", "b"]));
+        let write = story.begin(write("x", 0, b"c"));
+        story.sync("x");
+        story.end(write, 1);
+        assert_eq!(story.found("x"), some(&["b", "c"]));
+    }
+
+    #[test]
+    fn a_write_is_torn_between_sectors_and_never_inside_one() {
+        let mut story = Story::default();
+        story.make("x");
+        story.write("x", 0, &[b'a'; 1536]);
+        story.sync("x");
+        story.write("x", 0, &[b'b'; 1536]);
+        let found = story.found("x");
+        for content in found.iter().flatten() {
+            for sector in content.as_bytes().chunks(512) {
+                assert!(sector.iter().all(|byte| *byte == sector[0]));
+            }
+        }
+        assert_eq!(found.len(), 8);
+    }
+
+    #[test]
+    fn a_length_may_survive_without_its_bytes() {
+        let mut story = Story::default();
+        story.make("x");
+        story.sync("x");
+        story.write("x", 0, b"ab");
+        assert_eq!(story.found("x"), some(&["", "\0\0", "ab"]));
+        story.run(
+            Action::Resize {
+                file: "x".into(),
+                length: 1,
+            },
+            0,
+        );
+        story.sync("x");
+        assert_eq!(story.found("x"), some(&["a"]));
+    }
+
+    #[test]
+    fn a_failed_sync_makes_doubtful_for_good() {
+        let mut story = Story::default();
+        story.make("x");
+        story.write("x", 0, b"a");
+        story.sync("x");
+        story.write("x", 0, b"b");
+        story.run(Action::Sync { file: "x".into() }, -1);
+        story.write("x", 600, b"c");
+        story.sync("x");
+        let first = |found: Vec<Option<String>>| -> Vec<String> {
+            found
+                .into_iter()
+                .flatten()
+                .map(|text| text[..1].to_owned())
+                .collect()
+        };
+        assert_eq!(first(story.found("x")), ["a", "b"]);
+        story.write("x", 0, b"d");
+        story.sync("x");
+        assert_eq!(first(story.found("x")), ["d"]);
+    }
+
+    #[test]
+    fn a_removed_file_may_come_back_until_the_folder_is_synced() {
+        let mut story = Story::default();
+        story.make("x");
+        story.write("x", 0, b"1");
+        story.sync("x");
+        story.run(Action::Remove { file: "x".into() }, 0);
+        assert_eq!(story.found("x"), [None, Some("1".into())]);
+        story.make("x");
+        story.write("x", 0, b"2");
+        story.sync("x");
+        assert_eq!(story.found("x"), some(&["2"]));
+        story.run(Action::Remove { file: "x".into() }, 0);
+        story.run(Action::SyncFolder, 0);
+        assert_eq!(story.found("x"), [None]);
+    }
+}

@@ -1,0 +1,565 @@
+//! What a program did to the files of one folder and told its client, read from strace.
+//!
+//! Reading is strict: a call on a file of the folder that the model does not know is an error, and so
+//! is a line that is not understood. A trace that is read half would prove nothing.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
+
+/// Every call that can change a file, and those that are only there to be refused.
+const CALLS: &str = "?open,openat,?openat2,?creat,write,pwrite64,writev,pwritev,pwritev2,\
+    ftruncate,truncate,fallocate,fsync,fdatasync,?sync_file_range,sync,syncfs,msync,mmap,?unlink,\
+    unlinkat,?rename,?renameat,renameat2,?link,linkat,?symlink,symlinkat,?mkdir,mkdirat,?rmdir,\
+    ?mknod,mknodat,sendfile,splice,copy_file_range,?io_submit,?io_uring_enter,ioctl";
+
+/// What was done, as far as a disk or a client could tell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// A file was opened that is made if it is not there, or cut if it is.
+    Open {
+        /// The file's name in the folder.
+        file: String,
+        /// Made if it is not there.
+        create: bool,
+        /// Cut to nothing.
+        truncate: bool,
+    },
+    /// Bytes were written.
+    Write {
+        /// The file's name in the folder.
+        file: String,
+        /// Where they begin.
+        offset: u64,
+        /// The bytes.
+        bytes: Arc<[u8]>,
+    },
+    /// A file was cut or grown.
+    Resize {
+        /// The file's name in the folder.
+        file: String,
+        /// Its length afterwards.
+        length: u64,
+    },
+    /// A file was synced.
+    Sync {
+        /// The file's name in the folder.
+        file: String,
+    },
+    /// The folder was synced.
+    SyncFolder,
+    /// A file was removed.
+    Remove {
+        /// The file's name in the folder.
+        file: String,
+    },
+    /// Something was written to standard output.
+    Tell {
+        /// Where standard output leads.
+        to: String,
+        /// What was written.
+        bytes: Arc<[u8]>,
+    },
+}
+
+/// Whether a call begins or ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It begins.
+    Begin,
+    /// It ends, with this result; -1 is a failure.
+    End(i64),
+}
+
+/// The beginning or the end of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moment {
+    /// Which call, by the order of beginnings.
+    pub call: usize,
+    /// What it does.
+    pub action: Arc<Action>,
+    /// Whether it begins or ends.
+    pub stage: Stage,
+}
+
+/// Whether strace is there and may trace.
+pub fn have_strace() -> bool {
+    let mut probe = Command::new("strace");
+    probe.args(["-f", "-o", "/dev/null", "true"]);
+    probe.output().is_ok_and(|output| output.status.success())
+}
+
+/// A run of a program to be recorded.
+#[derive(Debug)]
+pub struct Recorder {
+    folder: PathBuf,
+    trace: PathBuf,
+    faults: Vec<String>,
+}
+
+impl Recorder {
+    /// Records what is done to the files of `folder`, by way of the file `trace`. The file must not
+    /// be in the folder.
+    pub fn new(folder: impl Into<PathBuf>, trace: impl Into<PathBuf>) -> Recorder {
+        Recorder {
+            folder: folder.into(),
+            trace: trace.into(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// Lets strace do `fault` to the program: `fdatasync:error=EIO:when=3`. Calls are counted by
+    /// thread.
+    pub fn with_fault(mut self, fault: impl Into<String>) -> Recorder {
+        self.faults.push(format!("inject={}", fault.into()));
+        self
+    }
+
+    /// The command that runs `program` under strace; arguments are added by the caller.
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("strace");
+        command.args([
+            "-f",
+            "-y",
+            "-xx",
+            "-a",
+            "1",
+            "-s",
+            "10000000",
+            "-e",
+            "signal=none",
+        ]);
+        command.arg("-e").arg(format!("trace={CALLS}"));
+        if self.faults.is_empty() {
+            // Stops only at the calls asked for, which is quicker, but then no fault is injected.
+            command.arg("--seccomp-bpf");
+        }
+        for fault in &self.faults {
+            command.arg("-e").arg(fault);
+        }
+        command.arg("-o").arg(&self.trace).arg("--");
+        command.arg(program.as_ref());
+        command
+    }
+
+    /// What the program did, once it has ended.
+    pub fn moments(&self) -> Result<Vec<Moment>, String> {
+        let text = std::fs::read_to_string(&self.trace)
+            .map_err(|error| format!("the trace cannot be read: {error}"))?;
+        parse(&text, &self.folder)
+    }
+}
+
+/// Reads a trace: what was done to the files of `folder`, and what was told.
+pub fn parse(text: &str, folder: &Path) -> Result<Vec<Moment>, String> {
+    let mut reader = Reader {
+        folder: folder.to_string_lossy().into_owned(),
+        moments: Vec::new(),
+        calls: 0,
+        open: HashMap::new(),
+    };
+    for (number, line) in (1..).zip(text.lines()) {
+        reader.line(line).map_err(|error| {
+            let start: String = line.chars().take(200).collect();
+            format!("line {number} of the trace: {error}: {start}")
+        })?;
+    }
+    Ok(reader.moments)
+}
+
+struct Reader {
+    folder: String,
+    moments: Vec<Moment>,
+    calls: usize,
+    /// Calls that have begun, by thread; without an action if they do not matter.
+    open: HashMap<String, Option<(usize, Arc<Action>)>>,
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        let (thread, rest) = line.split_once(' ').ok_or("no thread")?;
+        let rest = rest.trim_start();
+        if rest.starts_with("+++ ") || rest.starts_with("--- ") {
+            let call = self.open.remove(thread).flatten();
+            return self.end(call, None);
+        }
+        if let Some(resumed) = rest.strip_prefix("<... ") {
+            let call = self.open.remove(thread).ok_or("resumed but never begun")?;
+            let (_, rest) = resumed.split_once(" resumed>").ok_or("not understood")?;
+            return self.end(call, result_of(rest)?);
+        }
+        let (name, arguments) = rest.split_once('(').ok_or("not understood")?;
+        if let Some((arguments, _)) = arguments.split_once(" <unfinished ...>") {
+            let call = self.begin(name, arguments)?;
+            self.open.insert(thread.to_owned(), call);
+            return Ok(());
+        }
+        let end = arguments.rfind(") = ").ok_or("no result")?;
+        let result = result_of(&arguments[end..])?;
+        let call = self.begin(name, &arguments[..end])?;
+        self.end(call, result)
+    }
+
+    fn begin(
+        &mut self,
+        name: &str,
+        arguments: &str,
+    ) -> Result<Option<(usize, Arc<Action>)>, String> {
+        let arguments = split(arguments)?;
+        let Some(action) = action(&self.folder, name, &arguments)? else {
+            return Ok(None);
+        };
+        let (call, action) = (self.calls, Arc::new(action));
+        self.calls += 1;
+        self.push(call, &action, Stage::Begin);
+        Ok(Some((call, action)))
+    }
+
+    fn end(
+        &mut self,
+        call: Option<(usize, Arc<Action>)>,
+        result: Option<i64>,
+    ) -> Result<(), String> {
+        match (call, result) {
+            (None, _) => Ok(()),
+            (Some((call, action)), Some(result)) => {
+                self.push(call, &action, Stage::End(result));
+                Ok(())
+            }
+            // The program was killed inside the call.
+            (Some((_, action)), None) => match &*action {
+                Action::Sync { .. } | Action::SyncFolder | Action::Tell { .. } => Ok(()),
+                _ => Err("killed while a file was changed; nobody knows if it was".to_owned()),
+            },
+        }
+    }
+
+    fn push(&mut self, call: usize, action: &Arc<Action>, stage: Stage) {
+        self.moments.push(Moment {
+            call,
+            action: Arc::clone(action),
+            stage,
+        });
+    }
+}
+
+/// The number behind `) = `; none for `?`, a call that did not return.
+fn result_of(text: &str) -> Result<Option<i64>, String> {
+    let (_, result) = text.rsplit_once(") = ").ok_or("no result")?;
+    let digits = result.split([' ', '<']).next().unwrap_or_default();
+    match digits {
+        "?" => Ok(None),
+        // An address: mapping a file worked.
+        _ if digits.starts_with("0x") => Ok(Some(0)),
+        _ => digits
+            .parse()
+            .map(Some)
+            .map_err(|_| format!("result {digits:?}")),
+    }
+}
+
+/// One argument of a call.
+#[derive(Debug, PartialEq)]
+enum Argument {
+    /// A file descriptor and what it is open on.
+    File { number: String, path: String },
+    /// A string, all of it.
+    Text(Vec<u8>),
+    /// Anything else, as it stands.
+    Word(String),
+}
+
+/// Splits the arguments of a call. With `-xx` no string holds a comma or a bracket.
+fn split(arguments: &str) -> Result<Vec<Argument>, String> {
+    let mut found = Vec::new();
+    let (mut depth, mut start) = (0, 0);
+    for (place, byte) in arguments.bytes().enumerate() {
+        match byte {
+            b'{' | b'[' | b'(' => depth += 1,
+            b'}' | b']' | b')' => depth -= 1,
+            b',' if depth == 0 => {
+                found.push(argument(&arguments[start..place])?);
+                start = place + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(argument(&arguments[start..])?);
+    Ok(found)
+}
+
+fn argument(text: &str) -> Result<Argument, String> {
+    let text = text.trim();
+    if let Some(quoted) = text.strip_prefix('"') {
+        let inner = quoted.strip_suffix('"').ok_or("a string was cut off")?;
+        return Ok(Argument::Text(unhex(inner)?));
+    }
+    let Some((number, rest)) = text.split_once('<') else {
+        return Ok(Argument::Word(text.to_owned()));
+    };
+    let is_file = number == "AT_FDCWD" || number.bytes().all(|byte| byte.is_ascii_digit());
+    match rest.split_once('>') {
+        // Behind it may stand `(deleted)`: the name is gone, or another file's by now.
+        Some((path, "")) if is_file => Ok(Argument::File {
+            number: number.to_owned(),
+            path: lossy(&unhex(path)?),
+        }),
+        _ => Ok(Argument::Word(text.to_owned())),
+    }
+}
+
+/// Reads `\x41\x42`.
+fn unhex(text: &str) -> Result<Vec<u8>, String> {
+    let (chunks, rest) = text.as_bytes().as_chunks::<4>();
+    if !rest.is_empty() {
+        return Err("a string is not hexadecimal".to_owned());
+    }
+    chunks.iter().map(|chunk| byte(*chunk)).collect()
+}
+
+fn byte(chunk: [u8; 4]) -> Result<u8, String> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    match (chunk, digit(chunk[2]), digit(chunk[3])) {
+        ([b'\\', b'x', ..], Some(high), Some(low)) => Ok((high * 16 + low) as u8),
+        _ => Err("a string is not hexadecimal".to_owned()),
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a call does; `None` if it is no matter for the model.
+fn action(folder: &str, name: &str, arguments: &[Argument]) -> Result<Option<Action>, String> {
+    if name == "write"
+        && let [Argument::File { number, path }, Argument::Text(bytes), ..] = arguments
+        && number == "1"
+    {
+        let (to, bytes) = (path.clone(), bytes.as_slice().into());
+        return Ok(Some(Action::Tell { to, bytes }));
+    }
+    if matches!(name, "sync" | "io_submit" | "io_uring_enter") {
+        return Err(format!("{name} is not in the model"));
+    }
+    let mut inside = arguments.iter().filter_map(|argument| match argument {
+        Argument::File { number, path } if number != "AT_FDCWD" => place(folder, path),
+        Argument::Text(bytes) if takes_path(name) => place(folder, &lossy(bytes)),
+        _ => None,
+    });
+    match (inside.next(), inside.next()) {
+        (None, _) => Ok(None),
+        (Some(Place::File(file)), None) if file.ends_with("-shm") => Ok(None),
+        (Some(Place::File(file)), None) => on_file(name, file, arguments),
+        (Some(Place::Folder), None) => on_folder(name, arguments),
+        (Some(_), Some(_)) => Err(format!("{name} on two files is not in the model")),
+    }
+}
+
+enum Place {
+    Folder,
+    File(String),
+}
+
+fn place(folder: &str, path: &str) -> Option<Place> {
+    let rest = path.strip_prefix(folder)?;
+    match rest.strip_prefix('/') {
+        None if rest.is_empty() => Some(Place::Folder),
+        Some(file) => Some(Place::File(file.to_owned())),
+        None => None,
+    }
+}
+
+fn takes_path(name: &str) -> bool {
+    !matches!(name, "write" | "pwrite64")
+}
+
+fn on_folder(name: &str, arguments: &[Argument]) -> Result<Option<Action>, String> {
+    match name {
+        "fsync" | "fdatasync" => Ok(Some(Action::SyncFolder)),
+        // By its own path only: a file opened relative to the folder would pass unseen.
+        "open" | "openat" if !has_flag(arguments, "O_TMPFILE") && !is_file(arguments) => Ok(None),
+        _ => Err(format!("{name} on the folder is not in the model")),
+    }
+}
+
+fn is_file(arguments: &[Argument]) -> bool {
+    matches!(arguments, [Argument::File { number, .. }, ..] if number != "AT_FDCWD")
+}
+
+fn on_file(name: &str, file: String, arguments: &[Argument]) -> Result<Option<Action>, String> {
+    let action = match (name, arguments) {
+        ("open" | "openat", _) => open(file, arguments),
+        ("pwrite64", [_, Argument::Text(bytes), _, Argument::Word(offset)]) => Action::Write {
+            file,
+            offset: number(offset)?,
+            bytes: bytes.as_slice().into(),
+        },
+        ("ftruncate", [_, Argument::Word(length)]) => Action::Resize {
+            file,
+            length: number(length)?,
+        },
+        ("fsync" | "fdatasync", [_]) => Action::Sync { file },
+        ("unlink", _) => Action::Remove { file },
+        ("unlinkat", _) if !has_flag(arguments, "AT_REMOVEDIR") => Action::Remove { file },
+        ("mmap", _) if !has_flag(arguments, "PROT_WRITE") => return Ok(None),
+        ("mmap", _) if has_flag(arguments, "MAP_PRIVATE") => return Ok(None),
+        _ => return Err(format!("{name} on a file is not in the model")),
+    };
+    // Opening what is there and leaving it as it is changes nothing.
+    let nothing = matches!(
+        action,
+        Action::Open {
+            create: false,
+            truncate: false,
+            ..
+        }
+    );
+    Ok(Some(action).filter(|_| !nothing))
+}
+
+fn open(file: String, arguments: &[Argument]) -> Action {
+    Action::Open {
+        file,
+        create: has_flag(arguments, "O_CREAT"),
+        truncate: has_flag(arguments, "O_TRUNC"),
+    }
+}
+
+fn has_flag(arguments: &[Argument], flag: &str) -> bool {
+    arguments.iter().any(|argument| match argument {
+        Argument::Word(word) => word.split('|').any(|part| part == flag),
+        _ => false,
+    })
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is not a number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trace as strace writes it: what stands between « and » in hexadecimal.
+    fn trace(text: &str) -> String {
+        let hex =
+            |text: &str| -> String { text.bytes().map(|byte| format!("\\x{byte:02x}")).collect() };
+        let mut out = String::new();
+        for (turn, piece) in text.split(['«', '»']).enumerate() {
+            match turn % 2 {
+                0 => out.push_str(piece),
+                _ => out.push_str(&hex(piece)),
+            }
+        }
+        out
+    }
+
+    fn read(text: &str) -> Result<Vec<Moment>, String> {
+        parse(&trace(text), Path::new("/d"))
+    }
+
+    fn moments(text: &str) -> Vec<(Action, Stage)> {
+        let moments = read(text).unwrap().into_iter();
+        moments.map(|m| ((*m.action).clone(), m.stage)).collect()
+    }
+
+    #[test]
+    fn calls_of_two_threads_are_told_apart() {
+        let found = moments(
+            "7 openat(AT_FDCWD<«/»>, \"«/d/x»\", O_RDWR|O_CREAT, 0644) = 3<«/d/x»>\n\
+             7 pwrite64(3<«/d/x»>, \"«ab»\", 2, 512 <unfinished ...>\n\
+             8 write(1<«pipe:[9]»>, \"«hi»\", 2) = 2\n\
+             7 <... pwrite64 resumed>) = 2\n\
+             8 fdatasync(3<«/d/x»>) = -1 EIO (Input/output error) (INJECTED)\n\
+             8 fsync(4<«/d»>) = 0\n\
+             8 unlink(\"«/d/x»\") = 0\n\
+             8 +++ exited with 0 +++\n",
+        );
+        let file = || "x".to_owned();
+        let open = Action::Open {
+            file: file(),
+            create: true,
+            truncate: false,
+        };
+        let write = Action::Write {
+            file: file(),
+            offset: 512,
+            bytes: b"ab"[..].into(),
+        };
+        let tell = Action::Tell {
+            to: "pipe:[9]".into(),
+            bytes: b"hi"[..].into(),
+        };
+        let remove = Action::Remove { file: file() };
+        let sync = Action::Sync { file: file() };
+        let expected = [
+            (open.clone(), Stage::Begin),
+            (open, Stage::End(3)),
+            (write.clone(), Stage::Begin),
+            (tell.clone(), Stage::Begin),
+            (tell, Stage::End(2)),
+            (write, Stage::End(2)),
+            (sync.clone(), Stage::Begin),
+            (sync, Stage::End(-1)),
+            (Action::SyncFolder, Stage::Begin),
+            (Action::SyncFolder, Stage::End(0)),
+            (remove.clone(), Stage::Begin),
+            (remove, Stage::End(0)),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_is_elsewhere_or_shared_memory_is_left_out() {
+        let found = read(
+            "7 pwrite64(3<«/dx/x»>, \"«ab»\", 2, 0) = 2\n\
+             7 pwrite64(3<«/d/x-shm»>, \"«ab»\", 2, 0) = 2\n\
+             7 mmap(NULL, 32768, PROT_READ|PROT_WRITE, MAP_SHARED, 3<«/d/x-shm»>, 0) = 0x7f00\n\
+             7 openat(AT_FDCWD<«/d»>, \"«/lib/z»\", O_RDONLY) = 3<«/lib/z»>\n\
+             7 write(2<«/d2»>, \"«/d/x»\", 4) = 4\n\
+             7 pwrite64(3<«/d/x»>(deleted), \"«ab»\", 2, 0) = 2\n",
+        );
+        assert_eq!(found, Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_the_model_does_not_know_is_refused() {
+        for line in [
+            "7 write(3<«/d/x»>, \"«ab»\", 2) = 2",
+            "7 pwritev(3<«/d/x»>, [{iov_base=\"«ab»\", iov_len=2}], 1, 0) = 2",
+            "7 rename(\"«/d/x»\", \"«/d/y»\") = 0",
+            "7 rename(\"«/tmp/x»\", \"«/d/y»\") = 0",
+            "7 fallocate(3<«/d/x»>, 0, 0, 10) = 0",
+            "7 mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_SHARED, 3<«/d/x»>, 0) = 0x7f00",
+            "7 copy_file_range(3<«/d/x»>, NULL, 4<«/d/y»>, NULL, 10, 0) = 10",
+            "7 pwrite64(3<«/d/x»>, \"«ab»\"..., 2000, 0) = 2000",
+            "7 openat(3<«/d»>, \"«x»\", O_RDWR|O_CREAT, 0644) = 4<«/d/x»>",
+            "7 io_uring_enter(5, 1, 0, 0, NULL, 8) = 1",
+            "7 <... pwrite64 resumed>) = 2",
+            "7 pwrite64(3<«/d/x»>",
+            "nonsense",
+        ] {
+            assert!(read(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_never_returned_has_no_end() {
+        let ends = [
+            " <unfinished ...>\n7 +++ killed by SIGKILL +++",
+            " <unfinished ...>) = ?\n7 +++ killed by SIGKILL +++",
+            ") = ?\n7 +++ killed by SIGKILL +++",
+            " <unfinished ...>\n7 <... x resumed>) = ?\n7 +++ exited with 0 +++",
+        ];
+        for end in ends {
+            let found = moments(&format!("7 fdatasync(3<«/d/x»>{end}"));
+            assert_eq!(found, [(Action::Sync { file: "x".into() }, Stage::Begin)]);
+            let write = format!("7 pwrite64(3<«/d/x»>, \"«ab»\", 2, 0{end}");
+            assert!(read(&write).is_err(), "{write}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The state that a log means, worked out the plain way: a whole copy for every position.
+
+use retain_core::{Event, JsonMap, ScopedDelta};
+
+/// The session's own keys after each position: the first entry is the state as created.
+///
+/// A rewind goes back to the state before the first event of the invocation it names; what its
+/// delta sets on top is set, except for `null`, ADK's word for a key that did not exist.
+pub fn states_by_position<'a>(
+    initial: &JsonMap,
+    events: impl IntoIterator<Item = &'a Event>,
+) -> Vec<JsonMap> {
+    let mut states = vec![ScopedDelta::of(initial).session];
+    let mut invocations: Vec<&str> = Vec::new();
+    for event in events {
+        let rewound = event.actions.rewind_before_invocation_id.as_deref();
+        let first = rewound.and_then(|id| invocations.iter().position(|known| *known == id));
+        // The event at index `first` stands at position `first + 1`; the state before it is `first`.
+        let mut state = states[first.unwrap_or(states.len() - 1)].clone();
+        for (key, value) in ScopedDelta::of(&event.actions.state_delta).session {
+            if first.is_none() || !value.is_null() {
+                state.insert(key, value);
+            }
+        }
+        states.push(state);
+        invocations.push(&event.invocation_id);
+    }
+    states
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(invocation: &str, delta: &str, rewind: Option<&str>) -> Event {
+        let mut event = Event::user_text("x");
+        event.invocation_id = invocation.into();
+        event.actions.state_delta = map(delta);
+        event.actions.rewind_before_invocation_id = rewind.map(str::to_owned);
+        event
+    }
+
+    fn map(text: &str) -> JsonMap {
+        let json = retain_core::Json::parse(text).unwrap();
+        json.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn a_rewind_brings_back_initial_values_and_absence() {
+        let log = [
+            event("i1", r#"{"a":2,"b":1}"#, None),
+            event("i2", r#"{"a":null,"user:x":1}"#, None),
+            event("i3", r#"{"a":null,"b":null}"#, Some("i1")),
+            event("i4", r#"{"a":5}"#, Some("unknown")),
+        ];
+        let states = states_by_position(&map(r#"{"a":1,"app:y":2}"#), &log);
+        let expected = [
+            r#"{"a":1}"#,
+            r#"{"a":2,"b":1}"#,
+            r#"{"a":null,"b":1}"#,
+            r#"{"a":1}"#,
+            r#"{"a":5}"#,
+        ];
+        assert_eq!(states, expected.map(map));
+    }
+}

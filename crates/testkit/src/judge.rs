@@ -1,0 +1,230 @@
+//! Judges a history: every answer must fit the log that is there at the end.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use retain_core::{JsonMap, ScopedDelta, Session};
+
+use crate::{
+    fold::states_by_position,
+    history::{History, Outcome, Read, Write},
+};
+
+/// What does not fit: `end` is the session as it was left, `shared` every write of the user.
+pub(crate) fn judge(end: &Session, history: &History, shared: &[Write]) -> Vec<String> {
+    let judge = Judge {
+        end,
+        log: end.events.iter().map(|event| event.id.as_str()).collect(),
+        states: states_by_position(&JsonMap::new(), end.events.iter()),
+    };
+    let mut wrong = judge.the_log_itself(history);
+    wrong.extend(history.writes.iter().filter_map(|w| judge.write(w)));
+    wrong.extend(judge.order_of(&history.writes));
+    wrong.extend(history.reads.iter().flat_map(|r| judge.read(r)));
+    wrong.extend(judge.freshness(history));
+    let marks = Marks::of(shared);
+    wrong.extend(history.reads.iter().filter_map(|read| marks.judge(read)));
+    wrong
+}
+
+/// What does not fit about what a tail brought.
+pub(crate) fn judge_tail(end: &Session, tailed: &[(u64, String)]) -> Vec<String> {
+    let expected = end.events.iter_with_positions();
+    let expected: Vec<(u64, String)> = expected.map(|(at, e)| (at, e.id.clone())).collect();
+    let same = tailed.iter().zip(&expected).take_while(|(a, b)| a == b);
+    let same = same.count();
+    if same == tailed.len() {
+        return Vec::new();
+    }
+    vec![format!(
+        "the tail brought {:?} where the log has {:?}",
+        tailed[same],
+        expected.get(same)
+    )]
+}
+
+struct Judge<'a> {
+    end: &'a Session,
+    /// The ids, by position.
+    log: Vec<&'a str>,
+    /// The session's own keys after each position.
+    states: Vec<JsonMap>,
+}
+
+impl Judge<'_> {
+    /// Dense, nothing doubled, nothing from nowhere; the counter counts; the state is the fold.
+    fn the_log_itself(&self, history: &History) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let positions = self.end.events.iter_with_positions().map(|(at, _)| at);
+        if !positions.eq(1..=self.log.len() as u64) || self.end.position != self.log.len() as u64 {
+            wrong.push("positions are not dense".to_owned());
+        }
+        let mut seen = HashSet::new();
+        let doubled = self.log.iter().filter(|id| !seen.insert(**id));
+        wrong.extend(doubled.map(|id| format!("{id} is doubled")));
+        let tried = history.writes.iter().flat_map(|write| &write.ids);
+        let tried: HashSet<&str> = tried.map(String::as_str).collect();
+        let strange = self.log.iter().filter(|id| !tried.contains(**id));
+        wrong.extend(strange.map(|id| format!("{id} was never appended")));
+        let mut counter = 0;
+        for event in self.end.events.iter() {
+            if let Some(count) = event.actions.state_delta.get("counter") {
+                counter += 1;
+                if count.as_i64() != Some(counter) {
+                    wrong.push(format!(
+                        "the counter goes to {count} at the {counter}th step"
+                    ));
+                }
+            }
+        }
+        wrong.extend(self.state(self.end, "the end"));
+        wrong
+    }
+
+    /// The state of a session must be what the events up to its position made of it.
+    fn state(&self, seen: &Session, who: &str) -> Option<String> {
+        let own = ScopedDelta::of(&seen.state.to_delta()).session;
+        let expected = self.states.get(seen.position as usize)?;
+        (own != *expected).then(|| {
+            let position = seen.position;
+            format!("{who} at {position} has the state {own:?}, the log says {expected:?}")
+        })
+    }
+
+    /// What was acknowledged stands where it was said to stand; what was refused does not.
+    fn write(&self, write: &Write) -> Option<String> {
+        match &write.outcome {
+            Outcome::Unknown => None,
+            Outcome::Refused if write.is_repeat => Some(format!("{:?} was refused", write.ids)),
+            Outcome::Refused => {
+                let ghost = write.ids.iter().find(|id| self.log.contains(&id.as_str()));
+                ghost.map(|id| format!("{id} was refused and is there"))
+            }
+            Outcome::Stored(positions) => {
+                let stands = |(at, id): (&u64, &String)| {
+                    self.log.get(*at as usize - 1).copied() == Some(id.as_str())
+                };
+                let together = positions.windows(2).all(|two| two[0] + 1 == two[1]);
+                let fits = positions.len() == write.ids.len()
+                    && together
+                    && positions.iter().zip(&write.ids).all(stands);
+                (!fits).then(|| {
+                    format!(
+                        "{:?} was acknowledged at {positions:?} and is not there",
+                        write.ids
+                    )
+                })
+            }
+        }
+    }
+
+    /// An append that began after another had returned stands behind it.
+    fn order_of(&self, writes: &[Write]) -> Option<String> {
+        let mut placed: Vec<(u64, &Write)> = Vec::new();
+        for write in writes.iter().filter(|write| !write.is_repeat) {
+            if let Outcome::Stored(positions) = &write.outcome {
+                placed.extend(positions.first().map(|first| (*first, write)));
+            }
+        }
+        placed.sort_by_key(|(at, _)| *at);
+        let mut latest_call = 0;
+        for (_, write) in &placed {
+            if write.returned < latest_call {
+                return Some(format!("{:?} stands behind a later append", write.ids));
+            }
+            latest_call = latest_call.max(write.called);
+        }
+        None
+    }
+
+    /// A read shows a beginning of the log, or the end of one, and the state that belongs to it.
+    fn read(&self, read: &Read) -> Vec<String> {
+        let seen = &read.seen;
+        let position = seen.position as usize;
+        let from = read.newest.map_or(0, |n| position.saturating_sub(n));
+        let events: Vec<(u64, &str)> = (seen.events.iter_with_positions())
+            .map(|(at, event)| (at, event.id.as_str()))
+            .collect();
+        let mut wrong = Vec::new();
+        let expected = self.log.get(from..position).map(|ids| {
+            let places = from as u64 + 1..;
+            places.zip(ids.iter().copied()).collect::<Vec<_>>()
+        });
+        if expected.as_ref() != Some(&events) {
+            wrong.push(format!(
+                "a read at {position} brought {events:?}, the log has {expected:?}"
+            ));
+        }
+        wrong.extend(self.state(seen, "a read"));
+        wrong
+    }
+
+    /// A read sees what was acknowledged, and what was read, before it was called.
+    fn freshness(&self, history: &History) -> Vec<String> {
+        // What was known to be there, by the moment it was known.
+        let mut known: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut learn = |moment: u64, position: u64| {
+            let at = known.entry(moment).or_default();
+            *at = (*at).max(position);
+        };
+        for write in &history.writes {
+            if let Outcome::Stored(positions) = &write.outcome {
+                learn(write.returned, positions.iter().copied().max().unwrap_or(0));
+            }
+        }
+        for read in &history.reads {
+            learn(read.returned, read.seen.position);
+        }
+        let mut most = 0;
+        for position in known.values_mut() {
+            most = most.max(*position);
+            *position = most;
+        }
+        let stale = history.reads.iter().filter_map(|read| {
+            let (_, expected) = known.range(..read.called).next_back()?;
+            let found = read.seen.position;
+            (found < *expected)
+                .then(|| format!("a read ends at {found} when {expected} was known to be there"))
+        });
+        stale.collect()
+    }
+}
+
+/// What each writer set its user key to, and when.
+struct Marks<'a>(HashMap<&'a str, Vec<(i64, &'a Write)>>);
+
+impl Marks<'_> {
+    fn of(writes: &[Write]) -> Marks<'_> {
+        let mut marks: HashMap<&str, Vec<(i64, &Write)>> = HashMap::new();
+        for write in writes.iter().filter(|write| !write.is_repeat) {
+            if let Some((name, number)) = &write.mark {
+                marks.entry(name).or_default().push((*number, write));
+            }
+        }
+        Marks(marks)
+    }
+
+    /// A read shows of each writer a value that is at least what was acknowledged before the call,
+    /// and at most what was tried before the return.
+    fn judge(&self, read: &Read) -> Option<String> {
+        for (name, writes) in &self.0 {
+            let found = read.seen.state.get(name).and_then(|n| n.as_i64());
+            let found = found.unwrap_or(0);
+            let stored = |write: &Write| matches!(write.outcome, Outcome::Stored(_));
+            let before = writes
+                .iter()
+                .filter(|(_, write)| write.returned < read.called);
+            let least = before.filter(|(_, write)| stored(write)).map(|(n, _)| *n);
+            let least = least.max().unwrap_or(0);
+            let tried = writes
+                .iter()
+                .filter(|(_, write)| write.called < read.returned);
+            let most = tried.map(|(n, _)| *n).max().unwrap_or(0);
+            if !(least..=most).contains(&found) {
+                return Some(format!(
+                    "a read shows {found} for {name}, which must be {least} to {most}"
+                ));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,232 @@
+//! Short words that the promises are written with.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use futures_util::StreamExt as _;
+use retain_core::{
+    Append, Appended, CreateSession, Event, EventStream, ExportScope, GetSessionConfig, Json,
+    JsonMap, LineStream, Result, RunOptions, RunToken, Session, SessionKey, SessionLog, State,
+    Window,
+};
+use tokio::task::JoinSet;
+
+/// The app of most promises.
+pub(super) const APP: &str = "app";
+/// The user of most promises.
+pub(super) const USER: &str = "ada";
+
+pub(super) type Log = Arc<dyn SessionLog>;
+
+/// Fails unless `result` is the error that the pattern describes.
+macro_rules! assert_fails {
+    ($result:expr, $pattern:pat $(if $guard:expr)?) => {
+        match $result {
+            Err($pattern) $(if $guard)? => {}
+            other => panic!("expected {}, got {other:?}", stringify!($pattern $(if $guard)?)),
+        }
+    };
+}
+pub(super) use assert_fails;
+
+/// The address of session `id` of the usual user.
+pub(super) fn key(id: &str) -> SessionKey {
+    SessionKey::new(APP, USER, id)
+}
+
+/// A JSON value from its text.
+pub(super) fn json(text: &str) -> Json {
+    Json::parse(text).unwrap()
+}
+
+/// A JSON object from its text.
+pub(super) fn map(text: &str) -> JsonMap {
+    json(text).as_object().unwrap().clone()
+}
+
+/// A state from its JSON text.
+pub(super) fn state(text: &str) -> State {
+    map(text).into()
+}
+
+/// Creates an empty session of the usual user.
+pub(super) async fn create(log: &Log, id: &str) -> SessionKey {
+    create_with(log, id, "{}").await
+}
+
+/// Creates a session of the usual user with a state.
+pub(super) async fn create_with(log: &Log, id: &str, initial: &str) -> SessionKey {
+    let created = log.create_session(APP, USER, Some(state(initial)), Some(id));
+    created.await.unwrap().key()
+}
+
+/// Creates a session of any user with a state.
+pub(super) async fn create_at(log: &Log, key: &SessionKey, initial: &str) {
+    let created = log.create_session(&key.app, &key.user, Some(state(initial)), Some(&key.id));
+    created.await.unwrap();
+}
+
+/// Creates a session that lives for `ttl`.
+pub(super) async fn create_for(log: &Log, id: &str, ttl: Duration) -> SessionKey {
+    let new = CreateSession {
+        app_name: APP.into(),
+        user_id: USER.into(),
+        session_id: Some(id.into()),
+        ttl: Some(ttl),
+        state: None,
+    };
+    log.create(new).await.unwrap().key()
+}
+
+/// An event with this id, said at a fixed time.
+pub(super) fn event(id: &str) -> Event {
+    event_at(id, 1_600_000_000.25)
+}
+
+/// An event with this id and time.
+pub(super) fn event_at(id: &str, timestamp: f64) -> Event {
+    let mut event = Event::user_text(format!("text of {id}"));
+    event.id = id.into();
+    event.timestamp = timestamp;
+    event
+}
+
+/// An event that sets state.
+pub(super) fn setting(id: &str, delta: &str) -> Event {
+    let mut event = event(id);
+    event.actions.state_delta = map(delta);
+    event
+}
+
+/// An event of an invocation that sets state.
+pub(super) fn in_invocation(id: &str, invocation: &str, delta: &str) -> Event {
+    let mut event = setting(id, delta);
+    event.invocation_id = invocation.into();
+    event
+}
+
+/// Events `<prefix>1` to `<prefix>n`.
+pub(super) fn numbered(prefix: &str, n: usize) -> Vec<Event> {
+    (1..=n).map(|i| event(&format!("{prefix}{i}"))).collect()
+}
+
+/// Appends and gives the position.
+pub(super) async fn append(log: &Log, key: &SessionKey, event: Event) -> u64 {
+    append_all(log, key, vec![event]).await[0]
+}
+
+/// Appends together and gives the positions.
+pub(super) async fn append_all(log: &Log, key: &SessionKey, events: Vec<Event>) -> Vec<u64> {
+    positions(&log.append(key, events.into()).await.unwrap())
+}
+
+/// The positions of what was appended.
+pub(super) fn positions(appended: &Appended) -> Vec<u64> {
+    appended.events.iter().map(|(at, _)| *at).collect()
+}
+
+/// The whole session.
+pub(super) async fn read(log: &Log, key: &SessionKey) -> Session {
+    read_window(log, key, Window::ALL).await
+}
+
+/// The session with the events of `window`.
+pub(super) async fn read_window(log: &Log, key: &SessionKey, window: Window) -> Session {
+    let read = log.read(key, window).await.unwrap();
+    read.unwrap_or_else(|| panic!("{key} is not there"))
+}
+
+/// The session as ADK's method reads it.
+pub(super) async fn get(log: &Log, key: &SessionKey, config: GetSessionConfig) -> Option<Session> {
+    let read = log.get_session(&key.app, &key.user, &key.id, config);
+    read.await.unwrap()
+}
+
+/// The ids of the events that a session holds.
+pub(super) fn ids(session: &Session) -> Vec<&str> {
+    session.events.iter().map(|e| e.id.as_str()).collect()
+}
+
+/// The positions of the events that a session holds.
+pub(super) fn places(session: &Session) -> Vec<u64> {
+    let events = session.events.iter_with_positions();
+    events.map(|(position, _)| position).collect()
+}
+
+/// The events of a session, byte for byte.
+pub(super) fn bodies(session: &Session) -> Vec<String> {
+    let events = session.events.iter();
+    events.map(|event| event.to_json().unwrap()).collect()
+}
+
+/// Begins a run with an event, refusing to wait.
+pub(super) async fn begin(log: &Log, key: &SessionKey, event: Event) -> Result<RunToken> {
+    let append = Append::from(event).beginning_run(no_wait());
+    let appended = log.append(key, append).await?;
+    Ok(appended.run.expect("a run was begun"))
+}
+
+/// Refuses at once.
+pub(super) fn no_wait() -> RunOptions {
+    RunOptions {
+        wait: Duration::ZERO,
+    }
+}
+
+/// Runs `task` so many times at once and gives the answers in order.
+pub(super) async fn at_once<T, F>(count: usize, task: impl Fn(usize) -> F) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let start = Arc::new(tokio::sync::Barrier::new(count));
+    let mut tasks = JoinSet::new();
+    for number in 0..count {
+        let (start, work) = (Arc::clone(&start), task(number));
+        tasks.spawn(async move {
+            start.wait().await;
+            (number, work.await)
+        });
+    }
+    let mut answers = tasks.join_all().await;
+    answers.sort_by_key(|(number, _)| *number);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// The answer of `work`; a minute is for a test that hangs, no judgement on speed.
+pub(super) async fn patiently<F: Future>(work: F) -> F::Output {
+    let answered = tokio::time::timeout(Duration::from_secs(60), work).await;
+    answered.expect("still waiting")
+}
+
+/// Lets `work` begin, and fails if it ends already.
+pub(super) async fn still_waits<F: Future + Unpin>(work: &mut F) {
+    for _ in 0..3 {
+        tokio::select! {
+            biased;
+            _ = &mut *work => panic!("should still be waiting"),
+            () = tokio::time::sleep(Duration::from_millis(1)) => {}
+        }
+    }
+}
+
+/// The next `n` events of a tail.
+pub(super) async fn next_events(tail: &mut EventStream, n: usize) -> Vec<(u64, Arc<Event>)> {
+    let mut found = Vec::with_capacity(n);
+    while found.len() < n {
+        let next = patiently(tail.next()).await.expect("a tail goes on");
+        found.push(next.unwrap());
+    }
+    found
+}
+
+/// The lines of an export.
+pub(super) async fn export(log: &Log, scope: ExportScope) -> Vec<String> {
+    let lines: Vec<Result<String>> = log.export(scope).collect().await;
+    lines.into_iter().map(Result::unwrap).collect()
+}
+
+/// Lines as an import takes them.
+pub(super) fn stream_of(lines: &[String]) -> LineStream {
+    let lines: Vec<Result<String>> = lines.iter().cloned().map(Ok).collect();
+    Box::pin(futures_util::stream::iter(lines))
+}

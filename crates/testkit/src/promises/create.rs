@@ -1,0 +1,175 @@
+//! What creating a session promises.
+
+use retain_core::{Clock as _, SessionError, SessionKey};
+
+use super::common::*;
+use crate::harness::Harness;
+
+/// A session has the id that was asked for.
+pub async fn create_keeps_the_given_id(harness: Harness) {
+    let log = harness.service();
+    let created = log.create_session(APP, USER, None, Some("s1")).await;
+    assert_eq!(created.unwrap().key(), key("s1"));
+    assert_eq!(read(&log, &key("s1")).await.key(), key("s1"));
+}
+
+/// Without an id one is made, another one each time.
+pub async fn create_without_id_makes_one(harness: Harness) {
+    let log = harness.service();
+    let first = log.create_session(APP, USER, None, None).await.unwrap();
+    let second = log.create_session(APP, USER, None, None).await.unwrap();
+    assert!(!first.id.is_empty());
+    assert_ne!(first.id, second.id);
+    read(&log, &first.key()).await;
+}
+
+/// A blank id counts as none, as in ADK's in-memory service.
+pub async fn create_with_a_blank_id_makes_one(harness: Harness) {
+    let log = harness.service();
+    for blank in ["", " ", "\t\n ", "\u{3000}"] {
+        let created = log.create_session(APP, USER, None, Some(blank)).await;
+        let created = created.unwrap();
+        assert!(!created.id.trim().is_empty(), "{blank:?}");
+        read(&log, &created.key()).await;
+    }
+}
+
+/// Blanks around an id belong to it: `x` and ` x ` are two sessions.
+pub async fn create_keeps_blanks_around_an_id(harness: Harness) {
+    let log = harness.service();
+    for id in ["x", " x ", "x ", " x"] {
+        create_with(&log, id, &format!(r#"{{"id":{id:?}}}"#)).await;
+    }
+    for id in ["x", " x ", "x ", " x"] {
+        let read = read(&log, &key(id)).await;
+        assert_eq!(read.state.get("id").unwrap(), id);
+    }
+}
+
+/// A new session is empty, stands at position 0 and was last changed when it was created.
+pub async fn a_new_session_is_empty(harness: Harness) {
+    let log = harness.service();
+    let created = log.create_session(APP, USER, None, Some("s")).await;
+    let created = created.unwrap();
+    assert!(created.events.is_empty() && created.state.is_empty());
+    assert_eq!(created.position, 0);
+    assert_eq!(created.last_update_time, harness.clock.now());
+    assert_eq!(created, read(&log, &key("s")).await);
+}
+
+/// Keys of the initial state go where their prefix says.
+pub async fn create_splits_state_by_scope(harness: Harness) {
+    let log = harness.service();
+    let initial = r#"{"a":1,"app:b":2,"user:c":3,"foo:d":4}"#;
+    let created = log.create_session(APP, USER, Some(state(initial)), Some("s"));
+    assert_eq!(created.await.unwrap().state, state(initial));
+    assert_eq!(log.get_app_state(APP).await.unwrap(), map(r#"{"b":2}"#));
+    let user = log.get_user_state(APP, USER).await.unwrap();
+    assert_eq!(user, map(r#"{"c":3}"#));
+
+    create(&log, "sister").await;
+    let sister = read(&log, &key("sister")).await.state;
+    assert_eq!(sister, state(r#"{"app:b":2,"user:c":3}"#));
+    let neighbour = SessionKey::new(APP, "grace", "s");
+    create_at(&log, &neighbour, "{}").await;
+    let neighbour = read(&log, &neighbour).await.state;
+    assert_eq!(neighbour, state(r#"{"app:b":2}"#));
+    let elsewhere = SessionKey::new("other", USER, "s");
+    create_at(&log, &elsewhere, "{}").await;
+    assert!(read(&log, &elsewhere).await.state.is_empty());
+}
+
+/// Shared keys that the initial state does not name keep their value; those it names are set.
+pub async fn create_merges_shared_state_key_by_key(harness: Harness) {
+    let log = harness.service();
+    create_with(&log, "one", r#"{"app:a":1,"app:b":1,"user:a":1}"#).await;
+    create_with(&log, "two", r#"{"app:b":2,"user:c":2}"#).await;
+    let expected = state(r#"{"app:a":1,"app:b":2,"user:a":1,"user:c":2}"#);
+    assert_eq!(read(&log, &key("one")).await.state, expected);
+}
+
+/// `temp:` keys given at creation are dropped, as in ADK.
+pub async fn create_drops_temp_keys(harness: Harness) {
+    let log = harness.service();
+    let initial = state(r#"{"temp:a":1,"b":2}"#);
+    let created = log.create_session(APP, USER, Some(initial), Some("s"));
+    assert_eq!(created.await.unwrap().state, state(r#"{"b":2}"#));
+    let key = key("s");
+    assert_eq!(read(&log, &key).await.state, state(r#"{"b":2}"#));
+    let before = log.state_at(&key, 0).await.unwrap();
+    assert_eq!(before, state(r#"{"b":2}"#));
+}
+
+/// The state given at creation is what position 0 shows, whatever happens later.
+pub async fn initial_state_is_position_zero(harness: Harness) {
+    let log = harness.service();
+    let key = create_with(&log, "s", r#"{"a":1,"b":[2],"n":null}"#).await;
+    append(&log, &key, setting("e", r#"{"a":9,"c":3,"b":null}"#)).await;
+    let initial = log.state_at(&key, 0).await.unwrap();
+    assert_eq!(initial, state(r#"{"a":1,"b":[2],"n":null}"#));
+}
+
+/// Creating a session that exists fails and changes nothing, shared keys included.
+pub async fn creating_twice_is_already_exists_and_changes_nothing(harness: Harness) {
+    let log = harness.service();
+    let key = create_with(&log, "s", r#"{"a":1,"app:a":1,"user:a":1}"#).await;
+    append(&log, &key, setting("e", r#"{"b":1}"#)).await;
+    let before = read(&log, &key).await;
+    let other = state(r#"{"a":2,"app:a":2,"user:a":2,"user:new":2}"#);
+    let again = log.create_session(APP, USER, Some(other), Some("s")).await;
+    assert_fails!(again, SessionError::AlreadyExists { key: found } if found == key);
+    assert_eq!(read(&log, &key).await, before);
+}
+
+/// When several create the same session at once, one of them succeeds, and its state is there.
+pub async fn of_concurrent_creates_exactly_one_wins(harness: Harness) {
+    let (log, second) = (harness.service(), harness.second().await);
+    let answers = at_once(8, |number| {
+        let log = [&log, &second][number % 2].clone();
+        let mine = state(&format!(r#"{{"winner":{number},"user:winner":{number}}}"#));
+        async move { log.create_session(APP, USER, Some(mine), Some("s")).await }
+    });
+    let answers = answers.await;
+    let winners: Vec<usize> = (0..8).filter(|&n| answers[n].is_ok()).collect();
+    assert_eq!(winners.len(), 1, "{answers:?}");
+    for answer in answers.into_iter().filter(|answer| answer.is_err()) {
+        assert_fails!(answer, SessionError::AlreadyExists { .. });
+    }
+    let stored = read(&log, &key("s")).await.state;
+    let winner = winners[0] as i64;
+    assert_eq!(stored.get("winner").unwrap(), &winner);
+    assert_eq!(stored.get("user:winner").unwrap(), &winner);
+}
+
+/// A session id means nothing without its user and app.
+pub async fn the_same_id_elsewhere_is_another_session(harness: Harness) {
+    let log = harness.service();
+    let keys = [
+        key("s"),
+        SessionKey::new(APP, "grace", "s"),
+        SessionKey::new("other", USER, "s"),
+    ];
+    for (number, key) in keys.iter().enumerate() {
+        create_at(&log, key, &format!(r#"{{"number":{number}}}"#)).await;
+        append(&log, key, event(&format!("e{number}"))).await;
+    }
+    for (number, key) in keys.iter().enumerate() {
+        let found = read(&log, key).await;
+        assert_eq!(found.state.get("number").unwrap(), &(number as i64));
+        assert_eq!(ids(&found), [format!("e{number}")]);
+    }
+}
+
+/// Strings cannot be put together to another session's address.
+pub async fn no_two_addresses_run_together(harness: Harness) {
+    let log = harness.service();
+    let keys = [("a", "b/c", "d"), ("a/b", "c", "d"), ("a", "b", "c/d")];
+    for (app, user, id) in keys {
+        create_at(&log, &SessionKey::new(app, user, id), "{}").await;
+        append(&log, &SessionKey::new(app, user, id), event(user)).await;
+    }
+    for (app, user, id) in keys {
+        let found = read(&log, &SessionKey::new(app, user, id)).await;
+        assert_eq!(ids(&found), [user]);
+    }
+}

@@ -1,0 +1,208 @@
+//! What deleting a session promises.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use retain_core::{Append, ExportScope, Result, RunToken, SessionError, SessionKey, Window};
+
+use super::common::*;
+use crate::harness::Harness;
+
+async fn delete(log: &Log, key: &SessionKey) {
+    let deleted = log.delete_session(&key.app, &key.user, &key.id);
+    deleted.await.unwrap();
+}
+
+/// A deleted session is neither read nor listed.
+pub async fn delete_removes_the_session(harness: Harness) {
+    let log = harness.service();
+    let key = create_with(&log, "s", r#"{"a":1}"#).await;
+    append(&log, &key, event("e")).await;
+    delete(&log, &key).await;
+    assert_eq!(log.read(&key, Window::ALL).await.unwrap(), None);
+    assert_eq!(log.list_sessions(APP, None).await.unwrap().sessions, []);
+}
+
+/// Deleting twice, or what never was, is no error.
+pub async fn delete_is_idempotent(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    delete(&log, &key).await;
+    delete(&log, &key).await;
+    delete(&log, &SessionKey::new("no", "such", "session")).await;
+}
+
+/// Keys that are shared with other sessions stay.
+pub async fn delete_leaves_shared_state(harness: Harness) {
+    let log = harness.service();
+    let key = create_with(&log, "s", r#"{"a":1,"app:b":2,"user:c":3}"#).await;
+    delete(&log, &key).await;
+    assert_eq!(log.get_app_state(APP).await.unwrap(), map(r#"{"b":2}"#));
+    let user = log.get_user_state(APP, USER).await.unwrap();
+    assert_eq!(user, map(r#"{"c":3}"#));
+}
+
+/// Other sessions, of the same user or with the same id, stay as they are.
+pub async fn delete_touches_no_other_session(harness: Harness) {
+    let log = harness.service();
+    let others = [
+        key("t"),
+        SessionKey::new(APP, "grace", "s"),
+        SessionKey::new("other", USER, "s"),
+    ];
+    let mut before = Vec::new();
+    for other in &others {
+        create_at(&log, other, r#"{"a":1}"#).await;
+        append(&log, other, setting("e", r#"{"b":1}"#)).await;
+        before.push(read(&log, other).await);
+    }
+    let key = create(&log, "s").await;
+    append(&log, &key, setting("e", r#"{"b":2}"#)).await;
+    delete(&log, &key).await;
+    for (other, before) in others.iter().zip(before) {
+        assert_eq!(read(&log, other).await, before);
+    }
+}
+
+/// A live session whose stored one is gone cannot be appended to, and stays as it was.
+pub async fn append_after_delete_is_not_found(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let mut live = read(&log, &key).await;
+    delete(&log, &key).await;
+    let appended = log
+        .append_event(&mut live, setting("e", r#"{"a":1}"#))
+        .await;
+    assert_fails!(appended, SessionError::NotFound { key: found } if found == key);
+    assert!(live.events.is_empty() && live.state.is_empty());
+    assert_eq!(log.read(&key, Window::ALL).await.unwrap(), None);
+}
+
+/// A session made anew under an old id shows nothing of the old one, and its event ids are free.
+pub async fn a_recreated_session_shows_nothing_old(harness: Harness) {
+    let log = harness.service();
+    let key = create_with(&log, "s", r#"{"old":1}"#).await;
+    append(&log, &key, in_invocation("e1", "old", r#"{"older":1}"#)).await;
+    append(&log, &key, event("e2")).await;
+    delete(&log, &key).await;
+    create_with(&log, "s", r#"{"new":1}"#).await;
+    let fresh = read(&log, &key).await;
+    assert!(fresh.events.is_empty());
+    assert_eq!((fresh.state, fresh.position), (state(r#"{"new":1}"#), 0));
+    let at_zero = log.state_at(&key, 0).await.unwrap();
+    assert_eq!(at_zero, state(r#"{"new":1}"#));
+    assert_eq!(append(&log, &key, setting("e1", r#"{"b":1}"#)).await, 1);
+    let after = log.state_at(&key, 1).await.unwrap();
+    assert_eq!(after, state(r#"{"new":1,"b":1}"#));
+    let rewound = log.rewind(&key, "old").await;
+    assert_fails!(rewound, SessionError::InvocationNotFound { .. });
+}
+
+/// A run of a deleted session has no power over one made anew under the same id.
+pub async fn a_run_does_not_outlive_its_deleted_session(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let old = begin(&log, &key, event("e1")).await.unwrap();
+    delete(&log, &key).await;
+    create(&log, "s").await;
+    let write = |id: &str, token| log.append(&key, Append::from(event(id)).within_run(token));
+    assert_fails!(write("e2", old).await, SessionError::RunLost { .. });
+    let new = begin(&log, &key, event("e3")).await.unwrap();
+    assert_fails!(write("e4", old).await, SessionError::RunLost { .. });
+    assert_fails!(log.end_run(&key, old).await, SessionError::RunLost { .. });
+    write("e5", new).await.unwrap();
+    assert_eq!(ids(&read(&log, &key).await), ["e3", "e5"]);
+}
+
+/// Whatever is asked of a session that is not there, the answer is `NotFound`, and nothing is made.
+pub async fn operations_on_a_missing_session_are_not_found(harness: Harness) {
+    let log = harness.service();
+    let key = key("missing");
+    let run = RunToken(1);
+    let failed: Vec<Result<()>> = vec![
+        log.append(&key, event("e").into()).await.map(drop),
+        log.append(&key, Append::from(event("e")).expecting(0))
+            .await
+            .map(drop),
+        begin(&log, &key, event("e")).await.map(drop),
+        log.append(&key, Append::from(event("e")).within_run(run))
+            .await
+            .map(drop),
+        log.renew_run(&key, run).await,
+        log.end_run(&key, run).await,
+        log.state_at(&key, 0).await.map(drop),
+        log.rewind(&key, "i").await.map(drop),
+        log.fork(&key, None, Some("fork")).await.map(drop),
+        log.fork(&key, Some(0), Some("fork")).await.map(drop),
+        log.tail(&key, 0).next().await.unwrap().map(drop),
+        log.export(ExportScope::Session(key.clone()))
+            .next()
+            .await
+            .unwrap()
+            .map(drop),
+    ];
+    for (number, failed) in failed.into_iter().enumerate() {
+        assert!(
+            matches!(&failed, Err(SessionError::NotFound { key: found }) if *found == key),
+            "operation {number}: {failed:?}"
+        );
+    }
+    assert_eq!(log.list_sessions(APP, None).await.unwrap().sessions, []);
+}
+
+/// Appends and a delete at once: after the delete nothing is there, whoever came first.
+pub async fn a_delete_wins_against_concurrent_appends(harness: Harness) {
+    let log = harness.service();
+    for round in 0..10 {
+        let key = create(&log, &format!("s{round}")).await;
+        let answers = at_once(4, |number| {
+            let (log, key) = (log.clone(), key.clone());
+            async move {
+                if number == 0 {
+                    return log.delete_session(&key.app, &key.user, &key.id).await;
+                }
+                let event = event(&format!("e{number}"));
+                log.append(&key, event.into()).await.map(drop)
+            }
+        });
+        for answer in answers.await {
+            if answer.is_err() {
+                assert_fails!(answer, SessionError::NotFound { .. });
+            }
+        }
+        assert_eq!(log.read(&key, Window::ALL).await.unwrap(), None);
+    }
+}
+
+/// A deleted session stays deleted when the store is opened again.
+pub async fn deleted_stays_deleted_after_reopening(mut harness: Harness) {
+    if !harness.is_durable() {
+        return;
+    }
+    let log = harness.service();
+    let key = create_with(&log, "s", r#"{"a":1}"#).await;
+    append(&log, &key, event("e")).await;
+    delete(&log, &key).await;
+    drop(log);
+    let log = harness.reopen().await;
+    assert_eq!(log.read(&key, Window::ALL).await.unwrap(), None);
+    create(&log, "s").await;
+    let fresh = read(&log, &key).await;
+    assert!(fresh.events.is_empty() && fresh.state.is_empty());
+}
+
+/// Whoever waits for a turn in a session that is deleted meanwhile learns of it.
+pub async fn a_waiting_run_learns_of_the_delete(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    begin(&log, &key, event("e1")).await.unwrap();
+    let options = retain_core::RunOptions {
+        wait: Duration::from_secs(60),
+    };
+    let append = Append::from(event("e2")).beginning_run(options);
+    let mut waiting = log.append(&key, append);
+    still_waits(&mut waiting).await;
+    delete(&log, &key).await;
+    let answer = patiently(waiting).await;
+    assert_fails!(answer, SessionError::NotFound { .. });
+}

@@ -1,0 +1,131 @@
+//! What erasing a user promises.
+
+use futures_util::StreamExt as _;
+use retain_core::{EraseReceipt, ExportScope, SessionError, SessionKey, Window};
+
+use super::common::*;
+use crate::harness::Harness;
+
+/// Two sessions with three events, three keys of their own and two of the user.
+async fn fill(log: &Log, app: &str, user: &str) -> [SessionKey; 2] {
+    let one = SessionKey::new(app, user, "one");
+    let two = SessionKey::new(app, user, "two");
+    create_at(log, &one, r#"{"a":1,"user:u":1,"app:p":1}"#).await;
+    create_at(log, &two, r#"{"c":3}"#).await;
+    append(log, &one, setting("e1", r#"{"a":2,"b":2}"#)).await;
+    append(log, &one, event("e2")).await;
+    append(log, &two, setting("e1", r#"{"user:v":3,"app:q":3}"#)).await;
+    [one, two]
+}
+
+fn whole() -> EraseReceipt {
+    EraseReceipt {
+        sessions: 2,
+        events: 3,
+        state_keys: 5,
+    }
+}
+
+/// Everything of the user is gone, and the receipt says how much that was.
+pub async fn erase_removes_everything_of_a_user(harness: Harness) {
+    let log = harness.service();
+    let sessions = fill(&log, APP, USER).await;
+    let receipt = log.erase_user(APP, USER).await.unwrap();
+    assert_eq!(receipt, whole());
+    for key in &sessions {
+        assert_eq!(log.read(key, Window::ALL).await.unwrap(), None);
+        let at = log.state_at(key, 0).await;
+        assert_fails!(at, SessionError::NotFound { .. });
+    }
+    assert!(log.get_user_state(APP, USER).await.unwrap().is_empty());
+    assert_eq!(log.list_sessions(APP, None).await.unwrap().sessions, []);
+    let scope = ExportScope::User {
+        app: APP.into(),
+        user: USER.into(),
+    };
+    let exported = export(&log, scope).await.concat();
+    assert!(!exported.contains("\"e1\""), "{exported}");
+}
+
+/// Other users, the same user of another app, and the app's own keys stay.
+pub async fn erase_leaves_everybody_else(harness: Harness) {
+    let log = harness.service();
+    fill(&log, APP, USER).await;
+    let mut others = Vec::new();
+    for (app, user) in [(APP, "grace"), ("other", USER), (APP, "ada2"), (APP, "Ada")] {
+        others.extend(fill(&log, app, user).await);
+    }
+    let mut before = Vec::new();
+    for key in &others {
+        before.push(read(&log, key).await);
+    }
+    assert_eq!(log.erase_user(APP, USER).await.unwrap(), whole());
+    for (key, before) in others.iter().zip(before) {
+        assert_eq!(read(&log, key).await, before);
+    }
+    let app = log.get_app_state(APP).await.unwrap();
+    assert_eq!(app, map(r#"{"p":1,"q":3}"#));
+}
+
+/// Erasing again, or somebody who never was, removes nothing and says so.
+pub async fn erase_twice_gives_zeros(harness: Harness) {
+    let log = harness.service();
+    fill(&log, APP, USER).await;
+    log.erase_user(APP, USER).await.unwrap();
+    let nothing = EraseReceipt::default();
+    assert_eq!(log.erase_user(APP, USER).await.unwrap(), nothing);
+    assert_eq!(log.erase_user(APP, "nobody").await.unwrap(), nothing);
+    assert_eq!(log.erase_user("nowhere", USER).await.unwrap(), nothing);
+}
+
+/// An erased user can start again, with nothing from before.
+pub async fn an_erased_user_can_start_again(harness: Harness) {
+    let log = harness.service();
+    let [one, _] = fill(&log, APP, USER).await;
+    log.erase_user(APP, USER).await.unwrap();
+    create_at(&log, &one, "{}").await;
+    let fresh = read(&log, &one).await;
+    assert!(fresh.events.is_empty());
+    assert_eq!(fresh.state, state(r#"{"app:p":1,"app:q":3}"#));
+    assert_eq!(append(&log, &one, event("e1")).await, 1);
+}
+
+/// A user with nothing but keys of their own is erased too.
+pub async fn erase_removes_user_keys_without_sessions(harness: Harness) {
+    let log = harness.service();
+    create_with(&log, "s", r#"{"user:u":1,"user:v":2}"#).await;
+    log.delete_session(APP, USER, "s").await.unwrap();
+    let receipt = log.erase_user(APP, USER).await.unwrap();
+    let keys_only = EraseReceipt {
+        state_keys: 2,
+        ..EraseReceipt::default()
+    };
+    assert_eq!(receipt, keys_only);
+    assert!(log.get_user_state(APP, USER).await.unwrap().is_empty());
+}
+
+/// Whoever follows a session of an erased user learns that it is gone.
+pub async fn erase_ends_tails(harness: Harness) {
+    let log = harness.service();
+    let [one, _] = fill(&log, APP, USER).await;
+    let mut tail = log.tail(&one, 2);
+    still_waits(&mut tail.next()).await;
+    log.erase_user(APP, USER).await.unwrap();
+    let end = patiently(tail.next()).await.unwrap();
+    assert_fails!(end, SessionError::NotFound { .. });
+}
+
+/// What is erased stays so when the store is opened again.
+pub async fn erased_stays_erased_after_reopening(mut harness: Harness) {
+    if !harness.is_durable() {
+        return;
+    }
+    let log = harness.service();
+    let [one, _] = fill(&log, APP, USER).await;
+    log.erase_user(APP, USER).await.unwrap();
+    drop(log);
+    let log = harness.reopen().await;
+    assert_eq!(log.read(&one, Window::ALL).await.unwrap(), None);
+    assert!(log.get_user_state(APP, USER).await.unwrap().is_empty());
+    assert_eq!(log.check().await.unwrap(), Vec::<String>::new());
+}

@@ -1,0 +1,202 @@
+//! What limits promise: each is explicit, can be set, and nothing is written when it is exceeded.
+
+use retain_core::{Event, Limits, Result, SessionError, State, Window};
+
+use super::common::*;
+use crate::harness::Harness;
+
+fn text_of(bytes: usize) -> String {
+    "x".repeat(bytes)
+}
+
+/// An event that sets `key` to a text of so many bytes.
+fn filling(id: &str, key: &str, bytes: usize) -> Event {
+    setting(id, &format!(r#"{{"{key}":"{}"}}"#, text_of(bytes)))
+}
+
+/// Fails unless the answer names a limit of `limit`.
+fn assert_too_large<T: std::fmt::Debug>(answer: Result<T>, limit: usize) {
+    match answer {
+        Err(SessionError::TooLarge {
+            limit: named,
+            found,
+            ..
+        }) => {
+            assert_eq!(named, limit as u64);
+            assert!(found > named);
+        }
+        other => panic!("expected TooLarge, got {other:?}"),
+    }
+}
+
+/// An event may have so many bytes as JSON, and not one more.
+pub async fn the_size_of_an_event_is_limited(harness: Harness) {
+    let event = filling("e", "user:a", 500);
+    let bytes = event.to_json().unwrap().len();
+    let exact = harness.second_with(|s| s.limits.event_bytes = bytes).await;
+    let tight = harness
+        .second_with(|s| s.limits.event_bytes = bytes - 1)
+        .await;
+    let key = create(&exact, "s").await;
+    let before = read(&exact, &key).await;
+    let refused = tight.append(&key, event.clone().into()).await;
+    assert_too_large(refused, bytes - 1);
+    let in_batch = vec![filling("f", "b", 1), event.clone()];
+    let refused = tight.append(&key, in_batch.into()).await;
+    assert_too_large(refused, bytes - 1);
+    assert_eq!(read(&exact, &key).await, before);
+    append(&exact, &key, event).await;
+}
+
+/// A state key may have so many bytes, with its prefix, wherever it is set.
+pub async fn the_length_of_a_state_key_is_limited(harness: Harness) {
+    let log = harness.second_with(|s| s.limits.state_key_bytes = 20).await;
+    let key = create(&log, "s").await;
+    let before = read(&log, &key).await;
+    for prefix in ["", "user:", "app:"] {
+        let long = format!("{prefix}{}", text_of(21 - prefix.len()));
+        let refused = log.append(&key, filling("e", &long, 1).into()).await;
+        assert_too_large(refused, 20);
+        let initial = State::from([(long, 1)]);
+        let refused = log.create_session(APP, USER, Some(initial), Some("t"));
+        assert_too_large(refused.await, 20);
+    }
+    assert_eq!(read(&log, &key).await, before);
+    let missing = log.read(&super::common::key("t"), Window::ALL).await;
+    assert_eq!(missing.unwrap(), None);
+    for prefix in ["", "user:", "app:"] {
+        let fits = format!("{prefix}{}", text_of(20 - prefix.len()));
+        append(&log, &key, filling(&format!("{prefix}e"), &fits, 1)).await;
+    }
+}
+
+/// An append may hold so many events; partial ones do not count.
+pub async fn the_size_of_a_batch_is_limited(harness: Harness) {
+    let log = harness.second_with(|s| s.limits.batch_events = 3).await;
+    let key = create(&log, "s").await;
+    let refused = log.append(&key, numbered("e", 4).into()).await;
+    assert_too_large(refused, 3);
+    assert!(read(&log, &key).await.events.is_empty());
+    let mut batch = numbered("e", 3);
+    let mut partial = event("p");
+    partial.response.partial = Some(true);
+    batch.push(partial);
+    assert_eq!(append_all(&log, &key, batch).await, [1, 2, 3]);
+}
+
+/// The state of each scope may grow so far: of a session, of a user, of an app.
+pub async fn the_size_of_state_is_limited_in_each_scope(harness: Harness) {
+    const LIMIT: usize = 1000;
+    let log = harness.second_with(|s| s.limits.state_bytes = LIMIT).await;
+    for (scope, id) in [("", "s0"), ("user:", "s1"), ("app:", "s2")] {
+        let key = create(&log, id).await;
+        append(&log, &key, filling("e1", &format!("{scope}a"), 600)).await;
+        let before = read(&log, &key).await;
+        let more = filling("e2", &format!("{scope}b"), 600);
+        assert_too_large(log.append(&key, more.clone().into()).await, LIMIT);
+        let batch = vec![setting("e3", r#"{"x":1,"user:x":1,"app:x":1}"#), more];
+        assert_too_large(log.append(&key, batch.into()).await, LIMIT);
+        assert_eq!(read(&log, &key).await, before, "scope {scope:?}");
+        // The other scopes have room, and so has this one once a value is replaced.
+        append(&log, &key, filling("e4", &format!("{scope}a"), 700)).await;
+        append(&log, &key, filling("e5", &format!("{scope}a"), 1)).await;
+        append(&log, &key, filling("e6", &format!("{scope}b"), 600)).await;
+    }
+}
+
+/// What several sessions of a user put together counts as the user's.
+pub async fn shared_state_is_limited_across_sessions(harness: Harness) {
+    let log = harness.second_with(|s| s.limits.state_bytes = 1000).await;
+    let (one, two) = (create(&log, "one").await, create(&log, "two").await);
+    for scope in ["user", "app"] {
+        append(&log, &one, filling(scope, &format!("{scope}:a"), 600)).await;
+        let more = filling(scope, &format!("{scope}:b"), 600);
+        assert_too_large(log.append(&two, more.into()).await, 1000);
+    }
+    assert!(read(&log, &two).await.events.is_empty());
+    // Keys of their own do not add up.
+    append(&log, &one, filling("own", "k", 600)).await;
+    append(&log, &two, filling("own", "k", 600)).await;
+}
+
+/// The state given at creation is limited alike, with what is shared already.
+pub async fn the_size_of_initial_state_is_limited(harness: Harness) {
+    let log = harness.second_with(|s| s.limits.state_bytes = 1000).await;
+    for scope in ["", "user:", "app:"] {
+        let initial = State::from([(format!("{scope}a"), text_of(1200))]);
+        let refused = log.create_session(APP, USER, Some(initial), Some("s"));
+        assert_too_large(refused.await, 1000);
+    }
+    create_with(&log, "one", &format!(r#"{{"user:a":"{}"}}"#, text_of(600))).await;
+    let initial = State::from([("user:b", text_of(600))]);
+    let refused = log.create_session(APP, USER, Some(initial), Some("s"));
+    assert_too_large(refused.await, 1000);
+    let listed = log.list_sessions(APP, None).await.unwrap().sessions;
+    assert_eq!(listed.len(), 1);
+    let user = log.get_user_state(APP, USER).await.unwrap();
+    assert_eq!(user.len(), 1);
+}
+
+/// Ids may be made shorter than the store could hold, never longer.
+pub async fn the_length_of_ids_is_limited(harness: Harness) {
+    let log = harness.second_with(|s| s.limits.id_bytes = 10).await;
+    let long = text_of(11);
+    let refused = log.create_session(APP, USER, None, Some(&long)).await;
+    assert_fails!(refused, SessionError::Invalid { .. });
+    let refused = log.create_session(&long, USER, None, Some("s")).await;
+    assert_fails!(refused, SessionError::Invalid { .. });
+    let refused = log.create_session(APP, &long, None, Some("s")).await;
+    assert_fails!(refused, SessionError::Invalid { .. });
+    let key = create(&log, &text_of(10)).await;
+    let refused = log.append(&key, event(&long).into()).await;
+    assert_fails!(refused, SessionError::Invalid { .. });
+    let refused = log.append(&key, in_invocation("e", &long, "{}").into());
+    assert_fails!(refused.await, SessionError::Invalid { .. });
+    assert!(read(&log, &key).await.events.is_empty());
+
+    let raised = harness.second_with(|s| s.limits.id_bytes = usize::MAX);
+    let raised = raised.await;
+    let most = text_of(Limits::ID_BYTES_MAX);
+    create(&raised, &most).await;
+    let longer = format!("{most}x");
+    let refused = raised.create_session(APP, USER, None, Some(&longer)).await;
+    assert_fails!(refused, SessionError::Invalid { .. });
+}
+
+/// The usual limits leave room for large events.
+pub async fn large_events_are_stored(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let large = filling("e", "k", 2 * 1024 * 1024);
+    append(&log, &key, large.clone()).await;
+    let stored = read(&log, &key).await;
+    assert_eq!(bodies(&stored), [large.to_json().unwrap()]);
+    assert_eq!(stored.state.to_delta(), large.actions.state_delta);
+}
+
+/// A timestamp must be a number.
+pub async fn a_time_that_is_no_number_is_refused(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    for time in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let refused = log.append(&key, event_at("e", time).into()).await;
+        assert_fails!(refused, SessionError::Invalid { .. });
+    }
+    assert!(read(&log, &key).await.events.is_empty());
+}
+
+/// A limit that was lowered later refuses more state, not the events of sessions that are over it.
+pub async fn a_lowered_limit_refuses_only_what_adds_to_it(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    for scope in ["", "user:", "app:"] {
+        let event = filling(&format!("e{scope}"), &format!("{scope}a"), 2000);
+        append(&log, &key, event).await;
+    }
+    let tight = harness.second_with(|s| s.limits.state_bytes = 1000).await;
+    append(&tight, &key, event("words only")).await;
+    for scope in ["", "user:", "app:"] {
+        let more = filling("more", &format!("{scope}b"), 10);
+        assert_too_large(tight.append(&key, more.into()).await, 1000);
+    }
+}

@@ -1,0 +1,242 @@
+//! What lists promise.
+
+use std::time::Duration;
+
+use retain_core::{Clock as _, ListCursor, ListSessions, SessionKey, SessionMeta};
+
+use super::common::*;
+use crate::harness::Harness;
+
+fn keys(listed: &[SessionMeta]) -> Vec<(&str, &str)> {
+    let keys = listed.iter();
+    keys.map(|meta| (meta.user_id.as_str(), meta.id.as_str()))
+        .collect()
+}
+
+async fn all(log: &Log, user: Option<&str>) -> Vec<SessionMeta> {
+    log.list_sessions(APP, user).await.unwrap().sessions
+}
+
+/// Reads a list page by page.
+async fn in_pages(log: &Log, query: ListSessions, limit: usize) -> Vec<SessionMeta> {
+    let mut found = Vec::new();
+    let mut after: Option<ListCursor> = None;
+    loop {
+        let query = ListSessions {
+            after: after.take(),
+            limit: Some(limit),
+            ..query.clone()
+        };
+        let page = log.list(query).await.unwrap();
+        assert!(page.sessions.len() <= limit, "a page holds too much");
+        found.extend(page.sessions);
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return found,
+        }
+    }
+}
+
+fn of_app() -> ListSessions {
+    ListSessions {
+        app_name: APP.into(),
+        ..ListSessions::default()
+    }
+}
+
+async fn create_some(log: &Log, harness: &Harness) {
+    for (user, id) in [
+        ("ada", "b"),
+        ("grace", "a"),
+        ("ada", "a"),
+        ("grace", "c"),
+        ("ada", "c"),
+    ] {
+        create_at(log, &SessionKey::new(APP, user, id), "{}").await;
+        harness.clock.tick(Duration::from_secs(1));
+    }
+    create_at(log, &SessionKey::new("other", "ada", "z"), "{}").await;
+}
+
+/// A user's list has the user's sessions and nobody else's.
+pub async fn list_brings_one_users_sessions(harness: Harness) {
+    let log = harness.service();
+    create_some(&log, &harness).await;
+    let of_ada = all(&log, Some("ada")).await;
+    assert_eq!(keys(&of_ada), [("ada", "b"), ("ada", "a"), ("ada", "c")]);
+    let of_grace = all(&log, Some("grace")).await;
+    assert_eq!(keys(&of_grace), [("grace", "a"), ("grace", "c")]);
+    assert_eq!(all(&log, Some("nobody")).await, []);
+    assert_eq!(all(&log, Some("ad")).await, []);
+}
+
+/// Without a user the sessions of all users of the app come, and of no other app.
+pub async fn list_without_user_brings_all_users(harness: Harness) {
+    let log = harness.service();
+    create_some(&log, &harness).await;
+    let listed = all(&log, None).await;
+    let expected = [
+        ("ada", "b"),
+        ("grace", "a"),
+        ("ada", "a"),
+        ("grace", "c"),
+        ("ada", "c"),
+    ];
+    assert_eq!(keys(&listed), expected);
+    assert!(listed.iter().all(|meta| meta.app_name == APP));
+}
+
+/// An app that nobody used has no sessions; that is no error.
+pub async fn list_of_an_unknown_app_is_empty(harness: Harness) {
+    let log = harness.service();
+    create(&log, "s").await;
+    let listed = log.list_sessions("nowhere", None).await.unwrap();
+    assert_eq!((listed.sessions, listed.next), (vec![], None));
+}
+
+/// Lists are ordered by last update, then user, then id, all ascending, as in ADK 2.13.
+pub async fn list_is_ordered_by_update_user_and_id(harness: Harness) {
+    let log = harness.service();
+    for (user, id) in [("b", "1"), ("a", "2"), ("a", "1"), ("b", "0"), ("a", "10")] {
+        create_at(&log, &SessionKey::new(APP, user, id), "{}").await;
+    }
+    let same_time = all(&log, None).await;
+    let expected = [("a", "1"), ("a", "10"), ("a", "2"), ("b", "0"), ("b", "1")];
+    assert_eq!(keys(&same_time), expected);
+
+    // An event moves its session to its time, forwards or backwards.
+    let now = harness.clock.now();
+    let first = SessionKey::new(APP, "a", "1");
+    append(&log, &first, event_at("e", now + 1.0)).await;
+    let last = SessionKey::new(APP, "b", "1");
+    append(&log, &last, event_at("e", now - 1.0)).await;
+    let moved = all(&log, None).await;
+    let expected = [("b", "1"), ("a", "10"), ("a", "2"), ("b", "0"), ("a", "1")];
+    assert_eq!(keys(&moved), expected);
+}
+
+/// Page by page, each session comes once and in the order of the whole list, ties included.
+pub async fn list_pages_show_each_session_once(harness: Harness) {
+    let log = harness.service();
+    for number in 0..40 {
+        let user = ["ada", "grace", "linus"][number % 3];
+        create_at(
+            &log,
+            &SessionKey::new(APP, user, format!("s{number}")),
+            "{}",
+        )
+        .await;
+        if number % 4 == 0 {
+            harness.clock.tick(Duration::from_millis(1));
+        }
+    }
+    let whole = all(&log, None).await;
+    assert_eq!(whole.len(), 40);
+    for limit in [1, 2, 7, 39, 40, 41] {
+        let paged = in_pages(&log, of_app(), limit).await;
+        assert_eq!(keys(&paged), keys(&whole), "pages of {limit}");
+    }
+    let of_ada = ListSessions {
+        user_id: Some("ada".into()),
+        ..of_app()
+    };
+    let paged = in_pages(&log, of_ada, 3).await;
+    assert_eq!(keys(&paged), keys(&all(&log, Some("ada")).await));
+}
+
+/// Sessions that come and go between two pages disturb no other.
+pub async fn list_pages_go_on_where_a_session_was_deleted(harness: Harness) {
+    let log = harness.service();
+    for number in 0..6 {
+        create(&log, &format!("s{number}")).await;
+        harness.clock.tick(Duration::from_secs(1));
+    }
+    let query = ListSessions {
+        limit: Some(2),
+        ..of_app()
+    };
+    let page = log.list(query.clone()).await.unwrap();
+    assert_eq!(keys(&page.sessions), [("ada", "s0"), ("ada", "s1")]);
+    log.delete_session(APP, USER, "s1").await.unwrap();
+    log.delete_session(APP, USER, "s2").await.unwrap();
+    create(&log, "s9").await;
+    let rest = ListSessions {
+        after: page.next,
+        limit: None,
+        ..query
+    };
+    let rest = log.list(rest).await.unwrap();
+    let expected = ["s3", "s4", "s5", "s9"].map(|id| ("ada", id));
+    assert_eq!(keys(&rest.sessions), expected);
+}
+
+/// A cursor can be printed, carried away and read back, whatever the ids hold.
+pub async fn list_cursors_survive_being_printed(harness: Harness) {
+    let log = harness.service();
+    let nasty = ["\"", "a,b", "ünïcode 🦀", "x\ny", "[1]"];
+    for id in nasty {
+        create(&log, id).await;
+    }
+    let mut found = Vec::new();
+    let mut after = None;
+    loop {
+        let query = ListSessions {
+            after,
+            limit: Some(1),
+            ..of_app()
+        };
+        let page = log.list(query).await.unwrap();
+        found.extend(page.sessions.into_iter().map(|meta| meta.id));
+        let Some(next) = page.next else { break };
+        after = Some(next.to_string().parse().unwrap());
+    }
+    found.sort();
+    let mut expected = nasty.map(str::to_owned);
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+/// ADK's list carries the merged state; the log's list does if asked.
+pub async fn list_has_state_on_request(harness: Harness) {
+    let log = harness.service();
+    create_with(&log, "s", r#"{"a":1,"app:b":2}"#).await;
+    let key = key("s");
+    append(&log, &key, setting("e", r#"{"c":3,"user:d":4}"#)).await;
+    let neighbour = SessionKey::new(APP, "grace", "s");
+    create_at(&log, &neighbour, r#"{"user:d":5}"#).await;
+    let listed = all(&log, None).await;
+    let states: Vec<_> = listed
+        .iter()
+        .map(|meta| meta.state.clone().unwrap())
+        .collect();
+    assert_eq!(
+        states,
+        [
+            state(r#"{"a":1,"app:b":2,"c":3,"user:d":4}"#),
+            state(r#"{"app:b":2,"user:d":5}"#),
+        ]
+    );
+    let without = log.list(of_app()).await.unwrap().sessions;
+    assert!(without.iter().all(|meta| meta.state.is_none()));
+    let with = ListSessions {
+        with_state: true,
+        ..of_app()
+    };
+    let with = log.list(with).await.unwrap().sessions;
+    assert_eq!(with, listed);
+}
+
+/// A list says when each session was made and changed, and where its log ends.
+pub async fn list_tells_times_and_positions(harness: Harness) {
+    let log = harness.service();
+    let created = harness.clock.now();
+    let key = create(&log, "s").await;
+    harness.clock.tick(Duration::from_secs(5));
+    append_all(&log, &key, vec![event_at("a", 10.0), event_at("b", 20.5)]).await;
+    let listed = all(&log, None).await;
+    assert_eq!(listed[0].create_time, created);
+    assert_eq!(listed[0].last_update_time, 20.5);
+    assert_eq!(listed[0].position, 2);
+    assert_eq!((&listed[0].origin, listed[0].expire_time), (&None, None));
+    assert_eq!(listed[0].key(), key);
+}

@@ -1,0 +1,316 @@
+//! The promises, one function each. Its name is the promise; a store keeps it or says why not.
+//!
+//! [`session_promises!`](crate::session_promises) is the one list of them.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "promises are test code that lives in a library"
+)]
+
+mod append;
+mod common;
+mod create;
+mod delete;
+mod erase;
+mod fork;
+mod ids;
+mod limits;
+mod list;
+mod read;
+mod repeat;
+mod rewind;
+mod runs;
+mod state;
+mod tail;
+mod transfer;
+mod ttl;
+
+pub use append::*;
+pub use create::*;
+pub use delete::*;
+pub use erase::*;
+pub use fork::*;
+pub use ids::*;
+pub use limits::*;
+pub use list::*;
+pub use read::*;
+pub use repeat::*;
+pub use rewind::*;
+pub use runs::*;
+pub use state::*;
+pub use tail::*;
+pub use transfer::*;
+pub use ttl::*;
+
+/// Makes every promise a test of the store that the expression opens.
+///
+/// ```ignore
+/// mod sqlite {
+///     retain_testkit::session_promises!(open());
+/// }
+/// mod other {
+///     retain_testkit::session_promises!(open(), except: [
+///         tail_sees_events_of_a_second_instance = "this store has one process by design",
+///     ]);
+/// }
+/// ```
+///
+/// The expression gives a future of a fresh [`Harness`](crate::Harness). A promise that the store
+/// cannot keep is named with its reason; its test then shows as ignored.
+#[macro_export]
+macro_rules! session_promises {
+    ($open:expr $(, except: [$($promise:ident = $reason:literal),* $(,)?])?) => {
+        // A typing error among the exceptions must not pass for one.
+        $($( const _: () = { let _ = $crate::promises::$promise; }; )*)?
+        $crate::session_promises! { @except ($) $($($promise = $reason),*)? }
+        $crate::session_promises! { @each $open;
+            // create
+            create_keeps_the_given_id,
+            create_without_id_makes_one,
+            create_with_a_blank_id_makes_one,
+            create_keeps_blanks_around_an_id,
+            a_new_session_is_empty,
+            create_splits_state_by_scope,
+            create_merges_shared_state_key_by_key,
+            create_drops_temp_keys,
+            initial_state_is_position_zero,
+            creating_twice_is_already_exists_and_changes_nothing,
+            of_concurrent_creates_exactly_one_wins,
+            the_same_id_elsewhere_is_another_session,
+            no_two_addresses_run_together,
+            // read
+            read_brings_all_events_in_order,
+            read_brings_the_newest_events,
+            newest_zero_brings_state_and_no_events,
+            read_after_a_timestamp_includes_it,
+            time_and_count_add_up,
+            read_brings_a_range_of_positions,
+            window_conditions_add_up,
+            reading_a_missing_session_gives_none,
+            every_read_is_one_snapshot,
+            a_second_instance_reads_what_the_first_wrote,
+            everything_survives_reopening,
+            refresh_brings_missed_events_without_gap_or_repeat,
+            refresh_goes_on_from_a_window,
+            refresh_keeps_temp_keys,
+            refresh_of_a_deleted_session_is_not_found,
+            refresh_does_not_mix_two_sessions_of_one_id,
+            // list
+            list_brings_one_users_sessions,
+            list_without_user_brings_all_users,
+            list_of_an_unknown_app_is_empty,
+            list_is_ordered_by_update_user_and_id,
+            list_pages_show_each_session_once,
+            list_pages_go_on_where_a_session_was_deleted,
+            list_cursors_survive_being_printed,
+            list_has_state_on_request,
+            list_tells_times_and_positions,
+            // delete
+            delete_removes_the_session,
+            delete_is_idempotent,
+            delete_leaves_shared_state,
+            delete_touches_no_other_session,
+            append_after_delete_is_not_found,
+            a_recreated_session_shows_nothing_old,
+            a_run_does_not_outlive_its_deleted_session,
+            operations_on_a_missing_session_are_not_found,
+            a_delete_wins_against_concurrent_appends,
+            deleted_stays_deleted_after_reopening,
+            a_waiting_run_learns_of_the_delete,
+            // append
+            positions_are_dense_from_one,
+            failed_appends_leave_no_gap,
+            partial_events_are_not_stored,
+            append_to_a_missing_session_is_not_found,
+            append_fills_in_id_and_time,
+            append_gives_back_the_event_as_stored,
+            a_batch_is_all_or_nothing,
+            a_failed_append_leaves_the_live_session_untouched,
+            timestamps_do_not_order_events,
+            last_update_time_follows_the_last_event,
+            append_at_the_expected_position_succeeds,
+            append_at_another_position_is_a_conflict,
+            of_writers_at_one_position_exactly_one_wins,
+            concurrent_appends_keep_every_event,
+            concurrent_writers_of_different_keys_lose_nothing,
+            a_live_session_equals_a_fresh_read,
+            a_shared_session_takes_up_every_event,
+            an_empty_append_changes_nothing,
+            events_are_stored_byte_for_byte,
+            state_values_are_stored_exactly,
+            long_logs_are_kept_whole,
+            // repeat
+            the_same_event_again_changes_nothing,
+            a_batch_may_hold_old_and_new_events,
+            one_id_twice_in_a_batch_is_one_event_or_a_conflict,
+            the_same_event_at_once_is_stored_once,
+            a_second_instance_recognises_a_repeat,
+            a_repeat_is_recognised_after_reopening,
+            a_superseded_run_may_repeat_what_it_stored,
+            a_repeat_does_not_mind_an_outdated_position,
+            a_repeat_may_order_its_keys_otherwise,
+            a_repeat_without_a_time_is_recognised_later,
+            a_repeat_gives_back_the_event_as_stored,
+            a_live_session_takes_a_repeat_up_once,
+            another_event_under_a_taken_id_is_a_conflict,
+            numbers_of_another_kind_make_another_event,
+            temp_keys_make_no_other_event,
+            the_same_event_id_in_two_sessions_is_fine,
+            // state
+            temp_keys_are_seen_by_the_live_session_only,
+            shared_keys_are_seen_by_other_sessions_at_once,
+            stored_events_keep_their_shared_keys,
+            null_is_stored_as_null,
+            nested_maps_are_replaced_not_merged,
+            other_keys_keep_their_value,
+            later_events_of_a_batch_win,
+            unknown_prefixes_are_session_keys,
+            shared_state_of_nobody_is_empty,
+            state_at_every_position_equals_the_fold,
+            state_at_shows_shared_keys_as_they_are_now,
+            state_beyond_the_end_is_position_not_found,
+            changing_a_session_in_memory_is_seen_by_nobody,
+            // runs
+            a_run_gets_its_token_with_the_first_append,
+            a_run_may_begin_without_events,
+            a_second_run_without_waiting_is_busy,
+            a_second_run_waits_for_the_first,
+            a_run_of_a_second_instance_waits_for_the_first,
+            waiting_runs_get_their_turn_in_order,
+            waiting_ends_with_busy_when_the_time_is_up,
+            a_dead_run_blocks_nobody_after_its_lease,
+            the_lease_of_a_run_can_be_set,
+            a_waiting_run_takes_over_from_a_dead_one,
+            an_outdated_token_writes_nothing,
+            an_invented_token_is_refused,
+            an_expired_run_that_nobody_followed_goes_on,
+            writing_prolongs_a_run,
+            renewing_prolongs_a_run,
+            ending_a_run_frees_the_session,
+            ending_a_run_with_its_last_append_frees_the_session,
+            ending_a_run_with_a_repeat_frees_the_session,
+            appends_from_outside_do_not_disturb_a_run,
+            a_run_that_fails_to_begin_holds_nothing,
+            a_run_inside_itself_is_nested,
+            runs_of_other_sessions_do_not_wait,
+            runs_do_not_mix,
+            a_busy_instance_does_not_starve_another,
+            a_dropped_waiter_leaves_no_stuck_queue,
+            a_lease_survives_reopening,
+            // rewind
+            rewind_restores_the_state_exactly,
+            a_rewind_is_stored_with_adks_deltas,
+            rewind_leaves_shared_state,
+            rewinding_an_unknown_invocation_is_not_found,
+            rewinding_twice_gives_the_same_state,
+            a_rewind_can_be_rewound,
+            rewind_changes_no_earlier_position,
+            a_rewind_made_elsewhere_restores_the_state_exactly,
+            a_rewind_made_elsewhere_may_set_more,
+            a_rewind_of_something_unknown_is_a_plain_delta,
+            a_batch_may_hold_a_rewind,
+            a_batch_may_rewind_its_own_events,
+            a_repeated_rewind_is_stored_once,
+            a_live_session_follows_a_rewind,
+            rewind_waits_for_a_running_run,
+            rewinds_among_concurrent_appends_are_exact,
+            rewound_events_stay_in_the_log,
+            a_rewind_behind_a_repeat_is_exact,
+            // fork
+            a_fork_has_the_same_past,
+            a_fork_defaults_to_the_end_and_a_made_id,
+            a_fork_beyond_the_end_is_position_not_found,
+            a_fork_to_an_existing_id_is_already_exists,
+            a_fork_remembers_its_origin,
+            a_fork_and_its_origin_live_independently,
+            a_fork_keeps_the_history_of_state,
+            a_fork_recognises_the_events_it_copied,
+            a_fork_is_free_while_its_origin_runs,
+            of_concurrent_forks_exactly_one_wins,
+            a_fork_is_read_by_time,
+            // ttl
+            an_expired_session_is_not_found,
+            an_expired_session_takes_no_operation,
+            the_id_of_an_expired_session_is_free,
+            a_fork_may_take_the_id_of_an_expired_session,
+            writing_prolongs_a_session,
+            event_times_do_not_prolong_a_session,
+            a_list_tells_when_a_session_expires,
+            a_sweep_deletes_and_counts_what_has_expired,
+            a_session_without_a_time_to_live_stays,
+            a_service_may_set_the_time_to_live,
+            a_time_to_live_survives_reopening,
+            // tail
+            a_tail_brings_history_and_then_new_events,
+            a_tail_starts_behind_a_position,
+            a_tail_brings_events_byte_for_byte,
+            a_tail_has_no_gap_and_no_repeat_under_writers,
+            a_tail_sees_events_of_a_second_instance,
+            a_tail_brings_every_event_of_a_batch,
+            a_tail_brings_a_long_history,
+            many_tails_follow_their_sessions,
+            a_tail_of_a_missing_session_ends_with_not_found,
+            a_tail_ends_when_the_session_is_deleted,
+            a_tail_does_not_go_on_in_a_recreated_session,
+            a_dropped_tail_disturbs_nobody,
+            // transfer
+            a_session_survives_export_and_import,
+            a_user_survives_export_and_import,
+            an_app_survives_export_and_import,
+            import_sets_shared_keys_that_are_not_there_yet,
+            a_time_to_live_survives_export_and_import,
+            rewinds_survive_export_and_import,
+            an_imported_session_goes_on,
+            import_of_an_existing_session_changes_nothing,
+            a_truncated_import_leaves_no_half_session,
+            a_damaged_import_names_the_line,
+            an_import_out_of_order_is_refused,
+            empty_lines_are_no_error,
+            an_export_of_nothing_is_empty,
+            an_export_holds_its_scope_only,
+            an_export_is_json_lines,
+            // erase
+            erase_removes_everything_of_a_user,
+            erase_leaves_everybody_else,
+            erase_twice_gives_zeros,
+            an_erased_user_can_start_again,
+            erase_removes_user_keys_without_sessions,
+            erase_ends_tails,
+            erased_stays_erased_after_reopening,
+            // ids
+            odd_session_ids_are_exact_or_refused,
+            odd_user_ids_are_exact_or_refused,
+            odd_app_names_are_exact_or_refused,
+            odd_event_ids_are_exact_or_refused,
+            odd_state_keys_are_exact_or_refused,
+            odd_ids_survive_export_and_import,
+            // limits
+            the_size_of_an_event_is_limited,
+            the_length_of_a_state_key_is_limited,
+            the_size_of_a_batch_is_limited,
+            the_size_of_state_is_limited_in_each_scope,
+            shared_state_is_limited_across_sessions,
+            the_size_of_initial_state_is_limited,
+            the_length_of_ids_is_limited,
+            large_events_are_stored,
+            a_time_that_is_no_number_is_refused,
+            a_lowered_limit_refuses_only_what_adds_to_it,
+        }
+    };
+    // Makes a macro that puts `#[ignore]` before the tests of the exceptions.
+    (@except ($d:tt) $($promise:ident = $reason:literal),*) => {
+        macro_rules! unless_excepted {
+            $( ($promise $d($d test:tt)*) => { #[ignore = $reason] $d($d test)* }; )*
+            ($d promise:ident $d($d test:tt)*) => { $d($d test)* };
+        }
+    };
+    (@each $open:expr; $($promise:ident),* $(,)?) => { $(
+        unless_excepted! { $promise
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $promise() {
+                let harness = $open.await.with_another(|| $open);
+                $crate::promises::$promise(harness).await;
+            }
+        }
+    )* };
+}

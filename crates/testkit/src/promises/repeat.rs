@@ -1,0 +1,244 @@
+//! What appending the same event again promises: it is stored once, and the answer is the same.
+
+use std::time::Duration;
+
+use retain_core::{Append, Conflict, Event, Session, SessionError, SessionKey};
+
+use super::common::*;
+use crate::harness::Harness;
+
+async fn assert_one_copy(log: &Log, key: &SessionKey) -> Session {
+    let stored = read(log, key).await;
+    let mut seen = ids(&stored);
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), stored.events.len(), "{:?}", ids(&stored));
+    stored
+}
+
+/// The same event twice has the same position and one copy, alone or in a batch.
+pub async fn the_same_event_again_changes_nothing(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let first = setting("a", r#"{"k":1,"user:k":1}"#);
+    assert_eq!(append(&log, &key, first.clone()).await, 1);
+    append(&log, &key, setting("b", r#"{"k":2,"user:k":2}"#)).await;
+    let before = read(&log, &key).await;
+    assert_eq!(append(&log, &key, first.clone()).await, 1);
+    let both = vec![first, setting("b", r#"{"k":2,"user:k":2}"#)];
+    assert_eq!(append_all(&log, &key, both).await, [1, 2]);
+    // The state is not taken back to what the repeated event set.
+    assert_eq!(read(&log, &key).await, before);
+}
+
+/// A batch of old and new events stores the new ones.
+pub async fn a_batch_may_hold_old_and_new_events(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    append_all(&log, &key, numbered("e", 2)).await;
+    let batch = vec![event("e2"), event("e3"), event("e1"), event("e4")];
+    assert_eq!(append_all(&log, &key, batch).await, [2, 3, 1, 4]);
+    assert_eq!(ids(&read(&log, &key).await), ["e1", "e2", "e3", "e4"]);
+}
+
+/// An event that stands twice in one batch is stored once; two events with one id are refused.
+pub async fn one_id_twice_in_a_batch_is_one_event_or_a_conflict(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let batch = vec![event("a"), event("b"), event("a")];
+    assert_eq!(append_all(&log, &key, batch).await, [1, 2, 1]);
+    let batch = vec![event("c"), setting("c", r#"{"other":1}"#)];
+    let refused = log.append(&key, batch.into()).await;
+    assert_fails!(
+        refused,
+        SessionError::Conflict { conflict: Conflict::EventId { id, .. }, .. } if id == "c"
+    );
+    assert_eq!(ids(&read(&log, &key).await), ["a", "b"]);
+}
+
+/// Several callers try the same event at once, as after a lost connection: one copy, one answer.
+pub async fn the_same_event_at_once_is_stored_once(harness: Harness) {
+    let (log, second) = (harness.service(), harness.second().await);
+    let key = create(&log, "s").await;
+    for round in 0..5 {
+        let answers = at_once(8, |number| {
+            let (log, key) = ([&log, &second][number % 2].clone(), key.clone());
+            let event = setting(&format!("e{round}"), &format!(r#"{{"k":{round}}}"#));
+            async move { append(&log, &key, event).await }
+        });
+        assert_eq!(answers.await, [round + 1; 8]);
+    }
+    assert_one_copy(&log, &key).await;
+}
+
+/// Another instance recognises an event that the first one stored.
+pub async fn a_second_instance_recognises_a_repeat(harness: Harness) {
+    let (log, second) = (harness.service(), harness.second().await);
+    let key = create(&log, "s").await;
+    append_all(&log, &key, numbered("e", 3)).await;
+    assert_eq!(append(&second, &key, event("e2")).await, 2);
+    assert_one_copy(&second, &key).await;
+}
+
+/// An event is recognised after the store was closed and opened again.
+pub async fn a_repeat_is_recognised_after_reopening(mut harness: Harness) {
+    if !harness.is_durable() {
+        return;
+    }
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    append_all(&log, &key, numbered("e", 3)).await;
+    drop(log);
+    let log = harness.reopen().await;
+    assert_eq!(append(&log, &key, event("e2")).await, 2);
+    assert_one_copy(&log, &key).await;
+}
+
+/// A run whose lease was taken over may still learn that its last write had arrived.
+pub async fn a_superseded_run_may_repeat_what_it_stored(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let lost = begin(&log, &key, event("e1")).await.unwrap();
+    let within = |id: &str| Append::from(event(id)).within_run(lost);
+    log.append(&key, within("e2")).await.unwrap();
+    harness.clock.tick(Duration::from_secs(3600));
+    let holder = begin(&log, &key, event("e3")).await.unwrap();
+    let again = log.append(&key, within("e2")).await.unwrap();
+    assert_eq!(positions(&again), [2]);
+    assert_eq!(again.run, None, "it does not hold the session any more");
+    let more = log.append(&key, within("e4")).await;
+    assert_fails!(more, SessionError::RunLost { .. });
+    let goes_on = Append::from(event("e5")).within_run(holder);
+    log.append(&key, goes_on).await.unwrap();
+    assert_eq!(
+        ids(&assert_one_copy(&log, &key).await),
+        ["e1", "e2", "e3", "e5"]
+    );
+}
+
+/// A repeat succeeds although the log has moved on from the position it was written at.
+pub async fn a_repeat_does_not_mind_an_outdated_position(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let first = Append::from(event("e1")).expecting(0);
+    log.append(&key, first.clone()).await.unwrap();
+    append(&log, &key, event("e2")).await;
+    let again = log.append(&key, first).await.unwrap();
+    assert_eq!(positions(&again), [1]);
+    assert_one_copy(&log, &key).await;
+}
+
+/// Maps are the same whatever the order of their keys.
+pub async fn a_repeat_may_order_its_keys_otherwise(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let one = setting("e", r#"{"a":{"x":1,"y":2},"b":2,"user:c":1.50}"#);
+    let other = setting("e", r#"{"user:c":1.5,"b":2,"a":{"y":2,"x":1}}"#);
+    append(&log, &key, one.clone()).await;
+    assert_eq!(append(&log, &key, other).await, 1);
+    let stored = assert_one_copy(&log, &key).await;
+    assert_eq!(bodies(&stored), [one.to_json().unwrap()]);
+}
+
+/// An event whose time was left to the store is the same event at a later time.
+pub async fn a_repeat_without_a_time_is_recognised_later(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let timeless = event_at("e", 0.0);
+    append(&log, &key, timeless.clone()).await;
+    let before = read(&log, &key).await;
+    harness.clock.tick(Duration::from_secs(60));
+    assert_eq!(append(&log, &key, timeless).await, 1);
+    assert_eq!(read(&log, &key).await, before);
+}
+
+/// What a repeat gives back is the event that is stored, with the time of its first append.
+pub async fn a_repeat_gives_back_the_event_as_stored(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let mut timeless = setting("e", r#"{"a":1,"b":2}"#);
+    timeless.timestamp = 0.0;
+    append(&log, &key, timeless.clone()).await;
+    let stored = read(&log, &key).await;
+    harness.clock.tick(Duration::from_secs(60));
+    let again = log.append(&key, timeless.clone().into()).await.unwrap();
+    assert_eq!(again.events[0].1.to_json().unwrap(), bodies(&stored)[0]);
+    // A live session that has not seen the event takes up the stored one.
+    let mut live = Session {
+        events: Default::default(),
+        position: 0,
+        ..stored.clone()
+    };
+    let given = log.append_event(&mut live, timeless).await.unwrap();
+    assert_eq!(given, stored.events[0]);
+    assert_eq!(live, stored);
+}
+
+/// A live session takes a repeated event up once.
+pub async fn a_live_session_takes_a_repeat_up_once(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let mut live = read(&log, &key).await;
+    for id in ["e1", "e2", "e1", "e2", "e3", "e1"] {
+        log.append_event(&mut live, event(id)).await.unwrap();
+    }
+    assert_eq!(ids(&live), ["e1", "e2", "e3"]);
+    assert_eq!(live, read(&log, &key).await);
+}
+
+/// Another event under a taken id is a conflict that says where the first one stands.
+pub async fn another_event_under_a_taken_id_is_a_conflict(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    append_all(&log, &key, numbered("e", 3)).await;
+    let before = read(&log, &key).await;
+    let mut other_text = Event::user_text("other");
+    other_text.id = "e2".into();
+    other_text.timestamp = event("e2").timestamp;
+    let other_time = event_at("e2", 77.0);
+    let other_delta = setting("e2", r#"{"a":1}"#);
+    for other in [other_text, other_time, other_delta] {
+        let refused = log.append(&key, other.into()).await;
+        assert_fails!(
+            refused,
+            SessionError::Conflict { key: found, conflict: Conflict::EventId { id, position: 2 } }
+                if found == key && id == "e2"
+        );
+    }
+    assert_eq!(read(&log, &key).await, before);
+}
+
+/// `1` and `1.0` are two values, so they make two events.
+pub async fn numbers_of_another_kind_make_another_event(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    append(&log, &key, setting("e", r#"{"a":1}"#)).await;
+    let refused = log.append(&key, setting("e", r#"{"a":1.0}"#).into()).await;
+    assert_fails!(refused, SessionError::Conflict { .. });
+}
+
+/// `temp:` keys are no part of the stored event, so they make no difference.
+pub async fn temp_keys_make_no_other_event(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    append(&log, &key, setting("e", r#"{"a":1,"temp:t":1}"#)).await;
+    assert_eq!(append(&log, &key, setting("e", r#"{"a":1}"#)).await, 1);
+    let other = setting("e", r#"{"temp:t":2,"a":1}"#);
+    assert_eq!(append(&log, &key, other).await, 1);
+}
+
+/// Event ids are unique in a session, not among sessions.
+pub async fn the_same_event_id_in_two_sessions_is_fine(harness: Harness) {
+    let log = harness.service();
+    let (one, two) = (create(&log, "one").await, create(&log, "two").await);
+    let neighbour = SessionKey::new(APP, "grace", "one");
+    create_at(&log, &neighbour, "{}").await;
+    for (key, delta) in [
+        (&one, r#"{"a":1}"#),
+        (&two, r#"{"a":2}"#),
+        (&neighbour, r#"{"a":3}"#),
+    ] {
+        assert_eq!(append(&log, key, setting("e", delta)).await, 1);
+        assert_eq!(read(&log, key).await.state, state(delta));
+    }
+}

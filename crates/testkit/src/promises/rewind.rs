@@ -1,0 +1,320 @@
+//! What rewinding promises: history is taken back by appending, and state is exactly as before.
+
+use std::time::Duration;
+
+use retain_core::{Append, Event, Json, SessionError, SessionKey, State};
+
+use super::{
+    common::*,
+    state::{assert_fold, own_keys},
+};
+use crate::harness::Harness;
+
+const INITIAL: &str = r#"{"a":1,"b":2,"n":null,"user:u":1,"app:p":1}"#;
+
+/// Three invocations that set, null and add keys.
+async fn three_invocations(log: &Log) -> SessionKey {
+    let key = create_with(log, "s", INITIAL).await;
+    let events = vec![
+        in_invocation("e1", "i1", r#"{"a":10,"c":3}"#),
+        in_invocation("e2", "i1", r#"{"c":[4]}"#),
+        in_invocation("e3", "i2", r#"{"a":20,"b":null,"d":5,"user:u":2}"#),
+        in_invocation("e4", "i2", r#"{"n":0}"#),
+        in_invocation("e5", "i3", r#"{"d":6,"app:p":2,"e":{}}"#),
+    ];
+    append_all(log, &key, events).await;
+    key
+}
+
+fn own(state: &State) -> State {
+    own_keys(state).into()
+}
+
+async fn own_now(log: &Log, key: &SessionKey) -> State {
+    own(&read(log, key).await.state)
+}
+
+/// A rewind as another program stores it: an event with ADK's deltas.
+fn foreign_rewind(id: &str, before: &str, delta: &str) -> Event {
+    let mut event = in_invocation(id, &format!("e-{id}"), delta);
+    event.response.content = None;
+    event.actions.rewind_before_invocation_id = Some(before.into());
+    event
+}
+
+/// The session's own keys become exactly what they were: initial values are back, and keys that
+/// did not exist are absent, not null.
+pub async fn rewind_restores_the_state_exactly(harness: Harness) {
+    let log = harness.service();
+    for (invocation, expected) in [
+        ("i3", r#"{"a":20,"b":null,"n":0,"c":[4],"d":5}"#),
+        ("i2", r#"{"a":10,"b":2,"n":null,"c":[4]}"#),
+        ("i1", r#"{"a":1,"b":2,"n":null}"#),
+    ] {
+        let key = three_invocations(&log).await;
+        log.rewind(&key, invocation).await.unwrap();
+        assert_eq!(own_now(&log, &key).await, state(expected), "{invocation}");
+        assert_fold(&log, &key, INITIAL).await;
+        log.delete_session(APP, USER, "s").await.unwrap();
+    }
+}
+
+/// The stored event is the one ADK writes, so that ADK's readers agree about it.
+pub async fn a_rewind_is_stored_with_adks_deltas(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    let appended = log.rewind(&key, "i2").await.unwrap();
+    assert_eq!(positions(&appended), [6]);
+    let stored = read(&log, &key).await;
+    let event = &stored.events[5];
+    assert_eq!(*event, *appended.events[0].1);
+    assert_eq!(event.author, "user");
+    assert!(event.invocation_id.starts_with("e-"));
+    let before = event.actions.rewind_before_invocation_id.as_deref();
+    assert_eq!(before, Some("i2"));
+    assert_eq!(event.response.content, None);
+    let delta = r#"{"a":10,"b":2,"n":null,"d":null,"e":null}"#;
+    assert_eq!(event.actions.state_delta, map(delta));
+    assert_eq!(stored.position, 6, "nothing is deleted");
+}
+
+/// Keys that are shared with other sessions are not taken back.
+pub async fn rewind_leaves_shared_state(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    log.rewind(&key, "i1").await.unwrap();
+    let now = read(&log, &key).await.state;
+    assert_eq!(now.get("user:u"), Some(&Json::from(2)));
+    assert_eq!(now.get("app:p"), Some(&Json::from(2)));
+}
+
+/// There is no going back to what never was; nothing is written.
+pub async fn rewinding_an_unknown_invocation_is_not_found(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    let before = read(&log, &key).await;
+    for unknown in ["i4", "i", "I1", ""] {
+        let refused = log.rewind(&key, unknown).await;
+        assert_fails!(
+            refused,
+            SessionError::InvocationNotFound { invocation_id, key: found }
+                if invocation_id == unknown && found == key
+        );
+    }
+    assert_eq!(read(&log, &key).await, before);
+}
+
+/// Rewinding to the same place twice gives the same state twice.
+pub async fn rewinding_twice_gives_the_same_state(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    log.rewind(&key, "i2").await.unwrap();
+    let once = own_now(&log, &key).await;
+    append(&log, &key, in_invocation("e7", "i4", r#"{"a":99,"z":1}"#)).await;
+    log.rewind(&key, "i2").await.unwrap();
+    assert_eq!(own_now(&log, &key).await, once);
+    log.rewind(&key, "i2").await.unwrap();
+    assert_eq!(own_now(&log, &key).await, once);
+    log.rewind(&key, "i1").await.unwrap();
+    assert_eq!(
+        own_now(&log, &key).await,
+        state(r#"{"a":1,"b":2,"n":null}"#)
+    );
+    assert_fold(&log, &key, INITIAL).await;
+}
+
+/// A rewind is an event like any other: rewinding before it takes it back.
+pub async fn a_rewind_can_be_rewound(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    let before = own_now(&log, &key).await;
+    let rewound = log.rewind(&key, "i1").await.unwrap();
+    let invocation = &rewound.events[0].1.invocation_id;
+    log.rewind(&key, invocation).await.unwrap();
+    assert_eq!(own_now(&log, &key).await, before);
+    assert_fold(&log, &key, INITIAL).await;
+}
+
+/// The past stays as it was: a rewind changes no earlier position.
+pub async fn rewind_changes_no_earlier_position(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    let mut before = Vec::new();
+    for position in 0..=5 {
+        before.push(own(&log.state_at(&key, position).await.unwrap()));
+    }
+    log.rewind(&key, "i1").await.unwrap();
+    for (position, before) in before.iter().enumerate() {
+        let now = log.state_at(&key, position as u64).await.unwrap();
+        assert_eq!(own(&now), *before, "position {position}");
+    }
+}
+
+/// A rewind that ADK stored (initial state nulled, absent keys nulled) has the exact state too.
+pub async fn a_rewind_made_elsewhere_restores_the_state_exactly(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    let delta = r#"{"a":10,"b":null,"n":null,"d":null,"e":null}"#;
+    append(&log, &key, foreign_rewind("r1", "i2", delta)).await;
+    let expected = state(r#"{"a":10,"b":2,"n":null,"c":[4]}"#);
+    assert_eq!(own_now(&log, &key).await, expected);
+    let stored = read(&log, &key).await;
+    assert_eq!(stored.events[5].actions.state_delta, map(delta));
+    assert_fold(&log, &key, INITIAL).await;
+}
+
+/// What a foreign rewind sets beyond taking back is set, and its shared keys are shared.
+pub async fn a_rewind_made_elsewhere_may_set_more(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    let delta = r#"{"a":10,"new":"x","b":7,"user:u":9,"d":null}"#;
+    append(&log, &key, foreign_rewind("r1", "i2", delta)).await;
+    let now = read(&log, &key).await.state;
+    let expected = state(r#"{"a":10,"b":7,"n":null,"c":[4],"new":"x"}"#);
+    assert_eq!(own(&now), expected);
+    assert_eq!(now.get("user:u"), Some(&Json::from(9)));
+}
+
+/// A rewind made elsewhere may name an invocation that this log does not have: then its delta is
+/// all it says.
+pub async fn a_rewind_of_something_unknown_is_a_plain_delta(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    append(
+        &log,
+        &key,
+        foreign_rewind("r1", "never", r#"{"a":5,"b":null}"#),
+    )
+    .await;
+    let now = own_now(&log, &key).await;
+    assert_eq!(now.get("a"), Some(&Json::from(5)));
+    assert_eq!(now.get("b"), Some(&Json::Null));
+    assert_eq!(now.get("d"), Some(&Json::from(6)));
+}
+
+/// Events before and behind a rewind in one batch count in their order.
+pub async fn a_batch_may_hold_a_rewind(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    let batch = vec![
+        in_invocation("e6", "i4", r#"{"x":1,"a":40}"#),
+        foreign_rewind("r1", "i2", r#"{"a":10,"x":null}"#),
+        in_invocation("e7", "i5", r#"{"y":1}"#),
+    ];
+    assert_eq!(append_all(&log, &key, batch).await, [6, 7, 8]);
+    let expected = state(r#"{"a":10,"b":2,"n":null,"c":[4],"y":1}"#);
+    assert_eq!(own_now(&log, &key).await, expected);
+    assert_fold(&log, &key, INITIAL).await;
+}
+
+/// A batch may even take back its own events, as an import of single events would.
+pub async fn a_batch_may_rewind_its_own_events(harness: Harness) {
+    let log = harness.service();
+    let key = create_with(&log, "s", r#"{"a":1}"#).await;
+    let batch = vec![
+        in_invocation("e1", "i1", r#"{"a":2}"#),
+        in_invocation("e2", "i2", r#"{"a":3,"b":3}"#),
+        foreign_rewind("r1", "i2", r#"{"a":2,"b":null}"#),
+    ];
+    append_all(&log, &key, batch).await;
+    assert_eq!(own_now(&log, &key).await, state(r#"{"a":2}"#));
+    assert_fold(&log, &key, r#"{"a":1}"#).await;
+}
+
+/// A rewind that is appended again is stored once, whether its time was given or not.
+pub async fn a_repeated_rewind_is_stored_once(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    let timed = foreign_rewind("r1", "i2", r#"{"a":10}"#);
+    let mut timeless = foreign_rewind("r2", "i2", r#"{"a":10}"#);
+    timeless.timestamp = 0.0;
+    for rewind in [timed, timeless] {
+        let position = append(&log, &key, rewind.clone()).await;
+        let later = in_invocation(&format!("after-{}", rewind.id), "i9", r#"{"z":1}"#);
+        append(&log, &key, later).await;
+        let before = read(&log, &key).await;
+        harness.clock.tick(Duration::from_secs(1));
+        assert_eq!(append(&log, &key, rewind.clone()).await, position);
+        let expecting = Append::from(rewind).expecting(position - 1);
+        let again = log.append(&key, expecting).await.unwrap();
+        assert_eq!(positions(&again), [position]);
+        assert_eq!(read(&log, &key).await, before);
+    }
+}
+
+/// A rewind appended through a live session leaves it as a fresh read would be.
+pub async fn a_live_session_follows_a_rewind(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    let mut live = read(&log, &key).await;
+    let rewind = foreign_rewind("r1", "i2", r#"{"a":10,"b":null,"d":null}"#);
+    log.append_event(&mut live, rewind).await.unwrap();
+    assert_eq!(live, read(&log, &key).await);
+}
+
+/// A rewind waits for its turn: what a run that was first still writes is taken back as well.
+pub async fn rewind_waits_for_a_running_run(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    let run = begin(&log, &key, in_invocation("e6", "i4", r#"{"late":1}"#));
+    let run = run.await.unwrap();
+    let mut rewinding = log.rewind(&key, "i2");
+    still_waits(&mut rewinding).await;
+    let last = in_invocation("e7", "i4", r#"{"later":1,"a":77}"#);
+    log.append(&key, Append::from(last).ending_run(run))
+        .await
+        .unwrap();
+    let rewound = patiently(rewinding).await.unwrap();
+    assert_eq!(positions(&rewound), [8]);
+    let expected = state(r#"{"a":10,"b":2,"n":null,"c":[4]}"#);
+    assert_eq!(own_now(&log, &key).await, expected);
+    // It was a run of its own and holds nothing now.
+    begin(&log, &key, event("e9")).await.unwrap();
+}
+
+/// Writers and rewinds at once: the state is what the log says.
+pub async fn rewinds_among_concurrent_appends_are_exact(harness: Harness) {
+    let (log, second) = (harness.service(), harness.second().await);
+    let key = three_invocations(&log).await;
+    at_once(4, |task| {
+        let (log, key) = ([&log, &second][task % 2].clone(), key.clone());
+        async move {
+            for n in 0..5 {
+                if task == 0 {
+                    patiently(log.rewind(&key, "i2")).await.unwrap();
+                    continue;
+                }
+                let delta = format!(r#"{{"k{task}":{n},"a":{n}}}"#);
+                let event = in_invocation(&format!("x{task}-{n}"), "late", &delta);
+                append(&log, &key, event).await;
+            }
+        }
+    })
+    .await;
+    assert_eq!(read(&log, &key).await.position, 5 + 20);
+    assert_fold(&log, &key, INITIAL).await;
+}
+
+/// Readers can tell what is taken back: the events are all there, the rewind among them.
+pub async fn rewound_events_stay_in_the_log(harness: Harness) {
+    let log = harness.service();
+    let key = three_invocations(&log).await;
+    log.rewind(&key, "i1").await.unwrap();
+    let stored = read(&log, &key).await;
+    assert_eq!(ids(&stored)[..5], ["e1", "e2", "e3", "e4", "e5"]);
+    assert_eq!(append(&log, &key, event("e3-new")).await, 7);
+}
+
+/// Events that a batch repeats are in the log already: a rewind behind them starts from the state
+/// as it is, not from what they set long ago.
+pub async fn a_rewind_behind_a_repeat_is_exact(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let first = in_invocation("e1", "i1", r#"{"a":1,"b":1}"#);
+    append(&log, &key, first.clone()).await;
+    append(&log, &key, in_invocation("e2", "i2", r#"{"a":2,"c":2}"#)).await;
+    let batch = vec![first, foreign_rewind("r1", "i2", r#"{"a":1,"c":null}"#)];
+    assert_eq!(append_all(&log, &key, batch).await, [1, 3]);
+    assert_eq!(own_now(&log, &key).await, state(r#"{"a":1,"b":1}"#));
+    assert_fold(&log, &key, "{}").await;
+}

@@ -1,0 +1,475 @@
+//! What runs promise: one at a time, in turn, and none is blocked for ever by a dead one.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use retain_core::{
+    Append, Appended, Conflict, Event, Result, RunOptions, RunToken, SessionError, SessionKey,
+    within_run,
+};
+
+use super::common::*;
+use crate::harness::Harness;
+
+/// Longer than any lease or ticket lives.
+const LONG: Duration = Duration::from_secs(3600);
+
+fn patient_begin(event: Event) -> Append {
+    let wait = Duration::from_secs(60);
+    Append::from(event).beginning_run(RunOptions { wait })
+}
+
+async fn within(log: &Log, key: &SessionKey, id: &str, run: RunToken) -> Result<Appended> {
+    let append = Append::from(event(id)).within_run(run);
+    log.append(key, append).await
+}
+
+/// The token of a run comes with the append that begins it, and its later appends keep it.
+pub async fn a_run_gets_its_token_with_the_first_append(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let begun = log.append(&key, patient_begin(event("e1"))).await.unwrap();
+    assert_eq!(positions(&begun), [1]);
+    let run = begun.run.expect("a token");
+    let next = within(&log, &key, "e2", run).await.unwrap();
+    assert_eq!((positions(&next), next.run), (vec![2], Some(run)));
+}
+
+/// A run may begin before it has anything to write.
+pub async fn a_run_may_begin_without_events(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let empty = Append::default().beginning_run(no_wait());
+    let run = log.append(&key, empty).await.unwrap().run.expect("a token");
+    let busy = begin(&log, &key, event("other")).await;
+    assert_fails!(busy, SessionError::RunBusy { .. });
+    within(&log, &key, "e1", run).await.unwrap();
+    assert_eq!(ids(&read(&log, &key).await), ["e1"]);
+}
+
+/// Without time to wait a second run is refused at once, and writes nothing.
+pub async fn a_second_run_without_waiting_is_busy(harness: Harness) {
+    let (log, second) = (harness.service(), harness.second().await);
+    let key = create(&log, "s").await;
+    begin(&log, &key, event("e1")).await.unwrap();
+    for log in [&log, &second] {
+        let refused = begin(log, &key, setting("e2", r#"{"a":1}"#)).await;
+        assert_fails!(refused, SessionError::RunBusy { key: found, .. } if found == key);
+    }
+    let stored = read(&log, &key).await;
+    assert_eq!(ids(&stored), ["e1"]);
+    assert!(stored.state.is_empty());
+}
+
+/// A second run waits for the first one and goes on when that ends.
+pub async fn a_second_run_waits_for_the_first(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let first = begin(&log, &key, event("e1")).await.unwrap();
+    let mut waiting = log.append(&key, patient_begin(event("late")));
+    still_waits(&mut waiting).await;
+    within(&log, &key, "e2", first).await.unwrap();
+    still_waits(&mut waiting).await;
+    let last = Append::from(event("e3")).ending_run(first);
+    log.append(&key, last).await.unwrap();
+    let second = patiently(waiting).await.unwrap().run.expect("a token");
+    assert_ne!(second, first);
+    assert_eq!(ids(&read(&log, &key).await), ["e1", "e2", "e3", "late"]);
+}
+
+/// A run of another instance waits as well.
+pub async fn a_run_of_a_second_instance_waits_for_the_first(harness: Harness) {
+    let (log, second) = (harness.service(), harness.second().await);
+    let key = create(&log, "s").await;
+    let first = begin(&log, &key, event("e1")).await.unwrap();
+    let mut waiting = second.append(&key, patient_begin(event("late")));
+    still_waits(&mut waiting).await;
+    within(&log, &key, "e2", first).await.unwrap();
+    log.end_run(&key, first).await.unwrap();
+    patiently(waiting).await.unwrap();
+    assert_eq!(ids(&read(&log, &key).await), ["e1", "e2", "late"]);
+}
+
+/// Callers of one process get their turn in the order they came.
+pub async fn waiting_runs_get_their_turn_in_order(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let holder = begin(&log, &key, event("holder")).await.unwrap();
+    let mut waiting = Vec::new();
+    for number in 0..6 {
+        let (log, key) = (log.clone(), key.clone());
+        let mut turn = Box::pin(async move {
+            let begun = log
+                .append(&key, patient_begin(event(&format!("run{number}"))))
+                .await;
+            let run = begun.unwrap().run.unwrap();
+            log.end_run(&key, run).await.unwrap();
+        });
+        still_waits(&mut turn).await;
+        waiting.push(tokio::spawn(turn));
+    }
+    log.end_run(&key, holder).await.unwrap();
+    for turn in waiting {
+        patiently(turn).await.unwrap();
+    }
+    let expected = ["holder", "run0", "run1", "run2", "run3", "run4", "run5"];
+    assert_eq!(ids(&read(&log, &key).await), expected);
+}
+
+/// Who has waited long enough is told that the session is busy, and stands in no one's way.
+pub async fn waiting_ends_with_busy_when_the_time_is_up(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let holder = begin(&log, &key, event("e1")).await.unwrap();
+    let options = RunOptions {
+        wait: Duration::from_millis(20),
+    };
+    let append = Append::from(event("late")).beginning_run(options);
+    let gave_up = patiently(log.append(&key, append)).await;
+    assert_fails!(gave_up, SessionError::RunBusy { key: found, .. } if found == key);
+    log.end_run(&key, holder).await.unwrap();
+    begin(&log, &key, event("e2")).await.unwrap();
+    assert_eq!(ids(&read(&log, &key).await), ["e1", "e2"]);
+}
+
+/// A dead run blocks nobody longer than its lease, by the store's clock.
+pub async fn a_dead_run_blocks_nobody_after_its_lease(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    begin(&log, &key, event("e1")).await.unwrap();
+    harness.clock.tick(Duration::from_secs(29));
+    let early = begin(&log, &key, event("e2")).await;
+    assert_fails!(early, SessionError::RunBusy { .. });
+    harness.clock.tick(Duration::from_secs(2));
+    begin(&log, &key, event("e3")).await.unwrap();
+    assert_eq!(ids(&read(&log, &key).await), ["e1", "e3"]);
+}
+
+/// How long that is, is set with the service.
+pub async fn the_lease_of_a_run_can_be_set(harness: Harness) {
+    let brief = harness.second_with(|settings| settings.run_ttl = Duration::from_secs(2));
+    let (log, brief) = (harness.service(), brief.await);
+    let key = create(&log, "s").await;
+    begin(&brief, &key, event("e1")).await.unwrap();
+    harness.clock.tick(Duration::from_secs(1));
+    assert_fails!(
+        begin(&log, &key, event("e2")).await,
+        SessionError::RunBusy { .. }
+    );
+    harness.clock.tick(Duration::from_secs(2));
+    begin(&log, &key, event("e3")).await.unwrap();
+}
+
+/// A run that waits goes on when the lease of a dead one runs out.
+pub async fn a_waiting_run_takes_over_from_a_dead_one(harness: Harness) {
+    let (log, second) = (harness.service(), harness.second().await);
+    let key = create(&log, "s").await;
+    begin(&log, &key, event("dead")).await.unwrap();
+    let mut waiting = second.append(&key, patient_begin(event("next")));
+    still_waits(&mut waiting).await;
+    harness.clock.tick(LONG);
+    patiently(waiting).await.unwrap();
+    assert_eq!(ids(&read(&log, &key).await), ["dead", "next"]);
+}
+
+/// The token of a run that was taken over is refused, and nothing is written with it.
+pub async fn an_outdated_token_writes_nothing(harness: Harness) {
+    let log = harness.service();
+    let key = create_with(&log, "s", r#"{"a":0}"#).await;
+    let old = begin(&log, &key, event("e1")).await.unwrap();
+    harness.clock.tick(LONG);
+    let new = begin(&log, &key, event("e2")).await.unwrap();
+    let before = read(&log, &key).await;
+    let write = Append::from(setting("e3", r#"{"a":1,"user:b":1}"#));
+    for append in [write.clone().within_run(old), write.ending_run(old)] {
+        let refused = log.append(&key, append).await;
+        assert_fails!(
+            refused,
+            SessionError::RunLost { key: found, token } if found == key && token == old.0
+        );
+    }
+    assert_fails!(log.renew_run(&key, old).await, SessionError::RunLost { .. });
+    assert_fails!(log.end_run(&key, old).await, SessionError::RunLost { .. });
+    assert_eq!(read(&log, &key).await, before);
+    // The run that took over still holds the session.
+    assert_fails!(
+        begin(&log, &key, event("e4")).await,
+        SessionError::RunBusy { .. }
+    );
+    within(&log, &key, "e5", new).await.unwrap();
+}
+
+/// A token that was never given out opens nothing.
+pub async fn an_invented_token_is_refused(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    for invented in [RunToken(1), RunToken(77), RunToken(i64::MAX as u64)] {
+        let refused = within(&log, &key, "e1", invented).await;
+        assert_fails!(refused, SessionError::RunLost { .. });
+    }
+    assert!(read(&log, &key).await.events.is_empty());
+}
+
+/// A token stays good until another run has taken over, even past its lease.
+pub async fn an_expired_run_that_nobody_followed_goes_on(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let run = begin(&log, &key, event("e1")).await.unwrap();
+    harness.clock.tick(LONG);
+    within(&log, &key, "e2", run).await.unwrap();
+    let busy = begin(&log, &key, event("e3")).await;
+    assert_fails!(busy, SessionError::RunBusy { .. });
+}
+
+/// Writing inside a run prolongs its lease.
+pub async fn writing_prolongs_a_run(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let run = begin(&log, &key, event("e0")).await.unwrap();
+    for number in 1..4 {
+        harness.clock.tick(Duration::from_secs(20));
+        within(&log, &key, &format!("e{number}"), run)
+            .await
+            .unwrap();
+    }
+    harness.clock.tick(Duration::from_secs(20));
+    let busy = begin(&log, &key, event("other")).await;
+    assert_fails!(busy, SessionError::RunBusy { .. });
+}
+
+/// A run with nothing to write is kept by renewing it.
+pub async fn renewing_prolongs_a_run(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let run = begin(&log, &key, event("e1")).await.unwrap();
+    for _ in 0..3 {
+        harness.clock.tick(Duration::from_secs(20));
+        log.renew_run(&key, run).await.unwrap();
+    }
+    let busy = begin(&log, &key, event("e2")).await;
+    assert_fails!(busy, SessionError::RunBusy { .. });
+    harness.clock.tick(Duration::from_secs(31));
+    begin(&log, &key, event("e3")).await.unwrap();
+    assert_eq!(read(&log, &key).await.position, 2);
+}
+
+/// A run that says it has ended frees the session; saying so twice does no harm.
+pub async fn ending_a_run_frees_the_session(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let run = begin(&log, &key, event("e1")).await.unwrap();
+    log.end_run(&key, run).await.unwrap();
+    log.end_run(&key, run).await.unwrap();
+    begin(&log, &key, event("e2")).await.unwrap();
+}
+
+/// A run may end with its last append.
+pub async fn ending_a_run_with_its_last_append_frees_the_session(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let run = begin(&log, &key, event("e1")).await.unwrap();
+    let last = Append::from(event("e2")).ending_run(run);
+    let ended = log.append(&key, last.clone()).await.unwrap();
+    assert_eq!((positions(&ended), ended.run), (vec![2], None));
+    // A repeat, as after a lost answer, says the same.
+    let again = log.append(&key, last).await.unwrap();
+    assert_eq!((positions(&again), again.run), (vec![2], None));
+    begin(&log, &key, event("e3")).await.unwrap();
+}
+
+/// A last append that turns out to be stored already ends the run as well.
+pub async fn ending_a_run_with_a_repeat_frees_the_session(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let run = begin(&log, &key, event("e1")).await.unwrap();
+    within(&log, &key, "e2", run).await.unwrap();
+    let last = Append::from(event("e2")).ending_run(run);
+    log.append(&key, last).await.unwrap();
+    begin(&log, &key, event("e3")).await.unwrap();
+}
+
+/// Appends from outside are welcome during a run and take nothing from it.
+pub async fn appends_from_outside_do_not_disturb_a_run(harness: Harness) {
+    let (log, second) = (harness.service(), harness.second().await);
+    let key = create(&log, "s").await;
+    let run = begin(&log, &key, event("e1")).await.unwrap();
+    append(&log, &key, event("outside1")).await;
+    append(&second, &key, event("outside2")).await;
+    let next = within(&log, &key, "e2", run).await.unwrap();
+    assert_eq!((positions(&next), next.run), (vec![4], Some(run)));
+    let busy = begin(&second, &key, event("other")).await;
+    assert_fails!(busy, SessionError::RunBusy { .. });
+}
+
+/// A run may insist on the position it saw, and a first append that is refused takes no lease.
+pub async fn a_run_that_fails_to_begin_holds_nothing(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    append(&log, &key, event("e1")).await;
+    let late = patient_begin(event("e2")).expecting(0);
+    assert_fails!(
+        log.append(&key, late).await,
+        SessionError::Conflict {
+            conflict: Conflict::Position { .. },
+            ..
+        }
+    );
+    let other = patient_begin(setting("e1", r#"{"other":1}"#));
+    assert_fails!(
+        log.append(&key, other).await,
+        SessionError::Conflict {
+            conflict: Conflict::EventId { .. },
+            ..
+        }
+    );
+    begin(&log, &key, event("e3")).await.unwrap();
+}
+
+/// A run inside a run of the same session would wait for itself, and is told so at once.
+pub async fn a_run_inside_itself_is_nested(harness: Harness) {
+    let log = harness.service();
+    let (key, other) = (create(&log, "s").await, create(&log, "other").await);
+    let run = begin(&log, &key, event("e1")).await.unwrap();
+    within_run(key.clone(), async {
+        let nested = log.append(&key, patient_begin(event("e2"))).await;
+        assert_fails!(nested, SessionError::NestedRun { key: found } if found == key);
+        let nested = log.rewind(&key, "").await;
+        assert_fails!(nested, SessionError::NestedRun { .. });
+        // A run of another session, and inside it one of a third level, is no problem.
+        let inner = begin(&log, &other, event("e1")).await.unwrap();
+        within_run(other.clone(), async {
+            let nested = begin(&log, &other, event("e2")).await;
+            assert_fails!(nested, SessionError::NestedRun { .. });
+            let nested = begin(&log, &key, event("e2")).await;
+            assert_fails!(nested, SessionError::NestedRun { .. });
+        })
+        .await;
+        log.end_run(&other, inner).await.unwrap();
+        within(&log, &key, "e3", run).await.unwrap();
+    })
+    .await;
+    assert_eq!(ids(&read(&log, &key).await), ["e1", "e3"]);
+}
+
+/// Runs of different sessions do not wait for one another.
+pub async fn runs_of_other_sessions_do_not_wait(harness: Harness) {
+    let log = harness.service();
+    for session in ["a", "b", "c"] {
+        let key = create(&log, session).await;
+        begin(&log, &key, event("e")).await.unwrap();
+    }
+    let neighbour = SessionKey::new(APP, "grace", "a");
+    create_at(&log, &neighbour, "{}").await;
+    begin(&log, &neighbour, event("e")).await.unwrap();
+}
+
+/// Many runs at once, in two instances: the events of each stand together.
+pub async fn runs_do_not_mix(harness: Harness) {
+    const RUNS: usize = 10;
+    let (log, second) = (harness.service(), harness.second().await);
+    let key = create(&log, "s").await;
+    at_once(RUNS, |number| {
+        let (log, key) = ([&log, &second][number % 2].clone(), key.clone());
+        async move {
+            let begun = log.append(&key, patient_begin(event(&format!("{number}-a"))));
+            let run = patiently(begun).await.unwrap().run.unwrap();
+            within(&log, &key, &format!("{number}-b"), run)
+                .await
+                .unwrap();
+            let last = Append::from(event(&format!("{number}-c"))).ending_run(run);
+            log.append(&key, last).await.unwrap();
+        }
+    })
+    .await;
+    let stored = read(&log, &key).await;
+    assert_eq!(stored.events.len(), RUNS * 3);
+    for run in ids(&stored).chunks(3) {
+        let number = run[0].trim_end_matches("-a");
+        assert_eq!(run[1..], [format!("{number}-b"), format!("{number}-c")]);
+    }
+}
+
+/// A busy process cannot starve another one: a few runs get through while many others go on.
+pub async fn a_busy_instance_does_not_starve_another(harness: Harness) {
+    const ENOUGH: u64 = 5000;
+    let (busy, modest) = (harness.service(), harness.second().await);
+    let key = create(&busy, "s").await;
+    let done = Arc::new(AtomicBool::new(false));
+    let others = Arc::new(AtomicU64::new(0));
+    let crowd: Vec<_> = (0..3)
+        .map(|_| {
+            let (log, key) = (busy.clone(), key.clone());
+            let (done, others) = (Arc::clone(&done), Arc::clone(&others));
+            tokio::spawn(async move {
+                while !done.load(Ordering::SeqCst) && others.load(Ordering::SeqCst) < ENOUGH {
+                    run_once(&log, &key).await;
+                    others.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    for _ in 0..5 {
+        run_once(&modest, &key).await;
+    }
+    done.store(true, Ordering::SeqCst);
+    let others = others.load(Ordering::SeqCst);
+    for task in crowd {
+        task.await.unwrap();
+    }
+    assert!(others < ENOUGH, "all others came first");
+}
+
+async fn run_once(log: &Log, key: &SessionKey) {
+    let empty = Append::default().beginning_run(RunOptions::default());
+    let run = patiently(log.append(key, empty)).await.unwrap().run;
+    log.end_run(key, run.unwrap()).await.unwrap();
+}
+
+/// Whoever stops waiting leaves the queue, and those behind move up.
+pub async fn a_dropped_waiter_leaves_no_stuck_queue(harness: Harness) {
+    let (log, second) = (harness.service(), harness.second().await);
+    let key = create(&log, "s").await;
+    let holder = begin(&log, &key, event("holder")).await.unwrap();
+    let mut first = log.append(&key, patient_begin(event("first")));
+    still_waits(&mut first).await;
+    let mut middle = log.append(&key, patient_begin(event("middle")));
+    still_waits(&mut middle).await;
+    let mut elsewhere = second.append(&key, patient_begin(event("elsewhere")));
+    still_waits(&mut elsewhere).await;
+    let mut last = log.append(&key, patient_begin(event("last")));
+    still_waits(&mut last).await;
+    drop(first);
+    drop(middle);
+    drop(elsewhere);
+    log.end_run(&key, holder).await.unwrap();
+    // A ticket that was left behind counts only so long.
+    harness.clock.tick(Duration::from_secs(10));
+    let run = patiently(last).await.unwrap().run.unwrap();
+    log.end_run(&key, run).await.unwrap();
+    begin(&second, &key, event("end")).await.unwrap();
+    assert_eq!(ids(&read(&log, &key).await), ["holder", "last", "end"]);
+}
+
+/// A lease outlives the closing of the store, and so does the token that goes with it.
+pub async fn a_lease_survives_reopening(mut harness: Harness) {
+    if !harness.is_durable() {
+        return;
+    }
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let run = begin(&log, &key, event("e1")).await.unwrap();
+    drop(log);
+    let log = harness.reopen().await;
+    let busy = begin(&log, &key, event("e2")).await;
+    assert_fails!(busy, SessionError::RunBusy { .. });
+    within(&log, &key, "e3", run).await.unwrap();
+    harness.clock.tick(LONG);
+    begin(&log, &key, event("e4")).await.unwrap();
+    let lost = within(&log, &key, "e5", run).await;
+    assert_fails!(lost, SessionError::RunLost { .. });
+}

@@ -1,0 +1,380 @@
+//! What export and import promise: a log moves from store to store without loss.
+
+use std::time::Duration;
+
+use retain_core::{
+    Clock as _, ExportScope, ImportReceipt, JsonMap, SessionError, SessionKey, SessionMeta, State,
+    Window,
+};
+
+use super::common::*;
+use crate::harness::Harness;
+
+/// Two users with logs that have everything: deltas, rewinds, a fork, a time to live.
+async fn fill(log: &Log, harness: &Harness) -> Vec<SessionKey> {
+    let one = create_with(log, "one", r#"{"a":1,"n":null,"user:u":1,"app:p":[1]}"#).await;
+    harness.clock.tick(Duration::from_secs(7));
+    let exact = r#"{"z":123456789012345678901234567890,"a":1.50,"m":{"y":null,"b":[]}}"#;
+    append(log, &one, in_invocation("e1", "i1", exact)).await;
+    append(log, &one, in_invocation("e2", "i2", r#"{"a":2,"x":1}"#)).await;
+    log.rewind(&one, "i2").await.unwrap();
+    append(
+        log,
+        &one,
+        in_invocation("e4", "i4", r#"{"a":4,"user:v":4}"#),
+    )
+    .await;
+    let fork = log.fork(&one, Some(3), Some("fork")).await.unwrap().key();
+    append(log, &fork, event_at("of-fork", 12.5)).await;
+    let brief = create_for(log, "brief", Duration::from_millis(100_500)).await;
+    append(log, &brief, event("e1")).await;
+    let empty = create_with(log, "empty", r#"{"only":"state"}"#).await;
+    let grace = SessionKey::new(APP, "grace", "one");
+    create_at(log, &grace, r#"{"user:g":1}"#).await;
+    append_all(log, &grace, numbered("e", 300)).await;
+    vec![one, fork, brief, empty, grace]
+}
+
+async fn metas(log: &Log) -> Vec<SessionMeta> {
+    log.list_sessions(APP, None).await.unwrap().sessions
+}
+
+/// Everything about a session that a reader can see, but for when it expires.
+async fn all_about(log: &Log, key: &SessionKey) -> (Vec<String>, SessionMeta, Vec<State>) {
+    let session = read(log, key).await;
+    let listed = metas(log).await;
+    let mut meta = listed.into_iter().find(|m| m.key() == *key).unwrap();
+    meta.expire_time = None;
+    let mut states = Vec::new();
+    for position in 0..=session.position.min(20) {
+        states.push(log.state_at(key, position).await.unwrap());
+    }
+    (bodies(&session), meta, states)
+}
+
+fn of_session(key: &SessionKey) -> ExportScope {
+    ExportScope::Session(key.clone())
+}
+
+fn of_user() -> ExportScope {
+    ExportScope::User {
+        app: APP.into(),
+        user: USER.into(),
+    }
+}
+
+fn of_app() -> ExportScope {
+    ExportScope::App { app: APP.into() }
+}
+
+/// Brings `scope` into an empty store and compares `keys` there with the original.
+async fn assert_round_trip(harness: &Harness, log: &Log, scope: ExportScope, keys: &[SessionKey]) {
+    let lines = export(log, scope.clone()).await;
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    let receipt = copy.import(stream_of(&lines)).await.unwrap();
+    assert_eq!(receipt.sessions, keys.len() as u64);
+    let mut events = 0;
+    for key in keys {
+        assert_eq!(all_about(&copy, key).await, all_about(log, key).await);
+        assert_eq!(read(&copy, key).await, read(log, key).await);
+        events += read(log, key).await.position;
+    }
+    assert_eq!(receipt.events, events);
+    assert_eq!(metas(&copy).await.len(), keys.len());
+    assert_eq!(copy.check().await.unwrap(), Vec::<String>::new());
+    // A copy is as good as the original: it can be exported again.
+    assert_eq!(export(&copy, scope).await, lines);
+}
+
+/// A session comes out of another store as it went in: events byte for byte, state now and at each
+/// position, times, origin.
+pub async fn a_session_survives_export_and_import(harness: Harness) {
+    let log = harness.service();
+    for key in fill(&log, &harness).await {
+        assert_round_trip(&harness, &log, of_session(&key), &[key]).await;
+    }
+}
+
+/// All sessions of a user, and what they share.
+pub async fn a_user_survives_export_and_import(harness: Harness) {
+    let log = harness.service();
+    let keys = fill(&log, &harness).await;
+    assert_round_trip(&harness, &log, of_user(), &keys[..4]).await;
+}
+
+/// All sessions of an app.
+pub async fn an_app_survives_export_and_import(harness: Harness) {
+    let log = harness.service();
+    let keys = fill(&log, &harness).await;
+    assert_round_trip(&harness, &log, of_app(), &keys).await;
+}
+
+/// Shared keys come along; those that the other store has already keep their value there.
+pub async fn import_sets_shared_keys_that_are_not_there_yet(harness: Harness) {
+    let log = harness.service();
+    create_with(&log, "s", r#"{"user:a":1,"user:b":1,"app:a":1,"app:b":1}"#).await;
+    let lines = export(&log, of_session(&key("s"))).await;
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    create_with(&copy, "there", r#"{"user:a":"kept","app:b":"kept"}"#).await;
+    copy.import(stream_of(&lines)).await.unwrap();
+    let expected = r#"{"user:a":"kept","user:b":1,"app:a":1,"app:b":"kept"}"#;
+    assert_eq!(read(&copy, &key("s")).await.state, state(expected));
+}
+
+/// A time to live comes along and starts anew where the session arrives.
+pub async fn a_time_to_live_survives_export_and_import(harness: Harness) {
+    let log = harness.service();
+    let key = create_for(&log, "s", Duration::from_millis(100_500)).await;
+    harness.clock.tick(Duration::from_secs(90));
+    let lines = export(&log, of_session(&key)).await;
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    copy.import(stream_of(&lines)).await.unwrap();
+    let expires = metas(&copy).await[0].expire_time;
+    assert_eq!(expires, Some(elsewhere.clock.now() + 100.5));
+    elsewhere.clock.tick(Duration::from_secs(101));
+    assert_eq!(copy.read(&key, Window::ALL).await.unwrap(), None);
+}
+
+/// Rewinds mean the same after an import: state at each position, and rewinding on.
+pub async fn rewinds_survive_export_and_import(harness: Harness) {
+    let log = harness.service();
+    let keys = fill(&log, &harness).await;
+    let lines = export(&log, of_session(&keys[0])).await;
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    copy.import(stream_of(&lines)).await.unwrap();
+    for log in [&log, &copy] {
+        log.rewind(&keys[0], "i1").await.unwrap();
+        let now = read(log, &keys[0]).await.state;
+        assert_eq!(super::state::own_keys(&now), map(r#"{"a":1,"n":null}"#));
+    }
+}
+
+/// An imported session takes further events, and recognises those it has.
+pub async fn an_imported_session_goes_on(harness: Harness) {
+    let log = harness.service();
+    let keys = fill(&log, &harness).await;
+    let lines = export(&log, of_app()).await;
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    copy.import(stream_of(&lines)).await.unwrap();
+    let stored = read(&copy, &keys[0]).await;
+    assert_eq!(append(&copy, &keys[0], stored.events[1].clone()).await, 2);
+    let next = setting("new", r#"{"new":1}"#);
+    assert_eq!(append(&copy, &keys[0], next).await, 5);
+    begin(&copy, &keys[0], event("run")).await.unwrap();
+}
+
+/// A session that is there already is not written over, nor are shared keys changed.
+pub async fn import_of_an_existing_session_changes_nothing(harness: Harness) {
+    let log = harness.service();
+    let key = create_with(&log, "s", r#"{"a":1,"user:u":1}"#).await;
+    append(&log, &key, event("e1")).await;
+    let lines = export(&log, of_session(&key)).await;
+    append(&log, &key, setting("e2", r#"{"a":2}"#)).await;
+    let before = read(&log, &key).await;
+    let refused = log.import(stream_of(&lines)).await;
+    assert_fails!(refused, SessionError::AlreadyExists { key: found } if found == key);
+    assert_eq!(read(&log, &key).await, before);
+
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    create_with(&copy, "s", r#"{"b":1}"#).await;
+    let before = read(&copy, &key).await;
+    let refused = copy.import(stream_of(&lines)).await;
+    assert_fails!(refused, SessionError::AlreadyExists { .. });
+    assert_eq!(read(&copy, &key).await, before);
+}
+
+/// Lines of a small export: shared keys, session, three events, session, one event.
+async fn small_export(log: &Log) -> Vec<String> {
+    let one = create_with(log, "one", r#"{"a":1,"user:u":1}"#).await;
+    append_all(log, &one, numbered("e", 3)).await;
+    let two = create(log, "two").await;
+    append(log, &two, event("f")).await;
+    let lines = export(log, of_app()).await;
+    assert_eq!(lines.len(), 7, "{lines:?}");
+    lines
+}
+
+/// Fails unless the import is refused at `line`, and session `one` is not there afterwards.
+async fn assert_refused_at(copy: &Log, lines: &[String], line: u64, what: &str) {
+    let refused = copy.import(stream_of(lines)).await;
+    match refused {
+        Err(SessionError::Import { line: named, .. }) => assert_eq!(named, line, "{what}"),
+        other => panic!("{what}: expected an import error, got {other:?}"),
+    }
+    let one = copy.read(&key("one"), Window::ALL).await.unwrap();
+    assert_eq!(one, None, "{what}");
+}
+
+/// A file that was cut off is noticed, wherever; what comes before a whole session stays whole.
+pub async fn a_truncated_import_leaves_no_half_session(harness: Harness) {
+    let lines = small_export(&harness.service()).await;
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    for kept in 2..5 {
+        assert_refused_at(&copy, &lines[..kept], kept as u64, "cut off").await;
+    }
+    let mut half = lines[..5].to_vec();
+    let middle = half[4].len() / 2;
+    half[4].truncate(middle);
+    assert_refused_at(&copy, &half, 5, "cut in a line").await;
+    // The first session is whole when the second one breaks off.
+    let refused = copy.import(stream_of(&lines[..6])).await;
+    assert_fails!(refused, SessionError::Import { line: 6, .. });
+    assert_eq!(read(&copy, &key("one")).await.position, 3);
+    let two = copy.read(&key("two"), Window::ALL).await.unwrap();
+    assert_eq!(two, None);
+}
+
+/// Lines that do not read as an export are refused by number, and nothing of their session stays.
+pub async fn a_damaged_import_names_the_line(harness: Harness) {
+    let lines = small_export(&harness.service()).await;
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    let changed = |line: usize, change: &dyn Fn(&str) -> String| {
+        let mut changed = lines.clone();
+        changed[line - 1] = change(&changed[line - 1]);
+        changed
+    };
+    let cases: Vec<(&str, u64, Vec<String>)> = vec![
+        ("no JSON", 4, changed(4, &|_| "garbled {".into())),
+        ("no object", 4, changed(4, &|_| "[1]".into())),
+        (
+            "neither kind",
+            3,
+            changed(3, &|_| r#"{"retain":"x"}"#.into()),
+        ),
+        (
+            "another version",
+            2,
+            changed(2, &|l| l.replace(r#""version":1"#, r#""version":99"#)),
+        ),
+        (
+            "version of shared keys",
+            1,
+            changed(1, &|l| l.replace(r#""version":1"#, r#""version":99"#)),
+        ),
+        (
+            "no id",
+            2,
+            changed(2, &|l| l.replace(r#""id":"one""#, r#""id":1"#)),
+        ),
+        ("no state", 2, changed(2, &|l| l.replace("state", "stat"))),
+        (
+            "an event without id",
+            4,
+            changed(4, &|l| l.replace(r#""id":"e2""#, r#""id":"""#)),
+        ),
+        (
+            "an id used before",
+            4,
+            changed(4, &|l| l.replace(r#""id":"e2""#, r#""id":"e1""#)),
+        ),
+        (
+            "a position of its own",
+            4,
+            changed(4, &|l| l.replace(r#""position":2"#, r#""position":7"#)),
+        ),
+        (
+            "fewer events than came",
+            5,
+            changed(2, &|l| l.replace(r#""events":3"#, r#""events":2"#)),
+        ),
+        (
+            "more events than came",
+            6,
+            changed(2, &|l| l.replace(r#""events":3"#, r#""events":4"#)),
+        ),
+    ];
+    for (what, line, lines) in cases {
+        assert_refused_at(&copy, &lines, line, what).await;
+    }
+    // What was refused left nothing behind that is in the way.
+    let receipt = copy.import(stream_of(&lines)).await.unwrap();
+    assert_eq!((receipt.sessions, receipt.events), (2, 4));
+}
+
+/// Lines in another order are refused where the order breaks.
+pub async fn an_import_out_of_order_is_refused(harness: Harness) {
+    let lines = small_export(&harness.service()).await;
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    let mut swapped = lines.clone();
+    swapped.swap(2, 3);
+    assert_refused_at(&copy, &swapped, 3, "swapped").await;
+    let mut doubled = lines.clone();
+    doubled.insert(3, lines[2].clone());
+    assert_refused_at(&copy, &doubled, 4, "doubled").await;
+    let mut missing = lines.clone();
+    missing.remove(3);
+    assert_refused_at(&copy, &missing, 4, "left out").await;
+    let headless = lines[2..].to_vec();
+    assert_refused_at(&copy, &headless, 1, "no session before it").await;
+    let mut reversed = lines.clone();
+    reversed.reverse();
+    assert_refused_at(&copy, &reversed, 1, "reversed").await;
+}
+
+/// Empty lines and an empty file are nothing to import, and no error.
+pub async fn empty_lines_are_no_error(harness: Harness) {
+    let lines = small_export(&harness.service()).await;
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    let nothing = copy.import(stream_of(&[])).await.unwrap();
+    assert_eq!(nothing, ImportReceipt::default());
+    let spaced: Vec<String> = lines
+        .into_iter()
+        .flat_map(|line| [line, "  ".to_owned()])
+        .collect();
+    let receipt = copy.import(stream_of(&spaced)).await.unwrap();
+    assert_eq!(receipt.sessions, 2);
+}
+
+/// A scope without sessions exports nothing; a session that is not there is an error.
+pub async fn an_export_of_nothing_is_empty(harness: Harness) {
+    let log = harness.service();
+    create(&log, "s").await;
+    let nowhere = ExportScope::App {
+        app: "nowhere".into(),
+    };
+    assert_eq!(export(&log, nowhere).await, Vec::<String>::new());
+    let nobody = ExportScope::User {
+        app: APP.into(),
+        user: "nobody".into(),
+    };
+    assert_eq!(export(&log, nobody).await, Vec::<String>::new());
+}
+
+/// An export holds one scope and nothing of its neighbours.
+pub async fn an_export_holds_its_scope_only(harness: Harness) {
+    let log = harness.service();
+    create_with(&log, "mine", r#"{"user:mine":1}"#).await;
+    create_with(&log, "also", r#"{"k":"also-mine"}"#).await;
+    let grace = SessionKey::new(APP, "grace", "hers");
+    create_at(&log, &grace, r#"{"user:hers":1}"#).await;
+    let other = SessionKey::new("other", USER, "elsewhere");
+    create_at(&log, &other, r#"{"app:elsewhere":1}"#).await;
+    let session = export(&log, of_session(&key("mine"))).await.concat();
+    assert!(session.contains("mine") && !session.contains("also"));
+    let user = export(&log, of_user()).await.concat();
+    assert!(user.contains("also") && !user.contains("hers"));
+    let app = export(&log, of_app()).await.concat();
+    assert!(app.contains("hers") && !app.contains("elsewhere"));
+}
+
+/// Each line of an export is a JSON object of its own.
+pub async fn an_export_is_json_lines(harness: Harness) {
+    let log = harness.service();
+    let key = create_with(&log, "line\nbreak", r#"{"a":"x\ny"}"#).await;
+    append(&log, &key, setting("e\r\n", r#"{"b":"\u2028"}"#)).await;
+    for line in export(&log, of_app()).await {
+        assert!(!line.contains(['\n', '\r']));
+        let parsed: JsonMap = map(&line);
+        assert!(!parsed.is_empty());
+    }
+}

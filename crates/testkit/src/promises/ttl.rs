@@ -1,0 +1,205 @@
+//! What a time to live promises. Sessions expire by the store's clock, which only ticks when told.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use retain_core::{Append, Clock as _, ExportScope, Result, SessionError, SessionKey, Window};
+
+use super::common::*;
+use crate::harness::Harness;
+
+const TTL: Duration = Duration::from_secs(100);
+const HALF: Duration = Duration::from_secs(60);
+
+async fn is_there(log: &Log, key: &SessionKey) -> bool {
+    log.read(key, Window::ALL).await.unwrap().is_some()
+}
+
+/// A session whose time is up is neither read nor listed.
+pub async fn an_expired_session_is_not_found(harness: Harness) {
+    let log = harness.service();
+    let key = create_for(&log, "s", TTL).await;
+    append(&log, &key, event("e")).await;
+    harness.clock.tick(HALF);
+    assert!(is_there(&log, &key).await);
+    harness.clock.tick(HALF);
+    assert!(!is_there(&log, &key).await);
+    let config = Default::default();
+    assert_eq!(get(&log, &key, config).await, None);
+    for user in [None, Some(USER)] {
+        let listed = log.list_sessions(APP, user).await.unwrap();
+        assert_eq!(listed.sessions, []);
+    }
+}
+
+/// Nothing can be done with a session whose time is up.
+pub async fn an_expired_session_takes_no_operation(harness: Harness) {
+    let log = harness.service();
+    let key = create_for(&log, "s", TTL).await;
+    let run = begin(&log, &key, in_invocation("e", "i", "{}"))
+        .await
+        .unwrap();
+    let mut live = read(&log, &key).await;
+    harness.clock.tick(TTL * 2);
+    let failed: Vec<Result<()>> = vec![
+        log.append(&key, event("f").into()).await.map(drop),
+        // Not even a repeat: the log is gone.
+        log.append(&key, in_invocation("e", "i", "{}").into())
+            .await
+            .map(drop),
+        log.append_event(&mut live, event("f")).await.map(drop),
+        log.append(&key, Append::from(event("f")).within_run(run))
+            .await
+            .map(drop),
+        begin(&log, &key, event("f")).await.map(drop),
+        log.renew_run(&key, run).await,
+        log.end_run(&key, run).await,
+        log.refresh(&mut live).await,
+        log.state_at(&key, 0).await.map(drop),
+        log.rewind(&key, "i").await.map(drop),
+        log.fork(&key, None, Some("fork")).await.map(drop),
+        log.fork(&key, Some(0), Some("fork")).await.map(drop),
+        log.tail(&key, 0).next().await.unwrap().map(drop),
+        log.export(ExportScope::Session(key.clone()))
+            .next()
+            .await
+            .unwrap()
+            .map(drop),
+    ];
+    for (number, failed) in failed.into_iter().enumerate() {
+        let not_found = matches!(&failed, Err(SessionError::NotFound { .. }));
+        assert!(not_found, "operation {number}: {failed:?}");
+    }
+    log.delete_session(APP, USER, "s").await.unwrap();
+}
+
+/// The id of an expired session is free, and what is made under it shows nothing old.
+pub async fn the_id_of_an_expired_session_is_free(harness: Harness) {
+    let log = harness.service();
+    let key = create_for(&log, "s", TTL).await;
+    append(&log, &key, setting("e", r#"{"old":1,"user:u":1}"#)).await;
+    harness.clock.tick(TTL * 2);
+    create_with(&log, "s", r#"{"new":1}"#).await;
+    let fresh = read(&log, &key).await;
+    assert!(fresh.events.is_empty());
+    assert_eq!(fresh.state, state(r#"{"new":1,"user:u":1}"#));
+    assert_eq!(append(&log, &key, setting("e", r#"{"x":1}"#)).await, 1);
+    // The new one was given no time to live.
+    harness.clock.tick(TTL * 10);
+    assert!(is_there(&log, &key).await);
+    assert_eq!(log.sweep().await.unwrap(), 0);
+}
+
+/// An expired session is in nobody's way when a fork or an import takes its id.
+pub async fn a_fork_may_take_the_id_of_an_expired_session(harness: Harness) {
+    let log = harness.service();
+    let origin = create_with(&log, "origin", r#"{"a":1}"#).await;
+    append(&log, &origin, event("e")).await;
+    let key = create_for(&log, "s", TTL).await;
+    append_all(&log, &key, numbered("old", 3)).await;
+    harness.clock.tick(TTL * 2);
+    let fork = log.fork(&origin, None, Some("s")).await.unwrap();
+    assert_eq!(ids(&fork), ["e"]);
+    assert_eq!(fork.state, state(r#"{"a":1}"#));
+}
+
+/// Each write starts the time anew; reading does not.
+pub async fn writing_prolongs_a_session(harness: Harness) {
+    let log = harness.service();
+    let key = create_for(&log, "s", TTL).await;
+    for number in 0..4 {
+        harness.clock.tick(HALF);
+        append(&log, &key, event(&format!("e{number}"))).await;
+    }
+    harness.clock.tick(HALF);
+    assert_eq!(read(&log, &key).await.position, 4);
+    harness.clock.tick(HALF);
+    assert!(!is_there(&log, &key).await);
+}
+
+/// Expiry follows the store's clock, not the times that events carry.
+pub async fn event_times_do_not_prolong_a_session(harness: Harness) {
+    let log = harness.service();
+    let key = create_for(&log, "s", TTL).await;
+    let far = harness.clock.now() + 1e6;
+    append(&log, &key, event_at("far", far)).await;
+    harness.clock.tick(HALF);
+    append(&log, &key, event_at("past", 1.0)).await;
+    harness.clock.tick(HALF);
+    assert!(is_there(&log, &key).await);
+    harness.clock.tick(HALF);
+    assert!(!is_there(&log, &key).await);
+}
+
+/// A list says when a session expires, and the time moves on with each write.
+pub async fn a_list_tells_when_a_session_expires(harness: Harness) {
+    let log = harness.service();
+    let key = create_for(&log, "s", TTL).await;
+    let expire_time = async || {
+        let listed = log.list_sessions(APP, None).await.unwrap();
+        listed.sessions[0].expire_time
+    };
+    assert_eq!(expire_time().await, Some(harness.clock.now() + 100.0));
+    harness.clock.tick(HALF);
+    append(&log, &key, event("e")).await;
+    assert_eq!(expire_time().await, Some(harness.clock.now() + 100.0));
+}
+
+/// A sweep deletes what has expired, says how much, and leaves the rest.
+pub async fn a_sweep_deletes_and_counts_what_has_expired(harness: Harness) {
+    let log = harness.service();
+    for number in 0..150 {
+        create_for(&log, &format!("short{number}"), TTL).await;
+    }
+    let longer = create_for(&log, "longer", TTL * 10).await;
+    let for_ever = create_with(&log, "for ever", r#"{"user:u":1}"#).await;
+    assert_eq!(log.sweep().await.unwrap(), 0);
+    harness.clock.tick(TTL * 2);
+    assert_eq!(log.sweep().await.unwrap(), 150);
+    assert_eq!(log.sweep().await.unwrap(), 0);
+    assert!(is_there(&log, &longer).await && is_there(&log, &for_ever).await);
+    let user = log.get_user_state(APP, USER).await.unwrap();
+    assert_eq!(user, map(r#"{"u":1}"#));
+}
+
+/// A session without a time to live stays.
+pub async fn a_session_without_a_time_to_live_stays(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    harness
+        .clock
+        .tick(Duration::from_secs(3600 * 24 * 365 * 50));
+    assert_eq!(log.sweep().await.unwrap(), 0);
+    assert!(is_there(&log, &key).await);
+}
+
+/// A service can give every session a time to live; what a session says for itself counts more.
+pub async fn a_service_may_set_the_time_to_live(harness: Harness) {
+    let log = harness.second_with(|settings| settings.session_ttl = Some(TTL));
+    let log = log.await;
+    let usual = create(&log, "usual").await;
+    let longer = create_for(&log, "longer", TTL * 3).await;
+    harness.clock.tick(TTL * 2);
+    assert!(!is_there(&log, &usual).await);
+    assert!(is_there(&log, &longer).await);
+    harness.clock.tick(TTL * 2);
+    assert!(!is_there(&log, &longer).await);
+}
+
+/// A time to live outlasts the closing of the store.
+pub async fn a_time_to_live_survives_reopening(mut harness: Harness) {
+    if !harness.is_durable() {
+        return;
+    }
+    let log = harness.service();
+    let key = create_for(&log, "s", TTL).await;
+    drop(log);
+    let log = harness.reopen().await;
+    harness.clock.tick(HALF);
+    append(&log, &key, event("e")).await;
+    harness.clock.tick(HALF);
+    assert!(is_there(&log, &key).await);
+    harness.clock.tick(HALF);
+    assert!(!is_there(&log, &key).await);
+    assert_eq!(log.sweep().await.unwrap(), 1);
+}

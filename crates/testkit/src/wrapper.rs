@@ -1,0 +1,174 @@
+//! `WrappedStore`: a store that several services share, or that is broken on purpose.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use retain_core::{
+    Batch, DraftId, EraseReceipt, Head, JsonMap, ListQuery, LogHeader, NewEvent, NewSession,
+    Result, ScopedState, SessionKey, SessionStore, Snapshot, Want, Window, Written,
+};
+
+/// One store in the hands of several services.
+pub type SharedStore<S> = WrappedStore<S, Honest>;
+
+/// A store behind something that may meddle with what is written and read.
+#[derive(Debug)]
+pub struct WrappedStore<S, M> {
+    store: Arc<S>,
+    meddler: Arc<M>,
+}
+
+/// Meddles with what a store is given and gives. Each method leaves things as they are.
+pub trait Meddler: fmt::Debug + Send + Sync + 'static {
+    /// What is written in place of `batch`, if not itself.
+    fn before_append(&self, _batch: &Batch) -> Option<Batch> {
+        None
+    }
+
+    /// What the caller is told in place of `written`.
+    fn after_append(&self, _batch: &Batch, written: Written) -> Written {
+        written
+    }
+
+    /// What the caller sees in place of `snapshot`.
+    fn after_read(&self, snapshot: Snapshot) -> Snapshot {
+        snapshot
+    }
+}
+
+/// Leaves everything as it is.
+#[derive(Debug, Default)]
+pub struct Honest;
+
+impl Meddler for Honest {}
+
+impl<S> SharedStore<S> {
+    /// Shares `store`.
+    pub fn new(store: S) -> SharedStore<S> {
+        WrappedStore::with(store, Honest)
+    }
+}
+
+impl<S, M> WrappedStore<S, M> {
+    /// Shares `store`, with `meddler` in between.
+    pub fn with(store: S, meddler: M) -> WrappedStore<S, M> {
+        WrappedStore {
+            store: Arc::new(store),
+            meddler: Arc::new(meddler),
+        }
+    }
+}
+
+impl<S, M> Clone for WrappedStore<S, M> {
+    fn clone(&self) -> WrappedStore<S, M> {
+        WrappedStore {
+            store: Arc::clone(&self.store),
+            meddler: Arc::clone(&self.meddler),
+        }
+    }
+}
+
+#[async_trait]
+impl<S: SessionStore, M: Meddler> SessionStore for WrappedStore<S, M> {
+    fn name(&self) -> &'static str {
+        self.store.name()
+    }
+
+    async fn create(&self, new: NewSession) -> Result<Head> {
+        self.store.create(new).await
+    }
+
+    async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>> {
+        let read = self.store.read(key, window, want).await?;
+        Ok(read.map(|snapshot| self.meddler.after_read(snapshot)))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Vec<(Head, ScopedState)>> {
+        self.store.list(query).await
+    }
+
+    async fn delete(&self, key: &SessionKey) -> Result<bool> {
+        self.store.delete(key).await
+    }
+
+    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written> {
+        let other = self.meddler.before_append(batch).map(Arc::new);
+        let written = self.store.append(key, other.as_ref().unwrap_or(batch));
+        Ok(self.meddler.after_append(batch, written.await?))
+    }
+
+    async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
+        self.store.renew(key, token, ttl).await
+    }
+
+    async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()> {
+        self.store.withdraw(key, ticket).await
+    }
+
+    async fn shared_state(&self, app: &str, user: Option<&str>) -> Result<JsonMap> {
+        self.store.shared_state(app, user).await
+    }
+
+    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap> {
+        self.store.state_at(key, position).await
+    }
+
+    async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>> {
+        self.store.positions_of(key, ids).await
+    }
+
+    async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>> {
+        self.store.first_of_invocation(key, invocation).await
+    }
+
+    async fn fork(
+        &self,
+        origin: &SessionKey,
+        position: u64,
+        id: &str,
+        create_time: f64,
+    ) -> Result<Head> {
+        self.store.fork(origin, position, id, create_time).await
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<u64> {
+        self.store.sweep(limit).await
+    }
+
+    async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
+        self.store.erase_user(app, user).await
+    }
+
+    async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>> {
+        self.store.log_header(key).await
+    }
+
+    async fn begin_draft(&self) -> Result<DraftId> {
+        self.store.begin_draft().await
+    }
+
+    async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()> {
+        self.store.extend_draft(draft, events).await
+    }
+
+    async fn finish_draft(
+        &self,
+        draft: DraftId,
+        header: &LogHeader,
+        shared: &ScopedState,
+    ) -> Result<Head> {
+        self.store.finish_draft(draft, header, shared).await
+    }
+
+    async fn changed(&self, key: &SessionKey, position: u64) {
+        self.store.changed(key, position).await
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        self.store.check().await
+    }
+
+    async fn flush(&self) -> Result<()> {
+        self.store.flush().await
+    }
+}

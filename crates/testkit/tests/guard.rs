@@ -1,0 +1,61 @@
+//! Fails when a promise is written down but not in the list: then no store would be asked for it.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+fn promises_dir() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/promises")
+}
+
+/// The names behind `pub async fn` at the start of a line.
+fn promises_in(source: &str) -> impl Iterator<Item = &str> {
+    let lines = source.lines();
+    let heads = lines.filter_map(|line| line.strip_prefix("pub async fn "));
+    heads.filter_map(|head| head.split('(').next())
+}
+
+/// The names between `@each $open;` and the end of the list.
+fn listed_in(source: &str) -> Vec<&str> {
+    let (_, list) = source.split_once("@each $open;\n").expect("the list");
+    let (list, _) = list.split_once("        }\n").expect("its end");
+    let lines = list.lines().map(str::trim);
+    let names = lines.filter(|line| !line.starts_with("//") && !line.is_empty());
+    names.map(|line| line.trim_end_matches(',')).collect()
+}
+
+#[test]
+fn every_promise_is_in_the_list() {
+    let mut written = BTreeSet::new();
+    let mut count = 0;
+    for entry in fs::read_dir(promises_dir()).expect("the folder of promises") {
+        let source = fs::read_to_string(entry.expect("an entry").path()).expect("a source file");
+        for name in promises_in(&source) {
+            count += 1;
+            written.insert(name.to_owned());
+        }
+    }
+    assert_eq!(written.len(), count, "two promises have the same name");
+    assert!(
+        count > 100,
+        "only {count} promises found: has their form changed?"
+    );
+    let list = fs::read_to_string(promises_dir().join("mod.rs")).expect("the list");
+    let list = listed_in(&list);
+    let listed: BTreeSet<String> = list.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(listed.len(), list.len(), "a promise is listed twice");
+    let unlisted: Vec<_> = written.difference(&listed).collect();
+    assert!(unlisted.is_empty(), "not in the list: {unlisted:?}");
+    let unwritten: Vec<_> = listed.difference(&written).collect();
+    assert!(
+        unwritten.is_empty(),
+        "listed but not written: {unwritten:?}"
+    );
+}
+
+#[test]
+fn the_guard_sees_what_it_guards() {
+    let source = "/// Doc.\npub async fn a_promise(h: H) {\n    async fn inner() {}\n}\nasync fn helper() {}\n";
+    assert_eq!(promises_in(source).collect::<Vec<_>>(), ["a_promise"]);
+    let list =
+        "x @each $open;\n            // group\n            one,\n            two,\n        }\n";
+    assert_eq!(listed_in(list), ["one", "two"]);
+}
