@@ -1,0 +1,294 @@
+//! What every Rust peer of the benchmark shares: the protocol loop over standard
+//! input and output, the event all peers write, and the clocks. No SQLite in here.
+//! The protocol itself is described in `bench/README.md`.
+
+mod clock;
+mod event;
+
+pub use clock::{Deadline, Meter};
+pub use event::{APP, BenchEvent, COUNTER, USER, new_id, now_seconds, text};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+
+/// Why a command gave no numbers.
+#[derive(Debug)]
+pub enum Failure {
+    /// The peer has no such operation; the driver shows a dash.
+    Unsupported(String),
+    /// The operation went wrong; the driver shows `error` and the reason.
+    Error(String),
+}
+
+impl<E: std::fmt::Display> From<E> for Failure {
+    fn from(e: E) -> Self {
+        Failure::Error(e.to_string())
+    }
+}
+
+/// Result of a peer's operation.
+pub type Res<T> = Result<T, Failure>;
+
+/// What the timed part of a command did. Unset fields are left out of the answer.
+#[derive(Debug, Default, Serialize)]
+pub struct Done {
+    /// Operations that succeeded.
+    pub ops: u64,
+    /// Reads: how many events the last read returned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
+    /// Writers: appends tried (retries of one append count once).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempted: Option<u64>,
+    /// Writers: events found in storage afterwards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<u64>,
+    /// Writers: the counter found in storage afterwards (sum over own sessions).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counter: Option<u64>,
+    /// Writers: appends that ended in an error.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub errors: u64,
+    /// Writers: how often a stale or busy answer was retried.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retries: u64,
+    /// Writers: the first error's text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_error: Option<String>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// What a peer says about a store it opened.
+pub struct Opened {
+    /// The store.
+    pub store: Box<dyn Store>,
+    /// Journal mode and synchronous level really in use, read back from SQLite.
+    pub durability: String,
+}
+
+/// Concurrent writers: `writers` callers, each appending `each` events.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Writers {
+    /// Prefix of the session names to create; never used before.
+    pub prefix: String,
+    pub writers: u64,
+    pub each: u64,
+    /// True: every writer has its own session. False: all share one.
+    pub own: bool,
+}
+
+impl Writers {
+    /// The session of writer `w`.
+    pub fn session(&self, w: u64) -> String {
+        if self.own {
+            format!("{}-{w}", self.prefix)
+        } else {
+            self.prefix.clone()
+        }
+    }
+
+    /// All sessions to create before the timing.
+    pub fn sessions(&self) -> Vec<String> {
+        let n = if self.own { self.writers } else { 1 };
+        (0..n).map(|w| self.session(w)).collect()
+    }
+}
+
+/// One peer program.
+pub trait Peer {
+    /// Version of the library under test, for the table.
+    fn version(&self) -> String;
+    /// Opens (and creates) a store in an existing empty directory.
+    fn open(&mut self, dir: &Path, variant: &str) -> Res<Opened>;
+}
+
+/// One open store. Each timed method does its preparation, calls `meter.start()`,
+/// does the work until it is done or the deadline passed, then `meter.stop()`.
+pub trait Store {
+    /// Creates sessions with `events` events each and `counter = events`. Not timed:
+    /// the quickest way the store's own tables allow.
+    fn load(&mut self, sessions: &[String], events: u64) -> Res<()>;
+    /// Creates sessions with the state `{"counter": 0}`.
+    fn create(&mut self, ids: &[String], meter: &mut Meter) -> Res<Done>;
+    /// Appends `count` events to each session in turn, sequentially, counter + 1 each.
+    fn append(&mut self, sessions: &[String], count: u64, meter: &mut Meter) -> Res<Done>;
+    /// Reads a session `repeat` times: everything, or the newest `newest` events.
+    fn read(
+        &mut self,
+        session: &str,
+        newest: Option<u64>,
+        repeat: u64,
+        meter: &mut Meter,
+    ) -> Res<Done>;
+    /// Concurrent writers.
+    fn writers(&mut self, plan: &Writers, meter: &mut Meter) -> Res<Done>;
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "cmd", rename_all = "lowercase")]
+enum Command {
+    Open {
+        store: String,
+        dir: PathBuf,
+        #[serde(default)]
+        variant: String,
+    },
+    Load {
+        store: String,
+        sessions: Vec<String>,
+        events: u64,
+    },
+    Create {
+        store: String,
+        prefix: String,
+        count: u64,
+        max_ms: Option<u64>,
+    },
+    Append {
+        store: String,
+        sessions: Vec<String>,
+        count: u64,
+        max_ms: Option<u64>,
+    },
+    Read {
+        store: String,
+        session: String,
+        newest: Option<u64>,
+        repeat: u64,
+        max_ms: Option<u64>,
+    },
+    Writers {
+        store: String,
+        #[serde(flatten)]
+        plan: Writers,
+        max_ms: Option<u64>,
+    },
+    Close {
+        store: String,
+    },
+    Quit,
+}
+
+/// Makes the peer, then speaks the protocol until `quit` or the end of input.
+pub fn run<P: Peer>(make: impl FnOnce() -> P) {
+    // Opened first, before any thread exists, so that all threads are counted.
+    clock::open_instruction_counter();
+    let mut peer = make();
+    let mut stores: HashMap<String, Box<dyn Store>> = HashMap::new();
+    let mut out = std::io::stdout();
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        if line.trim().is_empty() {
+            continue;
+        }
+        let answer = match serde_json::from_str(&line) {
+            Ok(Command::Quit) => break,
+            Ok(command) => match answer(&mut peer, &mut stores, command) {
+                Ok(value) => value,
+                Err(Failure::Unsupported(why)) => json!({ "unsupported": why }),
+                Err(Failure::Error(why)) => json!({ "error": why }),
+            },
+            Err(e) => json!({ "error": format!("bad command: {e}") }),
+        };
+        if writeln!(out, "{answer}")
+            .and_then(|()| out.flush())
+            .is_err()
+        {
+            break;
+        }
+    }
+}
+
+fn answer(
+    peer: &mut impl Peer,
+    stores: &mut HashMap<String, Box<dyn Store>>,
+    command: Command,
+) -> Res<Value> {
+    let (done, meter) = match command {
+        Command::Open {
+            store,
+            dir,
+            variant,
+        } => {
+            let opened = peer.open(&dir, &variant)?;
+            stores.insert(store, opened.store);
+            return Ok(json!({
+                "ok": true, "version": peer.version(), "durability": opened.durability,
+            }));
+        }
+        Command::Load {
+            store,
+            sessions,
+            events,
+        } => {
+            find(stores, &store)?.load(&sessions, events)?;
+            return Ok(json!({ "ok": true }));
+        }
+        Command::Close { store } => {
+            stores.remove(&store);
+            return Ok(json!({ "ok": true }));
+        }
+        Command::Quit => return Ok(json!({ "ok": true })),
+        Command::Create {
+            store,
+            prefix,
+            count,
+            max_ms,
+        } => {
+            let ids: Vec<String> = (0..count).map(|i| format!("{prefix}-{i}")).collect();
+            let mut meter = Meter::new(max_ms);
+            (find(stores, &store)?.create(&ids, &mut meter)?, meter)
+        }
+        Command::Append {
+            store,
+            sessions,
+            count,
+            max_ms,
+        } => {
+            let mut meter = Meter::new(max_ms);
+            (
+                find(stores, &store)?.append(&sessions, count, &mut meter)?,
+                meter,
+            )
+        }
+        Command::Read {
+            store,
+            session,
+            newest,
+            repeat,
+            max_ms,
+        } => {
+            let mut meter = Meter::new(max_ms);
+            (
+                find(stores, &store)?.read(&session, newest, repeat, &mut meter)?,
+                meter,
+            )
+        }
+        Command::Writers {
+            store,
+            plan,
+            max_ms,
+        } => {
+            let mut meter = Meter::new(max_ms);
+            (find(stores, &store)?.writers(&plan, &mut meter)?, meter)
+        }
+    };
+    let mut value = serde_json::to_value(done)?;
+    meter.write_to(&mut value)?;
+    Ok(value)
+}
+
+fn find<'a>(
+    stores: &'a mut HashMap<String, Box<dyn Store>>,
+    name: &str,
+) -> Res<&'a mut Box<dyn Store>> {
+    stores
+        .get_mut(name)
+        .ok_or_else(|| Failure::Error(format!("store {name:?} is not open")))
+}
