@@ -209,6 +209,17 @@ pub(super) async fn still_waits<F: Future + Unpin>(work: &mut F) {
     }
 }
 
+/// Lets `work` wait until it surely has looked twice and stands in line, also for other instances.
+pub(super) async fn stands_in_line<F: Future + Unpin>(work: &mut F) {
+    for _ in 0..40 {
+        tokio::select! {
+            biased;
+            _ = &mut *work => panic!("should still be waiting"),
+            () = tokio::time::sleep(Duration::from_millis(10)) => {}
+        }
+    }
+}
+
 /// The next `n` events of a tail.
 pub(super) async fn next_events(tail: &mut EventStream, n: usize) -> Vec<(u64, Arc<Event>)> {
     let mut found = Vec::with_capacity(n);

@@ -195,7 +195,9 @@ macro_rules! session_promises {
             runs_of_other_sessions_do_not_wait,
             runs_do_not_mix,
             a_busy_instance_does_not_starve_another,
+            a_run_that_waits_elsewhere_is_not_overtaken,
             a_dropped_waiter_leaves_no_stuck_queue,
+            a_place_in_line_is_kept_only_so_long,
             a_lease_survives_reopening,
             // rewind
             rewind_restores_the_state_exactly,

@@ -430,17 +430,33 @@ async fn run_once(log: &Log, key: &SessionKey) {
     log.end_run(key, run.unwrap()).await.unwrap();
 }
 
+/// A run that waits in another instance was there first: nobody overtakes it when the session is free.
+pub async fn a_run_that_waits_elsewhere_is_not_overtaken(harness: Harness) {
+    let (log, second) = (harness.service(), harness.second().await);
+    let key = create(&log, "s").await;
+    for round in 0..3 {
+        let holder = begin(&log, &key, event(&format!("holder{round}"))).await;
+        let mut waiting = second.append(&key, patient_begin(event(&format!("first{round}"))));
+        stands_in_line(&mut waiting).await;
+        log.end_run(&key, holder.unwrap()).await.unwrap();
+        let overtaking = begin(&log, &key, event("overtaking")).await;
+        assert_fails!(overtaking, SessionError::RunBusy { .. });
+        let run = patiently(waiting).await.unwrap().run.unwrap();
+        second.end_run(&key, run).await.unwrap();
+    }
+}
+
 /// Whoever stops waiting leaves the queue, and those behind move up.
 pub async fn a_dropped_waiter_leaves_no_stuck_queue(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     let holder = begin(&log, &key, event("holder")).await.unwrap();
     let mut first = log.append(&key, patient_begin(event("first")));
-    still_waits(&mut first).await;
+    stands_in_line(&mut first).await;
     let mut middle = log.append(&key, patient_begin(event("middle")));
     still_waits(&mut middle).await;
     let mut elsewhere = second.append(&key, patient_begin(event("elsewhere")));
-    still_waits(&mut elsewhere).await;
+    stands_in_line(&mut elsewhere).await;
     let mut last = log.append(&key, patient_begin(event("last")));
     still_waits(&mut last).await;
     drop(first);
@@ -453,6 +469,19 @@ pub async fn a_dropped_waiter_leaves_no_stuck_queue(harness: Harness) {
     log.end_run(&key, run).await.unwrap();
     begin(&second, &key, event("end")).await.unwrap();
     assert_eq!(ids(&read(&log, &key).await), ["holder", "last", "end"]);
+}
+
+/// The place of a caller that is gone is kept for a while by the store's clock, and no longer.
+pub async fn a_place_in_line_is_kept_only_so_long(harness: Harness) {
+    let (log, second) = (harness.service(), harness.second().await);
+    let key = create(&log, "s").await;
+    let holder = begin(&log, &key, event("holder")).await.unwrap();
+    let mut gone = second.append(&key, patient_begin(event("gone")));
+    stands_in_line(&mut gone).await;
+    drop(gone);
+    log.end_run(&key, holder).await.unwrap();
+    harness.clock.tick(Duration::from_secs(10));
+    begin(&log, &key, event("next")).await.unwrap();
 }
 
 /// A lease outlives the closing of the store, and so does the token that goes with it.

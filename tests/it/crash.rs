@@ -1,0 +1,271 @@
+//! Kill -9 in the midst of appending, again and again on one database.
+
+use std::{os::unix::process::ExitStatusExt as _, path::Path, process::Command, time::Duration};
+
+use retain::SqliteSessionService;
+use retain_testkit::random::Random;
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use crate::{
+    ledger::{Fault, Ledger, compare_all, compare_open},
+    program::{RETAIN, Running, append_arguments, uri},
+    seed, times,
+};
+
+/// Events that are sent in one life of the program.
+const LINES: usize = 40;
+
+/// Lives of a session; then the next one, or reading it back would take longer every time.
+const LIVES: usize = 25;
+
+/// Cycles of a database; then the next one, for the same reason.
+const CYCLES: usize = 200;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_one_by_one_outlives_a_kill() {
+    let test = "what_was_acknowledged_one_by_one_outlives_a_kill";
+    kill_again_and_again(seed(test, 1), &["single"], 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_eight_at_once_outlives_a_kill() {
+    let test = "what_was_acknowledged_eight_at_once_outlives_a_kill";
+    kill_again_and_again(seed(test, 2), &["eight"], 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_by_four_processes_outlives_their_kill() {
+    let test = "what_was_acknowledged_by_four_processes_outlives_their_kill";
+    kill_again_and_again(seed(test, 3), &["north", "east", "south", "west"], 2).await;
+}
+
+/// A client a name, each with a process of its own, all on one database.
+async fn kill_again_and_again(seed: u64, names: &[&str], in_flight: usize) {
+    let mut random = Random::new(seed);
+    let (mut acknowledged, mut unheard) = (0, 0);
+    let mut left = times(50, 1000);
+    while left > 0 {
+        let cycles = left.min(CYCLES);
+        left -= cycles;
+        let mut age = Age::new(names, in_flight);
+        for cycle in 0..cycles {
+            age.cycle(cycle, &mut random).await;
+        }
+        age.end().await;
+        acknowledged += age.done.iter().map(Ledger::acknowledged).sum::<usize>();
+        unheard += age.unheard;
+    }
+    println!("{acknowledged} events acknowledged; {unheard} were stored but cut off before that");
+    // Only those show that a retry stores nothing twice.
+    assert!(
+        unheard > 0,
+        "the test does not bite: no kill between storing and acknowledging"
+    );
+}
+
+/// One database and the clients that have used it.
+struct Age<'a> {
+    folder: TempDir,
+    names: &'a [&'a str],
+    in_flight: usize,
+    clients: Vec<Ledger>,
+    done: Vec<Ledger>,
+    unheard: usize,
+}
+
+impl Age<'_> {
+    fn new<'a>(names: &'a [&'a str], in_flight: usize) -> Age<'a> {
+        Age {
+            folder: tempfile::tempdir().unwrap(),
+            names,
+            in_flight,
+            clients: Vec::new(),
+            done: Vec::new(),
+            unheard: 0,
+        }
+    }
+
+    fn store(&self) -> String {
+        uri(&self.folder.path().join("sessions.db"))
+    }
+
+    async fn cycle(&mut self, cycle: usize, random: &mut Random) {
+        let store = self.store();
+        if cycle.is_multiple_of(LIVES) {
+            finish(&store, &mut self.clients);
+            self.done.append(&mut self.clients);
+            let names = self.names.iter().map(|name| format!("{name}-{cycle}"));
+            self.clients = names
+                .map(|name| Ledger::new(&name, self.in_flight))
+                .collect();
+        }
+        live_and_die(&store, &mut self.clients, random);
+        // Now and then the next life begins with what the last one left behind.
+        if random.chance(70) {
+            let sessions = SqliteSessionService::connect(&store).await.unwrap();
+            let faults = compare_open(&sessions, &self.clients).await;
+            assert_eq!(faults, [], "cycle {cycle}");
+            for client in &self.clients {
+                self.unheard += client.unheard(&sessions).await;
+            }
+        }
+    }
+
+    /// Sends what is left and compares everything.
+    async fn end(&mut self) {
+        finish(&self.store(), &mut self.clients);
+        self.done.append(&mut self.clients);
+        assert_eq!(
+            compare_all(&self.store(), &self.done).await,
+            [],
+            "at the end"
+        );
+    }
+}
+
+/// One process a client, each killed at its own moment.
+fn live_and_die(store: &str, clients: &mut [Ledger], random: &mut Random) {
+    std::thread::scope(|scope| {
+        for client in clients {
+            let lives_for = random.below(LINES as u64 + 1) as usize;
+            // Opening takes longer than an append; a kill at once should not always come before.
+            let longest_us = if lives_for == 0 { 30_000 } else { 3_000 };
+            let then = Duration::from_micros(random.below(longest_us));
+            scope.spawn(move || live(store, client, lives_for, then));
+        }
+    });
+}
+
+/// Appends until some lines are acknowledged and some time has passed, then is killed.
+fn live(store: &str, client: &mut Ledger, lines: usize, then: Duration) {
+    let running = start(store, client);
+    for _ in 0..lines {
+        match running.next_line() {
+            Some(line) => client.acknowledge_line(&line),
+            None => break,
+        }
+    }
+    wait(then);
+    let ended = running.kill();
+    for line in &ended.lines {
+        client.acknowledge_line(line);
+    }
+    let was_killed = ended.status.signal() == Some(9);
+    assert!(was_killed || ended.status.success(), "{}", ended.stderr);
+}
+
+/// Sends what is left and lets the program end by itself: every line is acknowledged.
+fn finish(store: &str, clients: &mut [Ledger]) {
+    for client in clients {
+        let ended = start(store, client).wait();
+        assert!(ended.status.success(), "{}", ended.stderr);
+        for line in &ended.lines {
+            client.acknowledge_line(line);
+        }
+        assert_eq!(ended.lines.len(), LINES);
+    }
+}
+
+fn start(store: &str, client: &mut Ledger) -> Running {
+    let mut command = Command::new(RETAIN);
+    append_arguments(&mut command, store, client);
+    Running::start(command, client.outbox(LINES))
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a thread of its own, and no executor on it"
+)]
+fn wait(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// Does something to a healthy database by hand and says what the comparison finds.
+async fn after_tampering(sql: &str) -> Vec<Fault> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sessions.db");
+    let mut clients = [Ledger::new("s", 1)];
+    finish(&uri(&path), &mut clients);
+    assert_eq!(compare_all(&uri(&path), &clients).await, []);
+    tamper(&path, sql);
+    compare_all(&uri(&path), &clients).await
+}
+
+fn tamper(path: &Path, sql: &str) {
+    let connection = Connection::open(path).unwrap();
+    connection.execute_batch(sql).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_event_is_found() {
+    // The last one, with the position taken back: the database itself finds nothing wrong.
+    let sql = "DELETE FROM events WHERE event_id = 's-39'; UPDATE sessions SET position = 39";
+    let faults = after_tampering(sql).await;
+    assert!(faults.contains(&Fault::Lost("s-39".into())), "{faults:?}");
+    assert!(
+        !faults
+            .iter()
+            .any(|fault| matches!(fault, Fault::Damaged(_)))
+    );
+
+    // In the midst: the database itself notices.
+    let faults = after_tampering("DELETE FROM events WHERE event_id = 's-7'").await;
+    assert!(
+        faults
+            .iter()
+            .any(|fault| matches!(fault, Fault::Damaged(_)))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doubled_event_is_found() {
+    let sql = "DROP INDEX events_by_id; \
+               INSERT INTO events SELECT key + 1, event_id, invocation, timestamp, body \
+               FROM events WHERE event_id = 's-39'; \
+               UPDATE sessions SET position = 41";
+    let faults = after_tampering(sql).await;
+    assert!(
+        faults.contains(&Fault::Doubled("s-39".into())),
+        "{faults:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_order_is_found() {
+    let sql = "UPDATE events SET key = key + 1000 WHERE event_id = 's-20'; \
+               UPDATE events SET key = key - 1 WHERE event_id = 's-21'; \
+               UPDATE events SET key = key - 999 WHERE event_id = 's-20'";
+    let faults = after_tampering(sql).await;
+    assert!(faults.contains(&Fault::Moved("s-20".into())), "{faults:?}");
+    assert!(
+        faults.contains(&Fault::OutOfOrder("s-20".into())),
+        "{faults:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_state_or_body_is_found() {
+    let sql = "UPDATE state SET value = '1' WHERE key = 'count'; DELETE FROM shared_state; \
+               UPDATE events SET body = replace(body, 'turn 3 ', 'turn 4 ')";
+    let faults = after_tampering(sql).await;
+    for fault in [
+        Fault::State("count".into()),
+        Fault::State("user:s".into()),
+        Fault::Strange("s-3".into()),
+    ] {
+        assert!(faults.contains(&fault), "{fault} in {faults:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_nobody_sent_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = uri(&folder.path().join("sessions.db"));
+    let mut clients = [Ledger::new("s", 1)];
+    finish(&store, &mut clients);
+    let forgetful = [Ledger::new("s", 1)];
+    let faults = compare_all(&store, &forgetful).await;
+    assert!(faults.contains(&Fault::TooMany(LINES)), "{faults:?}");
+    assert!(faults.contains(&Fault::Strange("s-0".into())), "{faults:?}");
+}

@@ -1,0 +1,207 @@
+//! The disk is full: an append fails and says so, reading goes on, nothing acknowledged is lost, and
+//! once there is room again writing goes on without opening anew.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use retain::{SessionError, SessionLog as _, SessionService as _, SqliteSessionService, Window};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::{
+    ledger::{Ledger, compare_all, compare_open, in_full},
+    program::{RETAIN, Running, append_arguments, uri},
+    skip,
+};
+
+/// How often a client is told that the disk is full before it is believed.
+const FULL: usize = 10;
+
+/// More appends than fit, whatever happens.
+const MANY: usize = 5000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_said_and_writing_resumes() {
+    let test = "a_full_disk_is_said_and_writing_resumes";
+    fill_and_free(test, vec![Ledger::new("alone", 1)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_said_to_each_of_eight_writers() {
+    let test = "a_full_disk_is_said_to_each_of_eight_writers";
+    let clients = (0..8).map(|number| Ledger::new(&format!("writer{number}"), 1));
+    fill_and_free(test, clients.collect()).await;
+}
+
+/// On a disk that is full before the first checkpoint, and on one that is full after some.
+async fn fill_and_free(test: &str, clients: Vec<Ledger>) {
+    for megabytes in [4, 14] {
+        match SmallDisk::mount(megabytes) {
+            Some(disk) => fill_and_free_one(test, &disk, clients.clone()).await,
+            None => return skip(test, "mounting a small disk needs root"),
+        }
+    }
+}
+
+async fn fill_and_free_one(test: &str, disk: &SmallDisk, clients: Vec<Ledger>) {
+    disk.weigh_down();
+    let sessions = SqliteSessionService::connect(&disk.uri()).await.unwrap();
+    for client in &clients {
+        let (app, user, id) = (&client.key.app, &client.key.user, &client.key.id);
+        let created = sessions.create_session(app, user, None, Some(id)).await;
+        created.unwrap();
+    }
+    let mut clients = all_at_once(&sessions, clients, FULL, MANY).await;
+    let acknowledged: usize = clients.iter().map(Ledger::acknowledged).sum();
+    println!("{test}: full after {acknowledged} events");
+    assert!(acknowledged > 0);
+    assert_eq!(compare_open(&sessions, &clients).await, []);
+    for client in &clients {
+        // Who was told «full» was told that nothing was stored.
+        let session = sessions.read(&client.key, Window::NONE).await.unwrap();
+        assert_eq!(session.unwrap().position, client.acknowledged() as u64);
+    }
+
+    disk.relieve();
+    let more = 40 / clients.len();
+    clients = all_at_once(&sessions, clients, 1, more).await;
+    let later: usize = clients.iter().map(Ledger::acknowledged).sum();
+    assert_eq!(later, acknowledged + 40);
+    assert_eq!(compare_open(&sessions, &clients).await, []);
+    drop(sessions);
+    assert_eq!(compare_all(&disk.uri(), &clients).await, []);
+}
+
+/// Lets every client append at once, as [`append_until_full`] does.
+async fn all_at_once(
+    sessions: &SqliteSessionService,
+    clients: Vec<Ledger>,
+    full: usize,
+    most: usize,
+) -> Vec<Ledger> {
+    let mut appending = JoinSet::new();
+    for mut client in clients {
+        let sessions = sessions.clone();
+        appending.spawn(async move {
+            append_until_full(&sessions, &mut client, full, most).await;
+            client
+        });
+    }
+    appending.join_all().await
+}
+
+/// Appends until the disk was said to be full so many times, or `most` events were appended. Each
+/// event is sent until it is stored.
+async fn append_until_full(
+    sessions: &SqliteSessionService,
+    client: &mut Ledger,
+    full: usize,
+    most: usize,
+) {
+    let (mut told, mut stored) = (0, 0);
+    while told < full && stored < most {
+        let event = client.outbox(1)[0].as_ref().clone();
+        match sessions.append(&client.key, event.into()).await {
+            Ok(appended) => {
+                let (position, event) = &appended.events[0];
+                client.acknowledge(*position, &event.id);
+                stored += 1;
+            }
+            Err(SessionError::Full { .. }) => told += 1,
+            Err(other) => panic!("not «full»: {}", in_full(&other)),
+        }
+        // Reading goes on all the while, also for those who read for the first time.
+        let read = sessions.read(&client.key, Window::newest(3)).await;
+        read.unwrap_or_else(|error| panic!("cannot read: {}", in_full(&error)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_says_that_the_disk_is_full() {
+    let test = "the_program_says_that_the_disk_is_full";
+    let Some(disk) = SmallDisk::mount(4) else {
+        return skip(test, "mounting a small disk needs root");
+    };
+    let mut client = Ledger::new("program", 8);
+    disk.weigh_down();
+    let mut command = Command::new(RETAIN);
+    append_arguments(&mut command, &disk.uri(), &client);
+    let ended = Running::start(command, client.outbox(MANY)).wait();
+    for line in &ended.lines {
+        client.acknowledge_line(line);
+    }
+    assert!(!ended.status.success());
+    assert!(ended.stderr.contains("no space left"), "{}", ended.stderr);
+    let mut clients = [client];
+    assert_eq!(compare_all(&disk.uri(), &clients).await, []);
+
+    disk.relieve();
+    let [client] = &mut clients;
+    let mut command = Command::new(RETAIN);
+    append_arguments(&mut command, &disk.uri(), client);
+    let events = &client.outbox(1)[..20];
+    let ended = Running::start(command, events).wait();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    assert_eq!(ended.lines.len(), 20);
+    for line in &ended.lines {
+        client.acknowledge_line(line);
+    }
+    assert_eq!(compare_all(&disk.uri(), &clients).await, []);
+}
+
+/// A disk of a few megabytes, for as long as this lives.
+struct SmallDisk {
+    folder: TempDir,
+    megabytes: usize,
+}
+
+impl SmallDisk {
+    /// `None` if that is not allowed here.
+    fn mount(megabytes: usize) -> Option<SmallDisk> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        let size = format!("size={megabytes}m");
+        mount.args(["-t", "tmpfs", "-o", &size, "retain-test"]);
+        let output = mount.arg(folder.path()).output().ok()?;
+        output
+            .status
+            .success()
+            .then_some(SmallDisk { folder, megabytes })
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn uri(&self) -> String {
+        uri(&self.path().join("sessions.db"))
+    }
+
+    fn weight(&self) -> PathBuf {
+        self.path().join("weight")
+    }
+
+    /// Takes half of the room away.
+    fn weigh_down(&self) {
+        std::fs::write(self.weight(), vec![1; self.megabytes * 512 * 1024]).unwrap();
+    }
+
+    /// Gives it back.
+    fn relieve(&self) {
+        std::fs::remove_file(self.weight()).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmount = |lazily: &[&str]| {
+            let mut command = Command::new("umount");
+            let output = command.args(lazily).arg(self.path()).output();
+            output.is_ok_and(|output| output.status.success())
+        };
+        // After a failed test somebody may still have a file open.
+        let _ = unmount(&[]) || unmount(&["-l"]);
+    }
+}

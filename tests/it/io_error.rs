@@ -1,0 +1,187 @@
+//! The system says that a write or a sync has failed: the client gets an error and never a false
+//! acknowledgement. Life goes on after a restart, and also if the power fails then.
+
+use retain::{
+    Event, SessionError, SessionKey, SessionLog as _, SessionService as _, SqliteSessionService,
+};
+use retain_testkit::{
+    crash::{Stage, have_strace},
+    random::Random,
+};
+
+use crate::{
+    ledger::{Ledger, in_full},
+    seed, skip,
+    theatre::Theatre,
+    times,
+};
+
+/// Which calls fail, and how. Only those that change something.
+const FAULTS: [&str; 6] = [
+    "fdatasync:error=EIO",
+    "fdatasync:error=ENOSPC",
+    "pwrite64:error=EIO",
+    "pwrite64:error=ENOSPC",
+    "ftruncate:error=EIO",
+    "unlink:error=EIO",
+];
+
+/// Events that are sent in one life of the program.
+const LINES: usize = 12;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_write_or_sync_is_never_acknowledged() {
+    let test = "a_failed_write_or_sync_is_never_acknowledged";
+    if !have_strace() {
+        return skip(test, "strace is not installed or may not trace");
+    }
+    let seed = seed(test, 7);
+    let mut random = Random::new(seed);
+    let mut failed = 0;
+    for round in 0..times(3, 60) {
+        let mut theatre = Theatre::new("");
+        let mut clients = [Ledger::new("calm", 1), Ledger::new("eager", 8)];
+        for life in 0..12 {
+            let client = &mut clients[life % 2];
+            let fault = any_fault(&mut random);
+            let went_well = theatre.play(client, LINES, Some(&fault));
+            failed += usize::from(!went_well);
+            let faults = theatre.look().await;
+            assert_eq!(
+                faults,
+                [],
+                "seed {seed}, round {round}, life {life}: {fault}"
+            );
+        }
+        for client in &mut clients {
+            let went_well = theatre.play(client, LINES, None);
+            assert!(went_well && client.acknowledged() >= LINES);
+        }
+        assert_eq!(
+            theatre.look().await,
+            [],
+            "seed {seed}, round {round}, at the end"
+        );
+        let outcome = theatre.crash(seed + round as u64, 60).await;
+        assert_eq!(
+            outcome.bad,
+            Vec::<String>::new(),
+            "seed {seed}, round {round}"
+        );
+        assert_eq!(outcome.lossy, 0, "seed {seed}, round {round}");
+    }
+    println!("{test}: {failed} lives ended in an error");
+    assert!(failed > 0, "the test does not bite: no fault was noticed");
+}
+
+/// A process that lives on after a failure, as a server does, and tries each event until it is stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_lives_on_after_a_failure_tells_no_lie() {
+    let test = "a_process_that_lives_on_after_a_failure_tells_no_lie";
+    if !have_strace() {
+        return skip(test, "strace is not installed or may not trace");
+    }
+    let seed = seed(test, 8);
+    let mut random = Random::new(seed);
+    let mut failed = 0;
+    for round in 0..times(3, 60) {
+        let mut theatre = Theatre::new("");
+        let mut client = Ledger::new("stubborn", 1);
+        theatre.play(&mut client, LINES, None);
+        for life in 0..4 {
+            let fault = any_fault_again_and_again(&mut random);
+            let itself = std::env::current_exe().unwrap();
+            let went_well =
+                theatre.play_other(&mut client, LINES, &fault, &itself, |child, uri| {
+                    child.args([STUBBORN, "--exact", "--nocapture"]);
+                    child.env(STUBBORN_STORE, uri);
+                });
+            assert!(
+                went_well,
+                "seed {seed}, round {round}, life {life}: {fault}"
+            );
+            let faults = theatre.look().await;
+            assert_eq!(
+                faults,
+                [],
+                "seed {seed}, round {round}, life {life}: {fault}"
+            );
+        }
+        let outcome = theatre.crash(seed + round as u64, 60).await;
+        assert_eq!(
+            outcome.bad,
+            Vec::<String>::new(),
+            "seed {seed}, round {round}"
+        );
+        assert_eq!(outcome.lossy, 0, "seed {seed}, round {round}");
+        let ends = theatre.moments().iter().map(|moment| moment.stage);
+        failed += ends.filter(|end| *end == Stage::End(-1)).count();
+    }
+    println!("{test}: {failed} calls failed");
+    assert!(failed > 0, "the test does not bite: no call failed");
+}
+
+/// A write or sync fails, and then every so many: few enough that an append can work in between.
+fn any_fault_again_and_again(random: &mut Random) -> String {
+    let fault = FAULTS[random.below(4) as usize];
+    let rest = if fault.starts_with("pwrite64") { 40 } else { 3 };
+    let (first, step) = (1 + random.below(rest), rest + random.below(rest));
+    format!("{fault}:when={first}+{step}")
+}
+
+/// The name of the test below, and what makes it more than an empty one.
+const STUBBORN: &str = "io_error::stubborn_client";
+const STUBBORN_STORE: &str = "RETAIN_TEST_STUBBORN_STORE";
+
+/// Not a test: the process that the test above runs. It opens a database, reads events and appends
+/// each until that works.
+#[tokio::test(flavor = "multi_thread")]
+async fn stubborn_client() {
+    let Ok(uri) = std::env::var(STUBBORN_STORE) else {
+        return;
+    };
+    let sessions = loop {
+        match SqliteSessionService::connect(&uri).await {
+            Ok(sessions) => break sessions,
+            Err(error) => eprintln!("{}", in_full(&error)),
+        }
+    };
+    let key = Ledger::new("stubborn", 1).key;
+    loop {
+        let created = sessions.create_session(&key.app, &key.user, None, Some(&key.id));
+        match created.await {
+            Ok(_) | Err(SessionError::AlreadyExists { .. }) => break,
+            Err(error) => eprintln!("{}", in_full(&error)),
+        }
+    }
+    println!();
+    for line in std::io::stdin().lines() {
+        let event = Event::from_json(&line.unwrap()).unwrap();
+        println!("{}", append_stubbornly(&sessions, &key, event).await);
+    }
+}
+
+async fn append_stubbornly(
+    sessions: &SqliteSessionService,
+    key: &SessionKey,
+    event: Event,
+) -> String {
+    loop {
+        match sessions.append(key, event.clone().into()).await {
+            Ok(appended) => {
+                let (position, event) = &appended.events[0];
+                return format!("{{\"position\":{position},\"id\":\"{}\"}}", event.id);
+            }
+            Err(error) => eprintln!("{}", in_full(&error)),
+        }
+    }
+}
+
+/// The n-th call of a thread fails; sometimes all that follow do as well.
+fn any_fault(random: &mut Random) -> String {
+    let fault = FAULTS[random.below(FAULTS.len() as u64) as usize];
+    let most = if fault.starts_with("pwrite64") { 40 } else { 4 };
+    let when = 1 + random.below(most);
+    let on = if random.chance(30) { "+" } else { "" };
+    format!("{fault}:when={when}{on}")
+}

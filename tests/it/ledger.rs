@@ -1,0 +1,247 @@
+//! What a client sent and what was acknowledged to it, and whether a database has it so.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
+
+use retain::{
+    Event, Json, Session, SessionKey, SessionLog as _, SqliteSessionService, State, Window,
+};
+
+/// What is wrong with a database.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Fault {
+    /// An acknowledged event is not there.
+    Lost(String),
+    /// An acknowledged event is not where the acknowledgement said.
+    Moved(String),
+    /// An event is there more than once.
+    Doubled(String),
+    /// An event is there that nobody sent, or not as it was sent.
+    Strange(String),
+    /// Events are not in the order in which they were sent.
+    OutOfOrder(String),
+    /// Positions are not 1, 2, 3, …
+    Gap(u64),
+    /// More unacknowledged events are there than were under way.
+    TooMany(usize),
+    /// A key of the state is not what the events make of it.
+    State(String),
+    /// The database cannot be opened or read, or says itself that it is damaged.
+    Damaged(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+/// The client of one session: its outbox and the acknowledgements it got.
+#[derive(Debug, Clone)]
+pub(crate) struct Ledger {
+    pub(crate) key: SessionKey,
+    /// How many appends may be under way at once.
+    pub(crate) in_flight: usize,
+    sent: Vec<Arc<Event>>,
+    acknowledged: Vec<(u64, String)>,
+}
+
+impl Ledger {
+    pub(crate) fn new(session: &str, in_flight: usize) -> Ledger {
+        Ledger {
+            key: SessionKey::new("crash", "ada", session),
+            in_flight,
+            sent: Vec::new(),
+            acknowledged: Vec::new(),
+        }
+    }
+
+    /// The events without acknowledgement: first those sent before, then new ones, `count` in all.
+    pub(crate) fn outbox(&mut self, count: usize) -> &[Arc<Event>] {
+        let first = self.acknowledged.len();
+        while self.sent.len() < first + count {
+            let event = event(&self.key.id, self.sent.len());
+            self.sent.push(Arc::new(event));
+        }
+        &self.sent[first..]
+    }
+
+    /// Takes down an acknowledgement. They come in the order in which events were sent; the last
+    /// may come again, when a client that did not hear it has asked again.
+    pub(crate) fn acknowledge(&mut self, position: u64, id: &str) {
+        if let Some(last) = self.acknowledged.last()
+            && last.1 == id
+        {
+            assert_eq!(last.0, position, "{id} has moved");
+            return;
+        }
+        let next = &self.sent[self.acknowledged.len()];
+        assert_eq!(id, next.id, "acknowledged out of turn");
+        self.acknowledged.push((position, id.to_owned()));
+    }
+
+    /// As [`acknowledge`](Self::acknowledge), as the program writes it.
+    pub(crate) fn acknowledge_line(&mut self, line: &str) {
+        let json = Json::parse(line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+        let (position, id) = (json["position"].as_u64(), json["id"].as_str());
+        self.acknowledge(position.unwrap(), id.unwrap());
+    }
+
+    pub(crate) fn acknowledged(&self) -> usize {
+        self.acknowledged.len()
+    }
+
+    /// The same client before it got any answer.
+    pub(crate) fn before_any_answer(&self) -> Ledger {
+        Ledger {
+            acknowledged: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Whether an acknowledgement is for this client.
+    pub(crate) fn is_for(&self, line: &str) -> bool {
+        line.contains(&format!("\"{}-", self.key.id))
+    }
+
+    /// How many events are stored whose acknowledgement never came.
+    pub(crate) async fn unheard(&self, sessions: &SqliteSessionService) -> usize {
+        let session = sessions.read(&self.key, Window::NONE).await.unwrap();
+        let stored = session.map_or(0, |session| session.position as usize);
+        stored - self.acknowledged.len()
+    }
+
+    /// Everything that is wrong with this session in the database.
+    pub(crate) async fn compare(&self, sessions: &SqliteSessionService) -> Vec<Fault> {
+        let session = match sessions.read(&self.key, Window::ALL).await {
+            Ok(Some(session)) => session,
+            Ok(None) => Session::new(&self.key.app, &self.key.user, &self.key.id),
+            Err(error) => return vec![Fault::Damaged(in_full(&error))],
+        };
+        let mut faults = Vec::new();
+        self.compare_acknowledged(&session, &mut faults);
+        self.compare_sent(&session, &mut faults);
+        compare_state(&session, &mut faults);
+        faults
+    }
+
+    fn compare_acknowledged(&self, session: &Session, faults: &mut Vec<Fault>) {
+        let mut places: HashMap<&str, Vec<u64>> = HashMap::new();
+        for (expected, (position, event)) in (1..).zip(session.events.iter_with_positions()) {
+            if position != expected {
+                faults.push(Fault::Gap(expected));
+            }
+            places.entry(&event.id).or_default().push(position);
+        }
+        let doubled = places.iter().filter(|(_, found)| found.len() > 1);
+        faults.extend(doubled.map(|(id, _)| Fault::Doubled((*id).to_owned())));
+        for (position, id) in &self.acknowledged {
+            match places.get(id.as_str()) {
+                None => faults.push(Fault::Lost(id.clone())),
+                Some(found) if !found.contains(position) => faults.push(Fault::Moved(id.clone())),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn compare_sent(&self, session: &Session, faults: &mut Vec<Fault>) {
+        let turns = self.sent.iter().enumerate();
+        let turns: HashMap<&str, usize> = turns.map(|(turn, e)| (e.id.as_str(), turn)).collect();
+        let acknowledged = self.acknowledged.iter().map(|(_, id)| id.as_str());
+        let acknowledged: HashSet<&str> = acknowledged.collect();
+        let (mut last, mut extra) = (None, 0);
+        for event in &session.events {
+            let turn = turns.get(event.id.as_str()).copied();
+            if turn.is_none_or(|turn| *self.sent[turn] != *event) {
+                faults.push(Fault::Strange(event.id.clone()));
+            }
+            if self.in_flight == 1 && turn <= last {
+                faults.push(Fault::OutOfOrder(event.id.clone()));
+            }
+            last = turn;
+            extra += usize::from(!acknowledged.contains(event.id.as_str()));
+        }
+        if extra > self.in_flight {
+            faults.push(Fault::TooMany(extra));
+        }
+    }
+}
+
+/// The state must be what the events make of it. Other sessions share `app:` and `user:` keys with
+/// this one, under other names.
+fn compare_state(session: &Session, faults: &mut Vec<Fault>) {
+    let mut expected = State::new();
+    for event in &session.events {
+        expected.apply(&event.actions.state_delta);
+    }
+    let is_shared = |key: &str| key.starts_with("app:") || key.starts_with("user:");
+    let mut keys: Vec<&str> = expected.iter().map(|(key, _)| key).collect();
+    keys.extend(
+        session
+            .state
+            .iter()
+            .map(|(key, _)| key)
+            .filter(|key| !is_shared(key)),
+    );
+    let wrong = keys
+        .into_iter()
+        .filter(|key| session.state.get(key) != expected.get(key));
+    faults.extend(wrong.map(|key| Fault::State(key.to_owned())));
+}
+
+/// Opens a database and says everything that is wrong with it, for all its clients.
+pub(crate) async fn compare_all(uri: &str, ledgers: &[Ledger]) -> Vec<Fault> {
+    let sessions = match SqliteSessionService::connect(uri).await {
+        Ok(sessions) => sessions,
+        Err(error) => return vec![Fault::Damaged(in_full(&error))],
+    };
+    compare_open(&sessions, ledgers).await
+}
+
+/// As [`compare_all`], for a database that is open.
+pub(crate) async fn compare_open(
+    sessions: &SqliteSessionService,
+    ledgers: &[Ledger],
+) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for ledger in ledgers {
+        faults.extend(ledger.compare(sessions).await);
+    }
+    match sessions.check().await {
+        Ok(problems) => faults.extend(problems.into_iter().map(Fault::Damaged)),
+        Err(error) => faults.push(Fault::Damaged(in_full(&error))),
+    }
+    faults
+}
+
+/// An error with its causes.
+pub(crate) fn in_full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
+/// The event of a turn: a counter, a key of its own (they come round, so that the state stays
+/// small), shared keys, and now and then a body that fills more than a page of the database.
+fn event(session: &str, turn: usize) -> Event {
+    let words = if turn % 16 == 5 { 800 } else { 1 + turn % 20 };
+    let mut event = Event::user_text(format!("turn {turn} {}", "of many ".repeat(words)));
+    event.id = format!("{session}-{turn}");
+    event.invocation_id = format!("run-{}", turn / 4);
+    event.timestamp = 1_700_000_000.0 + turn as f64;
+    let delta = &mut event.actions.state_delta;
+    delta.insert("count", turn as u64);
+    delta.insert(format!("turn-{}", turn % 64), event.id.as_str());
+    delta.insert(format!("user:{session}"), turn as u64);
+    if turn % 8 == 3 {
+        delta.insert(format!("app:{session}"), turn as u64);
+    }
+    event
+}

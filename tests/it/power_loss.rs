@@ -1,0 +1,91 @@
+//! The power fails: what the real program wrote and synced is recorded, the disk as it could be
+//! found is made of it for many moments, and each is opened and compared with what was acknowledged
+//! until then. `retain_testkit::crash` says what is taken to survive.
+
+use retain_testkit::crash::{Action, Moment, Stage, have_strace};
+
+use crate::{
+    ledger::Ledger,
+    seed, skip,
+    theatre::{Outcome, Theatre},
+    times,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_when_the_power_fails() {
+    let test = "nothing_acknowledged_is_lost_when_the_power_fails";
+    let points = times(400, 10_000);
+    if let Some(outcome) = crash_everywhere(test, "full", 4, points).await {
+        assert_eq!(outcome.bad, Vec::<String>::new());
+        assert_eq!(outcome.lossy, 0);
+    }
+}
+
+/// If the same test finds nothing where losses must be, it finds nothing anywhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_test_bites_where_less_durability_was_asked_for() {
+    let test = "the_test_bites_where_less_durability_was_asked_for";
+    if let Some(outcome) = crash_everywhere(test, "normal", 5, times(100, 2000)).await {
+        assert!(outcome.lossy > 0, "the test does not bite: no loss");
+        // Losses are all that was agreed to: what is left must be whole.
+        assert_eq!(outcome.bad, Vec::<String>::new());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_test_bites_where_nothing_is_synced() {
+    let test = "the_test_bites_where_nothing_is_synced";
+    if let Some(outcome) = crash_everywhere(test, "off", 6, times(100, 2000)).await {
+        assert!(!outcome.bad.is_empty(), "the test does not bite: no damage");
+    }
+}
+
+async fn crash_everywhere(
+    test: &str,
+    synchronous: &str,
+    default_seed: u64,
+    points: usize,
+) -> Option<Outcome> {
+    if !have_strace() {
+        skip(test, "strace is not installed or may not trace");
+        return None;
+    }
+    let seed = seed(test, default_seed);
+    let mut theatre = Theatre::new(&format!("?synchronous={synchronous}"));
+    play_everything(&mut theatre);
+    let outcome = theatre.crash(seed, points).await;
+    let (lossy, bad) = (outcome.lossy, outcome.bad.len());
+    println!("{test}: {points} crash points, {lossy} with losses, {bad} otherwise wrong");
+    Some(outcome)
+}
+
+/// A slow client, an eager one, one that is killed and comes back, two at once.
+fn play_everything(theatre: &mut Theatre) {
+    theatre.play(&mut Ledger::new("calm", 1), 420, None);
+    theatre.play(&mut Ledger::new("eager", 8), 600, None);
+    let mut unlucky = Ledger::new("unlucky", 1);
+    theatre.play(&mut unlucky, 60, Some("write:signal=KILL:when=4"));
+    assert!(unlucky.acknowledged() < 60, "it was killed too late");
+    theatre.play(&mut unlucky, 60, None);
+    theatre.play_together([Ledger::new("left", 2), Ledger::new("right", 2)], 40);
+    let begun = theatre
+        .moments()
+        .iter()
+        .filter(|moment| begins_wal(moment))
+        .count();
+    assert!(
+        begun > 5,
+        "too few checkpoints: the WAL was begun {begun} times"
+    );
+}
+
+/// Whether a WAL begins, or begins anew after everything in it was brought into the database.
+fn begins_wal(moment: &Moment) -> bool {
+    let Action::Write {
+        file, offset: 0, ..
+    } = &*moment.action
+    else {
+        return false;
+    };
+    file == "sessions.db-wal" && moment.stage == Stage::Begin
+}

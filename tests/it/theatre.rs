@@ -1,0 +1,295 @@
+//! A database that the real program writes under strace, scene by scene, and the power failing at
+//! any moment of it.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use retain::{Event, SessionLog as _, SessionService as _, SqliteSessionService};
+use retain_testkit::{
+    crash::{Action, Disk, Image, Moment, Recorder, Stage, Survival},
+    random::Random,
+};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::{
+    ledger::{Fault, Ledger, compare_open, in_full},
+    program::{RETAIN, Running, append_arguments, uri, write_lines},
+};
+
+/// Images that are looked at at once.
+const AT_ONCE: usize = 4;
+
+/// What was found at all crash points.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Points at which something acknowledged was lost, and nothing else was wrong.
+    pub(crate) lossy: usize,
+    /// What else was found, and where.
+    pub(crate) bad: Vec<String>,
+}
+
+/// A database that the program writes under strace, scene by scene.
+pub(crate) struct Theatre {
+    folder: TempDir,
+    /// Where the database is, and nothing else.
+    stage: PathBuf,
+    options: String,
+    ledgers: Vec<Ledger>,
+    moments: Vec<Moment>,
+}
+
+impl Theatre {
+    pub(crate) fn new(options: &str) -> Theatre {
+        let folder = tempfile::tempdir().unwrap();
+        // As the system names it: a link on the way there would hide every file from the trace.
+        let stage = folder.path().canonicalize().unwrap().join("stage");
+        std::fs::create_dir(&stage).unwrap();
+        Theatre {
+            folder,
+            stage,
+            options: options.to_owned(),
+            ledgers: Vec::new(),
+            moments: Vec::new(),
+        }
+    }
+
+    fn uri(&self) -> String {
+        let path = uri(&self.stage.join("sessions.db"));
+        format!("{path}{}", self.options)
+    }
+
+    /// Appends `count` events; the client notes what is acknowledged. Says whether all went well.
+    pub(crate) fn play(&mut self, client: &mut Ledger, count: usize, fault: Option<&str>) -> bool {
+        let recorder = self.recorder(fault);
+        let mut command = recorder.command(RETAIN);
+        append_arguments(&mut command, &self.uri(), client);
+        let well = self.run(&recorder, command, client, count);
+        assert!(well || fault.is_some(), "it failed without reason");
+        well
+    }
+
+    /// As [`play`](Self::play), by a program of the caller: `arrange` tells it what to do.
+    pub(crate) fn play_other(
+        &mut self,
+        client: &mut Ledger,
+        count: usize,
+        fault: &str,
+        program: &Path,
+        arrange: impl FnOnce(&mut Command, &str),
+    ) -> bool {
+        let recorder = self.recorder(Some(fault));
+        let mut command = recorder.command(program);
+        arrange(&mut command, &self.uri());
+        self.run(&recorder, command, client, count)
+    }
+
+    fn recorder(&self, fault: Option<&str>) -> Recorder {
+        let recorder = Recorder::new(&self.stage, self.folder.path().join("trace"));
+        match fault {
+            Some(fault) => recorder.with_fault(fault),
+            None => recorder,
+        }
+    }
+
+    fn run(
+        &mut self,
+        recorder: &Recorder,
+        command: Command,
+        client: &mut Ledger,
+        count: usize,
+    ) -> bool {
+        let before = client.acknowledged();
+        let ended = Running::start(command, client.outbox(count)).wait();
+        for line in ended.lines.iter().filter(|line| is_answer(line)) {
+            client.acknowledge_line(line);
+        }
+        self.ledgers.retain(|ledger| ledger.key != client.key);
+        self.ledgers.push(client.clone());
+        self.record(recorder);
+        let well = ended.status.success();
+        // Without an error everything was acknowledged, and with one not everything.
+        let all = client.acknowledged() == before + count;
+        assert_eq!(well, all, "{}", ended.stderr);
+        well
+    }
+
+    /// What is wrong with the database as it is now. It is a copy that is opened, because opening
+    /// changes it, and the recording would not know.
+    pub(crate) async fn look(&self) -> Vec<Fault> {
+        let mut image = Image::new();
+        for entry in std::fs::read_dir(&self.stage).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            if !name.ends_with("-shm") {
+                image.insert(name, std::fs::read(entry.path()).unwrap());
+            }
+        }
+        look(&image, &self.ledgers).await
+    }
+
+    /// What was recorded.
+    pub(crate) fn moments(&self) -> &[Moment] {
+        &self.moments
+    }
+
+    /// Two processes at once, each with files for input and output.
+    pub(crate) fn play_together(&mut self, clients: [Ledger; 2], count: usize) {
+        const SCRIPT: &str = r#"
+            "$0" append --store "$1" --app crash --user ada --in-flight 2 --session "$2" <"$3" >"$4" &
+            "$0" append --store "$1" --app crash --user ada --in-flight 2 --session "$5" <"$6" >"$7" &
+            wait
+        "#;
+        let recorder = Recorder::new(&self.stage, self.folder.path().join("trace"));
+        let mut shell = recorder.command("sh");
+        shell.args(["-c", SCRIPT, RETAIN, &self.uri()]);
+        let folder = self.folder.path().to_owned();
+        let file = |client: &Ledger, end: &str| folder.join(format!("{}.{end}", client.key.id));
+        for mut client in clients {
+            let (input, output) = (file(&client, "in"), file(&client, "out"));
+            write_lines(&mut File::create(&input).unwrap(), client.outbox(count));
+            shell.arg(&client.key.id).args([input, output]);
+            self.ledgers.push(client);
+        }
+        assert!(shell.status().unwrap().success());
+        for client in self.ledgers.iter_mut().rev().take(2) {
+            let lines = std::fs::read_to_string(file(client, "out")).unwrap();
+            lines.lines().for_each(|line| client.acknowledge_line(line));
+            assert_eq!(client.acknowledged(), count);
+        }
+        self.record(&recorder);
+    }
+
+    fn record(&mut self, recorder: &Recorder) {
+        // The last moment need not be of the last call.
+        let calls = self.moments.iter().map(|moment| moment.call + 1);
+        let calls = calls.max().unwrap_or(0);
+        for mut moment in recorder.moments().unwrap() {
+            moment.call += calls;
+            self.moments.push(moment);
+        }
+    }
+
+    /// Lets the power fail at `points` moments and looks at what is left.
+    pub(crate) async fn crash(&self, seed: u64, points: usize) -> Outcome {
+        let mut random = Random::new(seed);
+        let moments = self.moments.len() as u64;
+        let mut when: Vec<usize> = (0..points)
+            .map(|_| random.below(moments) as usize)
+            .collect();
+        when.sort_unstable();
+        let mut replay = Replay::new(&self.ledgers);
+        let (mut applied, mut outcome) = (0, Outcome::default());
+        let mut looks = JoinSet::new();
+        for point in when {
+            for moment in &self.moments[applied..point + 1] {
+                replay.apply(moment);
+            }
+            applied = point + 1;
+            let survival = Survival::any(&mut random);
+            let image = replay.disk.crash(survival, &mut random);
+            let ledgers = replay.ledgers.clone();
+            if looks.len() >= AT_ONCE {
+                outcome.add(looks.join_next().await.unwrap().unwrap());
+            }
+            let place = format!("seed {seed}, moment {point} of {moments}, {survival:?}");
+            looks.spawn(async move { (place, look(&image, &ledgers).await) });
+        }
+        while let Some(look) = looks.join_next().await {
+            outcome.add(look.unwrap());
+        }
+        outcome
+    }
+}
+
+impl Outcome {
+    fn add(&mut self, (place, faults): (String, Vec<Fault>)) {
+        let is_loss = |fault: &Fault| matches!(fault, Fault::Lost(_));
+        match faults.iter().all(is_loss) {
+            true => self.lossy += usize::from(!faults.is_empty()),
+            false => self.bad.push(format!("{place}: {faults:?}")),
+        }
+    }
+}
+
+/// Whether a line is an acknowledgement, and not what a test runner writes around it.
+fn is_answer(line: &str) -> bool {
+    line.starts_with("{\"position\":")
+}
+
+/// What the disk holds and the clients know at one moment.
+struct Replay {
+    disk: Disk,
+    ledgers: Vec<Ledger>,
+    /// What was told and is not yet a line, by where it was told.
+    told: HashMap<String, Vec<u8>>,
+}
+
+impl Replay {
+    /// Begins before anything was acknowledged.
+    fn new(ledgers: &[Ledger]) -> Replay {
+        Replay {
+            disk: Disk::default(),
+            ledgers: ledgers.iter().map(Ledger::before_any_answer).collect(),
+            told: HashMap::new(),
+        }
+    }
+
+    fn apply(&mut self, moment: &Moment) {
+        self.disk.apply(moment).unwrap();
+        if let (Action::Tell { to, bytes }, Stage::Begin) = (&*moment.action, moment.stage) {
+            let told = self.told.entry(to.clone()).or_default();
+            told.extend_from_slice(bytes);
+            while let Some(end) = told.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = told.drain(..=end).collect();
+                let line = String::from_utf8(line).unwrap();
+                if is_answer(&line) {
+                    let client = self.ledgers.iter_mut().find(|ledger| ledger.is_for(&line));
+                    client.unwrap().acknowledge_line(&line);
+                }
+            }
+        }
+    }
+}
+
+/// Opens what is left, writes to it and compares it with what was acknowledged.
+async fn look(image: &Image, ledgers: &[Ledger]) -> Vec<Fault> {
+    let folder = fast_folder();
+    for (name, bytes) in image {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let opened = SqliteSessionService::connect(&uri(&folder.path().join("sessions.db"))).await;
+    let sessions = match opened {
+        Ok(sessions) => sessions,
+        Err(error) => return vec![Fault::Damaged(in_full(&error))],
+    };
+    let gone_on = go_on(&sessions).await;
+    let mut faults = compare_open(&sessions, ledgers).await;
+    if let Err(error) = gone_on {
+        faults.push(Fault::Damaged(format!("cannot go on: {}", in_full(&error))));
+    }
+    faults
+}
+
+/// Writes, as the first user after the crash would.
+async fn go_on(sessions: &SqliteSessionService) -> retain::Result<()> {
+    let created = sessions.create_session("crash", "ada", None, Some("after"));
+    let session = created.await?;
+    let event = Event::user_text("still here");
+    sessions
+        .append(&session.key(), event.into())
+        .await
+        .map(drop)
+}
+
+/// A folder in memory where there is one: no image needs to outlive its look.
+fn fast_folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = memory.is_dir().then(|| tempfile::tempdir_in(memory).ok());
+    made.flatten()
+        .unwrap_or_else(|| tempfile::tempdir().unwrap())
+}

@@ -1,0 +1,46 @@
+//! Several processes on one database from its first moment: none is turned away because another
+//! one is creating it, opening it or closing it.
+
+use std::{process::Command, sync::Barrier};
+
+use crate::{
+    ledger::{Ledger, compare_all},
+    program::{RETAIN, Running, append_arguments, uri},
+    times,
+};
+
+const PROCESSES: usize = 6;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_database_is_opened_by_many_at_once() {
+    for round in 0..times(15, 300) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = uri(&folder.path().join("sessions.db"));
+        // Twice: new, and then with nobody there to have it open.
+        let names = (0..PROCESSES).map(|number| format!("client{number}"));
+        let mut clients: Vec<Ledger> = names.map(|name| Ledger::new(&name, 1)).collect();
+        for _ in 0..2 {
+            let start = Barrier::new(PROCESSES);
+            std::thread::scope(|scope| {
+                for client in &mut clients {
+                    scope.spawn(|| {
+                        start.wait();
+                        append_two(&store, client);
+                    });
+                }
+            });
+        }
+        assert_eq!(compare_all(&store, &clients).await, [], "round {round}");
+    }
+}
+
+fn append_two(store: &str, client: &mut Ledger) {
+    let mut command = Command::new(RETAIN);
+    append_arguments(&mut command, store, client);
+    let ended = Running::start(command, client.outbox(2)).wait();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    for line in &ended.lines {
+        client.acknowledge_line(line);
+    }
+    assert_eq!(ended.lines.len(), 2);
+}
