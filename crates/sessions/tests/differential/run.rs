@@ -1,0 +1,297 @@
+//! Runs a script on a session service of ours, and answers in the form that the other side has.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use retain_core::{
+    Clock, Event, GetSessionConfig, Ids, Json, JsonMap, Session, SessionError, SessionKey,
+    SessionLog, SessionMeta, State,
+};
+
+use crate::script::{Op, Script};
+
+/// A clock that shows what the script says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ScriptClock(Arc<AtomicI64>);
+
+impl Clock for ScriptClock {
+    fn now_us(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Ids that say in which operation they were made, and as which one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ScriptIds(Arc<Mutex<(usize, usize)>>);
+
+impl ScriptIds {
+    fn begin(&self, op: usize) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (op, 0);
+    }
+}
+
+impl Ids for ScriptIds {
+    fn new_id(&self) -> String {
+        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        place.1 += 1;
+        format!("op{}-{}", place.0, place.1)
+    }
+}
+
+/// What an operation answered, and the session it was about around it.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// In the form of the other side.
+    pub(crate) result: Json,
+    /// The session with its whole log, before the operation.
+    pub(crate) before: Option<Json>,
+    /// The same afterwards.
+    pub(crate) after: Option<Json>,
+}
+
+/// A service of ours with the clock and the ids it was built with.
+pub(crate) struct Player<'a> {
+    pub(crate) service: &'a dyn SessionLog,
+    pub(crate) clock: ScriptClock,
+    pub(crate) ids: ScriptIds,
+}
+
+#[derive(Default)]
+struct Play {
+    named: HashMap<usize, SessionKey>,
+    slots: HashMap<usize, Session>,
+}
+
+type Answer = Result<JsonMap, SessionError>;
+
+/// The error in the words of the other side, where it has one for it.
+fn error_name(error: &SessionError) -> &'static str {
+    match error {
+        SessionError::NotFound { .. } => "SessionNotFoundError",
+        SessionError::AlreadyExists { .. } => "AlreadyExistsError",
+        SessionError::InvocationNotFound { .. } => "InvocationNotFoundError",
+        SessionError::Conflict { .. } => "Conflict",
+        SessionError::Invalid { .. } => "Invalid",
+        SessionError::TooLarge { .. } => "TooLarge",
+        _ => "another error",
+    }
+}
+
+fn answer(name: &str, value: impl Into<Json>) -> JsonMap {
+    JsonMap::from([(name, value.into())])
+}
+
+fn json(text: Result<String, retain_core::JsonError>) -> Json {
+    let text = text.expect("what was stored can be written");
+    Json::parse(&text).expect("what was written can be read")
+}
+
+fn session_json(session: &Session) -> Json {
+    json(session.to_json())
+}
+
+fn event_json(event: &Event) -> Json {
+    json(event.to_json())
+}
+
+/// A listed session in the form of a session, as the other side lists them.
+fn meta_json(meta: SessionMeta) -> Json {
+    let mut session = Session::new(meta.app_name, meta.user_id, meta.id);
+    session.state = meta.state.unwrap_or_default();
+    session.last_update_time = meta.last_update_time;
+    session_json(&session)
+}
+
+fn read_event(json: &Json) -> Event {
+    Event::from_json(&json.to_string()).expect("the script's events can be read")
+}
+
+impl Player<'_> {
+    /// Runs the whole script.
+    pub(crate) async fn run(&self, script: &Script) -> Vec<Outcome> {
+        let mut play = Play::default();
+        let mut outcomes = Vec::new();
+        for (number, step) in script.steps.iter().enumerate() {
+            self.clock.0.store(step.now_us, Ordering::SeqCst);
+            let subject = play.subject(&step.op);
+            let before = self.whole(subject.as_ref()).await;
+            self.ids.begin(number);
+            let result = match self.operate(&mut play, &step.op).await {
+                Ok(answer) => answer,
+                Err(error) => answer("error", error_name(&error)),
+            };
+            let after = self.whole(subject.as_ref()).await;
+            outcomes.push(Outcome {
+                result: result.into(),
+                before,
+                after,
+            });
+        }
+        outcomes
+    }
+
+    async fn read(&self, key: &SessionKey) -> Result<Option<Session>, SessionError> {
+        let config = GetSessionConfig::default();
+        let read = self
+            .service
+            .get_session(&key.app, &key.user, &key.id, config);
+        read.await
+    }
+
+    async fn whole(&self, key: Option<&SessionKey>) -> Option<Json> {
+        let read = self.read(key?).await.expect("a session can be read");
+        read.as_ref().map(session_json)
+    }
+
+    async fn operate(&self, play: &mut Play, op: &Op) -> Answer {
+        match op {
+            Op::Create {
+                app,
+                user,
+                id,
+                state,
+                name,
+                slot,
+            } => {
+                let state = state.clone().map(State::from);
+                let create = self.service.create_session(app, user, state, id.as_deref());
+                let session = create.await?;
+                if let Some(name) = name {
+                    play.named.insert(*name, session.key());
+                }
+                Ok(play.keep(*slot, Some(session)))
+            }
+            Op::Get {
+                of,
+                recent,
+                after,
+                slot,
+            } => {
+                let config = GetSessionConfig {
+                    num_recent_events: *recent,
+                    after_timestamp: *after,
+                };
+                let key = &play.named[of];
+                let get = self
+                    .service
+                    .get_session(&key.app, &key.user, &key.id, config);
+                let session = get.await?;
+                Ok(play.keep(*slot, session))
+            }
+            Op::Look { app, user, id, .. } => {
+                let session = self.read(&SessionKey::new(app, user, id)).await?;
+                Ok(play.keep(None, session))
+            }
+            Op::List { app, user } => {
+                let listed = self.service.list_sessions(app, user.as_deref()).await?;
+                let sessions: Vec<Json> = listed.sessions.into_iter().map(meta_json).collect();
+                Ok(answer("sessions", sessions))
+            }
+            Op::Delete { of } => {
+                let key = &play.named[of];
+                let delete = self.service.delete_session(&key.app, &key.user, &key.id);
+                delete.await?;
+                Ok(answer("done", true))
+            }
+            Op::UserState { app, user } => {
+                let state = self.service.get_user_state(app, user).await?;
+                Ok(answer("state", state))
+            }
+            Op::Append { slot, event, stale } => self.append(play, *slot, event, *stale).await,
+            Op::Repeat { of, event, .. } => {
+                let key = &play.named[of];
+                let live = self.read(key).await?;
+                let mut live = live.ok_or_else(|| SessionError::NotFound { key: key.clone() })?;
+                let stored = self
+                    .service
+                    .append_event(&mut live, read_event(event))
+                    .await?;
+                Ok(appended(&stored, &live))
+            }
+            Op::Rewind { of, before } => {
+                let key = &play.named[of];
+                let rewound = self.service.rewind(key, before).await?;
+                let (_, event) = &rewound.events[0];
+                let mut result = answer("event", event_json(event));
+                let after = self.whole(Some(key)).await;
+                result.insert("session", after.unwrap_or_default());
+                Ok(result)
+            }
+            Op::Probe {
+                app,
+                user,
+                id,
+                event,
+                ..
+            } => self.probe(app, user, id.as_deref(), event.as_ref()).await,
+        }
+    }
+
+    async fn append(&self, play: &mut Play, slot: usize, event: &Json, stale: bool) -> Answer {
+        let mut live = play.slots[&slot].clone();
+        let stored = self
+            .service
+            .append_event(&mut live, read_event(event))
+            .await?;
+        let mut result = appended(&stored, &live);
+        if stale {
+            let fresh = self.read(&live.key()).await?;
+            result.insert("fetched", fresh.as_ref().map_or(Json::Null, session_json));
+            live = fresh.unwrap_or(live);
+        }
+        play.slots.insert(slot, live);
+        Ok(result)
+    }
+
+    async fn probe(&self, app: &str, user: &str, id: Option<&str>, event: Option<&Json>) -> Answer {
+        let mut session = match self.service.create_session(app, user, None, id).await {
+            Ok(session) => session,
+            Err(error) => return Ok(answer("created", error_name(&error))),
+        };
+        let mut result = answer("created", "ok");
+        if let Some(event) = event {
+            let appended = self
+                .service
+                .append_event(&mut session, read_event(event))
+                .await;
+            let appended = appended.as_ref().map_or_else(error_name, |_| "ok");
+            result.insert("appended", appended);
+        }
+        self.service.delete_session(app, user, &session.id).await?;
+        Ok(result)
+    }
+}
+
+fn appended(event: &Event, live: &Session) -> JsonMap {
+    let mut result = answer("event", event_json(event));
+    result.insert("live", session_json(live));
+    result
+}
+
+impl Play {
+    /// Which session an operation is about.
+    fn subject(&self, op: &Op) -> Option<SessionKey> {
+        match op {
+            Op::Look { of, .. } => self.named.get(&(*of)?).cloned(),
+            Op::Get { of, .. }
+            | Op::Delete { of }
+            | Op::Repeat { of, .. }
+            | Op::Rewind { of, .. } => self.named.get(of).cloned(),
+            Op::Append { slot, .. } => self.slots.get(slot).map(Session::key),
+            Op::Create { .. } | Op::List { .. } | Op::UserState { .. } | Op::Probe { .. } => None,
+        }
+    }
+
+    fn keep(&mut self, slot: Option<usize>, session: Option<Session>) -> JsonMap {
+        let result = session.as_ref().map_or(Json::Null, session_json);
+        if let (Some(slot), Some(session)) = (slot, session) {
+            self.slots.insert(slot, session);
+        }
+        answer("session", result)
+    }
+}

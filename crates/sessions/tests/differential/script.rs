@@ -1,0 +1,862 @@
+//! Scripts: random sequences of session operations with every id and time said in advance.
+//!
+//! The generator knows little: which sessions and events there should be, and which held copies of
+//! a session somebody else has written past. What an operation answers is no business of its own.
+
+use std::collections::HashMap;
+
+use retain_core::{Json, JsonMap};
+
+/// When scripts begin, in microseconds since 1970.
+const START_US: i64 = 1_700_000_000_000_000;
+
+/// SplitMix64: the same seed gives the same script.
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len())]
+    }
+
+    fn json(&mut self, choices: &[&str]) -> Json {
+        parse(choices[self.below(choices.len())])
+    }
+}
+
+/// What a probe sends that one side may refuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// An id, name or key with a NUL character.
+    Nul,
+    /// An id or key that is longer than Retain stores.
+    Long,
+    /// An app or user without a name.
+    Empty,
+    /// A field inside `actions` that ADK does not know.
+    UnknownAction,
+    /// The id of an existing session without the spaces around it.
+    Trimmed,
+}
+
+/// One operation. `of` names a session by the number it got at creation, `slot` a held copy.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    Create {
+        app: String,
+        user: String,
+        id: Option<String>,
+        state: Option<JsonMap>,
+        name: Option<usize>,
+        slot: Option<usize>,
+    },
+    Get {
+        of: usize,
+        recent: Option<usize>,
+        after: Option<f64>,
+        slot: Option<usize>,
+    },
+    /// Looks for the session `of` under its id without the spaces around it, or (`None`) for one
+    /// that cannot be there, under an id that we refuse.
+    Look {
+        app: String,
+        user: String,
+        id: String,
+        of: Option<usize>,
+    },
+    List {
+        app: String,
+        user: Option<String>,
+    },
+    Delete {
+        of: usize,
+    },
+    UserState {
+        app: String,
+        user: String,
+    },
+    /// Appends through a held copy. `stale`: others have written since it was read.
+    Append {
+        slot: usize,
+        event: Json,
+        stale: bool,
+    },
+    /// Appends an event whose id is in the log already. `same`: with the same body.
+    Repeat {
+        of: usize,
+        event: Json,
+        same: bool,
+    },
+    Rewind {
+        of: usize,
+        before: String,
+    },
+    /// Creates a session, appends to it, deletes it.
+    Probe {
+        kind: Probe,
+        app: String,
+        user: String,
+        id: Option<String>,
+        event: Option<Json>,
+    },
+}
+
+/// An operation and what the clock shows meanwhile.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    pub(crate) now_us: i64,
+    pub(crate) op: Op,
+}
+
+/// Operations to run one after the other.
+#[derive(Debug, Clone)]
+pub(crate) struct Script {
+    pub(crate) seed: u64,
+    pub(crate) steps: Vec<Step>,
+}
+
+fn object<const N: usize>(fields: [(&str, Json); N]) -> Json {
+    JsonMap::from(fields).into()
+}
+
+fn text(value: &Option<String>) -> Json {
+    value.as_deref().map_or(Json::Null, Json::from)
+}
+
+fn number(value: Option<usize>) -> Json {
+    value.map_or(Json::Null, |number| Json::from(number as i64))
+}
+
+impl Step {
+    /// The operation as the other side reads it.
+    pub(crate) fn to_json(&self) -> Json {
+        let mut json = self.op.to_json();
+        if let Some(fields) = json.as_object_mut() {
+            fields.insert("now", self.now_us);
+        }
+        json
+    }
+}
+
+impl Op {
+    fn to_json(&self) -> Json {
+        match self {
+            Op::Create {
+                app,
+                user,
+                id,
+                state,
+                name,
+                slot,
+            } => object([
+                ("op", "create".into()),
+                ("app", app.as_str().into()),
+                ("user", user.as_str().into()),
+                ("id", text(id)),
+                ("state", state.clone().map_or(Json::Null, Json::from)),
+                ("as", number(*name)),
+                ("slot", number(*slot)),
+            ]),
+            Op::Get {
+                of,
+                recent,
+                after,
+                slot,
+            } => object([
+                ("op", "get".into()),
+                ("of", number(Some(*of))),
+                ("recent", number(*recent)),
+                ("after", after.map_or(Json::Null, Json::from)),
+                ("slot", number(*slot)),
+            ]),
+            Op::Look { app, user, id, .. } => object([
+                ("op", "look".into()),
+                ("app", app.as_str().into()),
+                ("user", user.as_str().into()),
+                ("id", id.as_str().into()),
+            ]),
+            Op::List { app, user } => object([
+                ("op", "list".into()),
+                ("app", app.as_str().into()),
+                ("user", text(user)),
+            ]),
+            Op::Delete { of } => object([("op", "delete".into()), ("of", number(Some(*of)))]),
+            Op::UserState { app, user } => object([
+                ("op", "user_state".into()),
+                ("app", app.as_str().into()),
+                ("user", user.as_str().into()),
+            ]),
+            Op::Append { slot, event, stale } => object([
+                ("op", "append".into()),
+                ("slot", number(Some(*slot))),
+                ("event", event.clone()),
+                ("stale", (*stale).into()),
+            ]),
+            Op::Repeat { of, event, .. } => object([
+                ("op", "repeat".into()),
+                ("of", number(Some(*of))),
+                ("event", event.clone()),
+            ]),
+            Op::Rewind { of, before } => object([
+                ("op", "rewind".into()),
+                ("of", number(Some(*of))),
+                ("before", before.as_str().into()),
+            ]),
+            Op::Probe {
+                app,
+                user,
+                id,
+                event,
+                ..
+            } => object([
+                ("op", "probe".into()),
+                ("app", app.as_str().into()),
+                ("user", user.as_str().into()),
+                ("id", text(id)),
+                ("event", event.clone().unwrap_or_default()),
+            ]),
+        }
+    }
+}
+
+/// Where a session lives: app, user, id.
+type Place = (String, String, String);
+
+/// A session that the script created.
+#[derive(Debug)]
+struct Known {
+    place: Place,
+    alive: bool,
+    /// What was appended to it, with id and time.
+    events: Vec<Json>,
+}
+
+/// A copy of a session that somebody holds.
+#[derive(Debug)]
+struct Held {
+    place: Place,
+    /// The writes that the copy knows of.
+    writes: u64,
+    /// How often the session had been deleted when the copy was read.
+    deletions: u64,
+}
+
+/// Makes one script.
+#[derive(Debug)]
+struct Generator {
+    random: Random,
+    app: String,
+    now_us: i64,
+    sessions: Vec<Known>,
+    slots: Vec<Held>,
+    /// How often the session at a place was written, created or deleted.
+    writes: HashMap<Place, u64>,
+    deletions: HashMap<Place, u64>,
+    blank_ids: Vec<&'static str>,
+    events: usize,
+    last_timestamp: f64,
+    /// Few sessions with long logs, rather than many with short ones.
+    is_focused: bool,
+}
+
+const USERS: [&str; 3] = ["ada", "bob", "ünï😀"];
+
+const KEYS: [&str; 20] = [
+    "a",
+    "b",
+    "cart",
+    "naïve",
+    "😀",
+    "x y",
+    "a.b",
+    "q\"uote",
+    "back\\slash",
+    "foo:bar",
+    "APP:a",
+    "",
+    "app:a",
+    "app:é",
+    "app:",
+    "user:a",
+    "user:b",
+    "user:\"q\"",
+    "temp:t",
+    "temp:",
+];
+
+/// Values as JSON texts, so that numbers are sent as they are written here. A NUL and the
+/// outermost floats come in lists only: ADK's SQLite service damages them when it merges states.
+const VALUES: [&str; 35] = [
+    "null",
+    "true",
+    "false",
+    "0",
+    "1",
+    "-7",
+    "9007199254740993",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "18446744073709551616",
+    "123456789012345678901234567890",
+    "-0",
+    "1.0",
+    "1.50",
+    "-0.0",
+    "0.1",
+    "0.30000000000000004",
+    "0.1000000000000000055511151231257827",
+    "1e5",
+    "1E+16",
+    "2.5e-7",
+    "[1.7976931348623157e308, 5e-324]",
+    "\"\"",
+    "\"text\"",
+    "\"naïve 😀 e\\u0301\"",
+    "\"\\\"quoted\\\" \\\\ \\n\\t\\u2028\"",
+    "[\"before\\u0000after\"]",
+    "\"null\"",
+    "[]",
+    "[1, null, [2.0, {\"k\": null}]]",
+    "{}",
+    "{\"k\": null}",
+    "{\"z\": 1, \"a\": {\"b\": [true]}}",
+    "{\"k\": {\"deep\": {\"er\": null, \"n\": 1.0}}, \"l\": []}",
+    "{\"\": \"\", \"é\": \"ü\"}",
+];
+
+const PARTS: [&str; 8] = [
+    r#"{"text": "hello"}"#,
+    r#"{"text": ""}"#,
+    r#"{"text": "naïve 😀\n"}"#,
+    r#"{"thought": true, "text": "hm"}"#,
+    r#"{"functionCall": {"id": "c1", "args": {"z": 1, "a": null, "f": 1.0}, "name": "f"}}"#,
+    r#"{"functionResponse": {"id": "c1", "name": "f", "response": {"result": [1, {"k": null}]}}}"#,
+    r#"{"inlineData": {"data": "AP_-", "mimeType": "image/png"}}"#,
+    r#"{"executableCode": {"code": "print(1)", "language": "PYTHON"}}"#,
+];
+
+const MORE_FIELDS: [(&str, &str); 12] = [
+    ("modelVersion", "\"m-1\""),
+    ("partial", "false"),
+    ("turnComplete", "true"),
+    ("finishReason", "\"STOP\""),
+    ("errorCode", "\"BAD\""),
+    ("errorMessage", "\"bad\""),
+    ("customMetadata", "{\"k\": null, \"n\": [1, 2.0]}"),
+    (
+        "usageMetadata",
+        "{\"promptTokenCount\": 3, \"totalTokenCount\": 5}",
+    ),
+    ("longRunningToolIds", "[\"b\", \"a\"]"),
+    ("branch", "\"root.child\""),
+    ("output", "{\"k\": 1}"),
+    ("nodeInfo", "{\"path\": \"wf/n@1\"}"),
+];
+
+fn parse(text: &str) -> Json {
+    Json::parse(text).expect("the generator writes JSON")
+}
+
+impl Script {
+    /// Somebody appends through a copy of a session that was deleted and created again since.
+    pub(crate) fn reborn() -> Script {
+        let app = "reborn".to_owned();
+        let create = |number| Op::Create {
+            app: app.clone(),
+            user: "ada".to_owned(),
+            id: Some("s".to_owned()),
+            state: None,
+            name: Some(number),
+            slot: Some(number),
+        };
+        let append = |id: &str, stale| Op::Append {
+            slot: 0,
+            event: object([
+                ("author", "user".into()),
+                ("id", id.into()),
+                ("timestamp", 1_700_000_000.5.into()),
+                (
+                    "actions",
+                    object([("stateDelta", object([("k", id.into())]))]),
+                ),
+            ]),
+            stale,
+        };
+        let ops = [
+            create(0),
+            append("first", false),
+            Op::Delete { of: 0 },
+            create(1),
+            append("second", true),
+        ];
+        let steps = ops.into_iter().map(|op| Step {
+            now_us: START_US,
+            op,
+        });
+        Script {
+            seed: 0,
+            steps: steps.collect(),
+        }
+    }
+
+    /// The script of a seed. Scripts of different seeds share no app.
+    pub(crate) fn generate(seed: u64) -> Script {
+        let mut random = Random::new(seed);
+        let mut generator = Generator {
+            is_focused: random.chance(50),
+            random,
+            app: format!("app{seed}"),
+            now_us: START_US,
+            sessions: Vec::new(),
+            slots: Vec::new(),
+            writes: HashMap::new(),
+            deletions: HashMap::new(),
+            blank_ids: vec!["", "  ", "\t"],
+            events: 0,
+            last_timestamp: START_US as f64 / 1e6,
+        };
+        let mut steps = Vec::new();
+        let len = 12 + generator.random.below(24);
+        while steps.len() < len {
+            generator.now_us += *generator.random.pick(&[1, 250_000, 1_000_000, 7_654_321]);
+            let op = generator.op();
+            let now_us = generator.now_us;
+            steps.push(Step { now_us, op });
+        }
+        Script { seed, steps }
+    }
+}
+
+impl Generator {
+    fn op(&mut self) -> Op {
+        if self.sessions.is_empty() {
+            return self.create();
+        }
+        match self.random.below(100) {
+            0..9 if self.is_focused => self.append(),
+            0..12 => self.create(),
+            12..26 => self.get(),
+            26..68 => self.append(),
+            68..75 => self.rewind(),
+            75..81 => self.repeat(),
+            81..86 => self.list(),
+            86..89 => self.user_state(),
+            89..92 => self.delete(),
+            92..95 => self.look(),
+            _ => self.probe(),
+        }
+    }
+
+    fn user(&mut self) -> String {
+        (*self.random.pick(&USERS)).to_owned()
+    }
+
+    fn written(&mut self, place: &Place) -> u64 {
+        let writes = self.writes.entry(place.clone()).or_default();
+        *writes += 1;
+        *writes
+    }
+
+    fn hold(&mut self, place: Place, writes: u64) {
+        let deletions = self.deletions.get(&place).copied().unwrap_or_default();
+        self.slots.push(Held {
+            place,
+            writes,
+            deletions,
+        });
+    }
+
+    fn alive(&mut self) -> Option<usize> {
+        let alive = |(name, known): (usize, &Known)| known.alive.then_some(name);
+        let alive: Vec<usize> = self.sessions.iter().enumerate().filter_map(alive).collect();
+        match alive.is_empty() {
+            true => None,
+            false => Some(*self.random.pick(&alive)),
+        }
+    }
+
+    /// Mostly a session that is there.
+    fn any(&mut self) -> usize {
+        let any = self.random.below(self.sessions.len());
+        match self.random.chance(90) {
+            true => self.alive().unwrap_or(any),
+            false => any,
+        }
+    }
+
+    fn create(&mut self) -> Op {
+        let number = self.sessions.len();
+        let mut user = self.user();
+        let id = match self.random.below(100) {
+            0..10 => None,
+            10..20 if !self.blank_ids.is_empty() => {
+                let blank = self.random.below(self.blank_ids.len());
+                Some(self.blank_ids.swap_remove(blank).to_owned())
+            }
+            20..30 => Some(format!(" pad{number} ")),
+            30..45 if number > 0 => {
+                // There already, or deleted before.
+                let (_, owner, id) = self.random.pick(&self.sessions).place.clone();
+                user = owner;
+                Some(id.replace("made", "remade"))
+            }
+            45..55 => Some(format!("sé😀{number}")),
+            _ => Some(format!("s{number}")),
+        };
+        let state = self.random.chance(70).then(|| self.delta(4));
+        let app = self.app.clone();
+        // A made id is known only to who runs the script; it never comes twice.
+        let blank = id.as_deref().is_none_or(|id| id.trim().is_empty());
+        let place_id = match (&id, blank) {
+            (Some(id), false) => id.clone(),
+            _ => format!("made {number}"),
+        };
+        let place = (app.clone(), user.clone(), place_id);
+        let exists = |known: &Known| known.alive && known.place == place;
+        if self.sessions.iter().any(exists) {
+            return Op::Create {
+                app,
+                user,
+                id,
+                state,
+                name: None,
+                slot: None,
+            };
+        }
+        let writes = self.written(&place);
+        self.sessions.push(Known {
+            place: place.clone(),
+            alive: true,
+            events: Vec::new(),
+        });
+        self.hold(place, writes);
+        Op::Create {
+            app,
+            user,
+            id,
+            state,
+            name: Some(number),
+            slot: Some(self.slots.len() - 1),
+        }
+    }
+
+    fn get(&mut self) -> Op {
+        let of = self.any();
+        let mut recent = None;
+        let mut after = None;
+        if self.random.chance(60) {
+            recent = self.random.chance(60).then(|| self.random.below(5));
+            after = self.random.chance(70).then(|| self.some_time(of));
+        }
+        let keep = self.sessions[of].alive && self.random.chance(60);
+        let slot = keep.then(|| {
+            let place = self.sessions[of].place.clone();
+            let writes = self.writes.get(&place).copied().unwrap_or_default();
+            self.hold(place, writes);
+            self.slots.len() - 1
+        });
+        Op::Get {
+            of,
+            recent,
+            after,
+            slot,
+        }
+    }
+
+    /// The time of an event, or one near it.
+    fn some_time(&mut self, of: usize) -> f64 {
+        let times = self.sessions[of].events.iter();
+        let mut times: Vec<f64> = times
+            .filter_map(|event| event["timestamp"].as_f64())
+            .collect();
+        times.push(self.last_timestamp);
+        *self.random.pick(&times) + *self.random.pick(&[0.0, 0.0, 0.0, 0.5, -0.5])
+    }
+
+    fn list(&mut self) -> Op {
+        let user = self.random.chance(60).then(|| self.user());
+        let app = self.app.clone();
+        Op::List { app, user }
+    }
+
+    fn user_state(&mut self) -> Op {
+        let (app, user) = (self.app.clone(), self.user());
+        Op::UserState { app, user }
+    }
+
+    fn delete(&mut self) -> Op {
+        let of = self.any();
+        let place = self.sessions[of].place.clone();
+        self.written(&place);
+        *self.deletions.entry(place.clone()).or_default() += 1;
+        // The name may be an old one for a session that was created again.
+        for known in &mut self.sessions {
+            if known.place == place {
+                known.alive = false;
+                known.events.clear();
+            }
+        }
+        Op::Delete { of }
+    }
+
+    fn look(&mut self) -> Op {
+        if self.random.chance(40) {
+            let choices = [String::new(), "a\0b".to_owned(), "k".repeat(513)];
+            let id = self.random.pick(&choices).clone();
+            let (app, user) = (self.app.clone(), "nobody".to_owned());
+            let of = None;
+            return Op::Look { app, user, id, of };
+        }
+        match self.padded() {
+            Some(of) => {
+                let (app, user, id) = self.sessions[of].place.clone();
+                let (id, of) = (id.trim().to_owned(), Some(of));
+                Op::Look { app, user, id, of }
+            }
+            None => self.get(),
+        }
+    }
+
+    /// A session with spaces around its id.
+    fn padded(&mut self) -> Option<usize> {
+        let padded = |known: &Known| known.alive && known.place.2.starts_with(" pad");
+        let names: Vec<usize> = (0..self.sessions.len())
+            .filter(|&name| padded(&self.sessions[name]))
+            .collect();
+        match names.is_empty() {
+            true => None,
+            false => Some(*self.random.pick(&names)),
+        }
+    }
+
+    fn append(&mut self) -> Op {
+        let slot = match self.random.chance(60) {
+            true => self.slots.len() - 1,
+            false => self.random.below(self.slots.len()),
+        };
+        let place = self.slots[slot].place.clone();
+        let is_alive = |known: &Known| known.alive && known.place == place;
+        let deletions = self.deletions.get(&place).copied().unwrap_or_default();
+        if self.slots[slot].deletions != deletions && self.sessions.iter().any(is_alive) {
+            // A copy of the session that had this id before: see `Script::reborn`.
+            return self.get();
+        }
+        let event = self.event();
+        let stale = self.slots[slot].writes != self.writes[&place];
+        if event["partial"] != true {
+            let known = self
+                .sessions
+                .iter_mut()
+                .find(|known| known.alive && known.place == place);
+            if let Some(known) = known {
+                if event.get("id").is_some() && event.get("timestamp").is_some() {
+                    known.events.push(event.clone());
+                }
+                self.slots[slot].writes = self.written(&place);
+            }
+        }
+        Op::Append { slot, event, stale }
+    }
+
+    fn repeat(&mut self) -> Op {
+        let of = self.any();
+        let known = &self.sessions[of];
+        if known.events.is_empty() {
+            return self.append();
+        }
+        let mut event = self.random.pick(&known.events).clone();
+        let same = self.random.chance(60);
+        if !same {
+            let author = format!("not {}", event["author"].as_str().unwrap_or_default());
+            let fields = event.as_object_mut().expect("an event is an object");
+            fields.insert("author", author.as_str());
+        }
+        Op::Repeat { of, event, same }
+    }
+
+    fn rewind(&mut self) -> Op {
+        let of = self.any();
+        let place = self.sessions[of].place.clone();
+        self.written(&place);
+        let before = self.invocation();
+        Op::Rewind { of, before }
+    }
+
+    fn probe(&mut self) -> Op {
+        let (app, user) = (self.app.clone(), "probe".to_owned());
+        let id = Some("probe".to_owned());
+        let probe = |kind, app, user, id, event| Op::Probe {
+            kind,
+            app,
+            user,
+            id,
+            event,
+        };
+        let event = |field: &str, value: Json| {
+            let mut event = JsonMap::from([("author", "user")]);
+            event.insert("timestamp", 1_700_000_000.5);
+            event.insert(field, value);
+            Some(Json::from(event))
+        };
+        let with_key = |key: &str| {
+            let delta = Json::from(JsonMap::from([(key, 1)]));
+            event("actions", object([("stateDelta", delta)]))
+        };
+        let (nul, long) = ("a\0b", "k".repeat(2000));
+        match self.random.below(12) {
+            0 => probe(Probe::Nul, app, user, Some(nul.into()), None),
+            1 => probe(Probe::Nul, app, nul.into(), id, None),
+            2 => probe(Probe::Nul, app, user, id, event("id", nul.into())),
+            3 => probe(Probe::Nul, app, user, id, with_key(nul)),
+            4 => probe(Probe::Long, app, user, Some(long), None),
+            5 => probe(
+                Probe::Long,
+                app,
+                user,
+                id,
+                event("id", long.as_str().into()),
+            ),
+            6 => probe(Probe::Long, app, user, id, with_key(&long)),
+            7 => probe(Probe::Empty, app, String::new(), id, None),
+            8 => probe(Probe::Empty, String::new(), user, id, None),
+            9 => {
+                let actions = object([("fromTheFuture", true.into())]);
+                probe(
+                    Probe::UnknownAction,
+                    app,
+                    user,
+                    id,
+                    event("actions", actions),
+                )
+            }
+            _ => match self.padded() {
+                Some(of) => {
+                    let (app, user, id) = self.sessions[of].place.clone();
+                    let id = Some(id.trim().to_owned());
+                    probe(Probe::Trimmed, app, user, id, None)
+                }
+                None => self.get(),
+            },
+        }
+    }
+
+    fn invocation(&mut self) -> String {
+        let choices = ["i1", "i2", "i3", "i4", "i5", "never"];
+        (*self.random.pick(&choices)).to_owned()
+    }
+
+    fn delta(&mut self, keys_max: usize) -> JsonMap {
+        let mut delta = JsonMap::new();
+        for _ in 0..self.random.below(keys_max + 1) {
+            let key = *self.random.pick(&KEYS);
+            let mut value = self.random.json(&VALUES);
+            // ADK's SQLite service rounds integers above 64 bits under such keys, depending on
+            // the version of SQLite. That is an accident and not compared.
+            let is_odd = key.contains(['"', '\\', '.']) || key.is_empty();
+            if is_odd && value.as_f64().is_some_and(|float| float.abs() > 1e19) {
+                value = 1.into();
+            }
+            delta.insert(key, value);
+        }
+        delta
+    }
+
+    fn event(&mut self) -> Json {
+        self.events += 1;
+        let mut event = JsonMap::new();
+        if self.random.chance(60) {
+            let parts = (0..1 + self.random.below(3)).map(|_| self.random.json(&PARTS));
+            let parts: Vec<Json> = parts.collect();
+            event.insert(
+                "content",
+                object([("parts", parts.into()), ("role", "user".into())]),
+            );
+        }
+        for (field, value) in MORE_FIELDS {
+            if self.random.chance(8) {
+                event.insert(field, parse(value));
+            }
+        }
+        if self.random.chance(8) {
+            event.insert("partial", true);
+        }
+        if self.random.chance(5) {
+            event.insert("fromTheFuture", self.random.json(&VALUES));
+        }
+        if self.random.chance(90) {
+            let invocation = self.invocation();
+            event.insert("invocationId", invocation.replace("never", "i1").as_str());
+        }
+        event.insert("author", *self.random.pick(&["user", "agent", "😀"]));
+        if self.random.chance(85) {
+            event.insert("actions", self.actions());
+        }
+        if self.random.chance(90) {
+            // Not in the order of arrival, so that sorting by id would show.
+            let number = self.events;
+            let letter = *self.random.pick(&["a", "m", "z"]);
+            event.insert("id", format!("{letter}-{number}").as_str());
+        }
+        if let Some(timestamp) = self.timestamp() {
+            event.insert("timestamp", timestamp);
+        }
+        event.into()
+    }
+
+    fn actions(&mut self) -> Json {
+        let mut actions = JsonMap::new();
+        if self.random.chance(90) {
+            actions.insert("stateDelta", self.delta(4));
+        }
+        if self.random.chance(10) {
+            actions.insert("artifactDelta", object([("file", 2.into())]));
+        }
+        if self.random.chance(5) {
+            actions.insert("transferToAgent", "other");
+        }
+        if self.random.chance(5) {
+            actions.insert("escalate", true);
+        }
+        if self.random.chance(4) {
+            // A rewind that was made elsewhere.
+            actions.insert("rewindBeforeInvocationId", self.invocation().as_str());
+        }
+        actions.into()
+    }
+
+    fn timestamp(&mut self) -> Option<f64> {
+        let now = self.now_us as f64 / 1e6;
+        let timestamp = match self.random.below(100) {
+            0..60 => now,
+            60..72 => self.last_timestamp,
+            72..84 => START_US as f64 / 1e6 + self.random.below(20) as f64 / 4.0,
+            // Finer than a microsecond.
+            84..92 => now + 0.123_456_7,
+            92..94 => 0.0,
+            _ => return None,
+        };
+        if timestamp != 0.0 {
+            self.last_timestamp = timestamp;
+        }
+        Some(timestamp)
+    }
+}
