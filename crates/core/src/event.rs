@@ -57,6 +57,17 @@ impl Event {
         }
     }
 
+    /// As [`from_json`](Self::from_json), read straight to where it is shared from.
+    pub fn shared_from_json(text: &str) -> Result<std::sync::Arc<Event>, crate::JsonError> {
+        let mut event = std::sync::Arc::<Event>::default();
+        if let Some(event) = std::sync::Arc::get_mut(&mut event) {
+            let mut reader = crate::json::Reader::new(text);
+            crate::wire::Wire::read_into(event, &mut reader)?;
+            reader.end()?;
+        }
+        Ok(event)
+    }
+
     /// A text said by the user.
     pub fn user_text(text: impl Into<String>) -> Event {
         Event::new("user", LlmResponse::of(Content::user(text)))

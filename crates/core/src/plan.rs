@@ -62,7 +62,11 @@ pub fn plan_append(
             let (position, event) = events[earlier].clone();
             new.check_repeat(standing.key, position, &event)?;
             events.push((position, event));
-        } else if let Some((position, event)) = stored(id)? {
+        } else if let Some((position, event)) = match new.id_given {
+            true => stored(id)?,
+            // An id that was made just now is nobody's yet.
+            false => None,
+        } {
             new.check_repeat(standing.key, position, &event)?;
             events.push((position, event));
         } else {

@@ -35,6 +35,8 @@ pub struct NewEvent {
     pub body: String,
     /// Whether the caller gave the time. If not, a repeat may have another one.
     pub time_given: bool,
+    /// Whether the caller gave the id. One that was made is new.
+    pub id_given: bool,
     /// What it changes.
     pub changes: Changes,
 }

@@ -20,6 +20,31 @@ pub use read::JsonError;
 pub(crate) use read::Reader;
 pub(crate) use write::{Form, Writer};
 
+/// How many bytes come before the first quote, backslash or control character, eight at a time.
+pub(crate) fn plain_len(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    // A high bit for each byte that is zero; exact up to the first one.
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+    let mut at = 0;
+    while let Some(chunk) = bytes[at..].first_chunk::<8>() {
+        let word = u64::from_le_bytes(*chunk);
+        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
+        let quote = zero(word ^ (ONES * b'"' as u64));
+        let backslash = zero(word ^ (ONES * b'\\' as u64));
+        let found = control | quote | backslash;
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    let rest = bytes[at..].iter();
+    let rest = rest
+        .clone()
+        .position(|&b| b == b'"' || b == b'\\' || b < 0x20);
+    rest.map(|rest| at + rest)
+}
+
 /// How deep arrays and objects may be nested in anything that is read or written.
 pub const DEPTH_MAX: usize = 128;
 

@@ -102,6 +102,15 @@ impl<'a> Reader<'a> {
         is_null
     }
 
+    /// Consumes `{}` if that is what comes next, written without a space.
+    pub(crate) fn take_empty_object(&mut self) -> bool {
+        let is_empty = self.rest().starts_with("{}");
+        if is_empty {
+            self.at += 2;
+        }
+        is_empty
+    }
+
     pub(crate) fn read_bool(&mut self) -> Result<bool> {
         match self.peek() {
             Some(b't') => self.word("true").map(|()| true),
@@ -257,7 +266,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next byte that is no white space, not consumed.
-    fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while let Some(&byte) = bytes.get(self.at) {
             match byte {
@@ -346,10 +355,7 @@ impl<'a> Reader<'a> {
     fn plain_run(&mut self) -> Result<&'a str> {
         let bytes = self.text.as_bytes();
         let start = self.at;
-        let run = bytes[start..]
-            .iter()
-            .position(|&byte| byte == b'"' || byte == b'\\' || byte < 0x20);
-        let Some(run) = run else {
+        let Some(run) = super::plain_len(&bytes[start..]) else {
             return Err(JsonError::new("text without an end", start));
         };
         self.at = start + run;

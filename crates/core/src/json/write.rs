@@ -28,7 +28,7 @@ impl Writer {
 
     pub(crate) fn new(form: Form) -> Writer {
         Writer {
-            out: String::new(),
+            out: String::with_capacity(512),
             form,
             comma: false,
             depth: 0,
@@ -187,10 +187,7 @@ impl Writer {
     fn quoted(&mut self, text: &str) {
         self.out.push('"');
         let mut rest = text;
-        while let Some(at) = rest
-            .bytes()
-            .position(|b| b == b'"' || b == b'\\' || b < 0x20)
-        {
+        while let Some(at) = super::plain_len(rest.as_bytes()) {
             self.out.push_str(&rest[..at]);
             self.escape(rest.as_bytes()[at]);
             rest = &rest[at + 1..];

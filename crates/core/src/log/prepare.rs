@@ -18,7 +18,8 @@ impl<S: SessionStore> StoreSessionService<S> {
     pub(super) fn prepare(&self, mut event: Event) -> Result<NewEvent> {
         let settings = &self.settings;
         take_temp_keys(&mut event);
-        if event.id.is_empty() {
+        let id_given = !event.id.is_empty();
+        if !id_given {
             event.id = settings.ids.new_id();
         }
         settings.limits.check_id("event id", &event.id)?;
@@ -44,6 +45,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             event: Arc::new(event),
             body,
             time_given,
+            id_given,
             changes,
         })
     }

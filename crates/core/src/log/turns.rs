@@ -107,9 +107,14 @@ impl<S: SessionStore> StoreSessionService<S> {
         let _turn = turn.map_err(|_| busy(started))?;
         let ticket = self.settings.ids.new_id();
         loop {
-            let (until_us, now_us) = match self.store.append(key, batch).await? {
-                Written::Busy { until_us, now_us } => (until_us, now_us),
-                done => return Ok(done),
+            let (until_us, now_us) = match self.store.append(key, batch).await {
+                Ok(Written::Busy { until_us, now_us }) => (until_us, now_us),
+                Ok(done) => return Ok(done),
+                Err(error) => {
+                    // Whoever tries again must not queue behind himself.
+                    let _ = self.store.withdraw(key, &ticket).await;
+                    return Err(error);
+                }
             };
             if Instant::now() >= deadline {
                 self.store.withdraw(key, &ticket).await?;

@@ -26,8 +26,14 @@ pub(crate) use shapes::*;
 use crate::json::{Form, JsonError, Reader, Writer};
 
 /// A value with a place in ADK's wire format.
-pub(crate) trait Wire: Sized {
+pub(crate) trait Wire: Default {
     fn read(reader: &mut Reader<'_>) -> Result<Self, JsonError>;
+
+    /// Reads into a value that is still as by default: large objects are not moved about.
+    fn read_into(&mut self, reader: &mut Reader<'_>) -> Result<(), JsonError> {
+        *self = Self::read(reader)?;
+        Ok(())
+    }
 
     fn write(&self, writer: &mut Writer);
 
@@ -40,7 +46,8 @@ pub(crate) trait Wire: Sized {
 /// Reads one whole text as `T`, in whichever spelling.
 pub(crate) fn from_text<T: Wire>(text: &str) -> Result<T, JsonError> {
     let mut reader = Reader::new(text);
-    let value = T::read(&mut reader)?;
+    let mut value = T::default();
+    value.read_into(&mut reader)?;
     reader.end()?;
     Ok(value)
 }

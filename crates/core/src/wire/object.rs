@@ -111,7 +111,7 @@ macro_rules! wire_object {
                         self.$field = Default::default();
                         return Ok(());
                     }
-                    self.$field = $crate::wire::Wire::read(reader)
+                    $crate::wire::Wire::read_into(&mut self.$field, reader)
                         .map_err(|e: $crate::json::JsonError| e.inside($camel))?;
                 } )*
                 Ok(())
@@ -130,12 +130,30 @@ macro_rules! wire_object {
                 reader: &mut $crate::json::Reader<'_>,
             ) -> Result<$name, $crate::json::JsonError> {
                 let mut object = $name::default();
+                object.read_into(reader)?;
+                Ok(object)
+            }
+
+            fn read_into(
+                &mut self,
+                reader: &mut $crate::json::Reader<'_>,
+            ) -> Result<(), $crate::json::JsonError> {
+                let object = self;
                 // One bit a field: a name given twice, in whichever spelling, is an error.
                 let mut seen = 0u64;
                 $( $( let mut $flat = (0usize, 0u64); )* )?
                 reader.begin_object()?;
                 let (mut first, mut from) = (true, 0);
                 while let Some(key) = reader.next_key(&mut first)? {
+                    if let Some(place) = $crate::wire::find_field($name::FIELDS, &key, from) {
+                        if seen & (1 << place) != 0 {
+                            return Err(reader.unexpected("each field once").inside(&key));
+                        }
+                        seen |= 1 << place;
+                        from = place + 1;
+                        object.read_known(place, reader)?;
+                        continue;
+                    }
                     $( $(
                         if let Some(place) =
                             $crate::wire::find_field($flat_type::FIELDS, &key, $flat.0)
@@ -148,19 +166,9 @@ macro_rules! wire_object {
                             continue;
                         }
                     )* )?
-                    match $crate::wire::find_field($name::FIELDS, &key, from) {
-                        Some(place) if seen & (1 << place) != 0 => {
-                            return Err(reader.unexpected("each field once").inside(&key));
-                        }
-                        Some(place) => {
-                            seen |= 1 << place;
-                            from = place + 1;
-                            object.read_known(place, reader)?;
-                        }
-                        None => object.extra.read_field(key, reader)?,
-                    }
+                    object.extra.read_field(key, reader)?;
                 }
-                Ok(object)
+                Ok(())
             }
 
             fn write(&self, writer: &mut $crate::json::Writer) {

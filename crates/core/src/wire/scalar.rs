@@ -84,6 +84,13 @@ impl<T: Wire> Wire for Option<T> {
         T::read(reader).map(Some)
     }
 
+    fn read_into(&mut self, reader: &mut Reader<'_>) -> Result<(), JsonError> {
+        if reader.take_null() {
+            return Ok(());
+        }
+        self.insert(T::default()).read_into(reader)
+    }
+
     fn write(&self, writer: &mut Writer) {
         match self {
             Some(value) => value.write(writer),
@@ -102,8 +109,13 @@ impl<T: Wire> Wire for Vec<T> {
         let (mut items, mut first) = (Vec::new(), true);
         while reader.next_element(&mut first)? {
             let index = items.len();
-            let item = T::read(reader);
-            items.push(item.map_err(|e| e.inside(&index.to_string()))?);
+            if index == 0 {
+                // Most lists are of one; a growing one would take room for four.
+                items.reserve_exact(1);
+            }
+            items.push(T::default());
+            let read = items[index].read_into(reader);
+            read.map_err(|e| e.inside(&index.to_string()))?;
         }
         Ok(items)
     }

@@ -59,12 +59,22 @@ pub trait ShapeOf: Sealed {}
 ///
 /// It reads like a [`Json`] with camelCase names and is written in the spelling of the text it
 /// stands in.
-pub struct Shaped<S>(Json, PhantomData<fn() -> S>);
+pub struct Shaped<S>(
+    /// `None` for an empty object.
+    Option<Json>,
+    PhantomData<fn() -> S>,
+);
+
+/// What a [`Shaped`] of nothing reads like.
+static EMPTY: std::sync::LazyLock<Json> = std::sync::LazyLock::new(|| JsonMap::new().into());
 
 impl<S: ShapeOf> Shaped<S> {
     /// Takes a JSON value in either spelling.
     pub fn new(value: impl Into<Json>) -> Shaped<S> {
-        Shaped(respell(&value.into(), S::kind(), Form::Camel), PhantomData)
+        Shaped(
+            Some(respell(&value.into(), S::kind(), Form::Camel)),
+            PhantomData,
+        )
     }
 }
 
@@ -72,7 +82,7 @@ impl<S> Deref for Shaped<S> {
     type Target = Json;
 
     fn deref(&self) -> &Json {
-        &self.0
+        self.0.as_ref().unwrap_or(&EMPTY)
     }
 }
 
@@ -84,46 +94,46 @@ impl<S> Clone for Shaped<S> {
 
 impl<S> PartialEq for Shaped<S> {
     fn eq(&self, other: &Shaped<S>) -> bool {
-        self.0 == other.0
+        **self == **other
     }
 }
 
 impl<S> fmt::Debug for Shaped<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(&**self, f)
     }
 }
 
 impl<S: ShapeOf> Default for Shaped<S> {
     /// An empty object.
     fn default() -> Shaped<S> {
-        Shaped(JsonMap::new().into(), PhantomData)
+        Shaped(None, PhantomData)
     }
 }
 
 impl<S: ShapeOf> Wire for Shaped<S> {
     fn read(reader: &mut Reader<'_>) -> Result<Shaped<S>, JsonError> {
-        let mismatch = match S::kind() {
-            Kind::Model(_) | Kind::Map(_) => reader.unexpected("an object"),
-            Kind::List(_) | Kind::Set => reader.unexpected("a list"),
-            _ => reader.unexpected("a value"),
-        };
-        let value = reader.read_json()?;
-        let fits = match S::kind() {
-            Kind::Model(_) | Kind::Map(_) => value.as_object().is_some(),
-            Kind::List(_) | Kind::Set => value.as_array().is_some(),
-            _ => true,
-        };
-        if !fits {
-            return Err(mismatch);
+        let next = reader.peek();
+        match S::kind() {
+            Kind::Model(_) | Kind::Map(_) if next != Some(b'{') => {
+                return Err(reader.unexpected("an object"));
+            }
+            Kind::List(_) | Kind::Set if next != Some(b'[') => {
+                return Err(reader.unexpected("a list"));
+            }
+            // Most are empty, and nothing need be kept of those.
+            Kind::Model(_) | Kind::Map(_) if reader.take_empty_object() => {
+                return Ok(Shaped::default());
+            }
+            _ => {}
         }
-        Ok(Shaped::new(value))
+        Ok(Shaped::new(reader.read_json()?))
     }
 
     fn write(&self, writer: &mut Writer) {
         match writer.form() {
-            Form::Camel => writer.json(&self.0),
-            Form::Snake => writer.json(&respell(&self.0, S::kind(), Form::Snake)),
+            Form::Camel => writer.json(self),
+            Form::Snake => writer.json(&respell(self, S::kind(), Form::Snake)),
         }
     }
 }

@@ -239,15 +239,20 @@ fn set_session_key(
     key: &str,
     value: Option<&str>,
 ) -> rusqlite::Result<usize> {
-    let sql = "SELECT octet_length(value) FROM state WHERE log = ?1 AND key = ?2";
-    let before: Option<Option<usize>> = connection
-        .prepare_cached(sql)?
-        .query_row((log, key), |row| row.get(0))
-        .optional()?;
+    let sql = "SELECT position, value FROM state WHERE log = ?1 AND key = ?2";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut rows = select.query((log, key))?;
+    let mut before = None;
+    if let Some(row) = rows.next()? {
+        let (since, value): (i64, _) = (row.get(0)?, row.get_ref(1)?.as_str_or_null()?);
+        before = Some(value.map(str::len));
+        let sql = "INSERT INTO state_past (log, key, position, value) VALUES (?1, ?2, ?3, ?4)";
+        connection
+            .prepare_cached(sql)?
+            .execute((log, key, since, value))?;
+    }
+    drop(rows);
     if before.is_some() {
-        let sql = "INSERT INTO state_past (log, key, position, value) \
-                   SELECT log, key, position, value FROM state WHERE log = ?1 AND key = ?2";
-        connection.prepare_cached(sql)?.execute((log, key))?;
         let sql = "UPDATE state SET position = ?3, value = ?4 WHERE log = ?1 AND key = ?2";
         connection
             .prepare_cached(sql)?

@@ -33,6 +33,9 @@ use writer::Writer;
 /// The store's name in errors.
 const NAME: &str = "sqlite";
 
+/// So many events are read in the time that it takes to move other tasks out of the way.
+const SMALL_READ: usize = 16;
+
 /// How long a listener sleeps before it looks for what another process wrote.
 const POLL: Duration = Duration::from_millis(200);
 
@@ -221,7 +224,10 @@ impl SessionStore for SqliteStore {
         let read = move |connection: &rusqlite::Connection| {
             read::session(connection, &key, window, want, now_us)
         };
-        self.readers.read("read", read).await
+        match window.newest {
+            Some(newest) if newest <= SMALL_READ => self.readers.read_small("read", read).await,
+            _ => self.readers.read("read", read).await,
+        }
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<(Head, ScopedState)>> {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use retain_core::Result;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     sync::Semaphore,
@@ -48,6 +48,21 @@ impl Readers {
         .await
     }
 
+    /// As [`read`](Self::read), for the few rows that most reads are for. Where a connection is at
+    /// hand they are read at once: that is microseconds, and moving the runtime's other tasks to
+    /// another thread would cost several times as much.
+    pub(super) async fn read_small<T: Send + 'static>(
+        self: &Arc<Self>,
+        operation: &'static str,
+        read: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let idle = self.idle().pop();
+        match idle {
+            Some(connection) => self.read_on(connection, operation, read),
+            None => self.read(operation, read).await,
+        }
+    }
+
     fn read_now<T>(
         &self,
         operation: &'static str,
@@ -58,17 +73,25 @@ impl Readers {
             return self.writer.with_connection(read);
         }
         let idle = self.idle().pop();
-        let mut connection = match idle {
+        let connection = match idle {
             Some(connection) => connection,
             None => open::open_reader(&self.options)?,
         };
-        let snapshot = connection
-            .transaction_with_behavior(TransactionBehavior::Deferred)
-            .map_err(|e| failed(operation, e))?;
-        let result = read(&snapshot);
-        // Nothing was written; ending it either way is the same.
-        let ended = snapshot.finish();
-        if ended.is_ok() {
+        self.read_on(connection, operation, read)
+    }
+
+    /// Reads in one snapshot and keeps the connection for the next reader.
+    fn read_on<T>(
+        &self,
+        connection: Connection,
+        operation: &'static str,
+        read: impl FnOnce(&Connection) -> Result<T>,
+    ) -> Result<T> {
+        let step = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
+        step("BEGIN").map_err(|e: rusqlite::Error| failed(operation, e))?;
+        let result = read(&connection);
+        // Nothing was written; a connection that cannot end its snapshot is not used again.
+        if step("COMMIT").is_ok() {
             self.idle().push(connection);
         }
         result

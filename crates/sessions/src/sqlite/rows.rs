@@ -125,9 +125,8 @@ impl SessionRow {
 
 /// Reads the body of an event.
 pub(super) fn event(key: &SessionKey, position: u64, body: &str) -> Result<Arc<Event>> {
-    let event = Event::from_json(body);
-    let event = event.map_err(|e| SessionError::corrupt_event(key, position, e))?;
-    Ok(Arc::new(event))
+    let event = Event::shared_from_json(body);
+    event.map_err(|e| SessionError::corrupt_event(key, position, e))
 }
 
 /// Reads rows of (key, value) as state.

@@ -202,7 +202,7 @@ impl Shared {
         };
         // The thread has the patience to wait for another process; a caller's thread must not.
         let _ = open.busy_timeout(Duration::ZERO);
-        let begun = open.execute_batch("BEGIN IMMEDIATE");
+        let begun = step(open, "BEGIN IMMEDIATE");
         let _ = open.busy_timeout(open::BUSY_TIMEOUT);
         if begun.is_err() {
             return;
@@ -219,10 +219,9 @@ impl Shared {
                 self.run_alone(&mut connection);
                 continue;
             }
-            let begun = self.opened(&mut connection).and_then(|open| {
-                open.execute_batch("BEGIN IMMEDIATE")
-                    .map_err(|e| failed("begin", e))
-            });
+            let begun = self
+                .opened(&mut connection)
+                .and_then(|open| step(open, "BEGIN IMMEDIATE").map_err(|e| failed("begin", e)));
             let jobs = self.take_batch();
             match begun {
                 Ok(()) => self.commit(&mut connection, jobs),
@@ -311,13 +310,12 @@ fn run_all(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> rusqlite::Resu
     if let [job] = jobs {
         // Alone in its transaction, it needs no savepoint.
         return match job.run(connection) {
-            true => connection.execute_batch("COMMIT"),
+            true => step(connection, "COMMIT"),
             false => connection.execute_batch("ROLLBACK"),
         };
     }
     for job in jobs {
-        let step = |sql: &str| connection.prepare_cached(sql)?.execute([]).map(drop);
-        step("SAVEPOINT job")?;
+        step(connection, "SAVEPOINT job")?;
         if !job.run(connection) {
             if connection.is_autocommit() {
                 // SQLite has given up the whole transaction, as it does when the disk is full.
@@ -325,11 +323,16 @@ fn run_all(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> rusqlite::Resu
                 let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
                 return Err(rusqlite::Error::SqliteFailure(code, Some(reason)));
             }
-            step("ROLLBACK TO job")?;
+            step(connection, "ROLLBACK TO job")?;
         }
-        step("RELEASE job")?;
+        step(connection, "RELEASE job")?;
     }
-    connection.execute_batch("COMMIT")
+    step(connection, "COMMIT")
+}
+
+/// A statement of its own that is prepared once.
+fn step(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
 fn refuse(jobs: Vec<Box<dyn Job>>, error: SessionError) {
