@@ -33,18 +33,18 @@
 pub use retain_core::{
     Admission, Batch, ChangeHub, Changes, ConnectStore, DraftId, Head, Lease, LeaseUse, ListQuery,
     LogHeader, NewEvent, NewSession, Plan, ScopedState, SessionStore, Snapshot, Standing,
-    StoreSessionService, Want, Written, check_limit, plan_append, plan_renewal,
+    StoreSessionService, Want, Written, check_growth, check_limit, plan_append, plan_renewal,
 };
 pub use retain_core::{
     Append, Appended, Blob, BoxError, Bytes, Clock, CodeExecutionResult, Conflict, Content,
     CreateSession, EraseReceipt, Event, EventActions, EventCompaction, EventStream, Events,
-    ExecutableCode, ExportScope, FileData, FunctionCall, FunctionResponse, GetSessionConfig, IdSet,
-    Ids, ImportReceipt, Json, JsonError, JsonMap, Limits, LineStream, ListCursor, ListSessions,
-    ListSessionsResponse, LlmResponse, MemoryEntry, Number, Origin, Part, RandomIds, Result,
-    RunOptions, RunToken, RunUse, Session, SessionError, SessionKey, SessionLog, SessionMeta,
-    SessionService, SharedSession, State, StateDelta, StateScope, Sweeper, SystemClock,
-    TrackedState, Transcription, UsageMetadata, VideoMetadata, Window, apply_event_to_session,
-    within_run,
+    ExecutableCode, ExportScope, Extra, FileData, FunctionCall, FunctionResponse, GetSessionConfig,
+    IdSet, Ids, ImportReceipt, Json, JsonError, JsonMap, Limits, LineStream, ListCursor,
+    ListSessions, ListSessionsResponse, LlmResponse, MemoryEntry, Number, Origin, Part, RandomIds,
+    Result, RunOptions, RunToken, RunUse, ScopedDelta, Session, SessionError, SessionKey,
+    SessionLog, SessionMeta, SessionService, ShapeOf, Shaped, SharedSession, State, StateDelta,
+    StateScope, Sweeper, SystemClock, TrackedState, Transcription, UsageMetadata, VideoMetadata,
+    Window, apply_event_to_session, wire_shapes, within_run,
 };
 #[cfg(feature = "sqlite")]
 pub use retain_sessions::{Durability, SqliteOptions, SqliteSessionService, SqliteStore};

@@ -33,8 +33,16 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
+async fn main() {
+    if let Err(error) = run(Arguments::parse().command).await {
+        eprintln!("Error: {error:?}");
+        // Not by returning: the runtime would wait for a read of standard input to end.
+        std::process::exit(1);
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Demo(demo) => demo.run().await,
         Command::Append(append) => append.run().await,
         Command::Export(export) => export.run().await,

@@ -88,7 +88,7 @@ impl Lease {
                 }
                 let token = self.token + 1;
                 let lease = Lease {
-                    token,
+                    token: token + u64::from(ttl.is_none()),
                     until_us: until(ttl),
                 };
                 let token = ttl.is_some().then_some(token);
@@ -97,7 +97,8 @@ impl Lease {
             LeaseUse::Hold { token, .. } if *token != self.token => Admission::Lost,
             LeaseUse::Hold { token, ttl } => Admission::Granted {
                 lease: Lease {
-                    token: *token,
+                    // A run that has ended cannot go on writing: its token is used up.
+                    token: *token + u64::from(ttl.is_none()),
                     until_us: until(ttl),
                 },
                 token: ttl.is_some().then_some(*token),
@@ -158,7 +159,7 @@ mod tests {
         };
         let hold = |token, ttl| LeaseUse::Hold { token, ttl };
         assert_eq!(held.admit(&hold(2, TTL), None, 50), granted(2, 150));
-        assert_eq!(held.admit(&hold(2, None), None, 50), granted(2, 0));
+        assert_eq!(held.admit(&hold(2, None), None, 50), granted(3, 0));
         // Expired, but nobody took over.
         assert_eq!(held.admit(&hold(2, TTL), None, 500), granted(2, 600));
         assert_eq!(held.admit(&hold(1, TTL), None, 50), Admission::Lost);

@@ -15,6 +15,8 @@ use crate::{
 pub struct Standing<'a> {
     /// The session.
     pub key: &'a SessionKey,
+    /// Which of the sessions that ever had this address.
+    pub incarnation: u64,
     /// The last position of its log.
     pub position: u64,
     /// Its lease.
@@ -53,6 +55,12 @@ pub fn plan_append(
     batch: &Batch,
     mut stored: impl FnMut(&str) -> Result<Option<(u64, Arc<Event>)>>,
 ) -> Result<Plan> {
+    if batch
+        .incarnation
+        .is_some_and(|meant| meant != standing.incarnation)
+    {
+        return Err(SessionError::not_found(standing.key));
+    }
     let mut events: Vec<(u64, Arc<Event>)> = Vec::with_capacity(batch.events.len());
     let mut fresh = Vec::new();
     let mut in_batch: HashMap<&str, usize> = HashMap::new();
@@ -80,6 +88,8 @@ pub fn plan_append(
         }
     }
     let is_repeat = fresh.is_empty() && !batch.events.is_empty();
+    // A run that is begun again needs its token, and waits for it like any other.
+    let begins = matches!(batch.lease, LeaseUse::Take { ttl: Some(_), .. });
     let admission = standing
         .lease
         .admit(&batch.lease, standing.first_ticket, standing.now_us);
@@ -96,7 +106,7 @@ pub fn plan_append(
             })
         }
         // Everything is in the log already: that the lease has moved on takes nothing away.
-        Admission::Busy { .. } | Admission::Lost if is_repeat => Ok(Plan::Write {
+        Admission::Busy { .. } | Admission::Lost if is_repeat && !begins => Ok(Plan::Write {
             events,
             fresh,
             lease: standing.lease,
@@ -109,9 +119,15 @@ pub fn plan_append(
 
 /// Decides about a lease that is prolonged or given back without writing.
 pub fn plan_renewal(standing: Standing<'_>, wanted: &LeaseUse) -> Result<Lease> {
-    match standing.lease.admit(wanted, None, standing.now_us) {
-        Admission::Granted { lease, .. } => Ok(lease),
-        Admission::Busy { .. } | Admission::Lost => Err(lost(standing.key, wanted)),
+    match (standing.lease.admit(wanted, None, standing.now_us), wanted) {
+        (Admission::Granted { lease, .. }, _) => Ok(lease),
+        // To end what has ended, and was not taken since, is no mistake.
+        (Admission::Lost, LeaseUse::Hold { token, ttl: None })
+            if standing.lease.token == *token + 1 && standing.lease.until_us == 0 =>
+        {
+            Ok(standing.lease)
+        }
+        (Admission::Busy { .. } | Admission::Lost, _) => Err(lost(standing.key, wanted)),
     }
 }
 

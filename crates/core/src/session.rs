@@ -61,7 +61,7 @@ pub struct Session {
     pub events: Events,
     /// When it last changed, in seconds since 1970.
     pub last_update_time: f64,
-    /// The log was read up to this position, without a gap. 0 for an empty log.
+    /// The state is that of this position; everything the log has up to it was seen.
     pub position: u64,
     /// Tells this session from an earlier one of the same id. 0 if it was not read from a store.
     pub incarnation: u64,
@@ -135,6 +135,10 @@ impl Session {
     /// Events that were stored together may come in any order; they are put into that of the log.
     pub(crate) fn take_up(&mut self, stored: &TakeUp) {
         self.state.apply(&stored.temp);
+        // A repeat of something old: the state has it already, whether its event is loaded or not.
+        if stored.position <= self.position {
+            return;
+        }
         let known = self.events.iter_with_positions().rev();
         let later = known
             .take_while(|(position, _)| *position > stored.position)
@@ -242,8 +246,10 @@ pub fn apply_event_to_session(session: &mut Session, mut event: Event) -> Event 
         return event;
     }
     let temp = take_temp_keys(&mut event);
+    let last = session.events.iter_with_positions().next_back();
+    let last = last.map_or(0, |(position, _)| position);
     session.take_up(&TakeUp {
-        position: session.position + 1,
+        position: session.position.max(last) + 1,
         event: Arc::new(event.clone()),
         temp,
         changes: Vec::new(),

@@ -72,6 +72,8 @@ impl NewEvent {
 pub struct Batch {
     /// The events, in order.
     pub events: Vec<NewEvent>,
+    /// Which of the sessions that ever had the address is meant, if the caller knows.
+    pub incarnation: Option<u64>,
     /// Where the log must end, if the caller cares.
     pub expected: Option<u64>,
     /// What the writer wants with the run lease.
@@ -267,8 +269,9 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// The session and the state it was created with.
     async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>>;
 
-    /// Starts a log that nobody sees yet. Drafts that are never finished vanish.
-    async fn begin_draft(&self) -> Result<DraftId>;
+    /// Starts a log that nobody sees yet and that is to become the session `key`. Drafts that are
+    /// never finished vanish, and so do those of a user who is erased.
+    async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId>;
 
     /// Adds events to a draft: (position, event).
     async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()>;

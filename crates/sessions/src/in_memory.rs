@@ -14,7 +14,7 @@ use retain_core::{
     Want, Window, Written, check_growth, check_limit, plan_append, plan_renewal,
 };
 
-use crate::window::{self, TICKET_TTL_US};
+use crate::window::{self, DRAFT_TTL_US, POLL, TICKET_TTL_US};
 
 /// Sessions that live as long as the process.
 ///
@@ -42,9 +42,18 @@ struct World {
     logs: BTreeMap<SessionKey, Log>,
     apps: HashMap<String, JsonMap>,
     users: HashMap<(String, String), JsonMap>,
-    drafts: HashMap<u64, Log>,
+    drafts: HashMap<u64, Draft>,
     /// Numbers that are never given twice: incarnations and drafts.
     last_number: u64,
+}
+
+/// A log that is no session yet.
+#[derive(Debug)]
+struct Draft {
+    key: SessionKey,
+    log: Log,
+    /// Given up unless there is a sign of life before.
+    until_us: i64,
 }
 
 /// One session's log and the views of it.
@@ -142,13 +151,15 @@ impl World {
                 );
             }
         }
+        let owner = (key.app.clone(), key.user.clone());
         let scopes = [
-            ("app state (bytes)", self.app(&key.app), &app),
-            ("user state (bytes)", self.user(&key.app, &key.user), &user),
+            ("app state (bytes)", self.apps.get(&key.app), &app),
+            ("user state (bytes)", self.users.get(&owner), &user),
         ];
         for (what, before, after) in scopes {
             if let Some(after) = after {
-                check_growth(what, map_bytes(&before), map_bytes(after), bytes_max)?;
+                let before = before.map_or(0, map_bytes);
+                check_growth(what, before, map_bytes(after), bytes_max)?;
             }
         }
         Ok((app, user))
@@ -259,6 +270,7 @@ impl Log {
         let first = self.tickets.iter().find(|(_, until)| *until > now_us);
         Standing {
             key,
+            incarnation: self.incarnation,
             position: self.position(),
             lease: self.lease,
             first_ticket: first.map(|(ticket, _)| ticket.as_str()),
@@ -407,7 +419,10 @@ impl SessionStore for InMemoryStore {
             .for_each(|&place| log.push(&batch.events[place]));
         log.state_bytes = state_bytes;
         log.lease = lease;
-        log.touched_us = now_us;
+        // A session lives on by what is written to it.
+        if !fresh.is_empty() {
+            log.touched_us = now_us;
+        }
         if let LeaseUse::Take { ticket, .. } = &batch.lease {
             log.tickets.retain(|(known, _)| known != ticket);
         }
@@ -528,6 +543,7 @@ impl SessionStore for InMemoryStore {
             .filter(|key| is_theirs(key))
             .cloned()
             .collect();
+        world.drafts.retain(|_, draft| !is_theirs(&draft.key));
         let mut receipt = EraseReceipt::default();
         for key in &keys {
             if let Some(log) = world.logs.remove(key) {
@@ -552,20 +568,29 @@ impl SessionStore for InMemoryStore {
         }))
     }
 
-    async fn begin_draft(&self) -> Result<DraftId> {
+    async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId> {
+        let now_us = self.clock.now_us();
         let mut world = self.world();
+        world.drafts.retain(|_, draft| draft.until_us > now_us);
         let number = world.number();
-        world.drafts.insert(number, Log::default());
+        let draft = Draft {
+            key: key.clone(),
+            log: Log::default(),
+            until_us: now_us + DRAFT_TTL_US,
+        };
+        world.drafts.insert(number, draft);
         Ok(DraftId(number))
     }
 
     async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()> {
+        let now_us = self.clock.now_us();
         let mut world = self.world();
-        let log = world
+        let draft = world
             .drafts
             .get_mut(&draft.0)
             .ok_or_else(window::draft_gone)?;
-        events.iter().for_each(|(_, new)| log.push(new));
+        events.iter().for_each(|(_, new)| draft.log.push(new));
+        draft.until_us = now_us + DRAFT_TTL_US;
         Ok(())
     }
 
@@ -577,10 +602,8 @@ impl SessionStore for InMemoryStore {
     ) -> Result<Head> {
         let now_us = self.clock.now_us();
         let mut world = self.world();
-        let mut log = world
-            .drafts
-            .remove(&draft.0)
-            .ok_or_else(window::draft_gone)?;
+        let draft = world.drafts.remove(&draft.0);
+        let mut log = draft.ok_or_else(window::draft_gone)?.log;
         let key = &header.head.key;
         world.make_room(key, now_us)?;
         for (name, value) in &window::session_keys(&header.initial) {
@@ -615,7 +638,8 @@ impl SessionStore for InMemoryStore {
         if here.is_none_or(|here| here > position) {
             return;
         }
-        ring.await;
+        // That a session expires rings no bell.
+        let _ = tokio::time::timeout(POLL, ring).await;
     }
 
     async fn check(&self) -> Result<Vec<String>> {

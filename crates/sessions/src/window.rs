@@ -9,6 +9,12 @@ use retain_core::{
 /// How long a ticket in the queue for a lease counts without a sign of life, in microseconds.
 pub(crate) const TICKET_TTL_US: i64 = 1_000_000;
 
+/// An import that shows no sign of life for so long is given up, in microseconds.
+pub(crate) const DRAFT_TTL_US: i64 = 10 * 60 * 1_000_000;
+
+/// How long a listener sleeps before it looks for what no bell tells it.
+pub(crate) const POLL: Duration = Duration::from_millis(200);
+
 /// When something that was touched at `touched_us` and lives for `ttl` expires.
 pub(crate) fn expiry(touched_us: i64, ttl: Duration) -> i64 {
     touched_us.saturating_add(i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX))

@@ -41,6 +41,8 @@ struct ModelSession {
     origin: Option<Origin>,
     holder: Option<RunToken>,
     held_until_us: i64,
+    /// The run that ended last, if no other began since.
+    ended: Option<RunToken>,
 }
 
 impl ModelSession {
@@ -218,7 +220,9 @@ impl Model {
             }
             _ => None,
         };
-        if let (Some(refused), false) = (refused, is_repeat) {
+        // A run that is begun again waits for its token, even if its events are there.
+        let begins = matches!(append.run, RunUse::Begin(_));
+        if let Some(refused) = refused.filter(|_| !is_repeat || begins) {
             return Err(refused.to_owned());
         }
         let found = session.position();
@@ -238,6 +242,9 @@ impl Model {
 
     fn write(&mut self, key: &SessionKey, fresh: Vec<Event>) {
         let (now, now_us) = (self.now(), self.now_us);
+        if !fresh.is_empty() {
+            self.live_mut(key).touched_us = now_us;
+        }
         for mut event in fresh {
             if event.timestamp == 0.0 {
                 event.timestamp = now;
@@ -247,7 +254,6 @@ impl Model {
             session.last_update_time = event.timestamp;
             session.events.push(event);
         }
-        self.live_mut(key).touched_us = now_us;
     }
 
     /// Changes the lease as the run says; true if the caller holds a run now.
@@ -270,8 +276,13 @@ impl Model {
                 }
                 self.tokens.push(known);
                 self.live_mut(key).holder = Some(token);
+                self.live_mut(key).ended = None;
             }
-            RunUse::Within(_) | RunUse::End(_) => {}
+            RunUse::Within(_) => {}
+            RunUse::End(run) => {
+                self.live_mut(key).holder = None;
+                self.live_mut(key).ended = Some(run);
+            }
         }
         let goes_on = !matches!(run, RunUse::End(_));
         self.live_mut(key).held_until_us = if goes_on { until_us } else { 0 };
@@ -280,7 +291,12 @@ impl Model {
 
     /// Prolongs or ends a run without writing.
     pub(crate) fn renew(&mut self, key: &SessionKey, run: RunToken, goes_on: bool) -> Answer {
-        if self.alive(key)?.holder != Some(run) {
+        let session = self.alive(key)?;
+        if session.ended == Some(run) && !goes_on {
+            // Ended twice: no harm.
+            return Ok(String::new());
+        }
+        if session.holder != Some(run) {
             return Err("RunLost".to_owned());
         }
         let run = match goes_on {
@@ -327,6 +343,7 @@ impl Model {
         // It was a run of its own, so the token of an earlier run is outdated.
         let session = self.live_mut(key);
         session.holder = None;
+        session.ended = None;
         session.held_until_us = 0;
         session.position()
     }
@@ -351,6 +368,7 @@ impl Model {
             }),
             holder: None,
             held_until_us: 0,
+            ended: None,
             ..origin
         };
         self.sessions.insert(fork_key.clone(), fork);
@@ -386,6 +404,7 @@ impl Model {
         self.alive(key)?;
         let session = self.live_mut(key);
         session.holder = None;
+        session.ended = None;
         session.held_until_us = 0;
         session.touched_us = now_us;
         self.read(key, Window::ALL)

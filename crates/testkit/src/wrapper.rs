@@ -143,8 +143,8 @@ impl<S: SessionStore, M: Meddler> SessionStore for WrappedStore<S, M> {
         self.store.log_header(key).await
     }
 
-    async fn begin_draft(&self) -> Result<DraftId> {
-        self.store.begin_draft().await
+    async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId> {
+        self.store.begin_draft(key).await
     }
 
     async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()> {

@@ -164,12 +164,17 @@ impl<S: SessionStore> StoreSessionService<S> {
         let key = self.key(&new.app_name, &new.user_id, &id)?;
         let initial = State::trim_temp_keys(&new.state.unwrap_or_default().to_delta());
         let changes = self.initial_changes(&initial)?;
+        let ttl = new.ttl.or(settings.session_ttl);
+        if ttl.is_some_and(|ttl| ttl.is_zero()) {
+            let reason = "is zero; give a time to live, or none for a session that stays";
+            return Err(SessionError::invalid("ttl", reason));
+        }
         let created = self.store.create(NewSession {
             key,
             initial,
             changes,
             create_time: settings.clock.now(),
-            ttl: new.ttl.or(settings.session_ttl),
+            ttl,
             state_bytes_max: settings.limits.state_bytes,
         });
         let key = created.await?.key;
@@ -195,7 +200,12 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 
     /// Appends to the log; the heart of the service. Gives back the batch beside what was stored.
-    async fn append_all(&self, key: &SessionKey, append: Append) -> Result<(Appended, Arc<Batch>)> {
+    async fn append_all(
+        &self,
+        key: &SessionKey,
+        incarnation: Option<u64>,
+        append: Append,
+    ) -> Result<(Appended, Arc<Batch>)> {
         self.settings.limits.check_key(key)?;
         let stored = append
             .events
@@ -210,11 +220,12 @@ impl<S: SessionStore> StoreSessionService<S> {
         let ready = ready.collect::<Result<Vec<_>>>()?;
         if has_rewind {
             return self
-                .append_rewinding(key, ready, append.expected, append.run)
+                .append_rewinding(key, incarnation, ready, append.expected, append.run)
                 .await;
         }
         let batch = Batch {
             events: ready,
+            incarnation,
             expected: append.expected,
             lease: LeaseUse::Outside,
             state_bytes_max: self.settings.limits.state_bytes,
@@ -248,9 +259,16 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 
     /// Stores one event for a live session; says how the session takes it up.
-    async fn append_live(&self, key: &SessionKey, mut event: Event) -> Result<TakeUp> {
+    async fn append_live(
+        &self,
+        key: &SessionKey,
+        incarnation: u64,
+        mut event: Event,
+    ) -> Result<TakeUp> {
         let temp = take_temp_keys(&mut event);
-        let (appended, batch) = self.append_all(key, event.into()).await?;
+        // A session that was not read from a store cannot tell which one it is.
+        let incarnation = Some(incarnation).filter(|known| *known != 0);
+        let (appended, batch) = self.append_all(key, incarnation, event.into()).await?;
         match (appended.events.into_iter().next(), batch.events.first()) {
             (Some((position, event)), Some(new)) => Ok(TakeUp {
                 position,
@@ -429,7 +447,8 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
         if event.is_partial() {
             return Ok(event);
         }
-        let stored = self.append_live(&session.key(), event).await?;
+        let incarnation = session.incarnation;
+        let stored = self.append_live(&session.key(), incarnation, event).await?;
         session.take_up(&stored);
         Ok(Arc::unwrap_or_clone(stored.event))
     }
@@ -438,8 +457,8 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
         if event.is_partial() {
             return Ok(event);
         }
-        let key = session.update(|session| session.key());
-        let stored = self.append_live(&key, event).await?;
+        let (key, incarnation) = session.update(|session| (session.key(), session.incarnation));
+        let stored = self.append_live(&key, incarnation, event).await?;
         session.update(|session| session.take_up(&stored));
         Ok(Arc::unwrap_or_clone(stored.event))
     }
@@ -484,7 +503,7 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
     }
 
     async fn append(&self, key: &SessionKey, append: Append) -> Result<Appended> {
-        Ok(self.append_all(key, append).await?.0)
+        Ok(self.append_all(key, None, append).await?.0)
     }
 
     async fn renew_run(&self, key: &SessionKey, run: RunToken) -> Result<()> {

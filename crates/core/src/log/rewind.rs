@@ -3,7 +3,7 @@
 //! ADK forgets the state given at creation and leaves `null` where a key did not exist. Here the
 //! stored event carries ADK's deltas, so that ADK's readers agree, and the state follows the log.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{StoreSessionService, appended};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     event::Event,
     json::{Json, JsonMap},
     lease::LeaseUse,
-    service::{Appended, RunOptions, RunUse},
+    service::{Appended, RunOptions, RunToken, RunUse},
     session::{SessionKey, Window},
     state::{ScopedDelta, StateDelta},
     store::{Batch, NewEvent, SessionStore, Want},
@@ -32,57 +32,105 @@ impl<S: SessionStore> StoreSessionService<S> {
             invocation_id: format!("e-{}", self.settings.ids.new_id()),
             ..Event::default()
         };
+        let mut turn = None;
         loop {
-            let read = self.store.read(key, Window::NONE, Want::State).await?;
-            let read = read.ok_or_else(|| SessionError::not_found(key))?;
-            let target = self.state_before(key, invocation).await?;
-            let Some(target) = target else {
-                return Err(SessionError::InvocationNotFound {
-                    key: key.clone(),
-                    invocation_id: invocation.to_owned(),
-                });
+            let mut batch = Arc::new(self.rewind_batch(key, invocation, &event).await?);
+            let written = match turn {
+                None => {
+                    let now_or_never = RunOptions {
+                        wait: Duration::ZERO,
+                    };
+                    self.write_in_turn(key, &mut batch, None, now_or_never)
+                        .await
+                }
+                Some(run) => self.write(key, &mut batch, RunUse::End(run)).await,
             };
-            let mut event = event.clone();
-            event.actions.rewind_before_invocation_id = Some(invocation.to_owned());
-            event.actions.state_delta = adk_delta(&read.state.session, &target);
-            let mut ready = self.prepare(event)?;
-            ready.changes.session = changes_to(&read.state.session, &target, &JsonMap::new());
-            let mut batch = Arc::new(Batch {
-                events: vec![ready],
-                expected: Some(read.head.position),
-                lease: LeaseUse::Outside,
-                state_bytes_max: self.settings.limits.state_bytes,
-            });
-            let options = RunOptions::default();
-            match self.write_in_turn(key, &mut batch, None, options).await {
-                // Somebody else appended meanwhile; what has to be set may be another thing now.
-                Err(error) if is_position_conflict(&error) => continue,
-                written => return appended(key, written?),
+            match written {
+                // What is to be set is known only when it is our turn, so the turn comes first.
+                Err(SessionError::RunBusy { .. }) if turn.is_none() => {
+                    turn = Some(self.take_turn(key, RunOptions::default()).await?);
+                }
+                // Somebody outside any run appended meanwhile.
+                Err(error) if is_position_conflict(&error) => {}
+                Err(error) => return Err(self.give_up(key, turn, error).await),
+                Ok(written) => return appended(key, written),
             }
         }
+    }
+
+    /// The event that takes back everything from the invocation on, as of now.
+    async fn rewind_batch(
+        &self,
+        key: &SessionKey,
+        invocation: &str,
+        event: &Event,
+    ) -> Result<Batch> {
+        let read = self.store.read(key, Window::NONE, Want::State).await?;
+        let read = read.ok_or_else(|| SessionError::not_found(key))?;
+        let target = self.state_before(key, invocation).await?;
+        let target = target.ok_or_else(|| SessionError::InvocationNotFound {
+            key: key.clone(),
+            invocation_id: invocation.to_owned(),
+        })?;
+        let mut event = event.clone();
+        event.actions.rewind_before_invocation_id = Some(invocation.to_owned());
+        event.actions.state_delta = adk_delta(&read.state.session, &target);
+        let mut ready = self.prepare(event)?;
+        ready.changes.session = changes_to(&read.state.session, &target, &JsonMap::new());
+        Ok(Batch {
+            events: vec![ready],
+            incarnation: Some(read.head.incarnation),
+            expected: Some(read.head.position),
+            lease: LeaseUse::Outside,
+            state_bytes_max: self.settings.limits.state_bytes,
+        })
+    }
+
+    /// Gives a turn that was taken back before an error is answered.
+    async fn give_up(
+        &self,
+        key: &SessionKey,
+        turn: Option<RunToken>,
+        error: SessionError,
+    ) -> SessionError {
+        if let Some(run) = turn {
+            // If this fails too, the lease ends by itself.
+            let _ = self.store.renew(key, run.0, None).await;
+        }
+        error
     }
 
     /// Appends a batch that holds a rewind made elsewhere, by ADK itself for example.
     pub(super) async fn append_rewinding(
         &self,
         key: &SessionKey,
+        incarnation: Option<u64>,
         mut events: Vec<NewEvent>,
         expected: Option<u64>,
         run: RunUse,
     ) -> Result<(Appended, Arc<Batch>)> {
+        let (run, turn) = match run {
+            RunUse::Begin(options) => {
+                let turn = self.take_turn(key, options).await?;
+                (RunUse::Within(turn), Some(turn))
+            }
+            run => (run, None),
+        };
         loop {
             let read = self.store.read(key, Window::NONE, Want::State).await?;
             let read = read.ok_or_else(|| SessionError::not_found(key))?;
             self.follow(key, &mut events, read.state.session).await?;
             let mut batch = Arc::new(Batch {
                 events: events.clone(),
+                incarnation,
                 expected: Some(expected.unwrap_or(read.head.position)),
                 lease: LeaseUse::Outside,
                 state_bytes_max: self.settings.limits.state_bytes,
             });
             match self.write(key, &mut batch, run).await {
-                Err(error) if expected.is_none() && is_position_conflict(&error) => continue,
-                written => return Ok((appended(key, written?)?, batch)),
+                Err(error) if expected.is_none() && is_position_conflict(&error) => {}
+                Err(error) => return Err(self.give_up(key, turn, error).await),
+                Ok(written) => return Ok((appended(key, written)?, batch)),
             }
         }
     }

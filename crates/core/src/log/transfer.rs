@@ -14,7 +14,7 @@ use crate::{
     json::{Json, JsonMap},
     ports::seconds,
     service::{ExportScope, ImportReceipt, LineStream},
-    session::{ListCursor, Origin, SessionKey, Window},
+    session::{Origin, SessionKey, Window},
     store::{DraftId, Head, ListQuery, LogHeader, NewEvent, ScopedState, SessionStore, Want},
 };
 
@@ -35,7 +35,15 @@ pub(super) fn export<S: SessionStore>(
             ExportScope::User { app, user } => heads(&service, app, Some(user)).await?,
             ExportScope::App { app } => heads(&service, app, None).await?,
         };
+        // Keys that a user's sessions share are exported even where there is no session.
+        let alone = match &scope {
+            ExportScope::User { app, user } if heads.is_empty() => Some((app, user)),
+            _ => None,
+        };
+        let alone = alone.map(|(app, user)| SessionKey::new(app, user, ""));
+        let is_only_one = matches!(scope, ExportScope::Session(_));
         let mut users = HashSet::new();
+        let for_alone = service.clone();
         let parts = heads.into_iter().map(move |head| {
             let shared = users
                 .insert(head.key.user.clone())
@@ -43,51 +51,42 @@ pub(super) fn export<S: SessionStore>(
             let (for_shared, for_session) = (service.clone(), service.clone());
             let shared = stream::iter(shared);
             let shared = shared.then(move |key| shared_line(for_shared.clone(), key));
-            shared.chain(session_lines(for_session, head.key))
+            shared.chain(session_lines(for_session, head.key, is_only_one))
         });
-        Ok::<_, SessionError>(stream::iter(parts).flatten())
+        let alone = match alone {
+            Some(key)
+                if !for_alone
+                    .store
+                    .shared_state(&key.app, Some(&key.user))
+                    .await?
+                    .is_empty() =>
+            {
+                Some(shared_line(for_alone, key).await)
+            }
+            _ => None,
+        };
+        Ok::<_, SessionError>(stream::iter(alone).chain(stream::iter(parts).flatten()))
     });
     Box::pin(lines.try_flatten())
 }
 
+/// The sessions of a user or an app, from one snapshot, in the order of their addresses.
 async fn heads<S: SessionStore>(
     service: &StoreSessionService<S>,
     app: &str,
     user: Option<&str>,
 ) -> Result<Vec<Head>> {
-    let mut heads: Vec<Head> = Vec::new();
-    let mut after: Option<ListCursor> = None;
-    loop {
-        let query = ListQuery {
-            app: app.to_owned(),
-            user: user.map(str::to_owned),
-            after: after.take(),
-            limit: STEP,
-            with_state: false,
-        };
-        let page = service.store.list(&query).await?;
-        let is_last = page.len() < STEP;
-        heads.extend(page.into_iter().map(|(head, _)| head));
-        match heads.last() {
-            Some(last) if !is_last => {
-                after = Some(ListCursor {
-                    last_update_time: last.last_update_time,
-                    user: last.key.user.clone(),
-                    id: last.key.id.clone(),
-                });
-            }
-            _ => return Ok(dedup(heads)),
-        }
-    }
-}
-
-/// A session that was written to while the pages were read may be on two of them.
-fn dedup(heads: Vec<Head>) -> Vec<Head> {
-    let mut seen = HashSet::new();
-    let mut heads = heads;
-    heads.retain(|head| seen.insert(head.key.clone()));
+    let query = ListQuery {
+        app: app.to_owned(),
+        user: user.map(str::to_owned),
+        after: None,
+        limit: usize::MAX,
+        with_state: false,
+    };
+    let found = service.store.list(&query).await?;
+    let mut heads: Vec<Head> = found.into_iter().map(|(head, _)| head).collect();
     heads.sort_by(|a, b| a.key.cmp(&b.key));
-    heads
+    Ok(heads)
 }
 
 async fn header<S: SessionStore>(
@@ -119,16 +118,25 @@ async fn shared_line<S: SessionStore>(
     text(line)
 }
 
-fn session_lines<S: SessionStore>(service: StoreSessionService<S>, key: SessionKey) -> LineStream {
+/// The lines of one session. One of many that is deleted meanwhile is left out.
+fn session_lines<S: SessionStore>(
+    service: StoreSessionService<S>,
+    key: SessionKey,
+    must_be_there: bool,
+) -> LineStream {
     let lines = stream::once(async move {
-        let header = header(&service, &key).await?;
-        let last = header.head.position;
-        let first = stream::iter([header_line(&header)]);
+        let header = match header(&service, &key).await {
+            Err(SessionError::NotFound { .. }) if !must_be_there => None,
+            header => Some(header?),
+        };
+        let head = header.as_ref().map(|header| header.head.clone());
+        let first = stream::iter(header.map(|header| header_line(&header)));
+        let last = head.as_ref().map_or(0, |head| head.position);
         let steps = stream::iter((1..=last).step_by(STEP));
         let steps = steps.then(move |from| {
-            let (service, key) = (service.clone(), key.clone());
+            let (service, head) = (service.clone(), head.clone());
             let to = last.min(from + STEP as u64 - 1);
-            async move { event_lines(&service, &key, from, to).await }
+            async move { event_lines(&service, head, from, to).await }
         });
         let events = steps.map_ok(|lines| stream::iter(lines.into_iter().map(Ok)));
         Ok::<_, SessionError>(first.chain(events.try_flatten()))
@@ -166,13 +174,19 @@ fn header_line(header: &LogHeader) -> Result<String> {
 
 async fn event_lines<S: SessionStore>(
     service: &StoreSessionService<S>,
-    key: &SessionKey,
+    head: Option<Head>,
     from: u64,
     to: u64,
 ) -> Result<Vec<String>> {
+    let Some(Head {
+        key, incarnation, ..
+    }) = &head
+    else {
+        return Ok(Vec::new());
+    };
     let window = Window::range(from, to);
     let read = service.store.read(key, window, Want::EventsOnly).await?;
-    let read = read.filter(|read| read.events.len() as u64 == to - from + 1);
+    let read = read.filter(|read| read.head.incarnation == *incarnation);
     let read = read.ok_or_else(|| SessionError::not_found(key))?;
     let lines = read.events.iter().map(|(position, event)| {
         let body = event.to_json();
@@ -247,24 +261,33 @@ impl<S: SessionStore> Import<'_, S> {
                 self.close().await?;
                 match kind {
                     "session" => self.session(map).await,
-                    _ => {
-                        self.shared = map.clone();
-                        Ok(())
-                    }
+                    _ => self.take_shared(map),
                 }
             }
             _ => Err(self.wrong("is neither a session, nor shared state, nor an event")),
         }
     }
 
+    fn take_shared(&mut self, map: &JsonMap) -> Result<()> {
+        for field in ["appState", "userState"] {
+            let keys = map[field].as_object().into_iter().flat_map(JsonMap::keys);
+            for key in keys {
+                self.service.settings.limits.check_state_key(key)?;
+            }
+        }
+        self.shared = map.clone();
+        Ok(())
+    }
+
     async fn session(&mut self, map: &JsonMap) -> Result<()> {
         let header = self.header(map)?;
         self.service.settings.limits.check_key(&header.head.key)?;
         self.service.initial_changes(&header.initial)?;
+        let draft = self.service.store.begin_draft(&header.head.key).await?;
         self.open = Some(OpenLog {
             fold: Fold::new(&header.initial),
             header,
-            draft: self.service.store.begin_draft().await?,
+            draft,
             ids: HashSet::new(),
             waiting: Vec::new(),
             next: 1,

@@ -19,7 +19,7 @@ use super::StoreSessionService;
 use crate::{
     error::{Result, SessionError},
     lease::LeaseUse,
-    service::{RunOptions, check_not_nested},
+    service::{RunOptions, RunToken, check_not_nested},
     session::SessionKey,
     store::{Batch, SessionStore, Written},
 };
@@ -124,11 +124,36 @@ impl<S: SessionStore> StoreSessionService<S> {
                 ticket: ticket.clone(),
                 ttl,
             };
-            let until_free =
-                Duration::from_micros(until_us.saturating_sub(now_us).max(1000) as u64);
-            let pause = until_free.min(POLL).min(deadline - Instant::now());
+            let until_free = match until_us.saturating_sub(now_us) {
+                // Free, but somebody else is first in line.
+                ..=0 => POLL,
+                us => Duration::from_micros(us.unsigned_abs()).min(POLL),
+            };
+            let pause = until_free.min(deadline - Instant::now());
             // Whether somebody rang or the time was up, the store is asked again.
             let _ = timeout(pause, self.store.changed(key, u64::MAX)).await;
+        }
+    }
+
+    /// Waits for its turn and begins a run that has nothing to write yet.
+    pub(super) async fn take_turn(
+        &self,
+        key: &SessionKey,
+        options: RunOptions,
+    ) -> Result<RunToken> {
+        let mut batch = Arc::new(Batch {
+            events: Vec::new(),
+            incarnation: None,
+            expected: None,
+            lease: LeaseUse::Outside,
+            state_bytes_max: self.settings.limits.state_bytes,
+        });
+        let ttl = Some(self.settings.run_ttl);
+        match self.write_in_turn(key, &mut batch, ttl, options).await? {
+            Written::Done {
+                token: Some(token), ..
+            } => Ok(RunToken(token)),
+            _ => Err(SessionError::not_found(key)),
         }
     }
 

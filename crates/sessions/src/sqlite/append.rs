@@ -88,6 +88,7 @@ pub(super) fn append(
     };
     let standing = Standing {
         key,
+        incarnation: row.number as u64,
         position: row.position,
         lease: row.lease,
         first_ticket: first_ticket.as_deref(),
@@ -108,7 +109,10 @@ pub(super) fn append(
             let before = row.state_bytes;
             let mut row = row;
             row.lease = lease;
-            row.touched_us = now_us;
+            // A session lives on by what is written to it.
+            if !fresh.is_empty() {
+                row.touched_us = now_us;
+            }
             for &place in &fresh {
                 write_event(
                     connection,
@@ -289,26 +293,52 @@ fn set_shared_keys(
 }
 
 /// Sets the keys of one owner; says how many bytes all of them took before and take now.
-fn set_shared(
+pub(super) fn set_shared(
     connection: &Connection,
     app: &str,
     user: &str,
     keys: &JsonMap,
 ) -> rusqlite::Result<(usize, usize)> {
-    let bytes = || -> rusqlite::Result<usize> {
-        let sql = "SELECT ifnull(sum(octet_length(key) + octet_length(value)), 0) \
-                   FROM shared_state WHERE app = ?1 AND user = ?2";
-        let mut statement = connection.prepare_cached(sql)?;
-        statement.query_row((app, user), |row| row.get(0))
-    };
-    let before = bytes()?;
+    let sql = "SELECT bytes FROM shared_bytes WHERE app = ?1 AND user = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let before = statement
+        .query_row((app, user), |row| row.get(0))
+        .optional()?;
+    let before: usize = before.unwrap_or(0);
+    let mut after = before;
+    for (name, value) in keys {
+        let value = value.to_string();
+        let freed = set_shared_key(connection, app, user, name, &value)?;
+        after = (after + name.len() + value.len()).saturating_sub(freed);
+    }
+    let sql = "INSERT INTO shared_bytes (app, user, bytes) VALUES (?1, ?2, ?3) \
+               ON CONFLICT DO UPDATE SET bytes = excluded.bytes";
+    connection
+        .prepare_cached(sql)?
+        .execute((app, user, after))?;
+    Ok((before, after))
+}
+
+/// Sets one key and gives back how many bytes it took before.
+fn set_shared_key(
+    connection: &Connection,
+    app: &str,
+    user: &str,
+    name: &str,
+    value: &str,
+) -> rusqlite::Result<usize> {
+    let sql = "SELECT octet_length(value) FROM shared_state \
+               WHERE app = ?1 AND user = ?2 AND key = ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    let before: Option<usize> = statement
+        .query_row((app, user, name), |row| row.get(0))
+        .optional()?;
     let sql = "INSERT INTO shared_state (app, user, key, value) VALUES (?1, ?2, ?3, ?4) \
                ON CONFLICT DO UPDATE SET value = excluded.value";
-    let mut statement = connection.prepare_cached(sql)?;
-    for (name, value) in keys {
-        statement.execute((app, user, name, value.to_string()))?;
-    }
-    Ok((before, bytes()?))
+    connection
+        .prepare_cached(sql)?
+        .execute((app, user, name, value))?;
+    Ok(before.map_or(0, |length| name.len() + length))
 }
 
 /// Prolongs or gives back a lease.
@@ -322,6 +352,7 @@ pub(super) fn renew(
     let mut row = SessionRow::get(connection, "renew a lease", key, now_us)?;
     let standing = Standing {
         key,
+        incarnation: row.number as u64,
         position: row.position,
         lease: row.lease,
         first_ticket: None,
@@ -358,11 +389,14 @@ fn queue(connection: &Connection, session: i64, lease: &LeaseUse, now_us: i64) -
             .prepare_cached(sql)?
             .execute((session, now_us, ticket))?;
         let sql = "INSERT INTO tickets (session, ticket, until_us) VALUES (?1, ?2, ?3) \
-                   ON CONFLICT (session, ticket) DO UPDATE SET until_us = excluded.until_us";
+                   ON CONFLICT (session, ticket) DO UPDATE SET until_us = excluded.until_us \
+                   WHERE excluded.until_us - until_us > ?4";
+        // A ticket that is still good for half its time is left alone, so that looking again
+        // writes nothing.
         let until_us = now_us + TICKET_TTL_US;
         connection
             .prepare_cached(sql)?
-            .execute((session, ticket, until_us))?;
+            .execute((session, ticket, until_us, TICKET_TTL_US / 2))?;
         Ok(())
     };
     queued().map_err(|e| failed(APPEND, e))

@@ -6,6 +6,7 @@
 use std::{
     fs::File,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use retain_core::{
@@ -14,16 +15,13 @@ use retain_core::{
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{
-    NAME, append, failed,
+    NAME, append, failed, open,
     rows::{self, SessionRow, event_key, position_of},
 };
-use crate::window;
+use crate::window::{self, DRAFT_TTL_US};
 
 /// Rows that one job deletes.
 const CHUNK: u64 = 2000;
-
-/// An import that shows no sign of life for so long is given up, in microseconds.
-const DRAFT_TTL_US: i64 = 10 * 60 * 1_000_000;
 
 /// Makes a session invisible; false if there is none. Its log is purged afterwards.
 pub(super) fn delete(connection: &Connection, key: &SessionKey, now_us: i64) -> Result<bool> {
@@ -58,6 +56,9 @@ pub(super) fn purge_chunk(connection: &Connection, now_us: i64) -> Result<bool> 
         let Some(log) = log else {
             return Ok(false);
         };
+        // An import that wakes up now must not find its log half there.
+        let sql = "UPDATE logs SET purge_after_us = 0 WHERE number = ?1 AND purge_after_us <> 0";
+        connection.prepare_cached(sql)?.execute([log])?;
         let bounds = (event_key(log, 0), event_key(log, u64::MAX), CHUNK);
         let events = "DELETE FROM events WHERE key IN \
                       (SELECT key FROM events WHERE key BETWEEN ?1 AND ?2 LIMIT ?3)";
@@ -173,9 +174,13 @@ fn copy_state(connection: &Connection, from: i64, to: i64, position: u64) -> rus
 }
 
 /// Starts a log that no session has yet.
-pub(super) fn begin_draft(connection: &Connection, now_us: i64) -> Result<DraftId> {
-    let sql = "INSERT INTO logs (purge_after_us) VALUES (?1)";
-    let begun = connection.execute(sql, [now_us + DRAFT_TTL_US]);
+pub(super) fn begin_draft(
+    connection: &Connection,
+    key: &SessionKey,
+    now_us: i64,
+) -> Result<DraftId> {
+    let sql = "INSERT INTO logs (purge_after_us, app, user) VALUES (?1, ?2, ?3)";
+    let begun = connection.execute(sql, (now_us + DRAFT_TTL_US, &key.app, &key.user));
     begun.map_err(|e| failed("begin an import", e))?;
     Ok(DraftId(connection.last_insert_rowid() as u64))
 }
@@ -188,8 +193,7 @@ pub(super) fn extend_draft(
     now_us: i64,
 ) -> Result<()> {
     let log = draft.0 as i64;
-    let sql =
-        "UPDATE logs SET purge_after_us = ?2 WHERE number = ?1 AND purge_after_us IS NOT NULL";
+    let sql = "UPDATE logs SET purge_after_us = ?2 WHERE number = ?1 AND purge_after_us > 0";
     let alive = connection.execute(sql, (log, now_us + DRAFT_TTL_US));
     if alive.map_err(|e| failed("import", e))? == 0 {
         return Err(window::draft_gone());
@@ -215,8 +219,8 @@ pub(super) fn finish_draft(
     let (log, head, key) = (draft.0 as i64, &header.head, &header.head.key);
     append::make_room(connection, key, now_us)?;
     let finished = || -> rusqlite::Result<bool> {
-        let sql = "UPDATE logs SET purge_after_us = NULL \
-                   WHERE number = ?1 AND purge_after_us IS NOT NULL";
+        let sql = "UPDATE logs SET purge_after_us = NULL, app = NULL, user = NULL \
+                   WHERE number = ?1 AND purge_after_us > 0";
         if connection.execute(sql, [log])? == 0 {
             return Ok(false);
         }
@@ -290,10 +294,15 @@ fn set_absent(
     key: &SessionKey,
     shared: &ScopedState,
 ) -> rusqlite::Result<()> {
-    let sql = "INSERT OR IGNORE INTO shared_state (app, user, key, value) VALUES (?1, ?2, ?3, ?4)";
     for (user, keys) in [("", &shared.app), (key.user.as_str(), &shared.user)] {
-        for (name, value) in keys {
-            connection.execute(sql, (&key.app, user, name, value.to_string()))?;
+        let mut absent = keys.clone();
+        absent.retain(|name, _| {
+            let sql = "SELECT true FROM shared_state WHERE app = ?1 AND user = ?2 AND key = ?3";
+            let known = connection.query_row(sql, (&key.app, user, name), |_| Ok(()));
+            matches!(known, Err(rusqlite::Error::QueryReturnedNoRows))
+        });
+        if !absent.is_empty() {
+            append::set_shared(connection, &key.app, user, &absent)?;
         }
     }
     Ok(())
@@ -324,31 +333,39 @@ pub(super) fn erase_chunk(
         receipt.state_keys += keys;
         erased.push(SessionKey::new(app, user, id));
     }
-    let sql = "DELETE FROM shared_state WHERE app = ?1 AND user = ?2";
-    let keys = connection.execute(sql, (app, user));
-    receipt.state_keys += keys.map_err(|e| failed("erase a user", e))? as u64;
+    let rest = || -> rusqlite::Result<usize> {
+        // Imports that were never finished.
+        let sql = "UPDATE logs SET purge_after_us = 0 WHERE app = ?1 AND user = ?2";
+        connection.execute(sql, (app, user))?;
+        connection.execute(
+            "DELETE FROM shared_bytes WHERE app = ?1 AND user = ?2",
+            (app, user),
+        )?;
+        connection.execute(
+            "DELETE FROM shared_state WHERE app = ?1 AND user = ?2",
+            (app, user),
+        )
+    };
+    receipt.state_keys += rest().map_err(|e| failed("erase a user", e))? as u64;
     Ok((receipt, erased))
 }
 
-/// Rewrites the file without the gaps in which deleted rows may still be read, and empties the log
-/// of pages. SQLite's secure_delete is not enough: pages that were split keep copies of rows.
-pub(super) fn leave_no_trace(connection: &Connection) -> Result<()> {
-    let error = |e| failed("erase a user", e);
-    connection.execute_batch("VACUUM").map_err(error)?;
-    // Readers that hold an old snapshot are waited for, as long as the busy timeout says.
-    for _ in 0..10 {
-        let busy: i64 = connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
-            .map_err(error)?;
-        if busy == 0 {
-            return Ok(());
-        }
-    }
-    Err(SessionError::Store {
-        store: NAME,
-        operation: "erase a user",
-        source: "everything is deleted, but a reader holds on to the old pages; erase again".into(),
-    })
+/// Rewrites the file without the gaps in which deleted rows may still be read. SQLite's
+/// secure_delete is not enough: pages that were split keep copies of rows.
+pub(super) fn rewrite(connection: &Connection) -> Result<()> {
+    connection
+        .execute_batch("VACUUM")
+        .map_err(|e| failed("erase a user", e))
+}
+
+/// Empties the log of pages; false if a reader still needs it.
+pub(super) fn empty_wal(connection: &Connection) -> Result<bool> {
+    // Waiting for the reader here would keep everybody from writing.
+    let _ = connection.busy_timeout(Duration::ZERO);
+    let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+    let _ = connection.busy_timeout(open::BUSY_TIMEOUT);
+    let busy: i64 = busy.map_err(|e| failed("erase a user", e))?;
+    Ok(busy == 0)
 }
 
 /// Looks for damage: what SQLite finds, and what only we can know.

@@ -30,14 +30,13 @@ use rusqlite::ErrorCode;
 use readers::Readers;
 use writer::Writer;
 
+use crate::window::POLL;
+
 /// The store's name in errors.
 const NAME: &str = "sqlite";
 
 /// So many events are read in the time that it takes to move other tasks out of the way.
 const SMALL_READ: usize = 16;
-
-/// How long a listener sleeps before it looks for what another process wrote.
-const POLL: Duration = Duration::from_millis(200);
 
 /// Sessions in a SQLite file, durable when acknowledged.
 ///
@@ -164,6 +163,32 @@ impl SqliteStore {
         .await
     }
 
+    /// Rewrites the file without what was deleted and empties the log of pages. Readers that hold
+    /// an old snapshot are waited for between the attempts, so that appends go on.
+    async fn leave_no_trace(&self, receipt: &EraseReceipt) -> Result<()> {
+        self.writer
+            .alone("erase a user", maintenance::rewrite)
+            .await?;
+        for _ in 0..200 {
+            if self
+                .writer
+                .alone("erase a user", maintenance::empty_wal)
+                .await?
+            {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let reason = format!(
+            "everything is deleted ({receipt:?}), but a reader holds on to old pages; erase again"
+        );
+        Err(SessionError::Store {
+            store: NAME,
+            operation: "erase a user",
+            source: reason.into(),
+        })
+    }
+
     fn now_us(&self) -> i64 {
         self.options.clock.now_us()
     }
@@ -253,7 +278,10 @@ impl SessionStore for SqliteStore {
             append::append(connection, &for_job, &batch, now_us)
         };
         let written = self.writer.write("append", append).await?;
-        self.hub.ring(key);
+        // Who only queued has changed nothing that others wait for.
+        if matches!(written, Written::Done { .. }) {
+            self.hub.ring(key);
+        }
         Ok(written)
     }
 
@@ -352,9 +380,7 @@ impl SessionStore for SqliteStore {
         }
         self.purge().await?;
         self.readers.close_idle();
-        self.writer
-            .alone("erase a user", maintenance::leave_no_trace)
-            .await?;
+        self.leave_no_trace(&receipt).await?;
         Ok(receipt)
     }
 
@@ -365,10 +391,11 @@ impl SessionStore for SqliteStore {
         self.readers.read("read", read).await
     }
 
-    async fn begin_draft(&self) -> Result<DraftId> {
-        let now_us = self.now_us();
-        let begin =
-            move |connection: &rusqlite::Connection| maintenance::begin_draft(connection, now_us);
+    async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId> {
+        let (key, now_us) = (key.clone(), self.now_us());
+        let begin = move |connection: &rusqlite::Connection| {
+            maintenance::begin_draft(connection, &key, now_us)
+        };
         self.writer.write("begin an import", begin).await
     }
 

@@ -1,6 +1,9 @@
 //! Opens a database file: looks first, changes nothing that is not ours, then migrates.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use retain_core::{Result, SessionError};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
@@ -85,6 +88,9 @@ impl Opener<'_> {
 
     /// Refuses, untouched, a file that is no database or another program's.
     fn check_ours(&self, connection: &Connection) -> Result<()> {
+        // One snapshot: another process may be creating the database at this moment.
+        let snapshot = connection.unchecked_transaction();
+        let connection = &*snapshot.map_err(|e| self.error("cannot be read", e))?;
         let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get(0));
         let id: i32 = pragma("application_id").map_err(|e| self.error("cannot be read", e))?;
         let version = pragma("user_version").map_err(|e| self.error("cannot be read", e))?;
@@ -132,7 +138,7 @@ impl Opener<'_> {
         };
         let configured = || {
             // Readers and the writer do not wait for one another.
-            connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+            self.enter_wal_mode(connection)?;
             // NORMAL would lose what was acknowledged when the power fails.
             connection.pragma_update(None, "synchronous", synchronous)?;
             // Pages that many appends change are copied back once, not every few appends.
@@ -142,6 +148,25 @@ impl Opener<'_> {
             connection.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))
         };
         configured().map_err(|e| self.error("cannot be written", e))
+    }
+
+    /// SQLite does not wait for another process that changes the mode at the same moment; we do.
+    fn enter_wal_mode(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let deadline = Instant::now() + BUSY_TIMEOUT;
+        loop {
+            let entered =
+                connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()));
+            match entered {
+                Err(error)
+                    if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                        && Instant::now() < deadline =>
+                {
+                    #[allow(clippy::disallowed_methods, reason = "opening blocks by nature")]
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                entered => return entered,
+            }
+        }
     }
 
     /// Brings the schema up to date, one transaction a step. Several processes may try at once.

@@ -8,6 +8,7 @@
 
 use std::{
     collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
     thread::JoinHandle,
     time::Duration,
@@ -54,8 +55,9 @@ impl<T: Send, F: FnOnce(&Connection) -> Result<T> + Send> Job for Request<T, F> 
     fn answer(self: Box<Self>, failure: Option<&rusqlite::Error>) {
         let result = match (failure, self.result) {
             (None, Some(result)) => result,
-            // Its own reason says more than that of the transaction it was in.
-            (Some(_), Some(Err(error))) => Err(error),
+            // Its own reason says more than that of the transaction it was in, unless it rests on
+            // what others wrote there, which came to nothing.
+            (Some(_), Some(Err(error))) if stands_alone(&error) => Err(error),
             (Some(failure), _) => Err(failed(self.operation, clone_error(failure))),
             (None, None) => Err(stopped()),
         };
@@ -165,7 +167,7 @@ impl Drop for Writer {
         self.shared.queue().closed = true;
         self.shared.wake.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic there has been answered as an error already.
+            // Panics of jobs are caught there; nothing else is left to tell.
             let _ = thread.join();
         }
     }
@@ -225,7 +227,10 @@ impl Shared {
             let jobs = self.take_batch();
             match begun {
                 Ok(()) => self.commit(&mut connection, jobs),
-                Err(error) => refuse(jobs, error),
+                Err(error) => {
+                    self.distrust(&mut connection);
+                    refuse(jobs, error);
+                }
             }
         }
     }
@@ -275,13 +280,22 @@ impl Shared {
         let Some(open) = connection.as_ref() else {
             return refuse(jobs, stopped());
         };
-        let outcome = run_all(open, &mut jobs);
+        // A panic in a job must not leave a transaction open or callers without an answer.
+        let outcome = catch_unwind(AssertUnwindSafe(|| run_all(open, &mut jobs)));
+        let outcome = outcome.unwrap_or_else(|_| Err(message("a job panicked".to_owned())));
         if outcome.is_err() {
             let _ = open.execute_batch("ROLLBACK");
-            *connection = None;
+            self.distrust(connection);
         }
         for job in jobs {
             job.answer(outcome.as_ref().err());
+        }
+    }
+
+    /// Gives a connection up after a failure. A database in memory is its connection and stays.
+    fn distrust(&self, connection: &mut Option<Connection>) {
+        if self.options.path.is_some() {
+            *connection = None;
         }
     }
 
@@ -348,6 +362,15 @@ fn refuse(jobs: Vec<Box<dyn Job>>, error: SessionError) {
         job.answer(Some(&failure));
         error = Some(failed("write", failure));
     }
+}
+
+/// Whether an error says the same whatever else was in its transaction.
+fn stands_alone(error: &SessionError) -> bool {
+    use SessionError::{Corrupt, Full, Invalid, Store, TooLarge};
+    matches!(
+        error,
+        Corrupt { .. } | Full { .. } | Invalid { .. } | Store { .. } | TooLarge { .. }
+    )
 }
 
 fn message(text: String) -> rusqlite::Error {

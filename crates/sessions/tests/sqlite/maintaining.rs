@@ -165,7 +165,8 @@ async fn what_was_left_half_done_is_purged_at_the_next_start() {
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
     super::fill(&sessions, "ada", "kept", 3).await;
-    let draft = sessions.store().begin_draft().await.unwrap();
+    let key = SessionKey::new("app", "ada", "draft");
+    let draft = sessions.store().begin_draft(&key).await.unwrap();
     let connection = Connection::open(&file).unwrap();
     let sql = "UPDATE logs SET purge_after_us = 0 WHERE number = ?1";
     connection.execute(sql, [draft.0 as i64]).unwrap();

@@ -3,7 +3,9 @@
 -- was never finished.
 CREATE TABLE logs (
   number         INTEGER PRIMARY KEY AUTOINCREMENT,
-  purge_after_us INTEGER
+  purge_after_us INTEGER, -- 0: being purged
+  app            TEXT,    -- whose session an import is to become, until it is one
+  user           TEXT
 );
 CREATE INDEX logs_to_purge ON logs (purge_after_us) WHERE purge_after_us IS NOT NULL;
 
@@ -61,6 +63,14 @@ CREATE TABLE shared_state (
   key   TEXT NOT NULL,
   value TEXT NOT NULL,
   PRIMARY KEY (app, user, key)
+) WITHOUT ROWID;
+
+-- How many bytes an owner's keys and values take, so that setting one need not count them all.
+CREATE TABLE shared_bytes (
+  app   TEXT NOT NULL,
+  user  TEXT NOT NULL,
+  bytes INTEGER NOT NULL,
+  PRIMARY KEY (app, user)
 ) WITHOUT ROWID;
 
 -- Runs that wait for a session, in order.
