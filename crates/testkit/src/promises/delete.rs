@@ -206,3 +206,18 @@ pub async fn a_waiting_run_learns_of_the_delete(harness: Harness) {
     let answer = patiently(waiting).await;
     assert_fails!(answer, SessionError::NotFound { .. });
 }
+
+/// Whoever holds a deleted session does not write into another one that took its id.
+pub async fn a_handle_of_a_deleted_session_does_not_write_into_a_new_one(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    append(&log, &key, event("e1")).await;
+    let mut old = read(&log, &key).await;
+    log.delete_session(APP, USER, "s").await.unwrap();
+    create(&log, "s").await;
+    let written = log.append_event(&mut old, event("e2")).await;
+    assert_fails!(written, SessionError::NotFound { .. });
+    assert_eq!(read(&log, &key).await.position, 0);
+    let mut new = read(&log, &key).await;
+    log.append_event(&mut new, event("e3")).await.unwrap();
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use retain_core::{Append, Conflict, Event, Session, SessionError, SessionKey};
+use retain_core::{Append, Conflict, Event, Session, SessionError, SessionKey, Window};
 
 use super::common::*;
 use crate::harness::Harness;
@@ -240,5 +240,26 @@ pub async fn the_same_event_id_in_two_sessions_is_fine(harness: Harness) {
     ] {
         assert_eq!(append(&log, key, setting("e", delta)).await, 1);
         assert_eq!(read(&log, key).await.state, state(delta));
+    }
+}
+
+/// A live session that holds only the newest events is not taken back by a repeat of an old one.
+pub async fn a_repeat_of_an_event_that_is_not_loaded_changes_nothing_live(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    for n in 1..=20 {
+        append(
+            &log,
+            &key,
+            setting(&format!("e{n}"), &format!(r#"{{"k":{n}}}"#)),
+        )
+        .await;
+    }
+    for newest in [0, 5] {
+        let mut live = read_window(&log, &key, Window::newest(newest)).await;
+        let before = live.clone();
+        let repeat = setting("e3", r#"{"k":3}"#);
+        log.append_event(&mut live, repeat).await.unwrap();
+        assert_eq!(live, before);
     }
 }

@@ -502,3 +502,34 @@ pub async fn a_lease_survives_reopening(mut harness: Harness) {
     let lost = within(&log, &key, "e5", run).await;
     assert_fails!(lost, SessionError::RunLost { .. });
 }
+
+/// The last append of a run uses its token up, even if nobody else began a run since.
+pub async fn a_run_that_has_ended_cannot_go_on(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let run = begin(&log, &key, event("e1")).await.unwrap();
+    let last = Append::from(event("e2")).ending_run(run);
+    log.append(&key, last.clone()).await.unwrap();
+    let late = log
+        .append(&key, Append::from(event("e3")).within_run(run))
+        .await;
+    assert_fails!(late, SessionError::RunLost { .. });
+    // The same last append again is a repeat, and succeeds.
+    log.append(&key, last).await.unwrap();
+    assert_eq!(read(&log, &key).await.position, 2);
+}
+
+/// A run whose first answer was lost is begun again with the same event: it is stored once, and
+/// the run gets a token as soon as the lost one's time is up.
+pub async fn a_run_that_is_begun_again_waits_for_its_token(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let lost = begin(&log, &key, event("e1")).await.unwrap();
+    let again = Append::from(event("e1")).beginning_run(no_wait());
+    let refused = log.append(&key, again.clone()).await;
+    assert_fails!(refused, SessionError::RunBusy { .. });
+    harness.clock.tick(Duration::from_secs(31));
+    let begun = log.append(&key, again).await.unwrap();
+    assert_eq!(positions(&begun), [1]);
+    assert_ne!(begun.run.unwrap(), lost);
+}

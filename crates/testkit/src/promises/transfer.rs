@@ -378,3 +378,29 @@ pub async fn an_export_is_json_lines(harness: Harness) {
         assert!(!parsed.is_empty());
     }
 }
+
+/// What is too deep to stand in an export is refused when it is appended, not when it is needed.
+pub async fn what_is_stored_is_shallow_enough_to_be_exported(harness: Harness) {
+    let log = harness.service();
+    let key = create(&log, "s").await;
+    let nested = |n: usize| {
+        setting(
+            "e",
+            &format!(r#"{{"k":{}{}}}"#, "[".repeat(n), "]".repeat(n)),
+        )
+    };
+    let mut deepest = 0;
+    for depth in [10, 50, 100, 110, 115, 116, 117, 118, 119, 120, 125] {
+        let mut event = nested(depth);
+        event.id = format!("e{depth}");
+        match log.append(&key, event.into()).await {
+            Ok(_) => deepest = depth,
+            refused => assert_fails!(refused, SessionError::Invalid { .. }),
+        }
+    }
+    assert!((110..120).contains(&deepest), "{deepest}");
+    let lines = export(&log, ExportScope::Session(key.clone())).await;
+    read(&log, &key).await.to_json().unwrap();
+    log.delete_session(APP, USER, "s").await.unwrap();
+    log.import(stream_of(&lines)).await.unwrap();
+}
