@@ -9,7 +9,10 @@
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -82,6 +85,25 @@ struct Shared {
     wake: Condvar,
     /// `None` after a failed transaction, until it is opened anew.
     connection: Mutex<Option<Connection>>,
+    /// Whether the last transaction served more than one caller.
+    crowded: AtomicBool,
+}
+
+/// Sees to it that a queued job is done even if its caller goes away before it leads.
+struct WakeOnDrop<'a>(Option<&'a Shared>);
+
+impl Drop for WakeOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0 {
+            shared.wake.notify_one();
+        }
+    }
+}
+
+/// Whether this thread belongs to a runtime that can move its other tasks elsewhere.
+fn may_block() -> bool {
+    runtime::Handle::try_current()
+        .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
 /// The only way to change the database.
@@ -97,6 +119,7 @@ impl Writer {
             queue: Mutex::default(),
             wake: Condvar::new(),
             connection: Mutex::new(Some(connection)),
+            crowded: AtomicBool::new(false),
         });
         let for_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -147,6 +170,13 @@ impl Writer {
             alone,
         };
         self.shared.queue().jobs.push_back(Box::new(request));
+        if self.shared.crowded.load(Ordering::Relaxed) && may_block() {
+            // Others are about to write as well: let those that are ready queue up first, so that
+            // one transaction serves them all. This waits for nobody; it only goes to the back.
+            let mut fallback = WakeOnDrop(Some(&self.shared));
+            tokio::task::yield_now().await;
+            fallback.0 = None;
+        }
         self.shared.lead_or_wake(alone);
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }
@@ -177,9 +207,7 @@ impl Shared {
     /// Commits what is queued if nobody else does and this thread may block; else leaves it to the
     /// writer's thread.
     fn lead_or_wake(&self, alone: bool) {
-        let may_block = runtime::Handle::try_current()
-            .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
-        if may_block && !alone {
+        if may_block() && !alone {
             let connection = match self.connection.try_lock() {
                 Ok(connection) => Some(connection),
                 Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -277,6 +305,7 @@ impl Shared {
 
     /// Runs the jobs in the transaction that was begun, commits, and answers.
     fn commit(&self, connection: &mut Option<Connection>, mut jobs: Vec<Box<dyn Job>>) {
+        self.crowded.store(jobs.len() > 1, Ordering::Relaxed);
         let Some(open) = connection.as_ref() else {
             return refuse(jobs, stopped());
         };

@@ -151,6 +151,9 @@ impl<'a> Comparison<'a> {
             _ => {}
         }
         if let (Op::Append { slot, event, .. }, Some(_)) = (op, result.get("error")) {
+            if ours.after.is_some() {
+                return self.gone(*slot, event, ours, theirs);
+            }
             self.failed(*slot, event);
         }
         if result.get("error").is_some() || theirs.get("error").is_some() {
@@ -455,6 +458,24 @@ impl<'a> Comparison<'a> {
                 held.overlay.insert(key.to_owned(), left);
             }
         }
+    }
+
+    /// An append through a copy of a session that was deleted, while another one has its id. ADK
+    /// stores the event there, so nothing can be compared behind this.
+    fn gone(&mut self, slot: usize, given: &Json, ours: &Outcome, theirs: &Json) -> Checked {
+        if ours.result["error"] != "SessionNotFoundError" || ours.before != ours.after {
+            return differ(
+                "our answer to a copy that is gone",
+                Json::Null,
+                &ours.result,
+            );
+        }
+        self.used.add(Rule::CopiesDieWithTheirSession);
+        if self.is_refused(slot, ours) {
+            self.same("error", &"StaleSessionError".into(), &theirs["error"])?;
+            return self.same("event", &given["id"], &theirs["retried"]["id"]);
+        }
+        self.same("event", &given["id"], &theirs["event"]["id"])
     }
 
     /// What ADK gives an event that has no id or no time.

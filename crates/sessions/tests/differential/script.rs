@@ -377,7 +377,8 @@ fn parse(text: &str) -> Json {
 }
 
 impl Script {
-    /// Somebody appends through a copy of a session that was deleted and created again since.
+    /// Somebody appends through a copy of a session that was deleted and created again since. From
+    /// there on the two sides differ, so this is the end of a script, and no part of another.
     pub(crate) fn reborn() -> Script {
         let app = "reborn".to_owned();
         let create = |number| Op::Create {

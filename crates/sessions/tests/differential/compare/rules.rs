@@ -36,6 +36,9 @@ rules! {
     OtherBodiesAreConflicts,
     /// An append that fails in ADK's durable services leaves its `temp:` keys in the held copy.
     FailedAppendsChangeNothing,
+    /// ADK takes a copy of a deleted session for one of the session that was created under its id
+    /// since, and writes there (or refuses it for its age). Here it is a session that is gone.
+    CopiesDieWithTheirSession,
     /// `DatabaseSessionService` takes a blank session id as it is. Here one is made, as in ADK's
     /// other services.
     BlankIdsAreMade,
