@@ -35,7 +35,10 @@ enum Command {
 #[tokio::main]
 async fn main() {
     if let Err(error) = run(Arguments::parse().command).await {
-        eprintln!("Error: {error:?}");
+        eprintln!("error: {error}");
+        for cause in error.chain().skip(1) {
+            eprintln!("  because: {cause}");
+        }
         // Not by returning: the runtime would wait for a read of standard input to end.
         std::process::exit(1);
     }

@@ -18,7 +18,12 @@ pub(crate) struct Backup {
 impl Backup {
     /// Returns when the copy is on the disk.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        self.store.open().await?.store().backup(&self.file).await?;
+        self.store
+            .open_existing()
+            .await?
+            .store()
+            .backup(&self.file)
+            .await?;
         println!("wrote {}", self.file.display());
         Ok(())
     }

@@ -15,7 +15,7 @@ pub(crate) struct Check {
 impl Check {
     /// Prints every problem; fails if there is one.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let problems = self.store.open().await?.check().await?;
+        let problems = self.store.open_existing().await?.check().await?;
         for problem in &problems {
             println!("{problem}");
         }

@@ -30,10 +30,10 @@ impl Erase {
                 self.user
             );
         }
-        let sessions = self.store.open().await?;
+        let sessions = self.store.open_existing().await?;
         let receipt = sessions.erase_user(&self.app, &self.user).await?;
         println!(
-            "erased {} sessions, {} events and {} state keys of user {:?}",
+            "erased: {} sessions, {} events, {} state keys of user {:?}",
             receipt.sessions, receipt.events, receipt.state_keys, self.user
         );
         Ok(())

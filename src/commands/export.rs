@@ -26,7 +26,7 @@ pub(crate) struct Export {
 impl Export {
     /// Writes to standard output.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let sessions = self.store.open().await?;
+        let sessions = self.store.open_existing().await?;
         let app = self.app;
         let scope = match (self.user, self.session) {
             (Some(user), Some(id)) => ExportScope::Session(SessionKey::new(app, user, id)),

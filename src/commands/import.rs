@@ -29,7 +29,7 @@ impl Import {
         });
         let receipt = sessions.import(Box::pin(lines)).await?;
         println!(
-            "imported {} sessions with {} events",
+            "imported: {} sessions, {} events",
             receipt.sessions, receipt.events
         );
         Ok(())

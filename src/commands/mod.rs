@@ -9,7 +9,7 @@ pub(crate) mod export;
 pub(crate) mod import;
 
 use clap::Args;
-use retain::SqliteSessionService;
+use retain::{SqliteOptions, SqliteSessionService, SqliteStore};
 
 /// Which database.
 #[derive(Debug, Args)]
@@ -23,5 +23,13 @@ impl Store {
     /// Opens the database, creating it if it is not there.
     async fn open(&self) -> anyhow::Result<SqliteSessionService> {
         Ok(SqliteSessionService::connect(&self.store).await?)
+    }
+
+    /// Opens the database, which must be there: a misspelt name is no empty database.
+    async fn open_existing(&self) -> anyhow::Result<SqliteSessionService> {
+        let options = SqliteOptions::from_uri(&self.store)?.existing();
+        Ok(SqliteSessionService::over(
+            SqliteStore::open(options).await?,
+        ))
     }
 }

@@ -69,6 +69,7 @@ pub enum Durability {
 pub struct SqliteOptions {
     path: Option<PathBuf>,
     durability: Durability,
+    must_exist: bool,
     clock: Arc<dyn Clock>,
 }
 
@@ -78,6 +79,7 @@ impl SqliteOptions {
         SqliteOptions {
             path: Some(path.into()),
             durability: Durability::Full,
+            must_exist: false,
             clock: Arc::new(SystemClock),
         }
     }
@@ -98,6 +100,12 @@ impl SqliteOptions {
     /// Sets what survives when the power fails. Default: everything acknowledged.
     pub fn with_durability(mut self, durability: Durability) -> SqliteOptions {
         self.durability = durability;
+        self
+    }
+
+    /// Refuses to create the database: it must be there.
+    pub fn existing(mut self) -> SqliteOptions {
+        self.must_exist = true;
         self
     }
 

@@ -58,6 +58,9 @@ impl Opener<'_> {
         if path.is_dir() {
             return Err(self.refuse("is a directory; give the path of a file in it"));
         }
+        if self.options.must_exist && !path.exists() {
+            return Err(self.refuse("there is no such file"));
+        }
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
         if let Some(folder) = folder
             && !folder.is_dir()

@@ -22,6 +22,24 @@ async fn a_directory_is_refused() {
 }
 
 #[tokio::test]
+async fn a_file_that_must_be_there_is_not_created() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("typo.db");
+    let opened = SqliteStore::open(SqliteOptions::file(&file).existing()).await;
+    assert!(
+        opened
+            .unwrap_err()
+            .to_string()
+            .contains("there is no such file")
+    );
+    assert!(!file.exists());
+    drop(super::open(&file).await);
+    SqliteStore::open(SqliteOptions::file(&file).existing())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn a_missing_folder_is_named() {
     let folder = TempDir::new().unwrap();
     let message = refused(&folder.path().join("nowhere/x.db")).await;
