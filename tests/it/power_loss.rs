@@ -51,7 +51,9 @@ async fn crash_everywhere(
         return None;
     }
     let seed = seed(test, default_seed);
-    let mut theatre = Theatre::new(&format!("?synchronous={synchronous}"));
+    // Checkpoints are where a log that restarts can go wrong, so there are many of them.
+    let options = format!("?synchronous={synchronous}&checkpoint_pages=1000");
+    let mut theatre = Theatre::new(&options);
     play_everything(&mut theatre);
     let outcome = theatre.crash(seed, points).await;
     let (lossy, bad) = (outcome.lossy, outcome.bad.len());

@@ -70,6 +70,7 @@ pub struct SqliteOptions {
     path: Option<PathBuf>,
     durability: Durability,
     must_exist: bool,
+    checkpoint_pages: u32,
     clock: Arc<dyn Clock>,
 }
 
@@ -80,6 +81,7 @@ impl SqliteOptions {
             path: Some(path.into()),
             durability: Durability::Full,
             must_exist: false,
+            checkpoint_pages: 4000,
             clock: Arc::new(SystemClock),
         }
     }
@@ -100,6 +102,13 @@ impl SqliteOptions {
     /// Sets what survives when the power fails. Default: everything acknowledged.
     pub fn with_durability(mut self, durability: Durability) -> SqliteOptions {
         self.durability = durability;
+        self
+    }
+
+    /// Sets after how many changed pages the write-ahead log is brought into the database. Default:
+    /// 4000, which is a log of 16 MB. More makes appends cheaper and the log larger.
+    pub fn with_checkpoint_pages(mut self, pages: u32) -> SqliteOptions {
+        self.checkpoint_pages = pages.max(1);
         self
     }
 

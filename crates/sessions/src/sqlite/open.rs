@@ -145,7 +145,8 @@ impl Opener<'_> {
             // NORMAL would lose what was acknowledged when the power fails.
             connection.pragma_update(None, "synchronous", synchronous)?;
             // Pages that many appends change are copied back once, not every few appends.
-            connection.pragma_update_and_check(None, "wal_autocheckpoint", 4000, |_| Ok(()))?;
+            let pages = self.options.checkpoint_pages;
+            connection.pragma_update_and_check(None, "wal_autocheckpoint", pages, |_| Ok(()))?;
             connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
             // What is deleted is overwritten where that costs no further write.
             connection.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))

@@ -7,7 +7,8 @@ use retain_core::{Result, SessionError};
 use super::{Durability, SqliteOptions};
 
 /// Reads `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite::memory:` and
-/// `sqlite://:memory:`, with `?synchronous=full` (the default), `normal` or `off`.
+/// `sqlite://:memory:`, with `?synchronous=full` (the default), `normal` or `off`, and
+/// `checkpoint_pages=N`.
 pub(super) fn parse(uri: &str) -> Result<SqliteOptions> {
     let error = |reason: &str| SessionError::Open {
         uri: uri.to_owned(),
@@ -29,13 +30,16 @@ pub(super) fn parse(uri: &str) -> Result<SqliteOptions> {
         }
     };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        options.durability = match pair {
-            "synchronous=full" => Durability::Full,
-            "synchronous=normal" => Durability::Normal,
-            "synchronous=off" => Durability::Off,
+        let pages = pair.strip_prefix("checkpoint_pages=");
+        match (pair, pages.and_then(|pages| pages.parse().ok())) {
+            ("synchronous=full", _) => options.durability = Durability::Full,
+            ("synchronous=normal", _) => options.durability = Durability::Normal,
+            ("synchronous=off", _) => options.durability = Durability::Off,
+            (_, Some(pages)) if pages > 0 => options.checkpoint_pages = pages,
             _ => {
-                let reason =
-                    format!("unknown option {pair:?}; there is synchronous=full|normal|off");
+                let reason = format!(
+                    "unknown option {pair:?}; there are synchronous=full|normal|off and checkpoint_pages=N"
+                );
                 return Err(error(&reason));
             }
         };
@@ -91,6 +95,12 @@ mod tests {
     fn durability_is_said_in_the_query() {
         let options = parse("sqlite:///a.db?synchronous=normal").unwrap();
         assert_eq!(options.durability, Durability::Normal);
+        let options = parse("sqlite:///a.db?synchronous=off&checkpoint_pages=7").unwrap();
+        assert_eq!(
+            (options.durability, options.checkpoint_pages),
+            (Durability::Off, 7)
+        );
+        assert!(parse("sqlite:///a.db?checkpoint_pages=0").is_err());
         assert_eq!(
             parse("sqlite:///a.db").unwrap().durability,
             Durability::Full
