@@ -2,8 +2,8 @@
 //!
 //! A request is queued as a job. If nobody is writing, the caller takes the connection itself and
 //! commits what is queued, which saves a lone caller two thread switches; else a thread takes all
-//! that has gathered into one transaction, a savepoint each, and answers after COMMIT. Nobody waits
-//! for more to gather. If the transaction itself fails, nobody is acknowledged and the connection
+//! that has gathered into one transaction and answers after COMMIT; if one of them fails half-way,
+//! they are done again with a savepoint each. Nobody waits for more to gather. If the transaction itself fails, nobody is acknowledged and the connection
 //! is opened anew, because after a failed sync nothing about it can be believed.
 
 use std::{
@@ -31,7 +31,7 @@ const BATCH_MAX: usize = 256;
 
 /// Work to be done on the writer's connection, and whom to tell.
 trait Job: Send {
-    /// Does the work; false asks for it to be rolled back.
+    /// Does the work; false asks for it to be rolled back. May be asked again after a rollback.
     fn run(&mut self, connection: &Connection) -> bool;
 
     /// Tells the caller. `failure`: why the transaction around it came to nothing.
@@ -43,16 +43,18 @@ trait Job: Send {
 
 struct Request<T, F> {
     operation: &'static str,
-    work: Option<F>,
+    work: F,
     result: Option<Result<T>>,
     reply: oneshot::Sender<Result<T>>,
     alone: bool,
 }
 
-impl<T: Send, F: FnOnce(&Connection) -> Result<T> + Send> Job for Request<T, F> {
+impl<T: Send, F: FnMut(&Connection) -> Result<T> + Send> Job for Request<T, F> {
     fn run(&mut self, connection: &Connection) -> bool {
-        self.result = self.work.take().map(|work| work(connection));
-        matches!(self.result, Some(Ok(_)))
+        let result = (self.work)(connection);
+        let is_done = result.is_ok();
+        self.result = Some(result);
+        is_done
     }
 
     fn answer(self: Box<Self>, failure: Option<&rusqlite::Error>) {
@@ -141,7 +143,7 @@ impl Writer {
     pub(super) async fn write<T: Send + 'static>(
         &self,
         operation: &'static str,
-        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+        work: impl FnMut(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.submit(operation, work, false).await
     }
@@ -150,7 +152,7 @@ impl Writer {
     pub(super) async fn alone<T: Send + 'static>(
         &self,
         operation: &'static str,
-        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+        work: impl FnMut(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.submit(operation, work, true).await
     }
@@ -158,13 +160,13 @@ impl Writer {
     async fn submit<T: Send + 'static>(
         &self,
         operation: &'static str,
-        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+        work: impl FnMut(&Connection) -> Result<T> + Send + 'static,
         alone: bool,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         let request = Request {
             operation,
-            work: Some(work),
+            work,
             result: None,
             reply,
             alone,
@@ -348,29 +350,59 @@ impl Shared {
     }
 }
 
-/// Runs every job in its savepoint and commits. An error means that nothing of it is stored.
+/// Runs every job and commits. An error means that nothing of it is stored.
 fn run_all(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
     if let [job] = jobs {
-        // Alone in its transaction, it needs no savepoint.
         return match job.run(connection) {
             true => step(connection, "COMMIT"),
             false => connection.execute_batch("ROLLBACK"),
         };
     }
+    // Savepoints make SQLite copy every page that a job changes. Hardly ever is one needed: a job
+    // that fails has looked and not written yet. So they are tried without first.
+    if !run_together(connection, jobs)? {
+        connection.execute_batch("ROLLBACK")?;
+        step(connection, "BEGIN IMMEDIATE")?;
+        run_apart(connection, jobs)?;
+    }
+    step(connection, "COMMIT")
+}
+
+/// Runs the jobs one after the other; false if one failed after it had begun to write.
+fn run_together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> rusqlite::Result<bool> {
+    for job in jobs {
+        let before = connection.total_changes();
+        if !job.run(connection) {
+            check_transaction(connection)?;
+            if connection.total_changes() != before {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Runs each job in a savepoint, so that one that fails takes nothing of the others with it.
+fn run_apart(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
     for job in jobs {
         step(connection, "SAVEPOINT job")?;
         if !job.run(connection) {
-            if connection.is_autocommit() {
-                // SQLite has given up the whole transaction, as it does when the disk is full.
-                let reason = "the transaction was rolled back".to_owned();
-                let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
-                return Err(rusqlite::Error::SqliteFailure(code, Some(reason)));
-            }
+            check_transaction(connection)?;
             step(connection, "ROLLBACK TO job")?;
         }
         step(connection, "RELEASE job")?;
     }
-    step(connection, "COMMIT")
+    Ok(())
+}
+
+/// Fails if SQLite has given up the whole transaction, as it does when the disk is full.
+fn check_transaction(connection: &Connection) -> rusqlite::Result<()> {
+    if !connection.is_autocommit() {
+        return Ok(());
+    }
+    let reason = "the transaction was rolled back".to_owned();
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+    Err(rusqlite::Error::SqliteFailure(code, Some(reason)))
 }
 
 /// A statement of its own that is prepared once.
