@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use crate::ports::duration_us;
+
 /// The lease of a session as stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lease {
@@ -73,7 +75,7 @@ impl Lease {
     /// simply renewed, since no other run can have been harmed.
     pub fn admit(self, wanted: &LeaseUse, first_ticket: Option<&str>, now_us: i64) -> Admission {
         let until =
-            |ttl: &Option<Duration>| ttl.map_or(0, |ttl| now_us.saturating_add(micros(ttl)));
+            |ttl: &Option<Duration>| ttl.map_or(0, |ttl| now_us.saturating_add(duration_us(ttl)));
         match wanted {
             LeaseUse::Outside => Admission::Granted {
                 lease: self,
@@ -105,10 +107,6 @@ impl Lease {
             },
         }
     }
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

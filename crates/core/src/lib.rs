@@ -40,7 +40,7 @@ pub use limits::{Limits, check as check_limit, check_growth};
 pub use log::{ConnectStore, StoreSessionService, Sweeper};
 pub use memory::MemoryEntry;
 pub use plan::{Plan, Standing, plan_append, plan_renewal};
-pub use ports::{Clock, Ids, RandomIds, SystemClock, micros, seconds};
+pub use ports::{Clock, Ids, RandomIds, SystemClock, duration_us, micros, seconds};
 pub use response::{LlmResponse, UsageMetadata};
 pub use service::{
     Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,

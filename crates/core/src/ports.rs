@@ -3,7 +3,7 @@
 
 use std::{
     fmt,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// Tells the time.
@@ -31,9 +31,9 @@ impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "this is the port itself")]
     fn now_us(&self) -> i64 {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
+            Ok(since) => duration_us(since),
             // A clock before 1970 is wrong, but no reason to fail: order never comes from it.
-            Err(before) => -i64::try_from(before.duration().as_micros()).unwrap_or(i64::MAX),
+            Err(before) => -duration_us(before.duration()),
         }
     }
 }
@@ -52,6 +52,11 @@ impl Ids for RandomIds {
 /// Microseconds as float seconds.
 pub fn seconds(micros: i64) -> f64 {
     micros as f64 / 1e6
+}
+
+/// A duration in whole microseconds; a longer one than fits is the longest there is.
+pub fn duration_us(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Float seconds as microseconds, rounded; far-off values become the nearest end.

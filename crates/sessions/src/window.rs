@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use retain_core::{
-    Head, JsonMap, ListQuery, Result, ScopedDelta, SessionError, SessionKey, Window,
+    Head, JsonMap, ListQuery, Result, ScopedDelta, SessionError, SessionKey, Window, duration_us,
 };
 
 /// How long a ticket in the queue for a lease counts without a sign of life, in microseconds.
@@ -17,7 +17,7 @@ pub(crate) const POLL: Duration = Duration::from_millis(200);
 
 /// When something that was touched at `touched_us` and lives for `ttl` expires.
 pub(crate) fn expiry(touched_us: i64, ttl: Duration) -> i64 {
-    touched_us.saturating_add(i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX))
+    touched_us.saturating_add(duration_us(ttl))
 }
 
 /// Cuts what lies in range and time to the newest or oldest that were asked for.

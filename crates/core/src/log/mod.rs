@@ -7,6 +7,7 @@
 mod fold;
 mod prepare;
 mod rewind;
+mod sweep;
 mod tail;
 mod transfer;
 mod turns;
@@ -39,7 +40,7 @@ use crate::{
     wire::to_stored_text,
 };
 
-pub use turns::Sweeper;
+pub use sweep::Sweeper;
 use turns::Turns;
 
 /// Sessions over a store: ADK's rules once, for every database.

@@ -12,7 +12,7 @@ use crate::{
     error::{Result, SessionError},
     event::Event,
     json::{Json, JsonMap},
-    ports::seconds,
+    ports::{duration_us, seconds},
     service::{ExportScope, ImportReceipt, LineStream},
     session::{Origin, SessionKey, Window},
     store::{DraftId, Head, ListQuery, LogHeader, NewEvent, ScopedState, SessionStore, Want},
@@ -158,8 +158,7 @@ fn header_line(header: &LogHeader) -> Result<String> {
         ("state", header.initial.clone().into()),
     ]);
     if let Some(ttl) = head.ttl {
-        let ttl_us = i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX);
-        line.insert("ttlSeconds", seconds(ttl_us));
+        line.insert("ttlSeconds", seconds(duration_us(ttl)));
     }
     if let Some(origin) = &head.origin {
         let session_id = Json::from(origin.session_id.as_str());

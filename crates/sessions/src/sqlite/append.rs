@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use retain_core::{
     Batch, Changes, Event, Head, Json, JsonMap, LeaseUse, NewEvent, NewSession, Plan, Result,
-    SessionError, SessionKey, Standing, Written, check_growth, check_limit, plan_append,
-    plan_renewal,
+    SessionError, SessionKey, Standing, Written, check_growth, check_limit, duration_us,
+    plan_append, plan_renewal,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -26,7 +26,7 @@ pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> 
             .prepare_cached("INSERT INTO logs DEFAULT VALUES")?
             .execute([])?;
         let number = connection.last_insert_rowid();
-        let ttl_us = new.ttl.map(micros);
+        let ttl_us = new.ttl.map(duration_us);
         let sql = "INSERT INTO sessions (number, app, user, id, position, last_update, create_time, \
                    touched_us, ttl_us, lease_token, state_bytes) \
                    VALUES (?1, ?2, ?3, ?4, 0, ?5, ?5, ?6, ?7, ?1 << 32, 0)";
@@ -428,8 +428,4 @@ fn delete_ticket(connection: &Connection, session: i64, ticket: &str) -> Result<
         .prepare_cached(sql)
         .and_then(|mut s| s.execute((session, ticket)));
     deleted.map(drop).map_err(|e| failed(APPEND, e))
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }

@@ -10,7 +10,8 @@ use std::{
 };
 
 use retain_core::{
-    DraftId, EraseReceipt, Head, LogHeader, NewEvent, Result, ScopedState, SessionError, SessionKey,
+    DraftId, EraseReceipt, Head, JsonMap, LogHeader, NewEvent, Result, ScopedState, SessionError,
+    SessionKey, duration_us,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -128,9 +129,7 @@ pub(super) fn fork(
             bounds,
         )?;
         copy_state(connection, from.number, number, position)?;
-        let bytes = "SELECT ifnull(sum(octet_length(key) + octet_length(value)), 0) \
-                     FROM state WHERE log = ?1 AND value IS NOT NULL";
-        let bytes: i64 = connection.query_row(bytes, [number], |row| row.get(0))?;
+        let bytes = state_bytes(connection, number)?;
         connection.execute(
             "INSERT INTO sessions (number, app, user, id, position, last_update, create_time, \
              touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, origin_position) \
@@ -154,6 +153,13 @@ pub(super) fn fork(
     };
     forked().map_err(|e| failed("fork", e))?;
     Ok(SessionRow::get(connection, "fork", key, now_us)?.head(key.clone()))
+}
+
+/// How many bytes the keys and values of a log take.
+fn state_bytes(connection: &Connection, log: i64) -> rusqlite::Result<i64> {
+    let sql = "SELECT ifnull(sum(octet_length(key) + octet_length(value)), 0) \
+               FROM state WHERE log = ?1 AND value IS NOT NULL";
+    connection.query_row(sql, [log], |row| row.get(0))
 }
 
 /// Copies what was set up to `position`: the last value of each key is current, the rest is past.
@@ -237,12 +243,8 @@ pub(super) fn finish_draft(
             set_initial(connection, log, name, &value.to_string())?;
         }
         set_absent(connection, key, shared)?;
-        let bytes = "SELECT ifnull(sum(octet_length(key) + octet_length(value)), 0) \
-                     FROM state WHERE log = ?1 AND value IS NOT NULL";
-        let bytes: i64 = connection.query_row(bytes, [log], |row| row.get(0))?;
-        let ttl_us = head
-            .ttl
-            .map(|ttl| i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX));
+        let bytes = state_bytes(connection, log)?;
+        let ttl_us = head.ttl.map(duration_us);
         let origin = head.origin.as_ref();
         connection.execute(
             "INSERT INTO sessions (number, app, user, id, position, last_update, create_time, \
@@ -295,12 +297,14 @@ fn set_absent(
     shared: &ScopedState,
 ) -> rusqlite::Result<()> {
     for (user, keys) in [("", &shared.app), (key.user.as_str(), &shared.user)] {
-        let mut absent = keys.clone();
-        absent.retain(|name, _| {
+        let mut absent = JsonMap::new();
+        for (name, value) in keys {
             let sql = "SELECT true FROM shared_state WHERE app = ?1 AND user = ?2 AND key = ?3";
             let known = connection.query_row(sql, (&key.app, user, name), |_| Ok(()));
-            matches!(known, Err(rusqlite::Error::QueryReturnedNoRows))
-        });
+            if known.optional()?.is_none() {
+                absent.insert(name, value.clone());
+            }
+        }
         if !absent.is_empty() {
             append::set_shared(connection, &key.app, user, &absent)?;
         }

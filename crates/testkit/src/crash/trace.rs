@@ -532,7 +532,7 @@ mod tests {
             "7 write(3<«/d/x»>, \"«ab»\", 2) = 2",
             "7 pwritev(3<«/d/x»>, [{iov_base=\"«ab»\", iov_len=2}], 1, 0) = 2",
             "7 rename(\"«/d/x»\", \"«/d/y»\") = 0",
-            "7 rename(\"«/tmp/x»\", \"«/d/y»\") = 0",
+            "7 rename(\"«/elsewhere/x»\", \"«/d/y»\") = 0",
             "7 fallocate(3<«/d/x»>, 0, 0, 10) = 0",
             "7 mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_SHARED, 3<«/d/x»>, 0) = 0x7f00",
             "7 copy_file_range(3<«/d/x»>, NULL, 4<«/d/y»>, NULL, 10, 0) = 10",
