@@ -1,0 +1,84 @@
+//! `SharedContent`: a message on its way to the model, without a copy of what the log holds.
+//!
+//! Most of what a model is sent are contents of stored events, unchanged. Such a content points
+//! into its event; only what the flow rewrites is a content of its own.
+
+use std::{fmt, ops::Deref, sync::Arc};
+
+use retain_core::{Content, Event};
+
+/// A content, shared with the event it came from or with other requests. Cloning is cheap.
+///
+/// ```
+/// use retain_core::Content;
+/// use retain_runtime::SharedContent;
+/// let mut content = SharedContent::from(Content::user("Hi"));
+/// content.make_mut().role = Some("model".into());
+/// assert_eq!(content.role.as_deref(), Some("model"));
+/// ```
+#[derive(Clone)]
+pub struct SharedContent(Source);
+
+#[derive(Clone)]
+enum Source {
+    Own(Arc<Content>),
+    /// The event is known to have a content.
+    Event(Arc<Event>),
+}
+
+impl SharedContent {
+    /// The content of `event`, if it has one.
+    pub fn of_event(event: &Arc<Event>) -> Option<SharedContent> {
+        event.content()?;
+        Some(SharedContent(Source::Event(Arc::clone(event))))
+    }
+
+    /// The content to change; copied first where it is shared.
+    pub fn make_mut(&mut self) -> &mut Content {
+        if let Source::Event(_) = self.0 {
+            self.0 = Source::Own(Arc::new((**self).clone()));
+        }
+        match &mut self.0 {
+            Source::Own(content) => Arc::make_mut(content),
+            Source::Event(_) => unreachable!("made its own above"),
+        }
+    }
+
+    /// The content as an owned one.
+    pub fn into_content(self) -> Content {
+        match self.0 {
+            Source::Own(content) => Arc::unwrap_or_clone(content),
+            Source::Event(_) => (*self).clone(),
+        }
+    }
+}
+
+impl Deref for SharedContent {
+    type Target = Content;
+
+    fn deref(&self) -> &Content {
+        static EMPTY: std::sync::LazyLock<Content> = std::sync::LazyLock::new(Content::default);
+        match &self.0 {
+            Source::Own(content) => content,
+            Source::Event(event) => event.content().unwrap_or(&EMPTY),
+        }
+    }
+}
+
+impl From<Content> for SharedContent {
+    fn from(content: Content) -> SharedContent {
+        SharedContent(Source::Own(Arc::new(content)))
+    }
+}
+
+impl PartialEq for SharedContent {
+    fn eq(&self, other: &SharedContent) -> bool {
+        **self == **other
+    }
+}
+
+impl fmt::Debug for SharedContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
