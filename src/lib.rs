@@ -38,13 +38,14 @@ pub use retain_core::{
 pub use retain_core::{
     Append, Appended, Blob, BoxError, Bytes, Clock, CodeExecutionResult, Conflict, Content,
     CreateSession, EraseReceipt, Event, EventActions, EventCompaction, EventStream, Events,
-    ExecutableCode, ExportScope, Extra, FileData, FunctionCall, FunctionResponse, GetSessionConfig,
-    IdSet, Ids, ImportReceipt, Json, JsonError, JsonMap, Limits, LineStream, ListCursor,
-    ListSessions, ListSessionsResponse, LlmResponse, MemoryEntry, Number, Origin, Part, RandomIds,
-    Result, RunOptions, RunToken, RunUse, ScopedDelta, Session, SessionError, SessionKey,
-    SessionLog, SessionMeta, SessionService, ShapeOf, Shaped, SharedSession, State, StateDelta,
-    StateScope, Sweeper, SystemClock, TrackedState, Transcription, UsageMetadata, VideoMetadata,
-    Window, apply_event_to_session, wire_shapes, within_run,
+    ExecutableCode, ExportScope, Extra, FileData, FunctionCall, FunctionDeclaration,
+    FunctionResponse, GenerateContentConfig, GetSessionConfig, IdSet, Ids, ImportReceipt, Json,
+    JsonError, JsonMap, Limits, LineStream, ListCursor, ListSessions, ListSessionsResponse,
+    LlmResponse, MemoryEntry, ModelTool, Number, Origin, Part, RandomIds, Result, RunOptions,
+    RunToken, RunUse, ScopedDelta, Session, SessionError, SessionKey, SessionLog, SessionMeta,
+    SessionService, ShapeOf, Shaped, SharedSession, State, StateDelta, StateScope, Sweeper,
+    SystemClock, TrackedState, Transcription, UsageMetadata, VideoMetadata, Window,
+    apply_event_to_session, wire_shapes, within_run,
 };
 #[cfg(feature = "sqlite")]
 pub use retain_sessions::{Durability, SqliteOptions, SqliteSessionService, SqliteStore};

@@ -17,6 +17,7 @@ mod log;
 mod memory;
 mod plan;
 mod ports;
+mod request;
 mod response;
 mod service;
 mod session;
@@ -41,6 +42,7 @@ pub use log::{ConnectStore, StoreSessionService, Sweeper};
 pub use memory::MemoryEntry;
 pub use plan::{Plan, Standing, plan_append, plan_renewal};
 pub use ports::{Clock, Ids, RandomIds, SystemClock, duration_us, micros, seconds};
+pub use request::{FunctionDeclaration, GenerateContentConfig, ModelTool};
 pub use response::{LlmResponse, UsageMetadata};
 pub use service::{
     Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,

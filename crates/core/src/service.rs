@@ -96,8 +96,14 @@ pub trait SessionLog: SessionService {
     /// Appends events, all or none. The same events again succeed and change nothing.
     async fn append(&self, key: &SessionKey, append: Append) -> Result<Appended>;
 
+    /// As [`append`](Self::append), and takes the events up into a live session: the way of a run.
+    async fn append_live(&self, session: &SharedSession, append: Append) -> Result<Appended>;
+
     /// Prolongs a run that has nothing to write for a while.
     async fn renew_run(&self, key: &SessionKey, run: RunToken) -> Result<()>;
+
+    /// How long a run lasts without a write or a renewal.
+    fn run_ttl(&self) -> Duration;
 
     /// Ends a run that has nothing more to write.
     async fn end_run(&self, key: &SessionKey, run: RunToken) -> Result<()>;
