@@ -39,7 +39,7 @@ pub use json::{DEPTH_MAX, Json, JsonError, JsonMap, Number};
 pub use lease::{Admission, Lease, LeaseUse};
 pub use limits::{Limits, check as check_limit, check_growth};
 pub use log::{ConnectStore, StoreSessionService, Sweeper};
-pub use memory::MemoryEntry;
+pub use memory::{MemoryEntry, MemoryError, MemoryService, SearchMemoryResponse, timestamp_text};
 pub use plan::{Plan, Standing, plan_append, plan_renewal};
 pub use ports::{Clock, Ids, RandomIds, SystemClock, duration_us, micros, seconds};
 pub use request::{FunctionDeclaration, GenerateContentConfig, ModelTool};
