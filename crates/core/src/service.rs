@@ -341,9 +341,19 @@ tokio::task_local! {
 /// Runs `work` as part of the run of `key`: a further run of the same session that it begins is
 /// [`SessionError::NestedRun`] instead of a wait for itself.
 pub async fn within_run<F: Future>(key: SessionKey, work: F) -> F::Output {
-    let mut running = RUNNING.try_with(Clone::clone).unwrap_or_default();
+    let mut running = running();
     running.push(key);
-    RUNNING.scope(running, work).await
+    within_runs(running, work).await
+}
+
+/// As [`within_run`], for work on another task that belongs to all these runs.
+pub async fn within_runs<F: Future>(keys: Vec<SessionKey>, work: F) -> F::Output {
+    RUNNING.scope(keys, work).await
+}
+
+/// The sessions in whose runs this task is, outermost first.
+pub fn running() -> Vec<SessionKey> {
+    RUNNING.try_with(Clone::clone).unwrap_or_default()
 }
 
 /// Fails if this task is inside a run of `key`.

@@ -71,6 +71,9 @@ pub enum MemoryError {
         /// The method that was called.
         method: &'static str,
     },
+    /// The runner has no memory service. Give it one when it is built.
+    #[error("there is no memory service; give the runner one with `memory_service`")]
+    NoService,
     /// The input cannot be taken as it is. Correct it.
     #[error("{what} {reason}")]
     InvalidInput {
