@@ -46,9 +46,11 @@ impl Vocabulary {
 
     pub(crate) fn text(&self, random: &mut Random) -> String {
         let mut text = String::new();
-        for _ in 0..random.below(9) {
+        for number in 0..random.below(9) {
+            if number > 0 {
+                text += random.pick(SEPARATORS);
+            }
             text += &random.pick(&self.0);
-            text += random.pick(SEPARATORS);
         }
         text
     }

@@ -140,6 +140,8 @@ async fn what_is_deleted_stays_away() {
 #[tokio::test]
 async fn deleting_nothing_remembers_nothing() {
     let memory = InMemoryMemoryService::new();
+    let other = session("a", "u", "t", vec![text("2", "blue")]);
+    memory.add_session_to_memory(&other).await.unwrap();
     let whole = session("a", "u", "s", vec![text("1", "red")]);
     for id in [None, Some(""), Some("1")] {
         memory.delete_memory("a", "u", id).await.unwrap();
