@@ -26,6 +26,7 @@
 //! | to | look at |
 //! |---|---|
 //! | keep sessions | [`SessionService`], [`SqliteSessionService`], [`InMemorySessionService`] |
+//! | remember beyond one conversation | [`MemoryService`], [`InMemoryMemoryService`] |
 //! | go beyond ADK: positions, runs, rewind, fork, tail, export | [`SessionLog`] |
 //! | write a store of your own | [`SessionStore`], [`StoreSessionService`] |
 
@@ -40,12 +41,14 @@ pub use retain_core::{
     CreateSession, EraseReceipt, Event, EventActions, EventCompaction, EventStream, Events,
     ExecutableCode, ExportScope, Extra, FileData, FunctionCall, FunctionResponse, GetSessionConfig,
     IdSet, Ids, ImportReceipt, Json, JsonError, JsonMap, Limits, LineStream, ListCursor,
-    ListSessions, ListSessionsResponse, LlmResponse, MemoryEntry, Number, Origin, Part, RandomIds,
-    Result, RunOptions, RunToken, RunUse, ScopedDelta, Session, SessionError, SessionKey,
-    SessionLog, SessionMeta, SessionService, ShapeOf, Shaped, SharedSession, State, StateDelta,
-    StateScope, Sweeper, SystemClock, TrackedState, Transcription, UsageMetadata, VideoMetadata,
-    Window, apply_event_to_session, wire_shapes, within_run,
+    ListSessions, ListSessionsResponse, LlmResponse, MemoryEntry, MemoryError, MemoryService,
+    Number, Origin, Part, RandomIds, Result, RunOptions, RunToken, RunUse, ScopedDelta,
+    SearchMemoryResponse, Session, SessionError, SessionKey, SessionLog, SessionMeta,
+    SessionService, ShapeOf, Shaped, SharedSession, State, StateDelta, StateScope, Sweeper,
+    SystemClock, TrackedState, Transcription, UsageMetadata, VideoMetadata, Window,
+    apply_event_to_session, timestamp_text, wire_shapes, within_run,
 };
+pub use retain_memory::InMemoryMemoryService;
 #[cfg(feature = "sqlite")]
 pub use retain_sessions::{Durability, SqliteOptions, SqliteSessionService, SqliteStore};
 pub use retain_sessions::{InMemorySessionService, InMemoryStore};
