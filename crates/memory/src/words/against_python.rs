@@ -92,7 +92,9 @@ fn every_code_point_is_what_it_is_in_python() {
     let differing = [
         (
             "word",
-            facts.differing("word", |c| !words(&composed(&format!("\0{c}"))).is_empty()),
+            facts.differing("word", |c| {
+                words(&composed(&format!("\0{c}"))).next().is_some()
+            }),
         ),
         ("latin", facts.differing("latin", is_latin)),
         ("lower", facts.differing_in_text("lower", lower)),
