@@ -55,3 +55,25 @@ impl MemoryEntry {
         seconds_of_text(self.timestamp.as_deref()?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_has_one_spelling_and_loses_nothing() {
+        let text = concat!(
+            r#"{"memories":[{"content":{"parts":[{"text":"red"}],"role":"user"},"#,
+            r#""custom_metadata":{"someKey":1},"id":"e1","author":"ada","timestamp":"then"},"#,
+            r#"{"content":{},"custom_metadata":{}}],"next":{"page_token":"x"}}"#
+        );
+        let found = SearchMemoryResponse::from_json(text).unwrap();
+        assert_eq!(found.memories.len(), 2);
+        assert_eq!(found.memories[0].timestamp_seconds(), None);
+        assert_eq!(found.memories[1].timestamp_seconds(), None);
+        assert_eq!(found.to_json().unwrap(), text);
+        assert_eq!(found.to_snake_json().unwrap(), text);
+        let none = SearchMemoryResponse::default();
+        assert_eq!(none.to_json().unwrap(), r#"{"memories":[]}"#);
+    }
+}
