@@ -113,7 +113,8 @@ impl Turn<'_> {
             call.event_id = self.ctx.shared.ids.new_id();
         }
         if calls && !is_partial {
-            self.run_calls(&call.request, &event).await?;
+            // Boxed, as not every answer has calls and their future is large.
+            Box::pin(self.run_calls(&call.request, &event)).await?;
         }
         Ok(())
     }
