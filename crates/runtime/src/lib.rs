@@ -27,7 +27,7 @@ pub use context::{CallbackContext, InvocationContext, LiveState, ReadonlyContext
 pub use error::{BuildError, ModelError, Result, RunError, ToolError};
 pub use models::{
     LlmRequest, Model, ModelCapabilities, ModelRegistry, ModelSpec, ModelStream, OfflineModel,
-    ScriptedModel, ScriptedReply,
+    ScriptedModel, ScriptedReply, StreamAggregator,
 };
 pub use plugins::{Hooked, Plugin, ReadMessage};
 pub use runner::{
