@@ -3,6 +3,7 @@
 //! `RETAIN_SEED` repeats the case that a failure names, `RETAIN_CASES` says how many from there.
 
 mod features;
+mod generator;
 mod history;
 mod oracle;
 mod templates;
