@@ -396,6 +396,12 @@ impl<'r> Generator<'r> {
             part.thought = self.random.chance(5).then_some(true);
             push(&mut event, part);
         }
+        if self.is_wild && self.random.chance(8) {
+            // A mark on a call that was made elsewhere, or nowhere.
+            let (_, made) = self.response();
+            let id = made.and_then(|made| made.id);
+            long_running.insert(id.unwrap_or_else(|| self.random.pick(&CALL_IDS).into()));
+        }
         if !long_running.is_empty() || self.random.chance(30) {
             event.long_running_tool_ids = Some(long_running);
         }
@@ -603,7 +609,15 @@ impl<'r> Generator<'r> {
         let text = self.text();
         let mut content = Content::model(text);
         if self.is_wild && self.random.chance(20) {
-            let part = self.any_part();
+            let part = match self.random.below(3) {
+                0 => self.any_part(),
+                1 => self.response().0.into(),
+                _ => {
+                    let call = self.call();
+                    self.remember(&call, "main");
+                    call.into()
+                }
+            };
             content.parts.get_or_insert_default().push(part);
         }
         let author = self.random.pick(&["user", "main", "helper"]);
