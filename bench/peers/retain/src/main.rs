@@ -47,7 +47,7 @@ fn counter(session: &Session) -> u64 {
     value.and_then(|value| value.as_u64()).unwrap_or(0)
 }
 
-async fn get(service: &SqliteSessionService, id: &str, newest: Option<u64>) -> Res<Session> {
+async fn get(service: &dyn SessionService, id: &str, newest: Option<u64>) -> Res<Session> {
     let config = GetSessionConfig {
         num_recent_events: newest.map(|n| n as usize),
         ..GetSessionConfig::default()
