@@ -122,15 +122,10 @@ impl Store for RunnerStore {
 
 impl Turner for RunnerStore {
     fn fill(&mut self, sessions: &[String], turns: u64) -> Res<()> {
-        if let (Some(file), true) = (&self.file, turns > 0) {
-            let pattern = self.pattern()?;
-            return insert(file, sessions, &json!({}), 2 * turns, |n| copy(&pattern, n));
+        let pattern = (turns > 0).then(|| self.pattern()).transpose()?;
+        if let (Some(file), Some(pattern)) = (&self.file, &pattern) {
+            return insert(file, sessions, &json!({}), 2 * turns, |n| copy(pattern, n));
         }
-        let pattern = if turns > 0 {
-            Some(self.pattern()?)
-        } else {
-            None
-        };
         self.runtime.block_on(async {
             for id in sessions {
                 let request = CreateRequest {

@@ -126,11 +126,13 @@ impl Store for RunnerStore {
 
 impl Turner for RunnerStore {
     fn fill(&mut self, sessions: &[String], turns: u64) -> Res<()> {
-        let pattern = if turns > 0 { Some(self.pattern()?) } else { None };
+        let pattern = (turns > 0).then(|| self.pattern()).transpose()?;
         let (now, events) = (now_seconds(), 2 * turns);
         self.runtime.block_on(async {
             for id in sessions {
-                self.filler.create_session(APP, USER, None, Some(id)).await?;
+                self.filler
+                    .create_session(APP, USER, None, Some(id))
+                    .await?;
                 let Some(pattern) = &pattern else { continue };
                 let key = SessionKey::new(APP, USER, id);
                 for first in (1..=events).step_by(BATCH as usize) {
