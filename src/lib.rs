@@ -25,7 +25,9 @@
 //!
 //! | to | look at |
 //! |---|---|
+//! | run an agent | [`Runner`], [`LlmAgent`], [`FunctionTool`], [`Model`] |
 //! | keep sessions | [`SessionService`], [`SqliteSessionService`], [`InMemorySessionService`] |
+//! | remember beyond one conversation | [`MemoryService`], [`InMemoryMemoryService`] |
 //! | go beyond ADK: positions, runs, rewind, fork, tail, export | [`SessionLog`] |
 //! | write a store of your own | [`SessionStore`], [`StoreSessionService`] |
 
@@ -38,13 +40,29 @@ pub use retain_core::{
 pub use retain_core::{
     Append, Appended, Blob, BoxError, Bytes, Clock, CodeExecutionResult, Conflict, Content,
     CreateSession, EraseReceipt, Event, EventActions, EventCompaction, EventStream, Events,
-    ExecutableCode, ExportScope, Extra, FileData, FunctionCall, FunctionResponse, GetSessionConfig,
-    IdSet, Ids, ImportReceipt, Json, JsonError, JsonMap, Limits, LineStream, ListCursor,
-    ListSessions, ListSessionsResponse, LlmResponse, MemoryEntry, Number, Origin, Part, RandomIds,
-    Result, RunOptions, RunToken, RunUse, ScopedDelta, Session, SessionError, SessionKey,
-    SessionLog, SessionMeta, SessionService, ShapeOf, Shaped, SharedSession, State, StateDelta,
-    StateScope, Sweeper, SystemClock, TrackedState, Transcription, UsageMetadata, VideoMetadata,
-    Window, apply_event_to_session, wire_shapes, within_run,
+    ExecutableCode, ExportScope, Extra, FileData, FunctionCall, FunctionDeclaration,
+    FunctionResponse, GenerateContentConfig, GetSessionConfig, IdSet, Ids, ImportReceipt, Json,
+    JsonError, JsonMap, Limits, LineStream, ListCursor, ListSessions, ListSessionsResponse,
+    LlmResponse, MemoryEntry, MemoryError, MemoryService, ModelTool, Number, Origin, Part,
+    RandomIds, Result, RunOptions, RunToken, RunUse, ScopedDelta, SearchMemoryResponse, Session,
+    SessionError, SessionKey, SessionLog, SessionMeta, SessionService, ShapeOf, Shaped,
+    SharedSession, State, StateDelta, StateScope, Sweeper, SystemClock, TrackedState,
+    Transcription, UsageMetadata, VideoMetadata, Window, apply_event_to_session, running,
+    timestamp_text, wire_shapes, within_run, within_runs,
+};
+pub use retain_memory::InMemoryMemoryService;
+/// Agents, and what runs them.
+pub use retain_runtime::{
+    Agent, AgentCallbacks, BeforeModel, BeforeTool, BlockingRun, BuildError, BuiltInPlanner,
+    CallbackContext, Example, ExampleProvider, ExampleTool, Examples, FinishedCall, FunctionTool,
+    Hooked, IncludeContents, Instruction, InvocationContext, LiveState, LlmAgent, LlmAgentBuilder,
+    LlmRequest, Model, ModelCapabilities, ModelError, ModelRegistry, ModelSideTool, ModelSpec,
+    ModelStream, OfflineModel, OutputSchema, Planner, Plugin, PreloadMemoryTool, ReadMessage,
+    ReadonlyContext, RunConfig, RunError, RunHandle, RunRequest, RunStream, Runner, RunnerBuilder,
+    ScriptedModel, ScriptedReply, SharedContent, StreamingMode, Tool, ToolCall, ToolContext,
+    ToolError, ToolMap, ToolOutput, ToolSource, Toolset, code_execution, contents, exit_loop_tool,
+    get_user_choice_tool, google_search, load_memory_tool, preload_memory_tool, python_text,
+    request_input_tool, template, url_context,
 };
 #[cfg(feature = "sqlite")]
 pub use retain_sessions::{Durability, SqliteOptions, SqliteSessionService, SqliteStore};

@@ -231,6 +231,20 @@ impl Content {
     }
 }
 
+impl From<&str> for Content {
+    /// A text said by the user.
+    fn from(text: &str) -> Content {
+        Content::user(text)
+    }
+}
+
+impl From<String> for Content {
+    /// A text said by the user.
+    fn from(text: String) -> Content {
+        Content::user(text)
+    }
+}
+
 impl Part {
     /// A part of text.
     pub fn text(text: impl Into<String>) -> Part {

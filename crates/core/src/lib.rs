@@ -17,6 +17,7 @@ mod log;
 mod memory;
 mod plan;
 mod ports;
+mod request;
 mod response;
 mod service;
 mod session;
@@ -38,14 +39,15 @@ pub use json::{DEPTH_MAX, Json, JsonError, JsonMap, Number};
 pub use lease::{Admission, Lease, LeaseUse};
 pub use limits::{Limits, check as check_limit, check_growth};
 pub use log::{ConnectStore, StoreSessionService, Sweeper};
-pub use memory::MemoryEntry;
+pub use memory::{MemoryEntry, MemoryError, MemoryService, SearchMemoryResponse, timestamp_text};
 pub use plan::{Plan, Standing, plan_append, plan_renewal};
 pub use ports::{Clock, Ids, RandomIds, SystemClock, duration_us, micros, seconds};
+pub use request::{FunctionDeclaration, GenerateContentConfig, ModelTool};
 pub use response::{LlmResponse, UsageMetadata};
 pub use service::{
     Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
-    ListSessions, RunOptions, RunToken, RunUse, SessionLog, SessionService, SharedSession,
-    within_run,
+    ListSessions, RunOptions, RunToken, RunUse, SessionLog, SessionService, SharedSession, running,
+    within_run, within_runs,
 };
 pub use session::{
     GetSessionConfig, ListCursor, ListSessionsResponse, Origin, Session, SessionKey, SessionMeta,

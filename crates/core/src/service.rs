@@ -96,8 +96,14 @@ pub trait SessionLog: SessionService {
     /// Appends events, all or none. The same events again succeed and change nothing.
     async fn append(&self, key: &SessionKey, append: Append) -> Result<Appended>;
 
+    /// As [`append`](Self::append), and takes the events up into a live session: the way of a run.
+    async fn append_live(&self, session: &SharedSession, append: Append) -> Result<Appended>;
+
     /// Prolongs a run that has nothing to write for a while.
     async fn renew_run(&self, key: &SessionKey, run: RunToken) -> Result<()>;
+
+    /// How long a run lasts without a write or a renewal.
+    fn run_ttl(&self) -> Duration;
 
     /// Ends a run that has nothing more to write.
     async fn end_run(&self, key: &SessionKey, run: RunToken) -> Result<()>;
@@ -335,9 +341,19 @@ tokio::task_local! {
 /// Runs `work` as part of the run of `key`: a further run of the same session that it begins is
 /// [`SessionError::NestedRun`] instead of a wait for itself.
 pub async fn within_run<F: Future>(key: SessionKey, work: F) -> F::Output {
-    let mut running = RUNNING.try_with(Clone::clone).unwrap_or_default();
+    let mut running = running();
     running.push(key);
-    RUNNING.scope(running, work).await
+    within_runs(running, work).await
+}
+
+/// As [`within_run`], for work on another task that belongs to all these runs.
+pub async fn within_runs<F: Future>(keys: Vec<SessionKey>, work: F) -> F::Output {
+    RUNNING.scope(keys, work).await
+}
+
+/// The sessions in whose runs this task is, outermost first.
+pub fn running() -> Vec<SessionKey> {
+    RUNNING.try_with(Clone::clone).unwrap_or_default()
 }
 
 /// Fails if this task is inside a run of `key`.

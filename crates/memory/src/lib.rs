@@ -1,1 +1,26 @@
 //! What agents know beyond one conversation: memory services over what sessions said.
+//!
+//! [`InMemoryMemoryService`] finds by words, as ADK's does.
+//!
+//! ```
+//! use retain_core::{Event, MemoryService as _, Session};
+//! use retain_memory::InMemoryMemoryService;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), retain_core::MemoryError> {
+//! let memory = InMemoryMemoryService::new();
+//! let mut session = Session::new("travel", "ada", "monday");
+//! session.events.push(1, Event::user_text("I prefer rooms on high floors."));
+//! session.events.push(2, Event::model_text("assistant", "Noted."));
+//! memory.add_session_to_memory(&session).await?;
+//!
+//! let found = memory.search_memory("travel", "ada", "Which floors?").await?;
+//! assert_eq!(found.memories.len(), 1);
+//! assert_eq!(found.memories[0].content.text_concat(), "I prefer rooms on high floors.");
+//! # Ok(()) }
+//! ```
+
+mod in_memory;
+mod words;
+
+pub use in_memory::InMemoryMemoryService;

@@ -1,5 +1,43 @@
 //! One turn of an agent: from the user's message to the stored events. Knows no database.
+//!
+//! [`Runner`] takes a message, stores it and runs an agent on its session; [`LlmAgent`] builds a
+//! request from the session, asks a [`Model`], runs the [`Tool`]s that it calls, and asks again;
+//! every event is stored before it is handed on.
 
+mod agents;
+pub mod contents;
+mod context;
+mod error;
+mod flow;
+mod models;
+mod plugins;
+pub mod python_text;
+mod runner;
+mod schema;
 mod shared_content;
+pub mod template;
+mod tools;
 
+pub use agents::{
+    Agent, AgentCallbacks, BeforeModel, BeforeTool, BuiltInPlanner, FinishedCall, IncludeContents,
+    Instruction, LlmAgent, LlmAgentBuilder, OutputSchema, Planner, ToolCall,
+};
+pub use contents::ContentsOptions;
+pub use context::{CallbackContext, InvocationContext, LiveState, ReadonlyContext, ToolContext};
+pub use error::{BuildError, ModelError, Result, RunError, ToolError};
+pub use models::{
+    LlmRequest, Model, ModelCapabilities, ModelRegistry, ModelSpec, ModelStream, OfflineModel,
+    ScriptedModel, ScriptedReply,
+};
+pub use plugins::{Hooked, Plugin, ReadMessage};
+pub use runner::{
+    BlockingRun, RunConfig, RunHandle, RunRequest, RunStream, Runner, RunnerBuilder, StreamingMode,
+};
 pub use shared_content::SharedContent;
+pub use template::{Template, TemplateError};
+pub use tools::{
+    Example, ExampleProvider, ExampleTool, Examples, FunctionTool, ModelSideTool,
+    PreloadMemoryTool, Tool, ToolMap, ToolOutput, ToolSource, Toolset, code_execution,
+    exit_loop_tool, get_user_choice_tool, google_search, load_memory_tool, preload_memory_tool,
+    request_input_tool, url_context,
+};

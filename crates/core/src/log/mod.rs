@@ -259,26 +259,33 @@ impl<S: SessionStore> StoreSessionService<S> {
         self.store.append(key, batch).await
     }
 
-    /// Stores one event for a live session; says how the session takes it up.
-    async fn append_live(
+    /// Stores events for a live session; says how the session takes them up.
+    async fn append_for(
         &self,
         key: &SessionKey,
         incarnation: u64,
-        mut event: Event,
-    ) -> Result<TakeUp> {
-        let temp = take_temp_keys(&mut event);
+        mut append: Append,
+    ) -> Result<(Vec<TakeUp>, Option<RunToken>)> {
+        append.events.retain(|event| !event.is_partial());
+        let temps: Vec<_> = append.events.iter_mut().map(take_temp_keys).collect();
         // A session that was not read from a store cannot tell which one it is.
         let incarnation = Some(incarnation).filter(|known| *known != 0);
-        let (appended, batch) = self.append_all(key, incarnation, event.into()).await?;
-        match (appended.events.into_iter().next(), batch.events.first()) {
-            (Some((position, event)), Some(new)) => Ok(TakeUp {
-                position,
-                event,
-                temp,
-                changes: new.changes.session.clone(),
-            }),
-            _ => Err(SessionError::not_found(key)),
-        }
+        let (appended, batch) = self.append_all(key, incarnation, append).await?;
+        let stored = appended.events.into_iter().zip(&batch.events).zip(temps);
+        let stored = stored.map(|(((position, event), new), temp)| TakeUp {
+            position,
+            event,
+            temp,
+            changes: new.changes.session.clone(),
+        });
+        Ok((stored.collect(), appended.run))
+    }
+
+    /// Stores one event for a live session; says how the session takes it up.
+    async fn append_one(&self, key: &SessionKey, incarnation: u64, event: Event) -> Result<TakeUp> {
+        let (stored, _) = self.append_for(key, incarnation, event.into()).await?;
+        let stored = stored.into_iter().next();
+        stored.ok_or_else(|| SessionError::not_found(key))
     }
 
     async fn list_page(&self, query: ListSessions) -> Result<ListSessionsResponse> {
@@ -449,7 +456,7 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
             return Ok(event);
         }
         let incarnation = session.incarnation;
-        let stored = self.append_live(&session.key(), incarnation, event).await?;
+        let stored = self.append_one(&session.key(), incarnation, event).await?;
         session.take_up(&stored);
         Ok(Arc::unwrap_or_clone(stored.event))
     }
@@ -459,7 +466,7 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
             return Ok(event);
         }
         let (key, incarnation) = session.update(|session| (session.key(), session.incarnation));
-        let stored = self.append_live(&key, incarnation, event).await?;
+        let stored = self.append_one(&key, incarnation, event).await?;
         session.update(|session| session.take_up(&stored));
         Ok(Arc::unwrap_or_clone(stored.event))
     }
@@ -507,9 +514,26 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
         Ok(self.append_all(key, None, append).await?.0)
     }
 
+    async fn append_live(&self, session: &SharedSession, append: Append) -> Result<Appended> {
+        let (key, incarnation) = session.update(|session| (session.key(), session.incarnation));
+        let (stored, run) = self.append_for(&key, incarnation, append).await?;
+        session.update(|session| stored.iter().for_each(|stored| session.take_up(stored)));
+        let events = stored.into_iter();
+        Ok(Appended {
+            events: events
+                .map(|stored| (stored.position, stored.event))
+                .collect(),
+            run,
+        })
+    }
+
     async fn renew_run(&self, key: &SessionKey, run: RunToken) -> Result<()> {
         let ttl = Some(self.settings.run_ttl);
         self.store.renew(key, run.0, ttl).await
+    }
+
+    fn run_ttl(&self) -> Duration {
+        self.settings.run_ttl
     }
 
     async fn end_run(&self, key: &SessionKey, run: RunToken) -> Result<()> {

@@ -1,0 +1,79 @@
+//! `MemoryEntry`: one thing remembered beyond a conversation; `SearchMemoryResponse`: those that
+//! answer a question.
+
+use super::timestamp::seconds_of_text;
+use crate::{
+    content::Content,
+    json::JsonMap,
+    wire::{wire_object, wire_text},
+};
+
+wire_object! {
+    /// One thing remembered: what was said, by whom and when.
+    ///
+    /// ADK has no camelCase form of it: both forms are written with these names.
+    pub struct MemoryEntry {
+        /// What was said.
+        content: Content = "content",
+        /// The user's own notes; never re-cased.
+        custom_metadata: JsonMap = "custom_metadata",
+        /// Its id, if it has one.
+        id: Option<String> = "id",
+        /// Who said it.
+        author: Option<String> = "author",
+        /// When: ISO 8601, as ADK writes it. [`timestamp_text`](crate::timestamp_text) makes it
+        /// from seconds.
+        timestamp: Option<String> = "timestamp",
+    }
+}
+
+wire_object! {
+    /// What a memory service found.
+    pub struct SearchMemoryResponse {
+        /// The memories, the best first.
+        memories: Vec<MemoryEntry> = "memories",
+    }
+}
+
+wire_text!(MemoryEntry, SearchMemoryResponse);
+
+impl MemoryEntry {
+    /// When it was said, in seconds since 1970. A text without an offset is taken as UTC.
+    ///
+    /// `None` if there is no timestamp, or none that reads as ISO 8601: services may put any text.
+    ///
+    /// ```
+    /// use retain_core::{MemoryEntry, timestamp_text};
+    /// let entry = MemoryEntry {
+    ///     timestamp: timestamp_text(1_700_000_000.25),
+    ///     ..MemoryEntry::default()
+    /// };
+    /// assert_eq!(entry.timestamp.as_deref(), Some("2023-11-14T22:13:20.250000"));
+    /// assert_eq!(entry.timestamp_seconds(), Some(1_700_000_000.25));
+    /// ```
+    pub fn timestamp_seconds(&self) -> Option<f64> {
+        seconds_of_text(self.timestamp.as_deref()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_has_one_spelling_and_loses_nothing() {
+        let text = concat!(
+            r#"{"memories":[{"content":{"parts":[{"text":"red"}],"role":"user"},"#,
+            r#""custom_metadata":{"someKey":1},"id":"e1","author":"ada","timestamp":"then"},"#,
+            r#"{"content":{},"custom_metadata":{}}],"next":{"page_token":"x"}}"#
+        );
+        let found = SearchMemoryResponse::from_json(text).unwrap();
+        assert_eq!(found.memories.len(), 2);
+        assert_eq!(found.memories[0].timestamp_seconds(), None);
+        assert_eq!(found.memories[1].timestamp_seconds(), None);
+        assert_eq!(found.to_json().unwrap(), text);
+        assert_eq!(found.to_snake_json().unwrap(), text);
+        let none = SearchMemoryResponse::default();
+        assert_eq!(none.to_json().unwrap(), r#"{"memories":[]}"#);
+    }
+}

@@ -1,0 +1,215 @@
+//! The time of a memory as text: ISO 8601 from float seconds and back. Always UTC.
+
+const SECONDS_OF_DAY: i64 = 86_400;
+/// Days from 0000-03-01 to 1970-01-01. Years are counted from March, so that a leap day is last.
+const DAYS_TO_1970: i64 = 719_468;
+/// Days in 400 years, after which the calendar repeats.
+const DAYS_OF_ERA: i64 = 146_097;
+
+/// The time as ADK writes it where the zone is UTC: `2023-11-14T22:13:20`, with six digits behind
+/// the second if it is not a whole one, and without an offset.
+///
+/// `None` for a time that has no such text: not a number, or outside the years 1 to 9999.
+pub fn timestamp_text(seconds: f64) -> Option<String> {
+    if !(-1e12..1e12).contains(&seconds) {
+        return None;
+    }
+    let mut whole = seconds.trunc() as i64;
+    // Rounded on its own, half to even: the whole seconds would take digits away from it.
+    let mut micros = (seconds.fract() * 1e6).round_ties_even() as i64;
+    whole += micros.div_euclid(1_000_000);
+    micros = micros.rem_euclid(1_000_000);
+    let (year, month, day) = date_of_days(whole.div_euclid(SECONDS_OF_DAY));
+    if !(1..=9999).contains(&year) {
+        return None;
+    }
+    let second = whole.rem_euclid(SECONDS_OF_DAY);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
+    Some(match micros {
+        0 => text,
+        _ => format!("{text}.{micros:06}"),
+    })
+}
+
+/// The seconds of an ISO 8601 text: a date, or date and time, with or without an offset.
+pub(super) fn seconds_of_text(text: &str) -> Option<f64> {
+    let mut rest = text.as_bytes();
+    let year = take_number(&mut rest, 4)?;
+    take(&mut rest, b'-')?;
+    let month = take_number(&mut rest, 2)?;
+    take(&mut rest, b'-')?;
+    let day = take_number(&mut rest, 2)?;
+    let days = days_of_date(year, month, day);
+    if date_of_days(days) != (year, month, day) || year == 0 {
+        return None;
+    }
+    let mut micros = days * SECONDS_OF_DAY * 1_000_000;
+    if !rest.is_empty() {
+        take(&mut rest, b'T').or_else(|| take(&mut rest, b' '))?;
+        micros += take_time(&mut rest)?;
+    }
+    rest.is_empty().then(|| crate::ports::seconds(micros))
+}
+
+/// The microseconds of `22:13`, `22:13:20` or `22:13:20.25`, less the offset behind it.
+fn take_time(rest: &mut &[u8]) -> Option<i64> {
+    let mut seconds = take_hours_and_minutes(rest)? * 60;
+    let mut micros = 0;
+    if take(rest, b':').is_some() {
+        seconds += take_number(rest, 2).filter(|second| *second < 60)?;
+        if take(rest, b'.').is_some() {
+            micros = take_fraction(rest)?;
+        }
+    }
+    let offset = match rest.split_first() {
+        Some((b'Z' | b'z', _)) => {
+            *rest = &rest[1..];
+            0
+        }
+        Some((sign @ (b'+' | b'-'), _)) => {
+            let ahead = if *sign == b'+' { 1 } else { -1 };
+            *rest = &rest[1..];
+            ahead * take_hours_and_minutes(rest)? * 60
+        }
+        _ => 0,
+    };
+    Some((seconds - offset) * 1_000_000 + micros)
+}
+
+fn take_hours_and_minutes(rest: &mut &[u8]) -> Option<i64> {
+    let hour = take_number(rest, 2).filter(|hour| *hour < 24)?;
+    take(rest, b':')?;
+    let minute = take_number(rest, 2).filter(|minute| *minute < 60)?;
+    Some(hour * 60 + minute)
+}
+
+/// The digits behind the point as microseconds; what is finer is cut off.
+fn take_fraction(rest: &mut &[u8]) -> Option<i64> {
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (fraction, after) = rest.split_at(digits);
+    *rest = after;
+    let padded = fraction.iter().copied().chain([b'0'; 6]).take(6);
+    (digits > 0).then(|| padded.fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')))
+}
+
+fn take_number(rest: &mut &[u8], digits: usize) -> Option<i64> {
+    let (number, after) = rest.split_at_checked(digits)?;
+    *rest = after;
+    number.iter().try_fold(0, |sum, byte| {
+        byte.is_ascii_digit()
+            .then(|| sum * 10 + i64::from(byte - b'0'))
+    })
+}
+
+fn take(rest: &mut &[u8], expected: u8) -> Option<()> {
+    *rest = rest.strip_prefix(&[expected])?;
+    Some(())
+}
+
+/// Year, month and day of a day counted from 1970-01-01.
+fn date_of_days(days: i64) -> (i64, i64, i64) {
+    let days = days + DAYS_TO_1970;
+    let era = days.div_euclid(DAYS_OF_ERA);
+    let day = days.rem_euclid(DAYS_OF_ERA);
+    // The days of a 4, of a 100 and of a 400 year cycle that a leap day leaves over.
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    // Months from March are 153 days every five.
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, year) = match month {
+        0..=9 => (month + 3, year),
+        _ => (month - 9, year + 1),
+    };
+    (year + era * 400, month, day)
+}
+
+/// The day counted from 1970-01-01.
+fn days_of_date(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = match month {
+        3.. => (year, month - 3),
+        _ => (year - 1, month + 9),
+    };
+    let era = year.div_euclid(400);
+    let year = year.rem_euclid(400);
+    let day = (153 * month + 2) / 5 + day - 1;
+    era * DAYS_OF_ERA + 365 * year + year / 4 - year / 100 + day - DAYS_TO_1970
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_python_writes_them() {
+        // What datetime.fromtimestamp(…).isoformat() gives in UTC.
+        for (seconds, text) in [
+            (0.0, "1970-01-01T00:00:00"),
+            (-0.0, "1970-01-01T00:00:00"),
+            (1_700_000_000.25, "2023-11-14T22:13:20.250000"),
+            (1_709_164_800.0, "2024-02-29T00:00:00"),
+            (951_868_799.999_999_9, "2000-03-01T00:00:00"),
+            (-0.25, "1969-12-31T23:59:59.750000"),
+            (-1e-7, "1970-01-01T00:00:00"),
+            (0.000_000_5, "1970-01-01T00:00:00"),
+            (0.000_001_5, "1970-01-01T00:00:00.000002"),
+            (0.000_002_5, "1970-01-01T00:00:00.000002"),
+            (-62_135_510_400.0, "0001-01-02T00:00:00"),
+            (253_402_300_799.0, "9999-12-31T23:59:59"),
+        ] {
+            assert_eq!(timestamp_text(seconds).as_deref(), Some(text), "{seconds}");
+        }
+        for seconds in [
+            f64::NAN,
+            f64::INFINITY,
+            -1e300,
+            253_402_300_800.0,
+            -62_135_596_801.0,
+        ] {
+            assert_eq!(timestamp_text(seconds), None, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn days_are_read_as_they_are_written() {
+        let (first, last) = (days_of_date(1, 1, 1), days_of_date(9999, 12, 31));
+        assert_eq!((first, last), (-719_162, 2_932_896));
+        // Eleven shares no factor with the days of an era: every date of the calendar comes up.
+        for day in (first..=last).step_by(11) {
+            let seconds = (day * SECONDS_OF_DAY) as f64;
+            let text = timestamp_text(seconds).unwrap();
+            assert_eq!(seconds_of_text(&text), Some(seconds), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_of_others_are_read() {
+        for (text, seconds) in [
+            ("2023-11-14", 1_699_920_000.0),
+            ("2023-11-14 22:13", 1_699_999_980.0),
+            ("2023-11-14T22:13:20Z", 1_700_000_000.0),
+            ("2023-11-14T23:43:20.5+01:30", 1_700_000_000.5),
+            ("2023-11-14T20:13:20.123456789-02:00", 1_700_000_000.123_456),
+        ] {
+            assert_eq!(seconds_of_text(text), Some(seconds), "{text}");
+        }
+        for text in [
+            "",
+            "yesterday",
+            "2023-02-29",
+            "0000-01-01",
+            "2023-13-01",
+            "2023-11-14T",
+            "2023-11-14T24:00",
+            "2023-11-14T22:60",
+            "2023-11-14T22:13:60",
+            "2023-11-14T22:13:20.",
+            "2023-11-14T22:13:20+1",
+            "2023-11-14T22:13:20ZZ",
+            "２023-11-14",
+        ] {
+            assert_eq!(seconds_of_text(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What Rust and the tables say of every code point is what Python says.
+//!
+//! Python 3.11 must agree on all that is assigned in its Unicode, the exceptions named here aside.
+//! A later Python knows more code points; it must agree on those that make words in Unicode 14.
+
+use std::{
+    collections::HashMap,
+    fs::OpenOptions,
+    io::Write as _,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use retain_core::Json;
+
+use super::*;
+
+const TABLES: &str = include_str!("tables.rs");
+
+/// Code points of Unicode 14 whose casing was changed later: beside them a capital sigma becomes
+/// another small one. Which Unicode Rust has depends on the compiler, so they may also agree.
+const SIGMA_DIFFERS: [char; 2] = ['\u{295}', '\u{1171e}'];
+
+/// What `code_points.py` prints; `None` if there is no ADK here.
+fn ask_python(what: &str) -> Option<Output> {
+    let Some(python) = std::env::var_os("RETAIN_ADK_2_13_PYTHON") else {
+        let reason = "code points: google-adk 2.13.0 is not installed";
+        println!("{reason}");
+        if let Some(skips) = std::env::var_os("RETAIN_SKIPS") {
+            let file = OpenOptions::new().append(true).create(true).open(skips);
+            let mut file = file.expect("the file of skips can be written");
+            writeln!(file, "{reason}").expect("the file of skips can be written");
+        }
+        return None;
+    };
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let script = root.join("testdata").join("code_points.py");
+    let mut command = Command::new(python);
+    let output = command.arg(script).arg(what).output();
+    Some(output.expect("Python can be started"))
+}
+
+struct Facts(Json);
+
+impl Facts {
+    fn ranges(&self, name: &str) -> Vec<(u32, u32)> {
+        let bound = |pair: &Json, at: usize| pair[at].as_u64().unwrap() as u32;
+        let pairs = self.0[name].as_array().unwrap().iter();
+        pairs.map(|pair| (bound(pair, 0), bound(pair, 1))).collect()
+    }
+
+    fn changes(&self, name: &str) -> HashMap<char, String> {
+        let object = self.0[name].as_object().unwrap();
+        let changes = object.iter().map(|(from, to)| {
+            let to = to.as_str().unwrap().to_owned();
+            (from.chars().next().unwrap(), to)
+        });
+        changes.collect()
+    }
+
+    /// The code points on which this is not what Python says.
+    fn differing(&self, name: &str, holds: impl Fn(char) -> bool) -> Vec<char> {
+        let ranges = self.ranges(name);
+        let differs = |c: &char| holds(*c) != is_in(&ranges, *c);
+        ('\0'..=char::MAX).filter(differs).collect()
+    }
+
+    fn differing_in_text(&self, name: &str, change: impl Fn(char) -> String) -> Vec<char> {
+        let changes = self.changes(name);
+        let differs = |c: &char| match changes.get(c) {
+            Some(changed) => change(*c) != *changed,
+            None => change(*c) != String::from(*c),
+        };
+        ('\0'..=char::MAX).filter(differs).collect()
+    }
+}
+
+/// How a text ends in lower case.
+fn ends_final(text: String) -> bool {
+    text.to_lowercase().ends_with('ς')
+}
+
+#[test]
+fn every_code_point_is_what_it_is_in_python() {
+    let Some(output) = ask_python("facts") else {
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+    let facts = String::from_utf8(output.stdout).unwrap();
+    let facts = Facts(Json::parse(&facts).unwrap());
+    let lower = |c: char| c.to_string().to_lowercase();
+    let differing = [
+        (
+            "word",
+            facts.differing("word", |c| {
+                words(&composed(&format!("\0{c}"))).next().is_some()
+            }),
+        ),
+        ("latin", facts.differing("latin", is_latin)),
+        ("lower", facts.differing_in_text("lower", lower)),
+        (
+            "nfc",
+            facts.differing_in_text("nfc", |c| composed(&c.to_string()).into_owned()),
+        ),
+        (
+            "behind",
+            facts.differing("sigma_final_behind", |c| ends_final(format!("{c}Σ"))),
+        ),
+        (
+            "before",
+            facts.differing("sigma_final_before", |c| {
+                format!("AΣ{c}").to_lowercase().starts_with("aς")
+            }),
+        ),
+        (
+            "across",
+            facts.differing("sigma_final_across", |c| ends_final(format!("A{c}Σ"))),
+        ),
+    ];
+    let assigned = facts.ranges("assigned");
+    let is_14 = facts.0["unicode"] == "14.0.0";
+    let counts = |c: &char| is_word(*c) || (is_14 && is_in(&assigned, *c));
+    for (name, differing) in differing {
+        let wrong: Vec<char> = differing.into_iter().filter(counts).collect();
+        let known: &[char] = match name {
+            "behind" | "before" => &SIGMA_DIFFERS[..1],
+            "across" => &SIGMA_DIFFERS,
+            _ => &[],
+        };
+        let unexpected = |c: &&char| !known.contains(c);
+        assert_eq!(wrong.iter().find(unexpected), None, "{name}");
+    }
+}
+
+#[test]
+fn the_tables_are_what_the_script_prints() {
+    let Some(output) = ask_python("tables") else {
+        return;
+    };
+    if output.status.success() {
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), TABLES);
+        return;
+    }
+    // Another Python has other tables. The test above still asks it about every code point.
+    let reason = String::from_utf8(output.stderr).unwrap();
+    assert!(reason.starts_with("the tables are of Unicode"), "{reason}");
+}

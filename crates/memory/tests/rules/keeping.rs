@@ -1,0 +1,200 @@
+//! What is kept of events, of whom, and what deleting does.
+
+use std::time::Duration;
+
+use retain_core::{
+    Clock as _, Content, Event, LlmResponse, MemoryEntry, MemoryError, MemoryService as _, Part,
+};
+use retain_memory::InMemoryMemoryService;
+use retain_testkit::{TestClock, TestIds};
+
+use super::{event, found, session, shared, text};
+
+#[tokio::test]
+async fn a_memory_says_what_was_said_by_whom_and_when() {
+    let memory = InMemoryMemoryService::new();
+    let parts = vec![Part::text("red"), Part::text("wine")];
+    let session = session("a", "u", "s", vec![event("e1", parts)]);
+    memory.add_session_to_memory(&session).await.unwrap();
+    let found = memory.search_memory("a", "u", "wine").await.unwrap();
+    assert_eq!(
+        found.to_json().unwrap(),
+        concat!(
+            r#"{"memories":[{"content":{"parts":[{"text":"red"},{"text":"wine"}],"role":"user"},"#,
+            r#""custom_metadata":{},"id":"e1","author":"user","#,
+            r#""timestamp":"2023-11-14T22:13:20.500000"}]}"#
+        )
+    );
+}
+
+#[tokio::test]
+async fn users_and_apps_share_nothing() {
+    let memory = InMemoryMemoryService::new();
+    for (app, user) in [("a/u", "x"), ("a", "u/x"), ("a", "u")] {
+        let id = format!("{app} {user}");
+        let session = session(app, user, "s", vec![text(&id, "red")]);
+        memory.add_session_to_memory(&session).await.unwrap();
+    }
+    for (app, user) in [("a/u", "x"), ("a", "u/x"), ("a", "u")] {
+        let found = memory.search_memory(app, user, "red").await.unwrap();
+        let ids: Vec<_> = found
+            .memories
+            .iter()
+            .map(|m| m.id.clone().unwrap())
+            .collect();
+        assert_eq!(ids, [format!("{app} {user}")]);
+    }
+    let nobody = memory.search_memory("a", "x", "red").await.unwrap();
+    assert!(nobody.memories.is_empty());
+}
+
+#[tokio::test]
+async fn a_session_added_again_replaces_what_it_was_and_keeps_its_place() {
+    let memory = InMemoryMemoryService::new();
+    let events = vec![text("1", "red"), text("2", "red")];
+    let mut first = session("a", "u", "s1", events);
+    memory.add_session_to_memory(&first).await.unwrap();
+    let second = session("a", "u", "s2", vec![text("3", "red")]);
+    memory.add_session_to_memory(&second).await.unwrap();
+    assert_eq!(found(&memory, "red").await, ["1", "2", "3"]);
+
+    first.events.push(3, text("4", "red"));
+    memory.add_session_to_memory(&first).await.unwrap();
+    assert_eq!(found(&memory, "red").await, ["1", "2", "4", "3"]);
+
+    // The same ids with other words: what counts is what the session says now.
+    let rewritten = session("a", "u", "s1", vec![text("1", "blue")]);
+    memory.add_session_to_memory(&rewritten).await.unwrap();
+    assert_eq!(found(&memory, "red").await, ["3"]);
+    assert_eq!(found(&memory, "blue").await, ["1"]);
+}
+
+#[tokio::test]
+async fn events_are_added_to_their_session_once() {
+    let memory = InMemoryMemoryService::new();
+    let whole = session("a", "u", "s", vec![text("1", "red")]);
+    memory.add_session_to_memory(&whole).await.unwrap();
+    let more = shared(vec![
+        text("1", "red"),
+        text("2", "red"),
+        text("2", "red blue"),
+    ]);
+    for session in [Some("s"), None, Some("")] {
+        let add = memory.add_events_to_memory("a", "u", &more, session, None);
+        add.await.unwrap();
+    }
+    // Without a session they have one of their own, in which the ids are new.
+    assert_eq!(found(&memory, "red").await, ["1", "2", "1", "2"]);
+    assert!(found(&memory, "blue").await.is_empty());
+    // A session says what it is as a whole: what was added beside it goes.
+    memory.add_session_to_memory(&whole).await.unwrap();
+    assert_eq!(found(&memory, "red").await, ["1", "1", "2"]);
+}
+
+#[tokio::test]
+async fn events_of_one_id_in_a_session_are_all_kept() {
+    let memory = InMemoryMemoryService::new();
+    let twice = session("a", "u", "s", vec![text("1", "red"), text("1", "red")]);
+    memory.add_session_to_memory(&twice).await.unwrap();
+    assert_eq!(found(&memory, "red").await, ["1", "1"]);
+}
+
+#[tokio::test]
+async fn an_event_without_parts_is_not_kept() {
+    let memory = InMemoryMemoryService::new();
+    let bare = Event {
+        id: "1".into(),
+        ..Event::new("user", LlmResponse::default())
+    };
+    let empty = Event {
+        id: "2".into(),
+        ..Event::new("user", LlmResponse::of(Content::default()))
+    };
+    let events = shared(vec![bare, empty, event("3", vec![])]);
+    let add = memory.add_events_to_memory("a", "u", &events, None, None);
+    add.await.unwrap();
+    // Their ids are free: nothing was kept under them.
+    let events = shared(vec![text("1", "red"), text("2", "red"), text("3", "red")]);
+    let add = memory.add_events_to_memory("a", "u", &events, None, None);
+    add.await.unwrap();
+    assert_eq!(found(&memory, "red").await, ["1", "2", "3"]);
+}
+
+#[tokio::test]
+async fn what_is_deleted_stays_away() {
+    let memory = InMemoryMemoryService::new();
+    let whole = session("a", "u", "s", vec![text("1", "red"), text("2", "red")]);
+    memory.add_session_to_memory(&whole).await.unwrap();
+    let other = shared(vec![text("1", "red"), text("3", "red")]);
+    let add = memory.add_events_to_memory("a", "u", &other, None, None);
+    add.await.unwrap();
+
+    memory.delete_memory("a", "u", Some("1")).await.unwrap();
+    assert_eq!(found(&memory, "red").await, ["2", "3"]);
+    memory.add_session_to_memory(&whole).await.unwrap();
+    let add = memory.add_events_to_memory("a", "u", &other, Some("t"), None);
+    add.await.unwrap();
+    assert_eq!(found(&memory, "red").await, ["2", "3", "3"]);
+}
+
+#[tokio::test]
+async fn deleting_nothing_remembers_nothing() {
+    let memory = InMemoryMemoryService::new();
+    let other = session("a", "u", "t", vec![text("2", "blue")]);
+    memory.add_session_to_memory(&other).await.unwrap();
+    let whole = session("a", "u", "s", vec![text("1", "red")]);
+    for id in [None, Some(""), Some("1")] {
+        memory.delete_memory("a", "u", id).await.unwrap();
+    }
+    memory.add_session_to_memory(&whole).await.unwrap();
+    for (user, id) in [("u", None), ("u", Some("")), ("v", Some("1"))] {
+        memory.delete_memory("a", user, id).await.unwrap();
+    }
+    assert_eq!(found(&memory, "red").await, ["1"]);
+}
+
+#[tokio::test]
+async fn memories_cannot_be_added_as_they_are() {
+    let memory = InMemoryMemoryService::new();
+    let entries = [MemoryEntry::default()];
+    let add = memory.add_memory("a", "u", &entries, None);
+    let error = add.await.unwrap_err();
+    assert!(matches!(
+        error,
+        MemoryError::Unsupported {
+            method: "add_memory"
+        }
+    ));
+}
+
+#[tokio::test]
+async fn an_event_that_was_never_stored_gets_id_and_time() {
+    let clock = TestClock::default();
+    let memory = InMemoryMemoryService::new()
+        .with_clock(clock.clone())
+        .with_ids(TestIds::new("made"));
+    clock.tick(Duration::from_secs(60));
+    let events = shared(vec![Event::user_text("red"), Event::user_text("red wine")]);
+    let add = memory.add_events_to_memory("a", "u", &events, None, None);
+    add.await.unwrap();
+    let found = memory.search_memory("a", "u", "red").await.unwrap();
+    assert_eq!(found.memories.len(), 2);
+    let (first, second) = (&found.memories[0], &found.memories[1]);
+    assert!(first.id.as_deref().is_some_and(|id| id.starts_with("made")));
+    assert_ne!(first.id, second.id);
+    assert_eq!(first.timestamp_seconds(), Some(clock.now()));
+    assert!(events[0].id.is_empty());
+}
+
+#[tokio::test]
+async fn a_time_that_cannot_be_said_is_left_out() {
+    let memory = InMemoryMemoryService::new();
+    let late = Event {
+        timestamp: 1e15,
+        ..text("1", "red")
+    };
+    let session = session("a", "u", "s", vec![late]);
+    memory.add_session_to_memory(&session).await.unwrap();
+    let found = memory.search_memory("a", "u", "red").await.unwrap();
+    assert_eq!(found.memories[0].timestamp, None);
+}

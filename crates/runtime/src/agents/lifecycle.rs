@@ -1,0 +1,120 @@
+//! An agent's run from outside: callbacks before, the agent, callbacks after.
+
+use retain_core::{Content, Event, LlmResponse};
+
+use super::{Agent, callback_failed};
+use crate::{
+    context::{CallbackContext, InvocationContext},
+    error::{Result, RunError},
+    plugins::ask_plugins,
+};
+
+/// Which end of an agent's run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Before,
+    After,
+}
+
+/// Runs the agent that `ctx` is for.
+pub(crate) async fn run_agent(ctx: &InvocationContext) -> Result<()> {
+    let ran = run_inside(ctx).await;
+    ctx.leave();
+    if let Err(error) = &ran
+        && !matches!(error, RunError::Cancelled)
+    {
+        let callback = &ctx.callback();
+        let plugins = &ctx.shared.plugins;
+        plugins
+            .tell("on_agent_error", |plugin| {
+                plugin.on_agent_error(callback, error)
+            })
+            .await;
+    }
+    ran
+}
+
+async fn run_inside(ctx: &InvocationContext) -> Result<()> {
+    if let Some(mut event) = around(ctx, End::Before).await? {
+        ctx.agent.stamp_output(&mut event)?;
+        ctx.emit(event).await?;
+    }
+    if ctx.is_ended() {
+        return Ok(());
+    }
+    ctx.enter();
+    ctx.agent.run(ctx).await?;
+    ctx.leave();
+    if ctx.is_ended() {
+        return Ok(());
+    }
+    if let Some(event) = around(ctx, End::After).await? {
+        ctx.emit(event).await?;
+    }
+    Ok(())
+}
+
+/// Calls what comes after an agent whose run was cut off. Nothing that it says is taken.
+pub(crate) async fn owed_after_agent(ctx: &InvocationContext) {
+    if ctx.is_ended() {
+        return;
+    }
+    if let Err(error) = around(ctx, End::After).await {
+        tracing::error!(agent = ctx.agent_name(), %error, "a callback failed after a cancelled run");
+    }
+}
+
+/// Asks plugins and callbacks; gives the event that their answer or their writes make.
+async fn around(ctx: &InvocationContext, end: End) -> Result<Option<Event>> {
+    if ctx.shared.plugins.is_empty() && ctx.agent.callbacks().is_none() {
+        return Ok(None);
+    }
+    let callback = ctx.callback();
+    let content = ask(ctx, &callback, end).await?;
+    let actions = callback.take_actions();
+    if content.is_none() && actions.state_delta.is_empty() && actions.artifact_delta.is_empty() {
+        return Ok(None);
+    }
+    if content.is_some() && end == End::Before {
+        ctx.end_invocation();
+    }
+    Ok(Some(Event {
+        actions,
+        response: LlmResponse {
+            content,
+            ..LlmResponse::default()
+        },
+        ..ctx.new_event()
+    }))
+}
+
+async fn ask(
+    ctx: &InvocationContext,
+    callback: &CallbackContext,
+    end: End,
+) -> Result<Option<Content>> {
+    let plugins = &ctx.shared.plugins;
+    let answer = match end {
+        End::Before => ask_plugins!(plugins, before_agent(callback)),
+        End::After => ask_plugins!(plugins, after_agent(callback)),
+    };
+    if answer.is_some() {
+        return Ok(answer);
+    }
+    let agent: &dyn Agent = ctx.agent.as_ref();
+    let Some(callbacks) = agent.callbacks() else {
+        return Ok(None);
+    };
+    let (list, name) = match end {
+        End::Before => (&callbacks.before, "before_agent"),
+        End::After => (&callbacks.after, "after_agent"),
+    };
+    for ask in list {
+        let answer = ask(callback.clone()).await;
+        let answer = answer.map_err(callback_failed(agent.name(), name))?;
+        if answer.is_some() {
+            return Ok(answer);
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,120 @@
+//! `LlmAgent`: an agent that asks a model, calls tools, and says what comes of it.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use retain_core::{Content, Event, GenerateContentConfig, Json};
+
+use super::{
+    Agent, AgentCallbacks, Instruction, LlmAgentBuilder, ModelCallbacks, OutputSchema, Planner,
+    ToolCallbacks, output,
+};
+use crate::{
+    context::InvocationContext,
+    error::{Result, RunError},
+    flow,
+    models::Model,
+    tools::ToolSource,
+};
+
+pub use crate::contents::IncludeContents;
+
+/// An agent that asks a model.
+///
+/// ```
+/// use retain_runtime::{LlmAgent, ScriptedModel};
+/// let agent = LlmAgent::builder("greeter")
+///     .model(ScriptedModel::new("scripted").reply("Hello!"))
+///     .description("Greets people.")
+///     .instruction("Greet {user:name?} warmly.")
+///     .output_key("last_greeting")
+///     .build()
+///     .unwrap();
+/// ```
+pub struct LlmAgent {
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) instruction: Instruction,
+    pub(crate) global_instruction: Instruction,
+    pub(crate) static_instruction: Option<Content>,
+    pub(crate) tools: Vec<ToolSource>,
+    pub(crate) include_contents: IncludeContents,
+    pub(crate) input_schema: Option<Json>,
+    pub(crate) output_schema: Option<OutputSchema>,
+    pub(crate) output_key: Option<String>,
+    pub(crate) generate_content_config: Option<GenerateContentConfig>,
+    pub(crate) planner: Option<Arc<dyn Planner>>,
+    pub(super) agent_callbacks: AgentCallbacks,
+    pub(crate) model_callbacks: ModelCallbacks,
+    pub(crate) tool_callbacks: ToolCallbacks,
+}
+
+impl LlmAgent {
+    /// Describes an agent of that name.
+    pub fn builder(name: impl Into<String>) -> LlmAgentBuilder {
+        LlmAgentBuilder::new(name.into())
+    }
+
+    /// The model that it asks.
+    pub fn model(&self) -> &Arc<dyn Model> {
+        &self.model
+    }
+
+    /// The form that its input has when another agent calls it.
+    pub fn input_schema(&self) -> Option<&Json> {
+        self.input_schema.as_ref()
+    }
+
+    pub(crate) fn output_failed(&self, source: retain_core::BoxError) -> RunError {
+        RunError::Output {
+            agent: self.name.clone(),
+            source,
+        }
+    }
+
+    /// Whether something may follow the agent's answer.
+    pub(crate) fn has_after_callbacks(&self) -> bool {
+        !self.agent_callbacks.after.is_empty()
+    }
+}
+
+impl fmt::Debug for LlmAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LlmAgent")
+            .field("name", &self.name)
+            .field("model", &self.model.name())
+            .field("instruction", &self.instruction)
+            .field("tools", &self.tools)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Agent for LlmAgent {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    fn callbacks(&self) -> Option<&AgentCallbacks> {
+        let callbacks = &self.agent_callbacks;
+        let any = !callbacks.before.is_empty() || !callbacks.after.is_empty();
+        any.then_some(callbacks)
+    }
+
+    async fn run(&self, ctx: &InvocationContext) -> Result<()> {
+        flow::run(self, ctx).await
+    }
+
+    fn stamp_output(&self, event: &mut Event) -> Result<()> {
+        let Some(key) = &self.output_key else {
+            return Ok(());
+        };
+        let stamped = output::stamp_final(key, self.output_schema.as_ref(), event);
+        stamped.map_err(|source| self.output_failed(source))
+    }
+}

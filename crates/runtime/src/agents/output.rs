@@ -1,0 +1,174 @@
+//! What an agent's answer leaves behind: `output_key`, and the schema that it follows.
+
+use std::{fmt, sync::Arc};
+
+use retain_core::{BoxError, Content, Event, Json, JsonMap};
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::schema::json_schema_of;
+
+type Check = Arc<dyn Fn(&Json) -> Result<Json, BoxError> + Send + Sync>;
+
+/// The form that an agent's answer has to have.
+///
+/// ```
+/// use retain_runtime::OutputSchema;
+/// #[derive(schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+/// struct Position {
+///     latitude: f64,
+///     longitude: f64,
+/// }
+/// let schema = OutputSchema::of::<Position>();
+/// let parsed = schema.parse(r#"{"latitude": 59.9, "longitude": 10.7}"#).unwrap();
+/// assert_eq!(parsed["latitude"].as_f64(), Some(59.9));
+/// assert!(schema.parse(r#"{"latitude": "north"}"#).is_err());
+/// ```
+#[derive(Clone)]
+pub struct OutputSchema {
+    name: String,
+    schema: Json,
+    check: Option<Check>,
+}
+
+impl OutputSchema {
+    /// The form of a Rust type.
+    pub fn of<T: JsonSchema + Serialize + DeserializeOwned>() -> OutputSchema {
+        let check = |value: &Json| {
+            let value: T = serde_json::from_value(serde_json::to_value(value)?)?;
+            Ok(without_nulls(Json::from(serde_json::to_value(&value)?)))
+        };
+        OutputSchema {
+            name: T::schema_name().into_owned(),
+            schema: json_schema_of::<T>(),
+            check: Some(Arc::new(check)),
+        }
+    }
+
+    /// A JSON Schema that is sent to the model. Answers are read as JSON and not checked against
+    /// it, as in ADK.
+    pub fn json(schema: impl Into<Json>) -> OutputSchema {
+        OutputSchema {
+            name: "schema".to_owned(),
+            schema: schema.into(),
+            check: None,
+        }
+    }
+
+    /// The schema.
+    pub fn schema(&self) -> &Json {
+        &self.schema
+    }
+
+    /// Whether the form is that of a Rust type.
+    pub(crate) fn is_typed(&self) -> bool {
+        self.check.is_some()
+    }
+
+    /// Reads an answer; a fence of backquotes around it is taken off.
+    pub fn parse(&self, text: &str) -> Result<Json, BoxError> {
+        self.check(&Json::parse(without_fence(text))?)
+    }
+
+    /// Checks a value and gives it as the type writes it, without nulls.
+    pub(crate) fn check(&self, value: &Json) -> Result<Json, BoxError> {
+        match &self.check {
+            Some(check) => check(value),
+            None => Ok(value.clone()),
+        }
+    }
+}
+
+impl fmt::Debug for OutputSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OutputSchema").field(&self.name).finish()
+    }
+}
+
+/// What is inside a Markdown fence, if the whole text is one.
+fn without_fence(text: &str) -> &str {
+    let trimmed = text.trim();
+    let inside = trimmed
+        .strip_prefix("```")
+        .and_then(|rest| rest.strip_suffix("```"));
+    match inside {
+        Some(inside) => {
+            let rest = inside.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric());
+            rest.trim()
+        }
+        None => trimmed,
+    }
+}
+
+fn without_nulls(value: Json) -> Json {
+    match value {
+        Json::Object(map) => {
+            let kept = map.iter().filter(|(_, value)| !value.is_null());
+            let kept = kept.map(|(key, value)| (key, without_nulls(value.clone())));
+            kept.collect::<JsonMap>().into()
+        }
+        Json::Array(items) => {
+            let items: Vec<Json> = items.iter().cloned().map(without_nulls).collect();
+            items.into()
+        }
+        value => value,
+    }
+}
+
+/// Puts what the agent says into its events, under its output key.
+#[derive(Debug, Default)]
+pub(crate) struct OutputKeeper {
+    /// Texts of this turn so far: a text beside a call is part of what the agent said.
+    said: String,
+}
+
+impl OutputKeeper {
+    /// Stamps an event of the flow.
+    pub(crate) fn stamp(
+        &mut self,
+        key: &str,
+        schema: Option<&OutputSchema>,
+        event: &mut Event,
+    ) -> Result<(), BoxError> {
+        stamp_final(key, schema, event)?;
+        if schema.is_some() || event.is_partial() {
+            return Ok(());
+        }
+        let text = event
+            .content()
+            .map(Content::text_concat)
+            .unwrap_or_default();
+        if !text.is_empty() {
+            self.said.push_str(&text);
+            event.actions.state_delta.insert(key, self.said.as_str());
+        }
+        Ok(())
+    }
+}
+
+/// Stamps an event if it is an answer to show.
+pub(crate) fn stamp_final(
+    key: &str,
+    schema: Option<&OutputSchema>,
+    event: &mut Event,
+) -> Result<(), BoxError> {
+    if !event.is_final_response() {
+        return Ok(());
+    }
+    let Some(content) = event.content() else {
+        return Ok(());
+    };
+    let spoken = |part: &retain_core::Part| part.text.is_some() && part.thought != Some(true);
+    if !content.parts().iter().any(spoken) {
+        return Ok(());
+    }
+    let text = content.text_concat();
+    let value = match schema {
+        // The empty end of a stream says nothing.
+        Some(_) if text.trim().is_empty() => return Ok(()),
+        Some(schema) => schema.parse(&text)?,
+        None => text.into(),
+    };
+    event.actions.state_delta.insert(key, value);
+    Ok(())
+}

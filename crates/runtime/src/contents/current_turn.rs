@@ -1,0 +1,49 @@
+//! Where the current turn begins, for agents that are not shown the history.
+
+use std::{
+    cell::OnceCell,
+    collections::{BTreeSet, HashSet},
+};
+
+use super::{ContentsOptions, Listed, include, is_set};
+
+/// The place of the event that the current turn starts with; `None` if there is none.
+///
+/// That is the newest event of the user or of another agent that is not itself a step of a turn:
+/// no handing over, no tool result sent by the user, no progress of a tool. If results were sent,
+/// the turn reaches back at least to the calls they answer.
+pub(super) fn start(scoped: &[Listed<'_>], options: &ContentsOptions<'_>) -> Option<usize> {
+    let calls = include::call_ids_of(scoped);
+    let call_ids: OnceCell<HashSet<&str>> = OnceCell::from(calls.clone());
+    let mut unanswered: BTreeSet<&str> = BTreeSet::new();
+    (0..scoped.len()).rev().find(|&place| {
+        let event = scoped[place].event;
+        let content = event.content();
+        for call in content.iter().flat_map(|content| content.function_calls()) {
+            unanswered.remove(call.id.as_deref().unwrap_or_default());
+        }
+        let is_user = event.author == "user";
+        let is_sent_result = is_user && include::has_responses(event);
+        if is_sent_result {
+            let responses = content
+                .iter()
+                .flat_map(|content| content.function_responses());
+            let ids = responses.filter_map(|response| response.id.as_deref());
+            unanswered.extend(ids.filter(|id| calls.contains(id)));
+        }
+        unanswered.is_empty()
+            && !is_sent_result
+            && (is_user || options.is_of_other_agent(&event.author, event))
+            && !is_transfer(event)
+            && include::is_included(event, options, false)
+            && !include::is_tool_progress(scoped[place], scoped, options, &call_ids)
+    })
+}
+
+/// Whether the event hands over to another agent.
+fn is_transfer(event: &retain_core::Event) -> bool {
+    let calls = event.content().into_iter();
+    let mut calls = calls.flat_map(|content| content.function_calls());
+    is_set(&event.actions.transfer_to_agent)
+        || calls.any(|call| call.name.as_deref() == Some("transfer_to_agent"))
+}

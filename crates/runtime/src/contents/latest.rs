@@ -1,0 +1,182 @@
+//! Step: if the newest turn answers a call further back, it moves there.
+//!
+//! What was said between a long-running call and its answer goes: for the model the answer has
+//! come at once. An answer to several calls is split up among them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use retain_core::{FunctionResponse, Part};
+
+use super::{merge::merged, turn::Turn};
+
+/// Where calls were made, by id, and by name for those without one. Places ascend.
+#[derive(Default)]
+struct CallPlaces<'t> {
+    by_id: HashMap<&'t str, Vec<usize>>,
+    by_name: HashMap<&'t str, Vec<usize>>,
+}
+
+impl<'t> CallPlaces<'t> {
+    fn of(turns: &'t [Turn<'_>]) -> CallPlaces<'t> {
+        let mut places = CallPlaces::default();
+        for (place, turn) in turns.iter().enumerate() {
+            for call in turn.calls() {
+                let id = call.id.as_deref().unwrap_or_default();
+                match (id, call.name.as_deref()) {
+                    ("", None) => {}
+                    ("", Some(name)) => places.by_name.entry(name).or_default().push(place),
+                    (id, _) => places.by_id.entry(id).or_default().push(place),
+                }
+            }
+        }
+        places
+    }
+
+    /// The newest call before `end` that `response` can be the answer to.
+    fn owner(&self, response: &FunctionResponse, end: usize) -> Option<usize> {
+        let id = response.id.as_deref().unwrap_or_default();
+        let name = response.name.as_deref().unwrap_or_default();
+        let places = match (id, name) {
+            ("", "") => None,
+            ("", name) => self.by_name.get(name),
+            (id, _) => self.by_id.get(id),
+        }?;
+        let before = places.partition_point(|place| *place < end);
+        Some(places[before.checked_sub(1)?])
+    }
+}
+
+/// The history with its newest turn at the call that it answers.
+pub(super) fn with_latest_response_at_its_call(turns: Vec<Turn<'_>>) -> Vec<Turn<'_>> {
+    let Some((newest, history)) = turns.split_last() else {
+        return turns;
+    };
+    if history.is_empty() || !newest.has_responses() || answers_the_turn_before(newest, history) {
+        return turns;
+    }
+    let rearranged = Rearrangement::of(newest, &turns).map(|rearrangement| rearrangement.turns());
+    rearranged.unwrap_or(turns)
+}
+
+/// The plain case, seen without an index: every response is to a call of the turn just before.
+fn answers_the_turn_before(newest: &Turn<'_>, history: &[Turn<'_>]) -> bool {
+    let Some(before) = history.last() else {
+        return false;
+    };
+    newest.responses().all(|response| {
+        let id = response.id.as_deref().unwrap_or_default();
+        !id.is_empty() && before.calls().any(|call| call.id.as_deref() == Some(id))
+    })
+}
+
+struct Rearrangement<'t, 'a> {
+    turns: &'t [Turn<'a>],
+    newest: &'t Turn<'a>,
+    calls: CallPlaces<'t>,
+    /// The parts of the newest turn by the place of the call they answer.
+    answers: BTreeMap<usize, Vec<&'t Part>>,
+    /// The newest call that is answered; nothing behind it stays.
+    last_call: usize,
+}
+
+impl<'t, 'a> Rearrangement<'t, 'a> {
+    /// `None` if the turns can stay as they are.
+    fn of(newest: &'t Turn<'a>, turns: &'t [Turn<'a>]) -> Option<Rearrangement<'t, 'a>> {
+        let calls = CallPlaces::of(turns);
+        let newest_place = turns.len() - 1;
+        let mut answers: BTreeMap<usize, Vec<&Part>> = BTreeMap::new();
+        let mut others = Vec::new();
+        for part in newest.parts() {
+            let Some(response) = &part.function_response else {
+                others.push(part);
+                continue;
+            };
+            if let Some(call) = calls.owner(response, newest_place) {
+                answers.entry(call).or_default().push(part);
+            }
+        }
+        let is_one = answers.len() == 1;
+        let (&last_call, parts) = answers.iter_mut().next_back()?;
+        parts.extend(others);
+        if is_one && last_call + 1 == newest_place {
+            return None;
+        }
+        Some(Rearrangement {
+            turns,
+            newest,
+            calls,
+            answers,
+            last_call,
+        })
+    }
+
+    /// The turns up to the last answered call, the answered ones each with its answer.
+    fn turns(&self) -> Vec<Turn<'a>> {
+        let mut result = Vec::with_capacity(self.last_call + 2);
+        for (place, turn) in self.turns.iter().enumerate().take(self.last_call + 1) {
+            result.extend(self.without_old_answers(place, turn));
+            if self.answers.contains_key(&place) {
+                result.extend(self.answer_to(place));
+            }
+        }
+        result
+    }
+
+    /// A turn without its responses to the calls that are answered anew. It goes if it has
+    /// neither responses nor calls left.
+    fn without_old_answers(&self, place: usize, turn: &Turn<'a>) -> Option<Turn<'a>> {
+        if !turn.has_responses() {
+            return Some(turn.clone());
+        }
+        let is_kept = |part: &&Part| match &part.function_response {
+            None => true,
+            Some(response) => match self.calls.owner(response, place) {
+                Some(call) => !self.answers.contains_key(&call),
+                None => true,
+            },
+        };
+        let kept: Vec<&Part> = turn.parts().iter().filter(is_kept).collect();
+        let is_step =
+            |part: &&Part| part.function_response.is_some() || part.function_call.is_some();
+        kept.iter().any(is_step).then(|| with_only(turn, kept))
+    }
+
+    /// The answer to the call at `call`: what came of it on the way, merged with the newest.
+    fn answer_to(&self, call: usize) -> Option<Turn<'a>> {
+        let newest_place = self.turns.len() - 1;
+        let mut answers = Vec::new();
+        for (place, turn) in self
+            .turns
+            .iter()
+            .enumerate()
+            .take(newest_place)
+            .skip(call + 1)
+        {
+            if !turn.has_responses() {
+                continue;
+            }
+            let makes_calls = turn.has_calls();
+            let belongs = |part: &&Part| match &part.function_response {
+                Some(response) => self.calls.owner(response, place) == Some(call),
+                None => !makes_calls,
+            };
+            let parts: Vec<&Part> = turn.parts().iter().filter(belongs).collect();
+            if parts.iter().any(|part| part.function_response.is_some()) {
+                answers.push(with_only(turn, parts));
+            }
+        }
+        let newest = self.answers.get(&call)?.iter().copied().cloned();
+        answers.push(self.newest.clone().with_parts(newest.collect()));
+        merged(&answers)
+    }
+}
+
+/// The turn with these of its parts; as it is if these are all.
+fn with_only<'a>(turn: &Turn<'a>, parts: Vec<&Part>) -> Turn<'a> {
+    match parts.len() == turn.parts().len() {
+        true => turn.clone(),
+        false => turn
+            .clone()
+            .with_parts(parts.into_iter().cloned().collect()),
+    }
+}

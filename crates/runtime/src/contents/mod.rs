@@ -1,0 +1,208 @@
+//! What of a session's events a model is sent: from the log to the contents of a request.
+//!
+//! A pure function, [`assemble_contents`], in named steps. Each is a file:
+//!
+//! ```text
+//! rewind         events that a later rewind took back go
+//! single_turn    a single-turn node sees its own branch and path only
+//! include        empty events, other branches, other scopes, internal calls go
+//! compaction     summaries take the place of what they sum up
+//! transcription  speech becomes text
+//! quoting        turns of other agents become quoted data, said by the user
+//! orphans        responses without a call go, calls without a response too
+//! latest         the newest response moves to its call
+//! history        all older responses move to their calls
+//! call_ids       ids that only ADK knows are taken off
+//! task_input     a delegated task stands first
+//! ```
+//!
+//! The function is total: any history gives contents. It is equal to ADK 2.13's, which the
+//! differential test shows.
+
+mod cache;
+mod call_ids;
+mod compaction;
+mod current_turn;
+mod history;
+mod include;
+mod latest;
+mod merge;
+mod orphans;
+mod paths;
+mod placement;
+mod quoting;
+mod recovery;
+mod rewind;
+mod single_turn;
+mod task_input;
+mod transcription;
+mod turn;
+
+#[cfg(test)]
+mod tests;
+
+pub use placement::{insertion_point_before_user_turn, place_of_user_content};
+use retain_core::{Content, Event, Events};
+
+pub use cache::ContentsCache;
+
+use crate::SharedContent;
+
+/// How much of the history an agent is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IncludeContents {
+    /// All of it that concerns the agent.
+    #[default]
+    Default,
+    /// The current turn only: what the user, or another agent, said last, and what followed.
+    None,
+}
+
+/// Who asks, and how the events are to be shown to him.
+///
+/// ```
+/// use retain_core::{Event, Events};
+/// use retain_runtime::contents::{ContentsOptions, assemble_contents};
+/// let events: Events = [
+///     (1, Event::user_text("How is the weather?")),
+///     (2, Event::model_text("assistant", "Sunny.")),
+/// ]
+/// .into_iter()
+/// .collect();
+/// let contents = assemble_contents(&events, &ContentsOptions::of("assistant"));
+/// assert_eq!(contents.len(), 2);
+/// assert_eq!(contents[1].text_concat(), "Sunny.");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ContentsOptions<'a> {
+    /// The agent that the model is asked for. With an empty name nobody is «another agent».
+    pub agent_name: &'a str,
+    /// The branch it runs on; sees events of this branch and of those above it.
+    pub branch: Option<&'a str>,
+    /// The delegated task it works on; sees the events of exactly this scope.
+    pub isolation_scope: Option<&'a str>,
+    /// The workflow node it runs as.
+    pub node_path: Option<&'a str>,
+    /// How much of the history it is shown.
+    pub include_contents: IncludeContents,
+    /// Whether ids that ADK gave to calls stay. For models that pair calls and responses by id.
+    pub keep_call_ids: bool,
+    /// Whether it is shown what other agents thought. Not with [`IncludeContents::None`].
+    pub thoughts_of_other_agents: bool,
+    /// Whether it has to finish without asking back.
+    pub is_single_turn: bool,
+    /// What stands for the task if no call delegated it.
+    pub user_content: Option<&'a Content>,
+}
+
+impl<'a> ContentsOptions<'a> {
+    /// For the agent of this name, everything else as by default.
+    pub fn of(agent_name: &'a str) -> ContentsOptions<'a> {
+        ContentsOptions {
+            agent_name,
+            ..ContentsOptions::default()
+        }
+    }
+
+    /// Whether `event` is what another agent said.
+    ///
+    /// In a live session everything but the user's own words is: the live server takes what
+    /// follows a function response for the model's, and would not answer.
+    fn is_of_other_agent(&self, author: &str, event: &Event) -> bool {
+        if is_set(&event.response.live_session_id) {
+            return author != "user";
+        }
+        !self.agent_name.is_empty() && author != self.agent_name && author != "user"
+    }
+}
+
+/// An event and its place in the session's list.
+#[derive(Clone, Copy)]
+struct Listed<'a> {
+    index: usize,
+    event: &'a Event,
+}
+
+/// Python's truth of a text that may be absent.
+fn is_set(text: &Option<String>) -> bool {
+    text.as_ref().is_some_and(|text| !text.is_empty())
+}
+
+/// The events that no later rewind took back, oldest first.
+pub(crate) fn valid_events(events: &Events) -> Vec<&Event> {
+    let all: Vec<Listed<'_>> = listed(events);
+    let valid = rewind::without_rewound(&all).into_iter();
+    valid.map(|one| one.event).collect()
+}
+
+fn listed(events: &Events) -> Vec<Listed<'_>> {
+    let numbered = events.iter().enumerate();
+    numbered
+        .map(|(index, event)| Listed { index, event })
+        .collect()
+}
+
+/// The contents that the agent's model is sent for these events.
+///
+/// A content that is sent as it is stored points into its event.
+pub fn assemble_contents(events: &Events, options: &ContentsOptions<'_>) -> Vec<SharedContent> {
+    let all: Vec<Listed<'_>> = events
+        .iter()
+        .enumerate()
+        .map(|(index, event)| Listed { index, event })
+        .collect();
+    match options.include_contents {
+        IncludeContents::Default => assemble(events, &all, options),
+        IncludeContents::None => {
+            let options = ContentsOptions {
+                thoughts_of_other_agents: false,
+                ..*options
+            };
+            let scoped = single_turn::own_events(all, &options);
+            match current_turn::start(&scoped, &options) {
+                Some(start) => assemble(events, &scoped[start..], &options),
+                None => Vec::new(),
+            }
+        }
+    }
+}
+
+/// The steps, one after the other, over `listed`, which are some of `events`.
+fn assemble<'a>(
+    events: &Events,
+    listed: &[Listed<'a>],
+    options: &ContentsOptions<'a>,
+) -> Vec<SharedContent> {
+    let live = rewind::without_rewound(listed);
+    let live = single_turn::own_and_ancestor_events(live, options);
+    let included = include::included(&live, options);
+    let has = included.has;
+    let turns = match has.compaction {
+        true => {
+            let turns = compaction::with_summaries(&included.turns, options.agent_name);
+            recovery::with_compacted_calls(turns, &included.turns)
+        }
+        false => included.turns,
+    };
+    let turns = match has.transcription {
+        true => transcription::as_texts(turns),
+        false => turns,
+    };
+    let mut turns = quoting::with_others_quoted(turns, has.responses, options);
+    if has.responses {
+        turns = orphans::without_orphaned_responses(turns);
+        turns = latest::with_latest_response_at_its_call(turns);
+        turns = history::with_responses_at_their_calls(turns);
+    }
+    if has.calls {
+        turns = orphans::without_orphaned_calls(turns);
+    }
+    let contents = turns
+        .into_iter()
+        .filter_map(|turn| turn.into_shared_content(events));
+    let contents: Vec<SharedContent> = match options.keep_call_ids {
+        true => contents.collect(),
+        false => contents.map(call_ids::without_client_ids).collect(),
+    };
+    task_input::with_task_first(contents, listed, options)
+}

@@ -1,0 +1,42 @@
+//! Step: events that a later rewind took back go, and the rewinds with them.
+
+use std::collections::HashMap;
+
+use super::{Listed, is_set};
+
+/// What is left of `listed` after its rewinds.
+///
+/// Walks back from the newest: a rewind takes everything down to the first event of the
+/// invocation it names, so a rewind that was itself taken back does nothing.
+pub(super) fn without_rewound<'a>(listed: &[Listed<'a>]) -> Vec<Listed<'a>> {
+    if !listed.iter().any(is_rewind) {
+        return listed.to_vec();
+    }
+    let mut first_of_invocation = HashMap::new();
+    for (place, one) in listed.iter().enumerate() {
+        let id = one.event.invocation_id.as_str();
+        if !id.is_empty() {
+            first_of_invocation.entry(id).or_insert(place);
+        }
+    }
+    let mut kept = Vec::with_capacity(listed.len());
+    let mut end = listed.len();
+    while let Some(place) = end.checked_sub(1) {
+        end = place;
+        if !is_rewind(&listed[place]) {
+            kept.push(listed[place]);
+            continue;
+        }
+        let target = &listed[place].event.actions.rewind_before_invocation_id;
+        let target = target.as_deref().unwrap_or_default();
+        if let Some(&first) = first_of_invocation.get(target) {
+            end = first.min(place);
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+fn is_rewind(one: &Listed<'_>) -> bool {
+    is_set(&one.event.actions.rewind_before_invocation_id)
+}

@@ -1,0 +1,51 @@
+//! Step: what was spoken in a live session becomes text, a run of pieces one text.
+
+use retain_core::{Content, Event, Transcription};
+
+use super::turn::Turn;
+
+/// Turns without content that have speech say it as text, at the end of its run.
+pub(super) fn as_texts(turns: Vec<Turn<'_>>) -> Vec<Turn<'_>> {
+    let mut result = Vec::with_capacity(turns.len());
+    let (mut heard, mut spoken) = (String::new(), String::new());
+    let mut turns = turns.into_iter().peekable();
+    while let Some(turn) = turns.next() {
+        if turn.content().is_some() {
+            result.push(turn);
+            continue;
+        }
+        let next = turns.peek().filter(|next| next.is_event());
+        let next = next.map(|next| next.event);
+        let content = if let Some(text) = input(turn.event) {
+            heard.push_str(text);
+            if next.and_then(input).is_some() {
+                continue;
+            }
+            Content::user(std::mem::take(&mut heard))
+        } else if let Some(text) = output(turn.event) {
+            spoken.push_str(text);
+            if next.and_then(output).is_some() {
+                continue;
+            }
+            Content::model(std::mem::take(&mut spoken))
+        } else {
+            result.push(turn);
+            continue;
+        };
+        result.push(turn.saying(content));
+    }
+    result
+}
+
+fn input(event: &Event) -> Option<&str> {
+    text(event.response.input_transcription.as_ref())
+}
+
+fn output(event: &Event) -> Option<&str> {
+    text(event.response.output_transcription.as_ref())
+}
+
+fn text(transcription: Option<&Transcription>) -> Option<&str> {
+    let text = transcription?.text.as_deref()?;
+    (!text.is_empty()).then_some(text)
+}

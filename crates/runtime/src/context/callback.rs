@@ -1,0 +1,198 @@
+//! What callbacks and instruction providers get to see of a run.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use retain_core::{
+    Content, Event, EventActions, Json, JsonMap, MemoryEntry, MemoryError, SearchMemoryResponse,
+    Session, State,
+};
+
+use super::{InvocationContext, LiveState};
+
+/// A view of the run that cannot change anything.
+#[derive(Debug, Clone)]
+pub struct ReadonlyContext {
+    invocation: InvocationContext,
+}
+
+impl ReadonlyContext {
+    pub(crate) fn new(invocation: InvocationContext) -> ReadonlyContext {
+        ReadonlyContext { invocation }
+    }
+
+    /// The id of the run.
+    pub fn invocation_id(&self) -> &str {
+        self.invocation.invocation_id()
+    }
+
+    /// The agent that runs.
+    pub fn agent_name(&self) -> &str {
+        self.invocation.agent_name()
+    }
+
+    /// The app.
+    pub fn app_name(&self) -> &str {
+        &self.invocation.session_key().app
+    }
+
+    /// The user.
+    pub fn user_id(&self) -> &str {
+        &self.invocation.session_key().user
+    }
+
+    /// What the user said to start the run.
+    pub fn user_content(&self) -> &Content {
+        self.invocation.user_content()
+    }
+
+    /// The session as it is now. Cheap, however long the history.
+    pub fn session(&self) -> Session {
+        self.invocation.session().snapshot()
+    }
+
+    /// The state as it is now.
+    pub fn state(&self) -> State {
+        let session = self.invocation.session();
+        session.update(|session| session.state.clone())
+    }
+
+    /// One value of the state.
+    pub fn get(&self, key: &str) -> Option<Json> {
+        let session = self.invocation.session();
+        session.update(|session| session.state.get(key).cloned())
+    }
+
+    /// Fills the placeholders of an instruction template from the state, as ADK does for
+    /// instructions that are plain text. For instruction providers, whose text is left as it is.
+    ///
+    /// Fails if a placeholder that is not optional has no value.
+    pub fn inject_session_state(
+        &self,
+        template: &str,
+    ) -> Result<String, crate::template::TemplateError> {
+        let template = crate::template::Template::parse(template);
+        let session = self.invocation.session();
+        session.update(|session| template.render(&session.state, None))
+    }
+}
+
+/// What a callback may do: read and write state, look into memory, act.
+///
+/// What it writes belongs to the event that the callback is about and is stored with it.
+#[derive(Debug, Clone)]
+pub struct CallbackContext {
+    pub(crate) invocation: InvocationContext,
+    actions: Arc<Mutex<EventActions>>,
+}
+
+impl CallbackContext {
+    pub(crate) fn new(
+        invocation: InvocationContext,
+        actions: Arc<Mutex<EventActions>>,
+    ) -> CallbackContext {
+        CallbackContext {
+            invocation,
+            actions,
+        }
+    }
+
+    /// The id of the run.
+    pub fn invocation_id(&self) -> &str {
+        self.invocation.invocation_id()
+    }
+
+    /// The agent that runs.
+    pub fn agent_name(&self) -> &str {
+        self.invocation.agent_name()
+    }
+
+    /// The app.
+    pub fn app_name(&self) -> &str {
+        &self.invocation.session_key().app
+    }
+
+    /// The user.
+    pub fn user_id(&self) -> &str {
+        &self.invocation.session_key().user
+    }
+
+    /// What the user said to start the run.
+    pub fn user_content(&self) -> &Content {
+        self.invocation.user_content()
+    }
+
+    /// The session as it is now. Cheap, however long the history.
+    pub fn session(&self) -> Session {
+        self.invocation.session().snapshot()
+    }
+
+    /// The state, to read and to write.
+    pub fn state(&self) -> LiveState {
+        LiveState::new(self.invocation.session().clone(), Arc::clone(&self.actions))
+    }
+
+    /// The actions of the event that this is about: transfer, escalate, skip summarization.
+    pub fn actions(&self) -> MutexGuard<'_, EventActions> {
+        self.actions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Searches what is known of the user beyond this session.
+    pub async fn search_memory(&self, query: &str) -> Result<SearchMemoryResponse, MemoryError> {
+        let key = self.invocation.session_key();
+        self.memory()?
+            .search_memory(&key.app, &key.user, query)
+            .await
+    }
+
+    /// Adds this session, as far as it has come, to memory.
+    pub async fn add_session_to_memory(&self) -> Result<(), MemoryError> {
+        let session = self.session();
+        self.memory()?.add_session_to_memory(&session).await
+    }
+
+    /// Adds these events to memory.
+    pub async fn add_events_to_memory(
+        &self,
+        events: &[Arc<Event>],
+        custom_metadata: Option<&JsonMap>,
+    ) -> Result<(), MemoryError> {
+        let key = self.invocation.session_key();
+        let memory = self.memory()?;
+        let added = memory.add_events_to_memory(
+            &key.app,
+            &key.user,
+            events,
+            Some(&key.id),
+            custom_metadata,
+        );
+        added.await
+    }
+
+    /// Adds memories as they are.
+    pub async fn add_memory(
+        &self,
+        memories: &[MemoryEntry],
+        custom_metadata: Option<&JsonMap>,
+    ) -> Result<(), MemoryError> {
+        let key = self.invocation.session_key();
+        let memory = self.memory()?;
+        memory
+            .add_memory(&key.app, &key.user, memories, custom_metadata)
+            .await
+    }
+
+    fn memory(&self) -> Result<&dyn retain_core::MemoryService, MemoryError> {
+        let memory = self.invocation.shared.memory.as_deref();
+        memory.ok_or(MemoryError::NoService)
+    }
+
+    /// A view for reading only.
+    pub fn readonly(&self) -> super::ReadonlyContext {
+        self.invocation.readonly()
+    }
+
+    /// The actions so far; whoever holds this context starts new ones.
+    pub(crate) fn take_actions(&self) -> EventActions {
+        std::mem::take(&mut *self.actions())
+    }
+}

@@ -1,0 +1,243 @@
+//! `InvocationContext`: everything a running agent has at hand.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+};
+
+use retain_core::{
+    Clock, Content, Event, Events, Ids, MemoryService, SessionKey, Shaped, SharedSession,
+    wire_shapes::NodeInfo,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    agents::Agent,
+    contents::ContentsCache,
+    context::{CallbackContext, ReadonlyContext},
+    error::{Result, RunError},
+    plugins::Plugins,
+    runner::RunConfig,
+    tools::Recalled,
+};
+
+/// An event on its way from an agent to the runner, which stores it and hands it on.
+pub(crate) struct Emitted {
+    pub(crate) event: Event,
+    /// Whether the agent knows that nothing follows.
+    pub(crate) last: bool,
+    /// Answered when the event is stored and was taken by the caller of the run.
+    pub(crate) done: oneshot::Sender<Result<Event>>,
+}
+
+/// What all agents of one run share.
+pub(crate) struct Invocation {
+    pub(crate) id: String,
+    pub(crate) key: SessionKey,
+    pub(crate) session: SharedSession,
+    pub(crate) user_content: Content,
+    pub(crate) run_config: RunConfig,
+    pub(crate) memory: Option<Arc<dyn MemoryService>>,
+    pub(crate) plugins: Plugins,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<dyn Ids>,
+    pub(crate) root: Arc<dyn Agent>,
+    pub(crate) emitter: mpsc::Sender<Emitted>,
+    pub(crate) llm_calls: AtomicU32,
+    /// Contents that were assembled before, by agent.
+    pub(crate) contents: Mutex<HashMap<String, ContentsCache>>,
+    /// What memory gave for the user's message: searched once, used on every step.
+    pub(crate) recalled: tokio::sync::OnceCell<Recalled>,
+    /// Agents whose body runs, outermost first: their after-callbacks are still owed.
+    pub(crate) entered: Mutex<Vec<InvocationContext>>,
+}
+
+impl fmt::Debug for Invocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Invocation")
+            .field("id", &self.id)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One agent's view of the run it is part of. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct InvocationContext {
+    pub(crate) shared: Arc<Invocation>,
+    pub(crate) agent: Arc<dyn Agent>,
+    branch: Option<Arc<str>>,
+    ended: Arc<AtomicBool>,
+}
+
+impl InvocationContext {
+    pub(crate) fn new(shared: Arc<Invocation>) -> InvocationContext {
+        let agent = Arc::clone(&shared.root);
+        InvocationContext {
+            shared,
+            agent,
+            branch: None,
+            ended: Arc::default(),
+        }
+    }
+
+    /// The id of the run.
+    pub fn invocation_id(&self) -> &str {
+        &self.shared.id
+    }
+
+    /// The agent that runs.
+    pub fn agent_name(&self) -> &str {
+        self.agent.name()
+    }
+
+    /// Whether this is the agent that the runner was built with.
+    pub fn is_root(&self) -> bool {
+        Arc::ptr_eq(&self.agent, &self.shared.root)
+    }
+
+    /// The address of the session.
+    pub fn session_key(&self) -> &SessionKey {
+        &self.shared.key
+    }
+
+    /// The live session. Changing it stores nothing; emit an event for that.
+    pub fn session(&self) -> &SharedSession {
+        &self.shared.session
+    }
+
+    /// The events of the session as they are now. Cheap.
+    pub fn events(&self) -> Events {
+        self.shared.session.update(|session| session.events.clone())
+    }
+
+    /// What the user said to start the run.
+    pub fn user_content(&self) -> &Content {
+        &self.shared.user_content
+    }
+
+    /// How the run is to go.
+    pub fn run_config(&self) -> &RunConfig {
+        &self.shared.run_config
+    }
+
+    /// Which of parallel agents this is, as `parent.child`.
+    pub fn branch(&self) -> Option<&str> {
+        self.branch.as_deref()
+    }
+
+    /// Ends the run of this agent: nothing follows what it is doing.
+    pub fn end_invocation(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this agent was told to end.
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// An event of this agent in this run, with nothing in it yet.
+    pub fn new_event(&self) -> Event {
+        Event {
+            id: self.shared.ids.new_id(),
+            invocation_id: self.shared.id.clone(),
+            author: self.agent.name().to_owned(),
+            branch: self.branch.as_deref().map(str::to_owned),
+            timestamp: self.shared.clock.now(),
+            ..Event::default()
+        }
+    }
+
+    /// Stores an event and hands it to the caller of the run. Returns when the caller has taken it,
+    /// with the event as stored. A partial event is handed on and not stored.
+    ///
+    /// Author, invocation, branch, id and time are filled in where they are missing.
+    pub async fn emit(&self, event: Event) -> Result<Event> {
+        self.send(event, false).await
+    }
+
+    /// As [`emit`](Self::emit), for an event after which this run writes nothing more.
+    pub(crate) async fn emit_last(&self, event: Event) -> Result<Event> {
+        self.send(event, true).await
+    }
+
+    async fn send(&self, mut event: Event, last: bool) -> Result<Event> {
+        self.complete(&mut event);
+        let (done, stored) = oneshot::channel();
+        let emitted = Emitted { event, last, done };
+        // The runner hangs up when the run was cancelled.
+        let sent = self.shared.emitter.send(emitted).await;
+        sent.map_err(|_| RunError::Cancelled)?;
+        stored.await.map_err(|_| RunError::Cancelled)?
+    }
+
+    fn complete(&self, event: &mut Event) {
+        let shared = &self.shared;
+        if event.author.is_empty() {
+            event.author = self.agent.name().to_owned();
+        }
+        event.invocation_id.clone_from(&shared.id);
+        if event.branch.is_none() {
+            event.branch = self.branch.as_deref().map(str::to_owned);
+        }
+        if event.id.is_empty() {
+            event.id = shared.ids.new_id();
+        }
+        if event.timestamp == 0.0 {
+            event.timestamp = shared.clock.now();
+        }
+        if event.node_info.is_none() {
+            event.node_info = Some(self.node_info());
+        }
+    }
+
+    /// ADK marks which node of a workflow made an event; an agent on its own is its first run.
+    fn node_info(&self) -> Shaped<NodeInfo> {
+        let path = format!("{}@1", self.agent.name());
+        Shaped::new(retain_core::JsonMap::from([("path", path)]))
+    }
+
+    /// Counts a model call.
+    pub(crate) fn count_llm_call(&self) -> Result<()> {
+        let made = self.shared.llm_calls.fetch_add(1, Ordering::Relaxed);
+        match self.shared.run_config.max_llm_calls {
+            Some(limit) if made >= limit => Err(RunError::LlmCallsLimitExceeded { limit }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A view for reading only.
+    pub fn readonly(&self) -> ReadonlyContext {
+        ReadonlyContext::new(self.clone())
+    }
+
+    /// A context for a callback of this agent, with actions of its own.
+    pub fn callback(&self) -> CallbackContext {
+        CallbackContext::new(self.clone(), Arc::default())
+    }
+
+    /// Notes that the agent's body runs, so that its after-callback is owed.
+    pub(crate) fn enter(&self) {
+        self.entered().push(self.clone());
+    }
+
+    /// Notes that its after-callback is owed no more.
+    pub(crate) fn leave(&self) {
+        self.entered()
+            .retain(|entered| !Arc::ptr_eq(&entered.ended, &self.ended));
+    }
+
+    /// The agents whose after-callbacks are owed, innermost last. They are owed no more.
+    pub(crate) fn take_entered(&self) -> Vec<InvocationContext> {
+        std::mem::take(&mut *self.entered())
+    }
+
+    fn entered(&self) -> std::sync::MutexGuard<'_, Vec<InvocationContext>> {
+        let entered = self.shared.entered.lock();
+        entered.unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,87 @@
+//! `LiveState`: the session's state as tools and callbacks read and write it.
+//!
+//! As in ADK, a write is visible at once to everybody who shares the live session, and is part of
+//! the actions of the event that the writer belongs to: it is stored with that event.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use retain_core::{EventActions, Json, SharedSession, State, StateDelta};
+
+/// The state of a running session, with what its holder has written.
+///
+/// ```
+/// use retain_core::{Json, Session, SharedSession};
+/// use retain_runtime::LiveState;
+/// let state = LiveState::of(SharedSession::new(Session::new("app", "ada", "s1")));
+/// state.set("visits", 1);
+/// state.update("visits", |visits| *visits = (visits.as_i64().unwrap_or(0) + 1).into());
+/// assert_eq!(state.get("visits").unwrap(), 2);
+/// assert_eq!(state.delta()["visits"], 2);
+/// ```
+#[derive(Debug, Clone)]
+pub struct LiveState {
+    session: SharedSession,
+    actions: Arc<Mutex<EventActions>>,
+}
+
+impl LiveState {
+    /// The state of `session`, with nothing written yet.
+    pub fn of(session: SharedSession) -> LiveState {
+        LiveState::new(session, Arc::default())
+    }
+
+    pub(crate) fn new(session: SharedSession, actions: Arc<Mutex<EventActions>>) -> LiveState {
+        LiveState { session, actions }
+    }
+
+    /// The current value of `key`.
+    pub fn get(&self, key: &str) -> Option<Json> {
+        self.session
+            .update(|session| session.state.get(key).cloned())
+    }
+
+    /// Writes `key`; gives back what was there.
+    pub fn set(&self, key: impl Into<String>, value: impl Into<Json>) -> Option<Json> {
+        let (key, value) = (key.into(), value.into());
+        self.lock().state_delta.insert(key.clone(), value.clone());
+        self.session.update(|session| session.state.set(key, value))
+    }
+
+    /// Changes the value of `key` in place, as one step that no other writer comes between. If it is
+    /// another value afterwards, the whole of it is written. A key that is not there is `null`.
+    pub fn update<T>(&self, key: &str, change: impl FnOnce(&mut Json) -> T) -> T {
+        let (result, written) = self.session.update(|session| {
+            let before = session.state.get(key).cloned();
+            let mut value = before.clone().unwrap_or_default();
+            let result = change(&mut value);
+            if before.unwrap_or_default() == value {
+                return (result, None);
+            }
+            session.state.set(key, value.clone());
+            (result, Some(value))
+        });
+        if let Some(value) = written {
+            self.lock().state_delta.insert(key, value);
+        }
+        result
+    }
+
+    /// Whether anything was written.
+    pub fn has_delta(&self) -> bool {
+        !self.lock().state_delta.is_empty()
+    }
+
+    /// What was written.
+    pub fn delta(&self) -> StateDelta {
+        self.lock().state_delta.clone()
+    }
+
+    /// All keys and values as they are now.
+    pub fn to_state(&self) -> State {
+        self.session.update(|session| session.state.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, EventActions> {
+        self.actions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

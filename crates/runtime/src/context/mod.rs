@@ -1,0 +1,13 @@
+//! What runs sees of its run: the invocation, and the smaller views that callbacks, tools and
+//! instruction providers get.
+
+mod callback;
+mod invocation;
+mod live_state;
+mod tool;
+
+pub use callback::{CallbackContext, ReadonlyContext};
+pub use invocation::InvocationContext;
+pub(crate) use invocation::{Emitted, Invocation};
+pub use live_state::LiveState;
+pub use tool::ToolContext;

@@ -1,0 +1,225 @@
+//! What can go wrong in a run, by what a caller can do next.
+
+use retain_core::{BoxError, MemoryError, SessionError};
+
+use crate::template::TemplateError;
+
+/// The result of a run or of building what runs.
+pub type Result<T, E = RunError> = std::result::Result<T, E>;
+
+/// Why a run failed. What was stored before stays; the failure itself is stored as an event of the
+/// agent, so that the session tells what happened.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The session could not be read or written; see the cause for what to do.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The message cannot be taken as it is. Nothing was stored. Correct it.
+    #[error("the message {reason}")]
+    InvalidMessage {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The run has made as many model calls as it may. Raise `max_llm_calls`, or look for a loop.
+    #[error("the run reached its limit of {limit} model calls (see RunConfig::max_llm_calls)")]
+    LlmCallsLimitExceeded {
+        /// The limit.
+        limit: u32,
+    },
+    /// The model failed and no callback answered for it.
+    #[error("model {model} failed: {source}")]
+    Model {
+        /// The model's name.
+        model: String,
+        /// Why.
+        source: ModelError,
+    },
+    /// A tool failed and no callback answered for it.
+    #[error("tool {tool} failed: {source}")]
+    Tool {
+        /// The tool's name.
+        tool: String,
+        /// Why.
+        source: ToolError,
+    },
+    /// A callback of an agent failed.
+    #[error("{callback} callback of agent {agent} failed: {source}")]
+    Callback {
+        /// The agent.
+        agent: String,
+        /// Which callback, e.g. `before_model`.
+        callback: &'static str,
+        /// Why.
+        source: BoxError,
+    },
+    /// A plugin failed.
+    #[error("plugin {plugin} failed in {hook}: {source}")]
+    Plugin {
+        /// The plugin.
+        plugin: String,
+        /// Which hook, e.g. `before_run`.
+        hook: &'static str,
+        /// Why.
+        source: BoxError,
+    },
+    /// An instruction template names something that is not there.
+    #[error("instruction of agent {agent}: {source}")]
+    Template {
+        /// The agent.
+        agent: String,
+        /// Which placeholder, and what it lacks.
+        source: TemplateError,
+    },
+    /// What the agent said does not fit its output schema.
+    #[error("the answer of agent {agent} does not fit its output schema: {source}")]
+    Output {
+        /// The agent.
+        agent: String,
+        /// What does not fit.
+        source: BoxError,
+    },
+    /// An agent of one's own failed.
+    #[error("agent {agent} failed: {source}")]
+    Agent {
+        /// The agent.
+        agent: String,
+        /// Why.
+        source: BoxError,
+    },
+    /// The memory service failed, or there is none.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The run was cancelled while something was still to do.
+    #[error("the run was cancelled")]
+    Cancelled,
+}
+
+impl RunError {
+    /// The code under which the failure is stored. Where ADK has a name for it, it is ADK's.
+    pub fn code(&self) -> &str {
+        match self {
+            RunError::Session(SessionError::NotFound { .. }) => "SessionNotFoundError",
+            RunError::Session(_) => "SessionError",
+            RunError::InvalidMessage { .. } => "ValueError",
+            RunError::LlmCallsLimitExceeded { .. } => "LlmCallsLimitExceededError",
+            RunError::Model { source, .. } => source.code.as_deref().unwrap_or("ModelError"),
+            RunError::Tool { source, .. } => source.code.as_deref().unwrap_or("ToolError"),
+            RunError::Callback { .. } => "CallbackError",
+            RunError::Plugin { .. } => "RuntimeError",
+            RunError::Template { source, .. } => template_code(source),
+            RunError::Output { .. } => "ValidationError",
+            RunError::Agent { .. } => "AgentError",
+            RunError::Memory(_) => "MemoryError",
+            RunError::Cancelled => "CancelledError",
+        }
+    }
+}
+
+/// Why a model call failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// The provider's own code, e.g. `RESOURCE_EXHAUSTED`.
+    pub code: Option<String>,
+    /// What happened. Never holds a key.
+    pub message: String,
+    /// The cause from below, if there is one.
+    #[source]
+    pub source: Option<BoxError>,
+}
+
+impl ModelError {
+    /// A failure told in words.
+    pub fn new(message: impl Into<String>) -> ModelError {
+        ModelError {
+            code: None,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// With the provider's code.
+    pub fn with_code(mut self, code: impl Into<String>) -> ModelError {
+        self.code = Some(code.into());
+        self
+    }
+
+    /// With its cause.
+    pub fn with_source(mut self, source: impl Into<BoxError>) -> ModelError {
+        self.source = Some(source.into());
+        self
+    }
+}
+
+/// Why a tool call failed. To tell the model instead, answer with an `error` of your own.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct ToolError {
+    /// A short code, if there is one.
+    pub code: Option<String>,
+    /// What happened.
+    pub message: String,
+    /// The cause from below, if there is one.
+    #[source]
+    pub source: Option<BoxError>,
+}
+
+impl ToolError {
+    /// A failure told in words.
+    pub fn new(message: impl Into<String>) -> ToolError {
+        ToolError {
+            code: None,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// With a code.
+    pub fn with_code(mut self, code: impl Into<String>) -> ToolError {
+        self.code = Some(code.into());
+        self
+    }
+}
+
+impl From<BoxError> for ToolError {
+    fn from(source: BoxError) -> ToolError {
+        ToolError {
+            code: None,
+            message: source.to_string(),
+            source: Some(source),
+        }
+    }
+}
+
+impl From<MemoryError> for ToolError {
+    fn from(source: MemoryError) -> ToolError {
+        ToolError::from(BoxError::from(source))
+    }
+}
+
+/// An agent or a runner that cannot be built as described.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {reason}")]
+pub struct BuildError {
+    /// What is wrong, e.g. `agent name "1st"`.
+    pub what: String,
+    /// Why, and what to do instead.
+    pub reason: String,
+}
+
+impl BuildError {
+    pub(crate) fn new(what: impl Into<String>, reason: impl Into<String>) -> BuildError {
+        BuildError {
+            what: what.into(),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// ADK's names for what a template lacks.
+fn template_code(error: &TemplateError) -> &'static str {
+    match error {
+        TemplateError::NoArtifactService { .. } => "ValueError",
+        _ => "KeyError",
+    }
+}

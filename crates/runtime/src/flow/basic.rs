@@ -1,0 +1,20 @@
+//! Processor `basic`: the model's name, the agent's settings, the run's labels, the output schema.
+
+use crate::{agents::LlmAgent, context::InvocationContext, models::LlmRequest};
+
+pub(super) fn process(agent: &LlmAgent, ctx: &InvocationContext, request: &mut LlmRequest) {
+    request.model = agent.model.name().to_owned();
+    if let Some(config) = &agent.generate_content_config {
+        request.config = config.clone();
+    }
+    let labels = &ctx.run_config().labels;
+    if !labels.is_empty() {
+        let all = request.config.labels.get_or_insert_default();
+        all.extend(labels.iter().map(|(key, value)| (key, value.clone())));
+    }
+    if let Some(schema) = &agent.output_schema
+        && (agent.tools.is_empty() || agent.model.capabilities().output_schema_and_tools)
+    {
+        request.set_output_schema(schema.schema().clone());
+    }
+}

@@ -1,0 +1,328 @@
+//! Running the calls of an answer: all at once, each with a context of its own, answered together.
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
+use retain_core::{
+    Content, Event, EventActions, FunctionCall, FunctionResponse, Json, JsonMap, LlmResponse, Part,
+    Shaped,
+};
+
+use super::{Turn, merge, output_schema};
+use crate::{
+    agents::{Agent as _, BeforeTool, FinishedCall, ToolCall, callback_failed},
+    context::ToolContext,
+    error::{Result, RunError, ToolError},
+    models::LlmRequest,
+    plugins::ask_plugins,
+    tools::{Tool, ToolMap, ToolOutput},
+};
+
+/// Stands in for a tool that does not exist, so that callbacks have something to look at.
+#[derive(Debug)]
+struct Missing(String);
+
+#[async_trait::async_trait]
+impl Tool for Missing {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn description(&self) -> &str {
+        "Tool not found"
+    }
+}
+
+impl Turn<'_> {
+    /// Runs the calls of `event`, emits their answers and what follows from them.
+    pub(super) async fn run_calls(&mut self, request: &LlmRequest, event: &Event) -> Result<()> {
+        let calls = event.function_calls();
+        let (answers, failure) = self.run_all(&calls, &request.tools).await;
+        if let Some(error) = failure {
+            // What finished before has had its effects; the session must know.
+            let kept = answers.into_iter().filter(is_plain_result).collect();
+            if let Some(event) = self.merged(kept) {
+                self.emit(event, false).await?;
+            }
+            return Err(error);
+        }
+        let Some(answered) = self.merged(answers) else {
+            return Ok(());
+        };
+        let structured = output_schema::structured_answer(self.ctx, &answered);
+        self.emit(answered, structured.is_none()).await?;
+        if let Some(event) = structured {
+            self.emit(event, true).await?;
+        }
+        Ok(())
+    }
+
+    /// The answers in the order of their calls, and the first failure, which stops the others.
+    async fn run_all(
+        &self,
+        calls: &[&FunctionCall],
+        tools: &ToolMap,
+    ) -> (Vec<Event>, Option<RunError>) {
+        let numbered = calls.iter().enumerate();
+        let mut running: FuturesUnordered<_> = numbered
+            .map(|(number, call)| async move { (number, self.run_one(call, tools).await) })
+            .collect();
+        let mut answers: Vec<Option<Event>> = calls.iter().map(|_| None).collect();
+        while let Some((number, answer)) = running.next().await {
+            match answer {
+                Ok(answer) => answers[number] = answer,
+                Err(error) => return (answers.into_iter().flatten().collect(), Some(error)),
+            }
+        }
+        (answers.into_iter().flatten().collect(), None)
+    }
+
+    fn merged(&self, answers: Vec<Event>) -> Option<Event> {
+        let state = self.ctx.session();
+        merge::merge(answers, |key| {
+            state.update(|session| session.state.get(key).cloned())
+        })
+    }
+
+    /// Runs one call. No event means that the answer comes later.
+    async fn run_one(&self, call: &FunctionCall, tools: &ToolMap) -> Result<Option<Event>> {
+        let name = call.name.clone().unwrap_or_else(|| "<unnamed>".to_owned());
+        let ctx = ToolContext::new(self.ctx, call.id.clone());
+        let found = call.name.as_deref().and_then(|name| tools.get(name));
+        let missing: Arc<dyn Tool>;
+        let tool = match found {
+            Some(tool) => tool,
+            None => {
+                missing = Arc::new(Missing(name));
+                &missing
+            }
+        };
+        let mut args = call.args.clone().unwrap_or_default();
+        let instead = self.before_tool(&ctx, tool, &mut args).await?;
+        let output = match (instead, found) {
+            (Some(answer), _) => answer.into(),
+            (None, Some(_)) => self.call_tool(&ctx, tool, &args).await?,
+            (None, None) => {
+                let answer = self.unknown_tool(&ctx, tool, &args, tools).await?;
+                return Ok(Some(self.answer(&ctx, tool, answer.into())));
+            }
+        };
+        let output = self.after_tool(&ctx, tool, &args, output).await?;
+        if tool.is_long_running() && is_nothing(&output) {
+            return Ok(None);
+        }
+        Ok(Some(self.answer(&ctx, tool, output)))
+    }
+
+    /// Calls the tool; if it fails, asks who may answer for it.
+    async fn call_tool(
+        &self,
+        ctx: &ToolContext,
+        tool: &Arc<dyn Tool>,
+        args: &JsonMap,
+    ) -> Result<ToolOutput> {
+        let run = AssertUnwindSafe(tool.run(ctx.clone(), args.clone())).catch_unwind();
+        let error = match run.await {
+            Ok(Ok(output)) => return Ok(output),
+            Ok(Err(error)) => error,
+            Err(panic) => ToolError::new(format!("panicked: {}", panic_text(&*panic))),
+        };
+        let error = Arc::new(error);
+        match self.on_tool_error(ctx, tool, args, &error).await? {
+            Some(answer) => Ok(answer.into()),
+            None => Err(RunError::Tool {
+                tool: tool.name().to_owned(),
+                source: Arc::try_unwrap(error).unwrap_or_else(|kept| ToolError {
+                    code: kept.code.clone(),
+                    message: kept.message.clone(),
+                    source: None,
+                }),
+            }),
+        }
+    }
+
+    /// What the model is told when it calls a tool that does not exist: that is its own mistake
+    /// to correct.
+    async fn unknown_tool(
+        &self,
+        ctx: &ToolContext,
+        tool: &Arc<dyn Tool>,
+        args: &JsonMap,
+        tools: &ToolMap,
+    ) -> Result<Json> {
+        let error = ToolError::new(format!("Tool '{}' not found.", tool.name()));
+        let answered = self
+            .on_tool_error(ctx, tool, args, &Arc::new(error))
+            .await?;
+        if let Some(answer) = answered {
+            return Ok(answer);
+        }
+        let names: Vec<&str> = tools.names().collect();
+        let known = match names.is_empty() {
+            true => "none".to_owned(),
+            false => names.join(", "),
+        };
+        let message = format!(
+            "Invoking `{}()` failed as no tool with that name is available. The tools you can \
+             call are: {known}. You could retry, but it is IMPORTANT that you only call a tool \
+             from that list.",
+            tool.name()
+        );
+        Ok(JsonMap::from([("error", message)]).into())
+    }
+
+    async fn before_tool(
+        &self,
+        ctx: &ToolContext,
+        tool: &Arc<dyn Tool>,
+        args: &mut JsonMap,
+    ) -> Result<Option<Json>> {
+        let plugins = &self.ctx.shared.plugins;
+        let answer = ask_plugins!(plugins, before_tool(ctx, tool.as_ref(), args));
+        if answer.is_some() {
+            return Ok(answer);
+        }
+        for callback in &self.agent.tool_callbacks.before {
+            let call = ToolCall {
+                name: tool.name().to_owned(),
+                args: args.clone(),
+            };
+            let decided = callback(ctx.clone(), call).await;
+            match decided.map_err(callback_failed(self.agent.name(), "before_tool"))? {
+                BeforeTool::Call(changed) => *args = changed,
+                BeforeTool::Answer(answer) => return Ok(Some(answer)),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn after_tool(
+        &self,
+        ctx: &ToolContext,
+        tool: &Arc<dyn Tool>,
+        args: &JsonMap,
+        output: ToolOutput,
+    ) -> Result<ToolOutput> {
+        let plugins = &self.ctx.shared.plugins;
+        let answer = ask_plugins!(
+            plugins,
+            after_tool(ctx, tool.as_ref(), args, &output.result)
+        );
+        if let Some(answer) = answer {
+            return Ok(answer.into());
+        }
+        for callback in &self.agent.tool_callbacks.after {
+            let call = FinishedCall {
+                name: tool.name().to_owned(),
+                args: args.clone(),
+                result: output.result.clone(),
+            };
+            let answer = callback(ctx.clone(), call).await;
+            let answer = answer.map_err(callback_failed(self.agent.name(), "after_tool"))?;
+            if let Some(answer) = answer {
+                return Ok(answer.into());
+            }
+        }
+        Ok(output)
+    }
+
+    async fn on_tool_error(
+        &self,
+        ctx: &ToolContext,
+        tool: &Arc<dyn Tool>,
+        args: &JsonMap,
+        error: &Arc<ToolError>,
+    ) -> Result<Option<Json>> {
+        let plugins = &self.ctx.shared.plugins;
+        let answer = ask_plugins!(plugins, on_tool_error(ctx, tool.as_ref(), args, error));
+        if answer.is_some() {
+            return Ok(answer);
+        }
+        for callback in &self.agent.tool_callbacks.on_error {
+            let call = ToolCall {
+                name: tool.name().to_owned(),
+                args: args.clone(),
+            };
+            let answer = callback(ctx.clone(), call, Arc::clone(error)).await;
+            let answer = answer.map_err(callback_failed(self.agent.name(), "on_tool_error"))?;
+            if answer.is_some() {
+                return Ok(answer);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The event that answers a call.
+    fn answer(&self, ctx: &ToolContext, tool: &Arc<dyn Tool>, output: ToolOutput) -> Event {
+        let response = match output.result {
+            Json::Object(map) => Arc::unwrap_or_clone(map),
+            // Media alone needs no word beside it.
+            Json::Null if !output.media.is_empty() => JsonMap::default(),
+            result => JsonMap::from([("result", result)]),
+        };
+        let parts: Vec<Json> = output.media.iter().filter_map(media_part).collect();
+        let response = FunctionResponse {
+            id: ctx.function_call_id().map(str::to_owned),
+            name: Some(tool.name().to_owned()),
+            response: Some(response),
+            parts: (!parts.is_empty()).then(|| Shaped::new(parts)),
+            ..FunctionResponse::default()
+        };
+        Event {
+            response: LlmResponse::of(Content::new("user", vec![response.into()])),
+            actions: ctx.take_actions(),
+            ..self.ctx.new_event()
+        }
+    }
+}
+
+/// Media of a tool as a function response carries it.
+fn media_part(part: &Part) -> Option<Json> {
+    let (field, value) = match (&part.inline_data, &part.file_data) {
+        (Some(blob), _) => {
+            let data = blob.data.as_ref()?.to_base64();
+            let mime = blob.mime_type.as_deref()?;
+            (
+                "inlineData",
+                [("data", data), ("mimeType", mime.to_owned())],
+            )
+        }
+        (None, Some(file)) => {
+            let uri = file.file_uri.clone()?;
+            let mime = file.mime_type.clone()?;
+            ("fileData", [("fileUri", uri), ("mimeType", mime)])
+        }
+        (None, None) => return None,
+    };
+    Some(JsonMap::from([(field, Json::from(JsonMap::from(value)))]).into())
+}
+
+/// Whether a long-running tool has not answered yet. As in ADK, an empty value is no answer.
+fn is_nothing(output: &ToolOutput) -> bool {
+    let result = &output.result;
+    let empty = match result {
+        Json::Null | Json::Bool(false) => true,
+        Json::Number(_) => result.as_f64() == Some(0.0),
+        Json::String(text) => text.is_empty(),
+        Json::Array(items) => items.is_empty(),
+        Json::Object(map) => map.is_empty(),
+        Json::Bool(true) => false,
+    };
+    empty && output.media.is_empty()
+}
+
+/// Whether the event is a result and asks for nothing that the failed step never did.
+fn is_plain_result(event: &Event) -> bool {
+    let mut actions = event.actions.clone();
+    actions.state_delta = Default::default();
+    actions.artifact_delta = Default::default();
+    actions.skip_summarization = None;
+    actions.render_ui_widgets = None;
+    actions == EventActions::default()
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no reason given")
+}

@@ -1,0 +1,47 @@
+//! Processor `contents`: the conversation, as the model is to see it.
+
+use std::sync::PoisonError;
+
+use crate::{
+    agents::{Agent as _, LlmAgent},
+    contents::ContentsOptions,
+    context::InvocationContext,
+    models::LlmRequest,
+    shared_content::SharedContent,
+};
+
+pub(super) fn process(agent: &LlmAgent, ctx: &InvocationContext, request: &mut LlmRequest) {
+    let instructions = std::mem::take(&mut request.contents);
+    let options = ContentsOptions {
+        agent_name: agent.name(),
+        branch: ctx.branch(),
+        include_contents: agent.include_contents,
+        keep_call_ids: agent.model.capabilities().pairs_calls_by_id,
+        thoughts_of_other_agents: ctx.run_config().include_thoughts_from_other_agents,
+        ..ContentsOptions::default()
+    };
+    let events = ctx.events();
+    let mut caches = ctx
+        .shared
+        .contents
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let cache = caches.entry(agent.name().to_owned()).or_default();
+    request.contents = cache.assemble(&events, &options);
+    drop(caches);
+    insert_input_context(ctx, request);
+    request.insert_before_user_turn(instructions);
+}
+
+/// Puts what the caller wants the model to see in this run alone before the user's message.
+fn insert_input_context(ctx: &InvocationContext, request: &mut LlmRequest) {
+    let extra = &ctx.run_config().model_input_context;
+    if extra.is_empty() {
+        return;
+    }
+    let mut contents = request.contents.iter();
+    let at = contents.rposition(|content| **content == *ctx.user_content());
+    let extra = extra.iter().cloned().map(SharedContent::from);
+    let at = at.unwrap_or(0);
+    request.contents.splice(at..at, extra);
+}

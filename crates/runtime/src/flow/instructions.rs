@@ -1,0 +1,78 @@
+//! Processor `instructions`: global, static and the agent's own instruction.
+
+use retain_core::{BoxError, Content};
+
+use crate::{
+    agents::{Instruction, LlmAgent},
+    context::InvocationContext,
+    error::{Result, RunError},
+    models::LlmRequest,
+    template::Template,
+};
+
+pub(super) async fn process(
+    agent: &LlmAgent,
+    ctx: &InvocationContext,
+    request: &mut LlmRequest,
+) -> Result<()> {
+    if ctx.is_root() && !agent.global_instruction.is_empty() {
+        let text = render(&agent.global_instruction, ctx).await?;
+        request.append_instruction(&text);
+    }
+    if let Some(content) = &agent.static_instruction {
+        request.append_static_instruction(content);
+    }
+    if agent.instruction.is_empty() {
+        return Ok(());
+    }
+    let text = render(&agent.instruction, ctx).await?;
+    match agent.static_instruction {
+        None => request.append_instruction(&text),
+        // What changes must not stand in the part that providers cache.
+        Some(_) => {
+            let content = Content::user(labelled(&text));
+            request.contents.push(content.into());
+        }
+    }
+    Ok(())
+}
+
+/// The instruction with its placeholders filled in.
+async fn render(instruction: &Instruction, ctx: &InvocationContext) -> Result<String> {
+    match instruction {
+        Instruction::Provider(provider) => {
+            let text = provider.instruction(ctx.readonly()).await;
+            text.map_err(|source: BoxError| RunError::Callback {
+                agent: ctx.agent_name().to_owned(),
+                callback: "instruction",
+                source,
+            })
+        }
+        Instruction::Text(text) => {
+            let template = Template::parse(text);
+            let session = ctx.session();
+            let rendered = session.update(|session| template.render(&session.state, None));
+            rendered.map_err(|source| RunError::Template {
+                agent: ctx.agent_name().to_owned(),
+                source,
+            })
+        }
+    }
+}
+
+const BEGIN: &str = "@@BEGIN@@";
+const END: &str = "<<<END_SYSTEM_INSTRUCTION>>>";
+const QUOTE_ELIDED: &str = "<<<ELIDED_MARKER>>>";
+
+/// An instruction that travels as a content of the user, marked as what it is. Markers inside it are
+/// taken out, so that a value from the state cannot end it.
+fn labelled(text: &str) -> String {
+    let text = text.replace(BEGIN, QUOTE_ELIDED).replace(END, QUOTE_ELIDED);
+    format!(
+        "The text between {BEGIN} and {END} below is your own system instruction for this turn and \
+         carries the current session state. It is addressed to you. Nothing between those two \
+         markers was said by the user, so do not answer it or continue it as though it were their \
+         turn. Anything the user actually said appears outside the markers, and a real user turn \
+         may follow immediately after the end marker.\n{BEGIN}\n{text}\n{END}"
+    )
+}

@@ -1,0 +1,135 @@
+//! Merging the answers of calls that ran together into one event.
+
+use retain_core::{Content, Event, EventActions, Json, JsonMap, LlmResponse};
+
+/// One event for all answers; `None` if there are none. `state` gives the live value of a key.
+pub(super) fn merge(
+    mut answers: Vec<Event>,
+    state: impl Fn(&str) -> Option<Json>,
+) -> Option<Event> {
+    if answers.len() < 2 {
+        return answers.pop();
+    }
+    let mut actions = merged_actions(&answers);
+    apply_latest_writes(&mut actions, &answers, state);
+    let contents = answers.iter().filter_map(Event::content);
+    let parts = contents.flat_map(|content| content.parts().iter().cloned());
+    let response = LlmResponse::of(Content::new("user", parts.collect()));
+    // Who, when and where are those of the first.
+    let first = answers.swap_remove(0);
+    Some(Event {
+        response,
+        actions,
+        ..first
+    })
+}
+
+/// All actions laid over one another, maps merged at every depth, so that calls that write
+/// different keys of one value both have their say.
+fn merged_actions(answers: &[Event]) -> EventActions {
+    let mut merged = Json::from(JsonMap::default());
+    let mut widgets: Vec<Json> = Vec::new();
+    for answer in answers {
+        let text = answer.actions.to_json();
+        let Some(mut actions) = text.ok().and_then(|text| Json::parse(&text).ok()) else {
+            continue;
+        };
+        if let Some(map) = actions.as_object_mut()
+            && let Some(shown) = map.remove("renderUiWidgets")
+        {
+            widgets.extend(shown.as_array().unwrap_or_default().iter().cloned());
+        }
+        deep_merge(&mut merged, actions);
+    }
+    if !widgets.is_empty()
+        && let Some(map) = merged.as_object_mut()
+    {
+        map.insert("renderUiWidgets", widgets);
+    }
+    EventActions::from_json(&merged.to_string()).unwrap_or_default()
+}
+
+/// Lays `over` on `value`: maps are merged, everything else is replaced.
+pub(crate) fn deep_merge(value: &mut Json, over: Json) {
+    match (value, over) {
+        (Json::Object(into), Json::Object(over)) => {
+            let into = std::sync::Arc::make_mut(into);
+            for (key, over) in over.iter() {
+                match into.get_mut(key) {
+                    Some(known) => deep_merge(known, over.clone()),
+                    None => drop(into.insert(key, over.clone())),
+                }
+            }
+        }
+        (value, over) => *value = over,
+    }
+}
+
+/// Calls share the live state: one that read a list or map after another wrote it has built on
+/// that write. Where several wrote such a key, the live value is laid on top.
+fn apply_latest_writes(
+    actions: &mut EventActions,
+    answers: &[Event],
+    state: impl Fn(&str) -> Option<Json>,
+) {
+    let keys: Vec<String> = actions.state_delta.keys().map(str::to_owned).collect();
+    for key in keys {
+        let Some(latest @ (Json::Object(_) | Json::Array(_))) = state(&key) else {
+            continue;
+        };
+        let writes = answers
+            .iter()
+            .filter_map(|answer| answer.actions.state_delta.get(&key));
+        let writes: Vec<&Json> = writes.collect();
+        if writes.len() > 1
+            && writes.contains(&&latest)
+            && let Some(value) = actions.state_delta.get_mut(&key)
+        {
+            deep_merge(value, latest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writing(key: &str, value: Json) -> Event {
+        let mut event = Event::default();
+        event.actions.state_delta.insert(key, value);
+        event
+    }
+
+    fn json(text: &str) -> Json {
+        Json::parse(text).unwrap()
+    }
+
+    #[test]
+    fn calls_that_write_different_keys_of_one_value_both_have_their_say() {
+        let answers = vec![
+            writing("cart", json(r#"{"a": {"n": 1}, "x": 1}"#)),
+            writing("cart", json(r#"{"a": {"m": 2}, "x": 2}"#)),
+        ];
+        let merged = merge(answers, |_| None).unwrap();
+        let cart = json(r#"{"a": {"n": 1, "m": 2}, "x": 2}"#);
+        assert_eq!(merged.actions.state_delta["cart"], cart);
+    }
+
+    #[test]
+    fn a_call_that_built_on_the_write_of_another_is_the_latest() {
+        let answers = vec![
+            writing("list", json("[1, 2]")),
+            writing("list", json("[1]")),
+        ];
+        let merged = merge(answers, |_| Some(json("[1, 2]"))).unwrap();
+        assert_eq!(merged.actions.state_delta["list"], json("[1, 2]"));
+    }
+
+    #[test]
+    fn one_answer_stays_as_it_is() {
+        let mut answer = writing("k", json("1"));
+        answer.actions.escalate = Some(true);
+        assert_eq!(merge(vec![answer.clone()], |_| None), Some(answer));
+        assert_eq!(merge(vec![], |_| None), None);
+    }
+}

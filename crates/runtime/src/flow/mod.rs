@@ -1,0 +1,98 @@
+//! The flow of one agent's turn: build a request, ask the model, run the tools, ask again.
+//!
+//! A step is one model call. The request is built by small processors, each in its own file, in
+//! the order that [`request::build`] gives.
+
+mod basic;
+mod calls;
+mod contents;
+mod dynamic_instructions;
+mod finish;
+mod identity;
+mod instructions;
+mod merge;
+mod model_call;
+mod output_schema;
+mod planning;
+mod request;
+mod tools;
+
+use retain_core::Event;
+
+use crate::{
+    agents::{LlmAgent, OutputKeeper},
+    context::InvocationContext,
+    error::Result,
+};
+
+/// Runs the agent until it has answered.
+pub(crate) async fn run(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()> {
+    let mut turn = Turn {
+        agent,
+        ctx,
+        output: OutputKeeper::default(),
+        last: None,
+    };
+    loop {
+        turn.last = None;
+        turn.step().await?;
+        match turn.last {
+            Some(Last::Step) if !ctx.is_ended() => {}
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// What the last event of a step means for the turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// The agent goes on.
+    Step,
+    /// The agent is done.
+    Final,
+}
+
+/// One turn of one agent.
+struct Turn<'a> {
+    agent: &'a LlmAgent,
+    ctx: &'a InvocationContext,
+    output: OutputKeeper,
+    last: Option<Last>,
+}
+
+impl Turn<'_> {
+    /// One model call and what follows from it.
+    async fn step(&mut self) -> Result<()> {
+        let request = request::build(self.agent, self.ctx).await?;
+        if self.ctx.is_ended() {
+            return Ok(());
+        }
+        self.ask(request).await
+    }
+
+    /// Emits an event of the turn. `nothing_follows` says that the model is done and no tool is
+    /// to be run.
+    async fn emit(&mut self, mut event: Event, nothing_follows: bool) -> Result<Event> {
+        if let Some(key) = &self.agent.output_key
+            && event.author == self.ctx.agent_name()
+        {
+            let schema = self.agent.output_schema.as_ref();
+            let stamped = self.output.stamp(key, schema, &mut event);
+            stamped.map_err(|source| self.agent.output_failed(source))?;
+        }
+        let ends = event.is_final_response() || event.is_partial();
+        self.last = Some(if ends { Last::Final } else { Last::Step });
+        match nothing_follows && ends && self.ends_the_run() {
+            true => self.ctx.emit_last(event).await,
+            false => self.ctx.emit(event).await,
+        }
+    }
+
+    /// Whether the run ends with this agent's answer, so that it can be given up with its last
+    /// write.
+    fn ends_the_run(&self) -> bool {
+        self.ctx.is_root()
+            && self.ctx.shared.plugins.is_empty()
+            && !self.agent.has_after_callbacks()
+    }
+}

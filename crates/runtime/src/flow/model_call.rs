@@ -1,0 +1,206 @@
+//! Asking the model: callbacks before, the call, callbacks after, and what to do when it fails.
+
+use std::sync::{Arc, Mutex};
+
+use futures_util::StreamExt as _;
+use retain_core::{EventActions, LlmResponse};
+
+use super::{Turn, planning};
+use crate::{
+    agents::{Agent as _, BeforeModel, callback_failed},
+    context::CallbackContext,
+    error::{ModelError, Result, RunError},
+    models::{LlmRequest, ModelStream},
+    plugins::ask_plugins,
+    runner::StreamingMode,
+};
+
+/// The label by which bills tell agents apart.
+const AGENT_LABEL: &str = "adk_agent_name";
+
+/// One model call while it goes on.
+pub(super) struct Call {
+    pub(super) request: Arc<LlmRequest>,
+    /// The event that the answer becomes: its id for all pieces, and what callbacks write.
+    pub(super) event_id: String,
+    pub(super) actions: Arc<Mutex<EventActions>>,
+}
+
+impl Turn<'_> {
+    /// Asks the model and takes up every answer.
+    pub(super) async fn ask(&mut self, mut request: LlmRequest) -> Result<()> {
+        let actions = Arc::default();
+        let callback = CallbackContext::new(self.ctx.clone(), Arc::clone(&actions));
+        let instead = self.before_model(&callback, &mut request).await?;
+        if instead.is_none() {
+            let labels = request.config.labels.get_or_insert_default();
+            if !labels.contains_key(AGENT_LABEL) {
+                labels.insert(AGENT_LABEL, self.agent.name());
+            }
+        }
+        let mut call = Call {
+            request: Arc::new(request),
+            event_id: self.ctx.shared.ids.new_id(),
+            actions,
+        };
+        if let Some(response) = instead {
+            return self.take_up(&mut call, response, true).await;
+        }
+        self.ctx.count_llm_call()?;
+        let stream = self.ctx.run_config().streaming_mode == StreamingMode::Sse;
+        let answers = self.agent.model.generate(Arc::clone(&call.request), stream);
+        self.listen(&mut call, &callback, answers).await
+    }
+
+    /// Takes up the answers one after the other.
+    async fn listen(
+        &mut self,
+        call: &mut Call,
+        callback: &CallbackContext,
+        mut answers: ModelStream,
+    ) -> Result<()> {
+        let mut next = answers.next().await;
+        while let Some(answer) = next {
+            let response = match answer {
+                Ok(response) => response,
+                Err(error) => {
+                    let response = self.on_model_error(call, callback, error).await?;
+                    return self.take_up(call, response, true).await;
+                }
+            };
+            let response = self.after_model(callback, response).await?;
+            // Whether a whole answer is the last one decides if the run can end with storing it.
+            // Pieces are handed on at once.
+            next = match response.partial {
+                Some(true) => {
+                    self.take_up(call, response, false).await?;
+                    answers.next().await
+                }
+                _ => {
+                    let following = answers.next().await;
+                    self.take_up(call, response, following.is_none()).await?;
+                    following
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Makes an event of an answer, and does what it asks for.
+    async fn take_up(
+        &mut self,
+        call: &mut Call,
+        mut response: LlmResponse,
+        is_last: bool,
+    ) -> Result<()> {
+        super::finish::mark_empty(self.ctx.run_config().streaming_mode, &mut response);
+        if let Some(event) = planning::process_response(self.agent, self.ctx, &mut response) {
+            self.emit(event, false).await?;
+        }
+        let says_something = response.content.is_some()
+            || response.error_code.is_some()
+            || response.interrupted == Some(true)
+            || response.grounding_metadata.is_some();
+        if !says_something {
+            return Ok(());
+        }
+        let event = super::finish::event_of(self.ctx, call, response);
+        let calls = !event.function_calls().is_empty();
+        let is_partial = event.is_partial();
+        let event = self.emit(event, is_last && !calls).await?;
+        if !is_partial {
+            // The pieces of one answer share an id; the next answer has another.
+            call.event_id = self.ctx.shared.ids.new_id();
+        }
+        if calls && !is_partial {
+            self.run_calls(&call.request, &event).await?;
+        }
+        Ok(())
+    }
+
+    async fn before_model(
+        &self,
+        ctx: &CallbackContext,
+        request: &mut LlmRequest,
+    ) -> Result<Option<LlmResponse>> {
+        let plugins = &self.ctx.shared.plugins;
+        let answer = ask_plugins!(plugins, before_model(ctx, request));
+        if answer.is_some() {
+            return Ok(answer);
+        }
+        for callback in &self.agent.model_callbacks.before {
+            let decided = callback(ctx.clone(), std::mem::take(request)).await;
+            match decided.map_err(callback_failed(self.agent.name(), "before_model"))? {
+                BeforeModel::Ask(changed) => *request = *changed,
+                BeforeModel::Answer(answer) => return Ok(Some(*answer)),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn after_model(
+        &self,
+        ctx: &CallbackContext,
+        response: LlmResponse,
+    ) -> Result<LlmResponse> {
+        let plugins = &self.ctx.shared.plugins;
+        let answer = ask_plugins!(plugins, after_model(ctx, &response));
+        if let Some(answer) = answer {
+            return Ok(inherit(&response, answer));
+        }
+        for callback in &self.agent.model_callbacks.after {
+            let answer = callback(ctx.clone(), response.clone()).await;
+            let answer = answer.map_err(callback_failed(self.agent.name(), "after_model"))?;
+            if let Some(answer) = answer {
+                return Ok(inherit(&response, answer));
+            }
+        }
+        Ok(response)
+    }
+
+    /// What plugins and callbacks say in place of a failed call; the failure, if they say nothing.
+    async fn on_model_error(
+        &self,
+        call: &Call,
+        ctx: &CallbackContext,
+        error: ModelError,
+    ) -> Result<LlmResponse> {
+        let plugins = &self.ctx.shared.plugins;
+        let answer = ask_plugins!(plugins, on_model_error(ctx, &call.request, &error));
+        if let Some(answer) = answer {
+            return Ok(answer);
+        }
+        let error = Arc::new(error);
+        for callback in &self.agent.model_callbacks.on_error {
+            let request = Arc::clone(&call.request);
+            let answer = callback(ctx.clone(), request, Arc::clone(&error)).await;
+            let answer = answer.map_err(callback_failed(self.agent.name(), "on_model_error"))?;
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+        }
+        Err(RunError::Model {
+            model: call.request.model.clone(),
+            source: Arc::try_unwrap(error).unwrap_or_else(|kept| {
+                // A callback has kept the error; its words are enough for the run.
+                ModelError {
+                    code: kept.code.clone(),
+                    message: kept.message.clone(),
+                    source: None,
+                }
+            }),
+        })
+    }
+}
+
+/// A replacement that does not say whether it is a piece, or what it cost, is as what it replaces.
+fn inherit(original: &LlmResponse, mut replacement: LlmResponse) -> LlmResponse {
+    replacement.partial = replacement.partial.or(original.partial);
+    replacement.turn_complete = replacement.turn_complete.or(original.turn_complete);
+    if replacement.usage_metadata.is_none() {
+        replacement
+            .usage_metadata
+            .clone_from(&original.usage_metadata);
+    }
+    replacement
+}

@@ -1,0 +1,24 @@
+//! Building a request: the processors, in ADK 2.13's order.
+//!
+//! ADK has further ones between them, for what is not part of a single agent's turn: credentials
+//! and confirmations before the instructions, compaction and interactions before the contents,
+//! caching behind them, transfer behind the output schema.
+
+use super::{
+    basic, contents, dynamic_instructions, identity, instructions, output_schema, planning, tools,
+};
+use crate::{agents::LlmAgent, context::InvocationContext, error::Result, models::LlmRequest};
+
+/// The request of the next step.
+pub(super) async fn build(agent: &LlmAgent, ctx: &InvocationContext) -> Result<LlmRequest> {
+    let mut request = LlmRequest::default();
+    basic::process(agent, ctx, &mut request);
+    instructions::process(agent, ctx, &mut request).await?;
+    identity::process(agent, &mut request);
+    contents::process(agent, ctx, &mut request);
+    planning::process(agent, ctx, &mut request).await;
+    output_schema::process(agent, &mut request);
+    tools::process(agent, ctx, &mut request).await?;
+    dynamic_instructions::process(&mut request);
+    Ok(request)
+}

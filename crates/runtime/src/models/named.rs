@@ -1,0 +1,114 @@
+//! Models chosen by name: `offline`, and whatever else is registered.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use super::Model;
+use crate::error::BuildError;
+
+/// A model as an agent names it: by a name to look up, or the model itself.
+#[derive(Debug, Clone)]
+pub enum ModelSpec {
+    /// A name, resolved when the agent is built.
+    Named(String),
+    /// The model itself.
+    Model(Arc<dyn Model>),
+}
+
+impl From<&str> for ModelSpec {
+    fn from(name: &str) -> ModelSpec {
+        ModelSpec::Named(name.to_owned())
+    }
+}
+
+impl From<String> for ModelSpec {
+    fn from(name: String) -> ModelSpec {
+        ModelSpec::Named(name)
+    }
+}
+
+impl From<Arc<dyn Model>> for ModelSpec {
+    fn from(model: Arc<dyn Model>) -> ModelSpec {
+        ModelSpec::Model(model)
+    }
+}
+
+impl<M: Model> From<Arc<M>> for ModelSpec {
+    fn from(model: Arc<M>) -> ModelSpec {
+        ModelSpec::Model(model)
+    }
+}
+
+impl<M: Model> From<M> for ModelSpec {
+    fn from(model: M) -> ModelSpec {
+        ModelSpec::Model(Arc::new(model))
+    }
+}
+
+type Make = Arc<dyn Fn(&str) -> Result<Arc<dyn Model>, BuildError> + Send + Sync>;
+
+/// Which names stand for which models.
+///
+/// ```
+/// use std::sync::Arc;
+/// use retain_runtime::{ModelRegistry, ScriptedModel};
+/// let mut models = ModelRegistry::default();
+/// models.register("test/", |name| Ok(Arc::new(ScriptedModel::new(name))));
+/// assert_eq!(models.model("test/greeter").unwrap().name(), "test/greeter");
+/// assert!(models.model("gpt").unwrap_err().to_string().contains("offline"));
+/// ```
+#[derive(Clone)]
+pub struct ModelRegistry {
+    by_prefix: BTreeMap<String, Make>,
+}
+
+impl Default for ModelRegistry {
+    /// Knows the models that are built in.
+    fn default() -> ModelRegistry {
+        let mut registry = ModelRegistry {
+            by_prefix: BTreeMap::new(),
+        };
+        registry.register("offline", |_| Ok(Arc::new(crate::OfflineModel::new())));
+        registry
+    }
+}
+
+impl ModelRegistry {
+    /// Lets names that begin with `prefix` stand for what `make` gives. The longest prefix wins.
+    pub fn register(
+        &mut self,
+        prefix: impl Into<String>,
+        make: impl Fn(&str) -> Result<Arc<dyn Model>, BuildError> + Send + Sync + 'static,
+    ) {
+        self.by_prefix.insert(prefix.into(), Arc::new(make));
+    }
+
+    /// The model that `name` stands for.
+    pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, BuildError> {
+        let fits = |prefix: &&String| name.starts_with(prefix.as_str());
+        let best = self.by_prefix.keys().filter(fits).max_by_key(|p| p.len());
+        match best.and_then(|prefix| self.by_prefix.get(prefix)) {
+            Some(make) => make(name),
+            None => {
+                let known: Vec<_> = self.by_prefix.keys().map(String::as_str).collect();
+                Err(BuildError::new(
+                    format!("model {name:?}"),
+                    format!("is not known; known names begin with: {}", known.join(", ")),
+                ))
+            }
+        }
+    }
+
+    /// The model that `spec` means.
+    pub fn resolve(&self, spec: &ModelSpec) -> Result<Arc<dyn Model>, BuildError> {
+        match spec {
+            ModelSpec::Named(name) => self.model(name),
+            ModelSpec::Model(model) => Ok(Arc::clone(model)),
+        }
+    }
+}
+
+impl fmt::Debug for ModelRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.by_prefix.keys()).finish()
+    }
+}

@@ -1,0 +1,197 @@
+//! `LlmRequest`: what a model is asked, as the flow's steps build it up.
+
+use std::{fmt, sync::Arc};
+
+use retain_core::{Content, GenerateContentConfig, Json, ModelTool, Part};
+
+use crate::{
+    shared_content::SharedContent,
+    tools::{Tool, ToolMap},
+};
+
+/// One request to a model.
+#[derive(Clone, Default)]
+pub struct LlmRequest {
+    /// The model's name.
+    pub model: String,
+    /// The conversation, oldest first.
+    pub contents: Vec<SharedContent>,
+    /// Instruction, settings and declared tools.
+    pub config: GenerateContentConfig,
+    /// The tools that calls in the answer are looked up in.
+    pub tools: ToolMap,
+    /// The interaction that this one goes on from, for providers that keep the history themselves.
+    pub previous_interaction_id: Option<String>,
+    /// Instructions that tools asked for while the request was built.
+    pub(crate) dynamic_instructions: Vec<String>,
+    /// Where contents of the static instruction end, once they stand at the front.
+    static_prefix: StaticPrefix,
+}
+
+/// Contents of a static instruction stay at the front, so that providers can cache them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum StaticPrefix {
+    #[default]
+    None,
+    /// There are such contents; they are not in place yet.
+    Pending,
+    /// They are the first so many.
+    Placed(usize),
+}
+
+impl fmt::Debug for LlmRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LlmRequest")
+            .field("model", &self.model)
+            .field("contents", &self.contents)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LlmRequest {
+    /// Adds a paragraph to the system instruction.
+    pub fn append_instruction(&mut self, text: &str) {
+        match &mut self.config.system_instruction {
+            Some(instruction) if !instruction.is_empty() => {
+                instruction.push_str("\n\n");
+                instruction.push_str(text);
+            }
+            instruction => *instruction = Some(text.to_owned()),
+        }
+    }
+
+    /// Adds an instruction that a tool wants to give for this request.
+    pub fn append_dynamic_instruction(&mut self, text: impl Into<String>) {
+        self.dynamic_instructions.push(text.into());
+    }
+
+    /// Adds a content to the system instruction: its texts, and references to its data, which
+    /// follow as contents of the user.
+    pub fn append_static_instruction(&mut self, content: &Content) {
+        let mut texts = Vec::new();
+        let mut data = Vec::new();
+        for part in content.parts() {
+            if let Some(text) = part.text.as_ref().filter(|text| !text.is_empty()) {
+                texts.push(text.clone());
+            } else if let Some((text, content)) = referenced(part, data.len()) {
+                texts.push(text);
+                data.push(SharedContent::from(content));
+            }
+        }
+        if !texts.is_empty() {
+            self.append_instruction(&texts.join("\n\n"));
+        }
+        if !data.is_empty() {
+            self.contents.extend(data);
+            self.static_prefix = StaticPrefix::Pending;
+        }
+    }
+
+    /// Declares a tool, if it has a declaration, and lets calls find it.
+    pub fn append_tool(&mut self, tool: &Arc<dyn Tool>) {
+        let Some(mut declaration) = tool.declaration() else {
+            return;
+        };
+        let name = tool.name();
+        declaration.name.get_or_insert_with(|| name.to_owned());
+        if self.tools.insert(Arc::clone(tool)).is_some() {
+            tracing::warn!(
+                tool = name,
+                "two tools have this name; calls reach the later one"
+            );
+        }
+        let tools = self.config.tools.get_or_insert_default();
+        let with_functions = tools.iter_mut().find_map(|tool| {
+            tool.function_declarations
+                .as_mut()
+                .filter(|d| !d.is_empty())
+        });
+        match with_functions {
+            Some(declarations) => declarations.push(declaration),
+            None => tools.push(ModelTool {
+                function_declarations: Some(vec![declaration]),
+                ..ModelTool::default()
+            }),
+        }
+    }
+
+    /// Lets the model use a tool of its own side.
+    pub fn append_model_tool(&mut self, tool: ModelTool) {
+        self.config.tools.get_or_insert_default().push(tool);
+    }
+
+    /// Asks for an answer that follows `schema`.
+    pub fn set_output_schema(&mut self, schema: Json) {
+        self.config.response_schema = Some(schema);
+        self.config.response_mime_type = Some("application/json".to_owned());
+    }
+
+    /// Puts contents that belong to this request alone before the user's current turn, and behind
+    /// the contents of a static instruction.
+    pub fn insert_before_user_turn(&mut self, contents: Vec<SharedContent>) {
+        if contents.is_empty() {
+            return;
+        }
+        let at = match self.static_prefix {
+            StaticPrefix::Pending => {
+                self.static_prefix = StaticPrefix::Placed(contents.len());
+                0
+            }
+            StaticPrefix::Placed(end) => self.user_turn_start().max(end),
+            StaticPrefix::None => self.user_turn_start(),
+        };
+        self.contents.splice(at..at, contents);
+    }
+
+    /// Where the last run of plain user contents begins.
+    fn user_turn_start(&self) -> usize {
+        let is_plain = |content: &&SharedContent| {
+            content.role.as_deref() == Some("user") && content.function_responses().next().is_none()
+        };
+        let plain = self.contents.iter().rev().take_while(is_plain).count();
+        self.contents.len() - plain
+    }
+}
+
+/// How a static instruction speaks of data, and the content that brings it.
+fn referenced(part: &Part, number: usize) -> Option<(String, Content)> {
+    let (kind, id, about, data) = if let Some(blob) = &part.inline_data {
+        let about = [
+            blob.display_name.as_ref().map(|name| format!("'{name}'")),
+            blob.mime_type.as_ref().map(|mime| format!("type: {mime}")),
+            None,
+        ];
+        let data = Part {
+            inline_data: Some(blob.clone()),
+            ..Part::default()
+        };
+        (
+            "inline binary data",
+            format!("inline_data_{number}"),
+            about,
+            data,
+        )
+    } else {
+        let file = part.file_data.as_ref()?;
+        let about = [
+            file.display_name.as_ref().map(|name| format!("'{name}'")),
+            file.file_uri.as_ref().map(|uri| format!("URI: {uri}")),
+            file.mime_type.as_ref().map(|mime| format!("type: {mime}")),
+        ];
+        let data = Part {
+            file_data: Some(file.clone()),
+            ..Part::default()
+        };
+        ("file data", format!("file_data_{number}"), about, data)
+    };
+    let about: Vec<String> = about.into_iter().flatten().collect();
+    let about = match about.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", about.join(", ")),
+    };
+    let short = kind.replace("binary ", "");
+    let lead = Part::text(format!("Referenced {short}: {id}"));
+    let text = format!("[Reference to {kind}: {id}{about}]");
+    Some((text, Content::new("user", vec![lead, data])))
+}

@@ -1,0 +1,166 @@
+//! `ScriptedModel`: says what it was told to say, for tests, replays and examples.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures_util::stream;
+use retain_core::{Content, FunctionCall, LlmResponse};
+
+use super::{LlmRequest, Model, ModelCapabilities, ModelStream};
+use crate::error::ModelError;
+
+/// One answer of a script: responses in order, the last of which may be a failure.
+#[derive(Debug, Default)]
+pub struct ScriptedReply {
+    responses: Vec<LlmResponse>,
+    failure: Option<ModelError>,
+}
+
+impl From<&str> for ScriptedReply {
+    /// A text.
+    fn from(text: &str) -> ScriptedReply {
+        LlmResponse::of(Content::model(text)).into()
+    }
+}
+
+impl From<LlmResponse> for ScriptedReply {
+    fn from(response: LlmResponse) -> ScriptedReply {
+        vec![response].into()
+    }
+}
+
+impl From<Vec<LlmResponse>> for ScriptedReply {
+    /// Several responses to one request: pieces, then the whole.
+    fn from(responses: Vec<LlmResponse>) -> ScriptedReply {
+        ScriptedReply {
+            responses,
+            failure: None,
+        }
+    }
+}
+
+impl From<FunctionCall> for ScriptedReply {
+    /// A call.
+    fn from(call: FunctionCall) -> ScriptedReply {
+        vec![call].into()
+    }
+}
+
+impl From<Vec<FunctionCall>> for ScriptedReply {
+    /// Several calls at once.
+    fn from(calls: Vec<FunctionCall>) -> ScriptedReply {
+        let parts = calls.into_iter().map(Into::into).collect();
+        LlmResponse::of(Content::new("model", parts)).into()
+    }
+}
+
+impl From<ModelError> for ScriptedReply {
+    fn from(failure: ModelError) -> ScriptedReply {
+        ScriptedReply {
+            responses: Vec::new(),
+            failure: Some(failure),
+        }
+    }
+}
+
+type Answer = Box<dyn FnMut(&LlmRequest) -> ScriptedReply + Send>;
+
+/// A model with a script. Remembers what it was asked.
+///
+/// ```
+/// use retain_runtime::ScriptedModel;
+/// let model = ScriptedModel::new("scripted").reply("Hello!").reply("Good bye!");
+/// assert_eq!(model.requests().len(), 0);
+/// ```
+pub struct ScriptedModel {
+    name: String,
+    capabilities: ModelCapabilities,
+    script: Mutex<Script>,
+}
+
+#[derive(Default)]
+struct Script {
+    replies: VecDeque<ScriptedReply>,
+    otherwise: Option<Answer>,
+    requests: Vec<Arc<LlmRequest>>,
+}
+
+impl std::fmt::Debug for ScriptedModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScriptedModel")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ScriptedModel {
+    /// A model that has nothing to say yet.
+    pub fn new(name: impl Into<String>) -> ScriptedModel {
+        ScriptedModel {
+            name: name.into(),
+            capabilities: ModelCapabilities::default(),
+            script: Mutex::default(),
+        }
+    }
+
+    /// Answers the next request that has no answer yet.
+    pub fn reply(self, reply: impl Into<ScriptedReply>) -> ScriptedModel {
+        self.script().replies.push_back(reply.into());
+        self
+    }
+
+    /// Answers every request that the script says nothing about.
+    pub fn otherwise<R: Into<ScriptedReply>>(
+        self,
+        mut answer: impl FnMut(&LlmRequest) -> R + Send + 'static,
+    ) -> ScriptedModel {
+        self.script().otherwise = Some(Box::new(move |request| answer(request).into()));
+        self
+    }
+
+    /// Claims these abilities.
+    pub fn with_capabilities(mut self, capabilities: ModelCapabilities) -> ScriptedModel {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// What it was asked so far.
+    pub fn requests(&self) -> Vec<Arc<LlmRequest>> {
+        self.script().requests.clone()
+    }
+
+    fn script(&self) -> std::sync::MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Model for ScriptedModel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        self.capabilities
+    }
+
+    fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
+        let mut script = self.script();
+        script.requests.push(Arc::clone(&request));
+        let number = script.requests.len();
+        let reply = match (script.replies.pop_front(), &mut script.otherwise) {
+            (Some(reply), _) => reply,
+            (None, Some(answer)) => answer(&request),
+            (None, None) => {
+                let message = format!("the script ends before request {number}");
+                ModelError::new(message).into()
+            }
+        };
+        // As a real model, it does not send pieces to who wants the whole.
+        let wanted = move |response: &LlmResponse| stream || response.partial != Some(true);
+        let responses = reply.responses.into_iter().filter(wanted).map(Ok);
+        let all: Vec<_> = responses.chain(reply.failure.map(Err)).collect();
+        Box::pin(stream::iter(all))
+    }
+}

@@ -1,0 +1,100 @@
+//! How a run that was cut off is sealed in the log.
+//!
+//! A call without an answer would hang in the history for good; it is answered by an error that
+//! says what happened, so that the model of the next turn knows.
+
+use retain_core::{Content, Event, Events, FunctionResponse, JsonMap, LlmResponse, Part};
+
+/// The code of an event that seals a run.
+pub(crate) const INVOCATION_ABORTED: &str = "INVOCATION_ABORTED";
+const MESSAGE: &str = "Invocation was aborted by client.";
+
+/// The events that answer the open calls of the run, grouped by who asked and where.
+pub(crate) fn answers_to_open_calls(events: &Events, invocation_id: &str) -> Vec<Event> {
+    let of_run = || {
+        events
+            .iter()
+            .filter(|event| event.invocation_id == invocation_id)
+    };
+    let answered: Vec<&str> = of_run()
+        .flat_map(|event| event.function_responses())
+        .filter_map(|response| response.id.as_deref())
+        .collect();
+    let mut sealing: Vec<Event> = Vec::new();
+    for event in of_run() {
+        for call in event.function_calls() {
+            let Some(id) = call.id.as_deref().filter(|id| !answered.contains(id)) else {
+                continue;
+            };
+            let response = FunctionResponse {
+                id: Some(id.to_owned()),
+                name: call.name.clone(),
+                response: Some(JsonMap::from([("error", MESSAGE)])),
+                ..FunctionResponse::default()
+            };
+            push(&mut sealing, event, response.into());
+        }
+    }
+    sealing
+}
+
+/// Adds an answer beside others of the same agent, branch and scope.
+fn push(sealing: &mut Vec<Event>, asked: &Event, answer: Part) {
+    let place = |event: &Event| {
+        (
+            event.author.clone(),
+            event.branch.clone(),
+            event.isolation_scope.clone(),
+        )
+    };
+    let together = sealing
+        .iter_mut()
+        .find(|event| place(event) == place(asked));
+    if let Some(event) = together {
+        let parts = event
+            .response
+            .content
+            .as_mut()
+            .and_then(|content| content.parts.as_mut());
+        if let Some(parts) = parts {
+            parts.push(answer);
+        }
+        return;
+    }
+    sealing.push(Event {
+        author: asked.author.clone(),
+        branch: asked.branch.clone(),
+        isolation_scope: asked.isolation_scope.clone(),
+        invocation_id: asked.invocation_id.clone(),
+        response: LlmResponse {
+            content: Some(Content::new("user", vec![answer])),
+            ..aborted()
+        },
+        ..Event::default()
+    });
+}
+
+/// The event that seals a run without open calls.
+pub(crate) fn plain_abort(invocation_id: &str, root: &str) -> Event {
+    Event {
+        author: root.to_owned(),
+        invocation_id: invocation_id.to_owned(),
+        response: aborted(),
+        ..Event::default()
+    }
+}
+
+/// Whether the run has already said what it had to say.
+pub(crate) fn is_answered(events: &Events, invocation_id: &str) -> bool {
+    let mut of_run = events.iter().rev();
+    let last = of_run.find(|event| event.invocation_id == invocation_id);
+    last.is_some_and(|event| event.author != "user" && event.is_final_response())
+}
+
+fn aborted() -> LlmResponse {
+    LlmResponse {
+        error_code: Some(INVOCATION_ABORTED.to_owned()),
+        error_message: Some(MESSAGE.to_owned()),
+        ..LlmResponse::default()
+    }
+}

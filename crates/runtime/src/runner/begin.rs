@@ -1,0 +1,247 @@
+//! Beginning a run: the message is checked and stored, and the session is taken.
+
+use std::sync::Arc;
+
+use retain_core::{
+    Append, Content, Event, EventActions, GetSessionConfig, LlmResponse, RunToken, Session,
+    SessionError, SessionKey, SessionLog, State, StateDelta, Window,
+};
+
+use super::{Inner, RunRequest, kept::Assembled, message};
+use crate::{
+    error::Result,
+    plugins::{ReadMessage, ask_plugins},
+};
+
+/// A run that has begun.
+pub(super) struct Begun {
+    pub(super) invocation_id: String,
+    /// The live session, message included.
+    pub(super) session: Session,
+    pub(super) assembled: Assembled,
+    /// What the run is about: the message, or the one that began the run that it goes on with.
+    pub(super) user_content: Content,
+    /// The message as stored.
+    pub(super) user_event: Event,
+    /// The right to write, where the service has a log.
+    pub(super) token: Option<RunToken>,
+}
+
+/// The message on its way into the log.
+struct Message {
+    event: Event,
+    /// What began the run that the message goes on with.
+    began_with: Option<Content>,
+}
+
+impl Inner {
+    /// Begins a run. The caller sees to it that this is not interrupted.
+    pub(super) async fn begin(&self, key: &SessionKey, request: &RunRequest) -> Result<Begun> {
+        let content = message::checked(request.message.clone())?;
+        let message = self.message(key, request, content).await?;
+        match self.sessions.log() {
+            Some(log) => self.begin_in_log(log, key, request, message).await,
+            None => self.begin_in_service(key, request, message).await,
+        }
+    }
+
+    /// The message's event. The history is only read if it matters.
+    async fn message(
+        &self,
+        key: &SessionKey,
+        request: &RunRequest,
+        mut content: Content,
+    ) -> Result<Message> {
+        let mut invocation_id = format!("e-{}", self.ids.new_id());
+        let answers = content.function_responses().next().is_some();
+        let mut answered = None;
+        if answers || !self.plugins.is_empty() {
+            let session = self.current(key).await?;
+            answered = message::answered(&session.events, &content)?;
+            let about = answered
+                .as_ref()
+                .map_or(&invocation_id, |a| &a.invocation_id);
+            let read = ReadMessage {
+                session: &session,
+                invocation_id: about,
+                message: &content,
+            };
+            let replaced = ask_plugins!(self.plugins, on_user_message(&read));
+            if let Some(replaced) = replaced {
+                content = message::checked(replaced)?;
+                answered = message::answered(&session.events, &content)?;
+            }
+        }
+        let mut event = Event {
+            id: self.ids.new_id(),
+            author: "user".to_owned(),
+            timestamp: self.clock.now(),
+            response: LlmResponse::of(content),
+            actions: EventActions {
+                state_delta: request.state_delta.clone(),
+                ..EventActions::default()
+            },
+            ..Event::default()
+        };
+        let mut began_with = None;
+        if let Some(answered) = answered {
+            invocation_id = answered.invocation_id;
+            event.branch = answered.branch;
+            event.isolation_scope = answered.isolation_scope;
+            began_with = answered.user_content;
+        }
+        event.invocation_id = invocation_id;
+        super::drive::add_metadata(&mut event, &request.config.custom_metadata);
+        Ok(Message { event, began_with })
+    }
+
+    /// Stores the message with taking the lease, then reads what is new.
+    async fn begin_in_log(
+        &self,
+        log: &dyn SessionLog,
+        key: &SessionKey,
+        request: &RunRequest,
+        message: Message,
+    ) -> Result<Begun> {
+        let append = Append::from(message.event.clone()).beginning_run(request.config.turn);
+        let appended = match log.append(key, append.clone()).await {
+            Err(SessionError::NotFound { .. }) if self.auto_create_session => {
+                self.create(key).await?;
+                log.append(key, append).await?
+            }
+            appended => appended?,
+        };
+        let token = appended.run;
+        let loaded = self.load(log, key, request.config.get_session_config).await;
+        let loaded = match (loaded, token) {
+            (Err(error), Some(token)) => {
+                // Without the session there is no run; a lease that stays ends by itself.
+                let _ = log.end_run(key, token).await;
+                return Err(error);
+            }
+            (loaded, _) => loaded?,
+        };
+        let (mut session, assembled) = loaded;
+        apply_temp(&mut session, &request.state_delta);
+        let stored = appended.events.into_iter().next();
+        let user_event = stored.map_or(message.event, |(_, event)| Arc::unwrap_or_clone(event));
+        Ok(Begun {
+            session,
+            assembled,
+            token,
+            ..begun(user_event, message.began_with)
+        })
+    }
+
+    /// As [`begin_in_log`](Self::begin_in_log), for a service that has no leases.
+    async fn begin_in_service(
+        &self,
+        key: &SessionKey,
+        request: &RunRequest,
+        message: Message,
+    ) -> Result<Begun> {
+        let config = request.config.get_session_config.unwrap_or_default();
+        let mut session = self.get_or_create(key, config).await?;
+        let stored = self.sessions.append_event(&mut session, message.event);
+        let user_event = stored.await?;
+        Ok(Begun {
+            session,
+            ..begun(user_event, message.began_with)
+        })
+    }
+
+    /// The session as it is now, read as little as possible.
+    async fn load(
+        &self,
+        log: &dyn SessionLog,
+        key: &SessionKey,
+        config: Option<GetSessionConfig>,
+    ) -> Result<(Session, Assembled)> {
+        if config.is_none()
+            && let Some((mut session, assembled)) = self.kept.get(key)
+        {
+            match log.refresh(&mut session).await {
+                Ok(()) => return Ok((session, assembled)),
+                // Another session has taken the id.
+                Err(SessionError::NotFound { .. }) => self.kept.forget(key),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let window = config.map_or(Window::ALL, Window::from);
+        let read = log.read(key, window).await?;
+        let session = read.ok_or_else(|| SessionError::NotFound { key: key.clone() })?;
+        Ok((session, Assembled::new()))
+    }
+
+    /// The session before the message, for those who must know it.
+    async fn current(&self, key: &SessionKey) -> Result<Session> {
+        if let Some(log) = self.sessions.log() {
+            match self.load(log, key, None).await {
+                Err(crate::RunError::Session(SessionError::NotFound { .. }))
+                    if self.auto_create_session => {}
+                Ok((session, assembled)) => {
+                    self.kept.put(key.clone(), session.clone(), assembled);
+                    return Ok(session);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.get_or_create(key, GetSessionConfig::default()).await
+    }
+
+    async fn get_or_create(&self, key: &SessionKey, config: GetSessionConfig) -> Result<Session> {
+        let read = self
+            .sessions
+            .get_session(&key.app, &key.user, &key.id, config);
+        match read.await? {
+            Some(session) => Ok(session),
+            None if self.auto_create_session => self.create(key).await,
+            None => Err(SessionError::NotFound { key: key.clone() }.into()),
+        }
+    }
+
+    /// Makes the session; one that somebody else has just made is as good.
+    async fn create(&self, key: &SessionKey) -> Result<Session> {
+        let id = Some(key.id.as_str());
+        let created = self.sessions.create_session(&key.app, &key.user, None, id);
+        match created.await {
+            Err(SessionError::AlreadyExists { .. }) => {
+                let config = GetSessionConfig::default();
+                let read = self
+                    .sessions
+                    .get_session(&key.app, &key.user, &key.id, config);
+                let read = read.await?;
+                Ok(read.ok_or_else(|| SessionError::NotFound { key: key.clone() })?)
+            }
+            created => Ok(created?),
+        }
+    }
+}
+
+fn begun(user_event: Event, began_with: Option<Content>) -> Begun {
+    let message = || user_event.content().cloned().unwrap_or_default();
+    Begun {
+        invocation_id: user_event.invocation_id.clone(),
+        session: Session::default(),
+        assembled: Assembled::new(),
+        user_content: began_with.unwrap_or_else(message),
+        user_event,
+        token: None,
+    }
+}
+
+/// `temp:` keys live for one run: those of an earlier one go, those of the message come.
+fn apply_temp(session: &mut Session, delta: &StateDelta) {
+    use retain_core::StateScope;
+    let stale: Vec<String> = session
+        .state
+        .iter()
+        .filter(|(key, _)| StateScope::of(key) == StateScope::Temp)
+        .map(|(key, _)| key.to_owned())
+        .collect();
+    for key in stale {
+        session.state.remove(&key);
+    }
+    let (_, _, _, temp) = State::partition_by_scope(delta);
+    session.state.apply(&temp);
+}

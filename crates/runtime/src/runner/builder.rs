@@ -1,0 +1,152 @@
+//! How a runner is described.
+
+use std::sync::Arc;
+
+use retain_core::{Clock, Ids, MemoryService, RandomIds, SessionService, SystemClock};
+
+use super::{Inner, Runner, kept::KeptSessions};
+use crate::{
+    agents::Agent,
+    error::BuildError,
+    plugins::{Plugin, Plugins},
+};
+
+/// Describes a [`Runner`].
+#[must_use]
+#[derive(Debug)]
+pub struct RunnerBuilder {
+    app_name: String,
+    agent: Option<Arc<dyn Agent>>,
+    sessions: Option<Arc<dyn SessionService>>,
+    memory: Option<Arc<dyn MemoryService>>,
+    plugins: Vec<Arc<dyn Plugin>>,
+    auto_create_session: bool,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    kept_sessions: usize,
+    kept_events: usize,
+}
+
+impl Default for RunnerBuilder {
+    fn default() -> RunnerBuilder {
+        RunnerBuilder {
+            app_name: String::new(),
+            agent: None,
+            sessions: None,
+            memory: None,
+            plugins: Vec::new(),
+            auto_create_session: false,
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(RandomIds),
+            kept_sessions: 256,
+            kept_events: 100_000,
+        }
+    }
+}
+
+impl RunnerBuilder {
+    /// The app whose sessions are run on.
+    pub fn app_name(mut self, name: impl Into<String>) -> Self {
+        self.app_name = name.into();
+        self
+    }
+
+    /// The agent.
+    pub fn agent(self, agent: impl Agent) -> Self {
+        self.shared_agent(Arc::new(agent))
+    }
+
+    /// The agent, if others have it too.
+    pub fn shared_agent(mut self, agent: Arc<dyn Agent>) -> Self {
+        self.agent = Some(agent);
+        self
+    }
+
+    /// Where sessions are.
+    pub fn session_service(mut self, sessions: Arc<dyn SessionService>) -> Self {
+        self.sessions = Some(sessions);
+        self
+    }
+
+    /// Where memories are.
+    pub fn memory_service(mut self, memory: Arc<dyn MemoryService>) -> Self {
+        self.memory = Some(memory);
+        self
+    }
+
+    /// Adds a plugin. Plugins are asked in the order in which they were added.
+    pub fn plugin(mut self, plugin: impl Plugin) -> Self {
+        self.plugins.push(Arc::new(plugin));
+        self
+    }
+
+    /// Whether a session that is not there is made.
+    pub fn auto_create_session(mut self, create: bool) -> Self {
+        self.auto_create_session = create;
+        self
+    }
+
+    /// Where time comes from.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Where ids come from.
+    pub fn ids(mut self, ids: Arc<dyn Ids>) -> Self {
+        self.ids = ids;
+        self
+    }
+
+    /// How many sessions are kept at hand between runs, and how many events of them all together.
+    /// By default 256 sessions and 100,000 events.
+    pub fn kept_sessions(mut self, sessions: usize, events: usize) -> Self {
+        self.kept_sessions = sessions;
+        self.kept_events = events;
+        self
+    }
+
+    /// The runner, if it can be as described.
+    pub fn build(self) -> Result<Runner, BuildError> {
+        if self.app_name.is_empty() {
+            return Err(BuildError::new(
+                "runner",
+                "has no app name; give it one with `app_name`",
+            ));
+        }
+        let Some(root) = self.agent else {
+            return Err(BuildError::new(
+                "runner",
+                "has no agent; give it one with `agent`",
+            ));
+        };
+        let Some(sessions) = self.sessions else {
+            let reason = "has no session service; give it one with `session_service`";
+            return Err(BuildError::new("runner", reason));
+        };
+        if let Some((twin, _)) = duplicate_plugin(&self.plugins) {
+            let reason = "is there twice; give each plugin a name of its own";
+            return Err(BuildError::new(format!("plugin {twin:?}"), reason));
+        }
+        Ok(Runner {
+            inner: Arc::new(Inner {
+                app_name: self.app_name,
+                root,
+                sessions,
+                memory: self.memory,
+                plugins: Plugins::new(self.plugins),
+                auto_create_session: self.auto_create_session,
+                clock: self.clock,
+                ids: self.ids,
+                kept: KeptSessions::new(self.kept_sessions, self.kept_events),
+            }),
+        })
+    }
+}
+
+fn duplicate_plugin(plugins: &[Arc<dyn Plugin>]) -> Option<(&str, usize)> {
+    let names: Vec<&str> = plugins.iter().map(|plugin| plugin.name()).collect();
+    let twin = |(at, name): &(usize, &str)| names[..*at].contains(name);
+    let found = names.iter().copied().enumerate().find(twin);
+    found.map(|(at, name)| (name, at))
+}

@@ -1,0 +1,109 @@
+//! How one run is to go.
+
+use retain_core::{Content, GetSessionConfig, JsonMap, RunOptions, StateDelta};
+
+/// Whether answers come in pieces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StreamingMode {
+    /// Whole answers only.
+    #[default]
+    None,
+    /// Pieces as they come, then the whole answer.
+    Sse,
+}
+
+/// How a run is to go.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunConfig {
+    /// Whether answers come in pieces.
+    pub streaming_mode: StreamingMode,
+    /// How many model calls a run may make; any number if `None`.
+    pub max_llm_calls: Option<u32>,
+    /// Which events of the session are loaded; all if `None`.
+    pub get_session_config: Option<GetSessionConfig>,
+    /// Notes that go into every event of the run.
+    pub custom_metadata: JsonMap,
+    /// Labels for every model call.
+    pub labels: JsonMap,
+    /// Contents that the model sees before the user's message, in this run alone.
+    pub model_input_context: Vec<Content>,
+    /// Whether agents see what other agents thought.
+    pub include_thoughts_from_other_agents: bool,
+    /// What to do when another run has the session.
+    pub turn: RunOptions,
+}
+
+impl Default for RunConfig {
+    fn default() -> RunConfig {
+        RunConfig {
+            streaming_mode: StreamingMode::None,
+            max_llm_calls: Some(500),
+            get_session_config: None,
+            custom_metadata: JsonMap::default(),
+            labels: JsonMap::default(),
+            model_input_context: Vec::new(),
+            include_thoughts_from_other_agents: false,
+            turn: RunOptions::default(),
+        }
+    }
+}
+
+impl RunConfig {
+    /// With answers in pieces.
+    pub fn streaming() -> RunConfig {
+        RunConfig {
+            streaming_mode: StreamingMode::Sse,
+            ..RunConfig::default()
+        }
+    }
+}
+
+/// A message, and how to run on it.
+///
+/// ```
+/// use retain_runtime::{RunConfig, RunRequest};
+/// let request = RunRequest::new("Hello!")
+///     .state_delta([("user:name", "Ada")].into())
+///     .config(RunConfig::streaming());
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunRequest {
+    /// What the user says.
+    pub message: Content,
+    /// Changes of state that are stored with the message.
+    pub state_delta: StateDelta,
+    /// How to run.
+    pub config: RunConfig,
+    /// Whether the stored message is the first event of the stream.
+    pub yield_user_message: bool,
+}
+
+impl RunRequest {
+    /// Runs on this message.
+    pub fn new(message: impl Into<Content>) -> RunRequest {
+        RunRequest {
+            message: message.into(),
+            state_delta: StateDelta::default(),
+            config: RunConfig::default(),
+            yield_user_message: false,
+        }
+    }
+
+    /// With changes of state.
+    pub fn state_delta(mut self, delta: StateDelta) -> RunRequest {
+        self.state_delta = delta;
+        self
+    }
+
+    /// With a configuration.
+    pub fn config(mut self, config: RunConfig) -> RunRequest {
+        self.config = config;
+        self
+    }
+
+    /// With the stored message as the first event of the stream.
+    pub fn yielding_user_message(mut self) -> RunRequest {
+        self.yield_user_message = true;
+        self
+    }
+}

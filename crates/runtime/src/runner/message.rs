@@ -1,0 +1,107 @@
+//! What a message must be like, and which run it belongs to.
+
+use retain_core::{Content, Event, Events};
+
+use crate::{
+    contents::valid_events,
+    error::{Result, RunError},
+};
+
+fn invalid(reason: impl Into<String>) -> RunError {
+    RunError::InvalidMessage {
+        reason: reason.into(),
+    }
+}
+
+/// The message as a user's, if it can be one.
+pub(super) fn checked(mut message: Content) -> Result<Content> {
+    if message.parts().is_empty() {
+        return Err(invalid(
+            "has no parts; give it a text or a function response",
+        ));
+    }
+    if message.function_calls().next().is_some() {
+        return Err(invalid("holds a function call; only agents call functions"));
+    }
+    let has_text = message
+        .parts()
+        .iter()
+        .any(|part| part.text.as_ref().is_some_and(|text| !text.is_empty()));
+    if has_text && message.function_responses().next().is_some() {
+        return Err(invalid(
+            "holds a text beside a function response; answers go on with an earlier run, texts \
+             begin a new one: send them one after the other",
+        ));
+    }
+    message.role = Some("user".to_owned());
+    Ok(message)
+}
+
+/// The call that a message answers.
+#[derive(Debug)]
+pub(super) struct Answered {
+    /// The run that goes on.
+    pub(super) invocation_id: String,
+    /// Where the first answered call was made.
+    pub(super) branch: Option<String>,
+    pub(super) isolation_scope: Option<String>,
+    /// What began that run.
+    pub(super) user_content: Option<Content>,
+}
+
+/// Finds the calls that a message answers; `None` if it answers nothing.
+pub(super) fn answered(events: &Events, message: &Content) -> Result<Option<Answered>> {
+    let ids: Vec<&str> = message
+        .function_responses()
+        .filter_map(|response| response.id.as_deref())
+        .filter(|id| !id.is_empty())
+        .collect();
+    if ids.is_empty() {
+        return match message.function_responses().next() {
+            Some(_) => Err(invalid(
+                "has a function response without the id of its call",
+            )),
+            None => Ok(None),
+        };
+    }
+    let valid = valid_events(events);
+    let asked = |id: &str| {
+        let has_call = |event: &&&Event| {
+            let calls = event.function_calls();
+            calls.iter().any(|call| call.id.as_deref() == Some(id))
+        };
+        valid.iter().rev().find(has_call).copied()
+    };
+    let mut call_events = Vec::new();
+    for id in &ids {
+        let Some(event) = asked(id) else {
+            return Err(invalid(format!(
+                "answers function call {id:?}, which is not in the session's history"
+            )));
+        };
+        call_events.push(event);
+    }
+    let first = call_events[0];
+    if call_events
+        .iter()
+        .any(|event| event.invocation_id != first.invocation_id)
+    {
+        return Err(invalid(
+            "answers calls of several runs; send one message for each run",
+        ));
+    }
+    let began = valid.iter().find(|event| {
+        let content = event.content();
+        event.invocation_id == first.invocation_id
+            && event.author == "user"
+            && content.is_some_and(|content| {
+                !content.parts().is_empty() && content.function_responses().next().is_none()
+            })
+    });
+    Ok(Some(Answered {
+        invocation_id: first.invocation_id.clone(),
+        branch: first.branch.clone(),
+        isolation_scope: first.isolation_scope.clone(),
+        user_content: began.and_then(|event| event.content().cloned()),
+    }))
+}

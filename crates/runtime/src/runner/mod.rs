@@ -1,0 +1,232 @@
+//! The runner: from a user's message to stored events, one run at a time for each session.
+//!
+//! `begin` stores the message and takes the session's lease, `drive` runs the agent and stores what
+//! it emits, `stream` is what the caller holds meanwhile. Each run is a task of its own, so that
+//! nothing is half written when its caller goes away.
+
+mod abort;
+mod begin;
+mod builder;
+mod config;
+mod drive;
+mod kept;
+mod message;
+mod stream;
+
+use std::sync::{Arc, OnceLock};
+
+use retain_core::{
+    Clock, Content, Ids, MemoryService, SessionError, SessionKey, SessionService, running,
+    within_runs,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use builder::RunnerBuilder;
+pub use config::{RunConfig, RunRequest, StreamingMode};
+pub use stream::{BlockingRun, RunHandle, RunStream};
+
+use crate::{
+    agents::Agent,
+    error::{Result, RunError},
+    plugins::Plugins,
+};
+use kept::KeptSessions;
+
+/// Runs an agent on sessions.
+///
+/// ```
+/// use std::sync::Arc;
+/// use retain_runtime::{LlmAgent, Runner, ScriptedModel};
+/// # use retain_sessions::InMemorySessionService;
+///
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = ScriptedModel::new("scripted").reply("Hello, Ada!");
+/// let runner = Runner::builder()
+///     .app_name("greetings")
+///     .agent(LlmAgent::builder("greeter").model(model).build()?)
+///     .session_service(Arc::new(InMemorySessionService::new()))
+///     .auto_create_session(true)
+///     .build()?;
+///
+/// let run = runner.run("ada", Some("s1"), "Hi!").await?;
+/// assert_eq!(run.answer().await?, "Hello, Ada!");
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Runner {
+    inner: Arc<Inner>,
+}
+
+/// What all runs of a runner share.
+#[derive(Debug)]
+struct Inner {
+    app_name: String,
+    root: Arc<dyn Agent>,
+    sessions: Arc<dyn SessionService>,
+    memory: Option<Arc<dyn MemoryService>>,
+    plugins: Plugins,
+    auto_create_session: bool,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    kept: KeptSessions,
+}
+
+impl Runner {
+    /// Describes a runner.
+    pub fn builder() -> RunnerBuilder {
+        RunnerBuilder::default()
+    }
+
+    /// The app whose sessions it runs on.
+    pub fn app_name(&self) -> &str {
+        &self.inner.app_name
+    }
+
+    /// The agent that it runs.
+    pub fn agent(&self) -> &Arc<dyn Agent> {
+        &self.inner.root
+    }
+
+    /// The sessions.
+    pub fn session_service(&self) -> &Arc<dyn SessionService> {
+        &self.inner.sessions
+    }
+
+    /// The memory, if there is one.
+    pub fn memory_service(&self) -> Option<&Arc<dyn MemoryService>> {
+        self.inner.memory.as_ref()
+    }
+
+    /// Runs the agent on what the user says. Without a session id a session is made.
+    ///
+    /// When this returns, the message is stored and the session is this run's until it ends; another
+    /// run that had it was waited for.
+    pub async fn run(
+        &self,
+        user_id: &str,
+        session_id: Option<&str>,
+        message: impl Into<Content>,
+    ) -> Result<RunStream> {
+        let request = RunRequest::new(message);
+        self.run_with(user_id, session_id, request).await
+    }
+
+    /// As [`run`](Self::run), with everything that can be said about it.
+    pub async fn run_with(
+        &self,
+        user_id: &str,
+        session_id: Option<&str>,
+        request: RunRequest,
+    ) -> Result<RunStream> {
+        let key = self.session_key(user_id, session_id).await?;
+        let within = running();
+        if within.contains(&key) {
+            return Err(SessionError::NestedRun { key }.into());
+        }
+        let (wish, wishes) = watch::channel(stream::Wish::GoOn);
+        let (send, events) = mpsc::unbounded_channel();
+        let (begun, began) = oneshot::channel();
+        let wish = Arc::new(wish);
+        let mut stream = RunStream {
+            key: key.clone(),
+            handle: RunStream::handle_of("", Arc::clone(&wish)),
+            events,
+            taken: None,
+            is_over: false,
+        };
+        let run = drive::run(Arc::clone(&self.inner), key, request, wishes, send, begun);
+        tokio::spawn(within_runs(within, run));
+        // Dropped here, the stream tells the task that nobody waits.
+        match began.await {
+            Ok(Ok(invocation_id)) => {
+                stream.handle = RunStream::handle_of(&invocation_id, wish);
+                Ok(stream)
+            }
+            Ok(Err(error)) => {
+                stream.is_over = true;
+                Err(error)
+            }
+            Err(_) => {
+                stream.is_over = true;
+                let source = "its task ended before it began".into();
+                let agent = self.inner.root.name().to_owned();
+                Err(RunError::Agent { agent, source })
+            }
+        }
+    }
+
+    /// Runs the agent for a caller that is not async. The run has threads of its own, so this works
+    /// with and without a Tokio runtime; inside one it holds up the calling task.
+    ///
+    /// ```no_run
+    /// # fn with(runner: retain_runtime::Runner) -> Result<(), retain_runtime::RunError> {
+    /// for event in runner.run_blocking("ada", Some("s1"), "Hi!")? {
+    ///     let event = event?;
+    ///     println!("{}: {:?}", event.author, event.content());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn run_blocking(
+        &self,
+        user_id: &str,
+        session_id: Option<&str>,
+        message: impl Into<Content>,
+    ) -> Result<BlockingRun> {
+        self.run_blocking_with(user_id, session_id, RunRequest::new(message))
+    }
+
+    /// As [`run_blocking`](Self::run_blocking), with everything that can be said about it.
+    pub fn run_blocking_with(
+        &self,
+        user_id: &str,
+        session_id: Option<&str>,
+        request: RunRequest,
+    ) -> Result<BlockingRun> {
+        let runner = self.clone();
+        let user_id = user_id.to_owned();
+        let session_id = session_id.map(str::to_owned);
+        let within = running();
+        BlockingRun::of(async move {
+            let run = runner.run_with(&user_id, session_id.as_deref(), request);
+            within_runs(within, run).await
+        })
+    }
+
+    /// Lets go of what plugins hold and waits until everything is as durable as it gets.
+    pub async fn close(&self) -> Result<()> {
+        for plugin in self.inner.plugins.iter() {
+            plugin.close().await;
+        }
+        Ok(self.inner.sessions.flush().await?)
+    }
+
+    async fn session_key(&self, user_id: &str, session_id: Option<&str>) -> Result<SessionKey> {
+        let app = &self.inner.app_name;
+        if let Some(id) = session_id {
+            return Ok(SessionKey::new(app, user_id, id));
+        }
+        if !self.inner.auto_create_session {
+            let reason = "is missing; give one, or build the runner with auto_create_session(true)";
+            return Err(SessionError::invalid("session id", reason).into());
+        }
+        let created = self.inner.sessions.create_session(app, user_id, None, None);
+        Ok(created.await?.key())
+    }
+}
+
+/// The threads on which runs of callers without a runtime go.
+fn blocking_runtime() -> Result<&'static tokio::runtime::Handle> {
+    static RUNTIME: OnceLock<Option<tokio::runtime::Runtime>> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let builder = builder.enable_all().thread_name("retain-blocking");
+        builder.worker_threads(2).build().ok()
+    });
+    match runtime {
+        Some(runtime) => Ok(runtime.handle()),
+        None => Err(RunError::Agent {
+            agent: "run_blocking".to_owned(),
+            source: "no threads could be started for it".into(),
+        }),
+    }
+}

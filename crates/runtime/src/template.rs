@@ -1,0 +1,378 @@
+//! Instruction templates: `{key}` for a value of the state, `{artifact.name}` for a file.
+//!
+//! A template is parsed once and rendered for every request. What is not a name stays as it is,
+//! so that JSON and code can stand in an instruction: `{"a": 1}`, `${HOME}`, `\{x}`.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use retain_core::{Part, State, StateScope};
+
+use crate::python_text::{python_str, python_strip};
+
+/// An instruction with placeholders.
+///
+/// ```
+/// use retain_core::State;
+/// use retain_runtime::template::Template;
+/// let mut state = State::new();
+/// state.set("user:name", "Ada");
+/// let template = Template::parse("You help {user:name}. {hint?}Answer as {\"a\": 1}.");
+/// let text = template.render(&state, None).unwrap();
+/// assert_eq!(text, "You help Ada. Answer as {\"a\": 1}.");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Placeholder(Placeholder),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Placeholder {
+    kind: Kind,
+    /// The state key, or the file name.
+    name: String,
+    /// Nothing is fine.
+    is_optional: bool,
+    /// As it stands in the template.
+    text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    State,
+    Artifact,
+}
+
+/// Why a template could not be rendered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TemplateError {
+    /// The state has no such key.
+    #[error("{placeholder} in the instruction: the state has no key `{key}`")]
+    MissingKey {
+        /// The key.
+        key: String,
+        /// As it stands in the template.
+        placeholder: String,
+    },
+    /// The instruction wants an artifact, and there is no artifact service.
+    #[error("{placeholder} in the instruction: there is no artifact service")]
+    NoArtifactService {
+        /// The file name.
+        name: String,
+        /// As it stands in the template.
+        placeholder: String,
+    },
+    /// There is no such artifact.
+    #[error("{placeholder} in the instruction: there is no artifact `{name}`")]
+    MissingArtifact {
+        /// The file name.
+        name: String,
+        /// As it stands in the template.
+        placeholder: String,
+    },
+}
+
+impl Template {
+    /// Reads a template. Any text is one.
+    pub fn parse(text: &str) -> Template {
+        let mut pieces = Vec::new();
+        let mut text_from = 0;
+        for (start, end) in braced(text) {
+            if let Some(placeholder) = Placeholder::parse(&text[start..end]) {
+                push_text(&mut pieces, &text[text_from..start]);
+                pieces.push(Piece::Placeholder(placeholder));
+                text_from = end;
+            }
+        }
+        push_text(&mut pieces, &text[text_from..]);
+        Template { pieces }
+    }
+
+    /// The artifacts that rendering will ask for, in their order.
+    pub fn artifact_names(&self) -> impl Iterator<Item = &str> {
+        let placeholders = self.placeholders();
+        let artifacts = placeholders.filter(|placeholder| placeholder.kind == Kind::Artifact);
+        artifacts.map(|placeholder| placeholder.name.as_str())
+    }
+
+    /// The text with every placeholder filled in. A value of `null` is shown as nothing.
+    ///
+    /// `artifacts` are those that exist of [`artifact_names`](Self::artifact_names); `None` if
+    /// there is no artifact service.
+    pub fn render(
+        &self,
+        state: &State,
+        artifacts: Option<&HashMap<String, Part>>,
+    ) -> Result<String, TemplateError> {
+        let mut out = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.push_str(text),
+                Piece::Placeholder(it) if it.kind == Kind::State => {
+                    out += &it.state_value(state)?
+                }
+                Piece::Placeholder(it) => out += &it.artifact_value(artifacts)?,
+            }
+        }
+        Ok(out)
+    }
+
+    fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Placeholder(placeholder) => Some(placeholder),
+            Piece::Text(_) => None,
+        })
+    }
+}
+
+fn push_text(pieces: &mut Vec<Piece>, text: &str) {
+    if !text.is_empty() {
+        pieces.push(Piece::Text(text.to_owned()));
+    }
+}
+
+/// The stretches in braces, from the first of a run of opening ones to the last of a run of
+/// closing ones. None behind a `$` or a backslash.
+fn braced(text: &str) -> Vec<(usize, usize)> {
+    let bytes = text.as_bytes();
+    let run_end = |from: usize, brace: u8| {
+        let run = bytes[from..].iter().take_while(|byte| **byte == brace);
+        from + run.count()
+    };
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(next) = text[at..].find('{') {
+        let start = at + next;
+        let name = run_end(start, b'{');
+        at = name;
+        if start > 0 && matches!(bytes[start - 1], b'$' | b'\\') {
+            continue;
+        }
+        let Some(length) = text[name..].find(['{', '}']) else {
+            break;
+        };
+        at = run_end(name + length, b'}');
+        if at > name + length {
+            found.push((start, at));
+        }
+    }
+    found
+}
+
+impl Placeholder {
+    /// `None` if what stands in the braces is not a name.
+    fn parse(text: &str) -> Option<Placeholder> {
+        let inner = text.trim_start_matches('{').trim_end_matches('}');
+        let inner = python_strip(inner);
+        let (name, is_optional) = match inner.strip_suffix('?') {
+            Some(name) => (name, true),
+            None => (inner, false),
+        };
+        let (kind, name) = match name.strip_prefix("artifact.") {
+            Some(name) => (Kind::Artifact, name),
+            None if is_state_name(name) => (Kind::State, name),
+            None => return None,
+        };
+        Some(Placeholder {
+            kind,
+            name: name.to_owned(),
+            is_optional,
+            text: text.to_owned(),
+        })
+    }
+
+    fn state_value(&self, state: &State) -> Result<String, TemplateError> {
+        match state.get(&self.name) {
+            Some(value) if value.is_null() => Ok(String::new()),
+            Some(value) => Ok(python_str(value)),
+            None if self.is_optional => Ok(String::new()),
+            None => Err(TemplateError::MissingKey {
+                key: self.name.clone(),
+                placeholder: self.text.clone(),
+            }),
+        }
+    }
+
+    fn artifact_value(
+        &self,
+        artifacts: Option<&HashMap<String, Part>>,
+    ) -> Result<String, TemplateError> {
+        let (name, placeholder) = (self.name.clone(), self.text.clone());
+        let Some(artifacts) = artifacts else {
+            return Err(TemplateError::NoArtifactService { name, placeholder });
+        };
+        match artifacts.get(&self.name) {
+            Some(part) => Ok(artifact_text(part, &self.name).into_owned()),
+            None if self.is_optional => Ok(String::new()),
+            None => Err(TemplateError::MissingArtifact { name, placeholder }),
+        }
+    }
+}
+
+/// A Python identifier, alone or behind `app:`, `user:` or `temp:`.
+fn is_state_name(name: &str) -> bool {
+    match name.split_once(':') {
+        None => is_identifier(name),
+        Some((_, identifier)) => {
+            StateScope::of(name) != StateScope::Session && is_identifier(identifier)
+        }
+    }
+}
+
+/// Python's `str.isidentifier`.
+pub(crate) fn is_identifier(name: &str) -> bool {
+    let mut chars = name.chars();
+    let starts = |c: char| c == '_' || unicode_ident::is_xid_start(c);
+    chars.next().is_some_and(starts) && chars.all(unicode_ident::is_xid_continue)
+}
+
+/// An artifact as text: its text, or a line that says what it is.
+///
+/// Where ADK would print a Python object with all its bytes, that line stands too.
+pub fn artifact_text<'a>(part: &'a Part, name: &str) -> Cow<'a, str> {
+    let blob = part.inline_data.as_ref();
+    let mime_type = blob.and_then(|blob| blob.mime_type.as_deref());
+    let mime_type = mime_type.map(normalized).unwrap_or_default();
+    if let Some(text) = &part.text
+        && (blob.is_none() || is_media(&mime_type))
+    {
+        return text.into();
+    }
+    let data = blob.and_then(|blob| blob.data.as_ref());
+    if let Some(data) = data
+        && !is_media(&mime_type)
+        && is_textual(&mime_type, name)
+    {
+        return String::from_utf8_lossy(data);
+    }
+    let file_type = part.file_data.as_ref();
+    let file_type = file_type.and_then(|file| file.mime_type.as_deref());
+    let mime_type = match (mime_type.is_empty(), file_type) {
+        (true, Some(file_type)) => normalized(file_type),
+        (true, None) => "application/octet-stream".to_owned(),
+        (false, _) => mime_type,
+    };
+    match data {
+        None => format!("[Artifact: {name}, type: {mime_type}. No inline data was provided.]"),
+        Some(data) => {
+            let size = data.len() as f64 / 1024.0;
+            format!(
+                "[Binary artifact: {name}, type: {mime_type}, size: {size:.1} KB. \
+                 Content cannot be displayed inline.]"
+            )
+        }
+    }
+    .into()
+}
+
+/// A media type without parameters.
+fn normalized(mime_type: &str) -> String {
+    let base = mime_type.split(';').next().unwrap_or_default();
+    python_strip(base).to_lowercase()
+}
+
+/// Whether models take it as it is. Drawings are not pictures: they are read as text.
+fn is_media(mime_type: &str) -> bool {
+    const DRAWINGS: [&str; 3] = ["image/svg", "image/svg+xml", "image/xml"];
+    let is_media = ["image/", "audio/", "video/"]
+        .iter()
+        .any(|kind| mime_type.starts_with(kind));
+    (is_media && !DRAWINGS.contains(&mime_type)) || mime_type == "application/pdf"
+}
+
+fn is_textual(mime_type: &str, name: &str) -> bool {
+    const TYPES: [&str; 7] = [
+        "application/csv",
+        "application/json",
+        "application/svg+xml",
+        "application/xml",
+        "image/svg",
+        "image/svg+xml",
+        "image/xml",
+    ];
+    const ENDINGS: [&str; 4] = [".csv", ".txt", ".json", ".xml"];
+    let name = name.to_lowercase();
+    mime_type.starts_with("text/")
+        || TYPES.contains(&mime_type)
+        || ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use retain_core::Json;
+
+    fn render(template: &str) -> Result<String, TemplateError> {
+        let mut state = State::new();
+        for (key, value) in [
+            ("a", "1"),
+            ("app:b", "[1.0, null]"),
+            ("n", "null"),
+            ("größe", "2"),
+        ] {
+            state.set(key, Json::parse(value).unwrap());
+        }
+        Template::parse(template).render(&state, None)
+    }
+
+    #[test]
+    fn names_are_replaced_and_the_rest_stays() {
+        for (template, text) in [
+            ("{a}{{a}}{ a }{\n{a}", "111{\n1"),
+            ("{app:b} {n}. {größe}", "[1.0, None] . 2"),
+            ("{x?}|{ x? }|{a?}", "||1"),
+            ("${a} \\{a} $ {a}", "${a} \\{a} $ 1"),
+            ("${{a}} {}{a{a}a}", "${{a}} {}{a1a}"),
+            (
+                "{a b} {1a} {\"a\": 1} {x ?} {foo:a} {app:a:b} {app:}",
+                "{a b} {1a} {\"a\": 1} {x ?} {foo:a} {app:a:b} {app:}",
+            ),
+            ("{{{a}", "1"),
+            ("{a}}}", "1"),
+            ("{a", "{a"),
+            ("a}", "a}"),
+        ] {
+            assert_eq!(render(template).as_deref(), Ok(text), "{template}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_as_it_is_written() {
+        let error = render("Hi {{ user:x }}").unwrap_err();
+        let expected = TemplateError::MissingKey {
+            key: "user:x".into(),
+            placeholder: "{{ user:x }}".into(),
+        };
+        assert_eq!(error, expected);
+        let error = render("{artifact.a.txt?}").unwrap_err();
+        assert!(matches!(error, TemplateError::NoArtifactService { name, .. } if name == "a.txt"));
+    }
+
+    #[test]
+    fn artifacts_are_text_or_a_line_about_them() {
+        let template = Template::parse("{artifact.a.bin} {artifact.b.txt} {artifact.c?}.");
+        assert_eq!(
+            template.artifact_names().collect::<Vec<_>>(),
+            ["a.bin", "b.txt", "c"]
+        );
+        let mut artifacts = HashMap::from([
+            ("a.bin".to_owned(), Part::bytes(vec![0; 1024], "image/png")),
+            ("b.txt".to_owned(), Part::bytes(b"x\xff".to_vec(), "")),
+        ]);
+        let line = "[Binary artifact: a.bin, type: image/png, size: 1.0 KB. \
+                    Content cannot be displayed inline.] x\u{fffd} .";
+        let rendered = template.render(&State::new(), Some(&artifacts));
+        assert_eq!(rendered.as_deref(), Ok(line));
+        artifacts.remove("b.txt");
+        let error = template
+            .render(&State::new(), Some(&artifacts))
+            .unwrap_err();
+        assert!(matches!(error, TemplateError::MissingArtifact { name, .. } if name == "b.txt"));
+    }
+}

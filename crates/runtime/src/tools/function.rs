@@ -1,0 +1,191 @@
+//! `FunctionTool`: an async Rust function as a tool, its arguments typed.
+
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
+
+use async_trait::async_trait;
+use retain_core::{FunctionDeclaration, Json, JsonMap};
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{Tool, ToolOutput};
+use crate::{context::ToolContext, error::ToolError, schema::json_schema_of};
+
+type Run =
+    Arc<dyn Fn(ToolContext, JsonMap) -> Pin<Box<dyn Future<Output = Called> + Send>> + Send + Sync>;
+type Called = Result<ToolOutput, ToolError>;
+
+/// A tool that is a function.
+///
+/// Its arguments are a type that can be read from JSON and has a schema; what the model gets wrong
+/// is told to the model, so that it can try again.
+///
+/// ```
+/// use retain_runtime::{FunctionTool, ToolContext, ToolError};
+///
+/// /// Where to look.
+/// #[derive(schemars::JsonSchema, serde::Deserialize)]
+/// struct Place {
+///     /// The city.
+///     city: String,
+/// }
+///
+/// let weather = FunctionTool::new(
+///     "get_weather",
+///     "Says what the weather is like.",
+///     |ctx: ToolContext, place: Place| async move {
+///         ctx.state().set("last_city", place.city.as_str());
+///         Ok::<_, ToolError>(serde_json::json!({"weather": format!("sunny in {}", place.city)}))
+///     },
+/// );
+/// ```
+#[derive(Clone)]
+pub struct FunctionTool {
+    name: String,
+    description: String,
+    parameters: Option<Json>,
+    is_long_running: bool,
+    run: Run,
+}
+
+impl FunctionTool {
+    /// A tool that calls `function`.
+    pub fn new<A, O, F, R>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        function: F,
+    ) -> FunctionTool
+    where
+        A: JsonSchema + DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(ToolContext, A) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, ToolError>> + Send + 'static,
+    {
+        let name = name.into();
+        let tool = name.clone();
+        let function = Arc::new(function);
+        let run = move |ctx, args: JsonMap| {
+            let function = Arc::clone(&function);
+            let parsed = parse_args::<A>(&tool, args);
+            let call = async move {
+                match parsed {
+                    Ok(args) => output_of(function(ctx, args).await?),
+                    Err(told) => Ok(told.into()),
+                }
+            };
+            Box::pin(call) as Pin<Box<dyn Future<Output = Called> + Send>>
+        };
+        FunctionTool {
+            name,
+            description: description.into(),
+            parameters: parameters_of(json_schema_of::<A>()),
+            is_long_running: false,
+            run: Arc::new(run),
+        }
+    }
+
+    /// A tool with a schema of your own, that gets its arguments as they come.
+    pub fn untyped<F, R>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        parameters: Option<Json>,
+        function: F,
+    ) -> FunctionTool
+    where
+        F: Fn(ToolContext, JsonMap) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
+    {
+        FunctionTool {
+            name: name.into(),
+            description: description.into(),
+            parameters,
+            is_long_running: false,
+            run: Arc::new(move |ctx, args| Box::pin(function(ctx, args))),
+        }
+    }
+
+    /// Lets the result come later: an empty one leaves the call open, and the turn ends. It is
+    /// answered by a message with the function response.
+    pub fn long_running(mut self) -> FunctionTool {
+        self.is_long_running = true;
+        self
+    }
+}
+
+/// The model is told that it need not, and must not, ask again.
+const LONG_RUNNING_NOTE: &str = "NOTE: This is a long-running operation. Do not call this tool \
+    again if it has already returned some intermediate or pending status.";
+
+#[async_trait]
+impl Tool for FunctionTool {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    fn is_long_running(&self) -> bool {
+        self.is_long_running
+    }
+
+    fn declaration(&self) -> Option<FunctionDeclaration> {
+        let description = match (self.is_long_running, self.description.is_empty()) {
+            (false, _) => self.description.clone(),
+            (true, true) => LONG_RUNNING_NOTE.to_owned(),
+            (true, false) => format!("{}\n\n{LONG_RUNNING_NOTE}", self.description),
+        };
+        Some(FunctionDeclaration {
+            name: Some(self.name.clone()),
+            description: Some(description),
+            parameters_json_schema: self.parameters.clone(),
+            ..FunctionDeclaration::default()
+        })
+    }
+
+    async fn run(&self, ctx: ToolContext, args: JsonMap) -> Called {
+        (self.run)(ctx, args).await
+    }
+}
+
+impl fmt::Debug for FunctionTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FunctionTool")
+            .field("name", &self.name)
+            .field("is_long_running", &self.is_long_running)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A function without arguments declares none.
+fn parameters_of(schema: Json) -> Option<Json> {
+    let properties = schema.get("properties").and_then(Json::as_object);
+    let is_empty = properties.is_none_or(JsonMap::is_empty);
+    let is_plain = schema
+        .get("type")
+        .is_none_or(|kind| *kind == "object" || *kind == "null");
+    (!(is_empty && is_plain)).then_some(schema)
+}
+
+/// The arguments as the function's type, or what the model is told about them.
+fn parse_args<A: DeserializeOwned>(tool: &str, args: JsonMap) -> Result<A, Json> {
+    let value = serde_json::to_value(&args);
+    let parsed = value.and_then(|value| match serde_json::from_value(value) {
+        // A function without arguments is one of `()`.
+        Err(_) if args.is_empty() => serde_json::from_value(serde_json::Value::Null),
+        parsed => parsed,
+    });
+    parsed.map_err(|error| {
+        let message = format!(
+            "Invoking `{tool}()` failed due to argument validation errors:\n{error}\nYou could \
+             retry calling this tool with corrected argument types."
+        );
+        JsonMap::from([("error", message)]).into()
+    })
+}
+
+fn output_of(result: impl Serialize) -> Called {
+    let value = serde_json::to_value(result);
+    let value = value.map_err(|error| ToolError::from(Box::new(error) as retain_core::BoxError))?;
+    Ok(Json::from(value).into())
+}

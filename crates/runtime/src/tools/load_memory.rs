@@ -1,0 +1,85 @@
+//! `load_memory`: lets the model search what is known of the user beyond this session.
+
+use async_trait::async_trait;
+use retain_core::{FunctionDeclaration, Json, JsonMap, SearchMemoryResponse};
+
+use super::{Tool, ToolOutput};
+use crate::{context::ToolContext, error::ToolError, models::LlmRequest};
+
+const DESCRIPTION: &str = "Loads the memory for the current user.
+
+Args:
+  query: The query to load the memory for.
+
+Returns:
+  A list of memory results.";
+
+const HINT: &str = "
+You have memory. You can use it to answer questions. If any questions need
+you to look up the memory, you should call load_memory function with a query.
+";
+
+/// The tool that lets the model search memory.
+pub fn load_memory_tool() -> impl Tool {
+    LoadMemory
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LoadMemory;
+
+#[async_trait]
+impl Tool for LoadMemory {
+    fn name(&self) -> &str {
+        "load_memory"
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn declaration(&self) -> Option<FunctionDeclaration> {
+        let parameters = serde_json::json!({
+            "type": "object",
+            "properties": {"query": {"type": "string"}},
+            "required": ["query"],
+        });
+        Some(FunctionDeclaration {
+            name: Some(self.name().to_owned()),
+            description: Some(DESCRIPTION.to_owned()),
+            parameters_json_schema: Some(parameters.into()),
+            ..FunctionDeclaration::default()
+        })
+    }
+
+    async fn process_request(
+        &self,
+        _ctx: &ToolContext,
+        request: &mut LlmRequest,
+    ) -> Result<(), ToolError> {
+        request.append_instruction(HINT);
+        Ok(())
+    }
+
+    async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
+        let Some(query) = args.get("query").and_then(Json::as_str) else {
+            let message = "Invoking `load_memory()` failed as the following mandatory input \
+                parameters are not present:\nquery\nYou could retry calling this tool, but it is \
+                IMPORTANT for you to provide all the mandatory parameters.";
+            return Ok(Json::from(JsonMap::from([("error", message)])).into());
+        };
+        let found = ctx.search_memory(query).await?;
+        let memories = memories_json(&found)?;
+        let response = JsonMap::from([("memories", Json::from(memories))]);
+        // As in ADK, the response stands as the one result.
+        Ok(Json::from(JsonMap::from([("result", Json::from(response))])).into())
+    }
+}
+
+fn memories_json(found: &SearchMemoryResponse) -> Result<Vec<Json>, ToolError> {
+    let memories = found.memories.iter().map(|memory| {
+        let text = memory.to_snake_json()?;
+        Json::parse(&text)
+    });
+    let memories: Result<Vec<Json>, _> = memories.collect();
+    memories.map_err(|error| ToolError::from(Box::new(error) as retain_core::BoxError))
+}

@@ -1,0 +1,82 @@
+//! Tools that run on the model's side: declared, never called by us.
+
+use async_trait::async_trait;
+use retain_core::{JsonMap, ModelTool};
+
+use super::Tool;
+use crate::{context::ToolContext, error::ToolError, models::LlmRequest};
+
+/// A tool of the model's own.
+#[derive(Debug, Clone)]
+pub struct ModelSideTool {
+    name: &'static str,
+    /// What it is called in the complaint about a model that does not have it.
+    title: &'static str,
+    tool: ModelTool,
+}
+
+/// Google Search.
+pub fn google_search() -> ModelSideTool {
+    let tool = ModelTool {
+        google_search: Some(JsonMap::default()),
+        ..ModelTool::default()
+    };
+    ModelSideTool::new("google_search", "Google search tool", tool)
+}
+
+/// Reads the pages whose addresses are in the conversation.
+pub fn url_context() -> ModelSideTool {
+    let tool = ModelTool {
+        url_context: Some(JsonMap::default()),
+        ..ModelTool::default()
+    };
+    ModelSideTool::new("url_context", "Url context tool", tool)
+}
+
+/// Writes code and runs it.
+pub fn code_execution() -> ModelSideTool {
+    let tool = ModelTool {
+        code_execution: Some(JsonMap::default()),
+        ..ModelTool::default()
+    };
+    ModelSideTool::new("code_execution", "Gemini code execution tool", tool)
+}
+
+impl ModelSideTool {
+    fn new(name: &'static str, title: &'static str, tool: ModelTool) -> ModelSideTool {
+        ModelSideTool { name, title, tool }
+    }
+}
+
+#[async_trait]
+impl Tool for ModelSideTool {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn description(&self) -> &str {
+        self.name
+    }
+
+    async fn process_request(
+        &self,
+        _ctx: &ToolContext,
+        request: &mut LlmRequest,
+    ) -> Result<(), ToolError> {
+        if !is_gemini(&request.model) {
+            let message = format!(
+                "{} is not supported for model {}",
+                self.title, request.model
+            );
+            return Err(ToolError::new(message).with_code("ValueError"));
+        }
+        request.append_model_tool(self.tool.clone());
+        Ok(())
+    }
+}
+
+/// Whether the model is one of Google's: by its last name, in paths of any provider.
+fn is_gemini(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    name.starts_with("gemini-")
+}

@@ -1,0 +1,92 @@
+//! The same random histories, templates and values give the same as Google's ADK makes of them.
+//!
+//! `RETAIN_SEED` repeats the case that a failure names, `RETAIN_CASES` says how many from there.
+
+mod features;
+mod history;
+mod oracle;
+mod templates;
+mod values;
+
+use std::collections::BTreeMap;
+
+use features::Feature;
+use history::History;
+use oracle::{Oracle, cases};
+use retain_core::Json;
+use retain_runtime::contents::{
+    assemble_contents, insertion_point_before_user_turn, place_of_user_content,
+};
+
+/// How many failures are printed.
+const SHOWN: usize = 3;
+
+#[test]
+fn histories_become_the_contents_that_adk_makes() {
+    let seeds = cases(4000);
+    let Some(mut oracle) = Oracle::start("contents") else {
+        return;
+    };
+    let mut found: BTreeMap<Feature, usize> = BTreeMap::new();
+    let mut failures = Vec::new();
+    for batch in seeds.batches(200) {
+        let histories: Vec<History> = batch.map(History::generate).collect();
+        let answers = oracle.ask("histories", histories.iter().map(History::to_json));
+        for (history, theirs) in histories.iter().zip(&answers) {
+            let ours = made_of(history);
+            for feature in features::of(history, &ours) {
+                *found.entry(feature).or_default() += 1;
+            }
+            if ours != *theirs {
+                failures.push(history.report(&ours, theirs));
+            }
+        }
+    }
+    oracle.stop();
+    for failure in failures.iter().take(SHOWN) {
+        println!("{failure}\n");
+    }
+    assert!(failures.is_empty(), "{} histories differ", failures.len());
+    if seeds.is_whole_run() {
+        let count = |feature: &Feature| found.get(feature).copied().unwrap_or(0);
+        for feature in Feature::ALL {
+            println!("{:6} {feature:?}", count(feature));
+        }
+        // Once may be chance; a feature is tried when it is met again and again.
+        let missing: Vec<_> = Feature::ALL.iter().filter(|it| count(it) < 20).collect();
+        assert!(missing.is_empty(), "hardly tried: {missing:?}");
+    }
+}
+
+/// Our answer in the form of the other side.
+fn made_of(history: &History) -> Json {
+    let contents = assemble_contents(&history.events, &history.options());
+    let place = insertion_point_before_user_turn(&contents);
+    let user_content = place_of_user_content(&contents, history.user_content.as_ref());
+    let contents = contents.iter().map(|content| {
+        let text = content.to_json().expect("a content can be written");
+        Json::parse(&text).expect("it can be read back")
+    });
+    let contents: Vec<Json> = contents.collect();
+    retain_core::JsonMap::from([
+        ("contents", Json::from(contents)),
+        ("beforeUserTurn", (place as i64).into()),
+        ("userContent", (user_content as i64).into()),
+    ])
+    .into()
+}
+
+#[test]
+fn templates_render_as_adk_renders_them() {
+    templates::compare();
+}
+
+#[test]
+fn values_print_as_python_prints_them() {
+    values::compare();
+}
+
+#[test]
+fn the_characters_that_python_escapes_are_those_we_escape() {
+    values::compare_characters();
+}

@@ -1,0 +1,88 @@
+//! What the tests share: services, runners, and a short way to look at a session.
+
+use std::sync::Arc;
+
+use retain_core::{Event, GetSessionConfig, Session, SessionService};
+use retain_runtime::{Agent, Runner, RunnerBuilder};
+use retain_sessions::{InMemorySessionService, SqliteSessionService};
+use retain_testkit::{TestClock, TestIds};
+
+pub(crate) const APP: &str = "app";
+pub(crate) const USER: &str = "ada";
+pub(crate) const SESSION: &str = "s1";
+
+/// A session service of each kind.
+pub(crate) async fn services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
+    let sqlite = SqliteSessionService::connect("sqlite::memory:").await;
+    vec![
+        ("in memory", Arc::new(InMemorySessionService::new())),
+        ("sqlite", Arc::new(sqlite.expect("SQLite in memory opens"))),
+    ]
+}
+
+/// A runner whose ids and times repeat.
+pub(crate) fn runner(sessions: &Arc<dyn SessionService>, agent: impl Agent) -> RunnerBuilder {
+    Runner::builder()
+        .app_name(APP)
+        .agent(agent)
+        .session_service(Arc::clone(sessions))
+        .auto_create_session(true)
+        .clock(Arc::new(TestClock::default()))
+        .ids(Arc::new(TestIds::default()))
+}
+
+/// The session as it is stored.
+pub(crate) async fn stored(sessions: &Arc<dyn SessionService>) -> Session {
+    let config = GetSessionConfig::default();
+    let read = sessions.get_session(APP, USER, SESSION, config).await;
+    read.expect("the session can be read")
+        .expect("the session is there")
+}
+
+/// Each event as `author: what it says or does`.
+pub(crate) fn story(events: impl IntoIterator<Item = impl AsRef<Event>>) -> Vec<String> {
+    events
+        .into_iter()
+        .map(|event| line(event.as_ref()))
+        .collect()
+}
+
+fn line(event: &Event) -> String {
+    let mut said = Vec::new();
+    for part in event
+        .content()
+        .map(|content| content.parts())
+        .unwrap_or_default()
+    {
+        if let Some(text) = &part.text {
+            said.push(text.clone());
+        }
+        if let Some(call) = &part.function_call {
+            let args = call.args.clone().unwrap_or_default();
+            said.push(format!(
+                "{}({})",
+                call.name.as_deref().unwrap_or("?"),
+                retain_core::Json::from(args)
+            ));
+        }
+        if let Some(response) = &part.function_response {
+            let answer = response.response.clone().unwrap_or_default();
+            said.push(format!(
+                "{} -> {}",
+                response.name.as_deref().unwrap_or("?"),
+                retain_core::Json::from(answer)
+            ));
+        }
+    }
+    if let Some(code) = &event.response.error_code {
+        said.push(format!("[{code}]"));
+    }
+    format!("{}: {}", event.author, said.join(" + "))
+}
+
+/// The events of a session, to tell its story.
+pub(crate) fn events_of(session: &Session) -> Vec<Arc<Event>> {
+    (0..session.events.len())
+        .filter_map(|at| session.events.get_shared(at))
+        .collect()
+}
