@@ -4,6 +4,9 @@
 //! request from the session, asks a [`Model`], runs the [`Tool`]s that it calls, and asks again;
 //! every event is stored before it is handed on.
 
+// A run's future is moved and polled on stacks of a megabyte or two.
+#![warn(clippy::large_futures)]
+
 mod agents;
 pub mod contents;
 mod context;
