@@ -65,6 +65,7 @@ impl Turn<'_> {
                 Ok(response) => response,
                 Err(error) => {
                     let response = self.on_model_error(call, callback, error).await?;
+                    let response = self.after_model(callback, response).await?;
                     return self.take_up(call, response, true).await;
                 }
             };

@@ -424,3 +424,25 @@ async fn memory_is_at_hand_where_there_is_one_and_missed_clearly_where_not() {
     let error = run.collect_events().await.unwrap_err().to_string();
     assert!(error.contains("no memory service"), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_for_a_failed_model_goes_the_way_of_every_answer() {
+    for (name, sessions) in services().await {
+        let agent = LlmAgent::builder("a")
+            .model(ScriptedModel::new("m").reply(ModelError::new("down")))
+            .on_model_error(|_ctx, request, error| async move {
+                let text = format!("{} is {error}", request.model);
+                Ok(Some(LlmResponse::of(said(&text))))
+            })
+            .after_model(|_ctx, response| async move {
+                let text = response.content.map(|content| content.text_concat());
+                let text = format!("{}!", text.unwrap_or_default());
+                Ok(Some(LlmResponse::of(said(&text))))
+            })
+            .build()
+            .unwrap();
+        let runner = runner(&sessions, agent).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+        assert_eq!(run.answer().await.unwrap(), "m is down!", "{name}");
+    }
+}

@@ -405,3 +405,13 @@ fn callers_without_a_runtime_can_run_too() {
         .next();
     assert!(matches!(error, Some(Err(RunError::InvalidMessage { .. }))));
 }
+
+#[tokio::test]
+async fn one_thread_is_enough() {
+    for (name, sessions) in services().await {
+        let runner = runner(&sessions, agent(ScriptedModel::new("m").reply("Hello!")));
+        let runner = runner.build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+        assert_eq!(run.answer().await.unwrap(), "Hello!", "{name}");
+    }
+}
