@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use retain_core::{Clock, Ids, MemoryService, RandomIds, SessionService, SystemClock};
 
-use super::{Inner, Runner, kept::KeptSessions};
+use super::{Inner, Runner, kept::KeptSessions, leases::Leases};
 use crate::{
     agents::Agent,
     error::BuildError,
@@ -132,6 +132,7 @@ impl RunnerBuilder {
             inner: Arc::new(Inner {
                 app_name: self.app_name,
                 root,
+                leases: Leases::new(Arc::clone(&sessions)),
                 sessions,
                 memory: self.memory,
                 plugins: Plugins::new(self.plugins),

@@ -8,22 +8,16 @@ use std::{
     collections::VecDeque,
     panic::AssertUnwindSafe,
     sync::{Arc, PoisonError},
-    time::Duration,
 };
 
 use futures_util::FutureExt as _;
-use retain_core::{
-    Append, Event, JsonMap, LlmResponse, RunToken, SessionKey, SessionLog, SharedSession,
-    within_run,
-};
-use tokio::{
-    sync::{mpsc, oneshot, watch},
-    time::Instant,
-};
+use retain_core::{Append, Event, JsonMap, LlmResponse, SessionKey, SharedSession, within_run};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     Inner, RunRequest, abort,
     begin::Begun,
+    leases::HeldLease,
     stream::{Sent, Wish},
 };
 use crate::{
@@ -81,7 +75,7 @@ struct Driver {
     session: SharedSession,
     user_event: Option<Event>,
     /// The right to write; none when it was given back with the last write, or never was.
-    token: Option<RunToken>,
+    lease: Option<HeldLease>,
     out: Option<mpsc::UnboundedSender<Sent>>,
     untaken: VecDeque<Untaken>,
     is_windowed: bool,
@@ -96,6 +90,7 @@ impl Driver {
         emitter: mpsc::Sender<Emitted>,
     ) -> Driver {
         let session = SharedSession::new(begin.session);
+        let lease = begin.token.map(|token| inner.leases.hold(&key, token));
         let is_windowed = request.config.get_session_config.is_some();
         let invocation = Invocation {
             id: begin.invocation_id,
@@ -119,7 +114,7 @@ impl Driver {
             ctx: InvocationContext::new(Arc::new(invocation)),
             session,
             user_event: request.yield_user_message.then_some(begin.user_event),
-            token: begin.token,
+            lease,
             out: None,
             untaken: VecDeque::new(),
             is_windowed,
@@ -164,8 +159,6 @@ impl Driver {
         let ctx = self.ctx.clone();
         let agent = within_run(ctx.shared.key.clone(), run_root(&ctx));
         let mut agent = std::pin::pin!(AssertUnwindSafe(agent).catch_unwind());
-        let every = self.renewal();
-        let mut renew_at = Instant::now() + every;
         let ended = loop {
             tokio::select! {
                 biased;
@@ -174,10 +167,6 @@ impl Driver {
                 wish = wished(wishes) => break Ended::CutOff(wish),
                 ran = &mut agent => {
                     break Ended::Done(ran.unwrap_or_else(|panic| Err(panicked(&ctx, &*panic))));
-                }
-                () = tokio::time::sleep_until(renew_at) => {
-                    self.renew().await;
-                    renew_at = Instant::now() + every;
                 }
             }
         };
@@ -227,18 +216,18 @@ impl Driver {
             return Ok(Box::new(stored.await?));
         };
         let append = Append::from(*event);
-        let append = match (self.token, last) {
-            (Some(token), true) => append.ending_run(token),
-            (Some(token), false) => append.within_run(token),
+        let append = match (&self.lease, last) {
+            (Some(lease), true) => append.ending_run(lease.token),
+            (Some(lease), false) => append.within_run(lease.token),
             // The run was given back too early: something followed the last event after all.
             (None, _) => append.beginning_run(self.ctx.run_config().turn),
         };
         let appended = log.append_live(&self.session, append).await?;
-        self.token = if last {
-            None
-        } else {
-            appended.run.or(self.token)
-        };
+        if last {
+            self.lease = None;
+        } else if let (None, Some(token)) = (&self.lease, appended.run) {
+            self.lease = Some(self.inner.leases.hold(&self.ctx.shared.key, token));
+        }
         let stored = appended.events.into_iter().next();
         match stored {
             Some((_, event)) => Ok(Box::new(Arc::unwrap_or_clone(event))),
@@ -320,8 +309,8 @@ impl Driver {
 
     /// Ends the run, if its last write did not.
     async fn give_back(&mut self) -> Result<()> {
-        if let (Some(log), Some(token)) = (self.inner.sessions.log(), self.token.take()) {
-            log.end_run(&self.ctx.shared.key, token).await?;
+        if let (Some(log), Some(lease)) = (self.inner.sessions.log(), self.lease.take()) {
+            log.end_run(&self.ctx.shared.key, lease.token).await?;
         }
         Ok(())
     }
@@ -339,21 +328,6 @@ impl Driver {
         let assembled = std::mem::take(&mut *assembled);
         let session = self.session.snapshot();
         self.inner.kept.put(shared.key.clone(), session, assembled);
-    }
-
-    fn renewal(&self) -> Duration {
-        let log = self.inner.sessions.log();
-        let ttl = log.map_or(Duration::from_secs(30), SessionLog::run_ttl);
-        ttl / 3
-    }
-
-    async fn renew(&self) {
-        if let (Some(log), Some(token)) = (self.inner.sessions.log(), self.token)
-            && let Err(error) = log.renew_run(&self.ctx.shared.key, token).await
-        {
-            // The next write will say so if it matters.
-            tracing::warn!(session = %self.ctx.shared.key, %error, "a run could not be prolonged");
-        }
     }
 
     fn hand_on(&self, event: Box<Event>, taken: Option<oneshot::Sender<()>>) {

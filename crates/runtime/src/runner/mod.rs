@@ -1,8 +1,9 @@
 //! The runner: from a user's message to stored events, one run at a time for each session.
 //!
 //! `begin` stores the message and takes the session's lease, `drive` runs the agent and stores what
-//! it emits, `stream` is what the caller holds meanwhile. Each run is a task of its own, so that
-//! nothing is half written when its caller goes away.
+//! it emits, `stream` is what the caller holds meanwhile. The run goes on as its caller asks for
+//! events; when the caller goes away, a task of its own sees it to its end, so that nothing is half
+//! written.
 
 mod abort;
 mod begin;
@@ -10,11 +11,16 @@ mod builder;
 mod config;
 mod drive;
 mod kept;
+mod leases;
 mod message;
 mod stream;
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, OnceLock},
+};
 
+use futures_util::FutureExt as _;
 use retain_core::{
     Clock, Content, Ids, MemoryService, SessionError, SessionKey, SessionService, running,
     within_runs,
@@ -31,6 +37,7 @@ use crate::{
     plugins::Plugins,
 };
 use kept::KeptSessions;
+use leases::Leases;
 
 /// Runs an agent on sessions.
 ///
@@ -69,6 +76,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     kept: KeptSessions,
+    leases: Arc<Leases>,
 }
 
 impl Runner {
@@ -132,27 +140,17 @@ impl Runner {
             handle: RunStream::handle_of("", Arc::clone(&wish)),
             events,
             taken: None,
+            run: None,
             is_over: false,
         };
         let run = drive::run(Arc::clone(&self.inner), key, request, wishes, send, begun);
-        tokio::spawn(within_runs(within, run));
-        // Dropped here, the stream tells the task that nobody waits.
-        match began.await {
-            Ok(Ok(invocation_id)) => {
-                stream.handle = RunStream::handle_of(&invocation_id, wish);
-                Ok(stream)
-            }
-            Ok(Err(error)) => {
-                stream.is_over = true;
-                Err(error)
-            }
-            Err(_) => {
-                stream.is_over = true;
-                let source = "its task ended before it began".into();
-                let agent = self.inner.root.name().to_owned();
-                Err(RunError::Agent { agent, source })
-            }
-        }
+        // A panic outside the agent must not be the caller's.
+        let run = AssertUnwindSafe(within_runs(within, run)).catch_unwind();
+        stream.run = Some(Box::pin(run.map(drop)));
+        // If this is dropped meanwhile, so is the stream, which sees the run to its end.
+        let invocation_id = stream.begin(began).await?;
+        stream.handle = RunStream::handle_of(&invocation_id, wish);
+        Ok(stream)
     }
 
     /// Runs the agent for a caller that is not async. The run has threads of its own, so this works

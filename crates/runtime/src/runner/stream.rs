@@ -1,6 +1,7 @@
 //! `RunStream`: a run as its caller sees it, and the handle by which it is cancelled.
 
 use std::{
+    fmt,
     pin::Pin,
     sync::{Arc, mpsc as std_mpsc},
     task::{Context, Poll},
@@ -54,17 +55,22 @@ impl RunHandle {
 
 /// The events of a run, as they come. A final event was stored before it comes out here.
 ///
-/// The run goes on as far as events are taken. Dropping the stream stops it: what was stored stays,
+/// The run goes on as events are asked for. Dropping the stream stops it: what was stored stays,
 /// and calls that have no answer get one that says that the run was cut off.
-#[derive(Debug)]
 pub struct RunStream {
     pub(super) key: SessionKey,
     pub(super) handle: RunHandle,
     pub(super) events: mpsc::UnboundedReceiver<Sent>,
     /// Told when the next event is asked for.
     pub(super) taken: Option<oneshot::Sender<()>>,
+    /// The run itself, until it is over. It goes on when this stream is polled.
+    pub(super) run: Option<Run>,
+    /// Whether the end was told.
     pub(super) is_over: bool,
 }
+
+/// A run that goes on when it is polled.
+pub(super) type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl RunStream {
     pub(super) fn handle_of(invocation_id: &str, wish: Arc<watch::Sender<Wish>>) -> RunHandle {
@@ -109,17 +115,41 @@ impl RunStream {
     }
 }
 
-impl Stream for RunStream {
-    type Item = Result<Event>;
+impl fmt::Debug for RunStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunStream")
+            .field("session", &self.key)
+            .field("invocation_id", &self.handle.invocation_id)
+            .field("is_over", &self.is_over)
+            .finish_non_exhaustive()
+    }
+}
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        if let Some(taken) = self.taken.take() {
-            // The run may be over already.
-            let _ = taken.send(());
+impl RunStream {
+    /// Lets the run go on until it has begun. Gives its id.
+    pub(super) async fn begin(
+        &mut self,
+        mut began: oneshot::Receiver<Result<String>>,
+    ) -> Result<String> {
+        let began = std::future::poll_fn(|cx| {
+            self.poll_run(cx);
+            Pin::new(&mut began).poll(cx)
+        });
+        match began.await {
+            Ok(began) => began,
+            Err(_) => Err(self.ended_early()),
         }
-        if self.is_over {
-            return Poll::Ready(None);
+    }
+
+    fn poll_run(&mut self, cx: &mut Context<'_>) {
+        if let Some(run) = &mut self.run
+            && run.as_mut().poll(cx).is_ready()
+        {
+            self.run = None;
         }
+    }
+
+    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
         match std::task::ready!(self.events.poll_recv(cx)) {
             Some(Sent::Event(event, taken)) => {
                 self.taken = taken;
@@ -131,25 +161,62 @@ impl Stream for RunStream {
             }
             None => {
                 self.is_over = true;
-                let source = "its task ended before it was done".into();
-                let agent = self.key.app.clone();
-                Poll::Ready(Some(Err(RunError::Agent { agent, source })))
+                Poll::Ready(Some(Err(self.ended_early())))
             }
         }
+    }
+
+    fn ended_early(&self) -> RunError {
+        RunError::Agent {
+            agent: self.key.app.clone(),
+            source: "its run ended before it was done".into(),
+        }
+    }
+}
+
+impl Stream for RunStream {
+    type Item = Result<Event>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
+        if let Some(taken) = self.taken.take() {
+            // The run may be over already.
+            let _ = taken.send(());
+        }
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        // What was sent before comes first, so that the run waits while it is not taken.
+        if let sent @ Poll::Ready(_) = self.poll_sent(cx) {
+            return sent;
+        }
+        self.poll_run(cx);
+        self.poll_sent(cx)
     }
 }
 
 impl Drop for RunStream {
     fn drop(&mut self) {
-        if !self.is_over {
-            // Cancelling by hand comes first.
-            self.handle.wish.send_if_modified(|wish| {
-                let was_going_on = *wish == Wish::GoOn;
-                if was_going_on {
-                    *wish = Wish::Abandon;
-                }
-                was_going_on
-            });
+        let Some(run) = self.run.take() else {
+            return;
+        };
+        // Cancelling by hand comes first.
+        self.handle.wish.send_if_modified(|wish| {
+            let was_going_on = *wish == Wish::GoOn;
+            if was_going_on {
+                *wish = Wish::Abandon;
+            }
+            was_going_on
+        });
+        // What is left to do is not the caller's: it must not wait for it.
+        match (
+            tokio::runtime::Handle::try_current(),
+            super::blocking_runtime(),
+        ) {
+            (Ok(runtime), _) => drop(runtime.spawn(run)),
+            (Err(_), Ok(runtime)) => drop(runtime.spawn(run)),
+            (Err(_), Err(error)) => {
+                tracing::warn!(%error, "a run that was cut off ends by its lease alone");
+            }
         }
     }
 }

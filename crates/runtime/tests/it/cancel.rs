@@ -243,3 +243,32 @@ async fn a_run_that_was_killed_half_way_is_continued_sensibly() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_dawdles_keeps_its_session() {
+    // A lease that would run out long before the caller asks for the next event.
+    let sessions = retain_sessions::InMemorySessionService::new();
+    let sessions = sessions.with_run_ttl(Duration::from_millis(300));
+    let sessions: Arc<dyn retain_core::SessionService> = Arc::new(sessions);
+    let model = ScriptedModel::new("m")
+        .reply(call("nothing", "{}"))
+        .reply("done");
+    let tool = FunctionTool::new("nothing", "", |_: ToolContext, (): ()| async {
+        Ok::<_, ToolError>(serde_json::json!({}))
+    });
+    let agent = LlmAgent::builder("a")
+        .model(model)
+        .tool(tool)
+        .build()
+        .unwrap();
+    let runner = runner(&sessions, agent).clock(Arc::new(retain_core::SystemClock));
+    let runner = runner.build().unwrap();
+    let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+    run.next().await.unwrap().unwrap();
+    let other = runner.clone();
+    let other = tokio::spawn(async move { other.run(USER, Some(SESSION), "me too").await });
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    assert!(!other.is_finished(), "the session is still taken");
+    run.collect_events().await.unwrap();
+    drop(other.await.unwrap().unwrap());
+}

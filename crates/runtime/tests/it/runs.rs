@@ -387,23 +387,34 @@ async fn a_late_answer_goes_on_with_its_run() {
 
 #[test]
 fn callers_without_a_runtime_can_run_too() {
-    let sessions: Arc<dyn retain_core::SessionService> =
-        Arc::new(retain_sessions::InMemorySessionService::new());
-    let runner = runner(
-        &sessions,
-        agent(ScriptedModel::new("m").otherwise(|_| "Hello!")),
-    );
-    let runner = runner.build().unwrap();
-    let events: Vec<_> = runner
-        .run_blocking(USER, Some(SESSION), "Hi")
-        .unwrap()
-        .collect();
-    assert_eq!(events.len(), 1);
-    let error = runner
-        .run_blocking(USER, Some(SESSION), Content::default())
-        .unwrap()
-        .next();
-    assert!(matches!(error, Some(Err(RunError::InvalidMessage { .. }))));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for (name, sessions) in runtime.block_on(services()) {
+        let runner = runner(
+            &sessions,
+            agent(ScriptedModel::new("m").otherwise(|_| "Hello!")),
+        );
+        let runner = runner.build().unwrap();
+        let events: Vec<_> = runner
+            .run_blocking(USER, Some(SESSION), "Hi")
+            .unwrap()
+            .collect();
+        assert_eq!(events.len(), 1, "{name}");
+        let mut refused = runner
+            .run_blocking(USER, Some(SESSION), Content::default())
+            .unwrap();
+        assert!(
+            matches!(refused.next(), Some(Err(RunError::InvalidMessage { .. }))),
+            "{name}"
+        );
+        // Inside a runtime it works as well.
+        runtime.block_on(async {
+            let again: Vec<_> = runner
+                .run_blocking(USER, Some(SESSION), "Hi")
+                .unwrap()
+                .collect();
+            assert_eq!(again.len(), 1, "{name}");
+        });
+    }
 }
 
 #[tokio::test]
