@@ -61,12 +61,14 @@ impl Leases {
 
     /// Holds the lease of a run until it is dropped.
     pub(super) fn hold(self: &Arc<Leases>, key: &SessionKey, token: RunToken) -> HeldLease {
-        let mut held = self.lock();
-        held.tokens.insert(key.clone(), token);
-        if !held.is_kept {
-            held.is_kept = true;
-            let keeping = Keeping(Arc::downgrade(self));
-            tokio::spawn(keep(keeping, self.period()));
+        let was_kept = {
+            let mut held = self.lock();
+            held.tokens.insert(key.clone(), token);
+            std::mem::replace(&mut held.is_kept, true)
+        };
+        if !was_kept {
+            // A runtime that shuts down drops the task at once, so the lock must be free here.
+            tokio::spawn(keep(Keeping(Arc::downgrade(self)), self.period()));
         }
         HeldLease {
             leases: Arc::clone(self),
