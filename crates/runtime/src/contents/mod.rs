@@ -45,6 +45,7 @@ pub use placement::{insertion_point_before_user_turn, place_of_user_content};
 use retain_core::{Content, Event, Events};
 
 pub use cache::ContentsCache;
+pub(crate) use quoting::PREAMBLE as QUOTED_AGENT_PREAMBLE;
 
 use crate::SharedContent;
 
