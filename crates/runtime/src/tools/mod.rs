@@ -135,6 +135,13 @@ impl<T: Tool> From<T> for ToolSource {
     }
 }
 
+impl<T: Tool> From<Arc<T>> for ToolSource {
+    /// A tool that others have too.
+    fn from(tool: Arc<T>) -> ToolSource {
+        ToolSource::Tool(tool)
+    }
+}
+
 impl From<Arc<dyn Tool>> for ToolSource {
     fn from(tool: Arc<dyn Tool>) -> ToolSource {
         ToolSource::Tool(tool)

@@ -112,7 +112,7 @@ impl Topic {
         for place in 0..self.stems.len() {
             let has_word = |sentence: &&Sentence<'_, '_>| sentence.matches & (1 << place) != 0;
             let having = sentences.iter().filter(has_word).count();
-            weights.push((1.0 + 0.0 * having as f64).ln());
+            weights.push((1.0 + sentences.len() as f64 / having.max(1) as f64).ln());
         }
         weights
     }
