@@ -5,13 +5,15 @@
 use std::sync::Arc;
 
 use retain::{
-    Event, FunctionCall, GetSessionConfig, InMemoryMemoryService, InMemorySessionService, JsonMap,
-    LlmAgent, MemoryService, Runner, ScriptedModel, SessionService, load_memory_tool,
-    preload_memory_tool,
+    CallbackContext, Content, Event, FunctionCall, GetSessionConfig, InMemoryMemoryService,
+    InMemorySessionService, JsonMap, LlmAgent, MemoryService, Runner, ScriptedModel,
+    SessionService, load_memory_tool, preload_memory_tool,
 };
 
 const APP: &str = "memory_example_app";
 const USER: &str = "mem_user";
+const FACT: &str = "My favorite project is Project Alpha.";
+const QUESTION: &str = "What is my favorite project?";
 
 type Error = Box<dyn std::error::Error>;
 
@@ -38,16 +40,27 @@ impl Services {
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let services = Services::default();
+    told(&services).await?;
+    asked(&services).await?;
+    preloaded(&services).await?;
+    remembered_by_itself(&services).await?;
+    // Nobody else finds any of it.
+    let others = services
+        .memory
+        .search_memory(APP, "somebody_else", "favorite project");
+    assert!(others.await?.memories.is_empty());
+    Ok(())
+}
 
-    // 1. An agent hears something, and its session is added to memory.
+/// 1. An agent hears something, and its session is added to memory.
+async fn told(services: &Services) -> Result<(), Error> {
     let capture = LlmAgent::builder("InfoCaptureAgent")
         .model(ScriptedModel::new("scripted").reply("I have noted that."))
         .instruction("Acknowledge the user's statement.")
         .build()?;
     let runner = services.runner(capture)?;
-    let message = "My favorite project is Project Alpha.";
     runner
-        .run(USER, Some("session_info"), message)
+        .run(USER, Some("session_info"), FACT)
         .await?
         .answer()
         .await?;
@@ -58,12 +71,14 @@ async fn main() -> Result<(), Error> {
         .await?;
     let session = session.ok_or("the session is gone")?;
     services.memory.add_session_to_memory(&session).await?;
-    println!("told in session_info: {message}");
+    println!("told in session_info: {FACT}");
+    Ok(())
+}
 
-    // 2. In another session, an agent looks it up.
+/// 2. In another session, an agent looks it up.
+async fn asked(services: &Services) -> Result<(), Error> {
     let runner = services.runner(recall_agent()?)?;
-    let question = "What is my favorite project?";
-    let run = runner.run(USER, Some("session_recall"), question).await?;
+    let run = runner.run(USER, Some("session_recall"), QUESTION).await?;
     let events = run.collect_events().await?;
     print_events(&events);
     let found = events[1].function_responses()[0]
@@ -71,31 +86,54 @@ async fn main() -> Result<(), Error> {
         .clone()
         .unwrap_or_default();
     let memory = &found["result"]["memories"][0];
-    assert_eq!(memory["content"]["parts"][0]["text"], message);
+    assert_eq!(memory["content"]["parts"][0]["text"], FACT);
     assert_eq!(memory["author"], "user");
     assert!(events[2].is_final_response());
+    Ok(())
+}
 
-    // 3. Or what fits the question is put before it, and the model need not ask. The offline model
-    // answers with what it finds there.
+/// 3. Or what fits the question is put before it, and the model need not ask. The offline model
+/// answers with what it finds there.
+async fn preloaded(services: &Services) -> Result<(), Error> {
     let preloading = LlmAgent::builder("PreloadingAgent")
         .model("offline")
         .tool(preload_memory_tool(5))
         .build()?;
-    let run = services
-        .runner(preloading)?
-        .run(USER, Some("session_preload"), question)
-        .await?;
+    let runner = services.runner(preloading)?;
+    let run = runner.run(USER, Some("session_preload"), QUESTION).await?;
     let answer = run.answer().await?;
     println!("preloaded: {answer}");
-    assert!(answer.contains(message));
-
-    // Nobody else finds it.
-    let others = services
-        .memory
-        .search_memory(APP, "somebody_else", "favorite project")
-        .await?;
-    assert!(others.memories.is_empty());
+    assert!(answer.contains(FACT));
     Ok(())
+}
+
+/// 4. An agent can remember by itself: after each turn, the session is added.
+async fn remembered_by_itself(services: &Services) -> Result<(), Error> {
+    let remembering = LlmAgent::builder("RememberingAgent")
+        .model("offline")
+        .after_agent(remember);
+    let runner = services.runner(remembering.build()?)?;
+    let message = "My deadline is in May.";
+    runner
+        .run(USER, Some("session_auto"), message)
+        .await?
+        .answer()
+        .await?;
+    let found = services.memory.search_memory(APP, USER, "deadline").await?;
+    let first = found.memories.first().ok_or("nothing was remembered")?;
+    println!(
+        "remembered at {:?}: {}",
+        first.timestamp,
+        first.content.text_concat()
+    );
+    assert_eq!(first.content.text_concat(), message);
+    assert!(first.timestamp_seconds().is_some());
+    Ok(())
+}
+
+async fn remember(ctx: CallbackContext) -> Result<Option<Content>, retain::BoxError> {
+    ctx.add_session_to_memory().await?;
+    Ok(None)
 }
 
 /// Its model calls `load_memory` and answers from what it gets.

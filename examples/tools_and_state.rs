@@ -18,6 +18,7 @@ async fn main() -> Result<(), Error> {
     let sessions = SqliteSessionService::connect("sqlite::memory:").await?;
     let sessions: Arc<dyn SessionService> = Arc::new(sessions);
     the_answer_becomes_state(&sessions).await?;
+    a_typed_answer_becomes_a_value(&sessions).await?;
     a_tool_writes_state(&sessions).await?;
     an_event_changes_every_scope(&sessions).await?;
     two_users_share_what_is_the_apps(&sessions).await
@@ -53,6 +54,37 @@ async fn the_answer_becomes_state(sessions: &Arc<dyn SessionService>) -> Result<
         "Hello there! How can I help you today?"
     );
     assert_eq!(state["task_status"], "idle");
+    Ok(())
+}
+
+/// The form of an answer.
+#[derive(schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+struct Capital {
+    city: String,
+    inhabitants: u32,
+}
+
+/// With an output schema, the parsed answer is kept.
+async fn a_typed_answer_becomes_a_value(sessions: &Arc<dyn SessionService>) -> Result<(), Error> {
+    let answer = r#"{"city": "Oslo", "inhabitants": 724000}"#;
+    let agent = LlmAgent::builder("geographer")
+        .model(ScriptedModel::new("scripted").reply(answer))
+        .output_schema::<Capital>()
+        .output_key("capital")
+        .build()?;
+    let runner = Runner::builder().app_name(APP).agent(agent);
+    let runner = runner
+        .session_service(Arc::clone(sessions))
+        .auto_create_session(true)
+        .build()?;
+    runner
+        .run("user1", Some("capital"), "Norway?")
+        .await?
+        .answer()
+        .await?;
+    let state = stored(sessions, "user1", "capital").await?;
+    println!("state:   {state:?}");
+    assert_eq!(state["capital"]["inhabitants"], 724_000);
     Ok(())
 }
 
