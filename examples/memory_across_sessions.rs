@@ -52,7 +52,7 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// 1. An agent hears something, and its session is added to memory.
+/// First: an agent hears something, and its session is added to memory.
 async fn told(services: &Services) -> Result<(), Error> {
     let capture = LlmAgent::builder("InfoCaptureAgent")
         .model(ScriptedModel::new("scripted").reply("I have noted that."))
@@ -75,7 +75,7 @@ async fn told(services: &Services) -> Result<(), Error> {
     Ok(())
 }
 
-/// 2. In another session, an agent looks it up.
+/// Second: in another session, an agent looks it up.
 async fn asked(services: &Services) -> Result<(), Error> {
     let runner = services.runner(recall_agent()?)?;
     let run = runner.run(USER, Some("session_recall"), QUESTION).await?;
@@ -92,7 +92,7 @@ async fn asked(services: &Services) -> Result<(), Error> {
     Ok(())
 }
 
-/// 3. Or what fits the question is put before it, and the model need not ask. The offline model
+/// Third: or what fits the question is put before it, and the model need not ask. The offline model
 /// answers with what it finds there.
 async fn preloaded(services: &Services) -> Result<(), Error> {
     let preloading = LlmAgent::builder("PreloadingAgent")
@@ -107,7 +107,7 @@ async fn preloaded(services: &Services) -> Result<(), Error> {
     Ok(())
 }
 
-/// 4. An agent can remember by itself: after each turn, the session is added.
+/// Fourth: an agent can remember by itself: after each turn, the session is added.
 async fn remembered_by_itself(services: &Services) -> Result<(), Error> {
     let remembering = LlmAgent::builder("RememberingAgent")
         .model("offline")
