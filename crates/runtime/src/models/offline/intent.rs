@@ -77,6 +77,14 @@ pub(super) fn is_question(sentence: &str) -> bool {
     ASKING_WORDS.contains(&word.as_str()) && !["a", "an", ""].contains(&next)
 }
 
+/// Whether the word means whoever is spoken to.
+pub(super) fn is_you(word: &str) -> bool {
+    is_listed(
+        "you your yourself du dich dir dein tu te toi vous tú te ti você jij je",
+        word,
+    )
+}
+
 /// Whether the whole message is a courtesy.
 pub(super) fn courtesy(message: &str) -> Option<Courtesy> {
     let words: Vec<String> = words(message).take(5).collect();

@@ -130,6 +130,9 @@ fn to_question(conversation: &Conversation<'_>, question: &str) -> Reply {
     if let Some(found) = found.filter(|found| found.is_sure) {
         return Reply::Says(sayings::answered(&found));
     }
+    if is_about_the_model(&topic, question) {
+        return Reply::Says(sayings::introduction());
+    }
     if conversation.memory == Memory::Unasked {
         let query = match topic.words.is_empty() {
             true => question.to_owned(),
@@ -149,6 +152,12 @@ fn to_question(conversation: &Conversation<'_>, question: &str) -> Reply {
         }
         None => sayings::unknown(failure),
     })
+}
+
+/// Whether the question is about who answers, as «How are you?».
+fn is_about_the_model(topic: &Topic, question: &str) -> bool {
+    let says_you = words::words(question).any(|word| intent::is_you(&word));
+    says_you && topic.words.is_empty() && !is_about_everything(topic, question)
 }
 
 /// Whether the question is what is known at all, as «What do you remember?».

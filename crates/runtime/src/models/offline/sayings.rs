@@ -41,6 +41,11 @@ pub(super) fn courtesy(courtesy: Courtesy, has_spoken: bool) -> String {
     introduced(said.to_owned(), has_spoken)
 }
 
+/// To a question about the model.
+pub(super) fn introduction() -> String {
+    INTRODUCTION.to_owned()
+}
+
 /// To a message without text.
 pub(super) fn no_text(is_media: bool) -> String {
     let why = match is_media {
@@ -162,6 +167,7 @@ mod tests {
             noted("x", true),
             courtesy(Courtesy::Greeting, false),
             no_text(true),
+            introduction(),
             unknown(None),
             unknown(Some("no service")),
             overview(&[]),

@@ -264,6 +264,17 @@ fn everything_that_is_known_is_the_latest_of_it() {
 }
 
 #[test]
+fn asked_about_itself_it_says_what_it_is() {
+    for question in ["How are you?", "Who are you", "Wer bist du?"] {
+        let asked = Talk::default().with_tool(load_memory_tool()).user(question);
+        assert!(
+            asked.says().starts_with("I am the offline model"),
+            "{question}"
+        );
+    }
+}
+
+#[test]
 fn other_agents_are_not_the_user() {
     let parts = vec![
         Part::text(QUOTED_AGENT_PREAMBLE),
