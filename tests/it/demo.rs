@@ -1,6 +1,6 @@
 //! `retain demo`: the first thing that people run must work anywhere, and tell the truth.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use retain::{GetSessionConfig, SessionService as _, SqliteSessionService};
 
@@ -37,6 +37,21 @@ async fn the_demo_remembers_across_sessions_and_shows_what_is_stored() {
     let authors: Vec<_> = friday.events.iter().map(|event| &event.author).collect();
     assert_eq!(authors, ["user", "recall", "recall", "recall"]);
     assert_eq!(friday.events.get(2).unwrap().function_responses().len(), 1);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_accident() {
+    let mut command = Command::new(RETAIN);
+    command
+        .arg("demo")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut demo = command.spawn().unwrap();
+    drop(demo.stdout.take());
+    let ended = demo.wait_with_output().unwrap();
+    let complaint = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success(), "{complaint}");
+    assert_eq!(complaint, "");
 }
 
 #[test]

@@ -9,18 +9,19 @@ use std::{
 use anyhow::Context as _;
 use retain::{Append, Event, Session, SessionLog as _, SqliteSessionService};
 
-use super::{APP, USER, read, tell::chapter};
+use super::{
+    APP, USER, read,
+    tell::{chapter, say},
+};
 
 const SESSION: &str = "crash";
 const EVENTS: usize = 500;
 
 /// Kills a writer and looks at what is left.
 pub(super) async fn tell(uri: &str) -> anyhow::Result<()> {
-    chapter(5, "A crash");
+    chapter(5, "A crash")?;
     let acknowledged = write_and_kill(uri)?;
-    println!(
-        "  another process was killed (SIGKILL) after it had acknowledged {acknowledged} events"
-    );
+    say!("  another process was killed (SIGKILL) after it had acknowledged {acknowledged} events");
     let sessions = SqliteSessionService::connect(uri).await?;
     let session = read(&sessions, SESSION).await?;
     let stored = session.events.len();
@@ -29,12 +30,12 @@ pub(super) async fn tell(uri: &str) -> anyhow::Result<()> {
         "{} events are lost",
         acknowledged - stored
     );
-    println!("  reopened: {stored} events, in order, none of the acknowledged lost");
+    say!("  reopened: {stored} events, in order, none of the acknowledged lost");
     let position = send_last_again(&sessions, &session).await?;
-    println!("  the last one sent again: position {position}, stored once");
+    say!("  the last one sent again: position {position}, stored once");
     let problems = sessions.check().await?;
     anyhow::ensure!(problems.is_empty(), "damage: {problems:?}");
-    println!("  the database was checked: no damage");
+    say!("  the database was checked: no damage");
     Ok(())
 }
 

@@ -4,11 +4,14 @@ use retain::{
     Event, SessionKey, SessionLog as _, SessionService as _, SqliteSessionService, State,
 };
 
-use super::{APP, USER, read, tell};
+use super::{
+    APP, USER, read,
+    tell::{self, say},
+};
 
 /// State in every scope, seen from several places.
 pub(super) async fn scopes(sessions: &SqliteSessionService) -> anyhow::Result<()> {
-    tell::chapter(3, "State, and who sees it");
+    tell::chapter(3, "State, and who sees it")?;
     let state = State::from([("app:season", "summer"), ("task", "find a room")]);
     let created = sessions.create_session(APP, USER, Some(state), Some("oslo"));
     let mut session = created.await?;
@@ -21,34 +24,35 @@ pub(super) async fn scopes(sessions: &SqliteSessionService) -> anyhow::Result<()
     let next = sessions.create_session(APP, USER, None, None).await?;
     let other = sessions.create_session(APP, "bob", None, None).await?;
     let columns = ["", "this run", "read later", "Ada's next", "Bob's"];
-    let row = |cells: [&str; 5]| {
-        let [key, run, later, next, other] = cells;
-        println!("  {key:<12} {run:<12} {later:<12} {next:<11} {other}");
-    };
-    row(columns);
+    row(columns)?;
     for key in ["task", "user:floor", "app:season", "temp:search"] {
         let seen = [&session, &stored, &next, &other];
         let [run, later, next, other] = seen.map(|session| tell::value(&session.state, key));
-        row([key, &run, &later, &next, &other]);
+        row([key, &run, &later, &next, &other])?;
     }
+    Ok(())
+}
+
+fn row([key, run, later, next, other]: [&str; 5]) -> std::io::Result<()> {
+    say!("  {key:<12} {run:<12} {later:<12} {next:<11} {other}");
     Ok(())
 }
 
 /// A turn is taken back, and another way is tried from there.
 pub(super) async fn rewind_and_fork(sessions: &SqliteSessionService) -> anyhow::Result<()> {
-    tell::chapter(4, "A turn is taken back, and a fork tries another way");
+    tell::chapter(4, "A turn is taken back, and a fork tries another way")?;
     let mut session = read(sessions, "oslo").await?;
     let mut booked = event("turn-2", "agent", "Booked: The Fjord, ten nights.");
     booked.actions.state_delta.insert("nights", 10);
     booked.actions.state_delta.insert("task", "done");
     sessions.append_event(&mut session, booked).await?;
-    println!("  after turn 2   {}", tell::state(&session.state));
+    say!("  after turn 2   {}", tell::state(&session.state));
     sessions.rewind(&session.key(), "turn-2").await?;
     let session = read(sessions, "oslo").await?;
-    println!("  taken back     {}", tell::state(&session.state));
+    say!("  taken back     {}", tell::state(&session.state));
     let past = sessions.state_at(&session.key(), 2).await?;
-    println!("  at position 2  {}", tell::state(&past));
-    println!(
+    say!("  at position 2  {}", tell::state(&past));
+    say!(
         "  nothing was deleted: the log has {} events now",
         session.position
     );
@@ -57,8 +61,8 @@ pub(super) async fn rewind_and_fork(sessions: &SqliteSessionService) -> anyhow::
     let mut fork = sessions.fork(&key, Some(1), Some("cheaper")).await?;
     let asked = event("turn-2", "user", "Something cheaper?");
     sessions.append_event(&mut fork, asked).await?;
-    println!("  a fork at position 1 goes its own way:");
-    tell::events(&fork);
+    say!("  a fork at position 1 goes its own way:");
+    tell::events(&fork)?;
     Ok(())
 }
 

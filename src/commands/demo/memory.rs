@@ -9,12 +9,15 @@ use retain::{
     load_memory_tool,
 };
 
-use super::{APP, USER, read, tell};
+use super::{
+    APP, USER, read,
+    tell::{self, say},
+};
 
 /// Tells it, remembers it, asks for it.
 pub(super) async fn tell(sessions: &SqliteSessionService) -> anyhow::Result<()> {
     let memory: Arc<dyn MemoryService> = Arc::new(InMemoryMemoryService::new());
-    tell::chapter(1, "An agent is told something");
+    tell::chapter(1, "An agent is told something")?;
     let capture = agent("capture");
     run(
         sessions,
@@ -27,11 +30,11 @@ pub(super) async fn tell(sessions: &SqliteSessionService) -> anyhow::Result<()> 
     memory
         .add_session_to_memory(&read(sessions, "monday").await?)
         .await?;
-    println!(
+    say!(
         "  the session is added to memory (kept by this process only; a durable one is being built)"
     );
 
-    tell::chapter(2, "Another agent is asked, in another session");
+    tell::chapter(2, "Another agent is asked, in another session")?;
     let recall = agent("recall").tool(load_memory_tool());
     run(
         sessions,
@@ -41,7 +44,7 @@ pub(super) async fn tell(sessions: &SqliteSessionService) -> anyhow::Result<()> 
         "What is my favorite project?",
     )
     .await?;
-    println!("  the model called the tool, what it found was stored, and the answer rests on it");
+    say!("  the model called the tool, what it found was stored, and the answer rests on it");
     Ok(())
 }
 
@@ -69,6 +72,6 @@ async fn run(
         .await?
         .answer()
         .await?;
-    tell::events(&read(sessions, session).await?);
+    tell::events(&read(sessions, session).await?)?;
     Ok(())
 }

@@ -12,6 +12,8 @@ use anyhow::Context as _;
 use clap::Args;
 use retain::{GetSessionConfig, Session, SessionService as _, SqliteSessionService};
 
+use tell::say;
+
 const APP: &str = "assistant";
 const USER: &str = "ada";
 
@@ -40,18 +42,30 @@ impl Demo {
         if self.keep.is_none() {
             std::fs::remove_dir_all(&folder)?;
         }
-        told?;
-        match self.keep {
-            Some(_) => println!("\nThe database is {}.", file.display()),
-            None => println!("\nRun it with --keep FOLDER to keep the database and look at it."),
+        match told.and_then(|()| Ok(last_words(self.keep.as_deref(), &file)?)) {
+            Err(error) if is_unread(&error) => Ok(()),
+            told => told,
         }
-        Ok(())
     }
+}
+
+fn last_words(keep: Option<&Path>, file: &Path) -> std::io::Result<()> {
+    match keep {
+        Some(_) => say!("\nThe database is {}.", file.display()),
+        None => say!("\nRun it with --keep FOLDER to keep the database and look at it."),
+    }
+    Ok(())
+}
+
+/// Whether the story ended because nobody reads any more.
+fn is_unread(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 async fn story(file: &Path) -> anyhow::Result<()> {
     let uri = format!("sqlite:///{}", file.display());
-    println!("Retain: sessions in one SQLite file, every acknowledged write on the disk.");
+    say!("Retain: sessions in one SQLite file, every acknowledged write on the disk.");
     let sessions = SqliteSessionService::connect(&uri).await?;
     memory::tell(&sessions).await?;
     log::scopes(&sessions).await?;

@@ -1,17 +1,33 @@
 //! How the demo looks: chapters, events and states in the terminal.
 
+use std::{fmt, io::Write as _};
+
 use retain::{Event, Json, Part, Session, State};
 
+/// A line of the story. It fails when nobody reads any more, as behind `head`.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::commands::demo::tell::line(format_args!($($text)*))?
+    };
+}
+pub(super) use say;
+
+pub(super) fn line(text: fmt::Arguments<'_>) -> std::io::Result<()> {
+    writeln!(std::io::stdout(), "{text}")
+}
+
 /// A chapter's title.
-pub(super) fn chapter(number: u32, title: &str) {
-    println!("\n{number}. {title}");
+pub(super) fn chapter(number: u32, title: &str) -> std::io::Result<()> {
+    say!("\n{number}. {title}");
+    Ok(())
 }
 
 /// The events of a session, as they are stored.
-pub(super) fn events(session: &Session) {
+pub(super) fn events(session: &Session) -> std::io::Result<()> {
     for (position, event) in session.events.iter_with_positions() {
-        println!("  {position:>3}  {:<8} {}", event.author, told(event));
+        say!("  {position:>3}  {:<8} {}", event.author, told(event));
     }
+    Ok(())
 }
 
 /// A state in one line.
