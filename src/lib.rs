@@ -67,3 +67,8 @@ pub use retain_runtime::{
 #[cfg(feature = "sqlite")]
 pub use retain_sessions::{Durability, SqliteOptions, SqliteSessionService, SqliteStore};
 pub use retain_sessions::{InMemorySessionService, InMemoryStore};
+
+/// The guide's programs, compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/agents.md")]
+struct AgentsGuide;

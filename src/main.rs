@@ -16,7 +16,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Tell the story of a session in the terminal: state, rewind, fork, crash.
+    /// Tell a story in the terminal: memory across sessions, state, rewind, fork, crash.
     Demo(demo::Demo),
     /// Append events (JSON Lines on standard input) to a session; each is acknowledged when durable.
     Append(append::Append),

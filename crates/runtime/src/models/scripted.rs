@@ -25,6 +25,19 @@ impl From<&str> for ScriptedReply {
     }
 }
 
+impl From<String> for ScriptedReply {
+    /// A text.
+    fn from(text: String) -> ScriptedReply {
+        text.as_str().into()
+    }
+}
+
+impl From<Content> for ScriptedReply {
+    fn from(content: Content) -> ScriptedReply {
+        LlmResponse::of(content).into()
+    }
+}
+
 impl From<LlmResponse> for ScriptedReply {
     fn from(response: LlmResponse) -> ScriptedReply {
         vec![response].into()

@@ -6,6 +6,9 @@ use retain_core::{FunctionDeclaration, Json, JsonMap, SearchMemoryResponse};
 use super::{Tool, ToolOutput};
 use crate::{context::ToolContext, error::ToolError, models::LlmRequest};
 
+/// The tool's name.
+pub(crate) const LOAD_MEMORY: &str = "load_memory";
+
 const DESCRIPTION: &str = "Loads the memory for the current user.
 
 Args:
@@ -30,7 +33,7 @@ struct LoadMemory;
 #[async_trait]
 impl Tool for LoadMemory {
     fn name(&self) -> &str {
-        "load_memory"
+        LOAD_MEMORY
     }
 
     fn description(&self) -> &str {

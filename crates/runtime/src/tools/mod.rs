@@ -16,9 +16,10 @@ use retain_core::{FunctionDeclaration, Json, JsonMap, Part};
 pub use built_in::{exit_loop_tool, get_user_choice_tool, request_input_tool};
 pub use example::{Example, ExampleProvider, ExampleTool, Examples};
 pub use function::FunctionTool;
+pub(crate) use load_memory::LOAD_MEMORY;
 pub use load_memory::load_memory_tool;
 pub use model_side::{ModelSideTool, code_execution, google_search, url_context};
-pub(crate) use preload_memory::Recalled;
+pub(crate) use preload_memory::{CLOSING, INTRODUCTION, OPENING, Recalled};
 pub use preload_memory::{PreloadMemoryTool, preload_memory_tool};
 pub(crate) use set_model_response::{SET_MODEL_RESPONSE, SetModelResponseTool};
 
@@ -131,6 +132,13 @@ pub enum ToolSource {
 impl<T: Tool> From<T> for ToolSource {
     fn from(tool: T) -> ToolSource {
         ToolSource::Tool(Arc::new(tool))
+    }
+}
+
+impl<T: Tool> From<Arc<T>> for ToolSource {
+    /// A tool that others have too.
+    fn from(tool: Arc<T>) -> ToolSource {
+        ToolSource::Tool(tool)
     }
 }
 

@@ -16,8 +16,11 @@ use crate::{
 /// What memory gave for the user's message; nothing if it was not asked or failed.
 pub(crate) type Recalled = Option<Arc<SearchMemoryResponse>>;
 
-const OPENING: &str = "<PAST_CONVERSATIONS>";
-const CLOSING: &str = "</PAST_CONVERSATIONS>";
+/// How the block is introduced: word for word ADK's.
+pub(crate) const INTRODUCTION: &str = "The following content is from your previous conversations \
+    with the user.\nThey may be useful for answering the user's current query.";
+pub(crate) const OPENING: &str = "<PAST_CONVERSATIONS>";
+pub(crate) const CLOSING: &str = "</PAST_CONVERSATIONS>";
 
 /// Recalls what fits the user's message, and puts it before the message. Never called.
 #[derive(Debug, Clone, Copy)]
@@ -87,11 +90,8 @@ impl Tool for PreloadMemoryTool {
         if lines.is_empty() {
             return Ok(());
         }
-        let text = format!(
-            "The following content is from your previous conversations with the user.\nThey may be \
-             useful for answering the user's current query.\n{OPENING}\n{}\n{CLOSING}\n",
-            lines.join("\n")
-        );
+        let lines = lines.join("\n");
+        let text = format!("{INTRODUCTION}\n{OPENING}\n{lines}\n{CLOSING}\n");
         request.insert_before_user_turn(vec![SharedContent::from(Content::user(text))]);
         Ok(())
     }

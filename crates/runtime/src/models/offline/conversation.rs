@@ -1,0 +1,136 @@
+//! A request as the offline model reads it: what was said last, what is known, what can be asked.
+
+use retain_core::{Content, Json};
+
+use super::{
+    intent::is_question,
+    passages::{Passage, Passages, Speaker, Told, is_of_load_memory, is_recalled},
+    words::sentences,
+};
+use crate::{contents::QUOTED_AGENT_PREAMBLE, models::LlmRequest, tools::LOAD_MEMORY};
+
+/// What a request is about.
+#[derive(Debug)]
+pub(super) struct Conversation<'a> {
+    /// What the user said last; `None` if nothing.
+    pub(super) message: Option<Message<'a>>,
+    /// What can be quoted.
+    pub(super) passages: Vec<Passage<'a>>,
+    pub(super) memory: Memory<'a>,
+    /// Whether the agent has said anything before.
+    pub(super) has_spoken: bool,
+}
+
+/// Whether memory can be searched.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Memory<'a> {
+    /// There is no tool for it.
+    Absent,
+    /// It can, and was not in this turn.
+    Unasked,
+    /// It was in this turn; with the error, if it failed.
+    Asked(Option<&'a str>),
+}
+
+/// The texts of a message; none if it has only media.
+#[derive(Debug)]
+pub(super) struct Message<'a>(Vec<&'a str>);
+
+impl<'a> Conversation<'a> {
+    /// Reads a request.
+    pub(super) fn read(request: &'a LlmRequest) -> Conversation<'a> {
+        let contents: Vec<&Content> = request.contents.iter().map(|content| &**content).collect();
+        let current = contents.iter().rposition(|content| is_message(content));
+        let mut passages = Passages::default();
+        let mut has_spoken = false;
+        for (at, content) in contents.iter().enumerate() {
+            for response in content.function_responses() {
+                if is_of_load_memory(response) {
+                    passages.add_found(response);
+                }
+            }
+            if texts(content).next().is_some_and(is_recalled) {
+                texts(content).for_each(|text| passages.add_recalled(text));
+            } else if is_message(content) && Some(at) != current {
+                texts(content).for_each(|text| passages.add_turn(text, Speaker::User, Told::Here));
+            } else if is_model(content) {
+                has_spoken |= texts(content).next().is_some();
+                texts(content).for_each(|text| passages.add_turn(text, Speaker::Agent, Told::Here));
+            }
+        }
+        let message = current.map(|at| Message(texts(contents[at]).collect()));
+        for text in message.iter().flat_map(|message| &message.0) {
+            passages.add_turn(text, Speaker::User, Told::JustNow);
+        }
+        Conversation {
+            message,
+            passages: passages.all,
+            memory: memory(request, &contents[current.unwrap_or(0)..]),
+            has_spoken,
+        }
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Whether there is no text in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The whole text.
+    pub(super) fn text(&self) -> String {
+        self.0.join(" ")
+    }
+
+    /// The sentences that ask, and those that do not.
+    pub(super) fn questions_and_statements(&self) -> (Vec<&'a str>, Vec<&'a str>) {
+        let all = self.0.iter().flat_map(|text| sentences(text));
+        all.map(|(_, sentence)| sentence)
+            .partition(|it| is_question(it))
+    }
+}
+
+/// How memory stands after what happened in this turn.
+fn memory<'a>(request: &LlmRequest, turn: &[&'a Content]) -> Memory<'a> {
+    let mut calls = turn.iter().flat_map(|content| content.function_calls());
+    if calls.any(|call| call.name.as_deref() == Some(LOAD_MEMORY)) {
+        let responses = turn.iter().flat_map(|content| content.function_responses());
+        let response = responses
+            .filter(|response| is_of_load_memory(response))
+            .last();
+        let response = response.and_then(|response| response.response.as_ref());
+        let error = response.and_then(|response| response.get("error"));
+        return Memory::Asked(error.and_then(Json::as_str));
+    }
+    match is_declared(request, LOAD_MEMORY) {
+        true => Memory::Unasked,
+        false => Memory::Absent,
+    }
+}
+
+fn is_declared(request: &LlmRequest, name: &str) -> bool {
+    let tools = request.config.tools.iter().flatten();
+    let mut declared = tools.flat_map(|tool| tool.function_declarations.iter().flatten());
+    declared.any(|declaration| declaration.name.as_deref() == Some(name))
+}
+
+/// Whether a content is something that the user said.
+fn is_message(content: &Content) -> bool {
+    let is_put_there = |text| is_recalled(text) || text == QUOTED_AGENT_PREAMBLE;
+    !is_model(content)
+        && !content.parts().is_empty()
+        && content.function_responses().next().is_none()
+        && !texts(content).next().is_some_and(is_put_there)
+}
+
+fn is_model(content: &Content) -> bool {
+    content.role.as_deref() == Some("model")
+}
+
+/// The texts of a content that say something, thoughts left out.
+fn texts(content: &Content) -> impl Iterator<Item = &str> {
+    let spoken = content.parts().iter();
+    let spoken = spoken.filter(|part| part.thought != Some(true));
+    let texts = spoken.filter_map(|part| part.text.as_deref());
+    texts.filter(|text| !text.trim().is_empty())
+}

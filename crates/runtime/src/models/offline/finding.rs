@@ -1,0 +1,259 @@
+//! Finding the passage that answers a question: by the words they share, the rarer the better.
+//!
+//! A passage is one sentence, or two that follow one another where the second adds words of the
+//! question. One look at each sentence is enough, so the time grows with the text and no faster.
+
+use std::{cmp::Ordering, collections::HashMap};
+
+use super::{
+    intent::is_question,
+    passages::{Passage, Speaker},
+    stop_words::content_words,
+    words::{sentences, stem, words},
+};
+
+/// More words of a question are not looked at.
+const WORDS_MAX: usize = 64;
+
+/// What a question is about.
+#[derive(Debug)]
+pub(super) struct Topic {
+    /// The content words as they stand in the question.
+    pub(super) words: Vec<String>,
+    /// The place of each stem.
+    stems: HashMap<String, usize>,
+}
+
+/// A passage that was found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found<'p, 'a> {
+    pub(super) passage: &'p Passage<'a>,
+    /// The sentences of it that answer.
+    pub(super) quote: &'a str,
+    /// Whether it has most of the question's words, and not only some.
+    pub(super) is_sure: bool,
+    weight: f64,
+    /// One sentence is better than two.
+    sentences: usize,
+    place: usize,
+}
+
+/// A sentence and the question's words in it, a bit for each.
+struct Sentence<'p, 'a> {
+    passage: &'p Passage<'a>,
+    text: &'a str,
+    matches: u64,
+    /// Which sentence of the passage it is, and at which byte it begins.
+    place: usize,
+    start: usize,
+}
+
+impl Topic {
+    /// What `question` is about.
+    pub(super) fn of(question: &str) -> Topic {
+        let mut stems = HashMap::new();
+        let mut kept = Vec::new();
+        for word in content_words(words(question).take(1_000).collect()) {
+            if stems.len() == WORDS_MAX {
+                break;
+            }
+            let place = stems.len();
+            stems.entry(stem(&word)).or_insert_with(|| {
+                kept.push(word);
+                place
+            });
+        }
+        Topic { words: kept, stems }
+    }
+
+    /// The passage that fits best, if any fits at all.
+    pub(super) fn find<'p, 'a>(&self, passages: &'p [Passage<'a>]) -> Option<Found<'p, 'a>> {
+        let sentences = self.sentences(passages);
+        let weights = self.weights(&sentences);
+        let mut best: Option<Found<'p, 'a>> = None;
+        for (at, sentence) in sentences.iter().enumerate() {
+            let alone = self.rate(&weights, sentence, None);
+            let next = sentences.get(at + 1).filter(|next| next.follows(sentence));
+            let together = next.and_then(|next| self.rate(&weights, sentence, Some(next)));
+            for found in alone.into_iter().chain(together) {
+                if best.is_none_or(|best| found.cmp(&best) == Ordering::Greater) {
+                    best = Some(found);
+                }
+            }
+        }
+        best
+    }
+
+    /// The sentences that state something, with the question's words in each.
+    fn sentences<'p, 'a>(&self, passages: &'p [Passage<'a>]) -> Vec<Sentence<'p, 'a>> {
+        let mut all = Vec::new();
+        for passage in passages {
+            for (place, (start, text)) in sentences(passage.text).into_iter().enumerate() {
+                if is_question(text) {
+                    continue;
+                }
+                let places = words(text).filter_map(|word| self.stems.get(&stem(&word)).copied());
+                let matches = places.fold(0, |matches, place| matches | 1 << place);
+                all.push(Sentence {
+                    passage,
+                    text,
+                    matches,
+                    place,
+                    start,
+                });
+            }
+        }
+        all
+    }
+
+    /// How much each word of the question weighs: the rarer, the more.
+    fn weights(&self, sentences: &[Sentence<'_, '_>]) -> Vec<f64> {
+        let mut weights = Vec::with_capacity(self.stems.len());
+        for place in 0..self.stems.len() {
+            let has_word = |sentence: &&Sentence<'_, '_>| sentence.matches & (1 << place) != 0;
+            let having = sentences.iter().filter(has_word).count();
+            weights.push((1.0 + sentences.len() as f64 / having.max(1) as f64).ln());
+        }
+        weights
+    }
+
+    /// How well the sentence fits, with the next one if it is given; `None` if too little does.
+    fn rate<'p, 'a>(
+        &self,
+        weights: &[f64],
+        first: &Sentence<'p, 'a>,
+        next: Option<&Sentence<'p, 'a>>,
+    ) -> Option<Found<'p, 'a>> {
+        let matches = first.matches | next.map_or(0, |next| next.matches);
+        let (matched, asked) = (matches.count_ones() as usize, self.stems.len());
+        if matched == 0 || matched * 3 < asked {
+            return None;
+        }
+        let in_it = weights.iter().enumerate();
+        let in_it = in_it.filter(|(place, _)| matches & (1 << place) != 0);
+        Some(Found {
+            passage: first.passage,
+            quote: next.map_or(first.text, |next| first.up_to(next)),
+            is_sure: matched * 3 >= asked * 2,
+            weight: in_it.map(|(_, weight)| weight).sum(),
+            sentences: 1 + usize::from(next.is_some()),
+            place: first.place,
+        })
+    }
+}
+
+impl Found<'_, '_> {
+    /// Sure ones first, then the user's own, then by weight; of equals the latest statement is
+    /// taken, so that it replaces what was said before it.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let is_users = |found: &Self| found.passage.speaker == Speaker::User;
+        self.is_sure
+            .cmp(&other.is_sure)
+            .then(is_users(self).cmp(&is_users(other)))
+            .then(self.weight.total_cmp(&other.weight))
+            .then(self.passage.recency.cmp(&other.passage.recency))
+            .then(other.sentences.cmp(&self.sentences))
+            .then(self.place.cmp(&other.place))
+    }
+}
+
+impl<'a> Sentence<'_, 'a> {
+    fn follows(&self, other: &Sentence<'_, '_>) -> bool {
+        std::ptr::eq(self.passage, other.passage) && self.place == other.place + 1
+    }
+
+    /// The text from here to the end of `next`, which follows.
+    fn up_to(&self, next: &Sentence<'_, 'a>) -> &'a str {
+        let range = self.start..next.start + next.text.len();
+        self.passage.text.get(range).unwrap_or(self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::offline::passages::{Passages, Told};
+
+    fn find(question: &str, told: &[(&str, Speaker<'static>)]) -> Option<(String, bool)> {
+        let mut passages = Passages::default();
+        for (text, speaker) in told {
+            passages.add_turn(text, *speaker, Told::Here);
+        }
+        let found = Topic::of(question).find(&passages.all)?;
+        Some((found.quote.to_owned(), found.is_sure))
+    }
+
+    fn sure(question: &str, told: &[&str]) -> String {
+        let told: Vec<_> = told.iter().map(|text| (*text, Speaker::User)).collect();
+        let (quote, is_sure) = find(question, &told).expect("something is found");
+        assert!(is_sure, "{quote}");
+        quote
+    }
+
+    #[test]
+    fn forms_of_a_word_are_one() {
+        let told = ["My sister lives in Bergen.", "I planned two trips."];
+        assert_eq!(sure("Where does my sister live?", &told), told[0]);
+        assert_eq!(sure("Which trip was I planning?", &told), told[1]);
+    }
+
+    #[test]
+    fn the_sentence_is_quoted_and_not_the_speech() {
+        let told = ["A room in Oslo please. I prefer high floors. It is cold."];
+        assert_eq!(
+            sure("Which floor do I prefer?", &told),
+            "I prefer high floors."
+        );
+    }
+
+    #[test]
+    fn two_sentences_are_quoted_if_the_second_adds_to_the_first() {
+        let told = ["Look. I have a sister. Her name is Anna. She is kind."];
+        let quote = sure("What is the name of my sister?", &told);
+        assert_eq!(quote, "I have a sister. Her name is Anna.");
+    }
+
+    #[test]
+    fn rare_words_weigh_more() {
+        let told = ["A ferry came.", "My train is late.", "That train again."];
+        let told = told.map(|text| (text, Speaker::User));
+        let (quote, is_sure) = find("Is it the train or the ferry?", &told).unwrap();
+        assert_eq!((quote.as_str(), is_sure), ("A ferry came.", false));
+    }
+
+    #[test]
+    fn the_latest_statement_replaces_those_before() {
+        let told = ["My favorite color is red.", "My favorite color is blue."];
+        assert_eq!(sure("What is my favorite color?", &told), told[1]);
+        let told = ["My favorite color is red. No! My favorite color is blue."];
+        let latest = "My favorite color is blue.";
+        assert_eq!(sure("What is my favorite color?", &told), latest);
+    }
+
+    #[test]
+    fn the_user_is_believed_before_others() {
+        let told = [
+            ("My favorite color is red.", Speaker::User),
+            ("Your favorite color is blue.", Speaker::Agent),
+        ];
+        let (quote, _) = find("What is my favorite color?", &told).unwrap();
+        assert_eq!(quote, told[0].0);
+        let (quote, _) = find("What is my favorite color?", &told[1..]).unwrap();
+        assert_eq!(quote, told[1].0);
+    }
+
+    #[test]
+    fn a_question_is_no_answer() {
+        let told = [("What is my favorite color?", Speaker::User)];
+        assert!(find("What is my favorite color?", &told).is_none());
+    }
+
+    #[test]
+    fn some_of_the_words_are_not_sure_and_few_are_nothing() {
+        let told = [("My favorite project is Alpha.", Speaker::User)];
+        let (_, is_sure) = find("What is my favorite color?", &told).unwrap();
+        assert!(!is_sure);
+        assert!(find("Which dish at which restaurant is my favorite meal?", &told).is_none());
+        assert!(find("Why?", &told).is_none());
+    }
+}

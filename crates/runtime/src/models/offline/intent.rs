@@ -1,0 +1,170 @@
+//! What somebody means by a sentence: a question, a greeting, thanks, or a statement.
+
+use super::words::words;
+
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Courtesy {
+    Greeting,
+    Thanks,
+    Farewell,
+}
+
+/// Words that begin a question, also without its mark. Those that begin statements as often are left
+/// to the mark.
+const ASKING_WORDS: [&str; 36] = [
+    "what", "which", "who", "whom", "whose", "why", "wer", "wann", "warum", "wieso", "weshalb",
+    "welche", "welcher", "welches", "welchen", "quel", "quelle", "quels", "quelles", "pourquoi",
+    "combien", "qué", "cuál", "cuáles", "quién", "cuándo", "dónde", "cómo", "quale", "quali",
+    "dimmi", "dime", "qual", "quais", "quem", "waarom",
+];
+
+/// Word sequences that begin a question.
+const ASKING_PHRASES: [&[&str]; 19] = [
+    &["tell", "me"],
+    &["remind", "me"],
+    &["do", "you"],
+    &["do", "i"],
+    &["did", "i"],
+    &["did", "you"],
+    &["have", "i"],
+    &["am", "i"],
+    &["is", "my"],
+    &["are", "my"],
+    &["can", "you", "tell"],
+    &["could", "you", "tell"],
+    &["please", "tell", "me"],
+    &["sag", "mir"],
+    &["weißt", "du"],
+    &["erinnerst", "du"],
+    &["dis", "moi"],
+    &["est", "ce", "que"],
+    &["qu", "est", "ce"],
+];
+
+/// These ask only before a verb or a measure: «when I was young» does not.
+const ASKING_BEFORE_VERB: [&str; 3] = ["when", "where", "how"];
+const VERBS: &str = "is are was were am do does did can could will would should has have had s many much \
+    old long far often about big tall";
+
+const GREETINGS: &str = "hi hello hey hiya greetings howdy hallo moin servus bonjour salut coucou hola \
+    buenos buenas ciao salve buongiorno olá oi hoi dag";
+const THANKS: &str = "thanks thank thx danke merci gracias grazie obrigado obrigada bedankt dank";
+const FAREWELLS: &str = "bye goodbye tschüss ciao adieu adiós arrivederci tchau doei cheers";
+
+/// Whether the sentence asks.
+pub(super) fn is_question(sentence: &str) -> bool {
+    let told = sentence
+        .trim_end_matches(|letter: char| letter.is_whitespace() || "\"'’”»)]}*_!".contains(letter));
+    if told.ends_with(['?', '？', '؟']) {
+        return true;
+    }
+    let first: Vec<String> = words(sentence).take(4).collect();
+    let [word, rest @ ..] = first.as_slice() else {
+        return false;
+    };
+    let begins = |phrase: &&[&str]| {
+        first.len() >= phrase.len() && first.iter().zip(*phrase).all(|(word, other)| word == other)
+    };
+    if ASKING_PHRASES.iter().any(begins) {
+        return true;
+    }
+    let next = rest.first().map_or("", String::as_str);
+    if ASKING_BEFORE_VERB.contains(&word.as_str()) {
+        return is_listed(VERBS, next);
+    }
+    // «What a day!» is no question.
+    ASKING_WORDS.contains(&word.as_str()) && !["a", "an", ""].contains(&next)
+}
+
+/// Whether the word means whoever is spoken to.
+pub(super) fn is_you(word: &str) -> bool {
+    is_listed(
+        "you your yourself du dich dir dein tu te toi vous tú te ti você jij je",
+        word,
+    )
+}
+
+/// Whether the whole message is a courtesy.
+pub(super) fn courtesy(message: &str) -> Option<Courtesy> {
+    let words: Vec<String> = words(message).take(5).collect();
+    let [first, rest @ ..] = words.as_slice() else {
+        return None;
+    };
+    if rest.len() >= 4 {
+        return None;
+    }
+    let next = rest.first().map_or("", String::as_str);
+    let is_day = is_listed("morning morgen day tag evening abend afternoon", next);
+    if is_listed(THANKS, first) {
+        return Some(Courtesy::Thanks);
+    }
+    if rest.len() >= 3 {
+        return None;
+    }
+    if is_listed(GREETINGS, first) || (is_listed("good guten", first) && is_day) {
+        return Some(Courtesy::Greeting);
+    }
+    let parts = (first.as_str(), next);
+    let leaves = matches!(
+        parts,
+        ("good", "bye" | "night") | ("see", "you") | ("au", "revoir")
+    );
+    (leaves || is_listed(FAREWELLS, first)).then_some(Courtesy::Farewell)
+}
+
+fn is_listed(list: &str, word: &str) -> bool {
+    list.split_whitespace().any(|listed| listed == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_known_by_their_mark_or_their_first_words() {
+        for question in [
+            "My name is?",
+            "What is my name",
+            "where do I live",
+            "How old am I",
+            "Do you remember my name.",
+            "Tell me my favorite project",
+            "Wann habe ich Geburtstag",
+            "Wo wohne ich?",
+            "Dis-moi mon nom",
+            "¿Dónde vivo?",
+            "\"Who is there?\"",
+            "我叫什么？",
+        ] {
+            assert!(is_question(question), "{question}");
+        }
+        for statement in [
+            "My name is Ada.",
+            "When I was young, I lived in Oslo.",
+            "What a day!",
+            "She asked \"why?\" and left.",
+            "How nice",
+            "What",
+            "",
+        ] {
+            assert!(!is_question(statement), "{statement}");
+        }
+    }
+
+    #[test]
+    fn courtesies_are_short() {
+        assert_eq!(courtesy("Hello there!"), Some(Courtesy::Greeting));
+        assert_eq!(courtesy("Good morning"), Some(Courtesy::Greeting));
+        assert_eq!(courtesy("Thank you very much."), Some(Courtesy::Thanks));
+        assert_eq!(courtesy("Good bye"), Some(Courtesy::Farewell));
+        for statement in [
+            "Hi, I am Ada.",
+            "Thank you for the room in Oslo.",
+            "Good rooms are high up.",
+            "",
+        ] {
+            assert_eq!(courtesy(statement), None, "{statement}");
+        }
+    }
+}

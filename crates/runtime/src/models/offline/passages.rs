@@ -1,0 +1,279 @@
+//! What an offline model has been told: passages out of a request, each with who said it and when.
+//!
+//! They come from three places: the block of recalled memories that `preload_memory` puts into the
+//! contents, the results of `load_memory`, and the turns of the conversation itself.
+
+use retain_core::{FunctionResponse, Json, MemoryEntry};
+
+use super::sayings::is_own;
+use crate::tools::{CLOSING, INTRODUCTION, LOAD_MEMORY, OPENING};
+
+/// Something that was said.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Passage<'a> {
+    pub(super) text: &'a str,
+    pub(super) speaker: Speaker<'a>,
+    pub(super) told: Told<'a>,
+    /// Grows with what is known of its time.
+    pub(super) recency: Recency,
+}
+
+/// Who said it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Speaker<'a> {
+    User,
+    /// This agent, in this conversation.
+    Agent,
+    /// Somebody with a name.
+    Named(&'a str),
+    Unknown,
+}
+
+/// Where and when it was said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told<'a> {
+    /// In the message that is answered.
+    JustNow,
+    /// Earlier in this conversation.
+    Here,
+    /// In another one, as memory tells.
+    Elsewhere {
+        time: Option<&'a str>,
+        session: Option<&'a str>,
+    },
+}
+
+/// Conversation after memory, then by time, then by place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Recency {
+    is_here: bool,
+    seconds: f64,
+    place: i64,
+}
+
+impl Recency {
+    pub(super) fn cmp(&self, other: &Recency) -> std::cmp::Ordering {
+        let here = self.is_here.cmp(&other.is_here);
+        here.then(self.seconds.total_cmp(&other.seconds))
+            .then(self.place.cmp(&other.place))
+    }
+}
+
+/// Collects passages in the order of the contents.
+#[derive(Debug, Default)]
+pub(super) struct Passages<'a> {
+    pub(super) all: Vec<Passage<'a>>,
+}
+
+impl<'a> Passages<'a> {
+    /// Takes up what was said in this conversation.
+    pub(super) fn add_turn(&mut self, text: &'a str, speaker: Speaker<'a>, told: Told<'a>) {
+        // What the offline model said itself is a quotation or no fact.
+        if speaker == Speaker::Agent && is_own(text) {
+            return;
+        }
+        let recency = Recency {
+            is_here: true,
+            seconds: 0.0,
+            place: self.place(),
+        };
+        self.all.push(Passage {
+            text,
+            speaker,
+            told,
+            recency,
+        });
+    }
+
+    /// Takes up the block of recalled memories, if `text` is one.
+    pub(super) fn add_recalled(&mut self, text: &'a str) {
+        let inside = text.split_once(OPENING).map_or("", |(_, inside)| inside);
+        let inside = inside.rsplit_once(CLOSING).map_or(inside, |(it, _)| it);
+        // With times, a line without one goes on with the text before it.
+        let has_times = inside.lines().any(|line| line.starts_with("Time: "));
+        let mut time = None;
+        let mut begun: Option<usize> = None;
+        let mut at = 0;
+        for line in inside.split_inclusive('\n') {
+            let is_time = line.strip_prefix("Time: ");
+            if is_time.is_some() || !has_times {
+                self.add_line_entry(time, begun.take().map(|from| &inside[from..at]));
+            }
+            match is_time {
+                Some(told) => time = Some(told.trim()),
+                None if begun.is_none() && !line.trim().is_empty() => begun = Some(at),
+                None => {}
+            }
+            at += line.len();
+        }
+        self.add_line_entry(time, begun.map(|from| &inside[from..]));
+    }
+
+    /// Takes up an entry of the block: `author: text`, or a text alone.
+    fn add_line_entry(&mut self, time: Option<&'a str>, entry: Option<&'a str>) {
+        let Some(entry) = entry.map(str::trim) else {
+            return;
+        };
+        let is_name = |name: &str| !name.is_empty() && !name.contains(char::is_whitespace);
+        match entry.split_once(": ").filter(|(name, _)| is_name(name)) {
+            Some((name, text)) => self.add_memory(text, Some(name), time, None),
+            None => self.add_memory(entry, None, time, None),
+        }
+    }
+
+    /// Takes up what `load_memory` found.
+    pub(super) fn add_found(&mut self, response: &'a FunctionResponse) {
+        let answer = response.response.as_ref();
+        let result = answer.and_then(|answer| answer.get("result").and_then(Json::as_object));
+        let found = result.or(answer).and_then(|found| found.get("memories"));
+        for memory in found.and_then(Json::as_array).unwrap_or_default() {
+            let text_of = |key: &str| memory.get(key).and_then(Json::as_str);
+            let session = memory["custom_metadata"].get("session_id");
+            let session = session.and_then(Json::as_str);
+            let parts = memory["content"]["parts"].as_array().unwrap_or_default();
+            for part in parts.iter().filter(|part| part["thought"] != true) {
+                if let Some(text) = part.get("text").and_then(Json::as_str) {
+                    self.add_memory(text, text_of("author"), text_of("timestamp"), session);
+                }
+            }
+        }
+    }
+
+    fn add_memory(
+        &mut self,
+        text: &'a str,
+        author: Option<&'a str>,
+        time: Option<&'a str>,
+        session: Option<&'a str>,
+    ) {
+        let speaker = match author {
+            Some("user") => Speaker::User,
+            Some(name) if !name.is_empty() => Speaker::Named(name),
+            _ => Speaker::Unknown,
+        };
+        if speaker != Speaker::User && is_own(text) {
+            return;
+        }
+        let recency = Recency {
+            is_here: false,
+            seconds: time.and_then(seconds_of).unwrap_or(f64::NEG_INFINITY),
+            // Of equals memory gives the best first.
+            place: -self.place(),
+        };
+        self.all.push(Passage {
+            text,
+            speaker,
+            told: Told::Elsewhere { time, session },
+            recency,
+        });
+    }
+
+    fn place(&self) -> i64 {
+        i64::try_from(self.all.len()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Whether a text is the block of recalled memories.
+pub(super) fn is_recalled(text: &str) -> bool {
+    text.starts_with(INTRODUCTION) && text.contains(OPENING)
+}
+
+/// Whether a response is an answer of `load_memory`.
+pub(super) fn is_of_load_memory(response: &FunctionResponse) -> bool {
+    response.name.as_deref() == Some(LOAD_MEMORY)
+}
+
+fn seconds_of(time: &str) -> Option<f64> {
+    let entry = MemoryEntry {
+        timestamp: Some(time.to_owned()),
+        ..MemoryEntry::default()
+    };
+    entry.timestamp_seconds()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recalled(lines: &str) -> Vec<(String, String, Option<String>)> {
+        let block = format!("{INTRODUCTION}\n{OPENING}\n{lines}\n{CLOSING}\n");
+        assert!(is_recalled(&block));
+        let mut passages = Passages::default();
+        passages.add_recalled(&block);
+        let told = |passage: &Passage<'_>| {
+            let Told::Elsewhere { time, .. } = passage.told else {
+                panic!("recalled things are from elsewhere");
+            };
+            let speaker = format!("{:?}", passage.speaker);
+            (
+                speaker,
+                passage.text.to_owned(),
+                time.map(ToOwned::to_owned),
+            )
+        };
+        passages.all.iter().map(told).collect()
+    }
+
+    fn entry(speaker: &str, text: &str, time: Option<&str>) -> (String, String, Option<String>) {
+        (
+            speaker.to_owned(),
+            text.to_owned(),
+            time.map(ToOwned::to_owned),
+        )
+    }
+
+    #[test]
+    fn the_recalled_block_is_read_entry_by_entry() {
+        let lines = "Time: 2026-11-16T08:00:00\nuser: I like tea.\nAnd Time: none.\n\
+                     Time: 2026-11-17T08:00:00\nhelper: Noted.";
+        let (monday, tuesday) = (Some("2026-11-16T08:00:00"), Some("2026-11-17T08:00:00"));
+        let expected = [
+            entry("User", "I like tea.\nAnd Time: none.", monday),
+            entry("Named(\"helper\")", "Noted.", tuesday),
+        ];
+        assert_eq!(recalled(lines), expected);
+    }
+
+    #[test]
+    fn without_times_each_line_is_an_entry() {
+        let expected = [
+            entry("User", "I like tea.", None),
+            entry("Unknown", "The sky is: blue", None),
+        ];
+        assert_eq!(recalled("user: I like tea.\nThe sky is: blue"), expected);
+    }
+
+    #[test]
+    fn a_block_that_is_broken_off_is_read_as_far_as_it_goes() {
+        let mut passages = Passages::default();
+        passages.add_recalled("<PAST_CONVERSATIONS>\nTime: \nuser: x");
+        passages.add_recalled("<PAST_CONVERSATIONS>");
+        passages.add_recalled("");
+        assert_eq!(passages.all.len(), 1);
+    }
+
+    #[test]
+    fn what_load_memory_found_has_author_time_and_session() {
+        let answer = Json::parse(
+            r#"{"result": {"memories": [{"content": {"parts": [{"text": "I like tea."}, {}]},
+                "author": "user", "timestamp": "then", "custom_metadata": {"session_id": "s1"}}, 7]}}"#,
+        );
+        let answer = answer.unwrap();
+        let response =
+            FunctionResponse::new("1", "load_memory", answer.as_object().unwrap().clone());
+        let mut passages = Passages::default();
+        passages.add_found(&response);
+        let [found] = passages.all.as_slice() else {
+            panic!("one memory has a text");
+        };
+        assert_eq!((found.text, found.speaker), ("I like tea.", Speaker::User));
+        let told = Told::Elsewhere {
+            time: Some("then"),
+            session: Some("s1"),
+        };
+        assert_eq!(found.told, told);
+        let empty = FunctionResponse::default();
+        passages.add_found(&empty);
+        assert_eq!(passages.all.len(), 1);
+    }
+}

@@ -1,0 +1,101 @@
+//! An answer in the form of an output schema, as far as a text can honestly fill it.
+
+use retain_core::{Json, JsonMap};
+
+/// The answer in the form of `schema`, as JSON; or why it cannot be.
+///
+/// A text can fill a schema that asks for a text, and an object that needs no other field.
+pub(super) fn filled(schema: &Json, answer: &str) -> Result<String, String> {
+    if is_text(schema) {
+        return Ok(Json::from(answer).to_string());
+    }
+    let Some(fields) = schema.get("properties").and_then(Json::as_object) else {
+        return Err("the schema asks for something else than a text or an object".to_owned());
+    };
+    let required = schema.get("required").and_then(Json::as_array);
+    let required: Vec<&str> = required
+        .unwrap_or_default()
+        .iter()
+        .filter_map(Json::as_str)
+        .collect();
+    let field = match required.as_slice() {
+        [] => fields
+            .iter()
+            .find(|(_, field)| is_text(field))
+            .map(|(name, _)| name),
+        [name] => fields
+            .get(name)
+            .filter(|field| is_text(field))
+            .map(|_| *name),
+        _ => None,
+    };
+    match field {
+        Some(name) => Ok(Json::from(JsonMap::from([(name, answer)])).to_string()),
+        None if required.is_empty() => Err("no field of the schema is a text".to_owned()),
+        None => Err(format!("the schema requires {}", required.join(", "))),
+    }
+}
+
+/// Whether any text fits the schema.
+fn is_text(schema: &Json) -> bool {
+    let is_string = |kind: &Json| {
+        let kind = kind.as_str();
+        kind.is_some_and(|kind| kind.eq_ignore_ascii_case("string"))
+    };
+    let kind = &schema["type"];
+    let may_be = is_string(kind)
+        || kind
+            .as_array()
+            .is_some_and(|kinds| kinds.iter().any(is_string));
+    let limits = ["enum", "const", "format", "pattern", "maxLength"];
+    may_be && limits.iter().all(|limit| schema.get(limit).is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(schema: &str) -> Result<String, String> {
+        filled(&Json::parse(schema).unwrap(), "tea")
+    }
+
+    #[test]
+    fn a_text_fills_what_asks_for_one_text() {
+        for (schema, expected) in [
+            (r#"{"type": "string"}"#, r#""tea""#),
+            (
+                r#"{"type": "OBJECT", "properties": {"n": {"type": "INTEGER"}, "drink": {"type": "STRING"}}, "required": ["drink"]}"#,
+                r#"{"drink":"tea"}"#,
+            ),
+            (
+                r#"{"properties": {"n": {"type": "integer"}, "a": {"type": ["string", "null"]}}}"#,
+                r#"{"a":"tea"}"#,
+            ),
+        ] {
+            assert_eq!(fill(schema).as_deref(), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn what_a_text_cannot_fill_is_refused_by_name() {
+        for (schema, why) in [
+            (r#"{"type": "array"}"#, "something else"),
+            (
+                r#"{"properties": {"n": {"type": "integer"}}, "required": ["n"]}"#,
+                "requires n",
+            ),
+            (
+                r#"{"properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "required": ["a", "b"]}"#,
+                "requires a, b",
+            ),
+            (
+                r#"{"properties": {"a": {"type": "string", "enum": ["x"]}}}"#,
+                "no field",
+            ),
+            ("7", "something else"),
+        ] {
+            let refused = fill(schema).unwrap_err();
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
+}

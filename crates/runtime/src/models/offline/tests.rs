@@ -1,0 +1,418 @@
+//! The offline model as a caller sees it: a request in, responses out.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use retain_core::{Content, FunctionCall, FunctionResponse, Json, LlmResponse, Part};
+use retain_testkit::random::Random;
+
+use super::*;
+use crate::{
+    contents::QUOTED_AGENT_PREAMBLE,
+    models::Model as _,
+    tools::{CLOSING, FunctionTool, INTRODUCTION, OPENING, Tool, ToolOutput, load_memory_tool},
+};
+
+const MARK: &str = "(offline model: I only quote what I was told)";
+const ALPHA: &str = "My favorite project is Project Alpha.";
+const WHICH: &str = "What is my favorite project?";
+
+/// A conversation, built turn by turn.
+#[derive(Default)]
+struct Talk(LlmRequest);
+
+impl Talk {
+    fn user(self, text: &str) -> Talk {
+        self.content(Content::user(text))
+    }
+
+    fn agent(self, text: &str) -> Talk {
+        self.content(Content::model(text))
+    }
+
+    fn content(mut self, content: Content) -> Talk {
+        self.0.contents.push(content.into());
+        self
+    }
+
+    fn recalled(self, lines: &str) -> Talk {
+        self.user(&format!("{INTRODUCTION}\n{OPENING}\n{lines}\n{CLOSING}\n"))
+    }
+
+    fn with_tool(mut self, tool: impl Tool) -> Talk {
+        let tool: Arc<dyn Tool> = Arc::new(tool);
+        self.0.append_tool(&tool);
+        self
+    }
+
+    /// The model called `load_memory`, which gave `answer`.
+    fn loaded(self, answer: &str) -> Talk {
+        let call = FunctionCall::new("load_memory", JsonMap::from([("query", "x")]));
+        let answer = Json::parse(answer).unwrap().as_object().unwrap().clone();
+        let response = FunctionResponse::new("1", "load_memory", answer);
+        self.content(Content::new("model", vec![call.into()]))
+            .content(Content::new("user", vec![response.into()]))
+    }
+
+    fn found(self, text: &str) -> Talk {
+        let metadata = r#"{"session_id": "s1"}"#;
+        self.loaded(&format!(
+            r#"{{"result": {{"memories": [{{"content": {{"parts": [{{"text": "{text}"}}]}},
+            "author": "user", "timestamp": "2026-11-16T08:00:00", "custom_metadata": {metadata}}}]}}}}"#
+        ))
+    }
+
+    fn schema(mut self, schema: &str) -> Talk {
+        self.0.set_output_schema(Json::parse(schema).unwrap());
+        self
+    }
+
+    fn responses(self, stream: bool) -> Vec<LlmResponse> {
+        let responses = OfflineModel::new().generate(Arc::new(self.0), stream);
+        let responses = futures_util::FutureExt::now_or_never(responses.collect::<Vec<_>>());
+        let responses = responses.expect("it never waits");
+        responses.into_iter().map(Result::unwrap).collect()
+    }
+
+    fn response(self) -> LlmResponse {
+        let [response] = <[_; 1]>::try_from(self.responses(false)).unwrap();
+        response
+    }
+
+    fn says(self) -> String {
+        self.response().content.unwrap().text_concat()
+    }
+
+    /// The query with which it calls `load_memory`.
+    fn asks_memory(self) -> Option<String> {
+        let content = self.response().content?;
+        let call = content.function_calls().next()?.clone();
+        assert_eq!(call.name.as_deref(), Some("load_memory"));
+        Some(call.args?["query"].as_str()?.to_owned())
+    }
+}
+
+#[test]
+fn a_statement_is_noted_and_the_first_time_it_says_who_it_is() {
+    let introduction = "I am the offline model: ask me, and I quote what I was told.";
+    let first = format!("Noted: \"{ALPHA}\" {introduction}");
+    assert_eq!(Talk::default().user(ALPHA).says(), first);
+    let later = Talk::default().user("Hi").agent("Hello!").user(ALPHA);
+    assert_eq!(later.says(), format!("Noted: \"{ALPHA}\""));
+}
+
+#[test]
+fn courtesies_are_returned() {
+    let talk = || Talk::default().user(ALPHA).agent("Noted.");
+    assert_eq!(talk().user("Hello there!").says(), "Hello!");
+    assert_eq!(talk().user("Thank you!").says(), "You are welcome.");
+    assert_eq!(talk().user("Bye").says(), "Good bye!");
+    assert!(
+        Talk::default()
+            .user("Hi")
+            .says()
+            .starts_with("Hello! I am the offline model")
+    );
+}
+
+#[test]
+fn a_question_is_answered_from_the_conversation() {
+    let talk = Talk::default().user(ALPHA).agent("Noted.").user(WHICH);
+    let expected = format!("You told me earlier in this conversation: \"{ALPHA}\" {MARK}");
+    assert_eq!(talk.says(), expected);
+}
+
+#[test]
+fn a_question_is_answered_from_recalled_memories() {
+    let lines =
+        format!("Time: 2026-11-16T08:00:00\nuser: {ALPHA}\nTime: 2026-11-16T08:00:01\nbot: Ok.");
+    let expected = format!("You told me on 2026-11-16: \"{ALPHA}\" {MARK}");
+    assert_eq!(
+        Talk::default().recalled(&lines).user(WHICH).says(),
+        expected
+    );
+    // Behind the results of tools the block stands last.
+    assert_eq!(
+        Talk::default().user(WHICH).recalled(&lines).says(),
+        expected
+    );
+}
+
+#[test]
+fn a_question_that_it_cannot_answer_goes_to_memory_and_is_answered_from_there() {
+    let asked = || Talk::default().with_tool(load_memory_tool()).user(WHICH);
+    assert_eq!(asked().asks_memory().as_deref(), Some("favorite project"));
+    let expected = format!("You told me on 2026-11-16 in session s1: \"{ALPHA}\" {MARK}");
+    assert_eq!(asked().found(ALPHA).says(), expected);
+    // What was found once is known in later turns.
+    let later = asked()
+        .found(ALPHA)
+        .agent(&expected)
+        .user("And my project?");
+    assert_eq!(later.says(), expected);
+}
+
+#[test]
+fn memory_is_asked_once_a_turn() {
+    let asked = || Talk::default().with_tool(load_memory_tool()).user(WHICH);
+    let nothing = r#"{"result": {"memories": []}}"#;
+    let says = asked().loaded(nothing).says();
+    assert!(says.starts_with("I know nothing about that yet"), "{says}");
+    let again = asked()
+        .loaded(nothing)
+        .agent(&says)
+        .user("Where do I live?");
+    assert_eq!(again.asks_memory().as_deref(), Some("live"));
+}
+
+#[test]
+fn memory_is_not_asked_without_need_or_without_the_tool() {
+    let known = Talk::default().with_tool(load_memory_tool());
+    assert_eq!(
+        known.user(ALPHA).agent("Ok.").user(WHICH).asks_memory(),
+        None
+    );
+    let statement = Talk::default().with_tool(load_memory_tool()).user(ALPHA);
+    assert_eq!(statement.asks_memory(), None);
+    let says = Talk::default().user(WHICH).says();
+    assert!(says.starts_with("I know nothing about that yet"), "{says}");
+    assert!(says.ends_with(MARK), "{says}");
+}
+
+#[test]
+fn a_failed_search_is_told() {
+    let asked = Talk::default().with_tool(load_memory_tool()).user(WHICH);
+    let says = asked.loaded(r#"{"error": "no service"}"#).says();
+    assert!(
+        says.contains("memory could not be searched: no service"),
+        "{says}"
+    );
+}
+
+#[test]
+fn other_tools_are_left_alone() {
+    let weather = FunctionTool::untyped("weather", "Says it.", None, |_, _| async {
+        Ok(ToolOutput::none())
+    });
+    let asked = Talk::default()
+        .with_tool(weather)
+        .user("What is the weather?");
+    assert!(asked.says().starts_with("I know nothing about that yet"));
+}
+
+#[test]
+fn what_is_only_near_is_not_sold_as_an_answer() {
+    let talk = Talk::default().user(ALPHA).agent("Noted.");
+    let says = talk.user("What is my favorite color?").says();
+    assert!(
+        says.starts_with("I know nothing exact about that."),
+        "{says}"
+    );
+    assert!(says.contains(ALPHA), "{says}");
+}
+
+#[test]
+fn what_it_said_itself_is_no_source() {
+    let noted = format!("Noted: \"{ALPHA}\"");
+    let says = Talk::default().agent(&noted).user(WHICH).says();
+    assert!(says.starts_with("I know nothing about that yet"), "{says}");
+    let lines = format!("Time: now\nbot: {noted}");
+    let says = Talk::default().recalled(&lines).user(WHICH).says();
+    assert!(says.starts_with("I know nothing about that yet"), "{says}");
+}
+
+#[test]
+fn a_correction_in_this_conversation_beats_memory_and_later_memories_beat_earlier() {
+    let lines = "Time: 2026-11-16T08:00:00\nuser: I live in Oslo.\n\
+                 Time: 2026-11-17T08:00:00\nuser: I live in Bergen.\n\
+                 Time: 2026-11-15T08:00:00\nuser: I live in Paris.";
+    let asked = "Where do I live?";
+    let says = Talk::default().recalled(lines).user(asked).says();
+    assert!(
+        says.contains("on 2026-11-17: \"I live in Bergen.\""),
+        "{says}"
+    );
+    let moved = Talk::default()
+        .user("I live in Rome.")
+        .agent("Ok.")
+        .recalled(lines);
+    let says = moved.user(asked).says();
+    assert!(says.contains("\"I live in Rome.\""), "{says}");
+}
+
+#[test]
+fn a_message_may_state_and_ask() {
+    let says = Talk::default()
+        .user("I live in Oslo. Where do I live?")
+        .says();
+    let expected = "Noted: \"I live in Oslo.\" You told me just now: \"I live in Oslo.\"";
+    assert!(says.starts_with(expected), "{says}");
+}
+
+#[test]
+fn everything_that_is_known_is_the_latest_of_it() {
+    let talk = Talk::default()
+        .user("Hi!")
+        .agent("Hello!")
+        .user("I live in Oslo. I like tea.");
+    let says = talk.agent("Ok.").user("What do you know about me?").says();
+    let here = "earlier in this conversation";
+    let expected = format!(
+        "The latest that you told me: \"I like tea.\" {here}; \"I live in Oslo.\" {here}. {MARK}"
+    );
+    assert_eq!(says, expected);
+}
+
+#[test]
+fn asked_about_itself_it_says_what_it_is() {
+    for question in ["How are you?", "Who are you", "Wer bist du?"] {
+        let asked = Talk::default().with_tool(load_memory_tool()).user(question);
+        assert!(
+            asked.says().starts_with("I am the offline model"),
+            "{question}"
+        );
+    }
+}
+
+#[test]
+fn other_agents_are_not_the_user() {
+    let parts = vec![
+        Part::text(QUOTED_AGENT_PREAMBLE),
+        Part::text(format!("[other] said:\n{ALPHA}")),
+    ];
+    let says = Talk::default()
+        .user(WHICH)
+        .content(Content::new("user", parts))
+        .says();
+    assert!(says.starts_with("I know nothing about that yet"), "{says}");
+}
+
+#[test]
+fn without_text_it_says_so() {
+    assert!(
+        Talk::default()
+            .says()
+            .starts_with("Nobody has said anything")
+    );
+    let media = Content::new("user", vec![Part::bytes(vec![1, 2], "image/png")]);
+    assert!(
+        Talk::default()
+            .content(media)
+            .says()
+            .starts_with("I can only read text")
+    );
+    let empty = Talk::default().content(Content::default()).user("");
+    assert!(empty.says().starts_with("I can only read text"));
+}
+
+#[test]
+fn a_stream_is_words_and_then_the_whole() {
+    let talk = || Talk::default().user(ALPHA).agent("Noted.").user(WHICH);
+    let mut responses = talk().responses(true);
+    let whole = responses.pop().unwrap();
+    assert_eq!(whole, talk().response());
+    assert!(responses.len() > 5);
+    assert!(responses.iter().all(|piece| piece.partial == Some(true)));
+    let pieces = responses.iter().filter_map(|piece| piece.content.as_ref());
+    let pieces: String = pieces.map(Content::text_concat).collect();
+    assert_eq!(pieces, whole.content.unwrap().text_concat());
+}
+
+#[test]
+fn the_answer_says_what_it_cost() {
+    let response = Talk::default().user("12345678").response();
+    assert_eq!(response.model_version.as_deref(), Some("offline"));
+    assert_eq!(response.finish_reason.as_deref(), Some("STOP"));
+    let usage = response.usage_metadata.unwrap();
+    assert_eq!(usage.prompt_token_count, Some(2));
+    let (prompt, answer) = (usage.prompt_token_count, usage.candidates_token_count);
+    assert_eq!(
+        usage.total_token_count,
+        prompt.zip(answer).map(|(a, b)| a + b)
+    );
+}
+
+#[test]
+fn a_schema_is_followed_or_refused() {
+    let talk = || Talk::default().user(ALPHA).agent("Noted.").user(WHICH);
+    let text = r#"{"properties": {"answer": {"type": "string"}}, "required": ["answer"]}"#;
+    let answer = Json::parse(&talk().schema(text).says()).unwrap();
+    assert!(answer["answer"].as_str().unwrap().contains(ALPHA));
+    let number = r#"{"properties": {"n": {"type": "number"}}, "required": ["n"]}"#;
+    let refused = talk().schema(number).response();
+    assert_eq!(refused.error_code.as_deref(), Some(REFUSED));
+    assert!(refused.error_message.unwrap().contains("requires n"));
+    assert_eq!(refused.content, None);
+}
+
+#[test]
+fn large_texts_are_read_once() {
+    let units = [
+        "a",
+        "a ",
+        "a. ",
+        "? ",
+        "what is. ",
+        "x\n",
+        "“",
+        "é.",
+        "我",
+        "Time: 1\n",
+    ];
+    for unit in units {
+        let text = unit.repeat(100_000 / unit.len());
+        let talk = || Talk::default().recalled(&text).user(&text);
+        assert!(!talk().agent(&text).user(&text).says().is_empty());
+        assert!(!talk().user("What is a?").says().is_empty());
+    }
+    let speech = "My dog is old, isn't it? The vet said so. ".repeat(25_000);
+    let says = Talk::default()
+        .user(&speech)
+        .user("What did the vet say?")
+        .says();
+    assert!(says.contains("\"The vet said so.\""), "{says}");
+}
+
+#[test]
+fn any_text_has_an_answer() {
+    const PIECES: [&str; 24] = [
+        "what",
+        "is",
+        "my",
+        "dog",
+        "?",
+        ".",
+        "…",
+        " ",
+        "\n",
+        "\u{301}",
+        "我",
+        "é",
+        "İ",
+        "ß",
+        "ies",
+        "ed",
+        "ing",
+        "<PAST_CONVERSATIONS>",
+        "Time: ",
+        "user: ",
+        ": ",
+        "\"",
+        "\u{202e}",
+        "s",
+    ];
+    let seed = 20_261_116;
+    let mut random = Random::new(seed);
+    for round in 0..2_000 {
+        let mut text = || -> String {
+            let count = random.below(12);
+            (0..count).map(|_| random.pick(&PIECES)).collect()
+        };
+        let talk = Talk::default()
+            .user(&text())
+            .recalled(&text())
+            .agent(&text());
+        let says = talk.found("x").user(&text()).says();
+        assert!(!says.is_empty(), "seed {seed}, round {round}");
+    }
+}

@@ -1,0 +1,106 @@
+//! Callbacks of one agent, and a plugin around all that a runner does.
+//!
+//! Run it with `cargo run --example callbacks_and_plugins`.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use retain::{
+    BeforeModel, CallbackContext, Content, Event, Hooked, InMemorySessionService,
+    InvocationContext, LlmAgent, LlmRequest, LlmResponse, Plugin, Runner, ScriptedModel,
+};
+
+/// A callback before the model: some questions are answered without asking it.
+async fn guard(
+    ctx: CallbackContext,
+    mut request: LlmRequest,
+) -> Result<BeforeModel, retain::BoxError> {
+    if ctx.user_content().text_concat().contains("password") {
+        return Ok(LlmResponse::of(Content::model("I do not talk about passwords.")).into());
+    }
+    // What a callback writes is stored with the event that it is about.
+    ctx.state().update("user:questions", |count| {
+        *count = (count.as_i64().unwrap_or(0) + 1).into();
+    });
+    request.append_instruction("Be brief.");
+    Ok(request.into())
+}
+
+/// A callback after the agent: a content is added to what it said.
+async fn sign(ctx: CallbackContext) -> Result<Option<Content>, retain::BoxError> {
+    Ok(Some(Content::model(format!(
+        "(signed: {})",
+        ctx.agent_name()
+    ))))
+}
+
+/// A plugin sees every agent, model call and event of its runner.
+#[derive(Debug, Default)]
+struct Counting {
+    model_calls: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl Plugin for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+
+    async fn before_model(
+        &self,
+        _ctx: &CallbackContext,
+        _request: &mut LlmRequest,
+    ) -> Hooked<LlmResponse> {
+        self.model_calls.fetch_add(1, Ordering::Relaxed);
+        // Nothing: the agent's own callbacks are asked next, and then the model.
+        Ok(None)
+    }
+
+    async fn on_event(&self, _ctx: &InvocationContext, event: &Event) -> Hooked<Event> {
+        let text = event.content().map(|content| content.text_concat());
+        println!("plugin sees {}: {}", event.author, text.unwrap_or_default());
+        Ok(None)
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let model = Arc::new(ScriptedModel::new("scripted").reply("Forty-two."));
+    let agent = LlmAgent::builder("oracle")
+        .model(Arc::clone(&model))
+        .before_model(guard)
+        .after_agent(sign)
+        .build()?;
+    let plugin = Counting::default();
+    let model_calls = Arc::clone(&plugin.model_calls);
+    let runner = Runner::builder()
+        .app_name("app")
+        .agent(agent)
+        .session_service(Arc::new(InMemorySessionService::new()))
+        .plugin(plugin)
+        .auto_create_session(true)
+        .build()?;
+
+    let asked = runner.run("ada", Some("s1"), "What is the answer?").await?;
+    let events = asked.collect_events().await?;
+    assert_eq!(events[0].actions.state_delta["user:questions"], 1);
+    let refused = runner
+        .run("ada", Some("s1"), "What is my password?")
+        .await?;
+    refused.collect_events().await?;
+
+    // The model was asked once; the second question never reached it.
+    let requests = model.requests();
+    assert_eq!(requests.len(), 1);
+    let instruction = requests[0].config.system_instruction.as_deref();
+    assert!(instruction.is_some_and(|text| text.ends_with("Be brief.")));
+    assert_eq!(model_calls.load(Ordering::Relaxed), 2);
+    println!(
+        "the model was asked {} time, the plugin was asked 2 times",
+        requests.len()
+    );
+    Ok(())
+}

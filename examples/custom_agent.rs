@@ -1,0 +1,75 @@
+//! An agent of one's own: the trait `Agent`, without any model.
+//!
+//! Run it with `cargo run --example custom_agent`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use retain::{
+    Agent, Event, GetSessionConfig, InMemorySessionService, InvocationContext, RunError, Runner,
+    SessionService as _,
+};
+
+/// Counts down. Each step is an event of its own, with its change of state.
+#[derive(Debug)]
+struct Countdown;
+
+#[async_trait]
+impl Agent for Countdown {
+    fn name(&self) -> &str {
+        "countdown"
+    }
+
+    async fn run(&self, ctx: &InvocationContext) -> Result<(), RunError> {
+        let text = ctx.user_content().text_concat();
+        let from: u32 = text.trim().parse().map_err(|source| RunError::Agent {
+            agent: self.name().to_owned(),
+            source: Box::new(source),
+        })?;
+        for number in (0..=from).rev() {
+            let mut event = Event::model_text(self.name(), format!("{number}"));
+            event.actions.state_delta.insert("left", number);
+            // Stored when this returns, and taken by the caller of the run.
+            ctx.emit(event).await?;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let sessions = Arc::new(InMemorySessionService::new());
+    let runner = Runner::builder()
+        .app_name("app")
+        .agent(Countdown)
+        .session_service(sessions.clone())
+        .auto_create_session(true)
+        .build()?;
+    let events = runner
+        .run("ada", Some("s1"), "3")
+        .await?
+        .collect_events()
+        .await?;
+    let told = events.iter().filter_map(|event| event.content());
+    let told: Vec<String> = told.map(|content| content.text_concat()).collect();
+    println!("{}", told.join(", "));
+    assert_eq!(told, ["3", "2", "1", "0"]);
+
+    // A failure ends the run with an error, and the session says what happened.
+    let failed = runner
+        .run("ada", Some("s1"), "three")
+        .await?
+        .collect_events()
+        .await;
+    println!("{}", failed.expect_err("three is no number"));
+    let config = GetSessionConfig::default();
+    let session = sessions.get_session("app", "ada", "s1", config).await?;
+    let session = session.ok_or("the session is gone")?;
+    let last = session
+        .events
+        .last()
+        .and_then(|event| event.response.error_code.as_deref());
+    assert_eq!(last, Some("AgentError"));
+    assert_eq!(session.state["left"], 0);
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! A run in pieces: partial events as they come, and a run that is cancelled from elsewhere.
+//!
+//! Run it with `cargo run --example streaming`.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, stream};
+use retain::{
+    Content, Event, GetSessionConfig, InMemorySessionService, LlmAgent, LlmRequest, LlmResponse,
+    Model, ModelStream, RunConfig, RunRequest, Runner, SessionService as _,
+};
+
+type Error = Box<dyn std::error::Error>;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let sessions = Arc::new(InMemorySessionService::new());
+    let offline = LlmAgent::builder("assistant").model("offline").build()?;
+    whole_answer(&runner(&sessions, offline)?).await?;
+    let counter = LlmAgent::builder("counter").model(Endless).build()?;
+    cancelled(&runner(&sessions, counter)?).await?;
+
+    // What was stored is a message and its answer, and a message and why it has none.
+    let config = GetSessionConfig::default();
+    let session = sessions.get_session("app", "ada", "s1", config).await?;
+    let session = session.ok_or("the session is gone")?;
+    assert_eq!(session.events.len(), 4);
+    Ok(())
+}
+
+fn runner(sessions: &Arc<InMemorySessionService>, agent: LlmAgent) -> Result<Runner, Error> {
+    let runner = Runner::builder().app_name("app").agent(agent);
+    let runner = runner.session_service(sessions.clone());
+    Ok(runner.auto_create_session(true).build()?)
+}
+
+/// Pieces are only shown; the whole answer comes at the end, and is stored before it comes.
+async fn whole_answer(runner: &Runner) -> Result<(), Error> {
+    let request = RunRequest::new("I live in Oslo.").config(RunConfig::streaming());
+    let mut run = runner.run_with("ada", Some("s1"), request).await?;
+    // Known before the first event.
+    let invocation_id = run.invocation_id().to_owned();
+    println!("run {invocation_id} in session {}", run.session_id());
+    let (mut pieces, mut whole) = (String::new(), String::new());
+    while let Some(event) = run.next().await {
+        let event = event?;
+        assert_eq!(event.invocation_id, invocation_id);
+        match event.is_partial() {
+            true => pieces += &text(&event),
+            false => whole = text(&event),
+        }
+    }
+    println!("{whole}");
+    assert_eq!(pieces, whole);
+    Ok(())
+}
+
+/// A handle cancels from anywhere: another task, a stop button.
+async fn cancelled(runner: &Runner) -> Result<(), Error> {
+    let request = RunRequest::new("Count.").config(RunConfig::streaming());
+    let mut run = runner.run_with("ada", Some("s1"), request).await?;
+    let stop = run.handle();
+    let mut last = None;
+    while let Some(event) = run.next().await {
+        let event = event?;
+        if text(&event) == "3 " {
+            println!("that is enough");
+            stop.cancel();
+        }
+        last = Some(event);
+    }
+    // The stream ends with the event that says so, and the session is free for the next run.
+    let code = last.and_then(|event| event.response.error_code.clone());
+    println!("the log says {}", code.as_deref().unwrap_or("nothing"));
+    assert_eq!(code.as_deref(), Some("INVOCATION_ABORTED"));
+    Ok(())
+}
+
+fn text(event: &Event) -> String {
+    let content = event.content();
+    content.map(Content::text_concat).unwrap_or_default()
+}
+
+/// A model that begins to count and is never done. Cancelling the run drops its stream.
+#[derive(Debug)]
+struct Endless;
+
+impl Model for Endless {
+    fn name(&self) -> &str {
+        "endless"
+    }
+
+    fn generate(&self, _request: Arc<LlmRequest>, _stream: bool) -> ModelStream {
+        let pieces = (1..=3).map(|number| LlmResponse {
+            partial: Some(true),
+            ..LlmResponse::of(Content::model(format!("{number} ")))
+        });
+        Box::pin(stream::iter(pieces.map(Ok)).chain(stream::pending()))
+    }
+}

@@ -1,0 +1,70 @@
+//! Instructions with placeholders, filled from the state; and instructions that a function writes.
+//!
+//! Run it with `cargo run --example templating`.
+
+use std::sync::Arc;
+
+use retain::{
+    InMemorySessionService, Instruction, LlmAgent, ReadonlyContext, RunError, Runner,
+    ScriptedModel, SessionService as _, State,
+};
+
+type Error = Box<dyn std::error::Error>;
+
+/// Runs an agent once and gives the instruction that its model got.
+async fn instruction_sent(instruction: impl Into<Instruction>) -> Result<String, Error> {
+    let sessions = InMemorySessionService::new();
+    let state = State::from([("user:name", "Ada"), ("topic", "bridges")]);
+    sessions
+        .create_session("app", "ada", Some(state), Some("s1"))
+        .await?;
+    let model = Arc::new(ScriptedModel::new("scripted").reply("Once upon a time."));
+    let agent = LlmAgent::builder("teller")
+        .model(Arc::clone(&model))
+        .instruction(instruction)
+        .build()?;
+    let runner = Runner::builder().app_name("app").agent(agent);
+    let runner = runner.session_service(Arc::new(sessions)).build()?;
+    runner
+        .run("ada", Some("s1"), "Go on.")
+        .await?
+        .answer()
+        .await?;
+    let sent = model.requests()[0].config.system_instruction.clone();
+    Ok(sent.unwrap_or_default())
+}
+
+/// An instruction that depends on more than single values. What it returns is sent as it is, so
+/// braces are safe; it fills placeholders only where it wants to.
+async fn provide(ctx: ReadonlyContext) -> Result<String, retain::BoxError> {
+    let about = ctx.inject_session_state("Talk about {topic}.")?;
+    let turns = ctx.session().events.len();
+    Ok(format!(
+        "{about} Event {turns} of {}. Answer as {{\"text\": …}}.",
+        ctx.user_id()
+    ))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    // A key that may be missing ends in a question mark. What is no name stays as it is.
+    let text = "Tell {user:name} about {topic}.{hint?} Answer as {\"text\": \"…\"}.";
+    let sent = instruction_sent(text).await?;
+    println!("placeholders: {sent}");
+    assert!(sent.starts_with("Tell Ada about bridges. Answer as {\"text\": \"…\"}."));
+
+    let sent = instruction_sent(Instruction::provider(provide)).await?;
+    println!("provider:     {sent}");
+    assert!(sent.starts_with("Talk about bridges. Event 1 of ada. Answer as {\"text\": …}."));
+
+    // A key that must be there and is not fails the run, by name.
+    let error = instruction_sent("Tell {user:nickname} a joke.")
+        .await
+        .expect_err("the key is not there");
+    println!("missing:      {error}");
+    assert!(matches!(
+        error.downcast_ref(),
+        Some(RunError::Template { .. })
+    ));
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! A chapter of the demo: another process writes and is killed in the middle of it.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdin, Command, Stdio},
+    thread::JoinHandle,
+};
+
+use anyhow::Context as _;
+use retain::{Append, Event, Session, SessionLog as _, SqliteSessionService};
+
+use super::{
+    APP, USER, read,
+    tell::{chapter, say},
+};
+
+const SESSION: &str = "crash";
+const EVENTS: usize = 500;
+
+/// Kills a writer and looks at what is left.
+pub(super) async fn tell(uri: &str) -> anyhow::Result<()> {
+    chapter(5, "A crash")?;
+    let acknowledged = write_and_kill(uri)?;
+    say!("  another process was killed (SIGKILL) after it had acknowledged {acknowledged} events");
+    let sessions = SqliteSessionService::connect(uri).await?;
+    let session = read(&sessions, SESSION).await?;
+    let stored = session.events.len();
+    anyhow::ensure!(
+        stored >= acknowledged,
+        "{} events are lost",
+        acknowledged - stored
+    );
+    say!("  reopened: {stored} events, in order, none of the acknowledged lost");
+    let position = send_last_again(&sessions, &session).await?;
+    say!("  the last one sent again: position {position}, stored once");
+    let problems = sessions.check().await?;
+    anyhow::ensure!(problems.is_empty(), "damage: {problems:?}");
+    say!("  the database was checked: no damage");
+    Ok(())
+}
+
+/// Starts a writer, kills it after a while, and gives how much it had acknowledged.
+fn write_and_kill(uri: &str) -> anyhow::Result<usize> {
+    let mut writer = start(uri)?;
+    let feeder = feed(writer.stdin.take().context("the writer takes no input")?);
+    let acknowledgements = writer.stdout.take().context("the writer has no output")?;
+    let mut acknowledged = 0;
+    for line in BufReader::new(acknowledgements).lines() {
+        line?;
+        acknowledged += 1;
+        if acknowledged == 100 {
+            writer.kill()?;
+        }
+    }
+    writer.wait()?;
+    let _ = feeder.join();
+    Ok(acknowledged)
+}
+
+fn start(uri: &str) -> anyhow::Result<Child> {
+    let mut writer = Command::new(std::env::current_exe()?);
+    writer.args(["append", "--store", uri, "--app", APP, "--user", USER]);
+    writer.args(["--session", SESSION]);
+    writer.stdin(Stdio::piped()).stdout(Stdio::piped());
+    Ok(writer.stderr(Stdio::null()).spawn()?)
+}
+
+fn feed(mut input: ChildStdin) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        for number in 1..=EVENTS {
+            let Ok(line) = event(number).to_json() else {
+                return;
+            };
+            // The writer is killed while we feed it.
+            if writeln!(input, "{line}").is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// Sends the last event again, as somebody would who has not seen its acknowledgement.
+async fn send_last_again(
+    sessions: &SqliteSessionService,
+    session: &Session,
+) -> anyhow::Result<u64> {
+    let mut retried = event(session.events.len());
+    retried.timestamp = session.events.last().map_or(0.0, |event| event.timestamp);
+    let key = session.key();
+    let again = sessions.append(&key, Append::from(retried)).await?;
+    let (position, _) = again.events.first().context("nothing was appended")?;
+    Ok(*position)
+}
+
+fn event(number: usize) -> Event {
+    let mut event = Event::user_text(format!("message {number}"));
+    event.invocation_id = "load".to_owned();
+    event.id = format!("event-{number}");
+    event
+}

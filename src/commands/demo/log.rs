@@ -1,0 +1,76 @@
+//! Two chapters of the demo: scopes of state, and what can be done with a session's past.
+
+use retain::{
+    Event, SessionKey, SessionLog as _, SessionService as _, SqliteSessionService, State,
+};
+
+use super::{
+    APP, USER, read,
+    tell::{self, say},
+};
+
+/// State in every scope, seen from several places.
+pub(super) async fn scopes(sessions: &SqliteSessionService) -> anyhow::Result<()> {
+    tell::chapter(3, "State, and who sees it")?;
+    let state = State::from([("app:season", "summer"), ("task", "find a room")]);
+    let created = sessions.create_session(APP, USER, Some(state), Some("oslo"));
+    let mut session = created.await?;
+    let mut event = event("turn-1", "user", "A room in Oslo please, on a high floor.");
+    event.actions.state_delta.insert("user:floor", "high");
+    event.actions.state_delta.insert("temp:search", "running");
+    sessions.append_event(&mut session, event).await?;
+
+    let stored = read(sessions, "oslo").await?;
+    let next = sessions.create_session(APP, USER, None, None).await?;
+    let other = sessions.create_session(APP, "bob", None, None).await?;
+    let columns = ["", "this run", "read later", "Ada's next", "Bob's"];
+    row(columns)?;
+    for key in ["task", "user:floor", "app:season", "temp:search"] {
+        let seen = [&session, &stored, &next, &other];
+        let [run, later, next, other] = seen.map(|session| tell::value(&session.state, key));
+        row([key, &run, &later, &next, &other])?;
+    }
+    Ok(())
+}
+
+fn row([key, run, later, next, other]: [&str; 5]) -> std::io::Result<()> {
+    say!("  {key:<12} {run:<12} {later:<12} {next:<11} {other}");
+    Ok(())
+}
+
+/// A turn is taken back, and another way is tried from there.
+pub(super) async fn rewind_and_fork(sessions: &SqliteSessionService) -> anyhow::Result<()> {
+    tell::chapter(4, "A turn is taken back, and a fork tries another way")?;
+    let mut session = read(sessions, "oslo").await?;
+    let mut booked = event("turn-2", "agent", "Booked: The Fjord, ten nights.");
+    booked.actions.state_delta.insert("nights", 10);
+    booked.actions.state_delta.insert("task", "done");
+    sessions.append_event(&mut session, booked).await?;
+    say!("  after turn 2   {}", tell::state(&session.state));
+    sessions.rewind(&session.key(), "turn-2").await?;
+    let session = read(sessions, "oslo").await?;
+    say!("  taken back     {}", tell::state(&session.state));
+    let past = sessions.state_at(&session.key(), 2).await?;
+    say!("  at position 2  {}", tell::state(&past));
+    say!(
+        "  nothing was deleted: the log has {} events now",
+        session.position
+    );
+
+    let key = SessionKey::new(APP, USER, "oslo");
+    let mut fork = sessions.fork(&key, Some(1), Some("cheaper")).await?;
+    let asked = event("turn-2", "user", "Something cheaper?");
+    sessions.append_event(&mut fork, asked).await?;
+    say!("  a fork at position 1 goes its own way:");
+    tell::events(&fork)?;
+    Ok(())
+}
+
+fn event(invocation: &str, author: &str, text: &str) -> Event {
+    let mut event = match author {
+        "user" => Event::user_text(text),
+        agent => Event::model_text(agent, text),
+    };
+    event.invocation_id = invocation.to_owned();
+    event
+}

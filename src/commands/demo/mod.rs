@@ -1,0 +1,83 @@
+//! `retain demo`: a short story of memory, state and crashes, told in the terminal on a real SQLite
+//! file. A chapter or two, a file.
+
+mod crash;
+mod log;
+mod memory;
+mod tell;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use retain::{GetSessionConfig, Session, SessionService as _, SqliteSessionService};
+
+use tell::say;
+
+const APP: &str = "assistant";
+const USER: &str = "ada";
+
+/// Tell the story.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Keep the database in this folder instead of a temporary one.
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
+}
+
+impl Demo {
+    /// Tells the story and cleans up behind itself.
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let folder = match &self.keep {
+            Some(folder) => folder.clone(),
+            None => std::env::temp_dir().join(format!("retain-demo-{}", std::process::id())),
+        };
+        std::fs::create_dir_all(&folder)?;
+        let folder = folder.canonicalize()?;
+        let file = folder.join("demo.db");
+        if file.exists() {
+            anyhow::bail!("{} is there already; give another folder", file.display());
+        }
+        let told = story(&file).await;
+        if self.keep.is_none() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        match told.and_then(|()| Ok(last_words(self.keep.as_deref(), &file)?)) {
+            Err(error) if is_unread(&error) => Ok(()),
+            told => told,
+        }
+    }
+}
+
+fn last_words(keep: Option<&Path>, file: &Path) -> std::io::Result<()> {
+    match keep {
+        Some(_) => say!("\nThe database is {}.", file.display()),
+        None => say!("\nRun it with --keep FOLDER to keep the database and look at it."),
+    }
+    Ok(())
+}
+
+/// Whether the story ended because nobody reads any more.
+fn is_unread(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+async fn story(file: &Path) -> anyhow::Result<()> {
+    let uri = format!("sqlite:///{}", file.display());
+    say!("Retain: sessions in one SQLite file, every acknowledged write on the disk.");
+    let sessions = SqliteSessionService::connect(&uri).await?;
+    memory::tell(&sessions).await?;
+    log::scopes(&sessions).await?;
+    log::rewind_and_fork(&sessions).await?;
+    drop(sessions);
+    crash::tell(&uri).await
+}
+
+/// A session as it is stored.
+async fn read(sessions: &SqliteSessionService, id: &str) -> anyhow::Result<Session> {
+    let read = sessions
+        .get_session(APP, USER, id, GetSessionConfig::default())
+        .await?;
+    read.with_context(|| format!("session {id} is gone"))
+}

@@ -1,0 +1,71 @@
+//! How the demo looks: chapters, events and states in the terminal.
+
+use std::{fmt, io::Write as _};
+
+use retain::{Event, Json, Part, Session, State};
+
+/// A line of the story. It fails when nobody reads any more, as behind `head`.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::commands::demo::tell::line(format_args!($($text)*))?
+    };
+}
+pub(super) use say;
+
+pub(super) fn line(text: fmt::Arguments<'_>) -> std::io::Result<()> {
+    writeln!(std::io::stdout(), "{text}")
+}
+
+/// A chapter's title.
+pub(super) fn chapter(number: u32, title: &str) -> std::io::Result<()> {
+    say!("\n{number}. {title}");
+    Ok(())
+}
+
+/// The events of a session, as they are stored.
+pub(super) fn events(session: &Session) -> std::io::Result<()> {
+    for (position, event) in session.events.iter_with_positions() {
+        say!("  {position:>3}  {:<8} {}", event.author, told(event));
+    }
+    Ok(())
+}
+
+/// A state in one line.
+pub(super) fn state(state: &State) -> String {
+    let pairs = state.iter().map(|(key, value)| format!("{key}={value}"));
+    let mut pairs: Vec<String> = pairs.collect();
+    pairs.sort();
+    pairs.join(", ")
+}
+
+/// A value of a state, or that there is none.
+pub(super) fn value(state: &State, key: &str) -> String {
+    let value = state.get(key);
+    let text = |value: &Json| value.as_str().map_or(value.to_string(), str::to_owned);
+    value.map_or("-".to_owned(), text)
+}
+
+/// What an event says or does.
+fn told(event: &Event) -> String {
+    let parts = event.content().map(|content| content.parts());
+    let told: Vec<String> = parts.unwrap_or_default().iter().map(told_part).collect();
+    told.join(" ")
+}
+
+fn told_part(part: &Part) -> String {
+    if let Some(call) = &part.function_call {
+        let args = Json::from(call.args.clone().unwrap_or_default());
+        return format!("calls {}({args})", call.name.as_deref().unwrap_or("?"));
+    }
+    if let Some(response) = &part.function_response {
+        let name = response.name.as_deref().unwrap_or("?");
+        let answer = Json::from(response.response.clone().unwrap_or_default());
+        let found = answer["result"]["memories"].as_array().unwrap_or_default();
+        let first = found
+            .first()
+            .map(|memory| &memory["content"]["parts"][0]["text"]);
+        let first = first.map(|text| format!(", first {text}"));
+        return format!("{name} found {}{}", found.len(), first.unwrap_or_default());
+    }
+    part.text.clone().unwrap_or_default()
+}

@@ -1,0 +1,65 @@
+//! `retain demo`: the first thing that people run must work anywhere, and tell the truth.
+
+use std::process::{Command, Output, Stdio};
+
+use retain::{GetSessionConfig, SessionService as _, SqliteSessionService};
+
+use crate::program::{RETAIN, uri};
+
+fn demo(folder: &std::path::Path) -> Output {
+    let mut command = Command::new(RETAIN);
+    command.arg("demo").arg("--keep").arg(folder);
+    command.output().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_demo_remembers_across_sessions_and_shows_what_is_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = demo(folder.path());
+    assert!(told.status.success(), "{told:?}");
+    let text = String::from_utf8(told.stdout).unwrap();
+    for line in [
+        "recall   calls load_memory({\"query\":\"favorite project\"})",
+        "recall   load_memory found 2, first \"My favorite project is Project Alpha.\"",
+        "recall   You told me on 20",
+        "temp:search  running      -            -           -",
+        "none of the acknowledged lost",
+        "no damage",
+    ] {
+        assert!(text.contains(line), "«{line}» is missing in\n{text}");
+    }
+
+    let store = uri(&folder.path().join("demo.db"));
+    let sessions = SqliteSessionService::connect(&store).await.unwrap();
+    let config = GetSessionConfig::default();
+    let read = sessions.get_session("assistant", "ada", "friday", config);
+    let friday = read.await.unwrap().unwrap();
+    let authors: Vec<_> = friday.events.iter().map(|event| &event.author).collect();
+    assert_eq!(authors, ["user", "recall", "recall", "recall"]);
+    assert_eq!(friday.events.get(2).unwrap().function_responses().len(), 1);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_accident() {
+    let mut command = Command::new(RETAIN);
+    command
+        .arg("demo")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut demo = command.spawn().unwrap();
+    drop(demo.stdout.take());
+    let ended = demo.wait_with_output().unwrap();
+    let complaint = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success(), "{complaint}");
+    assert_eq!(complaint, "");
+}
+
+#[test]
+fn the_demo_overwrites_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("demo.db");
+    std::fs::write(&file, "mine").unwrap();
+    let told = demo(folder.path());
+    assert!(!told.status.success());
+    assert_eq!(std::fs::read(&file).unwrap(), b"mine");
+}
