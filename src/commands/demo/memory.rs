@@ -30,9 +30,7 @@ pub(super) async fn tell(sessions: &SqliteSessionService) -> anyhow::Result<()> 
     memory
         .add_session_to_memory(&read(sessions, "monday").await?)
         .await?;
-    say!(
-        "  the session is added to memory (this one is kept by the process alone)"
-    );
+    say!("  the session is added to memory (this one is kept by the process alone)");
 
     tell::chapter(2, "Another agent is asked, in another session")?;
     let recall = agent("recall").tool(load_memory_tool());

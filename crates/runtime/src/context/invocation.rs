@@ -140,10 +140,9 @@ impl InvocationContext {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// An event of this agent in this run, with nothing in it yet.
+    /// An event of this agent in this run, with nothing in it yet. It gets its id when it is emitted.
     pub fn new_event(&self) -> Event {
         Event {
-            id: self.shared.ids.new_id(),
             invocation_id: self.shared.id.clone(),
             author: self.agent.name().to_owned(),
             branch: self.branch.as_deref().map(str::to_owned),
@@ -171,7 +170,8 @@ impl InvocationContext {
         stored.await.map_err(|_| RunError::Cancelled)?
     }
 
-    fn complete(&self, event: &mut Event) {
+    /// Fills in what an event of this agent lacks.
+    pub(crate) fn complete(&self, event: &mut Event) {
         let shared = &self.shared;
         if event.author.is_empty() {
             event.author = self.agent.name().to_owned();

@@ -49,13 +49,21 @@ fn says_something(part: &Part) -> bool {
 }
 
 /// The event of an answer.
-pub(super) fn event_of(ctx: &InvocationContext, call: &Call, response: LlmResponse) -> Box<Event> {
-    let actions = call.actions.lock().unwrap_or_else(PoisonError::into_inner);
+pub(super) fn event_of(
+    ctx: &InvocationContext,
+    call: &mut Call,
+    response: LlmResponse,
+) -> Box<Event> {
     let mut event = Box::new(ctx.new_event());
-    event.id.clone_from(&call.event_id);
+    let id = call.event_id.take();
+    event.id = id.unwrap_or_else(|| ctx.shared.ids.new_id());
+    let actions = call.actions.lock().unwrap_or_else(PoisonError::into_inner);
     event.actions = actions.clone();
-    event.response = response;
     drop(actions);
+    event.response = response;
+    if event.is_partial() {
+        call.event_id = Some(event.id.clone());
+    }
     if event.function_calls().is_empty() {
         return event;
     }

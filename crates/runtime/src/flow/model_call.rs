@@ -21,8 +21,9 @@ const AGENT_LABEL: &str = "adk_agent_name";
 /// One model call while it goes on.
 pub(super) struct Call {
     pub(super) request: Arc<LlmRequest>,
-    /// The event that the answer becomes: its id for all pieces, and what callbacks write.
-    pub(super) event_id: String,
+    /// The id of the event that is in pieces: all of them have it, and so has the whole.
+    pub(super) event_id: Option<String>,
+    /// What callbacks write.
     pub(super) actions: Arc<Mutex<EventActions>>,
 }
 
@@ -40,7 +41,7 @@ impl Turn<'_> {
         }
         let mut call = Call {
             request: Arc::new(request),
-            event_id: self.ctx.shared.ids.new_id(),
+            event_id: None,
             actions,
         };
         if let Some(response) = instead {
@@ -109,10 +110,6 @@ impl Turn<'_> {
         let calls = !event.function_calls().is_empty();
         let is_partial = event.is_partial();
         let event = self.emit(event, is_last && !calls).await?;
-        if !is_partial {
-            // The pieces of one answer share an id; the next answer has another.
-            call.event_id = self.ctx.shared.ids.new_id();
-        }
         if calls && !is_partial {
             // Boxed, as not every answer has calls and their future is large.
             Box::pin(self.run_calls(&call.request, &event)).await?;
