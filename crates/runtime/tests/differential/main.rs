@@ -25,7 +25,7 @@ const SHOWN: usize = 3;
 
 #[test]
 fn histories_become_the_contents_that_adk_makes() {
-    let seeds = cases(4000);
+    let seeds = cases(3000);
     let Some(mut oracle) = Oracle::start("contents") else {
         return;
     };
