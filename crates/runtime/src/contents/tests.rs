@@ -121,6 +121,20 @@ fn what_is_stored_is_shared_not_copied() {
 }
 
 #[test]
+fn a_rewind_takes_back_what_came_since() {
+    let of = |invocation: &str, event| with(event, |it| it.invocation_id = invocation.to_owned());
+    let history = [
+        of("i1", user("one")),
+        of("i2", user("two")),
+        of("i2", says("main", "answer")),
+        of("i3", rewind_before("i2")),
+        of("i4", rewind_before("nowhere")),
+        of("i5", user("three")),
+    ];
+    assert_eq!(seen(history, &main()), ["user: one", "user: three"]);
+}
+
+#[test]
 fn a_rewind_takes_back_a_rewind() {
     let of = |invocation: &str, event| with(event, |it| it.invocation_id = invocation.to_owned());
     let history = [
@@ -143,26 +157,11 @@ fn what_does_not_concern_the_agent_is_left_out() {
         let path = JsonMap::from([("path", path)]);
         with(event, |it| it.node_info = Some(Shaped::new(path)))
     };
-    let thought = with(says("main", "hm"), |it| {
-        it.response
-            .content
-            .as_mut()
-            .unwrap()
-            .parts
-            .as_mut()
-            .unwrap()[0]
-            .thought = Some(true);
-    });
-    let mut request = calls("main", &["q"]);
-    let parts = request
-        .response
-        .content
-        .as_mut()
-        .unwrap()
-        .parts
-        .as_mut()
-        .unwrap();
-    parts[0].function_call.as_mut().unwrap().name = Some("adk_request_credential".into());
+    let thought = Part {
+        thought: Some(true),
+        ..Part::text("hm")
+    };
+    let request = FunctionCall::new("adk_request_credential", JsonMap::new());
     let history = [
         on("a", says("main", "above")),
         on("a.b", says("main", "here")),
@@ -172,8 +171,8 @@ fn what_does_not_concern_the_agent_is_left_out() {
         }),
         of_node("other", user("to another node")),
         says("main", ""),
-        thought,
-        request,
+        event("main", "model", vec![thought]),
+        event("main", "model", vec![request.into()]),
     ];
     let options = ContentsOptions {
         branch: Some("a.b"),
@@ -228,6 +227,16 @@ fn summaries_stand_for_what_they_sum_up() {
         lines,
         ["model: sum of 1-4", "model: sum of 4-5", "user: seven"]
     );
+}
+
+#[test]
+fn of_summaries_of_one_span_the_latest_stays() {
+    let history = [
+        user("one"),
+        summary(1.0, 1.0, "first"),
+        summary(1.0, 1.0, "second"),
+    ];
+    assert_eq!(seen(history, &main()), ["model: second"]);
 }
 
 #[test]
