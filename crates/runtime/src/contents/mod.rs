@@ -9,6 +9,7 @@
 //! compaction     summaries take the place of what they sum up
 //! transcription  speech becomes text
 //! quoting        turns of other agents become quoted data, said by the user
+//! in_order       (nothing to do for the next three, mostly)
 //! orphans        responses without a call go, calls without a response too
 //! latest         the newest response moves to its call
 //! history        all older responses move to their calls
@@ -26,6 +27,7 @@ mod call_ids;
 mod compaction;
 mod current_turn;
 mod history;
+mod in_order;
 mod include;
 mod latest;
 mod merge;
@@ -133,8 +135,8 @@ fn is_set(text: &Option<String>) -> bool {
 /// The events that no later rewind took back, oldest first.
 pub(crate) fn valid_events(events: &Events) -> Vec<&Event> {
     let all = listed(events, 0);
-    let valid = rewind::without_rewound(&all).into_iter();
-    valid.map(|one| one.event).collect()
+    let valid = rewind::without_rewound(&all);
+    valid.iter().map(|one| one.event).collect()
 }
 
 /// The contents that the agent's model is sent for these events.
@@ -149,7 +151,7 @@ pub fn assemble_contents(events: &Events, options: &ContentsOptions<'_>) -> Vec<
                 thoughts_of_other_agents: false,
                 ..*options
             };
-            let scoped = single_turn::own_events(all, &options);
+            let scoped = single_turn::own_events(all.into(), &options);
             match current_turn::start(&scoped, &options) {
                 Some(start) => assemble(events, &scoped[start..], &options),
                 None => Vec::new(),
@@ -204,15 +206,16 @@ fn assemble_body(events: &Events, listed: &[Listed<'_>], options: &ContentsOptio
     if has.transcription {
         (turns, is_closed) = transcription::as_texts(turns);
     }
-    turns = quoting::with_others_quoted(turns, has.responses, options);
-    if has.responses {
+    turns = quoting::with_others_quoted(turns, options);
+    let in_order = in_order::in_order(&turns, has);
+    if !in_order.responses {
         let was_moved;
         turns = orphans::without_orphaned_responses(turns);
         (turns, was_moved) = latest::with_latest_response_at_its_call(turns);
         turns = history::with_responses_at_their_calls(turns);
         is_closed &= !was_moved;
     }
-    if has.calls {
+    if !(in_order.responses && in_order.calls) {
         turns = orphans::without_orphaned_calls(turns);
     }
     let contents = turns

@@ -1,6 +1,6 @@
 //! Step: events that a later rewind took back go, and the rewinds with them.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use super::{Listed, is_set};
 
@@ -8,9 +8,9 @@ use super::{Listed, is_set};
 ///
 /// Walks back from the newest: a rewind takes everything down to the first event of the
 /// invocation it names, so a rewind that was itself taken back does nothing.
-pub(super) fn without_rewound<'a>(listed: &[Listed<'a>]) -> Vec<Listed<'a>> {
+pub(super) fn without_rewound<'l, 'a>(listed: &'l [Listed<'a>]) -> Cow<'l, [Listed<'a>]> {
     if !listed.iter().any(is_rewind) {
-        return listed.to_vec();
+        return Cow::Borrowed(listed);
     }
     let mut first_of_invocation = HashMap::new();
     for (place, one) in listed.iter().enumerate() {
@@ -34,7 +34,7 @@ pub(super) fn without_rewound<'a>(listed: &[Listed<'a>]) -> Vec<Listed<'a>> {
         }
     }
     kept.reverse();
-    kept
+    Cow::Owned(kept)
 }
 
 fn is_rewind(one: &Listed<'_>) -> bool {

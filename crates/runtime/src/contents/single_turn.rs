@@ -1,36 +1,40 @@
 //! Step: a node that has a single turn sees its own branch and its own part of the workflow.
 
+use std::borrow::Cow;
+
 use super::{ContentsOptions, Listed, include::node_path, paths};
 
 /// Of what the node may see, only its own events.
-pub(super) fn own_events<'a>(
-    listed: Vec<Listed<'a>>,
+pub(super) fn own_events<'l, 'a>(
+    listed: Cow<'l, [Listed<'a>]>,
     options: &ContentsOptions<'_>,
-) -> Vec<Listed<'a>> {
+) -> Cow<'l, [Listed<'a>]> {
     retain(listed, options, paths::is_own_node)
 }
 
 /// Its own events and those of the nodes it runs in.
-pub(super) fn own_and_ancestor_events<'a>(
-    listed: Vec<Listed<'a>>,
+pub(super) fn own_and_ancestor_events<'l, 'a>(
+    listed: Cow<'l, [Listed<'a>]>,
     options: &ContentsOptions<'_>,
-) -> Vec<Listed<'a>> {
+) -> Cow<'l, [Listed<'a>]> {
     retain(listed, options, |node, path| {
         paths::is_own_node(node, path) || paths::is_inside_node(node, path)
     })
 }
 
-fn retain<'a>(
-    mut listed: Vec<Listed<'a>>,
+fn retain<'l, 'a>(
+    listed: Cow<'l, [Listed<'a>]>,
     options: &ContentsOptions<'_>,
     is_seen: impl Fn(&str, &str) -> bool,
-) -> Vec<Listed<'a>> {
-    if options.is_single_turn {
-        let node = options.node_path.unwrap_or_default();
-        listed.retain(|one| {
-            paths::sees_branch(options.branch, one.event.branch.as_deref())
-                && (node.is_empty() || is_seen(node, node_path(one.event)))
-        });
+) -> Cow<'l, [Listed<'a>]> {
+    if !options.is_single_turn {
+        return listed;
     }
-    listed
+    let node = options.node_path.unwrap_or_default();
+    let mut listed = listed.into_owned();
+    listed.retain(|one| {
+        paths::sees_branch(options.branch, one.event.branch.as_deref())
+            && (node.is_empty() || is_seen(node, node_path(one.event)))
+    });
+    Cow::Owned(listed)
 }

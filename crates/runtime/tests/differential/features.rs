@@ -37,6 +37,7 @@ pub(crate) fn of(history: &History, ours: &Json) -> Vec<Feature> {
     in_options(history, &mut found);
     in_events(&history.events, &mut found);
     in_calls(&history.events, &mut found);
+    in_call_events(&history.events, &mut found);
     in_compactions(&history.events, &mut found);
     in_answer(history, ours, &mut found);
     found
@@ -112,6 +113,12 @@ fn in_events(events: &Events, found: &mut Vec<Feature>) {
         Feature::Transfer,
         any(&|event| event.actions.transfer_to_agent.is_some()),
     );
+    in_sequence(events, &mut put);
+    in_contents(events, &mut put);
+}
+
+fn in_contents(events: &Events, put: &mut impl FnMut(Feature, bool)) {
+    let any = |is_so: &dyn Fn(&Event) -> bool| events.iter().any(is_so);
     let asks = |event: &Event| event.actions.requested_tool_confirmations["c1"] != Json::Null;
     put(Feature::ConfirmationAsked, any(&asks));
     let is_empty = |event: &Event| event.content().is_some_and(|it| it.parts().is_empty());
@@ -129,7 +136,6 @@ fn in_events(events: &Events, found: &mut Vec<Feature>) {
         !parts.is_empty() && parts.iter().all(|part| part.thought == Some(true))
     };
     put(Feature::OnlyThoughts, any(&only_thinks));
-    in_sequence(events, &mut put);
     let has = |is_so: fn(&Part) -> bool| parts(events).any(|(_, part)| is_so(part));
     put(Feature::Thoughts, has(|part| part.thought == Some(true)));
     put(
@@ -197,18 +203,9 @@ fn in_calls(events: &Events, found: &mut Vec<Feature>) {
         !events.is_empty() && calls.is_empty() && responses.is_empty(),
     );
     put(
-        Feature::ParallelCalls,
-        events.iter().any(|event| event.function_calls().len() > 1),
-    );
-    put(
         Feature::CallWithoutId,
         calls.iter().any(|(_, id)| id.is_none()),
     );
-    let is_long = |event: &Event| {
-        let ids = event.long_running_tool_ids.as_ref();
-        ids.is_some_and(|ids| !ids.is_empty())
-    };
-    put(Feature::LongRunning, events.iter().any(is_long));
     let made = calls
         .iter()
         .filter_map(|(place, id)| Some((*place, id.as_deref()?)));
@@ -239,6 +236,17 @@ fn in_calls(events: &Events, found: &mut Vec<Feature>) {
         owners.iter().any(|owner| *owner != owners[0])
     });
     put(Feature::ResponseToSeveralCalls, answers_several);
+}
+
+fn in_call_events(events: &Events, found: &mut Vec<Feature>) {
+    let mut put = |feature, is_so| push_if(found, feature, is_so);
+    let is_parallel = |event: &Event| event.function_calls().len() > 1;
+    put(Feature::ParallelCalls, events.iter().any(is_parallel));
+    let is_long = |event: &Event| {
+        let ids = event.long_running_tool_ids.as_ref();
+        ids.is_some_and(|ids| !ids.is_empty())
+    };
+    put(Feature::LongRunning, events.iter().any(is_long));
     let both = |event: &Event| {
         !event.function_calls().is_empty() && !event.function_responses().is_empty()
     };

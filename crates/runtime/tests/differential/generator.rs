@@ -143,6 +143,9 @@ impl<'r> Generator<'r> {
         if self.random.chance(6) {
             self.begin_long_tool();
         }
+        if self.is_wild && self.random.chance(2) {
+            self.begin_chain();
+        }
         if self.has_summaries && self.random.chance(12) {
             return self.summary();
         }
@@ -330,6 +333,29 @@ impl<'r> Generator<'r> {
         if self.has_summaries {
             let summary = self.summary();
             self.next.insert(2, summary);
+        }
+    }
+
+    /// A call, its response in one event with the next call, and the response to that.
+    fn begin_chain(&mut self) {
+        let ids = [self.made.len(), self.made.len() + 1].map(|number| format!("chain{number}"));
+        let call = |id: &String| FunctionCall {
+            id: Some(id.clone()),
+            ..FunctionCall::new("lookup", JsonMap::new())
+        };
+        let answer = |id: &String| FunctionResponse::new(id, "lookup", JsonMap::new());
+        for id in &ids {
+            self.remember(&call(id), "main");
+        }
+        let [first, second] = &ids;
+        for parts in [
+            vec![call(first).into()],
+            vec![answer(first).into(), call(second).into()],
+            vec![answer(second).into()],
+        ] {
+            let content = Content::new("model", parts);
+            self.next
+                .push_back(Event::new("main", LlmResponse::of(content)));
         }
     }
 
@@ -591,21 +617,27 @@ impl<'r> Generator<'r> {
         event
     }
 
-    fn summary(&mut self) -> Event {
+    /// The times that a summary stands for: of events as a rule, backward or again now and then.
+    fn span(&mut self) -> (f64, f64) {
         let ends = [(); 2].map(|()| match self.times.is_empty() || self.random.chance(15) {
             true => 95.0 + self.random.below(30) as f64,
             false => self.random.pick(&self.times),
         });
         let is_backward = self.random.chance(8);
-        let (start, end) = match (ends[0] <= ends[1]) != is_backward {
+        let span = match (ends[0] <= ends[1]) != is_backward {
             true => (ends[0], ends[1]),
             false => (ends[1], ends[0]),
         };
-        let (start, end) = match self.span {
+        let span = match self.span {
             Some(span) if self.random.chance(15) => span,
-            _ => (start, end),
+            _ => span,
         };
-        self.span = Some((start, end));
+        self.span = Some(span);
+        span
+    }
+
+    fn summary(&mut self) -> Event {
+        let (start, end) = self.span();
         let text = self.text();
         let mut content = Content::model(text);
         if self.is_wild && self.random.chance(20) {

@@ -149,29 +149,20 @@ pub(crate) fn notice_other_lists() {
         later.push(index as u64 + 1, event.clone());
         other_first.push(index as u64 + 1, event);
     }
+    let other = list(&["d", "e", "f"]);
+    let longer = list(&["d", "e", "f", "g"]);
     let mut cache = ContentsCache::default();
-    for events in [
-        &one,
-        &list(&["d", "e", "f"]),
-        &one,
-        &shorter,
-        &one,
-        &later,
-        &one,
-        &other_first,
-    ] {
-        for agent in ["main", "helper"] {
-            let options = ContentsOptions::of(agent);
-            let contents = cache.assemble(events, &options);
-            assert_eq!(contents, assemble_contents(events, &options));
-            assert_eq!(cache.settled(), events.len());
-            // With what was settled for this list.
-            assert_eq!(cache.assemble(events, &options), contents);
-        }
-    }
-    let options = ContentsOptions::of("main");
-    for events in [&one, &list(&["d", "e", "f", "g"]), &other_first, &one] {
+    let mut check = |events: &Events, agent: &str| {
+        let options = ContentsOptions::of(agent);
         let contents = cache.assemble(events, &options);
         assert_eq!(contents, assemble_contents(events, &options));
+        assert_eq!(cache.settled(), events.len());
+    };
+    for next in [&other, &longer, &shorter, &later, &other_first] {
+        check(&one, "main");
+        check(next, "main");
+    }
+    for agent in ["main", "helper", "main"] {
+        check(&one, agent);
     }
 }

@@ -1,0 +1,38 @@
+//! Whether calls and responses already stand as they should. In most histories they do, and the
+//! steps that put them in order can be left out.
+
+use super::{include::Has, is_set, turn::Turn};
+
+/// What is in order.
+pub(super) struct InOrder {
+    /// Every response stands right behind its call.
+    pub(super) responses: bool,
+    /// Every call is answered right behind it.
+    pub(super) calls: bool,
+}
+
+/// Looks at the turns without remembering any id: both kinds of order are between neighbours.
+pub(super) fn in_order(turns: &[Turn<'_>], has: Has) -> InOrder {
+    if !has.calls && !has.responses {
+        return InOrder {
+            responses: true,
+            calls: true,
+        };
+    }
+    let before = |place: usize| place.checked_sub(1).and_then(|place| turns.get(place));
+    let mut places = turns.iter().enumerate();
+    let responses = places.all(|(place, turn)| {
+        let call = before(place).filter(|call| !call.has_responses());
+        turn.responses().all(|response| {
+            is_set(&response.id)
+                && call.is_some_and(|call| call.calls().any(|call| call.id == response.id))
+        })
+    });
+    let mut places = turns.iter().enumerate();
+    let calls = places.all(|(place, turn)| {
+        let mut named = turn.calls().filter(|call| is_set(&call.id));
+        let answer = turns.get(place + 1);
+        named.all(|call| answer.is_some_and(|answer| answer.responses().any(|it| it.id == call.id)))
+    });
+    InOrder { responses, calls }
+}
