@@ -5,13 +5,13 @@
 
 use std::{
     collections::HashMap,
-    fs::OpenOptions,
-    io::Write as _,
     path::PathBuf,
     process::{Command, Output},
 };
 
 use retain_core::Json;
+
+use retain_testkit::oracle::adk_python;
 
 use super::*;
 
@@ -23,16 +23,7 @@ const SIGMA_DIFFERS: [char; 2] = ['\u{295}', '\u{1171e}'];
 
 /// What `code_points.py` prints; `None` if there is no ADK here.
 fn ask_python(what: &str) -> Option<Output> {
-    let Some(python) = std::env::var_os("RETAIN_ADK_2_13_PYTHON") else {
-        let reason = "code points: google-adk 2.13.0 is not installed";
-        println!("{reason}");
-        if let Some(skips) = std::env::var_os("RETAIN_SKIPS") {
-            let file = OpenOptions::new().append(true).create(true).open(skips);
-            let mut file = file.expect("the file of skips can be written");
-            writeln!(file, "{reason}").expect("the file of skips can be written");
-        }
-        return None;
-    };
+    let python = adk_python("code points")?;
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let script = root.join("testdata").join("code_points.py");
     let mut command = Command::new(python);

@@ -6,7 +6,6 @@ mod script;
 mod texts;
 
 use std::{
-    fs::OpenOptions,
     io::{BufRead as _, BufReader, Lines, Write as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
@@ -15,38 +14,22 @@ use std::{
 
 use retain_core::{Event, Json, MemoryError, MemoryService as _};
 use retain_memory::InMemoryMemoryService;
+use retain_testkit::oracle::{adk_python, is_long, setting};
 use script::{Op, Script};
 
 const SEED: u64 = 20_260_801;
 const SCRIPTS: u64 = 300;
 
-/// A number from the environment.
-fn setting(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().expect("a number in the environment"))
-}
-
-fn skip(reason: &str) {
-    println!("memory parity: {reason}");
-    if let Some(skips) = std::env::var_os("RETAIN_SKIPS") {
-        let file = OpenOptions::new().append(true).create(true).open(skips);
-        let mut file = file.expect("the file of skips can be written");
-        writeln!(file, "memory parity: {reason}").expect("the file of skips can be written");
-    }
-}
-
 #[tokio::test]
 async fn searches_find_what_adk_finds() {
-    let Some(python) = std::env::var_os("RETAIN_ADK_2_13_PYTHON") else {
-        skip("google-adk 2.13.0 is not installed");
+    let Some(python) = adk_python("memory parity") else {
         return;
     };
-    let is_long = std::env::var_os("RETAIN_LONG").is_some_and(|long| !long.is_empty());
-    let count = if is_long { SCRIPTS * 10 } else { SCRIPTS };
+    let count = if is_long() { SCRIPTS * 10 } else { SCRIPTS };
     let count = setting("RETAIN_SCRIPTS").unwrap_or(count);
     let seed = setting("RETAIN_SEED").unwrap_or(SEED);
     println!("{count} scripts from seed {seed}");
-    let mut adk = Adk::start(Path::new(&python));
+    let mut adk = Adk::start(&python);
     let mut seen = Seen::default();
     for seed in seed..seed + count {
         let script = Script::generate(seed);

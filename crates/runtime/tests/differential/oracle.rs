@@ -1,7 +1,6 @@
 //! The process that asks ADK, and the seeds of the cases it is asked.
 
 use std::{
-    fs::OpenOptions,
     io::{BufRead as _, BufReader, Lines, Write as _},
     ops::Range,
     path::PathBuf,
@@ -9,6 +8,7 @@ use std::{
 };
 
 use retain_core::{Json, JsonMap};
+use retain_testkit::oracle::{adk_python, is_long, setting};
 
 /// Where the seeds of a normal run begin.
 const SEED: u64 = 20_260_801;
@@ -21,12 +21,11 @@ pub(crate) struct Seeds {
 
 /// So many cases, with `RETAIN_LONG` ten times as many; other seeds if the environment says so.
 pub(crate) fn cases(count: u64) -> Seeds {
-    let is_long = std::env::var_os("RETAIN_LONG").is_some_and(|long| !long.is_empty());
     let chosen = setting("RETAIN_SEED");
     let count = match (setting("RETAIN_CASES"), chosen) {
         (Some(count), _) => count,
         (None, Some(_)) => 1,
-        (None, None) if is_long => count * 10,
+        (None, None) if is_long() => count * 10,
         (None, None) => count,
     };
     let seed = chosen.unwrap_or(SEED);
@@ -35,11 +34,6 @@ pub(crate) fn cases(count: u64) -> Seeds {
         seeds: seed..seed + count,
         is_chosen: chosen.is_some(),
     }
-}
-
-fn setting(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().expect("a number in the environment"))
 }
 
 impl Seeds {
@@ -65,10 +59,7 @@ pub(crate) struct Oracle {
 impl Oracle {
     /// `None` if there is no ADK here; then the test says that it is skipped.
     pub(crate) fn start(test: &str) -> Option<Oracle> {
-        let Some(python) = std::env::var_os("RETAIN_ADK_2_13_PYTHON") else {
-            skip(test);
-            return None;
-        };
+        let python = adk_python(&format!("differential {test}"))?;
         let script: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests/differential/oracle.py"]
             .iter()
             .collect();
@@ -102,15 +93,5 @@ impl Oracle {
         drop(self.process.stdin.take());
         let status = self.process.wait().expect("the oracle ends");
         assert!(status.success(), "the oracle failed: {status}");
-    }
-}
-
-fn skip(test: &str) {
-    let line = format!("differential {test}: google-adk 2.13.0 is not installed");
-    println!("{line}");
-    if let Some(skips) = std::env::var_os("RETAIN_SKIPS") {
-        let file = OpenOptions::new().append(true).create(true).open(skips);
-        let mut file = file.expect("the file of skips can be written");
-        writeln!(file, "{line}").expect("the file of skips can be written");
     }
 }

@@ -8,7 +8,6 @@ mod run;
 mod script;
 
 use std::{
-    fs::OpenOptions,
     io::{BufRead as _, BufReader, Lines, Write as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
@@ -19,6 +18,7 @@ use retain_core::Json;
 use retain_sessions::{
     Durability, InMemorySessionService, SqliteOptions, SqliteSessionService, SqliteStore,
 };
+use retain_testkit::oracle::{adk_python, is_long, setting};
 use run::{Player, ScriptClock, ScriptIds};
 use script::{Script, Step};
 
@@ -26,25 +26,10 @@ use script::{Script, Step};
 const SEED: u64 = 20_260_731;
 const SCRIPTS: u64 = 300;
 
-/// A number from the environment.
-fn setting(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().expect("a number in the environment"))
-}
-
-fn skip(reason: &str) {
-    println!("differential: {reason}");
-    if let Some(skips) = std::env::var_os("RETAIN_SKIPS") {
-        let file = OpenOptions::new().append(true).create(true).open(skips);
-        let mut file = file.expect("the file of skips can be written");
-        writeln!(file, "differential: {reason}").expect("the file of skips can be written");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn retain_answers_as_adk_does() {
-    let is_long = std::env::var_os("RETAIN_LONG").is_some_and(|long| !long.is_empty());
-    let count = setting("RETAIN_SCRIPTS").unwrap_or(if is_long { 5000 } else { SCRIPTS });
+    let count = if is_long() { 5000 } else { SCRIPTS };
+    let count = setting("RETAIN_SCRIPTS").unwrap_or(count);
     let seed = setting("RETAIN_SEED").unwrap_or(SEED);
     println!("{count} scripts from seed {seed}");
     let scripts = (0..count).map(|n| Script::generate(seed + n));
@@ -76,10 +61,7 @@ fn every_rule_is_documented() {
 
 /// Runs the scripts on both sides and fails if an answer differs; `None` if there is no ADK here.
 async fn compare_all(scripts: &[Script]) -> Option<Used> {
-    let Some(python) = std::env::var_os("RETAIN_ADK_2_13_PYTHON") else {
-        skip("google-adk 2.13.0 is not installed");
-        return None;
-    };
+    let python = adk_python("differential")?;
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut adk = Adk::start(Path::new(&python), folder.path());
     let services = ours(folder.path()).await;
