@@ -4,9 +4,11 @@
 
 mod clock;
 mod event;
+mod turns;
 
 pub use clock::{Deadline, Meter};
 pub use event::{APP, BenchEvent, COUNTER, USER, new_id, now_seconds, text};
+pub use turns::{AGENT, ANSWER, INSTRUCTION, PATTERN, Seen, Turner, Turns};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -58,6 +60,12 @@ pub struct Done {
     /// Writers: the first error's text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_error: Option<String>,
+    /// Turns: contents the model was sent, call by call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Vec<u64>>,
+    /// Turns: events found in each session afterwards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored: Option<Vec<u64>>,
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -110,24 +118,43 @@ pub trait Peer {
 
 /// One open store. Each timed method does its preparation, calls `meter.start()`,
 /// does the work until it is done or the deadline passed, then `meter.stop()`.
+/// A store has the operations of the suites it takes part in.
 pub trait Store {
     /// Creates sessions with `events` events each and `counter = events`. Not timed:
     /// the quickest way the store's own tables allow.
-    fn load(&mut self, sessions: &[String], events: u64) -> Res<()>;
+    fn load(&mut self, _sessions: &[String], _events: u64) -> Res<()> {
+        unsupported("load")
+    }
     /// Creates sessions with the state `{"counter": 0}`.
-    fn create(&mut self, ids: &[String], meter: &mut Meter) -> Res<Done>;
+    fn create(&mut self, _ids: &[String], _meter: &mut Meter) -> Res<Done> {
+        unsupported("create")
+    }
     /// Appends `count` events to each session in turn, sequentially, counter + 1 each.
-    fn append(&mut self, sessions: &[String], count: u64, meter: &mut Meter) -> Res<Done>;
+    fn append(&mut self, _sessions: &[String], _count: u64, _meter: &mut Meter) -> Res<Done> {
+        unsupported("append")
+    }
     /// Reads a session `repeat` times: everything, or the newest `newest` events.
     fn read(
         &mut self,
-        session: &str,
-        newest: Option<u64>,
-        repeat: u64,
-        meter: &mut Meter,
-    ) -> Res<Done>;
+        _session: &str,
+        _newest: Option<u64>,
+        _repeat: u64,
+        _meter: &mut Meter,
+    ) -> Res<Done> {
+        unsupported("read")
+    }
     /// Concurrent writers.
-    fn writers(&mut self, plan: &Writers, meter: &mut Meter) -> Res<Done>;
+    fn writers(&mut self, _plan: &Writers, _meter: &mut Meter) -> Res<Done> {
+        unsupported("writers")
+    }
+    /// The runner on this store.
+    fn turner(&mut self) -> Res<&mut dyn Turner> {
+        unsupported("turns")
+    }
+}
+
+fn unsupported<T>(command: &str) -> Res<T> {
+    Err(Failure::Unsupported(format!("no command {command}")))
 }
 
 #[derive(Deserialize)]
@@ -167,6 +194,12 @@ enum Command {
         store: String,
         #[serde(flatten)]
         plan: Writers,
+        max_ms: Option<u64>,
+    },
+    Turns {
+        store: String,
+        #[serde(flatten)]
+        plan: Turns,
         max_ms: Option<u64>,
     },
     Close {
@@ -277,6 +310,15 @@ fn answer(
         } => {
             let mut meter = Meter::new(max_ms);
             (find(stores, &store)?.writers(&plan, &mut meter)?, meter)
+        }
+        Command::Turns {
+            store,
+            plan,
+            max_ms,
+        } => {
+            let mut meter = Meter::new(max_ms);
+            let turner = find(stores, &store)?.turner()?;
+            (turns::window(turner, &plan, &mut meter)?, meter)
         }
     };
     let mut value = serde_json::to_value(done)?;

@@ -1,7 +1,8 @@
 """The peer google-adk: its two SQLite session services, in Python.
 
 Variant "sqlite" is SqliteSessionService, variant "database" is
-DatabaseSessionService on sqlite+aiosqlite. Speaks the protocol of bench/README.md.
+DatabaseSessionService on sqlite+aiosqlite. Variants that begin with "turns" are in
+turns.py. Speaks the protocol of bench/README.md.
 """
 
 import asyncio
@@ -18,17 +19,9 @@ import time
 import uuid
 import warnings
 
-APP, USER, COUNTER = "bench", "user-1", "counter"
-WORDS = (
-    "the model answers in plain words about rooms on high floors and quiet streets,"
-    " adds what the guest asked before, and keeps the tone short and kind; then it"
-    " offers two dates and waits for a reply from the user. "
-)[:189]
+from common import APP, USER, text
 
-
-def text(n):
-    """The text of event n: 200 characters."""
-    return f"{n:010} {WORDS}"
+COUNTER = "counter"
 
 
 class WindowOver(Exception):
@@ -277,10 +270,19 @@ class Store:
         return total
 
 
+def make_store(directory, variant):
+    if not variant.startswith("turns"):
+        return Store(directory, variant)
+    from turns import RunnerStore
+
+    return RunnerStore(directory, variant)
+
+
 async def answer(stores, command):
     kind, name = command.pop("cmd"), command.pop("store", None)
     if kind == "open":
-        store = Store(command["dir"], command.get("variant") or "sqlite")
+        variant = command.get("variant") or "sqlite"
+        store = make_store(command["dir"], variant)
         durability = await store.open()
         stores[name] = store
         return {"ok": True, "version": adk_version, "durability": durability}
@@ -292,7 +294,7 @@ async def answer(stores, command):
         await stores.pop(name).close()
         return {"ok": True}
     meter = Meter(command.pop("max_ms", None))
-    if kind not in ("create", "append", "read", "writers"):
+    if not hasattr(store, kind):
         return {"unsupported": f"no command {kind}"}
     result = await getattr(store, kind)(meter, **command)
     return result | meter.result

@@ -267,6 +267,13 @@ impl Part {
     }
 }
 
+impl From<&str> for Part {
+    /// A part of text.
+    fn from(text: &str) -> Part {
+        Part::text(text)
+    }
+}
+
 impl From<FunctionCall> for Part {
     fn from(call: FunctionCall) -> Part {
         Part {

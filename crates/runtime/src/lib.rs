@@ -4,6 +4,9 @@
 //! request from the session, asks a [`Model`], runs the [`Tool`]s that it calls, and asks again;
 //! every event is stored before it is handed on.
 
+// A run's future is moved and polled on stacks of a megabyte or two.
+#![warn(clippy::large_futures)]
+
 mod agents;
 pub mod contents;
 mod context;
@@ -27,7 +30,7 @@ pub use context::{CallbackContext, InvocationContext, LiveState, ReadonlyContext
 pub use error::{BuildError, ModelError, Result, RunError, ToolError};
 pub use models::{
     LlmRequest, Model, ModelCapabilities, ModelRegistry, ModelSpec, ModelStream, OfflineModel,
-    ScriptedModel, ScriptedReply,
+    ScriptedModel, ScriptedReply, StreamAggregator,
 };
 pub use plugins::{Hooked, Plugin, ReadMessage};
 pub use runner::{

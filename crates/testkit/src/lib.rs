@@ -13,6 +13,7 @@ pub mod harness;
 pub mod history;
 mod judge;
 pub mod model;
+pub mod oracle;
 pub mod promises;
 pub mod random;
 pub mod wrapper;

@@ -1,6 +1,9 @@
 //! The peer adk-rs: its durable SQLite session service.
 //! Variant "" appends through `append_event` (the cheapest public call), variant
-//! "runner" through `append_event_locked`, which is what its own Runner calls.
+//! "runner" through `append_event_locked`, which is what its own Runner calls. The variants
+//! "turns-memory" and "turns-sqlite" are that Runner itself.
+
+mod turns;
 
 use adk_rs::core::{Event, GetSessionConfig, Session, SessionService, State};
 use adk_rs::services::sql::SqliteSessionService;
@@ -14,6 +17,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::Runtime;
+use turns::RunnerStore;
 
 struct AdkRs {
     runtime: Arc<Runtime>,
@@ -66,7 +70,7 @@ fn zero() -> Option<State> {
     Some(State::from_iter([(COUNTER.to_string(), 0.into())]))
 }
 
-async fn get(service: &SqliteSessionService, id: &str, newest: Option<u64>) -> Res<Session> {
+async fn get(service: &dyn SessionService, id: &str, newest: Option<u64>) -> Res<Session> {
     let config = GetSessionConfig {
         num_recent_events: newest.map(|n| n as usize),
         ..Default::default()
@@ -81,6 +85,12 @@ impl Peer for AdkRs {
     }
 
     fn open(&mut self, dir: &Path, variant: &str) -> Res<Opened> {
+        if variant == "turns-memory" {
+            return Ok(Opened {
+                store: Box::new(RunnerStore::new(self.runtime.clone(), None)?),
+                durability: "in memory".into(),
+            });
+        }
         let file = dir.join("adk-rs.db");
         let url = format!("sqlite://{}?mode=rwc", file.display());
         let service = self.runtime.block_on(SqliteSessionService::connect(&url))?;
@@ -89,13 +99,18 @@ impl Peer for AdkRs {
         let db = Connection::open(&file)?;
         let mode: String = db.query_row("PRAGMA journal_mode", [], |r| r.get(0))?;
         let sync: i64 = db.query_row("PRAGMA synchronous", [], |r| r.get(0))?;
-        let store = Box::new(AdkRsStore {
-            runtime: self.runtime.clone(),
-            service: Arc::new(service),
-            file,
-            runner: variant == "runner",
-            live: HashMap::new(),
-        });
+        let runtime = self.runtime.clone();
+        let store: Box<dyn Store> = if variant == "turns-sqlite" {
+            Box::new(RunnerStore::new(runtime, Some((service, file)))?)
+        } else {
+            Box::new(AdkRsStore {
+                runtime,
+                service: Arc::new(service),
+                file,
+                runner: variant == "runner",
+                live: HashMap::new(),
+            })
+        };
         Ok(Opened {
             store,
             durability: format!("journal={mode} synchronous={sync}"),
@@ -103,42 +118,53 @@ impl Peer for AdkRs {
     }
 }
 
-impl AdkRsStore {
-    /// Writes sessions of `events` events straight into its tables, in one transaction.
-    fn insert(&self, sessions: &[String], events: u64) -> Res<()> {
-        let mut db = Connection::open(&self.file)?;
-        let tx = db.transaction()?;
-        let now = now_seconds();
-        let state = serde_json::to_string(&State::from_iter([(COUNTER.into(), events.into())]))?;
-        let mut insert_session = tx.prepare(
-            "INSERT INTO sessions (app_name, user_id, id, state, last_update_time)
-             VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?;
-        let mut insert_event = tx.prepare(
-            "INSERT INTO events (app_name, user_id, session_id, id, invocation_id, author,
-             branch, timestamp, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8)",
-        )?;
-        for id in sessions {
-            insert_session.execute(params![APP, USER, id, state, now])?;
-            for n in 1..=events {
-                let mut e = event(n);
-                e.timestamp = now - (events - n) as f64 * 0.001;
-                let body = serde_json::to_string(&e)?;
-                insert_event.execute(params![
-                    APP,
-                    USER,
-                    id,
-                    e.id,
-                    e.invocation_id,
-                    e.author,
-                    e.timestamp,
-                    body
-                ])?;
-            }
+/// Writes sessions of `events` events straight into its tables, in one transaction.
+fn insert(
+    file: &Path,
+    sessions: &[String],
+    state: &State,
+    events: u64,
+    event: impl Fn(u64) -> Event,
+) -> Res<()> {
+    let mut db = Connection::open(file)?;
+    let tx = db.transaction()?;
+    let now = now_seconds();
+    let state = serde_json::to_string(state)?;
+    let mut insert_session = tx.prepare(
+        "INSERT INTO sessions (app_name, user_id, id, state, last_update_time)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    let mut insert_event = tx.prepare(
+        "INSERT INTO events (app_name, user_id, session_id, id, invocation_id, author,
+         branch, timestamp, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8)",
+    )?;
+    for id in sessions {
+        insert_session.execute(params![APP, USER, id, state, now])?;
+        for n in 1..=events {
+            let mut e = event(n);
+            e.timestamp = now - (events - n) as f64 * 0.001;
+            let body = serde_json::to_string(&e)?;
+            insert_event.execute(params![
+                APP,
+                USER,
+                id,
+                e.id,
+                e.invocation_id,
+                e.author,
+                e.timestamp,
+                body
+            ])?;
         }
-        drop((insert_session, insert_event));
-        tx.commit()?;
-        Ok(())
+    }
+    drop((insert_session, insert_event));
+    tx.commit()?;
+    Ok(())
+}
+
+impl AdkRsStore {
+    fn insert(&self, sessions: &[String], events: u64) -> Res<()> {
+        let state = State::from_iter([(COUNTER.into(), events.into())]);
+        insert(&self.file, sessions, &state, events, event)
     }
 }
 
@@ -175,7 +201,7 @@ impl Store for AdkRsStore {
         runtime.block_on(async {
             for id in sessions {
                 if !live.contains_key(id) {
-                    let session = get(service, id, None).await?;
+                    let session = get(&**service, id, None).await?;
                     let session = if *runner {
                         Live::Locked(Arc::new(Mutex::new(session)))
                     } else {
@@ -213,7 +239,7 @@ impl Store for AdkRsStore {
             let mut done = Done::default();
             let deadline = meter.start();
             for _ in 0..repeat {
-                done.events = Some(get(&service, session, newest).await?.events.len() as u64);
+                done.events = Some(get(&*service, session, newest).await?.events.len() as u64);
                 done.ops += 1;
                 if deadline.passed() {
                     break;
@@ -235,7 +261,7 @@ impl Store for AdkRsStore {
         self.runtime.block_on(async {
             let mut handles = Vec::new();
             for w in 0..plan.writers {
-                handles.push(get(service, &plan.session(w), None).await?);
+                handles.push(get(&**service, &plan.session(w), None).await?);
             }
             let mut tasks = tokio::task::JoinSet::new();
             let deadline = meter.start();
@@ -258,7 +284,7 @@ impl Store for AdkRsStore {
             meter.stop();
             let (mut kept, mut sum) = (0, 0);
             for id in plan.sessions() {
-                let session = get(service, &id, None).await?;
+                let session = get(&**service, &id, None).await?;
                 kept += session.events.len() as u64;
                 sum += counter(&session.state);
             }

@@ -1,6 +1,9 @@
 //! The peer adk-rust: the SQLite session service of its session crate.
 //! An append names the session (`append_event_for_identity`); there is no live handle
-//! to advance, so a writer that wants the counter has to fetch the session.
+//! to advance, so a writer that wants the counter has to fetch the session. The variants
+//! "turns-memory" and "turns-sqlite" are its runner on either service.
+
+mod turns;
 
 use adk_core::identity::{AdkIdentity, AppName, SessionId, UserId};
 use adk_core::{Content, Event};
@@ -13,11 +16,12 @@ use bench_common::{
 };
 use chrono::{TimeDelta, Utc};
 use rusqlite::{Connection, params};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::Runtime;
+use turns::RunnerStore;
 
 struct AdkRust {
     runtime: Arc<Runtime>,
@@ -66,11 +70,7 @@ async fn create(service: &SqliteSessionService, id: &str) -> Res<()> {
     Ok(())
 }
 
-async fn get(
-    service: &SqliteSessionService,
-    id: &str,
-    newest: Option<u64>,
-) -> Res<Box<dyn Session>> {
+async fn get(service: &dyn SessionService, id: &str, newest: Option<u64>) -> Res<Box<dyn Session>> {
     let request = GetRequest {
         app_name: APP.into(),
         user_id: USER.into(),
@@ -94,7 +94,13 @@ impl Peer for AdkRust {
         "2.3.0".into()
     }
 
-    fn open(&mut self, dir: &Path, _variant: &str) -> Res<Opened> {
+    fn open(&mut self, dir: &Path, variant: &str) -> Res<Opened> {
+        if variant == "turns-memory" {
+            return Ok(Opened {
+                store: Box::new(RunnerStore::new(self.runtime.clone(), None)?),
+                durability: "in memory".into(),
+            });
+        }
         let file = dir.join("adk-rust.db");
         let url = format!("sqlite://{}?mode=rwc", file.display());
         let service = self.runtime.block_on(async {
@@ -107,12 +113,17 @@ impl Peer for AdkRust {
         let db = Connection::open(&file)?;
         let mode: String = db.query_row("PRAGMA journal_mode", [], |r| r.get(0))?;
         let sync: i64 = db.query_row("PRAGMA synchronous", [], |r| r.get(0))?;
-        let store = Box::new(AdkRustStore {
-            runtime: self.runtime.clone(),
-            service: Arc::new(service),
-            file,
-            counters: HashMap::new(),
-        });
+        let runtime = self.runtime.clone();
+        let store: Box<dyn Store> = if variant == "turns-sqlite" {
+            Box::new(RunnerStore::new(runtime, Some((service, file)))?)
+        } else {
+            Box::new(AdkRustStore {
+                runtime,
+                service: Arc::new(service),
+                file,
+                counters: HashMap::new(),
+            })
+        };
         Ok(Opened {
             store,
             durability: format!("journal={mode} synchronous={sync}"),
@@ -120,55 +131,66 @@ impl Peer for AdkRust {
     }
 }
 
-impl AdkRustStore {
-    /// Writes sessions of `events` events straight into its tables, in one transaction.
-    fn insert(&self, sessions: &[String], events: u64) -> Res<()> {
-        let mut db = Connection::open(&self.file)?;
-        let tx = db.transaction()?;
-        let now = Utc::now();
-        let at = now.to_rfc3339();
-        tx.execute(
-            "INSERT OR IGNORE INTO app_states (app_name, state, updated_at) VALUES (?1, '{}', ?2)",
-            params![APP, at],
-        )?;
-        tx.execute(
-            "INSERT OR IGNORE INTO user_states (app_name, user_id, state, updated_at)
-             VALUES (?1, ?2, '{}', ?3)",
-            params![APP, USER, at],
-        )?;
-        let state = json!({ COUNTER: events }).to_string();
-        let mut insert_session = tx.prepare(
-            "INSERT INTO sessions (app_name, user_id, session_id, state, created_at, updated_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
-        )?;
-        let mut insert_event = tx.prepare(
-            "INSERT INTO events (id, app_name, user_id, session_id, invocation_id, branch,
-             author, timestamp, llm_response, actions, long_running_tool_ids)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-        )?;
-        for id in sessions {
-            insert_session.execute(params![APP, USER, id, state, at])?;
-            for n in 1..=events {
-                let mut e = event(n);
-                e.timestamp = now - TimeDelta::milliseconds((events - n) as i64);
-                insert_event.execute(params![
-                    e.id,
-                    APP,
-                    USER,
-                    id,
-                    e.invocation_id,
-                    e.branch,
-                    e.author,
-                    e.timestamp.to_rfc3339(),
-                    serde_json::to_string(&e.llm_response)?,
-                    serde_json::to_string(&e.actions)?,
-                    serde_json::to_string(&e.long_running_tool_ids)?
-                ])?;
-            }
+/// Writes sessions of `events` events straight into its tables, in one transaction.
+fn insert(
+    file: &Path,
+    sessions: &[String],
+    state: &Value,
+    events: u64,
+    event: impl Fn(u64) -> Event,
+) -> Res<()> {
+    let mut db = Connection::open(file)?;
+    let tx = db.transaction()?;
+    let now = Utc::now();
+    let at = now.to_rfc3339();
+    tx.execute(
+        "INSERT OR IGNORE INTO app_states (app_name, state, updated_at) VALUES (?1, '{}', ?2)",
+        params![APP, at],
+    )?;
+    tx.execute(
+        "INSERT OR IGNORE INTO user_states (app_name, user_id, state, updated_at)
+         VALUES (?1, ?2, '{}', ?3)",
+        params![APP, USER, at],
+    )?;
+    let state = state.to_string();
+    let mut insert_session = tx.prepare(
+        "INSERT INTO sessions (app_name, user_id, session_id, state, created_at, updated_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
+    )?;
+    let mut insert_event = tx.prepare(
+        "INSERT INTO events (id, app_name, user_id, session_id, invocation_id, branch,
+         author, timestamp, llm_response, actions, long_running_tool_ids)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?;
+    for id in sessions {
+        insert_session.execute(params![APP, USER, id, state, at])?;
+        for n in 1..=events {
+            let mut e = event(n);
+            e.timestamp = now - TimeDelta::milliseconds((events - n) as i64);
+            insert_event.execute(params![
+                e.id,
+                APP,
+                USER,
+                id,
+                e.invocation_id,
+                e.branch,
+                e.author,
+                e.timestamp.to_rfc3339(),
+                serde_json::to_string(&e.llm_response)?,
+                serde_json::to_string(&e.actions)?,
+                serde_json::to_string(&e.long_running_tool_ids)?
+            ])?;
         }
-        drop((insert_session, insert_event));
-        tx.commit()?;
-        Ok(())
+    }
+    drop((insert_session, insert_event));
+    tx.commit()?;
+    Ok(())
+}
+
+impl AdkRustStore {
+    fn insert(&self, sessions: &[String], events: u64) -> Res<()> {
+        let state = json!({ COUNTER: events });
+        insert(&self.file, sessions, &state, events, event)
     }
 }
 
@@ -235,7 +257,7 @@ impl Store for AdkRustStore {
             let mut done = Done::default();
             let deadline = meter.start();
             for _ in 0..repeat {
-                done.events = Some(get(&service, session, newest).await?.events().len() as u64);
+                done.events = Some(get(&*service, session, newest).await?.events().len() as u64);
                 done.ops += 1;
                 if deadline.passed() {
                     break;
@@ -271,7 +293,7 @@ impl Store for AdkRustStore {
             meter.stop();
             let (mut kept, mut sum) = (0, 0);
             for id in plan.sessions() {
-                let session = get(service, &id, None).await?;
+                let session = get(&**service, &id, None).await?;
                 kept += session.events().len() as u64;
                 sum += counter(&*session);
             }

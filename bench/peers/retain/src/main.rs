@@ -1,7 +1,10 @@
 //! Retain: its durable SQLite session service, through the calls a user makes.
 //! History is loaded with `append`, 1,000 events a batch; single events are appended with
 //! `append_event` on a live session. Writers that share a session read its state and position,
-//! append with `expecting` that position, and read again when another writer was first.
+//! append with `expecting` that position, and read again when another writer was first. The
+//! variants "turns-memory" and "turns-sqlite" are its runner on either service.
+
+mod turns;
 
 use bench_common::{
     APP, COUNTER, Deadline, Done, Failure, Meter, Opened, Peer, Res, Store, USER, Writers, new_id,
@@ -18,6 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
+use turns::RunnerStore;
 
 /// Events of one append while loading: the most that the default limits allow.
 const BATCH: u64 = 1000;
@@ -47,7 +51,7 @@ fn counter(session: &Session) -> u64 {
     value.and_then(|value| value.as_u64()).unwrap_or(0)
 }
 
-async fn get(service: &SqliteSessionService, id: &str, newest: Option<u64>) -> Res<Session> {
+async fn get(service: &dyn SessionService, id: &str, newest: Option<u64>) -> Res<Session> {
     let config = GetSessionConfig {
         num_recent_events: newest.map(|n| n as usize),
         ..GetSessionConfig::default()
@@ -68,7 +72,13 @@ impl Peer for Retain {
         format!("SQLite {}", rusqlite::version())
     }
 
-    fn open(&mut self, dir: &Path, _variant: &str) -> Res<Opened> {
+    fn open(&mut self, dir: &Path, variant: &str) -> Res<Opened> {
+        if variant == "turns-memory" {
+            return Ok(Opened {
+                store: Box::new(RunnerStore::in_memory(self.runtime.clone())?),
+                durability: "in memory".into(),
+            });
+        }
         let file = std::path::absolute(dir)?.join("retain.db");
         let uri = format!("sqlite:///{}", file.display());
         let service = self.runtime.block_on(SqliteSessionService::connect(&uri))?;
@@ -77,12 +87,17 @@ impl Peer for Retain {
         let side = Connection::open(&file)?;
         let mode: String = side.query_row("PRAGMA journal_mode", [], |r| r.get(0))?;
         let sync: i64 = side.query_row("PRAGMA synchronous", [], |r| r.get(0))?;
-        let store = Box::new(RetainStore {
-            runtime: self.runtime.clone(),
-            service,
-            side,
-            live: HashMap::new(),
-        });
+        let runtime = self.runtime.clone();
+        let store: Box<dyn Store> = if variant == "turns-sqlite" {
+            Box::new(RunnerStore::sqlite(runtime, service, &file)?)
+        } else {
+            Box::new(RetainStore {
+                runtime,
+                service,
+                side,
+                live: HashMap::new(),
+            })
+        };
         Ok(Opened {
             store,
             durability: format!("journal={mode} synchronous={sync}"),

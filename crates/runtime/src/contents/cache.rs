@@ -1,13 +1,68 @@
-//! Contents that were assembled before.
+//! `ContentsCache`: the contents of a session that grows, at the cost of what is new.
+//!
+//! Before every model call the whole history is assembled again, though a few events were added.
+//! The cache keeps the contents of a *settled* prefix and assembles only the rest:
+//!
+//! ```text
+//! assemble(prefix ++ rest) == assemble(prefix) ++ assemble(rest)
+//! ```
+//!
+//! A prefix is settled when nothing at its end waits for what comes next ([`Body::is_closed`]).
+//! The rest leaves it alone unless it
+//!
+//! - rewinds or sums up,
+//! - has a call, a response or a mark «answered later» with an id that the prefix knows, or one
+//!   without an id when the prefix has such too,
+//! - was published on the branch of a call in the prefix, or calls what a branch there names,
+//! - goes back in time behind a summary in the prefix, where the order is that of time.
+//!
+//! Then everything is assembled anew. A test grows random histories and compares every step.
 
-use retain_core::Events;
+use std::{collections::HashSet, sync::Arc};
 
-use super::{ContentsOptions, assemble_contents};
+use retain_core::{Event, Events};
+
+use super::{
+    Body, ContentsOptions, IncludeContents, Listed, assemble_body, assemble_contents, is_set,
+    listed, paths, task_input,
+};
 use crate::SharedContent;
 
-/// Keeps what was assembled.
-#[derive(Debug, Default)]
-pub struct ContentsCache {}
+/// Up to here a rest with unanswered calls is left open: their responses are about to come.
+const OPEN_MAX: usize = 16;
+
+/// The contents of a growing session for one agent. Any list and any options may be asked for;
+/// it is quick for the list that was asked for last, with more events at its end.
+///
+/// ```
+/// use retain_core::{Event, Events};
+/// use retain_runtime::contents::{ContentsCache, ContentsOptions, assemble_contents};
+/// let (mut cache, mut events) = (ContentsCache::default(), Events::default());
+/// let options = ContentsOptions::of("assistant");
+/// for position in 1..100 {
+///     events.push(position, Event::user_text("again"));
+///     assert_eq!(cache.assemble(&events, &options), assemble_contents(&events, &options));
+///     assert_eq!(cache.settled(), events.len());
+/// }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct ContentsCache {
+    options: OwnedOptions,
+    prefix: Prefix,
+}
+
+/// What is known of the first events of a list.
+#[derive(Debug, Clone, Default)]
+struct Prefix {
+    /// How many.
+    count: usize,
+    /// The first and the last of them with their positions: another list has others.
+    ends: Option<[(u64, Arc<Event>); 2]>,
+    contents: Vec<SharedContent>,
+    /// The task, if a call in the prefix delegated it.
+    task: Option<SharedContent>,
+    reach: Reach,
+}
 
 impl ContentsCache {
     /// As [`assemble_contents`].
@@ -16,6 +71,295 @@ impl ContentsCache {
         events: &Events,
         options: &ContentsOptions<'_>,
     ) -> Vec<SharedContent> {
-        assemble_contents(events, options)
+        if options.include_contents == IncludeContents::None {
+            return assemble_contents(events, options);
+        }
+        if !self.options.are(options) {
+            self.options = OwnedOptions::of(options);
+            self.prefix = Prefix::default();
+        }
+        if !self.prefix.is_of(events) {
+            self.prefix = Prefix::default();
+        }
+        let rest = listed(events, self.prefix.count);
+        if self.prefix.count > 0 && self.prefix.reach.meets(&rest, options) {
+            self.prefix = Prefix::default();
+            return self.extend(events, &listed(events, 0), options);
+        }
+        self.extend(events, &rest, options)
+    }
+
+    /// How many events are settled, and cost nothing the next time.
+    pub fn settled(&self) -> usize {
+        self.prefix.count
+    }
+
+    fn extend(
+        &mut self,
+        events: &Events,
+        rest: &[Listed<'_>],
+        options: &ContentsOptions<'_>,
+    ) -> Vec<SharedContent> {
+        let body = assemble_body(events, rest, options);
+        let task = self.prefix.task.clone();
+        let task = task.or_else(|| match options.isolation_scope {
+            Some(_) => task_input::task(rest, options),
+            None => None,
+        });
+        let mut contents = Vec::with_capacity(self.prefix.contents.len() + body.contents.len() + 1);
+        contents.extend(task);
+        contents.extend_from_slice(&self.prefix.contents);
+        contents.extend_from_slice(&body.contents);
+        self.settle(events, rest, body, options);
+        contents
+    }
+
+    /// Takes as much of the rest into the prefix as can be.
+    fn settle(
+        &mut self,
+        events: &Events,
+        rest: &[Listed<'_>],
+        body: Body,
+        options: &ContentsOptions<'_>,
+    ) {
+        let reach = Reach::of(rest, &body, options);
+        if body.is_closed && reach.unanswered == 0 {
+            return self.prefix.take(events, rest, body, reach, options);
+        }
+        if rest.len() < OPEN_MAX {
+            return;
+        }
+        // What lies before the user's newest message is most likely done with.
+        let is_message = |one: &Listed<'_>| {
+            one.event.author == "user" && !super::include::has_responses(one.event)
+        };
+        let (done, open) = rest.split_at(rest.iter().rposition(is_message).unwrap_or(0));
+        let done_body = assemble_body(events, done, options);
+        let done_reach = Reach::of(done, &done_body, options);
+        if !done.is_empty() && done_body.is_closed && !done_reach.meets(open, options) {
+            self.prefix
+                .take(events, done, done_body, done_reach, options);
+        } else if body.is_closed {
+            self.prefix.take(events, rest, body, reach, options);
+        }
+    }
+}
+
+impl Prefix {
+    /// Whether these are the first events of the list.
+    fn is_of(&self, events: &Events) -> bool {
+        let Some([first, last]) = &self.ends else {
+            return true;
+        };
+        let is_at = |index: usize, (position, event): &(u64, Arc<Event>)| {
+            events.position(index) == Some(*position)
+                && (events.get_shared(index)).is_some_and(|it| Arc::ptr_eq(&it, event))
+        };
+        is_at(0, first) && is_at(self.count - 1, last)
+    }
+
+    fn take(
+        &mut self,
+        events: &Events,
+        rest: &[Listed<'_>],
+        body: Body,
+        reach: Reach,
+        options: &ContentsOptions<'_>,
+    ) {
+        let Some(count) = rest.last().map(|last| last.index + 1) else {
+            return;
+        };
+        let end = |index| Some((events.position(index)?, events.get_shared(index)?));
+        self.ends = end(0)
+            .zip(end(count - 1))
+            .map(|(first, last)| [first, last]);
+        self.count = if self.ends.is_some() { count } else { 0 };
+        self.contents.extend(body.contents);
+        if self.task.is_none() {
+            self.task = task_input::delegated(rest, options);
+        }
+        self.reach.add(reach);
+    }
+}
+
+/// By what later events can reach earlier ones.
+#[derive(Debug, Clone, Default)]
+struct Reach {
+    /// Ids of calls, responses and calls that are answered later.
+    calls: HashSet<String>,
+    /// Ids behind the `@` of branches below the agent's.
+    branches: HashSet<String>,
+    /// Whether there are calls or responses without an id.
+    has_nameless: bool,
+    /// How many calls have no response here.
+    unanswered: usize,
+    /// The latest time.
+    newest: f64,
+    /// Whether the order is that of time, because there is a summary.
+    is_by_time: bool,
+}
+
+impl Reach {
+    fn of(listed: &[Listed<'_>], body: &Body, options: &ContentsOptions<'_>) -> Reach {
+        let mut found = Reach::default();
+        let (mut called, mut answered) = (HashSet::new(), HashSet::new());
+        for one in listed {
+            for link in links(one.event, options) {
+                match link {
+                    Link::Call(id) => drop(called.insert(id)),
+                    Link::Response(id) => drop(answered.insert(id)),
+                    Link::AnsweredLater(id) => drop(found.calls.insert(id.to_owned())),
+                    Link::Nameless => found.has_nameless = true,
+                    Link::Branch(id) => drop(found.branches.insert(id.to_owned())),
+                }
+            }
+        }
+        found.unanswered = called.difference(&answered).count();
+        found
+            .calls
+            .extend(called.union(&answered).map(|id| (*id).to_owned()));
+        found.newest = latest_time(listed);
+        found.is_by_time = body.has_compaction;
+        found
+    }
+
+    fn add(&mut self, more: Reach) {
+        self.calls.extend(more.calls);
+        self.branches.extend(more.branches);
+        self.has_nameless |= more.has_nameless;
+        self.newest = self.newest.max(more.newest);
+        self.is_by_time |= more.is_by_time;
+    }
+
+    /// Whether events that follow change what was made of these, or depend on it.
+    fn meets(&self, rest: &[Listed<'_>], options: &ContentsOptions<'_>) -> bool {
+        let is_break = |one: &Listed<'_>| {
+            let actions = &one.event.actions;
+            is_set(&actions.rewind_before_invocation_id) || actions.compaction.is_some()
+        };
+        rest.iter().any(is_break) || self.is_passed(rest) || self.has_link_to(rest, options)
+    }
+
+    /// Whether the order of time would mix what follows into these, or among itself.
+    fn is_passed(&self, rest: &[Listed<'_>]) -> bool {
+        let is_later = |one: &Listed<'_>| one.event.timestamp > self.newest;
+        let is_in_order = |pair: &[Listed<'_>]| pair[0].event.timestamp <= pair[1].event.timestamp;
+        let is_behind = rest.iter().all(is_later) && rest.windows(2).all(is_in_order);
+        self.is_by_time && !is_behind
+    }
+
+    fn has_link_to(&self, rest: &[Listed<'_>], options: &ContentsOptions<'_>) -> bool {
+        let mut links = rest.iter().flat_map(|one| links(one.event, options));
+        links.any(|link| match link {
+            Link::Call(id) | Link::Response(id) | Link::AnsweredLater(id) => {
+                self.calls.contains(id) || self.branches.contains(id)
+            }
+            Link::Branch(id) => self.calls.contains(id),
+            Link::Nameless => self.has_nameless,
+        })
+    }
+}
+
+/// The latest time in the events, the spans of summaries included.
+fn latest_time(listed: &[Listed<'_>]) -> f64 {
+    let times = listed.iter().flat_map(|one| {
+        let span = one.event.actions.compaction.as_ref();
+        let span = span.map(|span| [span.start_timestamp, span.end_timestamp]);
+        let event = [one.event.timestamp].into_iter();
+        event.chain(span.into_iter().flatten())
+    });
+    times.fold(f64::MIN, |latest, time| match time.is_nan() {
+        // What is not a time is in no order with others.
+        true => f64::INFINITY,
+        false => latest.max(time),
+    })
+}
+
+/// Something in an event that ties it to others.
+enum Link<'a> {
+    Call(&'a str),
+    Response(&'a str),
+    AnsweredLater(&'a str),
+    /// A call or response without an id.
+    Nameless,
+    Branch(&'a str),
+}
+
+/// What ties `event` to others. What a summary says counts too.
+fn links<'a>(event: &'a Event, options: &ContentsOptions<'_>) -> impl Iterator<Item = Link<'a>> {
+    let summary = event.actions.compaction.as_ref();
+    let contents = [
+        event.content(),
+        summary.map(|summary| &summary.compacted_content),
+    ];
+    let parts = contents
+        .into_iter()
+        .flatten()
+        .flat_map(|content| content.parts());
+    let spoken = parts.flat_map(|part| {
+        let call = part.function_call.as_ref();
+        let response = part.function_response.as_ref();
+        [
+            call.map(|call| link(&call.id, Link::Call)),
+            response.map(|response| link(&response.id, Link::Response)),
+        ]
+    });
+    let later = event
+        .long_running_tool_ids
+        .iter()
+        .flat_map(|ids| ids.iter());
+    let segments = match &event.branch {
+        Some(branch) => paths::segments_below(options.branch, branch).collect(),
+        None => Vec::new(),
+    };
+    let branches = segments
+        .into_iter()
+        .filter_map(|segment| segment.rsplit_once('@'));
+    spoken
+        .flatten()
+        .chain(later.map(Link::AnsweredLater))
+        .chain(branches.map(|(_, id)| Link::Branch(id)))
+}
+
+fn link<'a>(id: &'a Option<String>, named: fn(&'a str) -> Link<'a>) -> Link<'a> {
+    match id.as_deref() {
+        None | Some("") => Link::Nameless,
+        Some(id) => named(id),
+    }
+}
+
+/// The options that the prefix was assembled with. Not what the user said: it stands outside.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct OwnedOptions {
+    agent_name: String,
+    branch: Option<String>,
+    isolation_scope: Option<String>,
+    node_path: Option<String>,
+    keep_call_ids: bool,
+    thoughts_of_other_agents: bool,
+    is_single_turn: bool,
+}
+
+impl OwnedOptions {
+    fn of(options: &ContentsOptions<'_>) -> OwnedOptions {
+        OwnedOptions {
+            agent_name: options.agent_name.to_owned(),
+            branch: options.branch.map(str::to_owned),
+            isolation_scope: options.isolation_scope.map(str::to_owned),
+            node_path: options.node_path.map(str::to_owned),
+            keep_call_ids: options.keep_call_ids,
+            thoughts_of_other_agents: options.thoughts_of_other_agents,
+            is_single_turn: options.is_single_turn,
+        }
+    }
+
+    fn are(&self, options: &ContentsOptions<'_>) -> bool {
+        self.agent_name == options.agent_name
+            && self.branch.as_deref() == options.branch
+            && self.isolation_scope.as_deref() == options.isolation_scope
+            && self.node_path.as_deref() == options.node_path
+            && self.keep_call_ids == options.keep_call_ids
+            && self.thoughts_of_other_agents == options.thoughts_of_other_agents
+            && self.is_single_turn == options.is_single_turn
     }
 }

@@ -13,8 +13,7 @@ use super::{ContentsOptions, Listed, include, is_set};
 /// no handing over, no tool result sent by the user, no progress of a tool. If results were sent,
 /// the turn reaches back at least to the calls they answer.
 pub(super) fn start(scoped: &[Listed<'_>], options: &ContentsOptions<'_>) -> Option<usize> {
-    let calls = include::call_ids_of(scoped);
-    let call_ids: OnceCell<HashSet<&str>> = OnceCell::from(calls.clone());
+    let call_ids: OnceCell<HashSet<&str>> = OnceCell::new();
     let mut unanswered: BTreeSet<&str> = BTreeSet::new();
     (0..scoped.len()).rev().find(|&place| {
         let event = scoped[place].event;
@@ -29,6 +28,7 @@ pub(super) fn start(scoped: &[Listed<'_>], options: &ContentsOptions<'_>) -> Opt
                 .iter()
                 .flat_map(|content| content.function_responses());
             let ids = responses.filter_map(|response| response.id.as_deref());
+            let calls = call_ids.get_or_init(|| include::call_ids_of(scoped));
             unanswered.extend(ids.filter(|id| calls.contains(id)));
         }
         unanswered.is_empty()

@@ -46,16 +46,18 @@ impl<'t> CallPlaces<'t> {
     }
 }
 
-/// The history with its newest turn at the call that it answers.
-pub(super) fn with_latest_response_at_its_call(turns: Vec<Turn<'_>>) -> Vec<Turn<'_>> {
+/// The history with its newest turn at the call that it answers, and whether it was moved there.
+pub(super) fn with_latest_response_at_its_call(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
     let Some((newest, history)) = turns.split_last() else {
-        return turns;
+        return (turns, false);
     };
     if history.is_empty() || !newest.has_responses() || answers_the_turn_before(newest, history) {
-        return turns;
+        return (turns, false);
     }
-    let rearranged = Rearrangement::of(newest, &turns).map(|rearrangement| rearrangement.turns());
-    rearranged.unwrap_or(turns)
+    match Rearrangement::of(newest, &turns).map(|rearrangement| rearrangement.turns()) {
+        Some(rearranged) => (rearranged, true),
+        None => (turns, false),
+    }
 }
 
 /// The plain case, seen without an index: every response is to a call of the turn just before.

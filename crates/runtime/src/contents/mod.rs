@@ -16,6 +16,8 @@
 //! task_input     a delegated task stands first
 //! ```
 //!
+//! [`ContentsCache`] gives the same at the cost of what is new.
+//!
 //! The function is total: any history gives contents. It is equal to ADK 2.13's, which the
 //! differential test shows.
 
@@ -41,10 +43,9 @@ mod turn;
 #[cfg(test)]
 mod tests;
 
+pub use cache::ContentsCache;
 pub use placement::{insertion_point_before_user_turn, place_of_user_content};
 use retain_core::{Content, Event, Events};
-
-pub use cache::ContentsCache;
 
 use crate::SharedContent;
 
@@ -130,27 +131,16 @@ fn is_set(text: &Option<String>) -> bool {
 
 /// The events that no later rewind took back, oldest first.
 pub(crate) fn valid_events(events: &Events) -> Vec<&Event> {
-    let all: Vec<Listed<'_>> = listed(events);
+    let all = listed(events, 0);
     let valid = rewind::without_rewound(&all).into_iter();
     valid.map(|one| one.event).collect()
-}
-
-fn listed(events: &Events) -> Vec<Listed<'_>> {
-    let numbered = events.iter().enumerate();
-    numbered
-        .map(|(index, event)| Listed { index, event })
-        .collect()
 }
 
 /// The contents that the agent's model is sent for these events.
 ///
 /// A content that is sent as it is stored points into its event.
 pub fn assemble_contents(events: &Events, options: &ContentsOptions<'_>) -> Vec<SharedContent> {
-    let all: Vec<Listed<'_>> = events
-        .iter()
-        .enumerate()
-        .map(|(index, event)| Listed { index, event })
-        .collect();
+    let all = listed(events, 0);
     match options.include_contents {
         IncludeContents::Default => assemble(events, &all, options),
         IncludeContents::None => {
@@ -167,32 +157,59 @@ pub fn assemble_contents(events: &Events, options: &ContentsOptions<'_>) -> Vec<
     }
 }
 
-/// The steps, one after the other, over `listed`, which are some of `events`.
-fn assemble<'a>(
+/// The events from the place `from` on.
+fn listed(events: &Events, from: usize) -> Vec<Listed<'_>> {
+    let listed = |index| Listed {
+        index,
+        event: &events[index],
+    };
+    (from..events.len()).map(listed).collect()
+}
+
+fn assemble(
     events: &Events,
-    listed: &[Listed<'a>],
-    options: &ContentsOptions<'a>,
+    listed: &[Listed<'_>],
+    options: &ContentsOptions<'_>,
 ) -> Vec<SharedContent> {
+    let mut contents = assemble_body(events, listed, options).contents;
+    if let Some(task) = task_input::task(listed, options) {
+        contents.insert(0, task);
+    }
+    contents
+}
+
+/// The contents of some events, without the task ahead of them.
+struct Body {
+    contents: Vec<SharedContent>,
+    /// Whether nothing at the end waits for what comes next: no speech that may go on, no
+    /// response that was moved because it is the newest.
+    is_closed: bool,
+    has_compaction: bool,
+}
+
+/// The steps, one after the other, over `listed`, which are some of `events`.
+fn assemble_body(events: &Events, listed: &[Listed<'_>], options: &ContentsOptions<'_>) -> Body {
     let live = rewind::without_rewound(listed);
     let live = single_turn::own_and_ancestor_events(live, options);
     let included = include::included(&live, options);
     let has = included.has;
-    let turns = match has.compaction {
-        true => {
-            let turns = compaction::with_summaries(&included.turns, options.agent_name);
-            recovery::with_compacted_calls(turns, &included.turns)
-        }
-        false => included.turns,
-    };
-    let turns = match has.transcription {
-        true => transcription::as_texts(turns),
-        false => turns,
-    };
-    let mut turns = quoting::with_others_quoted(turns, has.responses, options);
+    let mut turns = included.turns;
+    if has.compaction {
+        let source = turns;
+        turns = compaction::with_summaries(&source, options.agent_name);
+        turns = recovery::with_compacted_calls(turns, &source);
+    }
+    let mut is_closed = true;
+    if has.transcription {
+        (turns, is_closed) = transcription::as_texts(turns);
+    }
+    turns = quoting::with_others_quoted(turns, has.responses, options);
     if has.responses {
+        let was_moved;
         turns = orphans::without_orphaned_responses(turns);
-        turns = latest::with_latest_response_at_its_call(turns);
+        (turns, was_moved) = latest::with_latest_response_at_its_call(turns);
         turns = history::with_responses_at_their_calls(turns);
+        is_closed &= !was_moved;
     }
     if has.calls {
         turns = orphans::without_orphaned_calls(turns);
@@ -200,9 +217,12 @@ fn assemble<'a>(
     let contents = turns
         .into_iter()
         .filter_map(|turn| turn.into_shared_content(events));
-    let contents: Vec<SharedContent> = match options.keep_call_ids {
-        true => contents.collect(),
-        false => contents.map(call_ids::without_client_ids).collect(),
-    };
-    task_input::with_task_first(contents, listed, options)
+    Body {
+        contents: match options.keep_call_ids {
+            true => contents.collect(),
+            false => contents.map(call_ids::without_client_ids).collect(),
+        },
+        is_closed,
+        has_compaction: has.compaction,
+    }
 }

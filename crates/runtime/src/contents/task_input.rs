@@ -3,7 +3,7 @@
 //! The call that delegated it lies outside of the agent's scope, so what it asked for is said by
 //! the user, ahead of everything else.
 
-use retain_core::{Content, FunctionCall, Part};
+use retain_core::{Content, Part};
 
 use super::{ContentsOptions, Listed};
 use crate::{SharedContent, python_text::python_json_map};
@@ -12,37 +12,36 @@ use crate::{SharedContent, python_text::python_json_map};
 const SINGLE_TURN_NUDGE: &str = "Important: You will not receive any user replies or \
      clarifications. Complete the task using only the information provided above.";
 
-/// The contents with the task ahead of them, if the agent works on one.
-pub(super) fn with_task_first(
-    mut contents: Vec<SharedContent>,
-    listed: &[Listed<'_>],
-    options: &ContentsOptions<'_>,
-) -> Vec<SharedContent> {
-    if let Some(scope) = options.isolation_scope
-        && let Some(task) = task(scope, listed, options)
-    {
-        contents.insert(0, task.into());
-    }
-    contents
+/// What an agent that works on a task is told first; `None` if it works on none.
+pub(super) fn task(listed: &[Listed<'_>], options: &ContentsOptions<'_>) -> Option<SharedContent> {
+    options.isolation_scope?;
+    delegated(listed, options).or_else(|| said_by_user(options))
 }
 
-/// The arguments of the call that the scope is named after, or else what the user said.
-fn task(scope: &str, listed: &[Listed<'_>], options: &ContentsOptions<'_>) -> Option<Content> {
-    let calls = listed.iter().filter_map(|one| one.event.content());
-    let mut calls = calls.flat_map(|content| content.function_calls());
-    let delegates = |call: &&FunctionCall| {
-        call.id.as_deref() == Some(scope) && call.args.as_ref().is_some_and(|args| !args.is_empty())
-    };
-    let delegation = calls.find(delegates).and_then(|call| call.args.as_ref());
-    let mut parts = match delegation {
-        Some(args) => vec![Part::text(python_json_map(args))],
-        None => options.user_content?.parts().to_vec(),
-    };
-    if parts.is_empty() {
-        return None;
-    }
+/// The arguments of the first call that the scope is named after.
+pub(super) fn delegated(
+    listed: &[Listed<'_>],
+    options: &ContentsOptions<'_>,
+) -> Option<SharedContent> {
+    let scope = options.isolation_scope?;
+    let contents = listed.iter().filter_map(|one| one.event.content());
+    let args = contents
+        .flat_map(|content| content.function_calls())
+        .filter(|call| call.id.as_deref() == Some(scope))
+        .filter_map(|call| call.args.as_ref())
+        .find(|args| !args.is_empty())?;
+    Some(with_nudge(vec![Part::text(python_json_map(args))], options))
+}
+
+/// What stands for the task if no call delegated it.
+pub(super) fn said_by_user(options: &ContentsOptions<'_>) -> Option<SharedContent> {
+    let parts = options.user_content?.parts();
+    (!parts.is_empty()).then(|| with_nudge(parts.to_vec(), options))
+}
+
+fn with_nudge(mut parts: Vec<Part>, options: &ContentsOptions<'_>) -> SharedContent {
     if options.is_single_turn {
         parts.push(Part::text(SINGLE_TURN_NUDGE));
     }
-    Some(Content::new("user", parts))
+    Content::new("user", parts).into()
 }

@@ -4,8 +4,13 @@ use retain_core::{Content, Event, Transcription};
 
 use super::turn::Turn;
 
-/// Turns without content that have speech say it as text, at the end of its run.
-pub(super) fn as_texts(turns: Vec<Turn<'_>>) -> Vec<Turn<'_>> {
+/// Turns without content that have speech say it as text, at the end of its run. Also whether
+/// that is final: no speech at the end that a next piece would change.
+pub(super) fn as_texts(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
+    let ends_in_speech = turns.last().is_some_and(|turn| {
+        let (heard, spoken) = (input(turn.event), output(turn.event));
+        turn.content().is_none() && heard.or(spoken).is_some()
+    });
     let mut result = Vec::with_capacity(turns.len());
     let (mut heard, mut spoken) = (String::new(), String::new());
     let mut turns = turns.into_iter().peekable();
@@ -34,7 +39,8 @@ pub(super) fn as_texts(turns: Vec<Turn<'_>>) -> Vec<Turn<'_>> {
         };
         result.push(turn.saying(content));
     }
-    result
+    let is_final = !ends_in_speech && heard.is_empty() && spoken.is_empty();
+    (result, is_final)
 }
 
 fn input(event: &Event) -> Option<&str> {

@@ -27,11 +27,11 @@ use crate::{
 
 /// An event on its way from an agent to the runner, which stores it and hands it on.
 pub(crate) struct Emitted {
-    pub(crate) event: Event,
+    pub(crate) event: Box<Event>,
     /// Whether the agent knows that nothing follows.
     pub(crate) last: bool,
     /// Answered when the event is stored and was taken by the caller of the run.
-    pub(crate) done: oneshot::Sender<Result<Event>>,
+    pub(crate) done: oneshot::Sender<Result<Box<Event>>>,
 }
 
 /// What all agents of one run share.
@@ -157,15 +157,11 @@ impl InvocationContext {
     ///
     /// Author, invocation, branch, id and time are filled in where they are missing.
     pub async fn emit(&self, event: Event) -> Result<Event> {
-        self.send(event, false).await
+        Ok(*self.send(Box::new(event), false).await?)
     }
 
-    /// As [`emit`](Self::emit), for an event after which this run writes nothing more.
-    pub(crate) async fn emit_last(&self, event: Event) -> Result<Event> {
-        self.send(event, true).await
-    }
-
-    async fn send(&self, mut event: Event, last: bool) -> Result<Event> {
+    /// As [`emit`](Self::emit); `last` says that this run writes nothing more after it.
+    pub(crate) async fn send(&self, mut event: Box<Event>, last: bool) -> Result<Box<Event>> {
         self.complete(&mut event);
         let (done, stored) = oneshot::channel();
         let emitted = Emitted { event, last, done };

@@ -49,14 +49,12 @@ fn says_something(part: &Part) -> bool {
 }
 
 /// The event of an answer.
-pub(super) fn event_of(ctx: &InvocationContext, call: &Call, response: LlmResponse) -> Event {
+pub(super) fn event_of(ctx: &InvocationContext, call: &Call, response: LlmResponse) -> Box<Event> {
     let actions = call.actions.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut event = Event {
-        id: call.event_id.clone(),
-        actions: actions.clone(),
-        response,
-        ..ctx.new_event()
-    };
+    let mut event = Box::new(ctx.new_event());
+    event.id.clone_from(&call.event_id);
+    event.actions = actions.clone();
+    event.response = response;
     drop(actions);
     if event.function_calls().is_empty() {
         return event;

@@ -72,7 +72,12 @@ impl Turn<'_> {
 
     /// Emits an event of the turn. `nothing_follows` says that the model is done and no tool is
     /// to be run.
-    async fn emit(&mut self, mut event: Event, nothing_follows: bool) -> Result<Event> {
+    async fn emit(
+        &mut self,
+        event: impl Into<Box<Event>>,
+        nothing_follows: bool,
+    ) -> Result<Box<Event>> {
+        let mut event = event.into();
         if let Some(key) = &self.agent.output_key
             && event.author == self.ctx.agent_name()
         {
@@ -82,10 +87,8 @@ impl Turn<'_> {
         }
         let ends = event.is_final_response() || event.is_partial();
         self.last = Some(if ends { Last::Final } else { Last::Step });
-        match nothing_follows && ends && self.ends_the_run() {
-            true => self.ctx.emit_last(event).await,
-            false => self.ctx.emit(event).await,
-        }
+        let last = nothing_follows && ends && self.ends_the_run();
+        self.ctx.send(event, last).await
     }
 
     /// Whether the run ends with this agent's answer, so that it can be given up with its last

@@ -65,6 +65,7 @@ impl Turn<'_> {
                 Ok(response) => response,
                 Err(error) => {
                     let response = self.on_model_error(call, callback, error).await?;
+                    let response = self.after_model(callback, response).await?;
                     return self.take_up(call, response, true).await;
                 }
             };
@@ -113,7 +114,8 @@ impl Turn<'_> {
             call.event_id = self.ctx.shared.ids.new_id();
         }
         if calls && !is_partial {
-            self.run_calls(&call.request, &event).await?;
+            // Boxed, as not every answer has calls and their future is large.
+            Box::pin(self.run_calls(&call.request, &event)).await?;
         }
         Ok(())
     }

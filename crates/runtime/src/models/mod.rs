@@ -1,5 +1,6 @@
 //! The models' port: one request in, a stream of answers out.
 
+mod aggregate;
 mod named;
 mod offline;
 mod request;
@@ -10,6 +11,7 @@ use std::{fmt, pin::Pin, sync::Arc};
 use futures_core::Stream;
 use retain_core::LlmResponse;
 
+pub use aggregate::StreamAggregator;
 pub use named::{ModelRegistry, ModelSpec};
 pub use offline::OfflineModel;
 pub use request::LlmRequest;

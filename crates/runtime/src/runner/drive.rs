@@ -45,7 +45,8 @@ pub(super) async fn run(
     out: mpsc::UnboundedSender<Sent>,
     begun: oneshot::Sender<Result<String>>,
 ) {
-    let begin = match inner.begin(&key, &request).await {
+    // The parts of a run are boxed: together they would be a very large future.
+    let begin = match Box::pin(inner.begin(&key, &request)).await {
         Ok(begin) => begin,
         Err(error) => {
             // Whoever asked may be gone; then nobody needs to know.
@@ -57,7 +58,7 @@ pub(super) async fn run(
     let (emitter, emitted) = mpsc::channel(1);
     let mut driver = Driver::new(inner, key, begin, request, emitter);
     driver.out = Some(out);
-    driver.drive(emitted, wishes).await;
+    Box::pin(driver.drive(emitted, wishes)).await;
 }
 
 /// How the agent's work ended.
@@ -70,8 +71,8 @@ enum Ended {
 /// An event that the caller has not taken yet, and who waits for that.
 struct Untaken {
     taken: oneshot::Receiver<()>,
-    event: Event,
-    done: oneshot::Sender<Result<Event>>,
+    event: Box<Event>,
+    done: oneshot::Sender<Result<Box<Event>>>,
 }
 
 struct Driver {
@@ -131,9 +132,9 @@ impl Driver {
         mut wishes: watch::Receiver<Wish>,
     ) {
         if let Some(event) = self.user_event.take() {
-            self.hand_on(event, None);
+            self.hand_on(Box::new(event), None);
         }
-        let mut result = match self.work(&mut emitted, &mut wishes).await {
+        let mut result = match Box::pin(self.work(&mut emitted, &mut wishes)).await {
             Ended::Done(result) => result,
             Ended::CutOff(wish) => self.seal(wish).await,
         };
@@ -209,11 +210,11 @@ impl Driver {
     }
 
     /// Runs an event past the plugins and stores it, unless it is partial.
-    async fn store(&mut self, mut event: Event, last: bool) -> Result<Event> {
+    async fn store(&mut self, mut event: Box<Event>, last: bool) -> Result<Box<Event>> {
         add_metadata(&mut event, &self.ctx.run_config().custom_metadata);
         let replaced = ask_plugins!(self.inner.plugins, on_event(&self.ctx, &event));
         if let Some(replaced) = replaced {
-            event = self.replaced(event, replaced);
+            *event = self.replaced(*event, replaced);
         }
         if event.is_partial() {
             return Ok(event);
@@ -222,10 +223,10 @@ impl Driver {
             let stored = self
                 .inner
                 .sessions
-                .append_event_locked(&self.session, event);
-            return Ok(stored.await?);
+                .append_event_locked(&self.session, *event);
+            return Ok(Box::new(stored.await?));
         };
-        let append = Append::from(event);
+        let append = Append::from(*event);
         let append = match (self.token, last) {
             (Some(token), true) => append.ending_run(token),
             (Some(token), false) => append.within_run(token),
@@ -240,7 +241,7 @@ impl Driver {
         };
         let stored = appended.events.into_iter().next();
         match stored {
-            Some((_, event)) => Ok(Arc::unwrap_or_clone(event)),
+            Some((_, event)) => Ok(Box::new(Arc::unwrap_or_clone(event))),
             None => Err(RunError::Cancelled),
         }
     }
@@ -287,7 +288,7 @@ impl Driver {
         for (number, mut event) in (1..).zip(sealing) {
             event.id = self.inner.ids.new_id();
             event.timestamp = self.inner.clock.now();
-            let event = self.store(event, number == count).await?;
+            let event = self.store(Box::new(event), number == count).await?;
             self.hand_on(event, None);
         }
         Ok(())
@@ -303,7 +304,10 @@ impl Driver {
             },
             ..self.ctx.new_event()
         };
-        match self.store(event, self.inner.plugins.is_empty()).await {
+        match self
+            .store(Box::new(event), self.inner.plugins.is_empty())
+            .await
+        {
             Ok(event) => self.hand_on(event, None),
             Err(error) => tracing::warn!(%error, "the failure of a run could not be stored"),
         }
@@ -352,8 +356,8 @@ impl Driver {
         }
     }
 
-    fn hand_on(&self, event: Event, taken: Option<oneshot::Sender<()>>) {
-        self.send(Sent::Event(Box::new(event), taken));
+    fn hand_on(&self, event: Box<Event>, taken: Option<oneshot::Sender<()>>) {
+        self.send(Sent::Event(event, taken));
     }
 
     fn send(&self, sent: Sent) {

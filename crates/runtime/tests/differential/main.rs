@@ -3,6 +3,8 @@
 //! `RETAIN_SEED` repeats the case that a failure names, `RETAIN_CASES` says how many from there.
 
 mod features;
+mod generator;
+mod growing;
 mod history;
 mod oracle;
 mod templates;
@@ -89,4 +91,19 @@ fn values_print_as_python_prints_them() {
 #[test]
 fn the_characters_that_python_escapes_are_those_we_escape() {
     values::compare_characters();
+}
+
+#[test]
+fn a_growing_history_gives_the_same_from_the_cache() {
+    growing::compare();
+}
+
+#[test]
+fn every_step_of_a_tool_loop_is_settled() {
+    growing::settle_tool_loops();
+}
+
+#[test]
+fn the_cache_notices_another_list() {
+    growing::notice_other_lists();
 }

@@ -1,4 +1,10 @@
 //! The runtime from outside: runs on every kind of session service.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod callbacks;
+mod cancel;
+mod failures;
 mod runs;
 mod support;
+mod together;

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use retain_core::{FunctionCall, Json, JsonMap};
-use retain_runtime::{FunctionTool, LlmAgent, ScriptedModel, ToolContext, ToolError};
+use futures_util::StreamExt as _;
+use retain_core::{Content, Event, GetSessionConfig, Json, JsonMap, LlmResponse, StateDelta};
+use retain_runtime::{
+    FunctionTool, LlmAgent, LlmRequest, RunConfig, RunError, RunRequest, ScriptedModel,
+    ToolContext, ToolError,
+};
 
-use crate::support::{SESSION, USER, events_of, runner, services, stored, story};
+use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored, story};
 
 #[derive(schemars::JsonSchema, serde::Deserialize)]
 struct Place {
@@ -21,10 +25,6 @@ fn weather() -> FunctionTool {
             Ok::<_, ToolError>(serde_json::json!({"sky": "blue", "city": place.city}))
         },
     )
-}
-
-fn call(name: &str, args: &str) -> FunctionCall {
-    FunctionCall::new(name, Json::parse(args).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,6 +60,358 @@ async fn a_turn_is_stored_as_it_is_told() {
         assert_eq!(session.state["last_city"], "Oslo", "{name}");
         assert_eq!(session.state["answer"], "Blue sky in Oslo.", "{name}");
         assert_eq!(model.requests()[1].contents.len(), 3, "{name}");
-        let _: JsonMap = JsonMap::default();
+    }
+}
+
+fn agent(model: ScriptedModel) -> LlmAgent {
+    LlmAgent::builder("assistant").model(model).build().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pieces_are_handed_on_and_never_stored() {
+    for (name, sessions) in services().await {
+        let piece = |text: &str| LlmResponse {
+            partial: Some(true),
+            ..LlmResponse::of(Content::model(text))
+        };
+        let reply = vec![
+            piece("Hel"),
+            piece("lo!"),
+            LlmResponse::of(Content::model("Hello!")),
+        ];
+        let runner = runner(&sessions, agent(ScriptedModel::new("m").reply(reply)));
+        let runner = runner.build().unwrap();
+        let request = RunRequest::new("Hi").config(RunConfig::streaming());
+        let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+        let told = run.collect_events().await.unwrap();
+        let partial: Vec<_> = told.iter().map(Event::is_partial).collect();
+        assert_eq!(partial, [true, true, false], "{name}");
+        assert!(
+            told.iter().all(|event| event.id == told[0].id),
+            "{name}: one id for one answer"
+        );
+        assert!(told.iter().all(|event| event.timestamp > 0.0), "{name}");
+        let session = stored(&sessions).await;
+        assert_eq!(
+            story(events_of(&session)),
+            ["user: Hi", "assistant: Hello!"],
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_is_stored_before_it_comes_out() {
+    for (name, sessions) in services().await {
+        let runner = runner(&sessions, agent(ScriptedModel::new("m").reply("Hello!")));
+        let runner = runner.build().unwrap();
+        let mut run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+        assert!(run.invocation_id().starts_with("e-"), "{name}");
+        let invocation_id = run.handle().invocation_id().to_owned();
+        let event = run.next().await.unwrap().unwrap();
+        assert_eq!(event.invocation_id, invocation_id, "{name}");
+        let session = stored(&sessions).await;
+        assert_eq!(session.events.last().unwrap(), &event, "{name}");
+        assert!(run.next().await.is_none(), "{name}");
+        assert!(run.next().await.is_none(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn state_given_with_the_message_is_seen_by_the_run() {
+    for (name, sessions) in services().await {
+        let model = Arc::new(ScriptedModel::new("m").reply("a").reply("b"));
+        let agent = LlmAgent::builder("assistant").model(Arc::clone(&model));
+        let agent = agent
+            .instruction("{temp:mood?}/{user:name?}/{count?}")
+            .build()
+            .unwrap();
+        let runner = runner(&sessions, agent).build().unwrap();
+        let delta = StateDelta::from([
+            ("temp:mood", Json::from("gay")),
+            ("user:name", Json::from("Ada")),
+            ("count", Json::from(3)),
+        ]);
+        let request = RunRequest::new("Hi").state_delta(delta);
+        let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+        run.answer().await.unwrap();
+        runner
+            .run(USER, Some(SESSION), "Again")
+            .await
+            .unwrap()
+            .answer()
+            .await
+            .unwrap();
+        let told: Vec<_> = model
+            .requests()
+            .iter()
+            .map(|request| instruction(request))
+            .collect();
+        assert!(told[0].starts_with("gay/Ada/3"), "{name}: {told:?}");
+        assert!(
+            told[1].starts_with("/Ada/3"),
+            "{name}: temp: lives for one run: {told:?}"
+        );
+        let session = stored(&sessions).await;
+        assert!(!session.state.contains_key("temp:mood"), "{name}");
+        let first = session.events.first().unwrap();
+        assert!(
+            !first.actions.state_delta.contains_key("temp:mood"),
+            "{name}"
+        );
+    }
+}
+
+fn instruction(request: &LlmRequest) -> String {
+    request
+        .config
+        .system_instruction
+        .clone()
+        .unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn temp_keys_live_for_the_run_in_which_a_tool_wrote_them() {
+    for (name, sessions) in services().await {
+        let tool = FunctionTool::untyped("note", "Notes.", None, |ctx, _args| async move {
+            ctx.state().set("temp:seen", true);
+            ctx.state().set("kept", true);
+            Ok(JsonMap::default().into())
+        });
+        let model = ScriptedModel::new("m")
+            .reply(call("note", "{}"))
+            .reply("ok")
+            .reply("ok");
+        let model = Arc::new(model);
+        let agent = LlmAgent::builder("a").model(Arc::clone(&model)).tool(tool);
+        let agent = agent.instruction("{temp:seen?}|{kept?}").build().unwrap();
+        let runner = runner(&sessions, agent).build().unwrap();
+        for _ in 0..2 {
+            runner
+                .run(USER, Some(SESSION), "go")
+                .await
+                .unwrap()
+                .answer()
+                .await
+                .unwrap();
+        }
+        let told: Vec<_> = model
+            .requests()
+            .iter()
+            .map(|request| instruction(request))
+            .collect();
+        let starts: Vec<_> = told
+            .iter()
+            .map(|text| text.split('\n').next().unwrap())
+            .collect();
+        assert_eq!(starts, ["|", "True|True", "|True"], "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_cannot_be_are_refused_and_change_nothing() {
+    for (name, sessions) in services().await {
+        let runner = runner(
+            &sessions,
+            agent(ScriptedModel::new("m").reply("never said")),
+        );
+        let runner = runner.build().unwrap();
+        sessions
+            .create_session(APP, USER, None, Some(SESSION))
+            .await
+            .unwrap();
+        let answer = |id: &str| {
+            let response = retain_core::FunctionResponse::new(id, "f", JsonMap::default());
+            retain_core::Part::from(response)
+        };
+        let bad = [
+            (Content::new("user", vec![]), "has no parts"),
+            (
+                Content::new("user", vec![call("f", "{}").into()]),
+                "holds a function call",
+            ),
+            (
+                Content::new("user", vec![answer("c1")]),
+                "not in the session's history",
+            ),
+            (
+                Content::new("user", vec!["text".into(), answer("c1")]),
+                "beside a function response",
+            ),
+            (Content::new("user", vec![answer("")]), "without the id"),
+        ];
+        for (message, reason) in bad {
+            let refused = runner.run(USER, Some(SESSION), message).await.unwrap_err();
+            assert!(
+                matches!(refused, RunError::InvalidMessage { .. }),
+                "{name}: {refused}"
+            );
+            assert!(refused.to_string().contains(reason), "{name}: {refused}");
+        }
+        assert!(stored(&sessions).await.events.is_empty(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_not_there_is_made_only_if_wished() {
+    for (name, sessions) in services().await {
+        let made = |create| {
+            let agent = agent(ScriptedModel::new("m").otherwise(|_| "Hello!"));
+            runner(&sessions, agent)
+                .auto_create_session(create)
+                .build()
+                .unwrap()
+        };
+        let refused = made(false)
+            .run(USER, Some("nowhere"), "Hi")
+            .await
+            .unwrap_err();
+        assert!(
+            refused.to_string().contains("not found"),
+            "{name}: {refused}"
+        );
+        let refused = made(false).run(USER, None, "Hi").await.unwrap_err();
+        assert!(
+            refused.to_string().contains("auto_create_session"),
+            "{name}: {refused}"
+        );
+        let run = made(true).run(USER, None, "Hi").await.unwrap();
+        let id = run.session_id().to_owned();
+        assert_eq!(run.answer().await.unwrap(), "Hello!");
+        let config = GetSessionConfig::default();
+        let session = sessions
+            .get_session(APP, USER, &id, config)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(session.events.len(), 2, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_window_limits_what_the_run_loads() {
+    for (name, sessions) in services().await {
+        let model = Arc::new(ScriptedModel::new("m").otherwise(|_| "ok"));
+        let agent = LlmAgent::builder("a")
+            .model(Arc::clone(&model))
+            .build()
+            .unwrap();
+        let runner = runner(&sessions, agent).build().unwrap();
+        for n in 0..5 {
+            let message = format!("message {n}");
+            runner
+                .run(USER, Some(SESSION), message)
+                .await
+                .unwrap()
+                .answer()
+                .await
+                .unwrap();
+        }
+        let config = RunConfig {
+            get_session_config: Some(GetSessionConfig {
+                num_recent_events: Some(3),
+                ..GetSessionConfig::default()
+            }),
+            ..RunConfig::default()
+        };
+        let request = RunRequest::new("last").config(config);
+        let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+        run.answer().await.unwrap();
+        let requests = model.requests();
+        assert_eq!(requests.last().unwrap().contents.len(), 3, "{name}");
+        assert_eq!(requests[4].contents.len(), 9, "{name}");
+        assert_eq!(stored(&sessions).await.events.len(), 12, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn notes_of_the_run_go_into_every_event() {
+    for (name, sessions) in services().await {
+        let runner = runner(&sessions, agent(ScriptedModel::new("m").reply("ok")));
+        let runner = runner.build().unwrap();
+        let config = RunConfig {
+            custom_metadata: [("ticket", "T1"), ("__adk_internal_x", "no")].into(),
+            ..RunConfig::default()
+        };
+        let request = RunRequest::new("Hi").config(config).yielding_user_message();
+        let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+        let told = run.collect_events().await.unwrap();
+        assert_eq!(told.len(), 2, "{name}");
+        for event in stored(&sessions).await.events.iter() {
+            let notes = event.response.custom_metadata.clone().unwrap();
+            assert_eq!(notes, [("ticket", "T1")].into(), "{name}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_answer_goes_on_with_its_run() {
+    for (name, sessions) in services().await {
+        let tool = FunctionTool::untyped("approve", "Asks the boss.", None, |_ctx, _args| async {
+            Ok(retain_runtime::ToolOutput::none())
+        });
+        let model = ScriptedModel::new("m")
+            .reply(call("approve", "{}"))
+            .reply("Approved!");
+        let model = Arc::new(model);
+        let agent = LlmAgent::builder("a")
+            .model(Arc::clone(&model))
+            .tool(tool.long_running());
+        let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "May I?").await.unwrap();
+        let told = run.collect_events().await.unwrap();
+        assert_eq!(told.len(), 1, "{name}: the call is open");
+        let asked = told[0].function_calls()[0].clone();
+        let id = asked.id.clone().unwrap();
+        assert!(
+            told[0]
+                .long_running_tool_ids
+                .as_ref()
+                .unwrap()
+                .contains(&id),
+            "{name}"
+        );
+        let answer: JsonMap = [("status", "yes")].into();
+        let answer = retain_core::FunctionResponse::new(id, "approve", answer);
+        let message = Content::new("user", vec![answer.into()]);
+        let run = runner.run(USER, Some(SESSION), message).await.unwrap();
+        assert_eq!(
+            run.invocation_id(),
+            told[0].invocation_id,
+            "{name}: the same run"
+        );
+        assert_eq!(run.answer().await.unwrap(), "Approved!", "{name}");
+        assert_eq!(model.requests()[1].contents.len(), 3, "{name}");
+    }
+}
+
+#[test]
+fn callers_without_a_runtime_can_run_too() {
+    let sessions: Arc<dyn retain_core::SessionService> =
+        Arc::new(retain_sessions::InMemorySessionService::new());
+    let runner = runner(
+        &sessions,
+        agent(ScriptedModel::new("m").otherwise(|_| "Hello!")),
+    );
+    let runner = runner.build().unwrap();
+    let events: Vec<_> = runner
+        .run_blocking(USER, Some(SESSION), "Hi")
+        .unwrap()
+        .collect();
+    assert_eq!(events.len(), 1);
+    let error = runner
+        .run_blocking(USER, Some(SESSION), Content::default())
+        .unwrap()
+        .next();
+    assert!(matches!(error, Some(Err(RunError::InvalidMessage { .. }))));
+}
+
+#[tokio::test]
+async fn one_thread_is_enough() {
+    for (name, sessions) in services().await {
+        let runner = runner(&sessions, agent(ScriptedModel::new("m").reply("Hello!")));
+        let runner = runner.build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+        assert_eq!(run.answer().await.unwrap(), "Hello!", "{name}");
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use retain_core::{Event, GetSessionConfig, Session, SessionService};
+use retain_core::{Event, FunctionCall, GetSessionConfig, Json, Session, SessionService};
 use retain_runtime::{Agent, Runner, RunnerBuilder};
 use retain_sessions::{InMemorySessionService, SqliteSessionService};
-use retain_testkit::{TestClock, TestIds};
+use retain_testkit::TestClock;
 
 pub(crate) const APP: &str = "app";
 pub(crate) const USER: &str = "ada";
@@ -20,7 +20,7 @@ pub(crate) async fn services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
     ]
 }
 
-/// A runner whose ids and times repeat.
+/// A runner whose times repeat.
 pub(crate) fn runner(sessions: &Arc<dyn SessionService>, agent: impl Agent) -> RunnerBuilder {
     Runner::builder()
         .app_name(APP)
@@ -28,7 +28,6 @@ pub(crate) fn runner(sessions: &Arc<dyn SessionService>, agent: impl Agent) -> R
         .session_service(Arc::clone(sessions))
         .auto_create_session(true)
         .clock(Arc::new(TestClock::default()))
-        .ids(Arc::new(TestIds::default()))
 }
 
 /// The session as it is stored.
@@ -62,7 +61,7 @@ fn line(event: &Event) -> String {
             said.push(format!(
                 "{}({})",
                 call.name.as_deref().unwrap_or("?"),
-                retain_core::Json::from(args)
+                Json::from(args)
             ));
         }
         if let Some(response) = &part.function_response {
@@ -70,7 +69,7 @@ fn line(event: &Event) -> String {
             said.push(format!(
                 "{} -> {}",
                 response.name.as_deref().unwrap_or("?"),
-                retain_core::Json::from(answer)
+                Json::from(answer)
             ));
         }
     }
@@ -85,4 +84,9 @@ pub(crate) fn events_of(session: &Session) -> Vec<Arc<Event>> {
     (0..session.events.len())
         .filter_map(|at| session.events.get_shared(at))
         .collect()
+}
+
+/// A call of `name` with arguments as JSON.
+pub(crate) fn call(name: &str, args: &str) -> FunctionCall {
+    FunctionCall::new(name, Json::parse(args).expect("the arguments are JSON"))
 }

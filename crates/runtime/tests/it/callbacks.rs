@@ -1,0 +1,448 @@
+//! Callbacks and plugins: when each is asked, and what its answer does.
+
+use std::sync::{Arc, Mutex};
+
+use retain_core::{Content, Event, Json, JsonMap, LlmResponse};
+use retain_memory::InMemoryMemoryService;
+use retain_runtime::{
+    BeforeTool, CallbackContext, FunctionTool, Hooked, InvocationContext, LlmAgent, LlmRequest,
+    ModelError, Plugin, ReadMessage, RunError, ScriptedModel, Tool, ToolContext, ToolError,
+};
+
+use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
+
+type Diary = Arc<Mutex<Vec<String>>>;
+
+/// Writes down when it is asked, and answers at one hook.
+#[derive(Debug)]
+struct Observer {
+    name: &'static str,
+    diary: Diary,
+    answers_at: &'static str,
+}
+
+impl Observer {
+    fn new(name: &'static str, diary: &Diary, answers_at: &'static str) -> Observer {
+        Observer {
+            name,
+            diary: Arc::clone(diary),
+            answers_at,
+        }
+    }
+
+    fn note<T>(&self, hook: &str, answer: T) -> Hooked<T> {
+        self.diary
+            .lock()
+            .unwrap()
+            .push(format!("{}.{hook}", self.name));
+        if self.answers_at == format!("{hook}!") {
+            return Err("broken".into());
+        }
+        Ok((self.answers_at == hook).then_some(answer))
+    }
+}
+
+fn said(text: &str) -> Content {
+    Content::model(text)
+}
+
+#[async_trait::async_trait]
+impl Plugin for Observer {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    async fn on_user_message(&self, _: &ReadMessage<'_>) -> Hooked<Content> {
+        self.note("on_user_message", Content::user("replaced message"))
+    }
+
+    async fn before_run(&self, _: &InvocationContext) -> Hooked<Content> {
+        self.note("before_run", said("no run"))
+    }
+
+    async fn on_event(&self, _: &InvocationContext, event: &Event) -> Hooked<Event> {
+        let mut replaced = event.clone();
+        replaced.id = "mine".into();
+        replaced.response.custom_metadata = Some([("seen", true)].into());
+        self.note("on_event", replaced)
+    }
+
+    async fn after_run(&self, _: &InvocationContext) -> Hooked<()> {
+        self.note("after_run", ())
+    }
+
+    async fn before_agent(&self, _: &CallbackContext) -> Hooked<Content> {
+        self.note("before_agent", said("no agent"))
+    }
+
+    async fn after_agent(&self, _: &CallbackContext) -> Hooked<Content> {
+        self.note("after_agent", said("after agent"))
+    }
+
+    async fn before_model(&self, _: &CallbackContext, _: &mut LlmRequest) -> Hooked<LlmResponse> {
+        self.note("before_model", LlmResponse::of(said("no model")))
+    }
+
+    async fn after_model(&self, _: &CallbackContext, _: &LlmResponse) -> Hooked<LlmResponse> {
+        self.note("after_model", LlmResponse::of(said("other answer")))
+    }
+
+    async fn on_model_error(
+        &self,
+        _: &CallbackContext,
+        _: &LlmRequest,
+        _: &ModelError,
+    ) -> Hooked<LlmResponse> {
+        self.note("on_model_error", LlmResponse::of(said("model mended")))
+    }
+
+    async fn before_tool(&self, _: &ToolContext, _: &dyn Tool, _: &mut JsonMap) -> Hooked<Json> {
+        self.note("before_tool", JsonMap::from([("tool", "skipped")]).into())
+    }
+
+    async fn after_tool(
+        &self,
+        _: &ToolContext,
+        _: &dyn Tool,
+        _: &JsonMap,
+        _: &Json,
+    ) -> Hooked<Json> {
+        self.note("after_tool", JsonMap::from([("tool", "changed")]).into())
+    }
+
+    async fn on_tool_error(
+        &self,
+        _: &ToolContext,
+        _: &dyn Tool,
+        _: &JsonMap,
+        _: &ToolError,
+    ) -> Hooked<Json> {
+        self.note("on_tool_error", JsonMap::from([("tool", "mended")]).into())
+    }
+
+    async fn on_run_error(
+        &self,
+        _: &InvocationContext,
+        _: &RunError,
+    ) -> Result<(), retain_core::BoxError> {
+        self.note("on_run_error", ()).map(|_| ())
+    }
+
+    async fn on_agent_error(
+        &self,
+        _: &CallbackContext,
+        _: &RunError,
+    ) -> Result<(), retain_core::BoxError> {
+        self.note("on_agent_error", ()).map(|_| ())
+    }
+}
+
+/// An agent that calls a tool, with callbacks that write down when they are asked.
+fn observed(diary: &Diary, tool_fails: bool) -> LlmAgent {
+    let note = |what: &'static str| {
+        let diary = Arc::clone(diary);
+        move || diary.lock().unwrap().push(format!("agent.{what}"))
+    };
+    let (before_agent, after_agent) = (note("before_agent"), note("after_agent"));
+    let (before_model, after_model) = (note("before_model"), note("after_model"));
+    let (before_tool, after_tool) = (note("before_tool"), note("after_tool"));
+    let on_tool_error = note("on_tool_error");
+    let tool = FunctionTool::untyped("work", "", None, move |_, _| async move {
+        match tool_fails {
+            true => Err(ToolError::new("no")),
+            false => Ok(Json::from(JsonMap::from([("done", true)])).into()),
+        }
+    });
+    LlmAgent::builder("a")
+        .model(
+            ScriptedModel::new("m")
+                .reply(call("work", "{}"))
+                .reply("Done."),
+        )
+        .tool(tool)
+        .before_agent(move |_| {
+            before_agent();
+            async { Ok(None) }
+        })
+        .after_agent(move |_| {
+            after_agent();
+            async { Ok(None) }
+        })
+        .before_model(move |_, request| {
+            before_model();
+            async { Ok(request.into()) }
+        })
+        .after_model(move |_, _| {
+            after_model();
+            async { Ok(None) }
+        })
+        .before_tool(move |_, call| {
+            before_tool();
+            async { Ok(BeforeTool::Call(call.args)) }
+        })
+        .after_tool(move |_, _| {
+            after_tool();
+            async { Ok(None) }
+        })
+        .on_tool_error(move |_, _, _| {
+            on_tool_error();
+            async { Ok(None) }
+        })
+        .build()
+        .unwrap()
+}
+
+/// Runs with two plugins; gives the diary, the story and whether it failed.
+async fn observe(
+    answers_at: &'static str,
+    tool_fails: bool,
+) -> (Vec<String>, Vec<String>, Option<String>) {
+    let (_, sessions) = services().await.remove(0);
+    let diary = Diary::default();
+    let runner = runner(&sessions, observed(&diary, tool_fails))
+        .plugin(Observer::new("p1", &diary, answers_at))
+        .plugin(Observer::new("p2", &diary, ""));
+    let runner = runner.build().unwrap();
+    let failed = match runner.run(USER, Some(SESSION), "Hi").await {
+        Ok(run) => run.collect_events().await.err(),
+        Err(error) => Some(error),
+    };
+    let story = match sessions
+        .get_session("app", USER, SESSION, Default::default())
+        .await
+    {
+        Ok(Some(session)) => story(events_of(&session)),
+        _ => Vec::new(),
+    };
+    let diary = diary.lock().unwrap().clone();
+    (diary, story, failed.map(|error| error.to_string()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hooks_are_asked_in_adks_order_plugins_before_callbacks() {
+    let (diary, story, failed) = observe("", false).await;
+    assert_eq!(failed, None);
+    let p = |hook: &str| vec![format!("p1.{hook}"), format!("p2.{hook}")];
+    let pa = |hook: &str| [p(hook), vec![format!("agent.{hook}")]].concat();
+    let expected = [
+        p("on_user_message"),
+        p("before_run"),
+        pa("before_agent"),
+        pa("before_model"),
+        pa("after_model"),
+        p("on_event"),
+        pa("before_tool"),
+        pa("after_tool"),
+        p("on_event"),
+        pa("before_model"),
+        pa("after_model"),
+        p("on_event"),
+        pa("after_agent"),
+        p("after_run"),
+    ];
+    assert_eq!(diary, expected.concat());
+    assert_eq!(story.len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_answer_wins_and_the_rest_is_not_asked() {
+    let cases = [
+        ("before_run", vec!["user: Hi", "model: no run"]),
+        ("before_agent", vec!["user: Hi", "a: no agent"]),
+        ("before_model", vec!["user: Hi", "a: no model"]),
+        ("after_model", vec!["user: Hi", "a: other answer"]),
+        (
+            "before_tool",
+            vec![
+                "user: Hi",
+                "a: work({})",
+                r#"a: work -> {"tool":"skipped"}"#,
+                "a: Done.",
+            ],
+        ),
+        (
+            "after_tool",
+            vec![
+                "user: Hi",
+                "a: work({})",
+                r#"a: work -> {"tool":"changed"}"#,
+                "a: Done.",
+            ],
+        ),
+        (
+            "after_agent",
+            vec![
+                "user: Hi",
+                "a: work({})",
+                r#"a: work -> {"done":true}"#,
+                "a: Done.",
+                "a: after agent",
+            ],
+        ),
+    ];
+    for (hook, expected) in cases {
+        let (diary, story, failed) = observe(hook, false).await;
+        assert_eq!(failed, None, "{hook}");
+        let expected: Vec<_> = expected.iter().map(|line| line.to_string()).collect();
+        assert_eq!(story, expected, "{hook}");
+        assert!(diary.contains(&format!("p1.{hook}")), "{hook}");
+        assert!(!diary.contains(&format!("p2.{hook}")), "{hook}: {diary:?}");
+        assert!(
+            !diary.contains(&format!("agent.{hook}")),
+            "{hook}: {diary:?}"
+        );
+    }
+    let (_, story, _) = observe("on_user_message", false).await;
+    assert_eq!(story[0], "user: replaced message");
+    let (_, story, failed) = observe("on_tool_error", true).await;
+    assert_eq!(failed, None);
+    assert_eq!(story[2], r#"a: work -> {"tool":"mended"}"#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failing_plugin_fails_the_run_by_name() {
+    for hook in [
+        "on_user_message!",
+        "before_run!",
+        "before_model!",
+        "on_event!",
+        "after_run!",
+    ] {
+        let (diary, _, failed) = observe(hook, false).await;
+        let hook = hook.trim_end_matches('!');
+        let failed = failed.unwrap_or_default();
+        assert_eq!(failed, format!("plugin p1 failed in {hook}: broken"));
+        let told = diary.contains(&"p2.on_run_error".to_owned());
+        assert_eq!(told, hook != "on_user_message", "{hook}: {diary:?}");
+    }
+    let (diary, _, failed) = observe("", true).await;
+    assert_eq!(failed.as_deref(), Some("tool work failed: no"));
+    assert!(diary.contains(&"p2.on_agent_error".to_owned()), "{diary:?}");
+    assert!(
+        diary.contains(&"agent.on_tool_error".to_owned()),
+        "{diary:?}"
+    );
+    assert!(!diary.contains(&"p1.after_run".to_owned()), "{diary:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plugin_may_change_an_event_but_not_which_event_it_is() {
+    let (_, sessions) = services().await.remove(0);
+    let diary = Diary::default();
+    let runner = runner(&sessions, observed(&diary, false));
+    let runner = runner
+        .plugin(Observer::new("p1", &diary, "on_event"))
+        .build()
+        .unwrap();
+    let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+    let told = run.collect_events().await.unwrap();
+    for event in &told {
+        assert_ne!(event.id, "mine");
+        assert_eq!(
+            event.response.custom_metadata,
+            Some([("seen", true)].into())
+        );
+    }
+    let session = stored(&sessions).await;
+    assert!(
+        session.events.iter().skip(1).eq(told.iter()),
+        "what is told is what is stored"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_callbacks_write_is_stored_with_their_event() {
+    for (name, sessions) in services().await {
+        let agent = LlmAgent::builder("a")
+            .model(ScriptedModel::new("m").reply("Hello!"))
+            .before_agent(|ctx| async move {
+                ctx.state().set("before", 1);
+                Ok(None)
+            })
+            .before_model(|ctx, request| async move {
+                ctx.state().set("model", 2);
+                Ok(request.into())
+            })
+            .after_agent(|ctx| async move {
+                ctx.state().set("user:after", 3);
+                Ok(None)
+            })
+            .build()
+            .unwrap();
+        let runner = runner(&sessions, agent).build().unwrap();
+        runner
+            .run(USER, Some(SESSION), "Hi")
+            .await
+            .unwrap()
+            .answer()
+            .await
+            .unwrap();
+        let session = stored(&sessions).await;
+        let deltas = session.events.iter().map(|event| {
+            let keys: Vec<_> = event.actions.state_delta.keys().collect();
+            keys.join(",")
+        });
+        assert_eq!(
+            deltas.collect::<Vec<_>>(),
+            ["", "before", "model", "user:after"],
+            "{name}"
+        );
+        assert_eq!(session.state["user:after"], 3, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_at_hand_where_there_is_one_and_missed_clearly_where_not() {
+    let (_, sessions) = services().await.remove(0);
+    let with = |memory: bool| {
+        let agent = LlmAgent::builder("a")
+            .model(ScriptedModel::new("m").otherwise(|_| "Noted."))
+            .after_agent(|ctx| async move {
+                ctx.add_session_to_memory().await?;
+                Ok(None)
+            });
+        let runner = runner(&sessions, agent.build().unwrap());
+        match memory {
+            true => runner.memory_service(Arc::new(InMemoryMemoryService::new())),
+            false => runner,
+        }
+    };
+    let runner = with(true).build().unwrap();
+    let run = runner
+        .run(USER, Some(SESSION), "I like tea.")
+        .await
+        .unwrap();
+    run.answer().await.unwrap();
+    let memory = runner.memory_service().unwrap();
+    let found = memory.search_memory("app", USER, "tea").await.unwrap();
+    assert_eq!(found.memories[0].content.text_concat(), "I like tea.");
+    let runner = with(false).build().unwrap();
+    let run = runner
+        .run(USER, Some(SESSION), "I like tea.")
+        .await
+        .unwrap();
+    let error = run.collect_events().await.unwrap_err().to_string();
+    assert!(error.contains("no memory service"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_for_a_failed_model_goes_the_way_of_every_answer() {
+    for (name, sessions) in services().await {
+        let agent = LlmAgent::builder("a")
+            .model(ScriptedModel::new("m").reply(ModelError::new("down")))
+            .on_model_error(|_ctx, request, error| async move {
+                let text = format!("{} is {error}", request.model);
+                Ok(Some(LlmResponse::of(said(&text))))
+            })
+            .after_model(|_ctx, response| async move {
+                let text = response.content.map(|content| content.text_concat());
+                let text = format!("{}!", text.unwrap_or_default());
+                Ok(Some(LlmResponse::of(said(&text))))
+            })
+            .build()
+            .unwrap();
+        let runner = runner(&sessions, agent).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+        assert_eq!(run.answer().await.unwrap(), "m is down!", "{name}");
+    }
+}

@@ -1,0 +1,245 @@
+//! Runs that are cut off: by handle, by dropping the stream, by a crash.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::StreamExt as _;
+use retain_core::{Append, Event, FunctionCall, LlmResponse, SessionKey};
+use retain_runtime::{FunctionTool, LlmAgent, ScriptedModel, ToolContext, ToolError};
+use tokio::sync::Notify;
+
+use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
+
+/// Says when it was dropped.
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// What can be seen of a tool that hangs.
+#[derive(Default)]
+struct Seen {
+    started: Notify,
+    dropped: Arc<AtomicBool>,
+    after_agent: AtomicBool,
+}
+
+/// A tool that hangs for good.
+fn hanging(seen: &Arc<Seen>) -> FunctionTool {
+    let seen = Arc::clone(seen);
+    FunctionTool::new("hang", "Hangs.", move |_ctx: ToolContext, (): ()| {
+        let guard = Dropped(Arc::clone(&seen.dropped));
+        let seen = Arc::clone(&seen);
+        async move {
+            let _guard = guard;
+            seen.started.notify_one();
+            std::future::pending::<()>().await;
+            Ok::<_, ToolError>(())
+        }
+    })
+}
+
+fn hanging_agent(seen: &Arc<Seen>) -> LlmAgent {
+    let after = Arc::clone(seen);
+    let model = ScriptedModel::new("m")
+        .reply(call("hang", "{}"))
+        .reply("Here again.");
+    LlmAgent::builder("a")
+        .model(model)
+        .tool(hanging(seen))
+        .after_agent(move |_ctx| {
+            after.after_agent.store(true, Ordering::SeqCst);
+            async { Ok(None) }
+        })
+        .build()
+        .unwrap()
+}
+
+const SEALED: [&str; 3] = [
+    "user: go",
+    "a: hang({})",
+    r#"a: hang -> {"error":"Invocation was aborted by client."} + [INVOCATION_ABORTED]"#,
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_run_is_sealed_and_says_so() {
+    for (name, sessions) in services().await {
+        let seen = Arc::<Seen>::default();
+        let agent = hanging_agent(&seen);
+        let runner = runner(&sessions, agent).build().unwrap();
+        let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        let handle = run.handle();
+        let mut told = vec![Arc::new(run.next().await.unwrap().unwrap())];
+        let started = Arc::clone(&seen);
+        tokio::spawn(async move {
+            started.started.notified().await;
+            handle.cancel();
+        });
+        while let Some(event) = run.next().await {
+            told.push(Arc::new(event.unwrap()));
+        }
+        assert_eq!(story(told), SEALED[1..], "{name}");
+        assert_eq!(story(events_of(&stored(&sessions).await)), SEALED, "{name}");
+        assert!(
+            seen.dropped.load(Ordering::SeqCst),
+            "{name}: the tool was let go"
+        );
+        assert!(
+            seen.after_agent.load(Ordering::SeqCst),
+            "{name}: what comes after an agent still came"
+        );
+        let next = runner.run(USER, Some(SESSION), "and now?").await.unwrap();
+        assert_eq!(next.answer().await.unwrap(), "Here again.", "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_stream_ends_its_run_and_frees_the_session() {
+    for (name, sessions) in services().await {
+        let seen = Arc::<Seen>::default();
+        let agent = hanging_agent(&seen);
+        let runner = runner(&sessions, agent).build().unwrap();
+        let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        run.next().await.unwrap().unwrap();
+        tokio::select! {
+            biased;
+            event = run.next() => panic!("nothing comes out of it: {event:?}"),
+            () = seen.started.notified() => {}
+        }
+        drop(run);
+        let next = runner.run(USER, Some(SESSION), "and now?").await.unwrap();
+        assert_eq!(next.answer().await.unwrap(), "Here again.", "{name}");
+        let told = story(events_of(&stored(&sessions).await));
+        assert_eq!(told[..3], SEALED, "{name}");
+        assert_eq!(told[3..], ["user: and now?", "a: Here again."], "{name}");
+        assert!(seen.dropped.load(Ordering::SeqCst), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_stops_listening_after_the_answer_cuts_nothing_off() {
+    for (name, sessions) in services().await {
+        let model = ScriptedModel::new("m").otherwise(|_| "Hello!");
+        // With an after-callback the run is not over with its answer.
+        let agent = LlmAgent::builder("a")
+            .model(model)
+            .after_agent(|_| async { Ok(None) });
+        let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
+        for _ in 0..2 {
+            let mut run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+            run.next().await.unwrap().unwrap();
+            drop(run);
+        }
+        let last = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+        last.answer().await.unwrap();
+        let told = story(events_of(&stored(&sessions).await));
+        assert_eq!(told, ["user: Hi", "a: Hello!"].repeat(3), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_cancelled_before_anything_was_said_is_sealed_without_a_call() {
+    for (name, sessions) in services().await {
+        let model = ScriptedModel::new("m").reply("never taken").reply("later");
+        let agent = LlmAgent::builder("a")
+            .model(model)
+            .before_model(|_ctx, request| async move {
+                if request.contents.len() == 1 {
+                    std::future::pending::<()>().await;
+                }
+                Ok(request.into())
+            });
+        let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        run.handle().cancel();
+        let told = run.collect_events().await.unwrap();
+        let told: Vec<_> = told.into_iter().map(Arc::new).collect();
+        assert_eq!(story(told), ["a: [INVOCATION_ABORTED]"], "{name}");
+        let next = runner.run(USER, Some(SESSION), "again").await.unwrap();
+        assert_eq!(next.answer().await.unwrap(), "never taken", "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_gives_up_while_waiting_leaves_nothing_behind() {
+    for (name, sessions) in services().await {
+        let seen = Arc::<Seen>::default();
+        let agent = hanging_agent(&seen);
+        let runner = runner(&sessions, agent).build().unwrap();
+        let mut first = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        first.next().await.unwrap().unwrap();
+        let waiting = runner.run(USER, Some(SESSION), "me too");
+        let gave_up = tokio::time::timeout(Duration::from_millis(50), waiting).await;
+        assert!(gave_up.is_err(), "{name}: it has to wait");
+        first.handle().cancel();
+        first.collect_events().await.unwrap();
+        // The waiter's message may come in yet, as a run that is sealed at once; it blocks nobody.
+        let next = runner.run(USER, Some(SESSION), "and now?").await.unwrap();
+        assert_eq!(next.answer().await.unwrap(), "Here again.", "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_was_killed_half_way_is_continued_sensibly() {
+    for (name, sessions) in services().await {
+        // What a killed process leaves: a message, a call, no answer, and a lease that runs out.
+        sessions
+            .create_session("app", USER, None, Some(SESSION))
+            .await
+            .unwrap();
+        let key = SessionKey::new("app", USER, SESSION);
+        let log = sessions.log().unwrap();
+        let mut asked = Event::user_text("book it");
+        asked.invocation_id = "e-killed".into();
+        let begun = log.append(&key, Append::from(asked).beginning_run(Default::default()));
+        let token = begun.await.unwrap().run.unwrap();
+        let book = FunctionCall {
+            id: Some("adk-1".into()),
+            ..call("book", "{}")
+        };
+        let content = retain_core::Content::new("model", vec![book.into()]);
+        let mut called = Event::new("a", LlmResponse::of(content));
+        called.invocation_id = "e-killed".into();
+        log.append(&key, Append::from(called).within_run(token))
+            .await
+            .unwrap();
+        // The lease ends; nobody has sealed anything.
+        log.end_run(&key, token).await.unwrap();
+        let model = Arc::new(ScriptedModel::new("m").reply("Was it booked? I do not know."));
+        let agent = LlmAgent::builder("a")
+            .model(Arc::clone(&model))
+            .build()
+            .unwrap();
+        let runner = runner(&sessions, agent).build().unwrap();
+        let next = runner.run(USER, Some(SESSION), "and?").await.unwrap();
+        assert_eq!(
+            next.answer().await.unwrap(),
+            "Was it booked? I do not know.",
+            "{name}"
+        );
+        let request = &model.requests()[0];
+        let said: Vec<_> = request
+            .contents
+            .iter()
+            .map(|content| content.text_concat())
+            .collect();
+        assert_eq!(
+            said,
+            ["book it", "and?"],
+            "{name}: no call without an answer is sent"
+        );
+        assert_eq!(
+            stored(&sessions).await.events.len(),
+            4,
+            "{name}: nothing is deleted"
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! Many runs on one session: each a whole turn, none between the events of another.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use retain_core::{RunOptions, SessionError};
+use retain_runtime::{
+    FunctionTool, LlmAgent, LlmRequest, RunConfig, RunError, RunRequest, Runner, ScriptedModel,
+    ToolContext, ToolError,
+};
+
+use crate::support::{APP, SESSION, USER, call, events_of, services, stored};
+
+/// An agent that counts in three steps: call, answer, text.
+fn counter(jitter: Arc<AtomicU32>) -> LlmAgent {
+    let count = FunctionTool::new("count", "Counts.", move |ctx: ToolContext, (): ()| {
+        let pause = jitter.fetch_add(1, Ordering::Relaxed) % 3;
+        async move {
+            for _ in 0..pause {
+                tokio::task::yield_now().await;
+            }
+            ctx.state().update("turns", |turns| {
+                *turns = (turns.as_i64().unwrap_or(0) + 1).into();
+            });
+            Ok::<_, ToolError>(serde_json::json!({"ok": true}))
+        }
+    });
+    let model = ScriptedModel::new("m").otherwise(|request: &LlmRequest| {
+        let last = request.contents.last();
+        let counted = last.is_some_and(|last| last.function_responses().next().is_some());
+        match counted {
+            true => retain_runtime::ScriptedReply::from("counted"),
+            false => call("count", "{}").into(),
+        }
+    });
+    LlmAgent::builder("counter")
+        .model(model)
+        .tool(count)
+        .build()
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn sixty_four_runs_on_one_session_are_sixty_four_whole_turns() {
+    for (name, sessions) in services().await {
+        let runner = Runner::builder()
+            .app_name(APP)
+            .agent(counter(Arc::default()))
+            .session_service(Arc::clone(&sessions))
+            .auto_create_session(true)
+            .build()
+            .unwrap();
+        let runs = (0..64).map(|number| {
+            let runner = runner.clone();
+            tokio::spawn(async move {
+                let message = format!("run {number}");
+                let run = runner.run(USER, Some(SESSION), message).await.unwrap();
+                run.collect_events().await.unwrap().len()
+            })
+        });
+        for run in runs.collect::<Vec<_>>() {
+            assert_eq!(run.await.unwrap(), 3, "{name}");
+        }
+        let session = stored(&sessions).await;
+        let events = events_of(&session);
+        assert_eq!(events.len(), 64 * 4, "{name}: none lost");
+        let mut seen = Vec::new();
+        for turn in events.chunks(4) {
+            let id = &turn[0].invocation_id;
+            assert!(
+                turn.iter().all(|event| event.invocation_id == *id),
+                "{name}: interleaved"
+            );
+            let authors: Vec<_> = turn.iter().map(|event| event.author.as_str()).collect();
+            assert_eq!(authors, ["user", "counter", "counter", "counter"], "{name}");
+            assert!(turn[3].is_final_response(), "{name}");
+            assert!(!seen.contains(id), "{name}");
+            seen.push(id.clone());
+        }
+        assert_eq!(
+            session.state["turns"], 64,
+            "{name}: each turn saw the one before"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_does_not_want_to_wait_is_refused() {
+    for (name, sessions) in services().await {
+        let agent = counter(Arc::default());
+        let runner = crate::support::runner(&sessions, agent).build().unwrap();
+        let first = runner.run(USER, Some(SESSION), "first").await.unwrap();
+        let config = RunConfig {
+            turn: RunOptions {
+                wait: std::time::Duration::ZERO,
+            },
+            ..RunConfig::default()
+        };
+        let request = RunRequest::new("second").config(config);
+        let refused = runner
+            .run_with(USER, Some(SESSION), request.clone())
+            .await
+            .unwrap_err();
+        let busy = matches!(refused, RunError::Session(SessionError::RunBusy { .. }));
+        assert!(busy, "{name}: {refused}");
+        first.collect_events().await.unwrap();
+        let second = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+        second.collect_events().await.unwrap();
+        assert_eq!(stored(&sessions).await.events.len(), 8, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_inside_a_run_of_the_same_session_is_an_error_and_no_deadlock() {
+    for (name, sessions) in services().await {
+        let slot: Arc<std::sync::OnceLock<Runner>> = Arc::default();
+        let inner = Arc::clone(&slot);
+        let tool = FunctionTool::new("again", "Runs again.", move |_ctx: ToolContext, (): ()| {
+            let runner = inner.get().cloned();
+            async move {
+                let runner = runner.ok_or_else(|| ToolError::new("no runner"))?;
+                let nested = runner.run(USER, Some(SESSION), "nested").await;
+                let nested = nested.map(|_| ()).map_err(|error| error.to_string());
+                Ok::<_, ToolError>(serde_json::json!({"error": nested.unwrap_err()}))
+            }
+        });
+        let model = ScriptedModel::new("m")
+            .reply(call("again", "{}"))
+            .reply("done");
+        let agent = LlmAgent::builder("a")
+            .model(model)
+            .tool(tool)
+            .build()
+            .unwrap();
+        let runner = crate::support::runner(&sessions, agent).build().unwrap();
+        slot.set(runner.clone()).unwrap();
+        let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        let events = run.collect_events().await.unwrap();
+        let told = crate::support::story(events.iter().map(|event| Arc::new(event.clone())));
+        assert!(
+            told[1].contains("would wait for itself"),
+            "{name}: {told:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_append_between_and_during_runs_is_seen() {
+    for (name, sessions) in services().await {
+        let model = Arc::new(ScriptedModel::new("m").otherwise(|_| "ok"));
+        let agent = LlmAgent::builder("a")
+            .model(Arc::clone(&model))
+            .instruction("{note?}");
+        let runner = crate::support::runner(&sessions, agent.build().unwrap())
+            .build()
+            .unwrap();
+        runner
+            .run(USER, Some(SESSION), "one")
+            .await
+            .unwrap()
+            .answer()
+            .await
+            .unwrap();
+        let mut other = stored(&sessions).await;
+        let mut event = retain_core::Event::user_text("from elsewhere");
+        event.actions.state_delta.insert("note", "new");
+        sessions.append_event(&mut other, event).await.unwrap();
+        runner
+            .run(USER, Some(SESSION), "two")
+            .await
+            .unwrap()
+            .answer()
+            .await
+            .unwrap();
+        let request = model.requests().pop().unwrap();
+        let said: Vec<_> = request
+            .contents
+            .iter()
+            .map(|content| content.text_concat())
+            .collect();
+        assert_eq!(said, ["one", "ok", "from elsewhere", "two"], "{name}");
+        let told = request.config.system_instruction.clone().unwrap();
+        assert!(told.starts_with("new"), "{name}: {told}");
+        assert_eq!(stored(&sessions).await.events.len(), 5, "{name}");
+        // A session that is deleted and made again is another one.
+        sessions.delete_session(APP, USER, SESSION).await.unwrap();
+        runner
+            .run(USER, Some(SESSION), "three")
+            .await
+            .unwrap()
+            .answer()
+            .await
+            .unwrap();
+        assert_eq!(model.requests().pop().unwrap().contents.len(), 1, "{name}");
+    }
+}
