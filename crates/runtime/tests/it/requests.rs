@@ -348,8 +348,8 @@ async fn late_answer() {
     let events = stage.say("A drink, please.").await;
     stage.say("Wait, what was the question?").await;
     let asked = events.iter().flat_map(Event::function_calls);
-    let asked = asked.filter(|call| call.name.as_deref() == Some("get_user_choice"));
-    let id = asked.last().unwrap().id.as_deref().unwrap();
+    let mut asked = asked.filter(|call| call.name.as_deref() == Some("get_user_choice"));
+    let id = asked.next().unwrap().id.as_deref().unwrap();
     let answer = FunctionResponse::new(id, "get_user_choice", [("choice", "tea")].into());
     stage.say(Content::new("user", vec![answer.into()])).await;
     stage.assert("late_answer");
