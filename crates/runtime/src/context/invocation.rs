@@ -171,7 +171,8 @@ impl InvocationContext {
         stored.await.map_err(|_| RunError::Cancelled)?
     }
 
-    fn complete(&self, event: &mut Event) {
+    /// Fills in what every event of this agent has.
+    pub(crate) fn complete(&self, event: &mut Event) {
         let shared = &self.shared;
         if event.author.is_empty() {
             event.author = self.agent.name().to_owned();

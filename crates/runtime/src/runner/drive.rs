@@ -296,14 +296,15 @@ impl Driver {
 
     /// Stores why the agent failed, and hands that on.
     async fn store_failure(&mut self, error: &RunError) {
-        let event = Event {
+        let mut event = Event {
             response: LlmResponse {
                 error_code: Some(error.code().to_owned()),
-                error_message: Some(error.to_string()),
+                error_message: Some(error.cause()),
                 ..LlmResponse::default()
             },
             ..self.ctx.new_event()
         };
+        self.ctx.complete(&mut event);
         match self
             .store(Box::new(event), self.inner.plugins.is_empty())
             .await
