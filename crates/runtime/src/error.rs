@@ -113,6 +113,19 @@ impl RunError {
             RunError::Cancelled => "CancelledError",
         }
     }
+
+    /// What the model, the tool or the callback said itself: the words that are stored, as in ADK.
+    pub(crate) fn cause(&self) -> String {
+        match self {
+            RunError::Model { source, .. } => source.to_string(),
+            RunError::Tool { source, .. } => source.to_string(),
+            RunError::Callback { source, .. }
+            | RunError::Plugin { source, .. }
+            | RunError::Output { source, .. }
+            | RunError::Agent { source, .. } => source.to_string(),
+            error => error.to_string(),
+        }
+    }
 }
 
 /// Why a model call failed.

@@ -1,9 +1,10 @@
 //! JSON Schema of Rust types, as models like to have it.
 
-use retain_core::Json;
+use retain_core::{Json, JsonMap};
 use schemars::{JsonSchema, generate::SchemaSettings};
 
-/// The schema of `T`, everything in place: no references, no titles, no dialect.
+/// The schema of `T`, everything in place: no references, no titles, no dialect. Where ADK has a
+/// Python type for the same, it is the schema that ADK declares.
 pub(crate) fn json_schema_of<T: JsonSchema>() -> Json {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -14,5 +15,105 @@ pub(crate) fn json_schema_of<T: JsonSchema>() -> Json {
     if let Some(map) = schema.as_object_mut() {
         map.remove("title");
     }
-    schema
+    as_declared(&schema)
+}
+
+/// Keywords whose values are no schemas, but data of the user.
+const DATA: [&str; 5] = ["default", "enum", "const", "example", "examples"];
+
+/// Keywords whose values are schemas by name.
+const NAMED: [&str; 3] = ["properties", "patternProperties", "$defs"];
+
+fn as_declared(schema: &Json) -> Json {
+    let map = match schema {
+        Json::Object(map) => map,
+        Json::Array(items) => return items.iter().map(as_declared).collect::<Vec<_>>().into(),
+        plain => return plain.clone(),
+    };
+    let mut declared = JsonMap::new();
+    for (key, value) in map.iter() {
+        let value = match (key, value) {
+            // The width of a Rust number means nothing to a model, and some refuse what they do
+            // not know.
+            ("format", Json::String(format)) if is_number_format(format) => continue,
+            (key, _) if DATA.contains(&key) => value.clone(),
+            (key, Json::Object(schemas)) if NAMED.contains(&key) => {
+                let schemas = schemas.iter();
+                let schemas = schemas.map(|(name, schema)| (name, as_declared(schema)));
+                schemas.collect::<JsonMap>().into()
+            }
+            _ => as_declared(value),
+        };
+        declared.insert(key, value);
+    }
+    without_type_list(declared).into()
+}
+
+fn is_number_format(format: &str) -> bool {
+    let width = format.trim_start_matches("uint").trim_start_matches("int");
+    matches!(format, "double" | "float")
+        || format != width && width.chars().all(|digit| digit.is_ascii_digit())
+}
+
+/// `type: [T, "null"]` is written as a choice between a schema for `T` and null: lists of types are
+/// not understood everywhere.
+fn without_type_list(mut schema: JsonMap) -> JsonMap {
+    let is_null = |kind: &Json| *kind == "null";
+    let Some([kind, null]) = schema.get("type").and_then(Json::as_array) else {
+        return schema;
+    };
+    if is_null(kind) || !is_null(null) {
+        return schema;
+    }
+    let kind = kind.clone();
+    schema.insert("type", kind);
+    let mut choice = JsonMap::new();
+    for outside in ["title", "description", "default"] {
+        if let Some(value) = schema.remove(outside) {
+            choice.insert(outside, value);
+        }
+    }
+    let null = JsonMap::from([("type", "null")]);
+    choice.insert("anyOf", vec![Json::from(schema), null.into()]);
+    choice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(schemars::JsonSchema)]
+    #[allow(dead_code, reason = "it has a schema")]
+    struct Place {
+        /// Where to look.
+        city: Option<String>,
+        radius: f64,
+        #[serde(default)]
+        format: Option<u8>,
+        days: Vec<Option<i32>>,
+    }
+
+    #[test]
+    fn an_option_is_a_choice_and_numbers_have_no_width() {
+        let expected = serde_json::json!({
+            "type": "object",
+            "properties": {
+                "city": {
+                    "description": "Where to look.",
+                    "anyOf": [{"type": "string"}, {"type": "null"}],
+                },
+                "radius": {"type": "number"},
+                "format": {
+                    "default": null,
+                    "anyOf": [{"type": "integer", "minimum": 0, "maximum": 255}, {"type": "null"}],
+                },
+                "days": {
+                    "type": "array",
+                    "items": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                },
+            },
+            "required": ["radius", "days"],
+        });
+        assert_eq!(json_schema_of::<Place>(), Json::from(expected));
+    }
 }

@@ -71,7 +71,13 @@ impl Turn<'_> {
         while let Some((number, answer)) = running.next().await {
             match answer {
                 Ok(answer) => answers[number] = answer,
-                Err(error) => return (answers.into_iter().flatten().collect(), Some(error)),
+                Err(error) => {
+                    // All calls were begun at once: what needs no waiting is done, and counts.
+                    while let Some(Some((number, answer))) = running.next().now_or_never() {
+                        answers[number] = answer.ok().flatten();
+                    }
+                    return (answers.into_iter().flatten().collect(), Some(error));
+                }
             }
         }
         (answers.into_iter().flatten().collect(), None)

@@ -1,5 +1,7 @@
 //! Processor `instructions`: global, static and the agent's own instruction.
 
+use std::collections::HashMap;
+
 use retain_core::{BoxError, Content};
 
 use crate::{
@@ -51,7 +53,11 @@ async fn render(instruction: &Instruction, ctx: &InvocationContext) -> Result<St
         Instruction::Text(text) => {
             let template = Template::parse(text);
             let session = ctx.session();
-            let rendered = session.update(|session| template.render(&session.state, None));
+            // Runs keep no artifacts: none is there, and only a placeholder that can do without
+            // is filled in.
+            let artifacts = HashMap::new();
+            let rendered =
+                session.update(|session| template.render(&session.state, Some(&artifacts)));
             rendered.map_err(|source| RunError::Template {
                 agent: ctx.agent_name().to_owned(),
                 source,
@@ -60,7 +66,7 @@ async fn render(instruction: &Instruction, ctx: &InvocationContext) -> Result<St
     }
 }
 
-const BEGIN: &str = "@@BEGIN@@";
+const BEGIN: &str = "<<<BEGIN_SYSTEM_INSTRUCTION>>>";
 const END: &str = "<<<END_SYSTEM_INSTRUCTION>>>";
 const QUOTE_ELIDED: &str = "<<<ELIDED_MARKER>>>";
 

@@ -128,10 +128,15 @@ impl Turn<'_> {
             return Ok(answer);
         }
         for callback in &self.agent.model_callbacks.before {
+            let tools = request.tools.clone();
             let decided = callback(ctx.clone(), std::mem::take(request)).await;
             match decided.map_err(callback_failed(self.agent.name(), "before_model"))? {
                 BeforeModel::Ask(changed) => *request = *changed,
-                BeforeModel::Answer(answer) => return Ok(Some(*answer)),
+                BeforeModel::Answer(answer) => {
+                    // Calls in it are run as if the model had made them.
+                    request.tools = tools;
+                    return Ok(Some(*answer));
+                }
             }
         }
         Ok(None)

@@ -288,7 +288,7 @@ impl Driver {
         let mut event = Event {
             response: LlmResponse {
                 error_code: Some(error.code().to_owned()),
-                error_message: Some(error.to_string()),
+                error_message: Some(error.cause()),
                 ..LlmResponse::default()
             },
             ..self.ctx.new_event()

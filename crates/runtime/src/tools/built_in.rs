@@ -55,7 +55,7 @@ Returns:
   None. Long-running tools return None to signal that the execution should
   pause and wait for user input.";
 
-/// What [`request_input_tool`] is called with.
+// No doc comment: it would be sent to the model as a description.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[allow(dead_code, reason = "it is the user who answers")]
 struct Question {

@@ -83,7 +83,8 @@ impl FunctionTool {
         }
     }
 
-    /// A tool with a schema of your own, that gets its arguments as they come.
+    /// A tool with a schema of your own, that gets its arguments as they come. Only those that the
+    /// schema requires are looked for.
     pub fn untyped<F, R>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -144,7 +145,10 @@ impl Tool for FunctionTool {
     }
 
     async fn run(&self, ctx: ToolContext, args: JsonMap) -> Called {
-        (self.run)(ctx, args).await
+        match missing_parameters(&self.name, self.parameters.as_ref(), &args) {
+            Some(told) => Ok(told.into()),
+            None => (self.run)(ctx, args).await,
+        }
     }
 }
 
@@ -165,6 +169,27 @@ fn parameters_of(schema: Json) -> Option<Json> {
         .get("type")
         .is_none_or(|kind| *kind == "object" || *kind == "null");
     (!(is_empty && is_plain)).then_some(schema)
+}
+
+/// What the model is told if it left out arguments that the schema requires.
+pub(super) fn missing_parameters(
+    tool: &str,
+    parameters: Option<&Json>,
+    args: &JsonMap,
+) -> Option<Json> {
+    let required = parameters?.get("required")?.as_array()?;
+    let required = required.iter().filter_map(Json::as_str);
+    let missing: Vec<&str> = required.filter(|name| !args.contains_key(name)).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "Invoking `{tool}()` failed as the following mandatory input parameters are not \
+         present:\n{}\nYou could retry calling this tool, but it is IMPORTANT for you to provide \
+         all the mandatory parameters.",
+        missing.join("\n")
+    );
+    Some(JsonMap::from([("error", message)]).into())
 }
 
 /// The arguments as the function's type, or what the model is told about them.

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use retain_core::{FunctionDeclaration, Json, JsonMap, SearchMemoryResponse};
 
-use super::{Tool, ToolOutput};
+use super::{Tool, ToolOutput, function::missing_parameters};
 use crate::{context::ToolContext, error::ToolError, models::LlmRequest};
 
 /// The tool's name.
@@ -41,15 +41,10 @@ impl Tool for LoadMemory {
     }
 
     fn declaration(&self) -> Option<FunctionDeclaration> {
-        let parameters = serde_json::json!({
-            "type": "object",
-            "properties": {"query": {"type": "string"}},
-            "required": ["query"],
-        });
         Some(FunctionDeclaration {
             name: Some(self.name().to_owned()),
             description: Some(DESCRIPTION.to_owned()),
-            parameters_json_schema: Some(parameters.into()),
+            parameters_json_schema: Some(parameters()),
             ..FunctionDeclaration::default()
         })
     }
@@ -64,18 +59,24 @@ impl Tool for LoadMemory {
     }
 
     async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
-        let Some(query) = args.get("query").and_then(Json::as_str) else {
-            let message = "Invoking `load_memory()` failed as the following mandatory input \
-                parameters are not present:\nquery\nYou could retry calling this tool, but it is \
-                IMPORTANT for you to provide all the mandatory parameters.";
-            return Ok(Json::from(JsonMap::from([("error", message)])).into());
-        };
+        if let Some(told) = missing_parameters(self.name(), Some(&parameters()), &args) {
+            return Ok(told.into());
+        }
+        let query = args["query"].as_str().unwrap_or_default();
         let found = ctx.search_memory(query).await?;
         let memories = memories_json(&found)?;
         let response = JsonMap::from([("memories", Json::from(memories))]);
         // As in ADK, the response stands as the one result.
         Ok(Json::from(JsonMap::from([("result", Json::from(response))])).into())
     }
+}
+
+fn parameters() -> Json {
+    Json::from(serde_json::json!({
+        "type": "object",
+        "properties": {"query": {"type": "string"}},
+        "required": ["query"],
+    }))
 }
 
 fn memories_json(found: &SearchMemoryResponse) -> Result<Vec<Json>, ToolError> {

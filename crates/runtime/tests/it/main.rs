@@ -5,6 +5,8 @@
 mod callbacks;
 mod cancel;
 mod failures;
+mod requests;
 mod runs;
+mod snapshots;
 mod support;
 mod together;

@@ -1,0 +1,108 @@
+//! A recorded case, as its files say.
+
+use std::{fs, path::PathBuf};
+
+use retain_core::Json;
+use retain_runtime::StreamingMode;
+
+/// One case: what the user did, and in each mode what was recorded.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    /// `category/name`.
+    pub(crate) name: String,
+    /// Which app it runs, what state it begins with, what the user says.
+    pub(crate) spec: Json,
+    /// The past sessions that memory knows.
+    pub(crate) seed: Option<Json>,
+    none: Recorded,
+    sse: Recorded,
+}
+
+/// What was recorded in one mode.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Recorded {
+    /// Model and tool calls, in order.
+    pub(crate) recordings: Vec<Json>,
+    /// The session in the end.
+    pub(crate) session: Json,
+}
+
+impl Case {
+    /// Every case, sorted by name.
+    pub(crate) fn all() -> Vec<Case> {
+        let tests = root().join("tests");
+        let mut names = Vec::new();
+        for category in entries(&tests) {
+            for name in entries(&tests.join(&category)) {
+                names.push(format!("{category}/{name}"));
+            }
+        }
+        names.into_iter().map(Case::read).collect()
+    }
+
+    fn read(name: String) -> Case {
+        let at = format!("tests/{name}");
+        let seed = root().join(&at).join("seed.json");
+        let recorded = |suffix| Recorded {
+            recordings: list(
+                &yaml(&format!("{at}/generated-recordings{suffix}.yaml"))["recordings"],
+            ),
+            session: yaml(&format!("{at}/generated-session{suffix}.yaml")),
+        };
+        Case {
+            spec: yaml(&format!("{at}/spec.yaml")),
+            seed: seed.exists().then(|| {
+                let text = fs::read_to_string(&seed).expect("a seed can be read");
+                Json::parse(&text).expect("a seed is JSON")
+            }),
+            none: recorded(""),
+            sse: recorded("-sse"),
+            name,
+        }
+    }
+
+    pub(crate) fn app(&self) -> &str {
+        self.spec["agent"].as_str().expect("a case names its app")
+    }
+
+    pub(crate) fn messages(&self) -> Vec<Json> {
+        list(&self.spec["user_messages"])
+    }
+
+    pub(crate) fn recorded(&self, mode: StreamingMode) -> &Recorded {
+        match mode {
+            StreamingMode::None => &self.none,
+            StreamingMode::Sse => &self.sse,
+        }
+    }
+}
+
+/// Where the cases are.
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/conformance")
+}
+
+fn entries(dir: &PathBuf) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("the folder of cases can be read");
+    let names = entries.map(|entry| entry.expect("an entry can be read").file_name());
+    let mut names: Vec<String> = names
+        .map(|name| name.into_string().expect("names of cases are plain"))
+        .collect();
+    names.sort();
+    names
+}
+
+/// A YAML file of the corpus.
+pub(crate) fn yaml(path: &str) -> Json {
+    let text = fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+    // As Python reads it: a plain `y` is a text.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let value: serde_json::Value = serde_saphyr::from_str_with_options(&text, options)
+        .unwrap_or_else(|e| panic!("{path}: {e}"));
+    value.into()
+}
+
+/// The items of a list; none if there is no list.
+pub(crate) fn list(value: &Json) -> Vec<Json> {
+    value.as_array().map(<[Json]>::to_vec).unwrap_or_default()
+}

@@ -1,0 +1,68 @@
+//! Recorded runs of Google's ADK, replayed: the same requests, tool calls, events and state.
+//!
+//! `RETAIN_CASE=core/` replays only the cases whose name contains that.
+
+mod agents;
+mod case;
+mod compare;
+mod damage;
+mod replay;
+mod run;
+
+use case::Case;
+use retain_runtime::StreamingMode;
+use run::Store;
+
+const MODES: [StreamingMode; 2] = [StreamingMode::None, StreamingMode::Sse];
+
+/// How many differences of a case are printed.
+const SHOWN: usize = 3;
+
+#[tokio::test]
+async fn every_recorded_case_replays() {
+    let only = std::env::var("RETAIN_CASE").unwrap_or_default();
+    let cases = Case::all();
+    assert_eq!(cases.len(), 24, "cases were lost or added");
+    let mut failed = Vec::new();
+    for case in cases.iter().filter(|case| case.name.contains(&only)) {
+        for mode in MODES {
+            for store in Store::ALL {
+                let found = run::replay(case, mode, store, case.recorded(mode)).await;
+                if found.is_empty() {
+                    continue;
+                }
+                let run = format!("{} ({mode:?}, {store:?})", case.name);
+                println!("== {run}: {} differences", found.len());
+                found.iter().take(SHOWN).for_each(|it| println!("{it}"));
+                failed.push(run);
+            }
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "{} replays differ: {failed:#?}",
+        failed.len()
+    );
+}
+
+#[tokio::test]
+async fn damaged_recordings_do_not_replay() {
+    let cases = Case::all();
+    for (kind, damage) in damage::KINDS {
+        let mut damaged = 0;
+        for case in &cases {
+            for mode in MODES {
+                let mut recorded = case.recorded(mode).clone();
+                if damage(&mut recorded).is_none() {
+                    continue;
+                }
+                damaged += 1;
+                let found = run::replay(case, mode, Store::Memory, &recorded).await;
+                let run = format!("{} ({mode:?})", case.name);
+                assert!(!found.is_empty(), "{kind}: {run} passes all the same");
+            }
+        }
+        println!("{damaged:3} {kind}");
+        assert!(damaged > 0, "{kind}: no case has anything of the kind");
+    }
+}

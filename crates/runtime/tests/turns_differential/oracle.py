@@ -1,0 +1,236 @@
+"""Runs scripts on Google's ADK: real runner and agent, a model and tools that do what they are told.
+
+Reads JSON Lines from stdin, one batch of scripts a line. Prints one line a batch: for each script
+what every turn gave, what the model was asked, and the session in the end. `script.rs` says what a
+script is.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+import warnings
+
+warnings.filterwarnings("ignore")
+logging.disable(logging.CRITICAL)
+
+from google.adk.agents.llm_agent import LlmAgent
+from google.adk.agents.run_config import RunConfig, StreamingMode
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_response import LlmResponse
+from google.adk.runners import Runner
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
+from google.adk.tools.base_tool import BaseTool
+from google.genai import types
+from pydantic import PrivateAttr
+
+USER = "ada"
+
+
+def dump(model):
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class Told(BaseLlm):
+    """Says what the script says, and keeps what it was asked."""
+
+    # Not fields of the model: those are copied.
+    _replies: list = PrivateAttr()
+    _asked: list = PrivateAttr()
+
+    def __init__(self, replies, asked):
+        super().__init__(model="gemini-told")
+        self._replies = replies
+        self._asked = asked
+
+    async def generate_content_async(self, llm_request, stream=False):
+        config = llm_request.config
+        self._asked.append({
+            "contents": [dump(content) for content in llm_request.contents],
+            "instruction": config.system_instruction,
+            "temperature": config.temperature,
+        })
+        reply = self._replies.pop(0) if self._replies else {"responses": [text("Nothing more.")]}
+        for response in reply["responses"]:
+            if stream or not response.get("partial"):
+                yield LlmResponse.model_validate_json(json.dumps(response))
+        if "error" in reply:
+            raise RuntimeError(reply["error"])
+
+
+def text(words):
+    return {"content": {"role": "model", "parts": [{"text": words}]}}
+
+
+class Doing(BaseTool):
+    """A tool that does what its arguments say."""
+
+    def __init__(self, name):
+        super().__init__(name=name, description=name, is_long_running=name == "later")
+
+    def _get_declaration(self):
+        return types.FunctionDeclaration(name=self.name, description=self.description)
+
+    async def run_async(self, *, args, tool_context):
+        state = tool_context.state
+        if self.name == "note":
+            state[args["key"]] = args["value"]
+            return {"noted": args["key"]}
+        if self.name == "nest":
+            inside = state.get(args["key"])
+            inside = dict(inside) if isinstance(inside, dict) else {}
+            inside[args["inner"]] = args["value"]
+            state[args["key"]] = inside
+            return {"size": len(inside)}
+        if self.name == "add":
+            items = state.get(args["key"])
+            items = list(items) if isinstance(items, list) else []
+            state[args["key"]] = items + [args["value"]]
+            return {"size": len(items) + 1}
+        if self.name == "say":
+            return args["result"]
+        if self.name == "fail":
+            raise ValueError(args["message"])
+        if self.name == "quiet":
+            tool_context.actions.skip_summarization = True
+            return {"said": args["text"]}
+        if self.name == "later":
+            return args["result"]
+        if self.name == "leave":
+            tool_context.actions.escalate = True
+            return {"left": True}
+        raise NotImplementedError(self.name)
+
+
+TOOLS = ["note", "nest", "add", "say", "fail", "quiet", "later", "leave"]
+
+
+class Hooks:
+    """The agent's callbacks, each of which follows its plan."""
+
+    def __init__(self, plans):
+        self.plans = plans
+
+    def next(self, hook, context):
+        plan = self.plans.get(hook)
+        step = plan.pop(0) if plan else None
+        if step is None:
+            return {}
+        for key, value in step.get("write", {}).items():
+            context.state[key] = value
+        if step.get("fail"):
+            raise ValueError("a callback is broken")
+        return step
+
+    def content(self, hook, context):
+        answer = self.next(hook, context).get("answer")
+        if answer is not None:
+            return types.Content(role="model", parts=[types.Part(text=answer)])
+
+    def response(self, hook, context):
+        answer = self.next(hook, context).get("answer")
+        if answer is not None:
+            return LlmResponse.model_validate_json(json.dumps(answer))
+
+    def before_agent(self, callback_context):
+        return self.content("before_agent", callback_context)
+
+    def after_agent(self, callback_context):
+        return self.content("after_agent", callback_context)
+
+    def before_model(self, callback_context, llm_request):
+        step = self.next("before_model", callback_context)
+        if step.get("change"):
+            llm_request.append_instructions(["Changed."])
+            llm_request.config.temperature = 0.5
+        if step.get("answer") is not None:
+            return LlmResponse.model_validate_json(json.dumps(step["answer"]))
+
+    def after_model(self, callback_context, llm_response):
+        return self.response("after_model", callback_context)
+
+    def on_model_error(self, callback_context, llm_request, error):
+        return self.response("on_model_error", callback_context)
+
+    def before_tool(self, tool, args, tool_context):
+        step = self.next("before_tool", tool_context)
+        if step.get("change"):
+            args["value"] = "changed"
+        return step.get("answer")
+
+    def after_tool(self, tool, args, tool_context, tool_response):
+        return self.next("after_tool", tool_context).get("answer")
+
+    def on_tool_error(self, tool, args, tool_context, error):
+        return self.next("on_tool_error", tool_context).get("answer")
+
+
+def message(said, open_calls):
+    if said["answersLater"] and open_calls:
+        response = types.FunctionResponse(
+            id=open_calls.pop(0), name="later", response={"late": said["text"]}
+        )
+        return types.Content(role="user", parts=[types.Part(function_response=response)])
+    return types.Content(role="user", parts=[types.Part(text=said["text"])])
+
+
+async def run(script):
+    asked = []
+    hooks = Hooks(script["hooks"])
+    agent = LlmAgent(
+        name="agent",
+        description="Acts.",
+        model=Told(script["replies"], asked),
+        instruction=script["instruction"],
+        static_instruction=script["staticInstruction"],
+        include_contents=script["includeContents"],
+        output_key=script["outputKey"],
+        tools=[Doing(name) for name in TOOLS],
+        before_agent_callback=hooks.before_agent,
+        after_agent_callback=hooks.after_agent,
+        before_model_callback=hooks.before_model,
+        after_model_callback=hooks.after_model,
+        on_model_error_callback=hooks.on_model_error,
+        before_tool_callback=hooks.before_tool,
+        after_tool_callback=hooks.after_tool,
+        on_tool_error_callback=hooks.on_tool_error,
+    )
+    sessions = InMemorySessionService()
+    runner = Runner(app_name="app", agent=agent, session_service=sessions)
+    session = await sessions.create_session(
+        app_name="app", user_id=USER, session_id="s1", state=script["state"]
+    )
+    turns, open_calls = [], []
+    for said in script["turns"]:
+        config = RunConfig(streaming_mode=StreamingMode.SSE if said["streaming"] else StreamingMode.NONE)
+        if said["maxLlmCalls"] is not None:
+            config.max_llm_calls = said["maxLlmCalls"]
+        if said["metadata"] is not None:
+            config.custom_metadata = said["metadata"]
+        events, failed = [], None
+        try:
+            async for event in runner.run_async(
+                user_id=USER,
+                session_id="s1",
+                new_message=message(said, open_calls),
+                state_delta=said["stateDelta"],
+                run_config=config,
+            ):
+                events.append(dump(event))
+                if not event.partial:
+                    calls = event.get_function_calls()
+                    open_calls += [call.id for call in calls if call.name == "later"]
+        except Exception as error:
+            failed = type(error).__name__
+        session = await sessions.get_session(app_name="app", user_id=USER, session_id="s1")
+        turns.append({"events": events, "failed": failed, "state": dict(session.state)})
+    stored = [dump(event) for event in session.events]
+    return {"turns": turns, "asked": asked, "stored": stored}
+
+
+async def answers(scripts):
+    return [await run(script) for script in scripts]
+
+
+for line in sys.stdin:
+    print(json.dumps(asyncio.run(answers(json.loads(line)))), flush=True)
