@@ -8,6 +8,7 @@ use std::{
     collections::VecDeque,
     panic::AssertUnwindSafe,
     sync::{Arc, PoisonError},
+    time::Duration,
 };
 
 use futures_util::FutureExt as _;
@@ -29,6 +30,10 @@ use crate::{
 
 /// Keys of an event's metadata that belong to ADK itself.
 const INTERNAL_METADATA: &str = "__adk_internal_";
+
+/// How long callbacks and plugins may take over a run that is to end: a session must not be held
+/// for good by one that hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One run, from its message to its end.
 pub(super) async fn run(
@@ -129,13 +134,11 @@ impl Driver {
         if let Some(event) = self.user_event.take() {
             self.hand_on(Box::new(event), None);
         }
-        let mut result = match Box::pin(self.work(&mut emitted, &mut wishes)).await {
-            Ended::Done(result) => result,
+        let result = match Box::pin(self.work(&mut emitted, &mut wishes)).await {
+            Ended::Done(Ok(())) => self.after_run().await,
+            Ended::Done(Err(error)) => Err(error),
             Ended::CutOff(wish) => self.seal(wish).await,
         };
-        if result.is_ok() {
-            result = self.after_run().await;
-        }
         if let Err(error) = &result {
             let plugins = &self.ctx.shared.plugins;
             let tell = plugins.tell("on_run_error", |plugin| {
@@ -162,7 +165,11 @@ impl Driver {
         let ended = loop {
             tokio::select! {
                 biased;
-                Some(emitted) = emitted.recv() => self.take(emitted).await,
+                Some(emitted) = emitted.recv() => {
+                    if let Some(wish) = self.take(emitted, wishes).await {
+                        break Ended::CutOff(wish);
+                    }
+                }
                 () = taken(&mut self.untaken) => {}
                 wish = wished(wishes) => break Ended::CutOff(wish),
                 ran = &mut agent => {
@@ -172,7 +179,7 @@ impl Driver {
         };
         // What the agent emitted and did not wait for is part of its work.
         while let Ok(emitted) = emitted.try_recv() {
-            self.take(emitted).await;
+            self.take(emitted, wishes).await;
         }
         if let Ended::Done(Err(error)) = &ended {
             self.store_failure(error).await;
@@ -180,10 +187,20 @@ impl Driver {
         ended
     }
 
-    /// Stores an event of the agent and hands it on.
-    async fn take(&mut self, emitted: Emitted) {
+    /// Stores an event of the agent and hands it on. Gives the wish that came before it was stored,
+    /// if plugins took so long.
+    async fn take(&mut self, emitted: Emitted, wishes: &mut watch::Receiver<Wish>) -> Option<Wish> {
         let Emitted { event, last, done } = emitted;
-        match self.store(event, last).await {
+        let event = tokio::select! {
+            biased;
+            event = self.past_plugins(event) => event,
+            wish = wished(wishes) => return Some(wish),
+        };
+        let stored = match event {
+            Ok(event) => self.append(event, last).await,
+            Err(error) => Err(error),
+        };
+        match stored {
             Err(error) => drop(done.send(Err(error))),
             Ok(event) if event.is_partial() => {
                 self.hand_on(event.clone(), None);
@@ -196,15 +213,33 @@ impl Driver {
                 self.untaken.push_back(Untaken { taken, event, done });
             }
         }
+        None
     }
 
-    /// Runs an event past the plugins and stores it, unless it is partial.
-    async fn store(&mut self, mut event: Box<Event>, last: bool) -> Result<Box<Event>> {
+    /// Stores an event of the run itself, and hands it on. Plugins have a limited time for it.
+    async fn store(&mut self, event: Event, last: bool) -> Result<()> {
+        let asked = Box::pin(self.past_plugins(Box::new(event.clone())));
+        let event = match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(event) => event?,
+            Err(_) => Box::new(event),
+        };
+        let event = self.append(event, last).await?;
+        self.hand_on(event, None);
+        Ok(())
+    }
+
+    /// The event as plugins want it.
+    async fn past_plugins(&self, mut event: Box<Event>) -> Result<Box<Event>> {
         add_metadata(&mut event, &self.ctx.run_config().custom_metadata);
         let replaced = ask_plugins!(self.inner.plugins, on_event(&self.ctx, &event));
         if let Some(replaced) = replaced {
             *event = self.replaced(*event, replaced);
         }
+        Ok(event)
+    }
+
+    /// Stores an event, unless it is partial.
+    async fn append(&mut self, event: Box<Event>, last: bool) -> Result<Box<Event>> {
         if event.is_partial() {
             return Ok(event);
         }
@@ -263,7 +298,15 @@ impl Driver {
     async fn seal(&mut self, wish: Wish) -> Result<()> {
         self.untaken.clear();
         for ctx in self.ctx.take_entered().into_iter().rev() {
-            owed_after_agent(&ctx).await;
+            if tokio::time::timeout(PATIENCE, owed_after_agent(&ctx))
+                .await
+                .is_err()
+            {
+                tracing::warn!(
+                    agent = ctx.agent_name(),
+                    "a callback after a cancelled run hangs"
+                );
+            }
         }
         let events = self.session.update(|session| session.events.clone());
         let id = self.ctx.invocation_id();
@@ -277,10 +320,10 @@ impl Driver {
         for (number, mut event) in (1..).zip(sealing) {
             event.id = self.inner.ids.new_id();
             event.timestamp = self.inner.clock.now();
-            let event = self.store(Box::new(event), number == count).await?;
-            self.hand_on(event, None);
+            self.store(event, number == count).await?;
         }
-        Ok(())
+        let after = tokio::time::timeout(PATIENCE, self.after_run());
+        after.await.unwrap_or(Ok(()))
     }
 
     /// Stores why the agent failed, and hands that on.
@@ -294,12 +337,9 @@ impl Driver {
             ..self.ctx.new_event()
         };
         self.ctx.complete(&mut event);
-        match self
-            .store(Box::new(event), self.inner.plugins.is_empty())
-            .await
-        {
-            Ok(event) => self.hand_on(event, None),
-            Err(error) => tracing::warn!(%error, "the failure of a run could not be stored"),
+        let is_last = self.inner.plugins.is_empty();
+        if let Err(error) = self.store(event, is_last).await {
+            tracing::warn!(%error, "the failure of a run could not be stored");
         }
     }
 

@@ -272,3 +272,58 @@ async fn a_caller_that_dawdles_keeps_its_session() {
     run.collect_events().await.unwrap();
     drop(other.await.unwrap().unwrap());
 }
+
+/// A plugin that hangs wherever it is asked.
+#[derive(Debug)]
+struct Hanging;
+
+#[async_trait::async_trait]
+impl retain_runtime::Plugin for Hanging {
+    fn name(&self) -> &str {
+        "hanging"
+    }
+
+    async fn on_event(
+        &self,
+        _: &retain_runtime::InvocationContext,
+        _: &Event,
+    ) -> retain_runtime::Hooked<Event> {
+        std::future::pending().await
+    }
+
+    async fn after_agent(
+        &self,
+        _: &retain_runtime::CallbackContext,
+    ) -> retain_runtime::Hooked<retain_core::Content> {
+        std::future::pending().await
+    }
+
+    async fn after_run(&self, _: &retain_runtime::InvocationContext) -> retain_runtime::Hooked<()> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_hangs_holds_no_session_for_good() {
+    let sessions: Arc<dyn retain_core::SessionService> =
+        Arc::new(retain_sessions::InMemorySessionService::new());
+    let model = || ScriptedModel::new("m").otherwise(|_| "Hello!");
+    let agent = LlmAgent::builder("a").model(model()).build().unwrap();
+    let stuck = runner(&sessions, agent).plugin(Hanging).build().unwrap();
+    let run = stuck.run(USER, Some(SESSION), "Hi").await.unwrap();
+    let handle = run.handle();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        handle.cancel();
+    });
+    let told = run.collect_events().await.unwrap();
+    assert_eq!(told.len(), 1);
+    assert_eq!(
+        told[0].response.error_code.as_deref(),
+        Some("INVOCATION_ABORTED")
+    );
+    let agent = LlmAgent::builder("a").model(model()).build().unwrap();
+    let free = runner(&sessions, agent).build().unwrap();
+    let next = free.run(USER, Some(SESSION), "And now?").await.unwrap();
+    assert_eq!(next.answer().await.unwrap(), "Hello!");
+}
