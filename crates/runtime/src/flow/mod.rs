@@ -15,6 +15,7 @@ mod model_call;
 mod output_schema;
 mod planning;
 mod request;
+mod resume;
 mod tools;
 
 use retain_core::Event;
@@ -66,6 +67,9 @@ impl Turn<'_> {
         let request = request::build(self.agent, self.ctx).await?;
         if self.ctx.is_ended() {
             return Ok(());
+        }
+        if let Some(event) = resume::unexecuted_calls(self.ctx, &request) {
+            return self.run_calls(&request, &event).await;
         }
         self.ask(request).await
     }

@@ -10,6 +10,7 @@ mod script;
 
 use compare::{comparable, difference};
 use retain_core::Json;
+use retain_testkit::oracle::{is_long, setting};
 
 /// Where the seeds of a normal run begin.
 const SEED: u64 = 20_261_101;
@@ -45,16 +46,10 @@ const MET: [(&str, &str); 18] = [
 /// How many scripts must have met each.
 const MET_AT_LEAST: usize = 3;
 
-fn setting(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().expect("a number in the environment"))
-}
-
 #[tokio::test]
 async fn turns_go_as_they_go_in_adk() {
-    let is_long = std::env::var_os("RETAIN_LONG").is_some_and(|long| !long.is_empty());
     let seed = setting("RETAIN_SEED");
-    let count = match (seed, is_long) {
+    let count = match (seed, is_long()) {
         (Some(_), _) => 1,
         (None, true) => 2000,
         (None, false) => 100,

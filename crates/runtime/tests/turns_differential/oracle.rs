@@ -1,20 +1,17 @@
 //! The process in which ADK plays the scripts.
 
 use std::{
-    fs::OpenOptions,
     io::{BufRead as _, BufReader, Write as _},
     path::PathBuf,
     process::{Command, Stdio},
 };
 
 use retain_core::Json;
+use retain_testkit::oracle::adk_python;
 
 /// What ADK makes of the scripts; `None` if there is no ADK here, and then the skip is noted.
 pub(crate) fn play_all(scripts: &[Json]) -> Option<Vec<Json>> {
-    let Some(python) = std::env::var_os("RETAIN_ADK_2_13_PYTHON") else {
-        skip();
-        return None;
-    };
+    let python = adk_python("differential turns")?;
     let script = "tests/turns_differential/oracle.py";
     let mut process = Command::new(python)
         .arg(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(script))
@@ -35,14 +32,4 @@ pub(crate) fn play_all(scripts: &[Json]) -> Option<Vec<Json>> {
     let answers = answers.as_array().expect("a list").to_vec();
     assert_eq!(answers.len(), scripts.len());
     Some(answers)
-}
-
-fn skip() {
-    let line = "differential turns: google-adk 2.13.0 is not installed";
-    println!("{line}");
-    if let Some(skips) = std::env::var_os("RETAIN_SKIPS") {
-        let file = OpenOptions::new().append(true).create(true).open(skips);
-        let mut file = file.expect("the file of skips can be written");
-        writeln!(file, "{line}").expect("the file of skips can be written");
-    }
 }

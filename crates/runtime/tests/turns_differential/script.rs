@@ -23,12 +23,15 @@ pub(crate) const TOOLS: [&str; 8] = [
 pub(crate) fn script(seed: u64) -> Json {
     let mut random = Random::new(seed);
     let turns = 1 + random.below(4);
-    let turns: Vec<Value> = (0..turns).map(|_| turn(&mut random)).collect();
+    let mut turns: Vec<Value> = (0..turns).map(|_| turn(&mut random)).collect();
     // In ADK several whole answers to one request share their actions: what is written for a later
     // one shows in an earlier one. So nothing is written for them here.
     let several = random.chance(20);
     let replies = 2 + random.below(10);
-    let replies: Vec<Value> = (0..replies).map(|_| reply(&mut random, several)).collect();
+    let mut replies: Vec<Value> = (0..replies).map(|_| reply(&mut random, several)).collect();
+    if random.chance(15) {
+        take_up(&mut random, &mut turns, &mut replies);
+    }
     let output_key = ["answer", "user:answer", "temp:answer"];
     let output_key = random.chance(50).then(|| random.pick(&output_key));
     let output_key = output_key.filter(|_| !several);
@@ -47,6 +50,23 @@ pub(crate) fn script(seed: u64) -> Json {
         "replies": replies,
         "hooks": hooks,
     }))
+}
+
+/// A run that breaks beside an open call, and is taken up by its answer.
+fn take_up(random: &mut Random, turns: &mut Vec<Value>, replies: &mut [Value]) {
+    let open = json!({"functionCall": {"name": "later", "args": {"result": null}}});
+    let broken = json!({"functionCall": {"name": "fail", "args": {"message": "broken"}}});
+    let mut parts = vec![open, broken];
+    if random.chance(40) {
+        parts.push(json!({"functionCall": call(random)}));
+    }
+    if random.chance(50) {
+        parts.reverse();
+    }
+    replies[0] = json!({"responses": [{"content": {"role": "model", "parts": parts}}]});
+    let mut answer = turn(random);
+    answer["answersLater"] = json!(true);
+    turns.insert(1, answer);
 }
 
 fn turn(random: &mut Random) -> Value {
@@ -79,7 +99,7 @@ fn value(random: &mut Random) -> Value {
 
 fn key(random: &mut Random) -> &'static str {
     // Writes should meet.
-    random.pick(&["a", "a", "a", "b", "user:u", "app:p", "temp:t"])
+    random.pick(&["a", "a", "a", "a", "b", "user:u", "app:p", "temp:t"])
 }
 
 fn writes(random: &mut Random) -> Value {
@@ -169,16 +189,16 @@ fn calling(random: &mut Random) -> Value {
 
 fn call(random: &mut Random) -> Value {
     let (name, args) = match random.below(100) {
-        0..18 => ("note", json!({"key": key(random), "value": value(random)})),
-        18..34 => {
+        0..12 => ("note", json!({"key": key(random), "value": value(random)})),
+        12..36 => {
             let inner = random.pick(&["k", "l"]);
             (
                 "nest",
                 json!({"key": key(random), "inner": inner, "value": value(random)}),
             )
         }
-        34..48 => ("add", json!({"key": key(random), "value": value(random)})),
-        48..62 => ("say", json!({"result": value(random)})),
+        36..54 => ("add", json!({"key": key(random), "value": value(random)})),
+        54..62 => ("say", json!({"result": value(random)})),
         62..69 => ("fail", json!({"message": "broken"})),
         69..76 => ("quiet", json!({"text": "hush"})),
         76..88 => {
@@ -213,7 +233,11 @@ fn hooks(random: &mut Random) -> Value {
 /// What a callback does when it is called for the first time, the second time, and so on.
 fn plan(random: &mut Random, hook: &str) -> Value {
     // Those that are asked only after a failure would otherwise hardly ever do anything.
-    let busy = if hook.starts_with("on_") { 60 } else { 20 };
+    let busy = match hook {
+        "on_model_error" | "on_tool_error" => 60,
+        "before_tool" => 40,
+        _ => 20,
+    };
     let steps = (0..6).map(|_| match random.chance(busy) {
         true => step(random, hook),
         false => Value::Null,
