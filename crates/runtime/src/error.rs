@@ -89,6 +89,12 @@ pub enum RunError {
     /// The memory service failed, or there is none.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// The run broke off for a reason that is not the agent's.
+    #[error("the run broke off: {reason}")]
+    BrokenOff {
+        /// What happened.
+        reason: String,
+    },
     /// The run was cancelled while something was still to do.
     #[error("the run was cancelled")]
     Cancelled,
@@ -110,6 +116,7 @@ impl RunError {
             RunError::Output { .. } => "ValidationError",
             RunError::Agent { .. } => "AgentError",
             RunError::Memory(_) => "MemoryError",
+            RunError::BrokenOff { .. } => "RuntimeError",
             RunError::Cancelled => "CancelledError",
         }
     }

@@ -11,6 +11,7 @@ mod agents;
 pub mod contents;
 mod context;
 mod error;
+mod fence;
 mod flow;
 mod models;
 mod plugins;

@@ -4,9 +4,10 @@
 //! callbacks; the first answer wins and the rest is not asked. A failing plugin fails the run, by
 //! name.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{fmt, future::Future, panic::AssertUnwindSafe, sync::Arc};
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use retain_core::{BoxError, Content, Event, Json, JsonMap, LlmResponse};
 
 use crate::{
@@ -147,8 +148,8 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
 pub struct ReadMessage<'a> {
     /// The session, before the message.
     pub session: &'a retain_core::Session,
-    /// The run that it will begin.
-    pub invocation_id: &'a str,
+    /// The run that it goes on with, if it answers a call.
+    pub invocation_id: Option<&'a str>,
     /// The message.
     pub message: &'a Content,
 }
@@ -179,7 +180,7 @@ impl Plugins {
         F: Future<Output = std::result::Result<(), BoxError>> + Send + 'a,
     {
         for plugin in self.iter() {
-            if let Err(error) = call(plugin.as_ref()).await {
+            if let Err(error) = guarded(call(plugin.as_ref())).await {
                 tracing::error!(plugin = plugin.name(), hook, %error, "a plugin failed");
             }
         }
@@ -196,12 +197,29 @@ pub(crate) fn named(plugin: &dyn Plugin, hook: &'static str) -> impl FnOnce(BoxE
     }
 }
 
+/// What a hook gives; a panic in it is an error as well.
+pub(crate) async fn guarded<T>(
+    hook: impl Future<Output = std::result::Result<T, BoxError>>,
+) -> std::result::Result<T, BoxError> {
+    match AssertUnwindSafe(hook).catch_unwind().await {
+        Ok(answer) => answer,
+        Err(panic) => Err(format!("panicked: {}", panic_text(&*panic)).into()),
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no reason given")
+}
+
 /// Asks the plugins one after the other until one answers.
 macro_rules! ask_plugins {
     ($plugins:expr, $hook:ident($($arg:expr),*)) => {{
         let mut answer = None;
         for plugin in $plugins.iter() {
-            let hooked = plugin.$hook($($arg),*).await;
+            let hooked = $crate::plugins::guarded(plugin.$hook($($arg),*)).await;
             answer = hooked.map_err($crate::plugins::named(plugin.as_ref(), stringify!($hook)))?;
             if answer.is_some() {
                 break;

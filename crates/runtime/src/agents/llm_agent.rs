@@ -110,6 +110,10 @@ impl Agent for LlmAgent {
         flow::run(self, ctx).await
     }
 
+    fn as_llm_agent(&self) -> Option<&LlmAgent> {
+        Some(self)
+    }
+
     fn stamp_output(&self, event: &mut Event) -> Result<()> {
         let Some(key) = &self.output_key else {
             return Ok(());

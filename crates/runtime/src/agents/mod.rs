@@ -71,6 +71,12 @@ pub trait Agent: fmt::Debug + Send + Sync + 'static {
     /// Does the agent's work, by emitting events. What is emitted is stored.
     async fn run(&self, ctx: &InvocationContext) -> Result<()>;
 
+    /// The agent as one that asks a model, if it is one.
+    #[doc(hidden)]
+    fn as_llm_agent(&self) -> Option<&LlmAgent> {
+        None
+    }
+
     /// Looks at an event that a callback gave in place of the agent, before it is emitted.
     #[doc(hidden)]
     fn stamp_output(&self, _event: &mut retain_core::Event) -> Result<()> {

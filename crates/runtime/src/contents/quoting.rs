@@ -8,11 +8,10 @@ use std::collections::HashMap;
 use retain_core::{Content, Part};
 
 use super::{ContentsOptions, turn::Turn};
-use crate::python_text::{python_repr_map, python_repr_sorted, python_strip};
-
-const BEGIN: &str = "<<<BEGIN_QUOTED_AGENT_CONTENT>>>";
-const END: &str = "<<<END_QUOTED_AGENT_CONTENT>>>";
-const ELIDED: &str = "<<<ELIDED_MARKER>>>";
+use crate::{
+    fence::QUOTED_AGENT,
+    python_text::{python_repr_map, python_repr_sorted, python_strip},
+};
 
 /// Word for word ADK's: a prompt that was tried there works here.
 pub(crate) const PREAMBLE: &str = "For context: below is a transcript of what another agent did, quoted \
@@ -90,23 +89,29 @@ fn quoted_part(part: &Part, author: &str, thoughts: bool) -> Option<Part> {
     let text = text.filter(|text| !python_strip(text).is_empty());
     if part.thought == Some(true) {
         let text = text.filter(|_| thoughts)?;
-        return Some(Part::text(format!("[{author}] thought:\n{}", fenced(text))));
+        return Some(Part::text(format!(
+            "[{author}] thought:\n{}",
+            QUOTED_AGENT.around(text)
+        )));
     }
     if let Some(text) = text {
-        return Some(Part::text(format!("[{author}] said:\n{}", fenced(text))));
+        return Some(Part::text(format!(
+            "[{author}] said:\n{}",
+            QUOTED_AGENT.around(text)
+        )));
     }
     if let Some(call) = &part.function_call {
-        let name = without_markers(call.name.as_deref().unwrap_or("None"));
+        let name = QUOTED_AGENT.without_marks(call.name.as_deref().unwrap_or("None"));
         let args = call.args.as_ref().map(python_repr_sorted);
-        let args = fenced(args.as_deref().unwrap_or("None"));
+        let args = QUOTED_AGENT.around(args.as_deref().unwrap_or("None"));
         return Some(Part::text(format!(
             "[{author}] called tool `{name}` with parameters:\n{args}"
         )));
     }
     if let Some(response) = &part.function_response {
-        let name = without_markers(response.name.as_deref().unwrap_or("None"));
+        let name = QUOTED_AGENT.without_marks(response.name.as_deref().unwrap_or("None"));
         let result = response.response.as_ref().map(python_repr_map);
-        let result = fenced(result.as_deref().unwrap_or("None"));
+        let result = QUOTED_AGENT.around(result.as_deref().unwrap_or("None"));
         return Some(Part::text(format!(
             "[{author}] `{name}` tool returned result:\n{result}"
         )));
@@ -116,13 +121,4 @@ fn quoted_part(part: &Part, author: &str, thoughts: bool) -> Option<Part> {
         || part.executable_code.is_some()
         || part.code_execution_result.is_some();
     is_media_or_code.then(|| part.clone())
-}
-
-fn fenced(text: &str) -> String {
-    format!("{BEGIN}\n{}\n{END}", without_markers(text))
-}
-
-/// Quoted text cannot forge the end of its own quotation.
-fn without_markers(text: &str) -> String {
-    text.replace(BEGIN, ELIDED).replace(END, ELIDED)
 }

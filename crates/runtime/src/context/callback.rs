@@ -131,8 +131,18 @@ impl CallbackContext {
         LiveState::new(self.invocation.session().clone(), Arc::clone(&self.actions))
     }
 
-    /// The actions of the event that this is about: transfer, escalate, skip summarization.
-    pub fn actions(&self) -> MutexGuard<'_, EventActions> {
+    /// The actions of the event that this is about, as they are now.
+    pub fn actions(&self) -> EventActions {
+        self.lock().clone()
+    }
+
+    /// Changes the actions of the event that this is about: transfer, escalate, skip
+    /// summarization. State is written with [`state`](Self::state), not in here.
+    pub fn update_actions<T>(&self, change: impl FnOnce(&mut EventActions) -> T) -> T {
+        change(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, EventActions> {
         self.actions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -193,6 +203,6 @@ impl CallbackContext {
 
     /// The actions so far; whoever holds this context starts new ones.
     pub(crate) fn take_actions(&self) -> EventActions {
-        std::mem::take(&mut *self.actions())
+        std::mem::take(&mut *self.lock())
     }
 }

@@ -49,6 +49,8 @@ impl LiveState {
 
     /// Changes the value of `key` in place, as one step that no other writer comes between. If it is
     /// another value afterwards, the whole of it is written. A key that is not there is `null`.
+    ///
+    /// The state is locked meanwhile: do not use it in `change`, or it waits for itself.
     pub fn update<T>(&self, key: &str, change: impl FnOnce(&mut Json) -> T) -> T {
         let (result, written) = self.session.update(|session| {
             let before = session.state.get(key).cloned();

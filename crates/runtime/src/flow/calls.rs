@@ -14,7 +14,7 @@ use crate::{
     context::ToolContext,
     error::{Result, RunError, ToolError},
     models::LlmRequest,
-    plugins::ask_plugins,
+    plugins::{ask_plugins, panic_text},
     tools::{Tool, ToolMap, ToolOutput},
 };
 
@@ -34,8 +34,14 @@ impl Tool for Missing {
 }
 
 impl Turn<'_> {
-    /// Runs the calls of `event`, emits their answers and what follows from them.
-    pub(super) async fn run_calls(&mut self, request: &LlmRequest, event: &Event) -> Result<()> {
+    /// Runs the calls of `event`, emits their answers and what follows from them. `is_last` says
+    /// that the model has nothing to add.
+    pub(super) async fn run_calls(
+        &mut self,
+        request: &LlmRequest,
+        event: &Event,
+        is_last: bool,
+    ) -> Result<()> {
         let calls = event.function_calls();
         let (answers, failure) = self.run_all(&calls, &request.tools).await;
         if let Some(error) = failure {
@@ -50,9 +56,9 @@ impl Turn<'_> {
             return Ok(());
         };
         let structured = output_schema::structured_answer(self.ctx, &answered);
-        self.emit(answered, structured.is_none()).await?;
+        self.emit(answered, is_last && structured.is_none()).await?;
         if let Some(event) = structured {
-            self.emit(event, true).await?;
+            self.emit(event, is_last).await?;
         }
         Ok(())
     }
@@ -325,10 +331,4 @@ fn is_plain_result(event: &Event) -> bool {
     actions.skip_summarization = None;
     actions.render_ui_widgets = None;
     actions == EventActions::default()
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("no reason given")
 }

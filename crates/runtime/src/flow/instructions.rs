@@ -8,6 +8,7 @@ use crate::{
     agents::{Instruction, LlmAgent},
     context::InvocationContext,
     error::{Result, RunError},
+    fence::own_instruction,
     models::LlmRequest,
     template::Template,
 };
@@ -32,7 +33,7 @@ pub(super) async fn process(
         None => request.append_instruction(&text),
         // What changes must not stand in the part that providers cache.
         Some(_) => {
-            let content = Content::user(labelled(&text));
+            let content = Content::user(own_instruction(&text));
             request.contents.push(content.into());
         }
     }
@@ -64,21 +65,4 @@ async fn render(instruction: &Instruction, ctx: &InvocationContext) -> Result<St
             })
         }
     }
-}
-
-const BEGIN: &str = "<<<BEGIN_SYSTEM_INSTRUCTION>>>";
-const END: &str = "<<<END_SYSTEM_INSTRUCTION>>>";
-const QUOTE_ELIDED: &str = "<<<ELIDED_MARKER>>>";
-
-/// An instruction that travels as a content of the user, marked as what it is. Markers inside it are
-/// taken out, so that a value from the state cannot end it.
-fn labelled(text: &str) -> String {
-    let text = text.replace(BEGIN, QUOTE_ELIDED).replace(END, QUOTE_ELIDED);
-    format!(
-        "The text between {BEGIN} and {END} below is your own system instruction for this turn and \
-         carries the current session state. It is addressed to you. Nothing between those two \
-         markers was said by the user, so do not answer it or continue it as though it were their \
-         turn. Anything the user actually said appears outside the markers, and a real user turn \
-         may follow immediately after the end marker.\n{BEGIN}\n{text}\n{END}"
-    )
 }

@@ -69,7 +69,7 @@ impl Turn<'_> {
             return Ok(());
         }
         if let Some(event) = resume::unexecuted_calls(self.ctx, &request) {
-            return self.run_calls(&request, &event).await;
+            return self.run_calls(&request, &event, true).await;
         }
         self.ask(request).await
     }
@@ -98,7 +98,10 @@ impl Turn<'_> {
     /// Whether the run ends with this agent's answer, so that it can be given up with its last
     /// write.
     fn ends_the_run(&self) -> bool {
-        self.ctx.is_root()
+        // An agent that another one runs by hand does not know what the other will do.
+        let known = self.ctx.agent.as_llm_agent();
+        known.is_some_and(|known| std::ptr::eq(known, self.agent))
+            && self.ctx.is_root()
             && self.ctx.shared.plugins.is_empty()
             && !self.agent.has_after_callbacks()
     }

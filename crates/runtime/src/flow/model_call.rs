@@ -71,21 +71,27 @@ impl Turn<'_> {
                 }
             };
             let response = self.after_model(callback, response).await?;
-            // Whether a whole answer is the last one decides if the run can end with storing it.
-            // Pieces are handed on at once.
-            next = match response.partial {
-                Some(true) => {
-                    self.take_up(call, response, false).await?;
-                    answers.next().await
-                }
-                _ => {
+            next = match self.may_be_the_last(&response) {
+                // If it is, the run ends with storing it. Everything else is handed on at once.
+                true => {
                     let following = answers.next().await;
                     self.take_up(call, response, following.is_none()).await?;
                     following
                 }
+                false => {
+                    self.take_up(call, response, false).await?;
+                    answers.next().await
+                }
             };
         }
         Ok(())
+    }
+
+    /// Whether it is worth to wait and see that nothing follows an answer.
+    fn may_be_the_last(&self, response: &LlmResponse) -> bool {
+        let content = response.content.as_ref();
+        let calls = content.is_some_and(|content| content.function_calls().next().is_some());
+        response.partial != Some(true) && !calls && self.ends_the_run()
     }
 
     /// Makes an event of an answer, and does what it asks for.
@@ -112,7 +118,7 @@ impl Turn<'_> {
         let event = self.emit(event, is_last && !calls).await?;
         if calls && !is_partial {
             // Boxed, as not every answer has calls and their future is large.
-            Box::pin(self.run_calls(&call.request, &event)).await?;
+            Box::pin(self.run_calls(&call.request, &event, is_last)).await?;
         }
         Ok(())
     }

@@ -7,9 +7,14 @@ use retain_core::{
     SessionError, SessionKey, SessionLog, State, StateDelta, Window,
 };
 
-use super::{Inner, RunRequest, kept::Assembled, message};
+use super::{
+    Inner, RunRequest,
+    kept::{Assembled, drop_temp_keys},
+    message::{self, Answered},
+    store::add_metadata,
+};
 use crate::{
-    error::Result,
+    error::{Result, RunError},
     plugins::{ReadMessage, ask_plugins},
 };
 
@@ -35,43 +40,54 @@ struct Message {
 }
 
 impl Inner {
-    /// Begins a run. The caller sees to it that this is not interrupted.
+    /// Begins a run on a message that was checked. The caller sees to it that this is not
+    /// interrupted.
     pub(super) async fn begin(&self, key: &SessionKey, request: &RunRequest) -> Result<Begun> {
-        let content = message::checked(request.message.clone())?;
-        let message = self.message(key, request, content).await?;
+        let (content, answered) = self.message(key, request).await?;
+        let message = self.message_event(request, content, answered);
         match self.sessions.log() {
             Some(log) => self.begin_in_log(log, key, request, message).await,
             None => self.begin_in_service(key, request, message).await,
         }
     }
 
-    /// The message's event. The history is only read if it matters.
+    /// The message as plugins want it, and the call that it answers. The history is only read if it
+    /// matters.
     async fn message(
         &self,
         key: &SessionKey,
         request: &RunRequest,
-        mut content: Content,
-    ) -> Result<Message> {
-        let mut invocation_id = format!("e-{}", self.ids.new_id());
+    ) -> Result<(Content, Option<Answered>)> {
+        let content = request.message.clone();
         let answers = content.function_responses().next().is_some();
-        let mut answered = None;
-        if answers || !self.plugins.is_empty() {
-            let session = self.current(key).await?;
-            answered = message::answered(&session.events, &content)?;
-            let about = answered
-                .as_ref()
-                .map_or(&invocation_id, |a| &a.invocation_id);
-            let read = ReadMessage {
-                session: &session,
-                invocation_id: about,
-                message: &content,
-            };
-            let replaced = ask_plugins!(self.plugins, on_user_message(&read));
-            if let Some(replaced) = replaced {
-                content = message::checked(replaced)?;
-                answered = message::answered(&session.events, &content)?;
-            }
+        if !answers && self.plugins.is_empty() {
+            return Ok((content, None));
         }
+        let session = self.current(key).await?;
+        let answered = message::answered(&session.events, &content)?;
+        let invocation_id = answered
+            .as_ref()
+            .map(|answered| answered.invocation_id.as_str());
+        let read = ReadMessage {
+            session: &session,
+            invocation_id,
+            message: &content,
+        };
+        let replaced = ask_plugins!(self.plugins, on_user_message(&read));
+        let Some(replaced) = replaced else {
+            return Ok((content, answered));
+        };
+        let content = message::checked(replaced)?;
+        let answered = message::answered(&session.events, &content)?;
+        Ok((content, answered))
+    }
+
+    fn message_event(
+        &self,
+        request: &RunRequest,
+        content: Content,
+        answered: Option<Answered>,
+    ) -> Message {
         let mut event = Event {
             id: self.ids.new_id(),
             author: "user".to_owned(),
@@ -84,15 +100,17 @@ impl Inner {
             ..Event::default()
         };
         let mut began_with = None;
-        if let Some(answered) = answered {
-            invocation_id = answered.invocation_id;
-            event.branch = answered.branch;
-            event.isolation_scope = answered.isolation_scope;
-            began_with = answered.user_content;
+        match answered {
+            Some(answered) => {
+                event.invocation_id = answered.invocation_id;
+                event.branch = answered.branch;
+                event.isolation_scope = answered.isolation_scope;
+                began_with = answered.user_content;
+            }
+            None => event.invocation_id = format!("e-{}", self.ids.new_id()),
         }
-        event.invocation_id = invocation_id;
-        super::drive::add_metadata(&mut event, &request.config.custom_metadata);
-        Ok(Message { event, began_with })
+        add_metadata(&mut event, &request.config.custom_metadata);
+        Message { event, began_with }
     }
 
     /// Stores the message with taking the lease, then reads what is new.
@@ -173,20 +191,33 @@ impl Inner {
         Ok((session, Assembled::new()))
     }
 
-    /// The session before the message, for those who must know it.
+    /// The session before the message, for those who must know it. One that will be made with the
+    /// message is empty.
     async fn current(&self, key: &SessionKey) -> Result<Session> {
-        if let Some(log) = self.sessions.log() {
-            match self.load(log, key, None).await {
-                Err(crate::RunError::Session(SessionError::NotFound { .. }))
-                    if self.auto_create_session => {}
-                Ok((session, assembled)) => {
-                    self.kept.put(key.clone(), session.clone(), assembled);
-                    return Ok(session);
-                }
-                Err(error) => return Err(error),
+        let read = match self.sessions.log() {
+            Some(log) => self.load(log, key, None).await.map(|(session, assembled)| {
+                self.kept.put(key.clone(), session.clone(), assembled);
+                Some(session)
+            }),
+            None => {
+                let config = GetSessionConfig::default();
+                let read = self
+                    .sessions
+                    .get_session(&key.app, &key.user, &key.id, config);
+                read.await.map_err(RunError::from)
             }
+        };
+        let is_missing =
+            |error: &RunError| matches!(error, RunError::Session(SessionError::NotFound { .. }));
+        let read = match read {
+            Err(error) if is_missing(&error) => None,
+            read => read?,
+        };
+        match read {
+            Some(session) => Ok(session),
+            None if self.auto_create_session => Ok(Session::new(&key.app, &key.user, &key.id)),
+            None => Err(SessionError::NotFound { key: key.clone() }.into()),
         }
-        self.get_or_create(key, GetSessionConfig::default()).await
     }
 
     async fn get_or_create(&self, key: &SessionKey, config: GetSessionConfig) -> Result<Session> {
@@ -232,16 +263,7 @@ fn begun(user_event: Event, began_with: Option<Content>) -> Begun {
 
 /// `temp:` keys live for one run: those of an earlier one go, those of the message come.
 fn apply_temp(session: &mut Session, delta: &StateDelta) {
-    use retain_core::StateScope;
-    let stale: Vec<String> = session
-        .state
-        .iter()
-        .filter(|(key, _)| StateScope::of(key) == StateScope::Temp)
-        .map(|(key, _)| key.to_owned())
-        .collect();
-    for key in stale {
-        session.state.remove(&key);
-    }
+    drop_temp_keys(&mut session.state);
     let (_, _, _, temp) = State::partition_by_scope(delta);
     session.state.apply(&temp);
 }

@@ -1,6 +1,6 @@
 //! How a runner is described.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use retain_core::{Clock, Ids, MemoryService, RandomIds, SessionService, SystemClock};
 
@@ -24,7 +24,8 @@ pub struct RunnerBuilder {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     kept_sessions: usize,
-    kept_events: usize,
+    kept_bytes: usize,
+    idle_limit: Duration,
 }
 
 impl Default for RunnerBuilder {
@@ -39,7 +40,8 @@ impl Default for RunnerBuilder {
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             kept_sessions: 256,
-            kept_events: 100_000,
+            kept_bytes: 256 * 1024 * 1024,
+            idle_limit: Duration::from_secs(600),
         }
     }
 }
@@ -75,8 +77,13 @@ impl RunnerBuilder {
     }
 
     /// Adds a plugin. Plugins are asked in the order in which they were added.
-    pub fn plugin(mut self, plugin: impl Plugin) -> Self {
-        self.plugins.push(Arc::new(plugin));
+    pub fn plugin(self, plugin: impl Plugin) -> Self {
+        self.shared_plugin(Arc::new(plugin))
+    }
+
+    /// Adds a plugin that others have too.
+    pub fn shared_plugin(mut self, plugin: Arc<dyn Plugin>) -> Self {
+        self.plugins.push(plugin);
         self
     }
 
@@ -98,11 +105,18 @@ impl RunnerBuilder {
         self
     }
 
-    /// How many sessions are kept at hand between runs, and how many events of them all together.
-    /// By default 256 sessions and 100,000 events.
-    pub fn kept_sessions(mut self, sessions: usize, events: usize) -> Self {
+    /// How many sessions are kept at hand between runs, and how many bytes of them all together,
+    /// roughly. By default 256 sessions and 256 MiB.
+    pub fn kept_sessions(mut self, sessions: usize, bytes: usize) -> Self {
         self.kept_sessions = sessions;
-        self.kept_events = events;
+        self.kept_bytes = bytes;
+        self
+    }
+
+    /// How long a run keeps its session while its caller does not ask for the next event. After
+    /// that its lease runs out, and another run may take the session. By default ten minutes.
+    pub fn idle_limit(mut self, limit: Duration) -> Self {
+        self.idle_limit = limit;
         self
     }
 
@@ -132,14 +146,14 @@ impl RunnerBuilder {
             inner: Arc::new(Inner {
                 app_name: self.app_name,
                 root,
-                leases: Leases::new(Arc::clone(&sessions)),
+                leases: Leases::new(Arc::clone(&sessions), self.idle_limit),
                 sessions,
                 memory: self.memory,
                 plugins: Plugins::new(self.plugins),
                 auto_create_session: self.auto_create_session,
                 clock: self.clock,
                 ids: self.ids,
-                kept: KeptSessions::new(self.kept_sessions, self.kept_events),
+                kept: KeptSessions::new(self.kept_sessions, self.kept_bytes),
             }),
         })
     }

@@ -4,60 +4,49 @@
 //! The agent's future is dropped to cancel it, but only between appends, so that nothing is left
 //! half written.
 
-use std::{
-    collections::VecDeque,
-    panic::AssertUnwindSafe,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt as _;
-use retain_core::{Append, Event, JsonMap, LlmResponse, SessionKey, SharedSession, within_run};
+use retain_core::{Event, LlmResponse, SessionKey, SharedSession, within_run};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    Inner, RunRequest, abort,
+    Inner, RunRequest,
     begin::Begun,
-    leases::HeldLease,
+    leases::{HeldLease, Idle},
     stream::{Sent, Wish},
 };
 use crate::{
-    agents::{owed_after_agent, run_agent},
+    agents::run_agent,
     context::{Emitted, Invocation, InvocationContext},
     error::{Result, RunError},
-    plugins::ask_plugins,
+    plugins::{ask_plugins, panic_text},
 };
 
-/// Keys of an event's metadata that belong to ADK itself.
-const INTERNAL_METADATA: &str = "__adk_internal_";
-
-/// How long callbacks and plugins may take over a run that is to end: a session must not be held
-/// for good by one that hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// What connects a run with its caller.
+pub(super) struct Caller {
+    pub(super) wishes: watch::Receiver<Wish>,
+    pub(super) out: mpsc::UnboundedSender<Sent>,
+    pub(super) begun: oneshot::Sender<Result<String>>,
+    pub(super) idle: Arc<Idle>,
+}
 
 /// One run, from its message to its end.
-pub(super) async fn run(
-    inner: Arc<Inner>,
-    key: SessionKey,
-    request: RunRequest,
-    wishes: watch::Receiver<Wish>,
-    out: mpsc::UnboundedSender<Sent>,
-    begun: oneshot::Sender<Result<String>>,
-) {
+pub(super) async fn run(inner: Arc<Inner>, key: SessionKey, request: RunRequest, caller: Caller) {
     // The parts of a run are boxed: together they would be a very large future.
     let begin = match Box::pin(inner.begin(&key, &request)).await {
         Ok(begin) => begin,
         Err(error) => {
             // Whoever asked may be gone; then nobody needs to know.
-            let _ = begun.send(Err(error));
+            let _ = caller.begun.send(Err(error));
             return;
         }
     };
-    let _ = begun.send(Ok(begin.invocation_id.clone()));
+    let _ = caller.begun.send(Ok(begin.invocation_id.clone()));
     let (emitter, emitted) = mpsc::channel(1);
-    let mut driver = Driver::new(inner, key, begin, request, emitter);
-    driver.out = Some(out);
-    Box::pin(driver.drive(emitted, wishes)).await;
+    let mut driver = Driver::new(inner, key, begin, request, emitter, caller.idle);
+    driver.out = Some(caller.out);
+    Box::pin(driver.drive(emitted, caller.wishes)).await;
 }
 
 /// How the agent's work ended.
@@ -68,22 +57,26 @@ enum Ended {
 }
 
 /// An event that the caller has not taken yet, and who waits for that.
-struct Untaken {
+pub(super) struct Untaken {
     taken: oneshot::Receiver<()>,
     event: Box<Event>,
     done: oneshot::Sender<Result<Box<Event>>>,
 }
 
-struct Driver {
-    inner: Arc<Inner>,
-    ctx: InvocationContext,
-    session: SharedSession,
+/// One run while it goes on.
+pub(super) struct Driver {
+    pub(super) inner: Arc<Inner>,
+    pub(super) ctx: InvocationContext,
+    pub(super) session: SharedSession,
     user_event: Option<Event>,
-    /// The right to write; none when it was given back with the last write, or never was.
-    lease: Option<HeldLease>,
+    /// The right to write; none when it was given back, or never was.
+    pub(super) lease: Option<HeldLease>,
+    /// Whether the run was given back with what it wrote last.
+    pub(super) is_given_back: bool,
+    pub(super) idle: Arc<Idle>,
     out: Option<mpsc::UnboundedSender<Sent>>,
-    untaken: VecDeque<Untaken>,
-    is_windowed: bool,
+    pub(super) untaken: VecDeque<Untaken>,
+    pub(super) is_windowed: bool,
 }
 
 impl Driver {
@@ -93,9 +86,11 @@ impl Driver {
         begin: Begun,
         request: RunRequest,
         emitter: mpsc::Sender<Emitted>,
+        idle: Arc<Idle>,
     ) -> Driver {
         let session = SharedSession::new(begin.session);
-        let lease = begin.token.map(|token| inner.leases.hold(&key, token));
+        let token = begin.token;
+        let lease = token.map(|token| inner.leases.hold(&key, token, &idle));
         let is_windowed = request.config.get_session_config.is_some();
         let invocation = Invocation {
             id: begin.invocation_id,
@@ -120,6 +115,8 @@ impl Driver {
             session,
             user_event: request.yield_user_message.then_some(begin.user_event),
             lease,
+            is_given_back: false,
+            idle,
             out: None,
             untaken: VecDeque::new(),
             is_windowed,
@@ -144,7 +141,7 @@ impl Driver {
             let tell = plugins.tell("on_run_error", |plugin| {
                 plugin.on_run_error(&self.ctx, error)
             });
-            tell.await;
+            self.inside(tell).await;
         }
         if let Err(error) = self.give_back().await {
             tracing::warn!(session = %self.ctx.shared.key, %error, "a run ends by its lease alone");
@@ -160,8 +157,8 @@ impl Driver {
         wishes: &mut watch::Receiver<Wish>,
     ) -> Ended {
         let ctx = self.ctx.clone();
-        let agent = within_run(ctx.shared.key.clone(), run_root(&ctx));
-        let mut agent = std::pin::pin!(AssertUnwindSafe(agent).catch_unwind());
+        let agent = AssertUnwindSafe(self.inside(run_root(&ctx))).catch_unwind();
+        let mut agent = std::pin::pin!(agent);
         let ended = loop {
             tokio::select! {
                 biased;
@@ -216,162 +213,13 @@ impl Driver {
         None
     }
 
-    /// Stores an event of the run itself, and hands it on. Plugins have a limited time for it.
-    async fn store(&mut self, event: Event, last: bool) -> Result<()> {
-        let asked = Box::pin(self.past_plugins(Box::new(event.clone())));
-        let event = match tokio::time::timeout(PATIENCE, asked).await {
-            Ok(event) => event?,
-            Err(_) => Box::new(event),
-        };
-        let event = self.append(event, last).await?;
-        self.hand_on(event, None);
-        Ok(())
+    /// Does something as part of the run, so that a run of the same session inside it is an error
+    /// and no wait for itself.
+    pub(super) fn inside<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        within_run(self.ctx.shared.key.clone(), work)
     }
 
-    /// The event as plugins want it.
-    async fn past_plugins(&self, mut event: Box<Event>) -> Result<Box<Event>> {
-        add_metadata(&mut event, &self.ctx.run_config().custom_metadata);
-        let replaced = ask_plugins!(self.inner.plugins, on_event(&self.ctx, &event));
-        if let Some(replaced) = replaced {
-            *event = self.replaced(*event, replaced);
-        }
-        Ok(event)
-    }
-
-    /// Stores an event, unless it is partial.
-    async fn append(&mut self, event: Box<Event>, last: bool) -> Result<Box<Event>> {
-        if event.is_partial() {
-            return Ok(event);
-        }
-        let Some(log) = self.inner.sessions.log() else {
-            let stored = self
-                .inner
-                .sessions
-                .append_event_locked(&self.session, *event);
-            return Ok(Box::new(stored.await?));
-        };
-        let append = Append::from(*event);
-        let append = match (&self.lease, last) {
-            (Some(lease), true) => append.ending_run(lease.token),
-            (Some(lease), false) => append.within_run(lease.token),
-            // The run was given back too early: something followed the last event after all.
-            (None, _) => append.beginning_run(self.ctx.run_config().turn),
-        };
-        let appended = log.append_live(&self.session, append).await?;
-        if last {
-            self.lease = None;
-        } else if let (None, Some(token)) = (&self.lease, appended.run) {
-            self.lease = Some(self.inner.leases.hold(&self.ctx.shared.key, token));
-        }
-        let stored = appended.events.into_iter().next();
-        match stored {
-            Some((_, event)) => Ok(Box::new(Arc::unwrap_or_clone(event))),
-            None => Err(RunError::Cancelled),
-        }
-    }
-
-    /// What a plugin put in the place of an event. Which event it is, the plugin does not decide.
-    fn replaced(&self, original: Event, mut event: Event) -> Event {
-        add_metadata(&mut event, &self.ctx.run_config().custom_metadata);
-        if event.author.is_empty() {
-            event.author = original.author;
-        }
-        let kept = original.response.custom_metadata.into_iter().flatten();
-        let kept = kept.filter(|(key, _)| key.starts_with(INTERNAL_METADATA));
-        let kept: Vec<_> = kept.collect();
-        if !kept.is_empty() {
-            event
-                .response
-                .custom_metadata
-                .get_or_insert_default()
-                .extend(kept);
-        }
-        Event {
-            id: original.id,
-            invocation_id: original.invocation_id,
-            timestamp: original.timestamp,
-            ..event
-        }
-    }
-
-    /// Seals a run that was cut off: callbacks that are owed, answers to open calls.
-    async fn seal(&mut self, wish: Wish) -> Result<()> {
-        self.untaken.clear();
-        for ctx in self.ctx.take_entered().into_iter().rev() {
-            if tokio::time::timeout(PATIENCE, owed_after_agent(&ctx))
-                .await
-                .is_err()
-            {
-                tracing::warn!(
-                    agent = ctx.agent_name(),
-                    "a callback after a cancelled run hangs"
-                );
-            }
-        }
-        let events = self.session.update(|session| session.events.clone());
-        let id = self.ctx.invocation_id();
-        let mut sealing = abort::answers_to_open_calls(&events, id);
-        // Who stops listening after the answer has cut nothing off.
-        let is_complete = wish == Wish::Abandon && abort::is_answered(&events, id);
-        if sealing.is_empty() && !is_complete {
-            sealing.push(abort::plain_abort(id, self.inner.root.name()));
-        }
-        let count = sealing.len();
-        for (number, mut event) in (1..).zip(sealing) {
-            event.id = self.inner.ids.new_id();
-            event.timestamp = self.inner.clock.now();
-            self.store(event, number == count).await?;
-        }
-        let after = tokio::time::timeout(PATIENCE, self.after_run());
-        after.await.unwrap_or(Ok(()))
-    }
-
-    /// Stores why the agent failed, and hands that on.
-    async fn store_failure(&mut self, error: &RunError) {
-        let mut event = Event {
-            response: LlmResponse {
-                error_code: Some(error.code().to_owned()),
-                error_message: Some(error.cause()),
-                ..LlmResponse::default()
-            },
-            ..self.ctx.new_event()
-        };
-        self.ctx.complete(&mut event);
-        let is_last = self.inner.plugins.is_empty();
-        if let Err(error) = self.store(event, is_last).await {
-            tracing::warn!(%error, "the failure of a run could not be stored");
-        }
-    }
-
-    async fn after_run(&self) -> Result<()> {
-        ask_plugins!(self.inner.plugins, after_run(&self.ctx));
-        Ok(())
-    }
-
-    /// Ends the run, if its last write did not.
-    async fn give_back(&mut self) -> Result<()> {
-        if let (Some(log), Some(lease)) = (self.inner.sessions.log(), self.lease.take()) {
-            log.end_run(&self.ctx.shared.key, lease.token).await?;
-        }
-        Ok(())
-    }
-
-    /// Keeps the session at hand for the next run.
-    fn keep(&self) {
-        if self.is_windowed || self.inner.sessions.log().is_none() {
-            return;
-        }
-        let shared = &self.ctx.shared;
-        let mut assembled = shared
-            .contents
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let assembled = std::mem::take(&mut *assembled);
-        let session = self.session.snapshot();
-        self.inner.kept.put(shared.key.clone(), session, assembled);
-    }
-
-    fn hand_on(&self, event: Box<Event>, taken: Option<oneshot::Sender<()>>) {
+    pub(super) fn hand_on(&self, event: Box<Event>, taken: Option<oneshot::Sender<()>>) {
         self.send(Sent::Event(event, taken));
     }
 
@@ -421,25 +269,8 @@ async fn wished(wishes: &mut watch::Receiver<Wish>) -> Wish {
 }
 
 fn panicked(ctx: &InvocationContext, panic: &(dyn std::any::Any + Send)) -> RunError {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    let text = text.unwrap_or_else(|| "no reason given".to_owned());
     RunError::Agent {
         agent: ctx.agent_name().to_owned(),
-        source: format!("panicked: {text}").into(),
+        source: format!("panicked: {}", panic_text(panic)).into(),
     }
-}
-
-/// Adds the run's notes to an event; those of the event itself win.
-pub(super) fn add_metadata(event: &mut Event, metadata: &JsonMap) {
-    let mut notes = metadata
-        .iter()
-        .filter(|(key, _)| !key.starts_with(INTERNAL_METADATA))
-        .peekable();
-    if notes.peek().is_none() {
-        return;
-    }
-    let mut all: JsonMap = notes.map(|(key, value)| (key, value.clone())).collect();
-    all.extend(event.response.custom_metadata.take().into_iter().flatten());
-    event.response.custom_metadata = Some(all);
 }

@@ -5,18 +5,18 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use retain_core::{Session, SessionKey};
+use retain_core::{Content, Event, Json, JsonMap, Part, Session, SessionKey, State, StateScope};
 
 use crate::contents::ContentsCache;
 
 /// What was assembled for each agent.
 pub(crate) type Assembled = HashMap<String, ContentsCache>;
 
-/// Recently used sessions, within a number of sessions and of events.
+/// Recently used sessions, within a number of sessions and of bytes.
 #[derive(Debug)]
 pub(crate) struct KeptSessions {
     max_sessions: usize,
-    max_events: usize,
+    max_bytes: usize,
     inside: Mutex<Inside>,
 }
 
@@ -25,7 +25,7 @@ struct Inside {
     sessions: HashMap<SessionKey, Kept>,
     /// Which session was used when, oldest first.
     by_use: BTreeMap<u64, SessionKey>,
-    events: usize,
+    bytes: usize,
     clock: u64,
 }
 
@@ -34,13 +34,15 @@ struct Kept {
     used: u64,
     session: Session,
     assembled: Assembled,
+    /// What the session takes up, roughly.
+    bytes: usize,
 }
 
 impl KeptSessions {
-    pub(crate) fn new(max_sessions: usize, max_events: usize) -> KeptSessions {
+    pub(crate) fn new(max_sessions: usize, max_bytes: usize) -> KeptSessions {
         KeptSessions {
             max_sessions,
-            max_events,
+            max_bytes,
             inside: Mutex::default(),
         }
     }
@@ -53,25 +55,28 @@ impl KeptSessions {
         Some((kept.session.clone(), std::mem::take(&mut kept.assembled)))
     }
 
-    /// Keeps a session, and lets go of those that were not used for longest.
-    pub(crate) fn put(&self, key: SessionKey, session: Session, assembled: Assembled) {
-        let events = session.events.len();
+    /// Keeps a session, and lets go of those that were not used for longest. `temp:` keys are those
+    /// of one run, and are not kept.
+    pub(crate) fn put(&self, key: SessionKey, mut session: Session, assembled: Assembled) {
+        drop_temp_keys(&mut session.state);
         let mut inside = self.lock();
+        let bytes = inside.bytes_of(&key, &session);
         inside.remove(&key);
-        if self.max_sessions == 0 || events > self.max_events {
+        if self.max_sessions == 0 || bytes > self.max_bytes {
             return;
         }
         inside.clock += 1;
         let used = inside.clock;
         inside.by_use.insert(used, key.clone());
-        inside.events += events;
+        inside.bytes += bytes;
         let kept = Kept {
             used,
             session,
             assembled,
+            bytes,
         };
         inside.sessions.insert(key, kept);
-        while inside.sessions.len() > self.max_sessions || inside.events > self.max_events {
+        while inside.sessions.len() > self.max_sessions || inside.bytes > self.max_bytes {
             let Some((_, oldest)) = inside.by_use.first_key_value() else {
                 return;
             };
@@ -91,18 +96,72 @@ impl KeptSessions {
 }
 
 impl Inside {
+    /// What a session takes up. Only events that are new since it was kept last are looked at.
+    fn bytes_of(&self, key: &SessionKey, session: &Session) -> usize {
+        let known = self.sessions.get(key);
+        let known = known.filter(|kept| kept.session.events.len() <= session.events.len());
+        let (from, bytes) = known.map_or((0, 0), |kept| (kept.session.events.len(), kept.bytes));
+        let new = (from..session.events.len()).filter_map(|at| session.events.get(at));
+        bytes + new.map(event_bytes).sum::<usize>()
+    }
+
     fn remove(&mut self, key: &SessionKey) {
         if let Some(kept) = self.sessions.remove(key) {
             self.by_use.remove(&kept.used);
-            self.events -= kept.session.events.len();
+            self.bytes -= kept.bytes;
         }
+    }
+}
+
+/// What an event takes up, roughly: itself, and the texts and data in it.
+fn event_bytes(event: &Event) -> usize {
+    let parts = event.content().map(Content::parts).unwrap_or_default();
+    let part_bytes = |part: &Part| {
+        let text = part.text.as_ref().map_or(0, String::len);
+        let data = part
+            .inline_data
+            .as_ref()
+            .and_then(|blob| blob.data.as_ref());
+        let answer = part.function_response.as_ref();
+        let answer = answer.and_then(|answer| answer.response.as_ref());
+        size_of::<Part>() + text + data.map_or(0, |data| data.len()) + answer.map_or(0, map_bytes)
+    };
+    let delta = map_bytes(&event.actions.state_delta);
+    size_of::<Event>() + delta + parts.iter().map(part_bytes).sum::<usize>()
+}
+
+fn map_bytes(map: &JsonMap) -> usize {
+    map.iter()
+        .map(|(key, value)| key.len() + json_bytes(value))
+        .sum()
+}
+
+fn json_bytes(value: &Json) -> usize {
+    let inside = match value {
+        Json::String(text) => text.len(),
+        Json::Array(items) => items.iter().map(json_bytes).sum(),
+        Json::Object(map) => map_bytes(map),
+        Json::Null | Json::Bool(_) | Json::Number(_) => 0,
+    };
+    size_of::<Json>() + inside
+}
+
+/// `temp:` keys live for one run.
+pub(super) fn drop_temp_keys(state: &mut State) {
+    let is_temp = |key: &str| StateScope::of(key) == StateScope::Temp;
+    let stale: Vec<String> = state
+        .iter()
+        .filter(|(key, _)| is_temp(key))
+        .map(|(key, _)| key.to_owned())
+        .collect();
+    for key in stale {
+        state.remove(&key);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use retain_core::Event;
 
     fn key(id: &str) -> SessionKey {
         SessionKey::new("app", "ada", id)
@@ -118,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_session_that_was_not_used_for_longest_goes_first() {
-        let kept = KeptSessions::new(2, 100);
+        let kept = KeptSessions::new(2, usize::MAX);
         for id in ["a", "b", "a", "c"] {
             kept.put(key(id), session(id, 1), Assembled::new());
         }
@@ -128,13 +187,31 @@ mod tests {
     }
 
     #[test]
-    fn events_are_bounded_too() {
-        let kept = KeptSessions::new(10, 10);
+    fn bytes_are_bounded_too() {
+        let one = event_bytes(&Event::user_text("x"));
+        let kept = KeptSessions::new(10, 10 * one);
         kept.put(key("a"), session("a", 6), Assembled::new());
         kept.put(key("b"), session("b", 6), Assembled::new());
         assert!(kept.get(&key("a")).is_none());
+        kept.put(key("b"), session("b", 10), Assembled::new());
+        assert_eq!(kept.lock().bytes, 10 * one, "what is new was added");
         kept.put(key("b"), session("b", 11), Assembled::new());
         assert!(kept.get(&key("b")).is_none());
-        assert_eq!(kept.lock().events, 0);
+        assert_eq!(kept.lock().bytes, 0);
+        let mut big = session("c", 1);
+        big.events.push(2, Event::user_text("x".repeat(20 * one)));
+        kept.put(key("c"), big, Assembled::new());
+        assert!(kept.get(&key("c")).is_none());
+    }
+
+    #[test]
+    fn temp_keys_are_not_kept() {
+        let kept = KeptSessions::new(10, usize::MAX);
+        let mut session = session("a", 1);
+        session.state.set("temp:x", 1);
+        session.state.set("x", 1);
+        kept.put(key("a"), session, Assembled::new());
+        let (session, _) = kept.get(&key("a")).unwrap();
+        assert_eq!(session.state.len(), 1);
     }
 }

@@ -5,7 +5,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use retain_core::{RunToken, SessionKey, SessionService};
@@ -14,13 +14,38 @@ use retain_core::{RunToken, SessionKey, SessionService};
 #[derive(Debug)]
 pub(super) struct Leases {
     sessions: Arc<dyn SessionService>,
+    idle_limit: Duration,
     held: Mutex<Held>,
 }
 
 #[derive(Debug, Default)]
 struct Held {
-    tokens: HashMap<SessionKey, RunToken>,
+    leases: HashMap<SessionKey, (RunToken, Arc<Idle>)>,
     is_kept: bool,
+}
+
+/// Since when the caller of a run has not asked for the next event.
+#[derive(Debug, Default)]
+pub(super) struct Idle(Mutex<Option<Instant>>);
+
+impl Idle {
+    /// The caller has an event, and does not ask for another.
+    pub(super) fn begin(&self) {
+        *self.lock() = Some(Instant::now());
+    }
+
+    /// The caller asks.
+    pub(super) fn end(&self) {
+        *self.lock() = None;
+    }
+
+    fn is_longer_than(&self, limit: Duration) -> bool {
+        self.lock().is_some_and(|since| since.elapsed() > limit)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The lease of one run. Dropping it lets it run out; give it back before.
@@ -34,41 +59,37 @@ pub(super) struct HeldLease {
 impl Drop for HeldLease {
     fn drop(&mut self) {
         let mut held = self.leases.lock();
-        if held.tokens.get(&self.key) == Some(&self.token) {
-            held.tokens.remove(&self.key);
-        }
-    }
-}
-
-/// Notes that the task is gone, whatever ended it.
-struct Keeping(Weak<Leases>);
-
-impl Drop for Keeping {
-    fn drop(&mut self) {
-        if let Some(leases) = self.0.upgrade() {
-            leases.lock().is_kept = false;
+        let is_this = |(token, _): &(RunToken, Arc<Idle>)| *token == self.token;
+        if held.leases.get(&self.key).is_some_and(is_this) {
+            held.leases.remove(&self.key);
         }
     }
 }
 
 impl Leases {
-    pub(super) fn new(sessions: Arc<dyn SessionService>) -> Arc<Leases> {
+    pub(super) fn new(sessions: Arc<dyn SessionService>, idle_limit: Duration) -> Arc<Leases> {
         Arc::new(Leases {
             sessions,
+            idle_limit,
             held: Mutex::default(),
         })
     }
 
     /// Holds the lease of a run until it is dropped.
-    pub(super) fn hold(self: &Arc<Leases>, key: &SessionKey, token: RunToken) -> HeldLease {
+    pub(super) fn hold(
+        self: &Arc<Leases>,
+        key: &SessionKey,
+        token: RunToken,
+        idle: &Arc<Idle>,
+    ) -> HeldLease {
         let was_kept = {
             let mut held = self.lock();
-            held.tokens.insert(key.clone(), token);
+            held.leases.insert(key.clone(), (token, Arc::clone(idle)));
             std::mem::replace(&mut held.is_kept, true)
         };
         if !was_kept {
             // A runtime that shuts down drops the task at once, so the lock must be free here.
-            tokio::spawn(keep(Keeping(Arc::downgrade(self)), self.period()));
+            tokio::spawn(keep(Keeping::of(self), self.period()));
         }
         HeldLease {
             leases: Arc::clone(self),
@@ -86,8 +107,11 @@ impl Leases {
         let Some(log) = self.sessions.log() else {
             return;
         };
-        let held: Vec<_> = self.lock().tokens.clone().into_iter().collect();
-        for (key, token) in held {
+        let held: Vec<_> = self.lock().leases.clone().into_iter().collect();
+        for (key, (token, idle)) in held {
+            if idle.is_longer_than(self.idle_limit) {
+                continue;
+            }
             if let Err(error) = log.renew_run(&key, token).await {
                 // The run's next write will say so if it matters.
                 tracing::warn!(session = %key, %error, "a run could not be prolonged");
@@ -100,14 +124,50 @@ impl Leases {
     }
 }
 
-/// Renews until nothing is held.
-async fn keep(keeping: Keeping, period: Duration) {
-    loop {
-        tokio::time::sleep(period).await;
-        let Some(leases) = keeping.0.upgrade() else {
+/// The task that renews, as long as it lives.
+struct Keeping {
+    leases: Weak<Leases>,
+    is_done: bool,
+}
+
+impl Keeping {
+    fn of(leases: &Arc<Leases>) -> Keeping {
+        Keeping {
+            leases: Arc::downgrade(leases),
+            is_done: false,
+        }
+    }
+
+    /// Whether nothing is held any more. If so, the next lease starts a task of its own.
+    fn is_done(&mut self, leases: &Leases) -> bool {
+        let mut held = leases.lock();
+        self.is_done = held.leases.is_empty();
+        held.is_kept = !self.is_done;
+        self.is_done
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        let Some(leases) = self.leases.upgrade().filter(|_| !self.is_done) else {
             return;
         };
-        if leases.lock().tokens.is_empty() {
+        // The runtime that the task was on has gone. Runs on others go on.
+        match super::own_runtime() {
+            Ok(runtime) => drop(runtime.spawn(keep(Keeping::of(&leases), leases.period()))),
+            Err(_) => leases.lock().is_kept = false,
+        }
+    }
+}
+
+/// Renews until nothing is held.
+async fn keep(mut keeping: Keeping, period: Duration) {
+    loop {
+        tokio::time::sleep(period).await;
+        let Some(leases) = keeping.leases.upgrade() else {
+            return;
+        };
+        if keeping.is_done(&leases) {
             return;
         }
         leases.renew_all().await;

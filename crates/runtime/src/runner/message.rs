@@ -1,5 +1,7 @@
 //! What a message must be like, and which run it belongs to.
 
+use std::collections::HashMap;
+
 use retain_core::{Content, Event, Events};
 
 use crate::{
@@ -65,27 +67,28 @@ pub(super) fn answered(events: &Events, message: &Content) -> Result<Option<Answ
         };
     }
     let valid = valid_events(events);
-    let asked = |id: &str| {
-        let has_call = |event: &&&Event| {
-            let calls = event.function_calls();
-            calls.iter().any(|call| call.id.as_deref() == Some(id))
-        };
-        valid.iter().rev().find(has_call).copied()
-    };
-    let mut call_events = Vec::new();
-    for id in &ids {
-        let Some(event) = asked(id) else {
-            return Err(invalid(format!(
-                "answers function call {id:?}, which is not in the session's history"
-            )));
-        };
-        call_events.push(event);
+    // The newest call of an id is the one that is answered.
+    let mut asked = HashMap::new();
+    for event in &valid {
+        for call in event
+            .content()
+            .into_iter()
+            .flat_map(Content::function_calls)
+        {
+            asked.insert(call.id.as_deref().unwrap_or_default(), *event);
+        }
     }
+    let asked = |id: &&str| {
+        asked.get(id).copied().ok_or_else(|| {
+            invalid(format!(
+                "answers function call {id:?}, which is not in the session's history"
+            ))
+        })
+    };
+    let call_events: Vec<&Event> = ids.iter().map(asked).collect::<Result<_>>()?;
     let first = call_events[0];
-    if call_events
-        .iter()
-        .any(|event| event.invocation_id != first.invocation_id)
-    {
+    let is_other = |event: &&Event| event.invocation_id != first.invocation_id;
+    if call_events.iter().any(is_other) {
         return Err(invalid(
             "answers calls of several runs; send one message for each run",
         ));

@@ -10,9 +10,11 @@ mod begin;
 mod builder;
 mod config;
 mod drive;
+mod ending;
 mod kept;
 mod leases;
 mod message;
+mod store;
 mod stream;
 
 use std::{
@@ -108,7 +110,10 @@ impl Runner {
     /// Runs the agent on what the user says. Without a session id a session is made.
     ///
     /// When this returns, the message is stored and the session is this run's until it ends; another
-    /// run that had it was waited for.
+    /// run that had it was waited for. A caller that gives up while it waits may find its message in
+    /// the log later, as a run that was cut off at once.
+    ///
+    /// Needs a Tokio runtime with time enabled.
     pub async fn run(
         &self,
         user_id: &str,
@@ -126,6 +131,12 @@ impl Runner {
         session_id: Option<&str>,
         request: RunRequest,
     ) -> Result<RunStream> {
+        if tokio::runtime::Handle::try_current().is_err() {
+            let reason = "it needs a Tokio runtime; without one, use run_blocking".to_owned();
+            return Err(RunError::BrokenOff { reason });
+        }
+        let mut request = request;
+        request.message = message::checked(request.message)?;
         let key = self.session_key(user_id, session_id).await?;
         let within = running();
         if within.contains(&key) {
@@ -141,9 +152,16 @@ impl Runner {
             events,
             taken: None,
             run: None,
+            idle: Arc::default(),
             is_over: false,
         };
-        let run = drive::run(Arc::clone(&self.inner), key, request, wishes, send, begun);
+        let caller = drive::Caller {
+            wishes,
+            out: send,
+            begun,
+            idle: Arc::clone(&stream.idle),
+        };
+        let run = drive::run(Arc::clone(&self.inner), key, request, caller);
         // A panic outside the agent must not be the caller's.
         let run = AssertUnwindSafe(within_runs(within, run)).catch_unwind();
         stream.run = Some(Box::pin(run.map(drop)));
@@ -212,19 +230,16 @@ impl Runner {
     }
 }
 
-/// The threads on which runs of callers without a runtime go.
-fn blocking_runtime() -> Result<&'static tokio::runtime::Handle> {
+/// The threads on which runs go whose callers have no runtime, or have left theirs.
+fn own_runtime() -> Result<&'static tokio::runtime::Handle> {
     static RUNTIME: OnceLock<Option<tokio::runtime::Runtime>> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let builder = builder.enable_all().thread_name("retain-blocking");
+        let builder = builder.enable_all().thread_name("retain-runs");
         builder.worker_threads(2).build().ok()
     });
-    match runtime {
-        Some(runtime) => Ok(runtime.handle()),
-        None => Err(RunError::Agent {
-            agent: "run_blocking".to_owned(),
-            source: "no threads could be started for it".into(),
-        }),
-    }
+    let runtime = runtime.as_ref().map(tokio::runtime::Runtime::handle);
+    runtime.ok_or_else(|| RunError::BrokenOff {
+        reason: "no threads could be started for it".to_owned(),
+    })
 }

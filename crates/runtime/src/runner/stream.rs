@@ -8,10 +8,11 @@ use std::{
 };
 
 use futures_core::Stream;
-use retain_core::{Event, SessionKey};
+use retain_core::{Content, Event, SessionKey};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::error::{Result, RunError};
+use super::{abort::INVOCATION_ABORTED, leases::Idle};
+use crate::error::{ModelError, Result, RunError};
 
 /// Whether a run is to go on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,6 +52,17 @@ impl RunHandle {
     pub fn cancel(&self) {
         self.wish.send_replace(Wish::Cancel);
     }
+
+    /// Says that nobody listens any more. Cancelling by hand comes first.
+    fn abandon(&self) {
+        self.wish.send_if_modified(|wish| {
+            let was_going_on = *wish == Wish::GoOn;
+            if was_going_on {
+                *wish = Wish::Abandon;
+            }
+            was_going_on
+        });
+    }
 }
 
 /// The events of a run, as they come. A final event was stored before it comes out here.
@@ -65,6 +77,7 @@ pub struct RunStream {
     pub(super) taken: Option<oneshot::Sender<()>>,
     /// The run itself, until it is over. It goes on when this stream is polled.
     pub(super) run: Option<Run>,
+    pub(super) idle: Arc<Idle>,
     /// Whether the end was told.
     pub(super) is_over: bool,
 }
@@ -104,15 +117,39 @@ impl RunStream {
         Ok(events)
     }
 
-    /// The text of the last answer. Fails if the run does.
+    /// The text of the last answer. Fails if the run does, or if it was cancelled or the model gave
+    /// an error before anything was answered.
     pub async fn answer(self) -> Result<String> {
         let events = self.collect_events().await?;
-        let answer = events.iter().rev().find(|event| event.is_final_response());
-        let content = answer.and_then(Event::content);
-        Ok(content
-            .map(|content| content.text_concat())
-            .unwrap_or_default())
+        let text = |event: &Event| event.content().map(Content::text_concat);
+        let answers = events
+            .iter()
+            .rev()
+            .filter(|event| event.is_final_response());
+        let said = answers.filter_map(text).find(|text| !text.is_empty());
+        match (said, events.last().and_then(failure)) {
+            (None, Some(error)) => Err(error),
+            (said, _) => Ok(said.unwrap_or_default()),
+        }
     }
+}
+
+/// Why an event is no answer.
+fn failure(event: &Event) -> Option<RunError> {
+    let code = event.response.error_code.clone()?;
+    if code == INVOCATION_ABORTED {
+        return Some(RunError::Cancelled);
+    }
+    let message = event.response.error_message.clone();
+    let message = message.unwrap_or_else(|| code.clone());
+    Some(RunError::Model {
+        model: event
+            .response
+            .model_version
+            .clone()
+            .unwrap_or_else(|| event.author.clone()),
+        source: ModelError::new(message).with_code(code),
+    })
 }
 
 impl fmt::Debug for RunStream {
@@ -153,6 +190,7 @@ impl RunStream {
         match std::task::ready!(self.events.poll_recv(cx)) {
             Some(Sent::Event(event, taken)) => {
                 self.taken = taken;
+                self.idle.begin();
                 Poll::Ready(Some(Ok(*event)))
             }
             Some(Sent::End(result)) => {
@@ -167,9 +205,8 @@ impl RunStream {
     }
 
     fn ended_early(&self) -> RunError {
-        RunError::Agent {
-            agent: self.key.app.clone(),
-            source: "its run ended before it was done".into(),
+        RunError::BrokenOff {
+            reason: "it panicked outside its agent".to_owned(),
         }
     }
 }
@@ -178,6 +215,7 @@ impl Stream for RunStream {
     type Item = Result<Event>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
+        self.idle.end();
         if let Some(taken) = self.taken.take() {
             // The run may be over already.
             let _ = taken.send(());
@@ -199,22 +237,12 @@ impl Drop for RunStream {
         let Some(run) = self.run.take() else {
             return;
         };
-        // Cancelling by hand comes first.
-        self.handle.wish.send_if_modified(|wish| {
-            let was_going_on = *wish == Wish::GoOn;
-            if was_going_on {
-                *wish = Wish::Abandon;
-            }
-            was_going_on
-        });
+        self.handle.abandon();
         // What is left to do is not the caller's: it must not wait for it.
-        match (
-            tokio::runtime::Handle::try_current(),
-            super::blocking_runtime(),
-        ) {
-            (Ok(runtime), _) => drop(runtime.spawn(run)),
-            (Err(_), Ok(runtime)) => drop(runtime.spawn(run)),
-            (Err(_), Err(error)) => {
+        let runtime = tokio::runtime::Handle::try_current();
+        match runtime.or_else(|_| super::own_runtime().cloned()) {
+            Ok(runtime) => drop(runtime.spawn(run)),
+            Err(error) => {
                 tracing::warn!(%error, "a run that was cut off ends by its lease alone");
             }
         }
@@ -224,35 +252,61 @@ impl Drop for RunStream {
 /// The events of a run for callers that are not async. Dropping it stops the run.
 #[derive(Debug)]
 pub struct BlockingRun {
-    events: std_mpsc::Receiver<Result<Event>>,
+    session_id: String,
+    handle: RunHandle,
+    /// Asks for the next event.
+    wanted: std_mpsc::Sender<()>,
+    events: std_mpsc::Receiver<Option<Result<Event>>>,
 }
 
 impl BlockingRun {
-    /// Hands the events of a run over, one at a time, on a thread of their own.
+    /// Lets a run go on, on a thread of its own, as events are asked for.
     pub(super) fn of(
         run: impl Future<Output = Result<RunStream>> + Send + 'static,
     ) -> Result<BlockingRun> {
-        // Without a place to wait in, the next event is made only when it is asked for.
-        let (send, events) = std_mpsc::sync_channel(0);
-        let runtime = super::blocking_runtime()?.clone();
+        let (begun, began) = std_mpsc::channel();
+        let (wanted, wants) = std_mpsc::channel();
+        let (send, events) = std_mpsc::channel();
+        let runtime = super::own_runtime()?.clone();
         std::thread::spawn(move || {
-            runtime.block_on(async move {
-                let mut stream = match run.await {
-                    Ok(stream) => stream,
-                    Err(error) => {
-                        let _ = send.send(Err(error));
-                        return;
-                    }
-                };
-                while let Some(event) = futures_util::StreamExt::next(&mut stream).await {
-                    // Nobody listens any more: dropping the stream stops the run.
-                    if send.send(event).is_err() {
-                        return;
-                    }
-                }
-            });
+            let mut stream = match runtime.block_on(run) {
+                Ok(stream) => stream,
+                Err(error) => return drop(begun.send(Err(error))),
+            };
+            let about = (stream.session_id().to_owned(), stream.handle());
+            // Nobody waits or asks any more: dropping the stream stops the run.
+            let mut is_heard = begun.send(Ok(about)).is_ok();
+            while is_heard && wants.recv().is_ok() {
+                let event = runtime.block_on(futures_util::StreamExt::next(&mut stream));
+                is_heard = send.send(event).is_ok();
+            }
+            let _inside = runtime.enter();
+            drop(stream);
         });
-        Ok(BlockingRun { events })
+        let (session_id, handle) = began.recv().map_err(|_| RunError::BrokenOff {
+            reason: "its thread panicked".to_owned(),
+        })??;
+        Ok(BlockingRun {
+            session_id,
+            handle,
+            wanted,
+            events,
+        })
+    }
+
+    /// The id of the run.
+    pub fn invocation_id(&self) -> &str {
+        self.handle.invocation_id()
+    }
+
+    /// The id of the session, which may have been made for this run.
+    pub fn session_id(&self) -> &str {
+        &self.session_id
+    }
+
+    /// A handle to cancel the run from elsewhere.
+    pub fn handle(&self) -> RunHandle {
+        self.handle.clone()
     }
 }
 
@@ -260,6 +314,14 @@ impl Iterator for BlockingRun {
     type Item = Result<Event>;
 
     fn next(&mut self) -> Option<Result<Event>> {
-        self.events.recv().ok()
+        self.wanted.send(()).ok()?;
+        self.events.recv().ok()?
+    }
+}
+
+impl Drop for BlockingRun {
+    fn drop(&mut self) {
+        // The thread may be waiting for an event; it ends when the run does.
+        self.handle.abandon();
     }
 }

@@ -13,9 +13,10 @@ pub fn exit_loop_tool() -> FunctionTool {
         "Exits the loop.\n\nCall this function only when you are instructed to do so.",
         None,
         |ctx, _args| async move {
-            let mut actions = ctx.actions();
-            actions.escalate = Some(true);
-            actions.skip_summarization = Some(true);
+            ctx.update_actions(|actions| {
+                actions.escalate = Some(true);
+                actions.skip_summarization = Some(true);
+            });
             Ok(ToolOutput::none())
         },
     )
@@ -33,7 +34,7 @@ pub fn get_user_choice_tool() -> FunctionTool {
         "Provides the options to the user and asks them to choose one.",
         Some(parameters.into()),
         |ctx, _args: JsonMap| async move {
-            ctx.actions().skip_summarization = Some(true);
+            ctx.update_actions(|actions| actions.skip_summarization = Some(true));
             Ok(ToolOutput::none())
         },
     );

@@ -75,7 +75,7 @@ impl Tool for SetModelResponseTool {
                 return Ok(Json::from(JsonMap::from([("error", message)])).into());
             }
         };
-        ctx.actions().set_model_response = Some(answer.clone());
+        ctx.update_actions(|actions| actions.set_model_response = Some(answer.clone()));
         Ok(answer.into())
     }
 }

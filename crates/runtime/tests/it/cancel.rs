@@ -169,7 +169,7 @@ async fn a_run_cancelled_before_anything_was_said_is_sealed_without_a_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_that_gives_up_while_waiting_leaves_nothing_behind() {
+async fn a_caller_that_gives_up_while_waiting_blocks_nobody() {
     for (name, sessions) in services().await {
         let seen = Arc::<Seen>::default();
         let agent = hanging_agent(&seen);
@@ -189,8 +189,16 @@ async fn a_caller_that_gives_up_while_waiting_leaves_nothing_behind() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_was_killed_half_way_is_continued_sensibly() {
-    for (name, sessions) in services().await {
-        // What a killed process leaves: a message, a call, no answer, and a lease that runs out.
+    let ttl = Duration::from_millis(300);
+    let sqlite = retain_sessions::SqliteSessionService::connect("sqlite::memory:").await;
+    let in_memory = retain_sessions::InMemorySessionService::new();
+    let services: [(&str, Arc<dyn retain_core::SessionService>); 2] = [
+        ("in memory", Arc::new(in_memory.with_run_ttl(ttl))),
+        ("sqlite", Arc::new(sqlite.unwrap().with_run_ttl(ttl))),
+    ];
+    for (name, sessions) in services {
+        // What a killed process leaves: a message, a call without an answer, and a lease that
+        // nobody gives back.
         sessions
             .create_session("app", USER, None, Some(SESSION))
             .await
@@ -208,17 +216,16 @@ async fn a_run_that_was_killed_half_way_is_continued_sensibly() {
         let content = retain_core::Content::new("model", vec![book.into()]);
         let mut called = Event::new("a", LlmResponse::of(content));
         called.invocation_id = "e-killed".into();
-        log.append(&key, Append::from(called).within_run(token))
-            .await
-            .unwrap();
-        // The lease ends; nobody has sealed anything.
-        log.end_run(&key, token).await.unwrap();
+        let called = Append::from(called).within_run(token);
+        log.append(&key, called).await.unwrap();
         let model = Arc::new(ScriptedModel::new("m").reply("Was it booked? I do not know."));
         let agent = LlmAgent::builder("a")
             .model(Arc::clone(&model))
             .build()
             .unwrap();
-        let runner = runner(&sessions, agent).build().unwrap();
+        let runner = runner(&sessions, agent).clock(Arc::new(retain_core::SystemClock));
+        let runner = runner.build().unwrap();
+        // Waits until the lease has run out.
         let next = runner.run(USER, Some(SESSION), "and?").await.unwrap();
         assert_eq!(
             next.answer().await.unwrap(),

@@ -7,7 +7,10 @@ use super::{
     passages::{Passage, Passages, Speaker, Told, is_of_load_memory, is_recalled},
     words::sentences,
 };
-use crate::{contents::QUOTED_AGENT_PREAMBLE, models::LlmRequest, tools::LOAD_MEMORY};
+use crate::{
+    contents::QUOTED_AGENT_PREAMBLE, fence::is_own_instruction, models::LlmRequest,
+    tools::LOAD_MEMORY,
+};
 
 /// What a request is about.
 #[derive(Debug)]
@@ -116,7 +119,8 @@ fn is_declared(request: &LlmRequest, name: &str) -> bool {
 
 /// Whether a content is something that the user said.
 fn is_message(content: &Content) -> bool {
-    let is_put_there = |text| is_recalled(text) || text == QUOTED_AGENT_PREAMBLE;
+    let is_put_there =
+        |text| is_recalled(text) || is_own_instruction(text) || text == QUOTED_AGENT_PREAMBLE;
     !is_model(content)
         && !content.parts().is_empty()
         && content.function_responses().next().is_none()

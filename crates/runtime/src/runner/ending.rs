@@ -1,0 +1,94 @@
+//! How a run ends: done, failed or cut off. In each case the log tells, and the session is free.
+
+use std::{panic::AssertUnwindSafe, sync::PoisonError};
+
+use futures_util::FutureExt as _;
+use retain_core::{Event, LlmResponse};
+
+use super::{abort, drive::Driver, store::PATIENCE, stream::Wish};
+use crate::{
+    agents::owed_after_agent,
+    error::{Result, RunError},
+    plugins::ask_plugins,
+};
+
+impl Driver {
+    /// Seals a run that was cut off: callbacks that are owed, answers to open calls.
+    pub(super) async fn seal(&mut self, wish: Wish) -> Result<()> {
+        self.untaken.clear();
+        for ctx in self.ctx.take_entered().into_iter().rev() {
+            let owed = AssertUnwindSafe(self.inside(owed_after_agent(&ctx))).catch_unwind();
+            let called = tokio::time::timeout(PATIENCE, owed).await;
+            if !matches!(called, Ok(Ok(()))) {
+                let agent = ctx.agent_name();
+                tracing::warn!(agent, "a callback after a cancelled run hangs or panics");
+            }
+        }
+        let events = self.session.update(|session| session.events.clone());
+        let id = self.ctx.invocation_id();
+        let mut sealing = abort::answers_to_open_calls(&events, id);
+        // Who stops listening after the answer has cut nothing off, and what was given back with
+        // its answer is over.
+        let is_complete =
+            self.is_given_back || (wish == Wish::Abandon && abort::is_answered(&events, id));
+        if sealing.is_empty() && !is_complete {
+            sealing.push(abort::plain_abort(id, self.inner.root.name()));
+        }
+        let count = sealing.len();
+        for (number, mut event) in (1..).zip(sealing) {
+            event.id = self.inner.ids.new_id();
+            event.timestamp = self.inner.clock.now();
+            self.store(event, number == count).await?;
+        }
+        let after = tokio::time::timeout(PATIENCE, self.after_run());
+        after.await.unwrap_or(Ok(()))
+    }
+
+    /// Stores why the agent failed, and hands that on.
+    pub(super) async fn store_failure(&mut self, error: &RunError) {
+        let mut event = Event {
+            response: LlmResponse {
+                error_code: Some(error.code().to_owned()),
+                error_message: Some(error.cause()),
+                ..LlmResponse::default()
+            },
+            ..self.ctx.new_event()
+        };
+        self.ctx.complete(&mut event);
+        let is_last = self.inner.plugins.is_empty();
+        if let Err(error) = self.store(event, is_last).await {
+            tracing::warn!(%error, "the failure of a run could not be stored");
+        }
+    }
+
+    pub(super) async fn after_run(&self) -> Result<()> {
+        let asked = async {
+            ask_plugins!(self.inner.plugins, after_run(&self.ctx));
+            Ok(())
+        };
+        self.inside(asked).await
+    }
+
+    /// Ends the run, if its last write did not.
+    pub(super) async fn give_back(&mut self) -> Result<()> {
+        if let (Some(log), Some(lease)) = (self.inner.sessions.log(), self.lease.take()) {
+            log.end_run(&self.ctx.shared.key, lease.token).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the session at hand for the next run.
+    pub(super) fn keep(&self) {
+        if self.is_windowed || self.inner.sessions.log().is_none() {
+            return;
+        }
+        let shared = &self.ctx.shared;
+        let mut assembled = shared
+            .contents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let assembled = std::mem::take(&mut *assembled);
+        let session = self.session.snapshot();
+        self.inner.kept.put(shared.key.clone(), session, assembled);
+    }
+}

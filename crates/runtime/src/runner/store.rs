@@ -1,0 +1,146 @@
+//! Storing the events of a run: past the plugins, then into the log, as part of the run.
+
+use std::{sync::Arc, time::Duration};
+
+use retain_core::{Append, Event, EventActions, Json, JsonError, JsonMap};
+
+use super::drive::Driver;
+use crate::{
+    error::{Result, RunError},
+    plugins::ask_plugins,
+};
+
+/// Keys of an event's metadata that belong to ADK itself.
+const INTERNAL_METADATA: &str = "__adk_internal_";
+
+/// How long callbacks and plugins may take over a run that is to end: a session must not be held
+/// for good by one that hangs.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Driver {
+    /// Stores an event of the run itself, and hands it on. Plugins have a limited time for it.
+    pub(super) async fn store(&mut self, event: Event, last: bool) -> Result<()> {
+        let asked = Box::pin(self.past_plugins(Box::new(event.clone())));
+        let event = match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(Ok(event)) => event,
+            // What happened to the run must be in the log, whatever plugins do.
+            Ok(Err(error)) => {
+                tracing::error!(%error, "a plugin failed over an event of the run itself");
+                Box::new(event)
+            }
+            Err(_) => Box::new(event),
+        };
+        let event = self.append(event, last).await?;
+        self.hand_on(event, None);
+        Ok(())
+    }
+
+    /// The event as plugins want it.
+    pub(super) async fn past_plugins(&self, mut event: Box<Event>) -> Result<Box<Event>> {
+        add_metadata(&mut event, &self.ctx.run_config().custom_metadata);
+        if self.inner.plugins.is_empty() {
+            return Ok(event);
+        }
+        let replaced = self.inside(self.ask_on_event(&event)).await?;
+        if let Some(replaced) = replaced {
+            *event = self.replaced(&event, replaced)?;
+        }
+        Ok(event)
+    }
+
+    /// Stores an event, unless it is partial.
+    pub(super) async fn append(&mut self, event: Box<Event>, last: bool) -> Result<Box<Event>> {
+        if event.is_partial() {
+            return Ok(event);
+        }
+        let Some(log) = self.inner.sessions.log() else {
+            let stored = self
+                .inner
+                .sessions
+                .append_event_locked(&self.session, *event);
+            return Ok(Box::new(stored.await?));
+        };
+        let append = Append::from(*event);
+        let append = match (&self.lease, last) {
+            (Some(lease), true) => append.ending_run(lease.token),
+            (Some(lease), false) => append.within_run(lease.token),
+            // The run was given back too early: something followed the last event after all.
+            (None, _) => append.beginning_run(self.ctx.run_config().turn),
+        };
+        let appended = log.append_live(&self.session, append).await?;
+        match (&self.lease, appended.run) {
+            (Some(_), _) if last => {
+                self.lease = None;
+                self.is_given_back = true;
+            }
+            // Begun anew: to be given back in the end like every run.
+            (None, Some(token)) => {
+                let key = &self.ctx.shared.key;
+                self.lease = Some(self.inner.leases.hold(key, token, &self.idle));
+            }
+            _ => {}
+        }
+        let stored = appended.events.into_iter().next();
+        match stored {
+            Some((_, event)) => Ok(Box::new(Arc::unwrap_or_clone(event))),
+            None => Err(RunError::Cancelled),
+        }
+    }
+
+    async fn ask_on_event(&self, event: &Event) -> Result<Option<Event>> {
+        Ok(ask_plugins!(self.inner.plugins, on_event(&self.ctx, event)))
+    }
+
+    /// What a plugin put in the place of an event: what it says counts, what it leaves out stays.
+    /// Which event it is, the plugin does not decide.
+    fn replaced(&self, original: &Event, mut replacement: Event) -> Result<Event> {
+        add_metadata(&mut replacement, &self.ctx.run_config().custom_metadata);
+        let unwritable = |error: JsonError| RunError::Agent {
+            agent: original.author.clone(),
+            source: error.into(),
+        };
+        let fields = |event: &Event| Json::parse(&event.to_json()?);
+        let mut merged = fields(original).map_err(unwritable)?;
+        let said = fields(&replacement).map_err(unwritable)?;
+        for (name, value) in said.as_object().into_iter().flat_map(JsonMap::iter) {
+            let is_said = match name {
+                "id" | "invocationId" | "timestamp" => false,
+                "author" => !replacement.author.is_empty(),
+                "actions" => replacement.actions != EventActions::default(),
+                _ => true,
+            };
+            if let Some(fields) = merged.as_object_mut().filter(|_| is_said) {
+                fields.insert(name, value.clone());
+            }
+        }
+        let mut merged = Event::from_json(&merged.to_string()).map_err(unwritable)?;
+        keep_internal_metadata(original, &mut merged);
+        Ok(merged)
+    }
+}
+
+/// Adds the run's notes to an event; those of the event itself win.
+pub(super) fn add_metadata(event: &mut Event, metadata: &JsonMap) {
+    let mut notes = metadata
+        .iter()
+        .filter(|(key, _)| !key.starts_with(INTERNAL_METADATA))
+        .peekable();
+    if notes.peek().is_none() {
+        return;
+    }
+    let mut all: JsonMap = notes.map(|(key, value)| (key, value.clone())).collect();
+    all.extend(event.response.custom_metadata.take().into_iter().flatten());
+    event.response.custom_metadata = Some(all);
+}
+
+/// What ADK itself noted on an event cannot be dropped by a plugin.
+fn keep_internal_metadata(original: &Event, event: &mut Event) {
+    let notes = original.response.custom_metadata.iter();
+    let notes = notes.flat_map(JsonMap::iter);
+    let kept = notes.filter(|(key, _)| key.starts_with(INTERNAL_METADATA));
+    let kept: Vec<_> = kept.map(|(key, value)| (key, value.clone())).collect();
+    if !kept.is_empty() {
+        let all = event.response.custom_metadata.get_or_insert_default();
+        all.extend(kept);
+    }
+}

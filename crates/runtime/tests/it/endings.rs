@@ -1,0 +1,456 @@
+//! How runs end: with the last thing written, and never before it or without giving the session back.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::StreamExt as _;
+use retain_core::{Content, Event, FunctionResponse, JsonMap, LlmResponse, RunOptions};
+use retain_runtime::{
+    Agent, FunctionTool, Hooked, InvocationContext, LlmAgent, Plugin, ReadMessage, RunConfig,
+    RunError, RunRequest, Runner, ScriptedModel, ToolContext, ToolError,
+};
+
+use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored, story};
+
+fn saying(text: &'static str) -> LlmAgent {
+    let model = ScriptedModel::new("m").otherwise(move |_| text);
+    LlmAgent::builder("a").model(model).build().unwrap()
+}
+
+/// A message that does not want to wait for anybody.
+fn at_once(message: &str) -> RunRequest {
+    RunRequest::new(message).config(RunConfig {
+        turn: RunOptions {
+            wait: Duration::ZERO,
+        },
+        ..RunConfig::default()
+    })
+}
+
+/// Runs on the session, which must be free.
+async fn must_be_free(runner: &Runner, name: &str) {
+    let next = runner.run_with(USER, Some(SESSION), at_once("next")).await;
+    let next = next.unwrap_or_else(|error| panic!("{name}: {error}"));
+    next.collect_events().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_after_the_answer_changes_nothing() {
+    for (name, sessions) in services().await {
+        let runner = runner(&sessions, saying("Hello!")).build().unwrap();
+        let mut run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+        run.next().await.unwrap().unwrap();
+        run.handle().cancel();
+        assert!(run.next().await.is_none(), "{name}");
+        let told = story(events_of(&stored(&sessions).await));
+        assert_eq!(told, ["user: Hi", "a: Hello!"], "{name}");
+        must_be_free(&runner, name).await;
+    }
+}
+
+/// An agent around another one, with something to add, or to fail at.
+#[derive(Debug)]
+struct Wrapper {
+    inner: LlmAgent,
+    fails: bool,
+}
+
+#[async_trait::async_trait]
+impl Agent for Wrapper {
+    fn name(&self) -> &str {
+        "a"
+    }
+
+    async fn run(&self, ctx: &InvocationContext) -> Result<(), RunError> {
+        self.inner.run(ctx).await?;
+        if self.fails {
+            return Err(RunError::Cancelled);
+        }
+        tokio::task::yield_now().await;
+        ctx.emit(Event::model_text("a", "afterwards")).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_agent_around_another_one_has_the_last_word() {
+    for (name, sessions) in services().await {
+        let inner = saying("answer");
+        let agent = Wrapper {
+            inner,
+            fails: false,
+        };
+        let runner = runner(&sessions, agent).build().unwrap();
+        let runs = (0..8).map(|n| {
+            let runner = runner.clone();
+            tokio::spawn(async move {
+                let run = runner
+                    .run(USER, Some(SESSION), format!("q{n}"))
+                    .await
+                    .unwrap();
+                run.collect_events().await.unwrap();
+            })
+        });
+        for run in runs.collect::<Vec<_>>() {
+            run.await.unwrap();
+        }
+        let session = stored(&sessions).await;
+        for turn in events_of(&session).chunks(3) {
+            let told = story(turn);
+            assert!(told[0].starts_with("user: q"), "{name}: {told:?}");
+            assert_eq!(told[1..], ["a: answer", "a: afterwards"], "{name}");
+        }
+        let inner = saying("answer");
+        let failing = Wrapper { inner, fails: true };
+        let failing = crate::support::runner(&sessions, failing).build().unwrap();
+        let run = failing.run(USER, Some(SESSION), "q").await.unwrap();
+        run.collect_events().await.unwrap_err();
+        must_be_free(&runner, name).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_the_model_adds_after_a_call_belongs_to_the_turn() {
+    for (name, sessions) in services().await {
+        let show = FunctionTool::new("show", "", |ctx: ToolContext, (): ()| async move {
+            ctx.update_actions(|actions| actions.skip_summarization = Some(true));
+            Ok::<_, ToolError>(serde_json::json!({"shown": true}))
+        });
+        let model = ScriptedModel::new("m").otherwise(|_| {
+            let parts = vec![call("show", "{}").into()];
+            let call = LlmResponse::of(Content::new("model", parts));
+            vec![call, LlmResponse::of(Content::model("and this"))]
+        });
+        let agent = LlmAgent::builder("a")
+            .model(model)
+            .tool(show)
+            .build()
+            .unwrap();
+        let runner = runner(&sessions, agent).build().unwrap();
+        let runs = (0..6).map(|n| {
+            let runner = runner.clone();
+            tokio::spawn(async move {
+                let run = runner
+                    .run(USER, Some(SESSION), format!("q{n}"))
+                    .await
+                    .unwrap();
+                run.collect_events().await.unwrap().len()
+            })
+        });
+        for run in runs.collect::<Vec<_>>() {
+            assert_eq!(run.await.unwrap(), 3, "{name}");
+        }
+        for turn in events_of(&stored(&sessions).await).chunks(4) {
+            let told = story(turn);
+            assert!(told[0].starts_with("user: q"), "{name}: {told:?}");
+            assert_eq!(told[3], "a: and this", "{name}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_is_handed_on_before_the_model_is_done() {
+    let (_, sessions) = services().await.remove(0);
+    #[derive(Debug)]
+    struct Lingering;
+    impl retain_runtime::Model for Lingering {
+        fn name(&self) -> &str {
+            "lingering"
+        }
+
+        fn generate(
+            &self,
+            _: Arc<retain_runtime::LlmRequest>,
+            _: bool,
+        ) -> retain_runtime::ModelStream {
+            let parts = vec![call("nothing", "{}").into()];
+            let call = LlmResponse::of(Content::new("model", parts));
+            let calls = futures_util::stream::iter([Ok(call)]);
+            Box::pin(calls.chain(futures_util::stream::pending()))
+        }
+    }
+    let agent = LlmAgent::builder("a").model(Lingering).build().unwrap();
+    let runner = runner(&sessions, agent).build().unwrap();
+    let mut run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+    let event = run.next().await.unwrap().unwrap();
+    assert_eq!(event.function_calls().len(), 1);
+}
+
+/// A plugin that panics, fails, replaces or runs again, as it is told.
+#[derive(Debug, Default)]
+struct Naughty {
+    panics: bool,
+    fails: bool,
+    replaces: bool,
+    runs_again: Option<Arc<std::sync::OnceLock<Runner>>>,
+    seen: Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+#[async_trait::async_trait]
+impl Plugin for Naughty {
+    fn name(&self) -> &str {
+        "naughty"
+    }
+
+    async fn on_user_message(&self, ctx: &ReadMessage<'_>) -> Hooked<Content> {
+        let temp = ctx.session.state.get("temp:secret").cloned();
+        self.seen.lock().unwrap().push(format!("{temp:?}"));
+        Ok(None)
+    }
+
+    async fn on_event(&self, _: &InvocationContext, _: &Event) -> Hooked<Event> {
+        assert!(!self.panics, "naughty indeed");
+        if self.fails {
+            return Err("no event is good enough".into());
+        }
+        // Says what is new, and nothing of what is to stay.
+        let other = LlmResponse::of(Content::model("replaced"));
+        Ok(self.replaces.then(|| Event::new("", other)))
+    }
+
+    async fn after_run(&self, _: &InvocationContext) -> Hooked<()> {
+        if let Some(runner) = self.runs_again.as_ref().and_then(|slot| slot.get()) {
+            let nested = runner.run(USER, Some(SESSION), "again").await;
+            self.seen
+                .lock()
+                .unwrap()
+                .push(nested.unwrap_err().to_string());
+        }
+        Ok(None)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plugin_that_panics_or_fails_is_told_and_leaves_the_session_free() {
+    for (name, sessions) in services().await {
+        for panics in [true, false] {
+            let plugin = Naughty {
+                panics,
+                fails: !panics,
+                ..Naughty::default()
+            };
+            let bad = runner(&sessions, saying("Hello!"))
+                .plugin(plugin)
+                .build()
+                .unwrap();
+            let run = bad.run(USER, Some(SESSION), "Hi").await.unwrap();
+            let error = run.collect_events().await.unwrap_err().to_string();
+            assert!(
+                error.starts_with("plugin naughty failed in on_event"),
+                "{name}: {error}"
+            );
+            let told = story(events_of(&stored(&sessions).await));
+            assert_eq!(told.last().unwrap(), "a: [RuntimeError]", "{name}");
+            must_be_free(&runner(&sessions, saying("ok")).build().unwrap(), name).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_replacing_plugin_does_not_say_stays() {
+    for (name, sessions) in services().await {
+        let piece = LlmResponse {
+            partial: Some(true),
+            ..LlmResponse::of(Content::model("Hel"))
+        };
+        let reply = vec![piece, LlmResponse::of(Content::model("Hello!"))];
+        let model = ScriptedModel::new("m").reply(reply);
+        let agent = LlmAgent::builder("a")
+            .model(model)
+            .output_key("said")
+            .build()
+            .unwrap();
+        let plugin = Naughty {
+            replaces: true,
+            ..Naughty::default()
+        };
+        let runner = runner(&sessions, agent).plugin(plugin).build().unwrap();
+        let request = RunRequest::new("Hi").config(RunConfig::streaming());
+        let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+        let told = run.collect_events().await.unwrap();
+        assert_eq!(
+            told.iter().map(Event::is_partial).collect::<Vec<_>>(),
+            [true, false],
+            "{name}"
+        );
+        let session = stored(&sessions).await;
+        assert_eq!(
+            story(events_of(&session)),
+            ["user: Hi", "a: replaced"],
+            "{name}"
+        );
+        assert_eq!(
+            session.state["said"], "Hello!",
+            "{name}: what the agent did stays"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hooks_are_part_of_the_run() {
+    for (name, sessions) in services().await {
+        let slot: Arc<std::sync::OnceLock<Runner>> = Arc::default();
+        let plugin = Naughty {
+            runs_again: Some(Arc::clone(&slot)),
+            ..Naughty::default()
+        };
+        let seen = Arc::clone(&plugin.seen);
+        let runner = runner(&sessions, saying("Hello!"))
+            .plugin(plugin)
+            .build()
+            .unwrap();
+        slot.set(runner.clone()).unwrap();
+        let request = RunRequest::new("Hi").state_delta([("temp:secret", "of run 1")].into());
+        let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+        run.collect_events().await.unwrap();
+        let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+        run.collect_events().await.unwrap();
+        let seen = seen.lock().unwrap().clone();
+        assert!(
+            seen[1].contains("would wait for itself"),
+            "{name}: {seen:?}"
+        );
+        assert_eq!(seen[2], "None", "{name}: temp: keys are those of one run");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_answer_is_what_was_said_and_not_the_silence_after_it() {
+    for (name, sessions) in services().await {
+        let model = ScriptedModel::new("m").reply("Hello!").reply(LlmResponse {
+            error_code: Some("SAFETY".into()),
+            error_message: Some("blocked".into()),
+            ..LlmResponse::default()
+        });
+        let agent = LlmAgent::builder("a")
+            .model(model)
+            .after_agent(|ctx| async move {
+                ctx.state().set("greeted", true);
+                Ok(None)
+            });
+        let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+        assert_eq!(run.answer().await.unwrap(), "Hello!", "{name}");
+        let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+        run.handle().cancel();
+        let cancelled = run.answer().await.unwrap_err();
+        assert!(
+            matches!(cancelled, RunError::Cancelled),
+            "{name}: {cancelled}"
+        );
+    }
+    let (_, sessions) = services().await.remove(0);
+    let model = ScriptedModel::new("m").reply(LlmResponse {
+        error_code: Some("SAFETY".into()),
+        error_message: Some("blocked".into()),
+        ..LlmResponse::default()
+    });
+    let agent = LlmAgent::builder("a").model(model).build().unwrap();
+    let runner = runner(&sessions, agent).build().unwrap();
+    let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+    assert_eq!(
+        run.answer().await.unwrap_err().to_string(),
+        "model a failed: blocked"
+    );
+}
+
+#[test]
+fn a_dropped_blocking_run_is_stopped() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for (name, sessions) in runtime.block_on(services()) {
+        let model = ScriptedModel::new("m")
+            .reply("never said")
+            .reply("Here again.");
+        let agent = LlmAgent::builder("a")
+            .model(model)
+            .before_model(|_, request| async move {
+                if request.contents.len() == 1 {
+                    std::future::pending::<()>().await;
+                }
+                Ok(request.into())
+            });
+        let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
+        let mut run = runner.run_blocking(USER, Some(SESSION), "Hi").unwrap();
+        assert!(run.invocation_id().starts_with("e-"), "{name}");
+        assert_eq!(run.session_id(), SESSION, "{name}");
+        let handle = run.handle();
+        let asked = std::thread::spawn(move || run.next().is_some());
+        handle.cancel();
+        assert!(asked.join().unwrap(), "{name}: the event that says so");
+        let run = runner.run_blocking(USER, Some(SESSION), "Again").unwrap();
+        drop(run);
+        let told: Vec<_> = runner
+            .run_blocking(USER, Some(SESSION), "Still?")
+            .unwrap()
+            .collect();
+        assert_eq!(told.len(), 1, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_cannot_be_makes_no_session() {
+    for (name, sessions) in services().await {
+        let runner = runner(&sessions, saying("Hello!")).build().unwrap();
+        runner
+            .run(USER, None, Content::default())
+            .await
+            .unwrap_err();
+        let answer = FunctionResponse::new("c1", "f", JsonMap::default());
+        let answer = Content::new("user", vec![answer.into()]);
+        let refused = runner.run(USER, Some("new"), answer).await.unwrap_err();
+        assert!(
+            matches!(refused, RunError::InvalidMessage { .. }),
+            "{name}: {refused}"
+        );
+        let listed = sessions.list_sessions(APP, Some(USER)).await.unwrap();
+        assert!(listed.sessions.is_empty(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_never_comes_back_loses_the_session_in_the_end() {
+    let sessions = retain_sessions::InMemorySessionService::new();
+    let sessions = sessions.with_run_ttl(Duration::from_millis(150));
+    let sessions: Arc<dyn retain_core::SessionService> = Arc::new(sessions);
+    let agent = Wrapper {
+        inner: saying("answer"),
+        fails: false,
+    };
+    let runner = runner(&sessions, agent)
+        .clock(Arc::new(retain_core::SystemClock))
+        .idle_limit(Duration::from_millis(300));
+    let runner = runner.build().unwrap();
+    let mut forgotten = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+    forgotten.next().await.unwrap().unwrap();
+    // Held, and never asked again.
+    let other = runner.run(USER, Some(SESSION), "me too").await.unwrap();
+    other.collect_events().await.unwrap();
+    drop(forgotten);
+}
+
+#[test]
+fn a_run_outlives_the_runtime_that_kept_the_leases() {
+    let sessions = retain_sessions::InMemorySessionService::new();
+    let sessions = sessions.with_run_ttl(Duration::from_millis(300));
+    let sessions: Arc<dyn retain_core::SessionService> = Arc::new(sessions);
+    let agent = Wrapper {
+        inner: saying("answer"),
+        fails: false,
+    };
+    let runner = runner(&sessions, agent).clock(Arc::new(retain_core::SystemClock));
+    let runner = runner.build().unwrap();
+    let first = tokio::runtime::Runtime::new().unwrap();
+    first.block_on(async {
+        let run = runner.run(USER, Some("other"), "Hi").await.unwrap();
+        run.collect_events().await.unwrap();
+    });
+    let second = tokio::runtime::Runtime::new().unwrap();
+    let mut run = second
+        .block_on(runner.run(USER, Some(SESSION), "Hi"))
+        .unwrap();
+    second.block_on(run.next()).unwrap().unwrap();
+    drop(first);
+    second.block_on(async { tokio::time::sleep(Duration::from_millis(1200)).await });
+    let busy = second.block_on(runner.run_with(USER, Some(SESSION), at_once("me too")));
+    assert!(busy.is_err(), "the session is still taken");
+    second.block_on(run.collect_events()).unwrap();
+}
