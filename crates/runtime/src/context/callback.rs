@@ -131,13 +131,8 @@ impl CallbackContext {
         LiveState::new(self.invocation.session().clone(), Arc::clone(&self.actions))
     }
 
-    /// The actions of the event that this is about, as they are now.
-    pub fn actions(&self) -> EventActions {
-        self.lock().clone()
-    }
-
-    /// Changes the actions of the event that this is about: transfer, escalate, skip
-    /// summarization. State is written with [`state`](Self::state), not in here.
+    /// Looks at the actions of the event that this is about, or changes them: transfer, escalate,
+    /// skip summarization. State is written with [`state`](Self::state), not in here.
     pub fn update_actions<T>(&self, change: impl FnOnce(&mut EventActions) -> T) -> T {
         change(&mut self.lock())
     }

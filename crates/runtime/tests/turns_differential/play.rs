@@ -186,11 +186,11 @@ impl Tool for Doing {
                 return Err(ToolError::new(message).with_code("ValueError"));
             }
             "quiet" => {
-                ctx.actions().skip_summarization = Some(true);
+                ctx.update_actions(|actions| actions.skip_summarization = Some(true));
                 JsonMap::from([("said", arg("text"))]).into()
             }
             "leave" => {
-                ctx.actions().escalate = Some(true);
+                ctx.update_actions(|actions| actions.escalate = Some(true));
                 JsonMap::from([("left", true)]).into()
             }
             _ => arg("result"),

@@ -232,6 +232,10 @@ impl Reader {
             // The program was killed inside the call.
             (Some((_, action)), None) => match &*action {
                 Action::Sync { .. } | Action::SyncFolder | Action::Tell { .. } => Ok(()),
+                // A file that was made is empty, and made again by whoever opens it next.
+                Action::Open {
+                    truncate: false, ..
+                } => Ok(()),
                 _ => Err("killed while a file was changed; nobody knows if it was".to_owned()),
             },
         }
