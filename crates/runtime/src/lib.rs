@@ -24,7 +24,9 @@ mod tools;
 
 pub use agents::{
     Agent, AgentCallbacks, BeforeModel, BeforeTool, BuiltInPlanner, FinishedCall, IncludeContents,
-    Instruction, LlmAgent, LlmAgentBuilder, OutputSchema, Planner, ToolCall,
+    Instruction, IntoAgent, LlmAgent, LlmAgentBuilder, LoopAgent, LoopAgentBuilder, OutputSchema,
+    ParallelAgent, ParallelAgentBuilder, Planner, SequentialAgent, SequentialAgentBuilder,
+    ToolCall,
 };
 pub use contents::ContentsOptions;
 pub use context::{CallbackContext, InvocationContext, LiveState, ReadonlyContext, ToolContext};
