@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use retain_core::{Content, GenerateContentConfig, Json};
 use retain_runtime::{
-    Example, ExampleTool, IncludeContents, LlmAgent, LlmAgentBuilder, Model, ToolSource,
-    exit_loop_tool, get_user_choice_tool, google_search, load_memory_tool, preload_memory_tool,
-    request_input_tool, url_context,
+    Agent, AgentTool, Example, ExampleTool, IncludeContents, LlmAgent, LlmAgentBuilder, LoopAgent,
+    LoopAgentBuilder, Model, ParallelAgent, ParallelAgentBuilder, SequentialAgent,
+    SequentialAgentBuilder, ToolSource, exit_loop_tool, get_user_choice_tool, google_search,
+    load_memory_tool, preload_memory_tool, request_input_tool, url_context,
 };
 
 use crate::case::{list, yaml};
@@ -18,12 +19,56 @@ struct LatLng {
     longitude: Option<f64>,
 }
 
-/// The root agent of an app. `model` gives the model for an agent: its name, and the model's.
-pub(crate) fn root_agent(app: &str, model: impl Fn(&str, &str) -> Arc<dyn Model>) -> LlmAgent {
-    agent_of(&yaml(&format!("agents/{app}/root_agent.yaml")), &model)
+/// The model for an agent: its name, and the model's.
+type Models<'a> = &'a dyn Fn(&str, &str) -> Arc<dyn Model>;
+
+/// The root agent of an app.
+pub(crate) fn root_agent(app: &str, model: Models<'_>) -> Arc<dyn Agent> {
+    agent_in(app, "root_agent.yaml", None, model)
 }
 
-const KNOWN: [&str; 10] = [
+/// The agent that a file of the app describes. Without a model it has that of the agent above.
+fn agent_in(app: &str, file: &str, above: Option<&str>, model: Models<'_>) -> Arc<dyn Agent> {
+    let config = &yaml(&format!("agents/{app}/{file}"));
+    let name = config["name"].as_str().expect("an agent has a name");
+    let model_name = config["model"].as_str().or(above);
+    let below = list(&config["sub_agents"]).into_iter().map(|agent| {
+        let file = agent["config_path"].as_str().expect("a file");
+        agent_in(app, file, model_name, model)
+    });
+    let description = config["description"].as_str().unwrap_or_default();
+    match config["agent_class"].as_str() {
+        None | Some("LlmAgent") => {
+            let model_name = model_name.expect("an agent has a model");
+            let agent = llm_agent(app, config, model);
+            let agent = below.fold(agent, LlmAgentBuilder::sub_agent);
+            let agent = agent.model(model(name, model_name));
+            Arc::new(agent.build().expect("the agent can be built"))
+        }
+        Some("SequentialAgent") => {
+            let agent = SequentialAgent::builder(name).description(description);
+            let agent = below.fold(agent, SequentialAgentBuilder::sub_agent);
+            Arc::new(agent.build().expect("the agent can be built"))
+        }
+        Some("LoopAgent") => {
+            let mut agent = LoopAgent::builder(name).description(description);
+            if let Some(rounds) = config["max_iterations"].as_u64() {
+                agent = agent.max_iterations(rounds as u32);
+            }
+            let agent = below.fold(agent, LoopAgentBuilder::sub_agent);
+            Arc::new(agent.build().expect("the agent can be built"))
+        }
+        Some("ParallelAgent") => {
+            let agent = ParallelAgent::builder(name).description(description);
+            let agent = below.fold(agent, ParallelAgentBuilder::sub_agent);
+            Arc::new(agent.build().expect("the agent can be built"))
+        }
+        Some(other) => panic!("agent_class {other} is not known here"),
+    }
+}
+
+const KNOWN: [&str; 14] = [
+    "agent_class",
     "name",
     "model",
     "description",
@@ -34,20 +79,24 @@ const KNOWN: [&str; 10] = [
     "output_schema",
     "generate_content_config",
     "tools",
+    "sub_agents",
+    "disallow_transfer_to_parent",
+    "disallow_transfer_to_peers",
 ];
 
-fn agent_of(config: &Json, model: &impl Fn(&str, &str) -> Arc<dyn Model>) -> LlmAgent {
+fn llm_agent(app: &str, config: &Json, model: Models<'_>) -> LlmAgentBuilder {
     let map = config.as_object().expect("a configuration is a map");
     for key in map.keys() {
         assert!(KNOWN.contains(&key), "{key} of an agent is not known here");
     }
     let text = |key: &str| config[key].as_str();
+    let is_set = |key: &str| config[key].as_bool().unwrap_or(false);
     let name = text("name").expect("an agent has a name");
-    let model = model(name, text("model").expect("an agent has a model"));
     let mut agent = LlmAgent::builder(name)
-        .model(model)
         .description(text("description").unwrap_or_default())
-        .instruction(text("instruction").unwrap_or_default());
+        .instruction(text("instruction").unwrap_or_default())
+        .disallow_transfer_to_parent(is_set("disallow_transfer_to_parent"))
+        .disallow_transfer_to_peers(is_set("disallow_transfer_to_peers"));
     if let Some(instruction) = text("static_instruction") {
         agent = agent.static_instruction(Content::user(instruction));
     }
@@ -65,11 +114,14 @@ fn agent_of(config: &Json, model: &impl Fn(&str, &str) -> Arc<dyn Model>) -> Llm
         let settings = GenerateContentConfig::from_json(&settings).expect("settings can be read");
         agent = agent.generate_content_config(settings);
     }
-    let tools = list(&config["tools"]);
-    agent
-        .tools(tools.iter().map(tool_of))
-        .build()
-        .expect("the agent can be built")
+    let tools = list(&config["tools"]).into_iter();
+    agent.tools(tools.map(|tool| match tool["name"].as_str() {
+        Some("AgentTool") => {
+            let file = tool["args"]["agent"]["config_path"].as_str();
+            AgentTool::new(agent_in(app, file.expect("a file"), None, model)).into()
+        }
+        _ => tool_of(&tool),
+    }))
 }
 
 fn with_schema(agent: LlmAgentBuilder, schema: &Json) -> LlmAgentBuilder {

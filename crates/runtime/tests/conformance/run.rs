@@ -50,7 +50,7 @@ pub(crate) async fn replay(
     let replay = Replay::new(recorded.recordings.clone());
     let mut runner = Runner::builder()
         .app_name(case.app())
-        .agent(root_agent(case.app(), |agent, name| {
+        .shared_agent(root_agent(case.app(), &|agent, name| {
             Arc::new(ReplayModel {
                 agent: agent.to_owned(),
                 name: name.to_owned(),
