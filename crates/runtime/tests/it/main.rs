@@ -5,6 +5,7 @@
 mod callbacks;
 mod cancel;
 mod composition;
+mod confirmation;
 mod endings;
 mod failures;
 mod requests;
