@@ -6,6 +6,7 @@ mod callbacks;
 mod cancel;
 mod composition;
 mod confirmation;
+mod crash;
 mod endings;
 mod failures;
 mod requests;
