@@ -14,6 +14,7 @@ mod ending;
 mod kept;
 mod leases;
 mod message;
+mod rewind;
 mod store;
 mod stream;
 

@@ -7,6 +7,7 @@ mod cancel;
 mod endings;
 mod failures;
 mod requests;
+mod rewind;
 mod runs;
 mod snapshots;
 mod support;
