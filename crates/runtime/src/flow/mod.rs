@@ -5,6 +5,7 @@
 
 mod basic;
 mod calls;
+mod compaction;
 mod contents;
 mod dynamic_instructions;
 mod finish;

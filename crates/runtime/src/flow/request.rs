@@ -1,11 +1,12 @@
 //! Building a request: the processors, in ADK 2.13's order.
 //!
 //! ADK has further ones between them, for what is not part of a single agent's turn: credentials
-//! and confirmations before the instructions, compaction and interactions before the contents,
+//! and confirmations before the instructions, interactions before the contents,
 //! caching behind them, transfer behind the output schema.
 
 use super::{
-    basic, contents, dynamic_instructions, identity, instructions, output_schema, planning, tools,
+    basic, compaction, contents, dynamic_instructions, identity, instructions, output_schema,
+    planning, tools,
 };
 use crate::{agents::LlmAgent, context::InvocationContext, error::Result, models::LlmRequest};
 
@@ -15,6 +16,7 @@ pub(super) async fn build(agent: &LlmAgent, ctx: &InvocationContext) -> Result<L
     basic::process(agent, ctx, &mut request);
     instructions::process(agent, ctx, &mut request).await?;
     identity::process(agent, &mut request);
+    Box::pin(compaction::process(agent, ctx)).await?;
     contents::process(agent, ctx, &mut request);
     planning::process(agent, ctx, &mut request).await;
     output_schema::process(agent, &mut request);

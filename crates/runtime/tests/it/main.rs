@@ -4,6 +4,7 @@
 
 mod callbacks;
 mod cancel;
+mod compaction;
 mod endings;
 mod failures;
 mod requests;
