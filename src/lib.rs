@@ -54,13 +54,14 @@ pub use retain_memory::InMemoryMemoryService;
 /// Agents, and what runs them.
 pub use retain_runtime::{
     Agent, AgentCallbacks, BeforeModel, BeforeTool, BlockingRun, BuildError, BuiltInPlanner,
-    CallbackContext, Example, ExampleProvider, ExampleTool, Examples, FinishedCall, FunctionTool,
-    Hooked, IncludeContents, Instruction, InvocationContext, LiveState, LlmAgent, LlmAgentBuilder,
-    LlmRequest, Model, ModelCapabilities, ModelError, ModelRegistry, ModelSideTool, ModelSpec,
-    ModelStream, OfflineModel, OutputSchema, Planner, Plugin, PreloadMemoryTool, ReadMessage,
-    ReadonlyContext, RunConfig, RunError, RunHandle, RunRequest, RunStream, Runner, RunnerBuilder,
-    ScriptedModel, ScriptedReply, SharedContent, StreamingMode, Tool, ToolCall, ToolContext,
-    ToolError, ToolMap, ToolOutput, ToolSource, Toolset, code_execution, contents, exit_loop_tool,
+    CallbackContext, CompactionConfig, EventSummarizer, Example, ExampleProvider, ExampleTool,
+    Examples, FinishedCall, FunctionTool, Hooked, IncludeContents, Instruction, InvocationContext,
+    LiveState, LlmAgent, LlmAgentBuilder, LlmEventSummarizer, LlmRequest, Model, ModelCapabilities,
+    ModelError, ModelRegistry, ModelSideTool, ModelSpec, ModelStream, OfflineModel, OutputSchema,
+    Planner, Plugin, PreloadMemoryTool, ReadMessage, ReadonlyContext, RunConfig, RunError,
+    RunHandle, RunRequest, RunStream, Runner, RunnerBuilder, ScriptedModel, ScriptedReply,
+    SharedContent, StreamingMode, Summary, Tool, ToolCall, ToolContext, ToolError, ToolMap,
+    ToolOutput, ToolSource, Toolset, code_execution, compaction, contents, exit_loop_tool,
     get_user_choice_tool, google_search, load_memory_tool, preload_memory_tool, python_text,
     request_input_tool, template, url_context,
 };

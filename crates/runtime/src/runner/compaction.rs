@@ -19,6 +19,9 @@ use crate::{
     error::Result,
 };
 
+/// How often a summary is tried to be appended while others append.
+const TRIES: usize = 100;
+
 /// The sessions that are being looked at after a run.
 #[derive(Debug, Default)]
 pub(super) struct AfterRuns {
@@ -144,7 +147,7 @@ impl Task {
             return Ok(());
         };
         // Between a look at the log and the append nobody else may have appended.
-        loop {
+        for _ in 0..TRIES {
             self.refresh(&mut session).await?;
             if !is_still_good(&session, seen, &range, &event) {
                 let session = &self.key;
@@ -156,6 +159,9 @@ impl Task {
                 appended => return Ok(appended?),
             }
         }
+        let session = &self.key;
+        tracing::info!(%session, "a session is too busy for its summary, which is dropped");
+        Ok(())
     }
 
     /// What is to be summed up: a prompt that is too long comes first.
