@@ -8,6 +8,7 @@
 #![warn(clippy::large_futures)]
 
 mod agents;
+pub mod compaction;
 pub mod contents;
 mod context;
 mod error;
@@ -28,6 +29,7 @@ pub use agents::{
     ParallelAgent, ParallelAgentBuilder, Planner, SequentialAgent, SequentialAgentBuilder,
     ToolCall,
 };
+pub use compaction::{CompactionConfig, EventSummarizer, LlmEventSummarizer, Summary};
 pub use contents::ContentsOptions;
 pub use context::{CallbackContext, InvocationContext, LiveState, ReadonlyContext, ToolContext};
 pub use error::{BuildError, ModelError, Result, RunError, ToolError};

@@ -38,6 +38,7 @@ mod quoting;
 mod recovery;
 mod rewind;
 mod single_turn;
+pub(crate) mod spans;
 mod task_input;
 mod transcription;
 mod turn;
@@ -48,6 +49,8 @@ mod tests;
 pub use cache::ContentsCache;
 pub use placement::{insertion_point_before_user_turn, place_of_user_content};
 pub(crate) use quoting::PREAMBLE as QUOTED_AGENT_PREAMBLE;
+use std::sync::Arc;
+
 use retain_core::{Content, Event, Events};
 
 use crate::SharedContent;
@@ -128,7 +131,7 @@ struct Listed<'a> {
 }
 
 /// Python's truth of a text that may be absent.
-fn is_set(text: &Option<String>) -> bool {
+pub(crate) fn is_set(text: &Option<String>) -> bool {
     text.as_ref().is_some_and(|text| !text.is_empty())
 }
 
@@ -137,6 +140,14 @@ pub(crate) fn valid_events(events: &Events) -> Vec<&Event> {
     let all = listed(events, 0);
     let valid = rewind::without_rewound(&all);
     valid.iter().map(|one| one.event).collect()
+}
+
+/// As [`valid_events`], to be held on to.
+pub(crate) fn valid_shared_events(events: &Events) -> Vec<Arc<Event>> {
+    let all = listed(events, 0);
+    let valid = rewind::without_rewound(&all);
+    let shared = valid.iter().filter_map(|one| events.get_shared(one.index));
+    shared.collect()
 }
 
 /// The contents that the agent's model is sent for these events.

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     agents::{Agent, AgentTree},
+    compaction::Compactor,
     contents::ContentsCache,
     context::{CallbackContext, EventWatch, NodePaths, ReadonlyContext},
     error::{Result, RunError},
@@ -29,6 +30,8 @@ pub(crate) struct Emitted {
     pub(crate) event: Box<Event>,
     /// Whether the agent knows that nothing follows.
     pub(crate) last: bool,
+    /// Whether it only lies over other events: it is stored as it is, and not handed on.
+    pub(crate) is_overlay: bool,
     /// Answered when the event is stored and was taken by the caller of the run.
     pub(crate) done: oneshot::Sender<Result<Box<Event>>>,
 }
@@ -41,6 +44,8 @@ pub(crate) struct Invocation {
     pub(crate) user_content: Content,
     pub(crate) run_config: RunConfig,
     pub(crate) memory: Option<Arc<dyn MemoryService>>,
+    /// What sums up a history that grows too long.
+    pub(crate) compactor: Option<Arc<Compactor>>,
     pub(crate) plugins: Plugins,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
@@ -292,7 +297,33 @@ impl InvocationContext {
     pub(crate) async fn send(&self, mut event: Box<Event>, last: bool) -> Result<Box<Event>> {
         self.complete(&mut event);
         let (done, stored) = oneshot::channel();
-        let emitted = Emitted { event, last, done };
+        let emitted = Emitted {
+            event,
+            last,
+            is_overlay: false,
+            done,
+        };
+        self.submit(emitted, stored).await
+    }
+
+    /// Stores a summary as part of the run. The caller of the run is not shown it.
+    pub(crate) async fn store_overlay(&self, event: Event) -> Result<()> {
+        let (done, stored) = oneshot::channel();
+        let emitted = Emitted {
+            event: Box::new(event),
+            last: false,
+            is_overlay: true,
+            done,
+        };
+        self.submit(emitted, stored).await?;
+        Ok(())
+    }
+
+    async fn submit(
+        &self,
+        emitted: Emitted,
+        stored: oneshot::Receiver<Result<Box<Event>>>,
+    ) -> Result<Box<Event>> {
         // The runner hangs up when the run was cancelled.
         let sent = self.shared.emitter.send(emitted).await;
         sent.map_err(|_| RunError::Cancelled)?;

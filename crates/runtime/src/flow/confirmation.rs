@@ -94,8 +94,18 @@ fn call_json(call: &FunctionCall) -> Option<Json> {
 }
 
 impl Turn<'_> {
-    /// Runs the calls that the user's answer approves or rejects, if it is such an answer. Says
-    /// whether the turn goes on to the model.
+    /// Whether the user's last message decides about calls.
+    pub(super) fn is_confirmation(&self) -> bool {
+        let events = self.ctx.events();
+        let said = events.iter().rfind(|event| event.author == "user");
+        let responses = said.map(Event::function_responses).unwrap_or_default();
+        responses
+            .iter()
+            .any(|response| response.name.as_deref() == Some(REQUEST))
+    }
+
+    /// Runs the calls that the user's answer approves or rejects. Says whether the turn goes on to
+    /// the model.
     pub(super) async fn run_confirmed(&mut self, tools: &ToolMap) -> Result<bool> {
         let events = self.ctx.events();
         let said = events.iter().rfind(|event| event.author == "user");
@@ -234,7 +244,7 @@ impl Asked<'_> {
                 |response: &&FunctionResponse| response.name.as_deref() == Some(REQUEST);
             event.author == "user" && responses.iter().any(is_answer)
         };
-        let Some(at) = events.iter().position(|event| confirms(event)) else {
+        let Some(at) = events.iter().position(confirms) else {
             return false;
         };
         let answers = |event: &&Event| {
@@ -244,7 +254,7 @@ impl Asked<'_> {
                     .iter()
                     .any(|response| response.id.as_deref() == Some(self.id))
         };
-        events[at..].iter().any(|event| answers(event))
+        events[at..].iter().any(answers)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Building a request: the processors, in ADK 2.13's order.
 //!
 //! ADK has further ones between them, for what is not part of a single agent's turn: credentials
-//! and confirmations before the instructions, compaction and interactions before the contents,
-//! caching behind them.
+//! and confirmations before the instructions, interactions before the contents, caching behind
+//! them.
 
 use super::{
-    basic, contents, dynamic_instructions, identity, instructions, output_schema, planning, tools,
-    transfer,
+    basic, compaction, contents, dynamic_instructions, identity, instructions, output_schema,
+    planning, tools, transfer,
 };
 use crate::{
     agents::LlmAgent,
@@ -25,6 +25,7 @@ pub(super) async fn build(
     basic::process(agent, ctx, model, &mut request);
     instructions::process(agent, ctx, &mut request).await?;
     identity::process(agent, &mut request);
+    Box::pin(compaction::process(agent, ctx)).await?;
     contents::process(agent, ctx, model, &mut request);
     planning::process(agent, ctx, &mut request).await;
     output_schema::process(agent, model, &mut request);

@@ -16,7 +16,9 @@ const ASKING: [&str; 2] = ["adk_request_input", "adk_request_credential"];
 pub(super) fn unexecuted_calls(ctx: &InvocationContext, request: &LlmRequest) -> Option<Event> {
     let events = ctx.events();
     // Every other run begins with words, and its calls are run when they are made.
-    let said = events.iter().rfind(|event| event.author == "user")?;
+    // A summary has the user for its author, and says nothing.
+    let is_said = |event: &&Event| event.author == "user" && event.actions.compaction.is_none();
+    let said = events.iter().rfind(is_said)?;
     said.content()?.function_responses().next()?;
     let is_of_run = |event: &&Event| event.invocation_id == ctx.invocation_id();
     let events: Vec<&Event> = events.iter().filter(is_of_run).collect();

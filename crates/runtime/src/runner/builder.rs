@@ -7,6 +7,7 @@ use retain_core::{Clock, Ids, MemoryService, RandomIds, SessionService, SystemCl
 use super::{Inner, Runner, kept::KeptSessions, leases::Leases};
 use crate::{
     agents::{Agent, AgentTree},
+    compaction::CompactionConfig,
     error::BuildError,
     plugins::{Plugin, Plugins},
 };
@@ -20,6 +21,7 @@ pub struct RunnerBuilder {
     sessions: Option<Arc<dyn SessionService>>,
     memory: Option<Arc<dyn MemoryService>>,
     plugins: Vec<Arc<dyn Plugin>>,
+    compaction: Option<CompactionConfig>,
     auto_create_session: bool,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
@@ -36,6 +38,7 @@ impl Default for RunnerBuilder {
             sessions: None,
             memory: None,
             plugins: Vec::new(),
+            compaction: None,
             auto_create_session: false,
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
@@ -84,6 +87,12 @@ impl RunnerBuilder {
     /// Adds a plugin that others have too.
     pub fn shared_plugin(mut self, plugin: Arc<dyn Plugin>) -> Self {
         self.plugins.push(plugin);
+        self
+    }
+
+    /// Sums up what is old in long sessions, as `config` says. The log keeps all of it.
+    pub fn compaction(mut self, config: CompactionConfig) -> Self {
+        self.compaction = Some(config);
         self
     }
 
@@ -142,6 +151,8 @@ impl RunnerBuilder {
             let reason = "is there twice; give each plugin a name of its own";
             return Err(BuildError::new(format!("plugin {twin:?}"), reason));
         }
+        let compaction = self.compaction.map(|config| config.build(&*root));
+        let compactor = compaction.transpose()?.map(Arc::new);
         let tree = AgentTree::new(root)?;
         check_models(&tree)?;
         Ok(Runner {
@@ -152,6 +163,8 @@ impl RunnerBuilder {
                 sessions,
                 memory: self.memory,
                 plugins: Plugins::new(self.plugins),
+                compactor,
+                after_runs: Default::default(),
                 auto_create_session: self.auto_create_session,
                 clock: self.clock,
                 ids: self.ids,

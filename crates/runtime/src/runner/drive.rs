@@ -99,6 +99,7 @@ impl Driver {
             user_content: begin.user_content,
             run_config: request.config,
             memory: inner.memory.clone(),
+            compactor: inner.compactor.clone(),
             plugins: inner.plugins.clone(),
             clock: Arc::clone(&inner.clock),
             ids: Arc::clone(&inner.ids),
@@ -133,8 +134,12 @@ impl Driver {
         if let Some(event) = self.user_event.take() {
             self.hand_on(Box::new(event), None);
         }
+        let mut is_complete = false;
         let result = match Box::pin(self.work(&mut emitted, &mut wishes)).await {
-            Ended::Done(Ok(())) => self.after_run().await,
+            Ended::Done(Ok(())) => {
+                is_complete = true;
+                self.after_run().await
+            }
             Ended::Done(Err(error)) => Err(error),
             Ended::CutOff(wish) => self.seal(wish).await,
         };
@@ -149,6 +154,10 @@ impl Driver {
             tracing::warn!(session = %self.ctx.shared.key, %error, "a run ends by its lease alone");
         }
         self.keep();
+        if is_complete && result.is_ok() {
+            let whole = (!self.is_windowed).then(|| self.session.snapshot());
+            self.inner.compact_later(&self.ctx.shared.key, whole);
+        }
         self.send(Sent::End(result));
     }
 
@@ -185,9 +194,19 @@ impl Driver {
     /// Stores an event of the agent and hands it on. Gives the wish that came before it was stored,
     /// if plugins took so long.
     async fn take(&mut self, emitted: Emitted, wishes: &mut watch::Receiver<Wish>) -> Option<Wish> {
-        let Emitted { event, last, done } = emitted;
+        let Emitted {
+            event,
+            last,
+            is_overlay,
+            done,
+        } = emitted;
         if done.is_closed() {
             // Whoever said it was cut off by another agent before it was heard.
+            return None;
+        }
+        if is_overlay {
+            let stored = self.append(event, false).await;
+            drop(done.send(stored));
             return None;
         }
         let event = tokio::select! {

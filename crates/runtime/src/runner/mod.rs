@@ -8,6 +8,7 @@
 mod abort;
 mod begin;
 mod builder;
+mod compaction;
 mod config;
 mod drive;
 mod ending;
@@ -15,6 +16,7 @@ mod ephemeral;
 mod kept;
 mod leases;
 mod message;
+mod rewind;
 mod store;
 mod stream;
 
@@ -38,9 +40,11 @@ pub use stream::{BlockingRun, RunHandle, RunStream};
 
 use crate::{
     agents::{Agent, AgentTree},
+    compaction::Compactor,
     error::{Result, RunError},
     plugins::Plugins,
 };
+use compaction::AfterRuns;
 use kept::KeptSessions;
 use leases::Leases;
 
@@ -77,6 +81,8 @@ struct Inner {
     sessions: Arc<dyn SessionService>,
     memory: Option<Arc<dyn MemoryService>>,
     plugins: Plugins,
+    compactor: Option<Arc<Compactor>>,
+    after_runs: AfterRuns,
     auto_create_session: bool,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
@@ -212,8 +218,15 @@ impl Runner {
         })
     }
 
-    /// Lets go of what plugins hold and waits until everything is as durable as it gets.
+    /// Waits for the summaries that are being made after runs that are over.
+    pub async fn flush_compaction(&self) {
+        self.inner.after_runs.wait().await;
+    }
+
+    /// Waits for summaries that are being made, lets go of what plugins hold, and waits until
+    /// everything is as durable as it gets.
     pub async fn close(&self) -> Result<()> {
+        self.flush_compaction().await;
         for plugin in self.inner.plugins.iter() {
             plugin.close().await;
         }

@@ -78,7 +78,7 @@ impl History {
         }
     }
 
-    fn options_json(&self) -> Json {
+    pub(crate) fn options_json(&self) -> Json {
         let text = |text: Option<&str>| text.map_or(Json::Null, Json::from);
         let content = self.user_content.as_ref().map(|content| {
             let text = content.to_json().expect("a content can be written");

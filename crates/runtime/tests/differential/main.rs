@@ -2,6 +2,7 @@
 //!
 //! `RETAIN_SEED` repeats the case that a failure names, `RETAIN_CASES` says how many from there.
 
+mod compactions;
 mod features;
 mod generator;
 mod growing;
@@ -94,6 +95,11 @@ fn made_of(history: &History) -> Json {
         ("userContent", (user_content as i64).into()),
     ])
     .into()
+}
+
+#[test]
+fn what_is_summed_up_is_what_adk_sums_up() {
+    compactions::compare();
 }
 
 #[test]

@@ -6,6 +6,8 @@ line a batch: a list with an answer for each case, or `{"error": ...}` where ADK
 histories   events (as text) and options -> the contents in ADK's HTTP form, and where contents of
             one request would be put among them
 templates   a template, a state, artifacts or none -> the text
+compactions events, options and settings -> the ids of the events that would be summed up, the
+            tokens that the next prompt is taken to have, and the transcripts
 values      JSON texts -> what str, repr and json.dumps print
 printable   -> the runs of characters that repr escapes
 """
@@ -20,6 +22,11 @@ import warnings
 warnings.filterwarnings("ignore")
 logging.disable(logging.CRITICAL)
 
+from google.adk.apps import compaction
+from google.adk.apps._configs import EventsCompactionConfig
+from google.adk.apps.base_events_summarizer import BaseEventsSummarizer
+from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
+from google.adk.events._rewind_events import _apply_rewinds
 from google.adk.events.event import Event
 from google.adk.flows.llm_flows.context import _contents
 from google.adk.flows.llm_flows.prompt import _instructions_utils
@@ -72,6 +79,69 @@ def place(contents, insert):
     request.contents = list(contents)
     insert(request, mark)
     return next(i for i, content in enumerate(request.contents) if content is mark)
+
+
+class Recorder(BaseEventsSummarizer):
+    """Sums up nothing, and notes what it was to sum up."""
+
+    def __init__(self):
+        self.events = None
+
+    async def maybe_summarize_events(self, *, events):
+        self.events = events
+
+
+async def exhaust(generator):
+    async for _ in generator:
+        pass
+
+
+def chosen(config, run):
+    """What `run` gives a summariser, as ids; the summary so far has none."""
+    recorder = Recorder()
+    config = EventsCompactionConfig(summarizer=recorder, **config)
+    asyncio.run(run(config))
+    if recorder.events is None:
+        return None
+    summarizer = LlmEventSummarizer(llm=None)
+    transcript = summarizer._format_events_for_prompt(recorder.events)
+    # Ids that ADK made are UUIDs.
+    ids = [event.id if len(event.id) < 9 else "" for event in recorder.events]
+    return {
+        "ids": ids,
+        "first": recorder.events[0].timestamp,
+        "prompt": summarizer._prompt_template.format(conversation_history=transcript),
+    }
+
+
+def compactions(case):
+    options = case["options"]
+    agent = {
+        "agent_name": options["agentName"],
+        "current_branch": options["branch"],
+        "isolation_scope": options["isolationScope"],
+    }
+    events = Events.validate_json(case["events"])
+    session = python_types.SimpleNamespace(id="session", events=events)
+    window = chosen(case["window"], lambda config: exhaust(
+        compaction._run_compaction_for_sliding_window(
+            python_types.SimpleNamespace(root_agent=object(), events_compaction_config=config),
+            session,
+            None,
+        )
+    ))
+    threshold = chosen(
+        case["threshold"],
+        lambda config: compaction._run_compaction_for_token_threshold_config(
+            config=config, session=session, session_service=None, agent=object(), **agent
+        ),
+    )
+    return {
+        "window": window,
+        "threshold": threshold,
+        "tokens": compaction._latest_prompt_token_count(_apply_rewinds(events), **agent),
+        "transcript": LlmEventSummarizer(llm=None)._format_events_for_prompt(events),
+    }
 
 
 class Artifacts:
@@ -129,7 +199,13 @@ def printable(_):
     return runs
 
 
-ANSWERS = {"histories": history, "templates": template, "values": value, "printable": printable}
+ANSWERS = {
+    "histories": history,
+    "compactions": compactions,
+    "templates": template,
+    "values": value,
+    "printable": printable,
+}
 
 
 def answer(kind, case):

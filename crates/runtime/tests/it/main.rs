@@ -4,12 +4,14 @@
 
 mod callbacks;
 mod cancel;
+mod compaction;
 mod composition;
 mod confirmation;
 mod crash;
 mod endings;
 mod failures;
 mod requests;
+mod rewind;
 mod runs;
 mod snapshots;
 mod support;

@@ -1,0 +1,104 @@
+//! When sessions are compacted, and by whom.
+
+use std::sync::Arc;
+
+use super::{Compactor, EventSummarizer, LlmEventSummarizer};
+use crate::{agents::Agent, error::BuildError};
+
+/// Every so many turns, those turns and a few before them are summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlidingWindow {
+    /// How many new runs there are before a summary is made. At least one.
+    pub interval: usize,
+    /// How many runs before them are summed up again, so that summaries overlap.
+    pub overlap: usize,
+}
+
+/// When a prompt is this long, all but the newest events are summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenThreshold {
+    /// How many tokens a prompt has before a summary is made. At least one.
+    pub tokens: u32,
+    /// How many of the newest events stay as they are. More, if a call would be cut from its answer.
+    pub retained_events: usize,
+}
+
+/// When the sessions of a runner are compacted, and by whom. One of the two ways, or both.
+///
+/// ```
+/// use retain_runtime::CompactionConfig;
+/// let config = CompactionConfig::new()
+///     .sliding_window(5, 1)
+///     .token_threshold(100_000, 20);
+/// ```
+#[must_use]
+#[derive(Debug, Clone, Default)]
+pub struct CompactionConfig {
+    window: Option<SlidingWindow>,
+    threshold: Option<TokenThreshold>,
+    summarizer: Option<Arc<dyn EventSummarizer>>,
+}
+
+impl CompactionConfig {
+    /// Says nothing yet; give it [`sliding_window`](Self::sliding_window),
+    /// [`token_threshold`](Self::token_threshold), or both.
+    pub fn new() -> CompactionConfig {
+        CompactionConfig::default()
+    }
+
+    /// After every `interval` runs, sums up those and `overlap` runs before them.
+    pub fn sliding_window(mut self, interval: usize, overlap: usize) -> Self {
+        self.window = Some(SlidingWindow { interval, overlap });
+        self
+    }
+
+    /// When a prompt has `tokens` tokens, sums up all but the newest `retained_events` events.
+    pub fn token_threshold(mut self, tokens: u32, retained_events: usize) -> Self {
+        self.threshold = Some(TokenThreshold {
+            tokens,
+            retained_events,
+        });
+        self
+    }
+
+    /// Who writes the summaries. By default the model of the runner's agent does.
+    pub fn summarizer(self, summarizer: impl EventSummarizer) -> Self {
+        self.shared_summarizer(Arc::new(summarizer))
+    }
+
+    /// Who writes the summaries, if others have it too.
+    pub fn shared_summarizer(mut self, summarizer: Arc<dyn EventSummarizer>) -> Self {
+        self.summarizer = Some(summarizer);
+        self
+    }
+
+    /// What compacts the sessions of a runner, if it can be as described.
+    pub(crate) fn build(self, root: &dyn Agent) -> Result<Compactor, BuildError> {
+        let refused = |reason| Err(BuildError::new("compaction", reason));
+        if self.window.is_none() && self.threshold.is_none() {
+            return refused("has no trigger; give it `sliding_window` or `token_threshold`");
+        }
+        if self.window.is_some_and(|window| window.interval == 0) {
+            return refused("has a sliding window with an interval of 0; give it 1 or more");
+        }
+        if self
+            .threshold
+            .is_some_and(|threshold| threshold.tokens == 0)
+        {
+            return refused("has a threshold of 0 tokens; give it 1 or more");
+        }
+        let model = root.as_llm_agent().and_then(|root| root.model());
+        let summarizer = match (self.summarizer, model) {
+            (Some(summarizer), _) => summarizer,
+            (None, Some(model)) => Arc::new(LlmEventSummarizer::new(Arc::clone(model))),
+            (None, None) => {
+                return refused("has nobody to sum up: the agent has no model; give `summarizer`");
+            }
+        };
+        Ok(Compactor {
+            window: self.window,
+            threshold: self.threshold,
+            summarizer,
+        })
+    }
+}

@@ -1,0 +1,83 @@
+//! Compaction: a summary takes the place of old events in what a model is sent.
+//!
+//! A summary is one more event of the log, laid over the events that it sums up; nothing is ever
+//! removed. What is to be summed up is chosen by pure functions, equal to ADK 2.13's:
+//!
+//! ```text
+//! sliding_window    every so many turns, after a run
+//! token_threshold   when what is sent grows too long, before a model call and after a run
+//!   tokens            how long that is
+//! self_contained    a range never cuts a call from its answer
+//! size              a range is only worth it if it is longer than a summary
+//! transcript        what the default summariser is shown
+//! summarizer        who writes the summary, and the event that carries it
+//! ```
+//!
+//! The contents of a request follow such events in the step `compaction` of [`contents`].
+//!
+//! [`contents`]: crate::contents
+
+mod config;
+mod self_contained;
+mod size;
+mod sliding_window;
+mod summarizer;
+mod token_threshold;
+mod tokens;
+mod transcript;
+
+use std::sync::Arc;
+
+use retain_core::{Event, Events};
+
+pub use config::{CompactionConfig, SlidingWindow, TokenThreshold};
+pub(crate) use summarizer::{Compactor, overlay};
+pub use summarizer::{EventSummarizer, LlmEventSummarizer, Summary};
+pub use tokens::prompt_tokens;
+pub use transcript::{prompt, transcript};
+
+use crate::contents::{ContentsOptions, valid_shared_events};
+
+/// The events that a run behind these would have summed up, oldest first; `None` for none.
+///
+/// ```
+/// use retain_core::{Event, Events};
+/// use retain_runtime::compaction::{SlidingWindow, sliding_window_range};
+/// let mut events = Events::default();
+/// for (position, run) in [(1, "e-1"), (2, "e-2")] {
+///     let mut event = Event::user_text("Hi");
+///     event.invocation_id = run.into();
+///     event.timestamp = position as f64;
+///     events.push(position, event);
+/// }
+/// let every_two = SlidingWindow { interval: 2, overlap: 1 };
+/// assert_eq!(sliding_window_range(&events, &every_two).unwrap().len(), 2);
+/// let every_three = SlidingWindow { interval: 3, overlap: 1 };
+/// assert!(sliding_window_range(&events, &every_three).is_none());
+/// ```
+pub fn sliding_window_range(events: &Events, window: &SlidingWindow) -> Option<Vec<Arc<Event>>> {
+    let events = in_scope(valid_shared_events(events), None);
+    let range = sliding_window::range(&events, window)?;
+    size::is_worth_it(&events, &range).then_some(range)
+}
+
+/// The events that are to be summed up before the agent's model is asked; `None` for none.
+///
+/// The first one is the summary so far, if there is one: the next takes its place.
+pub fn token_threshold_range(
+    events: &Events,
+    threshold: &TokenThreshold,
+    agent: &ContentsOptions<'_>,
+) -> Option<Vec<Arc<Event>>> {
+    if prompt_tokens(events, agent)? < i64::from(threshold.tokens) {
+        return None;
+    }
+    let events = in_scope(valid_shared_events(events), agent.isolation_scope);
+    let range = token_threshold::range(&events, threshold.retained_events)?;
+    size::is_worth_it(&events, &range).then_some(range)
+}
+
+fn in_scope(mut events: Vec<Arc<Event>>, scope: Option<&str>) -> Vec<Arc<Event>> {
+    events.retain(|event| event.isolation_scope.as_deref() == scope);
+    events
+}

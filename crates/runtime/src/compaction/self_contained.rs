@@ -1,0 +1,124 @@
+//! A range that is summed up never cuts a call from its answer.
+
+use std::{collections::HashSet, sync::Arc};
+
+use retain_core::{Event, Json};
+
+use crate::contents::is_set;
+
+/// Calls with these names wait for the user.
+const ASKING: [&str; 3] = [
+    "adk_request_credential",
+    "adk_request_confirmation",
+    "adk_request_input",
+];
+
+/// How many of the first of `events` may be summed up: the most after which nothing waits for an
+/// answer. `all` are the events of the session.
+///
+/// A call that nobody will ever answer does not count, unless a whole run before it can be summed
+/// up without it.
+pub(super) fn prefix_len(events: &[Arc<Event>], all: &[Arc<Event>]) -> usize {
+    let strict = balanced_len(events, &HashSet::new());
+    let Some(next) = events.get(strict) else {
+        return strict;
+    };
+    let last = strict.checked_sub(1).and_then(|last| events.get(last));
+    if last.is_some_and(|last| last.invocation_id != next.invocation_id) {
+        return strict;
+    }
+    let dead = dead_calls(events, all);
+    if dead.is_empty() {
+        return strict;
+    }
+    strict.max(balanced_len(events, &dead))
+}
+
+/// The longest prefix that leaves nothing open but what is dead.
+fn balanced_len(events: &[Arc<Event>], dead: &HashSet<&str>) -> usize {
+    let mut open: HashSet<&str> = HashSet::new();
+    let mut balanced = 0;
+    for (place, event) in events.iter().enumerate() {
+        for id in response_ids(event) {
+            open.remove(id);
+        }
+        let opened = call_ids(event).chain(requests(event));
+        open.extend(opened.filter(|id| !dead.contains(id)));
+        if open.is_empty() {
+            balanced = place + 1;
+        }
+    }
+    balanced
+}
+
+/// Calls of earlier runs that have no answer and that nobody was asked to answer.
+fn dead_calls<'e>(events: &'e [Arc<Event>], all: &'e [Arc<Event>]) -> HashSet<&'e str> {
+    let is_of_run =
+        |event: &&Arc<Event>| !event.invocation_id.is_empty() && event.actions.compaction.is_none();
+    let newest = all.iter().rev().find(is_of_run);
+    let newest = newest.map(|event| event.invocation_id.as_str());
+    let mut alive: HashSet<&str> = HashSet::new();
+    for event in all {
+        let is_newest =
+            event.invocation_id.is_empty() || Some(event.invocation_id.as_str()) == newest;
+        alive.extend(waiting(event, is_newest));
+        alive.extend(answered(event));
+    }
+    let of_earlier = |event: &&Arc<Event>| Some(event.invocation_id.as_str()) != newest;
+    let calls = events.iter().filter(of_earlier);
+    let calls = calls.flat_map(|event| call_ids(event));
+    calls.filter(|id| !alive.contains(id)).collect()
+}
+
+/// The calls of an event whose answer may still come: what waits for a long tool, always; what waits
+/// for the user, in the newest run.
+fn waiting(event: &Event, is_newest: bool) -> Vec<&str> {
+    let asking: HashSet<&str> = match is_newest {
+        true => HashSet::new(),
+        false => {
+            let calls = event.content().into_iter();
+            let calls = calls.flat_map(|content| content.function_calls());
+            let asks = |name: &str| ASKING.contains(&name);
+            let calls = calls.filter(|call| call.name.as_deref().is_some_and(asks));
+            calls.filter_map(|call| call.id.as_deref()).collect()
+        }
+    };
+    let long = event
+        .long_running_tool_ids
+        .iter()
+        .flat_map(|ids| ids.iter());
+    let mut waiting: Vec<&str> = long.filter(|id| !asking.contains(id)).collect();
+    if is_newest {
+        waiting.extend(requests(event));
+    }
+    waiting
+}
+
+/// The calls that an event answers for good: not by asking for something.
+fn answered(event: &Event) -> impl Iterator<Item = &str> {
+    let asked: HashSet<&str> = requests(event).collect();
+    response_ids(event).filter(move |id| !asked.contains(id))
+}
+
+/// The calls for which the event asks for a confirmation or a credential.
+fn requests(event: &Event) -> impl Iterator<Item = &str> {
+    let confirmations: &Json = &event.actions.requested_tool_confirmations;
+    let credentials: &Json = &event.actions.requested_auth_configs;
+    let maps = [confirmations, credentials].into_iter();
+    let maps = maps.filter_map(Json::as_object);
+    maps.flat_map(|map| map.keys())
+}
+
+pub(super) fn call_ids(event: &Event) -> impl Iterator<Item = &str> {
+    let calls = event.content().into_iter();
+    let calls = calls.flat_map(|content| content.function_calls());
+    let calls = calls.filter(|call| is_set(&call.id));
+    calls.filter_map(|call| call.id.as_deref())
+}
+
+pub(super) fn response_ids(event: &Event) -> impl Iterator<Item = &str> {
+    let responses = event.content().into_iter();
+    let responses = responses.flat_map(|content| content.function_responses());
+    let responses = responses.filter(|response| is_set(&response.id));
+    responses.filter_map(|response| response.id.as_deref())
+}

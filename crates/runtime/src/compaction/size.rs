@@ -1,0 +1,60 @@
+//! Whether a summary can make a request shorter. The last one says how long the next will be.
+
+use std::sync::Arc;
+
+use retain_core::{Content, Event};
+
+use crate::contents::spans::{Coverage, Span, kept_spans};
+
+/// Whether summing up `range` takes more out of a request than the last summary put in.
+pub(super) fn is_worth_it(events: &[Arc<Event>], range: &[Arc<Event>]) -> bool {
+    let times = || range.iter().map(|event| event.timestamp);
+    let empty_summary = Span {
+        start: times().fold(f64::INFINITY, f64::min),
+        end: times().fold(f64::NEG_INFINITY, f64::max),
+        place: events.len(),
+    };
+    let before = request_size(events, None);
+    let after = request_size(events, Some(empty_summary));
+    let last = latest_summary(events).map_or(0, summary_size);
+    before > after + last
+}
+
+/// The newest summary that no other one covers.
+pub(super) fn latest_summary(events: &[Arc<Event>]) -> Option<&Event> {
+    let kept = kept_spans(spans(events));
+    let latest = kept.iter().map(|span| span.place).max()?;
+    events.get(latest).map(AsRef::as_ref)
+}
+
+fn spans(events: &[Arc<Event>]) -> impl Iterator<Item = Span> {
+    let spans = events.iter().enumerate();
+    spans.filter_map(|(place, event)| Some(Span::of(place, event.actions.compaction.as_ref()?)))
+}
+
+/// The characters of what a request has of the events; with one more summary, if given, of nothing.
+fn request_size(events: &[Arc<Event>], empty_summary: Option<Span>) -> usize {
+    let kept = kept_spans(spans(events).chain(empty_summary));
+    let covered = Coverage::of(&kept);
+    let summaries = kept.iter().map(|span| match events.get(span.place) {
+        Some(event) => summary_size(event),
+        None => size(&Content::new("model", Vec::new())),
+    });
+    let is_sent = |event: &&Arc<Event>| {
+        event.actions.compaction.is_none() && !covered.contains(event.timestamp)
+    };
+    let sent = events.iter().filter(is_sent);
+    let sent = sent.filter_map(|event| event.content()).map(size);
+    summaries.chain(sent).sum()
+}
+
+fn summary_size(event: &Event) -> usize {
+    let compaction = event.actions.compaction.as_ref();
+    compaction.map_or(0, |compaction| size(&compaction.compacted_content))
+}
+
+/// The characters of a content as ADK writes it down. What cannot be written has none.
+fn size(content: &Content) -> usize {
+    let text = content.to_snake_json();
+    text.map_or(0, |text| text.chars().count())
+}

@@ -1,0 +1,72 @@
+//! What is summed up every so many runs.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
+
+use retain_core::Event;
+
+use super::{SlidingWindow, self_contained};
+
+/// The events of the window, if enough runs are new. Summaries are not among them.
+pub(super) fn range(events: &[Arc<Event>], window: &SlidingWindow) -> Option<Vec<Arc<Event>>> {
+    let runs = runs(events);
+    let summed_up_to = summed_up_to(events);
+    let is_new = |run: &Run<'_>| run.latest > summed_up_to;
+    let new = runs.iter().filter(|run| is_new(run)).count();
+    if new < window.interval {
+        return None;
+    }
+    let first_new = runs.iter().position(is_new)?;
+    let start = &runs[first_new.saturating_sub(window.overlap)];
+    let end = runs.iter().rev().find(|run| is_new(run))?;
+    let first = events.iter().position(|event| is_of(event, start))?;
+    let last = events.iter().rposition(|event| is_of(event, end))?;
+    let mut range: Vec<Arc<Event>> = events.get(first..=last)?.to_vec();
+    range.retain(|event| event.actions.compaction.is_none());
+    range.truncate(self_contained::prefix_len(&range, events));
+    (!range.is_empty()).then_some(range)
+}
+
+/// A run, and the time of its latest event.
+struct Run<'e> {
+    id: &'e str,
+    latest: f64,
+}
+
+fn is_of(event: &Event, run: &Run<'_>) -> bool {
+    event.invocation_id == run.id
+}
+
+/// The runs in the order of their first events.
+fn runs(events: &[Arc<Event>]) -> Vec<Run<'_>> {
+    let mut runs: Vec<Run<'_>> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for event in events {
+        let id = event.invocation_id.as_str();
+        if id.is_empty() || event.actions.compaction.is_some() {
+            continue;
+        }
+        match places.entry(id) {
+            Entry::Occupied(place) => {
+                let run = &mut runs[*place.get()];
+                run.latest = run.latest.max(event.timestamp);
+            }
+            Entry::Vacant(place) => {
+                place.insert(runs.len());
+                let latest = event.timestamp.max(0.0);
+                runs.push(Run { id, latest });
+            }
+        }
+    }
+    runs
+}
+
+/// Where the newest summary ends.
+fn summed_up_to(events: &[Arc<Event>]) -> f64 {
+    let summaries = events.iter().rev();
+    let mut ends =
+        summaries.filter_map(|event| Some(event.actions.compaction.as_ref()?.end_timestamp));
+    ends.find(|end| *end != 0.0).unwrap_or(0.0)
+}

@@ -1,0 +1,75 @@
+//! How long the next prompt of an agent will be, as far as is known.
+
+use retain_core::{Content, Event, Events, JsonMap, Part};
+
+use crate::{
+    contents::{ContentsOptions, assemble_contents, valid_events, valid_shared_events},
+    python_text::python_json_map,
+};
+
+/// Characters of a token, roughly.
+const TOKEN_CHARS: usize = 4;
+
+/// The tokens of the agent's next prompt: as its model counted the last one, if it was asked since
+/// the last summary, else a quarter of the characters that would be sent. `None` if nothing would.
+///
+/// Without an agent's name, any agent's count is good.
+pub fn prompt_tokens(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64> {
+    counted(events, agent).or_else(|| estimated(events, agent))
+}
+
+fn counted(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64> {
+    let valid = valid_events(events);
+    let scoped = valid.into_iter().rev();
+    let scoped = scoped.filter(|event| event.isolation_scope.as_deref() == agent.isolation_scope);
+    let mut since_summary = scoped.take_while(|event| event.actions.compaction.is_none());
+    since_summary.find_map(|event: &Event| {
+        let is_its = agent.agent_name.is_empty() || event.author == agent.agent_name;
+        let usage = event.response.usage_metadata.as_ref().filter(|_| is_its)?;
+        usage.prompt_token_count
+    })
+}
+
+fn estimated(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64> {
+    let agent = ContentsOptions {
+        agent_name: agent.agent_name,
+        branch: agent.branch,
+        isolation_scope: agent.isolation_scope,
+        ..ContentsOptions::default()
+    };
+    // A task that was taken back is not sent either.
+    let mut live = Events::default();
+    for (position, event) in (1..).zip(valid_shared_events(events)) {
+        live.push(position, event);
+    }
+    let contents = assemble_contents(&live, &agent);
+    let chars: usize = contents.iter().map(|content| content_chars(content)).sum();
+    let tokens = i64::try_from(chars / TOKEN_CHARS).unwrap_or(i64::MAX);
+    (chars > 0).then_some(tokens)
+}
+
+fn content_chars(content: &Content) -> usize {
+    content.parts().iter().map(part_chars).sum()
+}
+
+/// Texts, calls and answers count; data do not.
+fn part_chars(part: &Part) -> usize {
+    let chars = |text: &Option<String>| text.as_ref().map_or(0, |text| text.chars().count());
+    let call = part.function_call.as_ref();
+    let call = call.map_or(0, |call| chars(&call.name) + map_chars(call.args.as_ref()));
+    let answer = part.function_response.as_ref();
+    let answer = answer.map_or(0, |answer| {
+        chars(&answer.name) + map_chars(answer.response.as_ref())
+    });
+    chars(&part.text) + call + answer
+}
+
+/// The characters of a map as `json.dumps` writes it, which escapes all that is not ASCII.
+fn map_chars(map: Option<&JsonMap>) -> usize {
+    let Some(map) = map.filter(|map| !map.is_empty()) else {
+        return 0;
+    };
+    let written = python_json_map(map);
+    let escaped = |c: char| if c <= '~' { 1 } else { 6 * c.len_utf16() };
+    written.chars().map(escaped).sum()
+}

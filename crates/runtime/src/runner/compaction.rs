@@ -1,0 +1,236 @@
+//! Summaries that are made when a run is over, beside whatever comes next.
+//!
+//! The caller has the end of his run already, and the next run may begin. The summary is appended
+//! outside any run, so that it is in nobody's way; what was rewound or summed up meanwhile makes it
+//! worthless, and then it is dropped.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use retain_core::{Append, Event, GetSessionConfig, Session, SessionError, SessionKey, Window};
+use tokio::sync::Notify;
+
+use super::Inner;
+use crate::{
+    compaction::{Compactor, overlay, sliding_window_range, token_threshold_range},
+    contents::{ContentsOptions, valid_events},
+    error::Result,
+};
+
+/// How often a summary is tried to be appended while others append.
+const TRIES: usize = 100;
+
+/// The sessions that are being looked at after a run.
+#[derive(Debug, Default)]
+pub(super) struct AfterRuns {
+    /// Whether another run ended meanwhile, so that it is to be looked again.
+    sessions: Mutex<HashMap<SessionKey, bool>>,
+    done: Notify,
+}
+
+impl AfterRuns {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, bool>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is the caller who is to look at the session; else somebody does, and will again.
+    fn begin(&self, key: &SessionKey) -> bool {
+        let mut sessions = self.lock();
+        let again = sessions.get_mut(key).map(|again| *again = true);
+        if again.is_none() {
+            sessions.insert(key.clone(), false);
+        }
+        again.is_none()
+    }
+
+    /// Whether the session is to be looked at again. If not, it is done with.
+    fn again(&self, key: &SessionKey) -> bool {
+        let mut sessions = self.lock();
+        let again = sessions.get_mut(key).is_some_and(std::mem::take);
+        if !again {
+            sessions.remove(key);
+            self.done.notify_waiters();
+        }
+        again
+    }
+
+    /// Waits until no session is being looked at.
+    pub(super) async fn wait(&self) {
+        loop {
+            let mut done = std::pin::pin!(self.done.notified());
+            done.as_mut().enable();
+            if self.lock().is_empty() {
+                return;
+            }
+            done.await;
+        }
+    }
+}
+
+/// The work on one session. If it breaks off, nobody waits for it any more.
+struct Task {
+    inner: Arc<Inner>,
+    compactor: Arc<Compactor>,
+    key: SessionKey,
+    is_done: bool,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let after_runs = &self.inner.after_runs;
+            after_runs.lock().remove(&self.key);
+            after_runs.done.notify_waiters();
+        }
+    }
+}
+
+impl Inner {
+    /// Sees later whether the session is to be summed up. `session` is as the run left it, if the
+    /// run had all of it.
+    pub(super) fn compact_later(self: &Arc<Self>, key: &SessionKey, session: Option<Session>) {
+        let Some(compactor) = &self.compactor else {
+            return;
+        };
+        if !self.after_runs.begin(key) {
+            return;
+        }
+        let task = Task {
+            inner: Arc::clone(self),
+            compactor: Arc::clone(compactor),
+            key: key.clone(),
+            is_done: false,
+        };
+        let runtime = tokio::runtime::Handle::try_current();
+        match runtime.or_else(|_| super::own_runtime().cloned()) {
+            Ok(runtime) => drop(runtime.spawn(task.work(session))),
+            Err(error) => tracing::warn!(%error, "a session is not summed up"),
+        }
+    }
+}
+
+impl Task {
+    async fn work(mut self, mut session: Option<Session>) {
+        loop {
+            if let Err(error) = self.compact(session.take()).await {
+                let session = &self.key;
+                tracing::warn!(%session, %error, "a session could not be summed up");
+            }
+            if !self.inner.after_runs.again(&self.key) {
+                self.is_done = true;
+                return;
+            }
+        }
+    }
+
+    async fn compact(&self, session: Option<Session>) -> Result<()> {
+        let mut session = match session {
+            Some(session) if self.range(&session).is_none() => return Ok(()),
+            // A run knows its own events, and not those that others appended meanwhile.
+            Some(mut session) => {
+                self.refresh(&mut session).await?;
+                session
+            }
+            None => self.read().await?,
+        };
+        let Some(range) = self.range(&session) else {
+            return Ok(());
+        };
+        let Some(summary) = self.compactor.summary(&range).await else {
+            return Ok(());
+        };
+        let seen = session.events.len();
+        let inner = &self.inner;
+        let Some(event) = overlay(&range, summary, &*inner.clock, &*inner.ids) else {
+            return Ok(());
+        };
+        // Between a look at the log and the append nobody else may have appended.
+        for _ in 0..TRIES {
+            self.refresh(&mut session).await?;
+            if !is_still_good(&session, seen, &range, &event) {
+                let session = &self.key;
+                tracing::info!(%session, "a summary came too late and is dropped");
+                return Ok(());
+            }
+            match self.append(&mut session, event.clone()).await {
+                Err(SessionError::Conflict { .. }) => {}
+                appended => return Ok(appended?),
+            }
+        }
+        let session = &self.key;
+        tracing::info!(%session, "a session is too busy for its summary, which is dropped");
+        Ok(())
+    }
+
+    /// What is to be summed up: a prompt that is too long comes first.
+    fn range(&self, session: &Session) -> Option<Vec<Arc<Event>>> {
+        let (threshold, window) = (&self.compactor.threshold, &self.compactor.window);
+        let anybody = ContentsOptions::default();
+        let threshold = threshold.as_ref();
+        let too_long = threshold
+            .and_then(|threshold| token_threshold_range(&session.events, threshold, &anybody));
+        too_long.or_else(|| sliding_window_range(&session.events, window.as_ref()?))
+    }
+
+    async fn read(&self) -> Result<Session> {
+        let key = &self.key;
+        let sessions = &self.inner.sessions;
+        let read = match sessions.log() {
+            Some(log) => log.read(key, Window::ALL).await?,
+            None => {
+                let all = GetSessionConfig::default();
+                let read = sessions.get_session(&key.app, &key.user, &key.id, all);
+                read.await?
+            }
+        };
+        Ok(read.ok_or_else(|| SessionError::NotFound { key: key.clone() })?)
+    }
+
+    async fn refresh(&self, session: &mut Session) -> Result<()> {
+        match self.inner.sessions.log() {
+            Some(log) => Ok(log.refresh(session).await?),
+            None => {
+                *session = self.read().await?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Appends at the end of the log as `session` has it; elsewhere is a conflict.
+    async fn append(&self, session: &mut Session, event: Event) -> Result<(), SessionError> {
+        match self.inner.sessions.log() {
+            Some(log) => {
+                let append = Append::from(event).expecting(session.position);
+                log.append(&self.key, append).await.map(drop)
+            }
+            None => {
+                let append = self.inner.sessions.append_event(session, event);
+                append.await.map(drop)
+            }
+        }
+    }
+}
+
+/// Whether a summary of `range` is worth storing: nothing of it was rewound, and no summary of any
+/// of it came behind the first `seen` events.
+fn is_still_good(session: &Session, seen: usize, range: &[Arc<Event>], summary: &Event) -> bool {
+    let valid = valid_events(&session.events);
+    let valid: HashSet<&str> = valid.iter().map(|event| event.id.as_str()).collect();
+    // The summary so far is in no log as an event of its own.
+    let stored = range.iter().filter(|event| !event.id.is_empty());
+    let is_rewound = stored
+        .clone()
+        .any(|event| !valid.contains(event.id.as_str()));
+    let Some(span) = &summary.actions.compaction else {
+        return false;
+    };
+    let new = session.events.iter().skip(seen);
+    let new = new.filter(|event| event.isolation_scope == summary.isolation_scope);
+    let mut summaries = new.filter_map(|event| event.actions.compaction.as_ref());
+    let is_summed_up = summaries.any(|other| {
+        other.start_timestamp <= span.end_timestamp && span.start_timestamp <= other.end_timestamp
+    });
+    !is_rewound && !is_summed_up
+}

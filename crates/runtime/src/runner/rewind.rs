@@ -1,0 +1,41 @@
+//! Rewinding a session: what was said and done from a run on is taken back, by one more event.
+
+use retain_core::{Event, SessionError, SessionKey, running};
+
+use super::Runner;
+use crate::error::Result;
+
+impl Runner {
+    /// Takes back everything from the first event of the run on: the next run does not see it, and
+    /// the session's own keys are what they were. Nothing is removed; `app:` and `user:` keys stay.
+    /// Gives the event that says so.
+    ///
+    /// Waits for a run of the session to end. Needs a session service that has a log.
+    pub async fn rewind(
+        &self,
+        user_id: &str,
+        session_id: &str,
+        before_invocation_id: &str,
+    ) -> Result<Event> {
+        let key = SessionKey::new(self.app_name(), user_id, session_id);
+        if running().contains(&key) {
+            return Err(SessionError::NestedRun { key }.into());
+        }
+        let Some(log) = self.inner.sessions.log() else {
+            let refused = SessionError::Unsupported {
+                store: "a session service without a log",
+                operation: "rewinding",
+            };
+            return Err(refused.into());
+        };
+        let rewound = log.rewind(&key, before_invocation_id).await;
+        // Also if it failed: it may have been stored nevertheless.
+        self.inner.kept.forget(&key);
+        let event = rewound?.events.into_iter().next();
+        let Some((_, event)) = event else {
+            let invocation_id = before_invocation_id.to_owned();
+            return Err(SessionError::InvocationNotFound { key, invocation_id }.into());
+        };
+        Ok(std::sync::Arc::unwrap_or_clone(event))
+    }
+}

@@ -1,0 +1,453 @@
+//! Long sessions: when they are summed up, what the model sees then, and that nothing is lost.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use retain_core::{
+    BoxError, Clock, Content, Event, LlmResponse, Session, SessionKey, SessionService,
+    UsageMetadata,
+};
+use retain_runtime::{
+    Agent, CompactionConfig, EventSummarizer, InvocationContext, LlmAgent, ModelError, RunError,
+    Runner, RunnerBuilder, ScriptedModel, ScriptedReply, Summary,
+};
+use tokio::sync::Semaphore;
+
+use crate::support::{APP, SESSION, USER, call, services, stored};
+
+/// Sums up when it is let, and counts.
+#[derive(Debug)]
+struct Gated {
+    asked: AtomicUsize,
+    gate: Semaphore,
+}
+
+impl Gated {
+    fn closed() -> Arc<Gated> {
+        Arc::new(Gated {
+            asked: AtomicUsize::new(0),
+            gate: Semaphore::new(0),
+        })
+    }
+
+    async fn until_asked(&self, times: usize) {
+        while self.asked.load(Ordering::SeqCst) < times {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[async_trait]
+impl EventSummarizer for Gated {
+    async fn summarize(&self, events: &[Arc<Event>]) -> Result<Option<Summary>, BoxError> {
+        let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        self.gate.acquire().await?.forget();
+        Ok(Some(format!("summary {number} of {}", events.len()).into()))
+    }
+}
+
+/// Every look at it is a second later: summaries stand for spans of time.
+#[derive(Debug, Default)]
+struct Ticking(AtomicI64);
+
+impl Clock for Ticking {
+    fn now_us(&self) -> i64 {
+        1_000_000 * (1 + self.0.fetch_add(1, Ordering::SeqCst))
+    }
+}
+
+fn runner(
+    sessions: &Arc<dyn SessionService>,
+    clock: &Arc<Ticking>,
+    agent: impl Agent,
+) -> RunnerBuilder {
+    crate::support::runner(sessions, agent).clock(clock.clone())
+}
+
+fn agent(model: &Arc<ScriptedModel>) -> LlmAgent {
+    let agent = LlmAgent::builder("assistant").model(Arc::clone(model));
+    agent.build().unwrap()
+}
+
+fn answers(count: usize) -> Arc<ScriptedModel> {
+    let model = ScriptedModel::new("scripted");
+    Arc::new((1..=count).fold(model, |model, number| {
+        model.reply(format!("This is answer number {number}, at some length."))
+    }))
+}
+
+async fn turn(runner: &Runner, text: &str) {
+    let run = runner.run(USER, Some(SESSION), text).await.unwrap();
+    run.collect_events().await.unwrap();
+}
+
+/// What the summaries in the log say.
+fn summaries(session: &Session) -> Vec<String> {
+    let events = session.events.iter();
+    let compactions = events.filter_map(|event| event.actions.compaction.as_ref());
+    compactions
+        .map(|compaction| compaction.compacted_content.text_concat())
+        .collect()
+}
+
+/// What the model was sent in its last request, a line a content.
+fn sent(model: &ScriptedModel) -> Vec<String> {
+    let requests = model.requests();
+    let last = requests.last().unwrap().contents.iter();
+    last.map(|content| content.text_concat()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_second_turn_is_summed_up_by_the_agents_model() {
+    for (name, sessions) in services().await {
+        let clock = Arc::new(Ticking::default());
+        let mut summary = LlmResponse::of(Content::user("They spoke of colours."));
+        summary.usage_metadata = Some(UsageMetadata {
+            prompt_token_count: Some(12),
+            ..UsageMetadata::default()
+        });
+        let model = ScriptedModel::new("scripted")
+            .reply("Blue is a colour that I know a lot about.")
+            .reply("Red is a colour that I know even more about.")
+            .reply(summary)
+            .reply("Yes.");
+        let model = Arc::new(model);
+        let runner = runner(&sessions, &clock, agent(&model))
+            .compaction(CompactionConfig::new().sliding_window(2, 1))
+            .build()
+            .unwrap();
+        turn(&runner, "Is blue a colour?").await;
+        turn(&runner, "Is red a colour?").await;
+        runner.flush_compaction().await;
+        let session = stored(&sessions).await;
+        assert_eq!(session.events.len(), 5, "{name}: nothing is removed");
+        let event = session.events.last().unwrap();
+        let compaction = event.actions.compaction.as_ref().unwrap();
+        assert_eq!(event.author, "user", "{name}");
+        assert!(!event.invocation_id.starts_with("e-"), "{name}");
+        assert!(event.content().is_none(), "{name}");
+        let usage = event.response.usage_metadata.as_ref().unwrap();
+        assert_eq!(usage.prompt_token_count, Some(12), "{name}");
+        let content = &compaction.compacted_content;
+        assert_eq!(content.role.as_deref(), Some("model"), "{name}");
+        let times = [0, 3].map(|at| session.events.get(at).unwrap().timestamp);
+        let span = [compaction.start_timestamp, compaction.end_timestamp];
+        assert_eq!(span, times, "{name}");
+        let asked = sent(&model)[0].clone();
+        let (_, transcript) = asked.split_once("interaction.\n\n").unwrap();
+        let said = [
+            "user: Is blue a colour?",
+            "assistant: Blue is a colour that I know a lot about.",
+            "user: Is red a colour?",
+            "assistant: Red is a colour that I know even more about.",
+        ];
+        assert_eq!(transcript, said.join("\n"), "{name}");
+
+        turn(&runner, "Is that so?").await;
+        let seen = ["They spoke of colours.", "Is that so?"];
+        assert_eq!(sent(&model), seen, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_ends_and_turns_go_on_while_a_summary_is_made() {
+    for (name, sessions) in services().await {
+        let clock = Arc::new(Ticking::default());
+        let model = answers(3);
+        let gated = Gated::closed();
+        let config = CompactionConfig::new().sliding_window(1, 0);
+        let runner = runner(&sessions, &clock, agent(&model))
+            .compaction(config.shared_summarizer(gated.clone()))
+            .build()
+            .unwrap();
+        turn(&runner, "one").await;
+        gated.until_asked(1).await;
+        // The second turn begins, and the summary of the first comes in its middle.
+        let mut run = runner.run(USER, Some(SESSION), "two").await.unwrap();
+        gated.gate.add_permits(1);
+        while summaries(&stored(&sessions).await).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        while let Some(event) = run.next().await {
+            event.unwrap();
+        }
+        gated.until_asked(2).await;
+        gated.gate.add_permits(1);
+        runner.close().await.unwrap();
+        let session = stored(&sessions).await;
+        assert_eq!(session.events.len(), 6, "{name}");
+        let expected = ["summary 1 of 2", "summary 2 of 2"];
+        assert_eq!(summaries(&session), expected, "{name}");
+        turn(&runner, "three").await;
+        let seen = ["summary 1 of 2", "summary 2 of 2", "three"];
+        assert_eq!(sent(&model), seen, "{name}");
+        gated.gate.add_permits(1);
+        runner.flush_compaction().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn turns_that_end_meanwhile_are_summed_up_next() {
+    for (name, sessions) in services().await {
+        let clock = Arc::new(Ticking::default());
+        let model = answers(3);
+        let gated = Gated::closed();
+        let config = CompactionConfig::new().sliding_window(1, 0);
+        let runner = runner(&sessions, &clock, agent(&model))
+            .compaction(config.shared_summarizer(gated.clone()))
+            .build()
+            .unwrap();
+        turn(&runner, "one").await;
+        gated.until_asked(1).await;
+        turn(&runner, "two").await;
+        turn(&runner, "three").await;
+        gated.gate.add_permits(2);
+        runner.flush_compaction().await;
+        let expected = ["summary 1 of 2", "summary 2 of 4"];
+        assert_eq!(summaries(&stored(&sessions).await), expected, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_summary_of_what_was_rewound_is_dropped() {
+    for (name, sessions) in services().await {
+        let clock = Arc::new(Ticking::default());
+        let model = answers(2);
+        let gated = Gated::closed();
+        let config = CompactionConfig::new().sliding_window(2, 0);
+        let runner = runner(&sessions, &clock, agent(&model))
+            .compaction(config.shared_summarizer(gated.clone()))
+            .build()
+            .unwrap();
+        turn(&runner, "one").await;
+        let run = runner.run(USER, Some(SESSION), "two").await.unwrap();
+        let second = run.invocation_id().to_owned();
+        run.collect_events().await.unwrap();
+        gated.until_asked(1).await;
+        runner.rewind(USER, SESSION, &second).await.unwrap();
+        gated.gate.add_permits(1);
+        runner.flush_compaction().await;
+        let session = stored(&sessions).await;
+        assert_eq!(summaries(&session), [""; 0], "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_summary_of_what_was_summed_up_by_another_is_dropped() {
+    for (name, sessions) in services().await {
+        let clock = Arc::new(Ticking::default());
+        let gated = Gated::closed();
+        let config = CompactionConfig::new().sliding_window(1, 0);
+        let slow = runner(&sessions, &clock, agent(&answers(1)))
+            .compaction(config.clone().shared_summarizer(gated.clone()))
+            .build()
+            .unwrap();
+        turn(&slow, "one").await;
+        gated.until_asked(1).await;
+        let open = Gated::closed();
+        open.gate.add_permits(1);
+        let quick = runner(&sessions, &clock, agent(&answers(1)))
+            .compaction(config.shared_summarizer(open))
+            .build()
+            .unwrap();
+        turn(&quick, "two").await;
+        quick.flush_compaction().await;
+        gated.gate.add_permits(1);
+        slow.flush_compaction().await;
+        let expected = ["summary 1 of 4"];
+        assert_eq!(summaries(&stored(&sessions).await), expected, "{name}");
+    }
+}
+
+#[derive(Debug)]
+enum Broken {
+    Fails,
+    Panics,
+    SaysNothing,
+}
+
+#[async_trait]
+impl EventSummarizer for Broken {
+    async fn summarize(&self, _events: &[Arc<Event>]) -> Result<Option<Summary>, BoxError> {
+        match self {
+            Broken::Fails => Err(ModelError::new("no network").into()),
+            Broken::Panics => panic!("a bug"),
+            Broken::SaysNothing => Ok(Some("".into())),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_summariser_harms_nobody() {
+    for (name, sessions) in services().await {
+        let clock = Arc::new(Ticking::default());
+        let model = answers(6);
+        for broken in [Broken::Fails, Broken::Panics, Broken::SaysNothing] {
+            let config = CompactionConfig::new()
+                .sliding_window(1, 0)
+                .token_threshold(1, 0)
+                .summarizer(broken);
+            let runner = runner(&sessions, &clock, agent(&model))
+                .compaction(config)
+                .build()
+                .unwrap();
+            turn(&runner, "one").await;
+            runner.flush_compaction().await;
+        }
+        let session = stored(&sessions).await;
+        assert_eq!(session.events.len(), 6, "{name}");
+        assert_eq!(summaries(&session), [""; 0], "{name}");
+    }
+}
+
+fn counted(text: &str, tokens: i64) -> ScriptedReply {
+    let mut response = LlmResponse::of(Content::model(text));
+    response.usage_metadata = Some(UsageMetadata {
+        prompt_token_count: Some(tokens),
+        ..UsageMetadata::default()
+    });
+    response.into()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_that_is_too_long_is_summed_up_before_the_model_is_asked() {
+    for (name, sessions) in services().await {
+        let clock = Arc::new(Ticking::default());
+        let model = ScriptedModel::new("scripted")
+            .reply(counted("A long answer, but not yet too long.", 50))
+            .reply(counted("Another long answer, and now too long.", 100))
+            .reply("Summary.")
+            .reply(counted("Short again.", 20));
+        let model = Arc::new(model);
+        let runner = runner(&sessions, &clock, agent(&model))
+            // After the run it is looked again, with nothing to do: the newest events stay.
+            .compaction(CompactionConfig::new().token_threshold(100, 3))
+            .build()
+            .unwrap();
+        turn(&runner, "first question").await;
+        // Too long from here on, but there is nothing old enough after the run.
+        let kept = CompactionConfig::new().token_threshold(100, 10);
+        let patient = self::runner(&sessions, &clock, agent(&model));
+        let patient = patient.compaction(kept).build().unwrap();
+        turn(&patient, "second question").await;
+        patient.flush_compaction().await;
+        let run = runner.run(USER, Some(SESSION), "third question").await;
+        let told = run.unwrap().collect_events().await.unwrap();
+        assert_eq!(told.len(), 1, "{name}: the summary is not shown");
+        runner.flush_compaction().await;
+        let session = stored(&sessions).await;
+        assert_eq!(summaries(&session), ["Summary."], "{name}");
+        let position = session
+            .events
+            .iter()
+            .position(|event| event.actions.compaction.is_some());
+        assert_eq!(
+            position,
+            Some(5),
+            "{name}: behind the message, before the answer"
+        );
+        let seen = [
+            "Summary.",
+            "second question",
+            "Another long answer, and now too long.",
+            "third question",
+        ];
+        assert_eq!(sent(&model), seen, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_waits_for_its_answer_is_not_summed_up() {
+    for (name, sessions) in services().await {
+        let clock = Arc::new(Ticking::default());
+        let choice = retain_runtime::get_user_choice_tool();
+        let model = ScriptedModel::new("scripted")
+            .reply("A first answer, which is long enough to be summed up.")
+            .reply(call("get_user_choice", r#"{"options": ["red", "blue"]}"#));
+        let agent = LlmAgent::builder("assistant").model(model).tool(choice);
+        let open = Gated::closed();
+        open.gate.add_permits(9);
+        let config = CompactionConfig::new().sliding_window(2, 0);
+        let runner = runner(&sessions, &clock, agent.build().unwrap())
+            .compaction(config.shared_summarizer(open))
+            .build()
+            .unwrap();
+        turn(&runner, "one").await;
+        turn(&runner, "two").await;
+        runner.flush_compaction().await;
+        let session = stored(&sessions).await;
+        // The first turn, and the second one's message.
+        assert_eq!(summaries(&session), ["summary 1 of 3"], "{name}");
+    }
+}
+
+/// Has no model.
+#[derive(Debug)]
+struct Silent;
+
+#[async_trait]
+impl Agent for Silent {
+    fn name(&self) -> &str {
+        "silent"
+    }
+
+    async fn run(&self, _ctx: &InvocationContext) -> Result<(), RunError> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_work_is_refused() {
+    let clock = Arc::new(Ticking::default());
+    let sessions: Arc<dyn SessionService> =
+        Arc::new(retain_sessions::InMemorySessionService::new());
+    let refused = |agent: bool, config: CompactionConfig| {
+        let runner = match agent {
+            true => runner(&sessions, &clock, agent_of_one()),
+            false => runner(&sessions, &clock, Silent),
+        };
+        runner.compaction(config).build().unwrap_err().to_string()
+    };
+    let config = CompactionConfig::new;
+    assert!(refused(true, config()).contains("no trigger"));
+    assert!(refused(true, config().sliding_window(0, 1)).contains("interval of 0"));
+    assert!(refused(true, config().token_threshold(0, 1)).contains("0 tokens"));
+    assert!(refused(false, config().sliding_window(1, 1)).contains("`summarizer`"));
+    let own = config().sliding_window(1, 1).summarizer(Broken::Fails);
+    assert!(
+        runner(&sessions, &clock, Silent)
+            .compaction(own)
+            .build()
+            .is_ok()
+    );
+}
+
+fn agent_of_one() -> LlmAgent {
+    agent(&answers(1))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_deleted_meanwhile_is_left_alone() {
+    for (name, sessions) in services().await {
+        let clock = Arc::new(Ticking::default());
+        let gated = Gated::closed();
+        let config = CompactionConfig::new().sliding_window(1, 0);
+        let runner = runner(&sessions, &clock, agent(&answers(1)))
+            .compaction(config.shared_summarizer(gated.clone()))
+            .build()
+            .unwrap();
+        turn(&runner, "one").await;
+        gated.until_asked(1).await;
+        sessions.delete_session(APP, USER, SESSION).await.unwrap();
+        let key = SessionKey::new(APP, USER, SESSION);
+        let made = sessions.create_session(APP, USER, None, Some(SESSION));
+        assert_eq!(made.await.unwrap().key(), key);
+        gated.gate.add_permits(1);
+        runner.flush_compaction().await;
+        assert_eq!(stored(&sessions).await.events.len(), 0, "{name}");
+    }
+}

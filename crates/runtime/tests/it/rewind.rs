@@ -1,0 +1,141 @@
+//! Rewind through the runner: the next turn knows nothing of what was taken back.
+
+use std::sync::Arc;
+
+use retain_core::SessionError;
+use retain_runtime::{
+    FunctionTool, LlmAgent, RunError, Runner, ScriptedModel, ToolContext, ToolError,
+};
+
+use crate::support::{SESSION, USER, call, runner, services, stored};
+
+#[derive(schemars::JsonSchema, serde::Deserialize)]
+struct Note {
+    text: String,
+}
+
+fn note() -> FunctionTool {
+    FunctionTool::new(
+        "note",
+        "Notes.",
+        |ctx: ToolContext, note: Note| async move {
+            ctx.state().set("noted", note.text);
+            ctx.state().set("user:has_notes", true);
+            Ok::<_, ToolError>(serde_json::json!({"ok": true}))
+        },
+    )
+}
+
+async fn turn(runner: &Runner, text: &str) -> String {
+    let run = runner.run(USER, Some(SESSION), text).await.unwrap();
+    let id = run.invocation_id().to_owned();
+    run.collect_events().await.unwrap();
+    id
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_turn_does_not_see_what_was_rewound() {
+    for (name, sessions) in services().await {
+        let model = ScriptedModel::new("scripted")
+            .reply(call("note", r#"{"text": "first"}"#))
+            .reply("Noted the first.")
+            .reply(call("note", r#"{"text": "second"}"#))
+            .reply("Noted the second.")
+            .reply("The first.");
+        let model = Arc::new(model);
+        let agent = LlmAgent::builder("assistant")
+            .model(Arc::clone(&model))
+            .instruction("Noted: {noted?}")
+            .tool(note());
+        let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
+        turn(&runner, "Note the first.").await;
+        let second = turn(&runner, "Note the second.").await;
+        assert_eq!(stored(&sessions).await.state["noted"], "second", "{name}");
+
+        let event = runner.rewind(USER, SESSION, &second).await.unwrap();
+        let target = event.actions.rewind_before_invocation_id.as_deref();
+        assert_eq!(target, Some(second.as_str()), "{name}");
+        let session = stored(&sessions).await;
+        assert_eq!(session.state["noted"], "first", "{name}");
+        assert_eq!(session.state["user:has_notes"], true, "{name}");
+        assert_eq!(session.events.len(), 9, "{name}: nothing is removed");
+
+        turn(&runner, "What did you note?").await;
+        let requests = model.requests();
+        let last = requests.last().unwrap();
+        let said: Vec<String> = last
+            .contents
+            .iter()
+            .map(|content| content.text_concat())
+            .collect();
+        let expected = [
+            "Note the first.",
+            "",
+            "",
+            "Noted the first.",
+            "What did you note?",
+        ];
+        assert_eq!(said, expected, "{name}");
+        let instruction = last.config.system_instruction.as_deref().unwrap();
+        assert!(
+            instruction.contains("Noted: first"),
+            "{name}: {instruction}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unknown_run_cannot_be_rewound() {
+    for (name, sessions) in services().await {
+        let model = ScriptedModel::new("scripted").reply("Hello.");
+        let agent = LlmAgent::builder("assistant").model(model).build().unwrap();
+        let runner = runner(&sessions, agent).build().unwrap();
+        turn(&runner, "Hi").await;
+        let refused = runner.rewind(USER, SESSION, "e-unknown").await;
+        assert!(
+            matches!(
+                refused,
+                Err(RunError::Session(SessionError::InvocationNotFound { .. }))
+            ),
+            "{name}: {refused:?}"
+        );
+        let missing = runner.rewind(USER, "elsewhere", "e-unknown").await;
+        assert!(
+            matches!(
+                missing,
+                Err(RunError::Session(SessionError::NotFound { .. }))
+            ),
+            "{name}: {missing:?}"
+        );
+        assert_eq!(stored(&sessions).await.events.len(), 2, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_cannot_rewind_its_own_session() {
+    for (name, sessions) in services().await {
+        let inner = ScriptedModel::new("scripted").reply("Hello.");
+        let inner = LlmAgent::builder("inner").model(inner).build().unwrap();
+        let other = runner(&sessions, inner).build().unwrap();
+        let tool = FunctionTool::new("undo", "Undoes.", move |_: ToolContext, _: Note| {
+            let other = other.clone();
+            async move {
+                let refused = other.rewind(USER, SESSION, "e-any").await;
+                let nested = SessionError::NestedRun {
+                    key: retain_core::SessionKey::new("app", USER, SESSION),
+                };
+                let told = refused.map_or_else(|error| error.to_string(), |_| String::new());
+                Ok::<_, ToolError>(serde_json::json!({"is_refused": told == nested.to_string()}))
+            }
+        });
+        let model = ScriptedModel::new("scripted")
+            .reply(call("undo", r#"{"text": ""}"#))
+            .reply("Done.");
+        let agent = LlmAgent::builder("assistant").model(model).tool(tool);
+        let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
+        turn(&runner, "Undo").await;
+        let session = stored(&sessions).await;
+        let answer = session.events.get(2).unwrap().function_responses()[0].clone();
+        assert_eq!(answer.response.unwrap()["is_refused"], true, "{name}");
+    }
+}

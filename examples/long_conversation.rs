@@ -1,0 +1,79 @@
+//! A conversation that goes on: old turns are summed up for the model, and the last one is taken
+//! back. The log keeps all of it.
+//!
+//! Run it with `cargo run --example long_conversation`.
+
+use std::sync::Arc;
+
+use retain::{
+    CompactionConfig, Event, GetSessionConfig, InMemorySessionService, LlmAgent, Runner,
+    ScriptedModel, SessionService,
+};
+
+type Error = Box<dyn std::error::Error>;
+
+/// Says something, and gives the id of the run.
+async fn say(runner: &Runner, text: &str) -> Result<String, Error> {
+    let run = runner.run("ada", Some("s1"), text).await?;
+    let id = run.invocation_id().to_owned();
+    println!("ada: {text}\ndesk: {}", run.answer().await?);
+    Ok(id)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let model = ScriptedModel::new("scripted")
+        .reply("There is a train at 8:05, and one at 9:20, which is an express.")
+        .reply("Booked: the express at 9:20, window seat, coach 4.")
+        // By default the agent's own model writes the summary.
+        .reply("Ada goes to Oslo; the express at 9:20 is booked.")
+        .reply("Cancelled.")
+        .reply("You go to Oslo with the express at 9:20.");
+    let model = Arc::new(model);
+    let sessions = Arc::new(InMemorySessionService::new());
+    let runner = Runner::builder()
+        .app_name("travel")
+        .agent(LlmAgent::builder("desk").model(model.clone()).build()?)
+        .session_service(sessions.clone())
+        .auto_create_session(true)
+        // Every two turns, those two and one before them.
+        .compaction(CompactionConfig::new().sliding_window(2, 1))
+        .build()?;
+
+    say(&runner, "When do trains go to Oslo tomorrow?").await?;
+    say(&runner, "Book the express, please.").await?;
+    // The summary is made beside the conversation; only a test or a shutdown waits for it.
+    runner.flush_compaction().await;
+
+    let cancelled = say(&runner, "Cancel everything!").await?;
+    runner.rewind("ada", "s1", &cancelled).await?;
+    say(&runner, "What did I book?").await?;
+
+    let requests = model.requests();
+    let sent = requests.last().ok_or("the model was asked")?;
+    let sent: Vec<String> = sent
+        .contents
+        .iter()
+        .map(|content| content.text_concat())
+        .collect();
+    let expected = [
+        "Ada goes to Oslo; the express at 9:20 is booked.",
+        "What did I book?",
+    ];
+    assert_eq!(
+        sent, expected,
+        "the old turns are summed up, the last one is gone"
+    );
+
+    let all = GetSessionConfig::default();
+    let session = sessions.get_session("travel", "ada", "s1", all).await?;
+    let session = session.ok_or("the session is there")?;
+    let is_note = |event: &&Event| event.content().is_none();
+    let notes = session.events.iter().filter(is_note).count();
+    println!(
+        "{} events, {notes} of them a summary and a rewind",
+        session.events.len()
+    );
+    assert_eq!((session.events.len(), notes), (10, 2));
+    Ok(())
+}
