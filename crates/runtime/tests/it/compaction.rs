@@ -8,17 +8,18 @@ use std::sync::{
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use retain_core::{
-    BoxError, Clock, Content, Event, FunctionCall, FunctionResponse, LlmResponse, Session,
-    SessionKey, SessionService, UsageMetadata,
+    BoxError, Clock, Content, Event, FunctionCall, FunctionResponse, GetSessionConfig, LlmResponse,
+    Session, SessionKey, SessionService, UsageMetadata,
 };
 use retain_runtime::{
     Agent, CompactionConfig, EventSummarizer, FunctionTool, InvocationContext, LlmAgent,
-    ModelError, RunError, Runner, RunnerBuilder, ScriptedModel, ScriptedReply, Summary,
-    ToolContext, ToolError,
+    ModelError, RunConfig, RunError, RunRequest, Runner, RunnerBuilder, ScriptedModel,
+    ScriptedReply, Summary, ToolContext, ToolError,
 };
 use tokio::sync::Semaphore;
 
 use crate::support::{APP, SESSION, USER, call, services, stored};
+use crate::without_log::WithoutLog;
 
 /// Sums up when it is let, and counts.
 #[derive(Debug)]
@@ -188,6 +189,57 @@ async fn a_stream_ends_and_turns_go_on_while_a_summary_is_made() {
         assert_eq!(sent(&model), seen, "{name}");
         gated.gate.add_permits(1);
         runner.flush_compaction().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_without_a_log_is_summed_up_too() {
+    let sessions: Arc<dyn SessionService> = Arc::new(WithoutLog::default());
+    let clock = Arc::new(Ticking::default());
+    let model = answers(3);
+    let open = Gated::closed();
+    open.gate.add_permits(9);
+    let config = CompactionConfig::new().sliding_window(2, 0);
+    let runner = runner(&sessions, &clock, agent(&model))
+        .compaction(config.shared_summarizer(open))
+        .build()
+        .unwrap();
+    for text in ["one", "two"] {
+        turn(&runner, text).await;
+        runner.flush_compaction().await;
+    }
+    assert_eq!(summaries(&stored(&sessions).await), ["summary 1 of 4"]);
+    turn(&runner, "three").await;
+    assert_eq!(sent(&model), ["summary 1 of 4", "three"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_loads_a_part_of_its_session_sums_up_all_of_it() {
+    for (name, sessions) in services().await {
+        let clock = Arc::new(Ticking::default());
+        let open = Gated::closed();
+        open.gate.add_permits(9);
+        let config = CompactionConfig::new().sliding_window(2, 0);
+        let runner = runner(&sessions, &clock, agent(&answers(2)))
+            .compaction(config.shared_summarizer(open))
+            .build()
+            .unwrap();
+        for text in ["one", "two"] {
+            let newest = GetSessionConfig {
+                num_recent_events: Some(1),
+                ..GetSessionConfig::default()
+            };
+            let config = RunConfig {
+                get_session_config: Some(newest),
+                ..RunConfig::default()
+            };
+            let request = RunRequest::new(text).config(config);
+            let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+            run.collect_events().await.unwrap();
+            runner.flush_compaction().await;
+        }
+        let expected = ["summary 1 of 4"];
+        assert_eq!(summaries(&stored(&sessions).await), expected, "{name}");
     }
 }
 

@@ -13,3 +13,4 @@ mod runs;
 mod snapshots;
 mod support;
 mod together;
+mod without_log;
