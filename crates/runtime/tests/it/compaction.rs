@@ -8,16 +8,18 @@ use std::sync::{
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use retain_core::{
-    BoxError, Clock, Content, Event, LlmResponse, Session, SessionKey, SessionService,
-    UsageMetadata,
+    BoxError, Clock, Content, Event, FunctionCall, FunctionResponse, GetSessionConfig, LlmResponse,
+    Session, SessionKey, SessionService, UsageMetadata,
 };
 use retain_runtime::{
-    Agent, CompactionConfig, EventSummarizer, InvocationContext, LlmAgent, ModelError, RunError,
-    Runner, RunnerBuilder, ScriptedModel, ScriptedReply, Summary,
+    Agent, CompactionConfig, EventSummarizer, FunctionTool, InvocationContext, LlmAgent,
+    ModelError, RunConfig, RunError, RunRequest, Runner, RunnerBuilder, ScriptedModel,
+    ScriptedReply, Summary, ToolContext, ToolError,
 };
 use tokio::sync::Semaphore;
 
 use crate::support::{APP, SESSION, USER, call, services, stored};
+use crate::without_log::WithoutLog;
 
 /// Sums up when it is let, and counts.
 #[derive(Debug)]
@@ -187,6 +189,57 @@ async fn a_stream_ends_and_turns_go_on_while_a_summary_is_made() {
         assert_eq!(sent(&model), seen, "{name}");
         gated.gate.add_permits(1);
         runner.flush_compaction().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_without_a_log_is_summed_up_too() {
+    let sessions: Arc<dyn SessionService> = Arc::new(WithoutLog::default());
+    let clock = Arc::new(Ticking::default());
+    let model = answers(3);
+    let open = Gated::closed();
+    open.gate.add_permits(9);
+    let config = CompactionConfig::new().sliding_window(2, 0);
+    let runner = runner(&sessions, &clock, agent(&model))
+        .compaction(config.shared_summarizer(open))
+        .build()
+        .unwrap();
+    for text in ["one", "two"] {
+        turn(&runner, text).await;
+        runner.flush_compaction().await;
+    }
+    assert_eq!(summaries(&stored(&sessions).await), ["summary 1 of 4"]);
+    turn(&runner, "three").await;
+    assert_eq!(sent(&model), ["summary 1 of 4", "three"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_loads_a_part_of_its_session_sums_up_all_of_it() {
+    for (name, sessions) in services().await {
+        let clock = Arc::new(Ticking::default());
+        let open = Gated::closed();
+        open.gate.add_permits(9);
+        let config = CompactionConfig::new().sliding_window(2, 0);
+        let runner = runner(&sessions, &clock, agent(&answers(2)))
+            .compaction(config.shared_summarizer(open))
+            .build()
+            .unwrap();
+        for text in ["one", "two"] {
+            let newest = GetSessionConfig {
+                num_recent_events: Some(1),
+                ..GetSessionConfig::default()
+            };
+            let config = RunConfig {
+                get_session_config: Some(newest),
+                ..RunConfig::default()
+            };
+            let request = RunRequest::new(text).config(config);
+            let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+            run.collect_events().await.unwrap();
+            runner.flush_compaction().await;
+        }
+        let expected = ["summary 1 of 4"];
+        assert_eq!(summaries(&stored(&sessions).await), expected, "{name}");
     }
 }
 
@@ -382,6 +435,82 @@ async fn a_call_that_waits_for_its_answer_is_not_summed_up() {
         let session = stored(&sessions).await;
         // The first turn, and the second one's message.
         assert_eq!(summaries(&session), ["summary 1 of 3"], "{name}");
+    }
+}
+
+#[derive(schemars::JsonSchema, serde::Deserialize)]
+struct Nothing {}
+
+/// Two calls that were made together; one waits for the user, the other was never run.
+async fn with_an_open_call(sessions: &Arc<dyn SessionService>) {
+    let said = |run: &str, event: Event| Event {
+        invocation_id: run.to_owned(),
+        ..event
+    };
+    let calls = [("c1", "get_user_choice"), ("c2", "weather")];
+    let calls = calls.map(|(id, name)| {
+        let call = FunctionCall {
+            id: Some(id.to_owned()),
+            ..call(name, "{}")
+        };
+        call.into()
+    });
+    let calls = LlmResponse::of(Content::new("model", calls.to_vec()));
+    let mut calls = Event::new("assistant", calls);
+    calls.long_running_tool_ids = Some(["c1"].into_iter().collect());
+    let events = [
+        said("e-1", Event::user_text("What a long old question this is!")),
+        said(
+            "e-1",
+            Event::model_text("assistant", "And a long old answer."),
+        ),
+        said("e-2", Event::user_text("A drink, please.")),
+        said("e-2", calls),
+    ];
+    let created = sessions.create_session(APP, USER, None, Some(SESSION));
+    let mut session = created.await.unwrap();
+    for (time, event) in (1..).zip(events) {
+        let event = Event {
+            timestamp: f64::from(time),
+            ..event
+        };
+        sessions.append_event(&mut session, event).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_taken_up_again_is_not_confused_by_a_summary() {
+    for (name, sessions) in services().await {
+        with_an_open_call(&sessions).await;
+        let clock = Arc::new(Ticking::default());
+        clock.0.store(100, Ordering::SeqCst);
+        let model = Arc::new(ScriptedModel::new("scripted").reply("Tea, in the sun."));
+        let weather =
+            FunctionTool::new("weather", "Says it.", |_: ToolContext, _: Nothing| async {
+                Ok::<_, ToolError>(serde_json::json!({"sky": "blue"}))
+            });
+        let agent = LlmAgent::builder("assistant")
+            .model(Arc::clone(&model))
+            .tool(retain_runtime::get_user_choice_tool())
+            .tool(weather);
+        let open = Gated::closed();
+        open.gate.add_permits(9);
+        let config = CompactionConfig::new().token_threshold(1, 3);
+        let runner = runner(&sessions, &clock, agent.build().unwrap())
+            .compaction(config.shared_summarizer(open))
+            .build()
+            .unwrap();
+        let answer = [("choice", "tea")].into();
+        let answer = FunctionResponse::new("c1", "get_user_choice", answer);
+        let answer = Content::new("user", vec![answer.into()]);
+        let run = runner.run(USER, Some(SESSION), answer).await.unwrap();
+        let told = run.collect_events().await.unwrap();
+        assert_eq!(told.len(), 2, "{name}");
+        let first = told[0].function_responses();
+        assert_eq!(first[0].name.as_deref(), Some("weather"), "{name}");
+        runner.flush_compaction().await;
+        let made = summaries(&stored(&sessions).await);
+        assert_eq!(made[0], "summary 1 of 2", "{name}");
     }
 }
 

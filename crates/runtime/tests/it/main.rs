@@ -16,3 +16,4 @@ mod runs;
 mod snapshots;
 mod support;
 mod together;
+mod without_log;

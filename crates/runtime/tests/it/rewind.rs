@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use retain_core::SessionError;
+use retain_core::{SessionError, SessionKey, SessionService};
 use retain_runtime::{
     FunctionTool, LlmAgent, RunError, Runner, ScriptedModel, ToolContext, ToolError,
 };
 
 use crate::support::{SESSION, USER, call, runner, services, stored};
+use crate::without_log::WithoutLog;
 
 #[derive(schemars::JsonSchema, serde::Deserialize)]
 struct Note {
@@ -112,6 +113,18 @@ async fn an_unknown_run_cannot_be_rewound() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_without_a_log_cannot_be_rewound() {
+    let sessions: Arc<dyn SessionService> = Arc::new(WithoutLog::default());
+    let model = ScriptedModel::new("scripted").reply("Hello.");
+    let agent = LlmAgent::builder("assistant").model(model).build().unwrap();
+    let runner = runner(&sessions, agent).build().unwrap();
+    let first = turn(&runner, "Hi").await;
+    let refused = runner.rewind(USER, SESSION, &first).await.unwrap_err();
+    let expected = "a session service without a log does not support rewinding";
+    assert_eq!(refused.to_string(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_cannot_rewind_its_own_session() {
     for (name, sessions) in services().await {
         let inner = ScriptedModel::new("scripted").reply("Hello.");
@@ -122,7 +135,7 @@ async fn a_run_cannot_rewind_its_own_session() {
             async move {
                 let refused = other.rewind(USER, SESSION, "e-any").await;
                 let nested = SessionError::NestedRun {
-                    key: retain_core::SessionKey::new("app", USER, SESSION),
+                    key: SessionKey::new("app", USER, SESSION),
                 };
                 let told = refused.map_or_else(|error| error.to_string(), |_| String::new());
                 Ok::<_, ToolError>(serde_json::json!({"is_refused": told == nested.to_string()}))
