@@ -90,7 +90,6 @@ wire_text!(ArtifactVersion);
 /// Files that agents and tools keep, each in versions from 0.
 ///
 /// ```
-/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use retain_core::{ArtifactKey, ArtifactService, Part, SessionKey};
 /// async fn keep(artifacts: &dyn ArtifactService) -> Result<(), retain_core::ArtifactError> {
 ///     let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), "a.txt");
@@ -99,7 +98,6 @@ wire_text!(ArtifactVersion);
 ///     assert_eq!(loaded, Some(Part::text("hello")));
 ///     Ok(())
 /// }
-/// # let _ = keep; Ok(()) }
 /// ```
 #[async_trait]
 pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {

@@ -1,9 +1,11 @@
 //! Tests of where artifacts are kept.
 //!
 //! `promises`: each promise, each store. `folder`: what only the folder can get wrong: leaving its
-//! root, half versions, links. `database`: artifacts as part of the session database.
+//! root, half versions, links. `parity`: random operations (`script`) beside ADK. `database`: artifacts as part of the session database.
 
 #[cfg(feature = "sqlite")]
 mod database;
 mod folder;
+mod parity;
 mod promises;
+mod script;
