@@ -10,8 +10,8 @@ use std::{
 };
 
 use retain_core::{
-    Clock, Content, Event, Events, Ids, MemoryService, SessionKey, Shaped, SharedSession,
-    wire_shapes::NodeInfo,
+    ArtifactService, Clock, Content, Event, Events, Ids, MemoryService, SessionKey, Shaped,
+    SharedSession, wire_shapes::NodeInfo,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -42,6 +42,7 @@ pub(crate) struct Invocation {
     pub(crate) user_content: Content,
     pub(crate) run_config: RunConfig,
     pub(crate) memory: Option<Arc<dyn MemoryService>>,
+    pub(crate) artifacts: Option<Arc<dyn ArtifactService>>,
     pub(crate) plugins: Plugins,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use retain_core::{Clock, Ids, MemoryService, RandomIds, SessionService, SystemClock};
+use retain_core::{
+    ArtifactService, Clock, Ids, MemoryService, RandomIds, SessionService, SystemClock,
+};
 
 use super::{Inner, Runner, kept::KeptSessions, leases::Leases};
 use crate::{
@@ -19,6 +21,7 @@ pub struct RunnerBuilder {
     agent: Option<Arc<dyn Agent>>,
     sessions: Option<Arc<dyn SessionService>>,
     memory: Option<Arc<dyn MemoryService>>,
+    artifacts: Option<Arc<dyn ArtifactService>>,
     plugins: Vec<Arc<dyn Plugin>>,
     auto_create_session: bool,
     clock: Arc<dyn Clock>,
@@ -35,6 +38,7 @@ impl Default for RunnerBuilder {
             agent: None,
             sessions: None,
             memory: None,
+            artifacts: None,
             plugins: Vec::new(),
             auto_create_session: false,
             clock: Arc::new(SystemClock),
@@ -73,6 +77,12 @@ impl RunnerBuilder {
     /// Where memories are.
     pub fn memory_service(mut self, memory: Arc<dyn MemoryService>) -> Self {
         self.memory = Some(memory);
+        self
+    }
+
+    /// Where artifacts are.
+    pub fn artifact_service(mut self, artifacts: Arc<dyn ArtifactService>) -> Self {
+        self.artifacts = Some(artifacts);
         self
     }
 
@@ -149,6 +159,7 @@ impl RunnerBuilder {
                 leases: Leases::new(Arc::clone(&sessions), self.idle_limit),
                 sessions,
                 memory: self.memory,
+                artifacts: self.artifacts,
                 plugins: Plugins::new(self.plugins),
                 auto_create_session: self.auto_create_session,
                 clock: self.clock,

@@ -99,6 +99,7 @@ impl Driver {
             user_content: begin.user_content,
             run_config: request.config,
             memory: inner.memory.clone(),
+            artifacts: inner.artifacts.clone(),
             plugins: inner.plugins.clone(),
             clock: Arc::clone(&inner.clock),
             ids: Arc::clone(&inner.ids),
