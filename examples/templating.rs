@@ -37,7 +37,7 @@ async fn instruction_sent(instruction: impl Into<Instruction>) -> Result<String,
 /// An instruction that depends on more than single values. What it returns is sent as it is, so
 /// braces are safe; it fills placeholders only where it wants to.
 async fn provide(ctx: ReadonlyContext) -> Result<String, retain::BoxError> {
-    let about = ctx.inject_session_state("Talk about {topic}.")?;
+    let about = ctx.inject_session_state("Talk about {topic}.").await?;
     let turns = ctx.session().events.len();
     Ok(format!(
         "{about} Event {turns} of {}. Answer as {{\"text\": …}}.",

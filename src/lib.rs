@@ -28,17 +28,21 @@
 //! | run an agent | [`Runner`], [`LlmAgent`], [`FunctionTool`], [`Model`] |
 //! | keep sessions | [`SessionService`], [`SqliteSessionService`], [`InMemorySessionService`] |
 //! | remember beyond one conversation | [`MemoryService`], [`InMemoryMemoryService`] |
+//! | keep files beside sessions | [`ArtifactService`], [`FileArtifactService`], [`SqliteArtifactService`] |
 //! | go beyond ADK: positions, runs, rewind, fork, tail, export | [`SessionLog`] |
 //! | write a store of your own | [`SessionStore`], [`StoreSessionService`] |
 
 /// What a store of one's own is made of.
 pub use retain_core::{
-    Admission, Batch, ChangeHub, Changes, ConnectStore, DraftId, Head, Lease, LeaseUse, ListQuery,
-    LogHeader, NewEvent, NewSession, Plan, ScopedState, SessionStore, Snapshot, Standing,
-    StoreSessionService, Want, Written, check_growth, check_limit, plan_append, plan_renewal,
+    Admission, ArtifactNames, ArtifactPlace, ArtifactStore, Batch, ChangeHub, Changes,
+    ConnectStore, DraftId, Head, Lease, LeaseUse, ListQuery, LogHeader, NewArtifact, NewEvent,
+    NewSession, Plan, ScopedState, SessionStore, Snapshot, Standing, StoreArtifactService,
+    StoreSessionService, StoredArtifact, Want, Written, check_growth, check_limit, plan_append,
+    plan_renewal,
 };
 pub use retain_core::{
-    Append, Appended, Blob, BoxError, Bytes, Clock, CodeExecutionResult, Conflict, Content,
+    Append, Appended, ArtifactError, ArtifactKey, ArtifactReference, ArtifactService,
+    ArtifactVersion, Blob, BoxError, Bytes, Clock, CodeExecutionResult, Conflict, Content,
     CreateSession, EraseReceipt, Event, EventActions, EventCompaction, EventStream, Events,
     ExecutableCode, ExportScope, Extra, FileData, FunctionCall, FunctionDeclaration,
     FunctionResponse, GenerateContentConfig, GetSessionConfig, IdSet, Ids, ImportReceipt, Json,
@@ -47,8 +51,8 @@ pub use retain_core::{
     RandomIds, Result, RunOptions, RunToken, RunUse, ScopedDelta, SearchMemoryResponse, Session,
     SessionError, SessionKey, SessionLog, SessionMeta, SessionService, ShapeOf, Shaped,
     SharedSession, State, StateDelta, StateScope, Sweeper, SystemClock, TrackedState,
-    Transcription, UsageMetadata, VideoMetadata, Window, apply_event_to_session, running,
-    timestamp_text, wire_shapes, within_run, within_runs,
+    Transcription, UsageMetadata, VideoMetadata, Window, apply_event_to_session,
+    artifact_tombstone, running, timestamp_text, wire_shapes, within_run, within_runs,
 };
 pub use retain_memory::InMemoryMemoryService;
 /// Agents, and what runs them.
@@ -68,8 +72,14 @@ pub use retain_runtime::{
     request_input_tool, template, url_context,
 };
 #[cfg(feature = "sqlite")]
-pub use retain_sessions::{Durability, SqliteOptions, SqliteSessionService, SqliteStore};
-pub use retain_sessions::{InMemorySessionService, InMemoryStore};
+pub use retain_sessions::{
+    Durability, SqliteArtifactService, SqliteArtifactStore, SqliteOptions, SqliteSessionService,
+    SqliteStore,
+};
+pub use retain_sessions::{
+    FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemoryArtifactStore,
+    InMemorySessionService, InMemoryStore,
+};
 
 /// The guide's programs, compiled with the tests.
 #[cfg(doctest)]

@@ -33,8 +33,8 @@ impl Erase {
         let sessions = self.store.open_existing().await?;
         let receipt = sessions.erase_user(&self.app, &self.user).await?;
         println!(
-            "erased: {} sessions, {} events, {} state keys of user {:?}",
-            receipt.sessions, receipt.events, receipt.state_keys, self.user
+            "erased: {} sessions, {} events, {} state keys, {} artifact versions of user {:?}",
+            receipt.sessions, receipt.events, receipt.state_keys, receipt.artifacts, self.user
         );
         Ok(())
     }

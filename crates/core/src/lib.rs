@@ -5,6 +5,7 @@
 //! [`StoreSessionService`] to see the rules between the two.
 
 mod actions;
+mod artifacts;
 mod content;
 mod error;
 mod event;
@@ -27,6 +28,11 @@ mod wire;
 pub mod wire_shapes;
 
 pub use actions::{EventActions, EventCompaction};
+pub use artifacts::{
+    ArtifactError, ArtifactKey, ArtifactNames, ArtifactPlace, ArtifactReference, ArtifactService,
+    ArtifactStore, ArtifactVersion, NewArtifact, StoreArtifactService, StoredArtifact,
+    artifact_tombstone,
+};
 pub use content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse,
     Part, Transcription, VideoMetadata,

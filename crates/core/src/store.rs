@@ -203,6 +203,8 @@ pub struct EraseReceipt {
     pub events: u64,
     /// State keys of those sessions and of the user.
     pub state_keys: u64,
+    /// Versions of artifacts, where the store keeps some.
+    pub artifacts: u64,
 }
 
 /// A log being written behind the scenes; it becomes a session when it is finished.

@@ -1,6 +1,6 @@
 //! What can go wrong in a run, by what a caller can do next.
 
-use retain_core::{BoxError, MemoryError, SessionError};
+use retain_core::{ArtifactError, BoxError, MemoryError, SessionError};
 
 use crate::template::TemplateError;
 
@@ -211,6 +211,12 @@ impl From<BoxError> for ToolError {
     }
 }
 
+impl From<ArtifactError> for ToolError {
+    fn from(source: ArtifactError) -> ToolError {
+        ToolError::from(BoxError::from(source))
+    }
+}
+
 impl From<MemoryError> for ToolError {
     fn from(source: MemoryError) -> ToolError {
         ToolError::from(BoxError::from(source))
@@ -240,6 +246,7 @@ impl BuildError {
 fn template_code(error: &TemplateError) -> &'static str {
     match error {
         TemplateError::NoArtifactService { .. } => "ValueError",
+        TemplateError::UnreadableArtifact { .. } => "InputValidationError",
         _ => "KeyError",
     }
 }

@@ -61,12 +61,22 @@ pub enum TemplateError {
         placeholder: String,
     },
     /// The instruction wants an artifact, and there is no artifact service.
-    #[error("{placeholder} in the instruction: there is no artifact service")]
+    #[error(
+        "{placeholder} in the instruction: there is no artifact service; give the runner one with `artifact_service`"
+    )]
     NoArtifactService {
         /// The file name.
         name: String,
         /// As it stands in the template.
         placeholder: String,
+    },
+    /// The artifact cannot be loaded.
+    #[error("artifact `{name}` in the instruction cannot be loaded: {reason}")]
+    UnreadableArtifact {
+        /// The file name.
+        name: String,
+        /// Why.
+        reason: String,
     },
     /// There is no such artifact.
     #[error("{placeholder} in the instruction: there is no artifact `{name}`")]

@@ -1,13 +1,20 @@
-//! Session stores: where logs are kept. A store, a file.
+//! Session stores: where logs are kept. A store, a file. And beside them, where artifacts are.
 //!
 //! Each implements [`retain_core::SessionStore`] and decides nothing; the rules are
 //! [`retain_core::StoreSessionService`]'s.
 
+mod artifacts;
 mod in_memory;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod window;
 
+pub use artifacts::{
+    FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemoryArtifactStore,
+};
 pub use in_memory::{InMemorySessionService, InMemoryStore};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Durability, SqliteOptions, SqliteSessionService, SqliteStore};
+pub use sqlite::{
+    Durability, SqliteArtifactService, SqliteArtifactStore, SqliteOptions, SqliteSessionService,
+    SqliteStore,
+};

@@ -4,6 +4,7 @@
 //! A store signs the whole contract with one line, [`session_promises!`], and each promise becomes
 //! a test of its own.
 
+pub mod artifacts;
 pub mod broken;
 pub mod clock;
 pub mod crash;
@@ -18,6 +19,7 @@ pub mod promises;
 pub mod random;
 pub mod wrapper;
 
+pub use artifacts::ArtifactHarness;
 pub use clock::{TestClock, TestIds};
 pub use harness::{Durability, Harness, Settings};
 pub use wrapper::SharedStore;

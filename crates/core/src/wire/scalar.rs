@@ -30,6 +30,17 @@ impl Wire for i64 {
     }
 }
 
+impl Wire for u64 {
+    fn read(reader: &mut Reader<'_>) -> Result<u64, JsonError> {
+        let error = reader.unexpected("an integer from 0");
+        u64::try_from(reader.read_i64()?).map_err(|_| error)
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.number(&Number::from(*self));
+    }
+}
+
 impl Wire for f64 {
     fn read(reader: &mut Reader<'_>) -> Result<f64, JsonError> {
         reader.read_f64()

@@ -62,21 +62,20 @@ impl ReadonlyContext {
         session.update(|session| session.state.get(key).cloned())
     }
 
-    /// Fills the placeholders of an instruction template from the state, as ADK does for
+    /// Fills the placeholders of an instruction template from state and artifacts, as ADK does for
     /// instructions that are plain text. For instruction providers, whose text is left as it is.
     ///
     /// Fails if a placeholder that is not optional has no value.
-    pub fn inject_session_state(
+    pub async fn inject_session_state(
         &self,
         template: &str,
     ) -> Result<String, crate::template::TemplateError> {
         let template = crate::template::Template::parse(template);
-        let session = self.invocation.session();
-        session.update(|session| template.render(&session.state, None))
+        self.invocation.render(&template).await
     }
 }
 
-/// What a callback may do: read and write state, look into memory, act.
+/// What a callback may do: read and write state, keep artifacts, look into memory, act.
 ///
 /// What it writes belongs to the event that the callback is about and is stored with it.
 #[derive(Debug, Clone)]

@@ -10,7 +10,8 @@ use std::{
 };
 
 use retain_core::{
-    Clock, Content, Event, Events, Ids, MemoryService, SessionKey, Shaped, SharedSession,
+    ArtifactService, Clock, Content, Event, Events, Ids, MemoryService, SessionKey, Shaped,
+    SharedSession,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -46,6 +47,7 @@ pub(crate) struct Invocation {
     pub(crate) memory: Option<Arc<dyn MemoryService>>,
     /// What sums up a history that grows too long.
     pub(crate) compactor: Option<Arc<Compactor>>,
+    pub(crate) artifacts: Option<Arc<dyn ArtifactService>>,
     pub(crate) plugins: Plugins,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,

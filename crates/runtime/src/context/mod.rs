@@ -1,6 +1,7 @@
 //! What runs sees of its run: the invocation, and the smaller views that callbacks, tools and
 //! instruction providers get.
 
+mod artifacts;
 mod callback;
 mod invocation;
 mod live_state;

@@ -1,7 +1,5 @@
 //! Processor `instructions`: global, static and the agent's own instruction.
 
-use std::collections::HashMap;
-
 use retain_core::{BoxError, Content};
 
 use crate::{
@@ -55,13 +53,7 @@ async fn render(instruction: &Instruction, ctx: &InvocationContext) -> Result<St
             })
         }
         Instruction::Text(text) => {
-            let template = Template::parse(text);
-            let session = ctx.session();
-            // Runs keep no artifacts: none is there, and only a placeholder that can do without
-            // is filled in.
-            let artifacts = HashMap::new();
-            let rendered =
-                session.update(|session| template.render(&session.state, Some(&artifacts)));
+            let rendered = ctx.render(&Template::parse(text)).await;
             rendered.map_err(|source| RunError::Template {
                 agent: ctx.agent_name().to_owned(),
                 source,

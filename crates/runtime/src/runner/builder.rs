@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use retain_core::{Clock, Ids, MemoryService, RandomIds, SessionService, SystemClock};
+use retain_core::{
+    ArtifactService, Clock, Ids, MemoryService, RandomIds, SessionService, SystemClock,
+};
 
 use super::{Inner, Runner, kept::KeptSessions, leases::Leases};
 use crate::{
@@ -20,6 +22,7 @@ pub struct RunnerBuilder {
     agent: Option<Arc<dyn Agent>>,
     sessions: Option<Arc<dyn SessionService>>,
     memory: Option<Arc<dyn MemoryService>>,
+    artifacts: Option<Arc<dyn ArtifactService>>,
     plugins: Vec<Arc<dyn Plugin>>,
     compaction: Option<CompactionConfig>,
     auto_create_session: bool,
@@ -37,6 +40,7 @@ impl Default for RunnerBuilder {
             agent: None,
             sessions: None,
             memory: None,
+            artifacts: None,
             plugins: Vec::new(),
             compaction: None,
             auto_create_session: false,
@@ -76,6 +80,12 @@ impl RunnerBuilder {
     /// Where memories are.
     pub fn memory_service(mut self, memory: Arc<dyn MemoryService>) -> Self {
         self.memory = Some(memory);
+        self
+    }
+
+    /// Where artifacts are.
+    pub fn artifact_service(mut self, artifacts: Arc<dyn ArtifactService>) -> Self {
+        self.artifacts = Some(artifacts);
         self
     }
 
@@ -162,6 +172,7 @@ impl RunnerBuilder {
                 leases: Leases::new(Arc::clone(&sessions), self.idle_limit),
                 sessions,
                 memory: self.memory,
+                artifacts: self.artifacts,
                 plugins: Plugins::new(self.plugins),
                 compactor,
                 after_runs: Default::default(),

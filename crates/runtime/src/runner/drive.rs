@@ -100,6 +100,7 @@ impl Driver {
             run_config: request.config,
             memory: inner.memory.clone(),
             compactor: inner.compactor.clone(),
+            artifacts: inner.artifacts.clone(),
             plugins: inner.plugins.clone(),
             clock: Arc::clone(&inner.clock),
             ids: Arc::clone(&inner.ids),

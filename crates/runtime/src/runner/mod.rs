@@ -27,8 +27,8 @@ use std::{
 
 use futures_util::FutureExt as _;
 use retain_core::{
-    Clock, Content, Ids, MemoryService, SessionError, SessionKey, SessionService, running,
-    within_runs,
+    ArtifactService, Clock, Content, Ids, MemoryService, SessionError, SessionKey, SessionService,
+    running, within_runs,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -80,6 +80,7 @@ struct Inner {
     tree: Arc<AgentTree>,
     sessions: Arc<dyn SessionService>,
     memory: Option<Arc<dyn MemoryService>>,
+    artifacts: Option<Arc<dyn ArtifactService>>,
     plugins: Plugins,
     compactor: Option<Arc<Compactor>>,
     after_runs: AfterRuns,
@@ -114,6 +115,11 @@ impl Runner {
     /// The memory, if there is one.
     pub fn memory_service(&self) -> Option<&Arc<dyn MemoryService>> {
         self.inner.memory.as_ref()
+    }
+
+    /// The artifacts, if there is a service for them.
+    pub fn artifact_service(&self) -> Option<&Arc<dyn ArtifactService>> {
+        self.inner.artifacts.as_ref()
     }
 
     /// Runs the agent on what the user says. Without a session id a session is made.

@@ -4,6 +4,7 @@
 //! is queued) → `append` (rows). The way of a read: → `readers` (a snapshot) → `read` (rows).
 
 mod append;
+mod artifacts;
 mod maintenance;
 mod open;
 mod read;
@@ -27,6 +28,7 @@ use retain_core::{
 };
 use rusqlite::ErrorCode;
 
+pub use artifacts::{SqliteArtifactService, SqliteArtifactStore};
 use readers::Readers;
 use writer::Writer;
 
@@ -390,6 +392,7 @@ impl SessionStore for SqliteStore {
             receipt.sessions += chunk.sessions;
             receipt.events += chunk.events;
             receipt.state_keys += chunk.state_keys;
+            receipt.artifacts += chunk.artifacts;
             if chunk == EraseReceipt::default() {
                 break;
             }

@@ -14,7 +14,10 @@ use super::{Durability, SqliteOptions};
 const APPLICATION_ID: i32 = 0x5265_746e;
 
 /// The schema, step by step. A released step is never changed.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_create-sessions.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_create-sessions.sql"),
+    include_str!("migrations/0002_create-artifacts.sql"),
+];
 
 /// How long a statement waits for another process that writes.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

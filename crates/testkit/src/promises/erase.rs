@@ -23,6 +23,7 @@ fn whole() -> EraseReceipt {
         sessions: 2,
         events: 3,
         state_keys: 5,
+        artifacts: 0,
     }
 }
 

@@ -1,0 +1,16 @@
+//! Artifacts: files that agents and tools keep beside a session, by name and version.
+//!
+//! The way of a save: [`ArtifactService`] (ADK's methods) → [`StoreArtifactService`] (the rules,
+//! once) → `names` (checks, and where a name belongs) → [`ArtifactStore`] (keeps it).
+
+mod names;
+mod reference;
+mod rules;
+mod service;
+mod store;
+
+pub use names::{ArtifactNames, ArtifactPlace};
+pub use reference::ArtifactReference;
+pub use rules::{StoreArtifactService, artifact_tombstone};
+pub use service::{ArtifactError, ArtifactKey, ArtifactService, ArtifactVersion};
+pub use store::{ArtifactStore, NewArtifact, StoredArtifact};

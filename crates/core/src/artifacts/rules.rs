@@ -1,0 +1,243 @@
+//! `StoreArtifactService`: ADK's rules for artifacts, once, over any store.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+
+use super::{
+    names::{self, ArtifactNames, ArtifactPlace},
+    reference::ArtifactReference,
+    service::{ArtifactError, ArtifactKey, ArtifactService, ArtifactVersion},
+    store::{ArtifactStore, NewArtifact},
+};
+use crate::{
+    content::{Blob, Part},
+    json::JsonMap,
+    ports::{Clock, SystemClock},
+    wire::Bytes,
+};
+
+/// How many references are followed to what they mean.
+const REFERENCES_MAX: usize = 5;
+
+const BINARY: &str = "application/octet-stream";
+
+/// What says that there is no artifact any more, though it has versions: a rewind saves it over
+/// what did not exist then. It loads as nothing.
+pub fn artifact_tombstone() -> Part {
+    Part::bytes(Vec::new(), BINARY)
+}
+
+/// Artifacts over a store. Cheap to clone; clones share the store.
+pub struct StoreArtifactService<S> {
+    store: Arc<S>,
+    clock: Arc<dyn Clock>,
+}
+
+impl<S> Clone for StoreArtifactService<S> {
+    fn clone(&self) -> Self {
+        StoreArtifactService {
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+        }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for StoreArtifactService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_tuple("StoreArtifactService");
+        shown.field(&self.store).finish()
+    }
+}
+
+impl<S: ArtifactStore + Default> StoreArtifactService<S> {
+    /// A service on a new, empty store.
+    pub fn new() -> Self {
+        Self::over(S::default())
+    }
+}
+
+impl<S: ArtifactStore + Default> Default for StoreArtifactService<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: ArtifactStore> StoreArtifactService<S> {
+    /// A service on `store`.
+    pub fn over(store: S) -> Self {
+        StoreArtifactService {
+            store: Arc::new(store),
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// Takes the time of versions from `clock`.
+    pub fn with_clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The store.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    fn place(&self, key: &ArtifactKey) -> Result<ArtifactPlace, ArtifactError> {
+        ArtifactPlace::of(key, self.store.names())
+    }
+}
+
+#[async_trait]
+impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
+    async fn save_artifact(
+        &self,
+        key: &ArtifactKey,
+        artifact: Part,
+        custom_metadata: Option<JsonMap>,
+    ) -> Result<u64, ArtifactError> {
+        let place = self.place(key)?;
+        let (part, mime_type) = match self.store.names() {
+            ArtifactNames::Exact => with_mime_type(key, artifact)?,
+            ArtifactNames::Paths => {
+                place.check_free()?;
+                file_content(artifact)?
+            }
+        };
+        let new = NewArtifact {
+            part,
+            mime_type,
+            custom_metadata: custom_metadata.unwrap_or_default(),
+            create_time: self.clock.now(),
+        };
+        self.store.put(&place, new).await
+    }
+
+    async fn load_artifact(
+        &self,
+        key: &ArtifactKey,
+        version: Option<u64>,
+    ) -> Result<Option<Part>, ArtifactError> {
+        let (mut key, mut version) = (key.clone(), version);
+        let mut followed = 0;
+        loop {
+            let found = self.store.get(&self.place(&key)?, version).await?;
+            let Some(found) = found else {
+                return Ok(None);
+            };
+            let Some(uri) = ArtifactReference::uri_of(&found.part) else {
+                let is_there = found.part != artifact_tombstone();
+                return Ok(is_there.then_some(found.part));
+            };
+            if followed == REFERENCES_MAX {
+                return Err(ArtifactError::Reference {
+                    uri: uri.to_owned(),
+                    reason: "stands at the end of too many references, or they lead in a circle",
+                });
+            }
+            followed += 1;
+            let target = ArtifactReference::within(&key, uri)?;
+            (key, version) = (target.key, Some(target.version));
+        }
+    }
+
+    async fn list_artifact_keys(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        session_id: Option<&str>,
+    ) -> Result<Vec<String>, ArtifactError> {
+        let names = self.store.names();
+        names::check_owner(app_name, user_id, names)?;
+        if let Some(session) = session_id {
+            names::check_segment("session id", session, names)?;
+        }
+        let mut listed = self.store.list(app_name, user_id, session_id).await?;
+        listed.sort_unstable();
+        listed.dedup();
+        Ok(listed)
+    }
+
+    async fn delete_artifact(&self, key: &ArtifactKey) -> Result<(), ArtifactError> {
+        self.store.delete(&self.place(key)?).await
+    }
+
+    async fn list_versions(&self, key: &ArtifactKey) -> Result<Vec<u64>, ArtifactError> {
+        let versions = self.store.versions(&self.place(key)?).await?;
+        Ok(versions.iter().map(|version| version.version).collect())
+    }
+
+    async fn list_artifact_versions(
+        &self,
+        key: &ArtifactKey,
+    ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
+        self.store.versions(&self.place(key)?).await
+    }
+
+    async fn get_artifact_version(
+        &self,
+        key: &ArtifactKey,
+        version: Option<u64>,
+    ) -> Result<Option<ArtifactVersion>, ArtifactError> {
+        let mut versions = self.store.versions(&self.place(key)?).await?;
+        Ok(match version {
+            None => versions.pop(),
+            Some(version) => versions.into_iter().find(|known| known.version == version),
+        })
+    }
+}
+
+/// Any part that holds something, and its media type. A reference is checked; what it is of is
+/// known when it is loaded.
+fn with_mime_type(key: &ArtifactKey, part: Part) -> Result<(Part, Option<String>), ArtifactError> {
+    let mime_type = if let Some(data) = &part.inline_data {
+        data.mime_type.clone()
+    } else if part.text.is_some() {
+        Some("text/plain".to_owned())
+    } else if let Some(uri) = ArtifactReference::uri_of(&part) {
+        ArtifactReference::within(key, uri)?;
+        None
+    } else if let Some(file) = &part.file_data {
+        file.mime_type.clone()
+    } else {
+        let reason = "must have data, text or the address of a file";
+        return Err(ArtifactError::invalid("artifact", reason));
+    };
+    Ok((part, mime_type))
+}
+
+/// What a file can hold of a part: its bytes with their media type and display name, or its text.
+fn file_content(part: Part) -> Result<(Part, Option<String>), ArtifactError> {
+    if let Some(blob) = part.inline_data {
+        let Some(data) = blob.data else {
+            return Err(ArtifactError::invalid(
+                "artifact",
+                "has no data in its inline data",
+            ));
+        };
+        let mime_type = blob.mime_type.filter(|mime_type| !mime_type.is_empty());
+        let mime_type = mime_type.unwrap_or_else(|| BINARY.to_owned());
+        let part = blob_part(data, &mime_type, blob.display_name);
+        return Ok((part, Some(mime_type)));
+    }
+    match part.text {
+        Some(text) => Ok((Part::text(text), None)),
+        None => Err(ArtifactError::invalid(
+            "artifact",
+            "must have data or text to be a file",
+        )),
+    }
+}
+
+fn blob_part(data: Bytes, mime_type: &str, display_name: Option<String>) -> Part {
+    let blob = Blob {
+        data: Some(data),
+        display_name,
+        mime_type: Some(mime_type.to_owned()),
+        ..Blob::default()
+    };
+    Part {
+        inline_data: Some(blob),
+        ..Part::default()
+    }
+}

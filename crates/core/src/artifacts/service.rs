@@ -1,0 +1,212 @@
+//! `ArtifactService`: the port behind which artifacts are kept, with ADK's methods.
+
+use std::fmt;
+
+use async_trait::async_trait;
+
+use crate::{
+    content::Part,
+    error::BoxError,
+    json::JsonMap,
+    session::SessionKey,
+    wire::{wire_object, wire_text},
+};
+
+/// The address of an artifact.
+///
+/// A name that begins with `user:` belongs to the user: every session of the user sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ArtifactKey {
+    /// The app.
+    pub app_name: String,
+    /// The user.
+    pub user_id: String,
+    /// The session. Without one the name must belong to the user.
+    pub session_id: Option<String>,
+    /// The name of the file.
+    pub filename: String,
+}
+
+impl ArtifactKey {
+    /// A file as a session sees it.
+    ///
+    /// ```
+    /// use retain_core::{ArtifactKey, SessionKey};
+    /// let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), "report.pdf");
+    /// assert_eq!(key.to_string(), "app/ada/s1: report.pdf");
+    /// ```
+    pub fn in_session(session: &SessionKey, filename: impl Into<String>) -> ArtifactKey {
+        ArtifactKey {
+            app_name: session.app.clone(),
+            user_id: session.user.clone(),
+            session_id: Some(session.id.clone()),
+            filename: filename.into(),
+        }
+    }
+
+    /// A file of a user, without a session.
+    pub fn of_user(
+        app_name: impl Into<String>,
+        user_id: impl Into<String>,
+        filename: impl Into<String>,
+    ) -> ArtifactKey {
+        ArtifactKey {
+            app_name: app_name.into(),
+            user_id: user_id.into(),
+            session_id: None,
+            filename: filename.into(),
+        }
+    }
+}
+
+impl fmt::Display for ArtifactKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.app_name, self.user_id)?;
+        if let Some(session) = &self.session_id {
+            write!(f, "/{session}")?;
+        }
+        write!(f, ": {}", self.filename)
+    }
+}
+
+wire_object! {
+    /// What is known of one version of an artifact.
+    pub struct ArtifactVersion {
+        /// Its number, from 0.
+        version: u64 = "version",
+        /// Where its bytes are.
+        canonical_uri: String = "canonicalUri",
+        /// The user's own notes; never re-cased.
+        custom_metadata: JsonMap = "customMetadata",
+        /// When it was saved, in seconds since 1970.
+        create_time: f64 = "createTime",
+        /// Its media type.
+        mime_type: Option<String> = "mimeType",
+    }
+}
+
+wire_text!(ArtifactVersion);
+
+/// Files that agents and tools keep, each in versions from 0.
+///
+/// ```
+/// use retain_core::{ArtifactKey, ArtifactService, Part, SessionKey};
+/// async fn keep(artifacts: &dyn ArtifactService) -> Result<(), retain_core::ArtifactError> {
+///     let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), "a.txt");
+///     let version = artifacts.save_artifact(&key, Part::text("hello"), None).await?;
+///     let loaded = artifacts.load_artifact(&key, Some(version)).await?;
+///     assert_eq!(loaded, Some(Part::text("hello")));
+///     Ok(())
+/// }
+/// ```
+#[async_trait]
+pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
+    /// Saves a new version and says its number. The first one is 0.
+    async fn save_artifact(
+        &self,
+        key: &ArtifactKey,
+        artifact: Part,
+        custom_metadata: Option<JsonMap>,
+    ) -> Result<u64, ArtifactError>;
+
+    /// The version asked for, or the newest; `None` if there is none. A reference gives what it
+    /// refers to.
+    async fn load_artifact(
+        &self,
+        key: &ArtifactKey,
+        version: Option<u64>,
+    ) -> Result<Option<Part>, ArtifactError>;
+
+    /// The names that the session sees, sorted: its own and the user's. Without a session, the
+    /// user's.
+    async fn list_artifact_keys(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        session_id: Option<&str>,
+    ) -> Result<Vec<String>, ArtifactError>;
+
+    /// Removes all versions. It is no error if there are none.
+    async fn delete_artifact(&self, key: &ArtifactKey) -> Result<(), ArtifactError>;
+
+    /// The numbers of the versions there are, ascending.
+    async fn list_versions(&self, key: &ArtifactKey) -> Result<Vec<u64>, ArtifactError>;
+
+    /// What is known of each version, in their order.
+    async fn list_artifact_versions(
+        &self,
+        key: &ArtifactKey,
+    ) -> Result<Vec<ArtifactVersion>, ArtifactError>;
+
+    /// What is known of the version asked for, or of the newest.
+    async fn get_artifact_version(
+        &self,
+        key: &ArtifactKey,
+        version: Option<u64>,
+    ) -> Result<Option<ArtifactVersion>, ArtifactError>;
+}
+
+/// Why an artifact operation failed, by what a caller can do next.
+// Exhaustive on purpose: a new variant must stop the server's match from compiling.
+#[derive(Debug, thiserror::Error)]
+pub enum ArtifactError {
+    /// The runner has no artifact service. Give it one when it is built.
+    #[error("there is no artifact service; give the runner one with `artifact_service`")]
+    NoService,
+    /// The input cannot be taken as it is. Correct it.
+    #[error("{what} {reason}")]
+    Invalid {
+        /// What is wrong, e.g. `user id`.
+        what: String,
+        /// Why, and what to do instead.
+        reason: String,
+    },
+    /// A reference to another artifact cannot be followed. Save another one.
+    #[error("artifact reference {uri:?} {reason}")]
+    Reference {
+        /// The reference.
+        uri: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// A stored version cannot be read. The data is damaged or from a newer version.
+    #[error("version {version} of artifact {place} cannot be read")]
+    Corrupt {
+        /// The artifact.
+        place: String,
+        /// The version.
+        version: u64,
+        /// Why it cannot be read.
+        source: BoxError,
+    },
+    /// The disk is full. Free some space.
+    #[error("{store}: no space left to {operation}")]
+    Full {
+        /// The store.
+        store: &'static str,
+        /// What was tried.
+        operation: &'static str,
+        /// The cause from below.
+        source: BoxError,
+    },
+    /// The store failed. Worth trying again.
+    #[error("{store} failed to {operation}")]
+    Store {
+        /// The store.
+        store: &'static str,
+        /// What was tried.
+        operation: &'static str,
+        /// The cause from below.
+        source: BoxError,
+    },
+}
+
+impl ArtifactError {
+    /// Input that cannot be taken: `what` is wrong because of `reason`.
+    pub fn invalid(what: impl Into<String>, reason: impl Into<String>) -> ArtifactError {
+        ArtifactError::Invalid {
+            what: what.into(),
+            reason: reason.into(),
+        }
+    }
+}

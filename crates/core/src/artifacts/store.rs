@@ -1,0 +1,68 @@
+//! `ArtifactStore`: what keeps artifacts must do. The seam between rules and bytes.
+//!
+//! Everything here arrives decided: names are checked and belong to a scope, the part is one that
+//! may be kept, time and media type are filled in.
+
+use std::fmt;
+
+use async_trait::async_trait;
+
+use super::{
+    names::{ArtifactNames, ArtifactPlace},
+    service::{ArtifactError, ArtifactVersion},
+};
+use crate::{content::Part, json::JsonMap};
+
+/// A version that is ready to be kept.
+#[derive(Debug, Clone)]
+pub struct NewArtifact {
+    /// What is kept.
+    pub part: Part,
+    /// Its media type, as [`ArtifactVersion`] tells it.
+    pub mime_type: Option<String>,
+    /// The user's own notes.
+    pub custom_metadata: JsonMap,
+    /// When it is saved, in seconds since 1970.
+    pub create_time: f64,
+}
+
+/// A version as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredArtifact {
+    /// What is kept.
+    pub part: Part,
+    /// Its number.
+    pub version: u64,
+}
+
+/// What keeps artifacts. Rules live in [`StoreArtifactService`](super::StoreArtifactService);
+/// nothing here decides. Every method is atomic: it happens as a whole or not at all.
+#[async_trait]
+pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
+    /// What names mean here.
+    fn names(&self) -> ArtifactNames;
+
+    /// Keeps a version behind the newest one and says its number: 0 for the first.
+    async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError>;
+
+    /// The version asked for, or the newest.
+    async fn get(
+        &self,
+        place: &ArtifactPlace,
+        version: Option<u64>,
+    ) -> Result<Option<StoredArtifact>, ArtifactError>;
+
+    /// What is known of all versions, ascending; none if there is no such artifact.
+    async fn versions(&self, place: &ArtifactPlace) -> Result<Vec<ArtifactVersion>, ArtifactError>;
+
+    /// Removes all versions.
+    async fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError>;
+
+    /// The names in the session and those of the user, in any order.
+    async fn list(
+        &self,
+        app: &str,
+        user: &str,
+        session: Option<&str>,
+    ) -> Result<Vec<String>, ArtifactError>;
+}

@@ -1,0 +1,101 @@
+//! What a run does with artifacts: callbacks and tools keep and load them, templates quote them.
+
+use std::collections::HashMap;
+
+use retain_core::{ArtifactError, ArtifactKey, ArtifactService, ArtifactVersion, JsonMap, Part};
+
+use super::{CallbackContext, InvocationContext};
+use crate::template::{Template, TemplateError};
+
+impl InvocationContext {
+    fn artifact_service(&self) -> Result<&dyn ArtifactService, ArtifactError> {
+        let artifacts = self.shared.artifacts.as_deref();
+        artifacts.ok_or(ArtifactError::NoService)
+    }
+
+    /// The address of a file as this session sees it.
+    fn artifact_key(&self, filename: &str) -> ArtifactKey {
+        ArtifactKey::in_session(self.session_key(), filename)
+    }
+
+    /// Fills a template from the state, and from the artifacts that it asks for.
+    pub(crate) async fn render(&self, template: &Template) -> Result<String, TemplateError> {
+        let artifacts = match self.artifact_service() {
+            Ok(service) => Some(self.quoted(service, template).await?),
+            Err(_) => None,
+        };
+        let session = self.session();
+        session.update(|session| template.render(&session.state, artifacts.as_ref()))
+    }
+
+    async fn quoted(
+        &self,
+        service: &dyn ArtifactService,
+        template: &Template,
+    ) -> Result<HashMap<String, Part>, TemplateError> {
+        let mut quoted = HashMap::new();
+        for name in template.artifact_names() {
+            if quoted.contains_key(name) {
+                continue;
+            }
+            let loaded = service.load_artifact(&self.artifact_key(name), None).await;
+            let loaded = loaded.map_err(|error| TemplateError::UnreadableArtifact {
+                name: name.to_owned(),
+                reason: error.to_string(),
+            })?;
+            if let Some(part) = loaded {
+                quoted.insert(name.to_owned(), part);
+            }
+        }
+        Ok(quoted)
+    }
+}
+
+impl CallbackContext {
+    /// Saves a new version of a file and says its number, from 0. A name that begins with `user:`
+    /// is seen by all sessions of the user. The event that this is about tells of it.
+    pub async fn save_artifact(
+        &self,
+        filename: &str,
+        artifact: Part,
+        custom_metadata: Option<JsonMap>,
+    ) -> Result<u64, ArtifactError> {
+        let service = self.invocation.artifact_service()?;
+        let key = self.invocation.artifact_key(filename);
+        let version = service.save_artifact(&key, artifact, custom_metadata);
+        let version = version.await?;
+        self.update_actions(|actions| actions.artifact_delta.insert(filename, version));
+        Ok(version)
+    }
+
+    /// Loads a version of a file, or the newest; `None` if there is none.
+    pub async fn load_artifact(
+        &self,
+        filename: &str,
+        version: Option<u64>,
+    ) -> Result<Option<Part>, ArtifactError> {
+        let service = self.invocation.artifact_service()?;
+        let key = self.invocation.artifact_key(filename);
+        service.load_artifact(&key, version).await
+    }
+
+    /// What is known of a version of a file, or of the newest.
+    pub async fn get_artifact_version(
+        &self,
+        filename: &str,
+        version: Option<u64>,
+    ) -> Result<Option<ArtifactVersion>, ArtifactError> {
+        let service = self.invocation.artifact_service()?;
+        let key = self.invocation.artifact_key(filename);
+        service.get_artifact_version(&key, version).await
+    }
+
+    /// The names of the files that this session sees, sorted.
+    pub async fn list_artifacts(&self) -> Result<Vec<String>, ArtifactError> {
+        let service = self.invocation.artifact_service()?;
+        let key = self.invocation.session_key();
+        service
+            .list_artifact_keys(&key.app, &key.user, Some(&key.id))
+            .await
+    }
+}

@@ -1,0 +1,191 @@
+//! Where an artifact is in the folder, and that it is inside: no name leads out, no link is followed.
+
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+};
+
+use retain_core::{ArtifactError, ArtifactPlace, BoxError};
+
+use super::{failed, folders_in, is_absent};
+
+/// The folder that an artifact's versions are in. No artifact has a path with this word.
+pub(super) const VERSIONS: &str = "versions";
+
+/// The whole folder.
+#[derive(Debug)]
+pub(super) struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    /// `root` is absolute and without links.
+    pub(super) fn new(root: PathBuf) -> Layout {
+        Layout { root }
+    }
+
+    /// Where versions go that are being deleted: outside of every scope.
+    pub(super) fn trash(&self) -> PathBuf {
+        self.root.join(".deleted")
+    }
+
+    /// The folder of a session's artifacts, or of the user's.
+    pub(super) fn scope(
+        &self,
+        app: &str,
+        user: &str,
+        session: Option<&str>,
+    ) -> Result<PathBuf, ArtifactError> {
+        let mut parts = vec!["apps", app, "users", user];
+        if let Some(session) = session {
+            parts.extend(["sessions", session]);
+        }
+        parts.push("artifacts");
+        descend(self.root.clone(), &parts.join("/"))
+    }
+
+    /// The place of an artifact.
+    pub(super) fn shelf(&self, place: &ArtifactPlace) -> Result<Shelf, ArtifactError> {
+        let scope = self.scope(&place.app, &place.user, place.session.as_deref())?;
+        let folder = descend(scope.clone(), &place.name)?;
+        // Nothing below may be a link either; what is there is looked at when it is read.
+        descend(folder.clone(), VERSIONS)?;
+        Ok(Shelf { scope, folder })
+    }
+}
+
+/// Goes down from `from`, a name at a time. The names were checked before, and are again: one that
+/// is not a plain name, or that is a link on the disk, leads nowhere.
+fn descend(from: PathBuf, path: &str) -> Result<PathBuf, ArtifactError> {
+    let mut at = from;
+    for name in path.split('/') {
+        if name.is_empty() || name == "." || name == ".." || name.contains('\0') {
+            return Err(ArtifactError::invalid("artifact name", "is not a path"));
+        }
+        at.push(name);
+        match fs::symlink_metadata(&at) {
+            Ok(found) if found.is_symlink() => {
+                let reason = "leads over a symbolic link, which is not followed";
+                return Err(ArtifactError::invalid("artifact name", reason));
+            }
+            Err(error) if !is_absent(&error) => return Err(failed("look", error)),
+            _ => {}
+        }
+    }
+    Ok(at)
+}
+
+/// The place of one artifact: a folder, in which its versions are and perhaps further artifacts.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    scope: PathBuf,
+    folder: PathBuf,
+}
+
+impl Shelf {
+    /// The artifact at `folder`, which was found inside `scope`.
+    pub(super) fn found(scope: &Path, folder: &Path) -> Shelf {
+        Shelf {
+            scope: scope.to_owned(),
+            folder: folder.to_owned(),
+        }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn versions_folder(&self) -> PathBuf {
+        self.folder.join(VERSIONS)
+    }
+
+    pub(super) fn version(&self, version: u64) -> PathBuf {
+        self.versions_folder().join(version.to_string())
+    }
+
+    /// What the file of a version is called: as the artifact.
+    pub(super) fn payload_name(&self) -> &Path {
+        Path::new(self.folder.file_name().unwrap_or_default())
+    }
+
+    /// Its path in the scope.
+    pub(super) fn relative_name(&self) -> String {
+        let relative = self.folder.strip_prefix(&self.scope);
+        relative
+            .unwrap_or(&self.folder)
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    /// The versions there are, ascending.
+    pub(super) fn numbers(&self) -> io::Result<Vec<u64>> {
+        let folders = folders_in(&self.versions_folder())?;
+        let numbers = folders.iter().filter_map(|folder| {
+            let name = folder.file_name()?.to_str()?;
+            let number: u64 = name.parse().ok()?;
+            // `007` is nobody's version.
+            (number.to_string() == name).then_some(number)
+        });
+        let mut numbers: Vec<u64> = numbers.collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// The bytes of a version; `None` if they are gone.
+    pub(super) fn read_payload(&self, version: u64) -> Result<Option<Vec<u8>>, ArtifactError> {
+        let path = self.version(version).join(self.payload_name());
+        self.read(version, &path)
+    }
+
+    /// A file of a version; `None` if it is not there. Only a plain file is read.
+    pub(super) fn read(&self, version: u64, path: &Path) -> Result<Option<Vec<u8>>, ArtifactError> {
+        let read = || -> io::Result<Vec<u8>> {
+            if !fs::symlink_metadata(path)?.is_file() {
+                return Err(io::Error::new(ErrorKind::InvalidData, "it is not a file"));
+            }
+            fs::read(path)
+        };
+        match read() {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                Err(self.corrupt(version, error))
+            }
+            Err(error) => Err(failed("load", error)),
+        }
+    }
+
+    /// The address of a version's bytes.
+    pub(super) fn uri(&self, version: u64) -> String {
+        let path = self.version(version).join(self.payload_name());
+        let mut uri = "file://".to_owned();
+        for &byte in path.as_os_str().as_encoded_bytes() {
+            match byte {
+                b'/' | b'_' | b'.' | b'-' | b'~' => uri.push(char::from(byte)),
+                byte if byte.is_ascii_alphanumeric() => uri.push(char::from(byte)),
+                byte => uri += &format!("%{byte:02X}"),
+            }
+        }
+        uri
+    }
+
+    /// Removes the folder and those above it that nothing is left in, up to the scope.
+    pub(super) fn remove_empty_folders(&self) {
+        let inside = |folder: &&Path| *folder != self.scope && folder.starts_with(&self.scope);
+        for folder in self.folder.ancestors().take_while(inside) {
+            // Fails, as it should, where something is left.
+            if fs::remove_dir(folder).is_err() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn corrupt(&self, version: u64, cause: impl Into<BoxError>) -> ArtifactError {
+        ArtifactError::Corrupt {
+            place: self.relative_name(),
+            version,
+            source: cause.into(),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Tests of where artifacts are kept.
+//!
+//! `promises`: each promise, each store. `folder`: what only the folder can get wrong: leaving its
+//! root, half versions, links. `parity`: random operations (`script`) beside ADK. `database`: artifacts as part of the session database.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+#[cfg(feature = "sqlite")]
+mod database;
+mod folder;
+mod parity;
+mod promises;
+mod script;

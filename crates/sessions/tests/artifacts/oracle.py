@@ -1,0 +1,78 @@
+"""Runs operations on google-adk's artifact services.
+
+Reads a JSON line for each operation. "service" says where: "memory:KEY" for a service in memory
+that is kept under KEY, or "file:PATH" for the folder PATH. Answers each with a line: {"ok": value},
+or {"error": text}. Addresses of files begin with ROOT instead of the folder; times are left out.
+"""
+
+import asyncio
+import json
+import logging
+import pathlib
+import sys
+import warnings
+
+warnings.filterwarnings("ignore")
+logging.disable(logging.CRITICAL)
+
+from google.adk.artifacts.file_artifact_service import FileArtifactService
+from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
+
+services = {}
+
+
+def service_of(name):
+    if name not in services:
+        kind, place = name.split(":", 1)
+        services[name] = FileArtifactService(place) if kind == "file" else InMemoryArtifactService()
+    return services[name]
+
+
+def told(version, name):
+    value = version.model_dump(by_alias=True, exclude_none=True, mode="json")
+    del value["createTime"]
+    kind, place = name.split(":", 1)
+    if kind == "file":
+        root = pathlib.Path(place).resolve().as_uri()
+        value["canonicalUri"] = value["canonicalUri"].replace(root, "ROOT")
+    return value
+
+
+async def play(op):
+    service = service_of(op["service"])
+    owner = {"app_name": op["app"], "user_id": op["user"], "session_id": op["session"]}
+    if op["op"] == "list":
+        return await service.list_artifact_keys(**owner)
+    key = {**owner, "filename": op["file"]}
+    match op["op"]:
+        case "save":
+            return await service.save_artifact(
+                artifact=op["part"], custom_metadata=op["notes"], **key
+            )
+        case "load":
+            part = await service.load_artifact(version=op["version"], **key)
+            return part and part.model_dump(by_alias=True, exclude_none=True, mode="json")
+        case "delete":
+            await service.delete_artifact(**key)
+            return None
+        case "versions":
+            return await service.list_versions(**key)
+        case "tell_all":
+            known = await service.list_artifact_versions(**key)
+            return [told(version, op["service"]) for version in known]
+        case "tell":
+            known = await service.get_artifact_version(version=op["version"], **key)
+            return known and told(known, op["service"])
+
+
+async def main():
+    for line in sys.stdin:
+        try:
+            answer = {"ok": await play(json.loads(line))}
+        except Exception as error:
+            answer = {"error": repr(error)}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,158 @@
+//! Random operations on artifacts, as JSON that both sides play.
+
+use retain_core::{Json, JsonMap};
+use retain_testkit::random::Random;
+
+/// Which of ADK's services a script is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flavour {
+    Memory,
+    Folder,
+}
+
+const USERS: &[&str] = &[
+    "ada", "ada", "ada", "grace", "a b", "x/y", "", "..", "C:x", "/x", "u/Users",
+];
+const SESSIONS: &[&str] = &[
+    "s1",
+    "s1",
+    "s1",
+    "s2",
+    "é",
+    "x/y",
+    "",
+    "a/../b",
+    "s\\t",
+    "x/ſessions",
+];
+
+/// Few, so that they meet; and many spellings of the same.
+const FILES: &[&str] = &[
+    "a",
+    "a",
+    "a",
+    "b.txt",
+    "user:a",
+    "user:a",
+    "user:b",
+    "a/b",
+    "a//b",
+    "./a/b",
+    "a\\b",
+    " a ",
+    "",
+    ".",
+    "user:",
+    "user:./x",
+    "...",
+    "é\n",
+    "a\u{1f}",
+    "/a",
+    "..",
+    "a/..",
+    "a\\..\\b",
+    "C:a",
+    "user:/a",
+    "user:..",
+    "metadata.json",
+    "x/Metadata.JSON. ",
+    "versions",
+    "a/versions/0",
+    "a/VERSIONſ/b",
+    "a/versions/0/a",
+    "a\0b",
+    "user:user:a",
+    "%2e%2e/x",
+    "~",
+    "con",
+    "metadata.json/x",
+];
+
+/// What both keep, in ADK's HTTP form.
+const PARTS: &[&str] = &[
+    r#"{"text":"hello"}"#,
+    r#"{"text":""}"#,
+    r#"{"text":"é\n\u0000\ud83d\ude00"}"#,
+    r#"{"inlineData":{"data":"AAEC_w==","mimeType":"image/png"}}"#,
+    r#"{"inlineData":{"data":"AAEC_w==","mimeType":"image/png","displayName":"P é.png"}}"#,
+    r#"{"inlineData":{"data":"aGk=","mimeType":"text/plain"},"text":"beside"}"#,
+    r#"{"inlineData":{"data":"","mimeType":"application/octet-stream"}}"#,
+    r#"{"inlineData":{"data":"","mimeType":"application/octet-stream","displayName":"d"}}"#,
+    r#"{"inlineData":{"data":"","mimeType":"text/plain"}}"#,
+    r#"{"inlineData":{"data":""}}"#,
+    r#"{"inlineData":{"data":"eA=="}}"#,
+    r#"{"text":"thinking","thought":true}"#,
+];
+
+/// What a folder refuses, and the service in memory for the most part keeps.
+const ODD_PARTS: &[&str] = &[
+    r#"{}"#,
+    r#"{"functionCall":{"name":"f","args":{}}}"#,
+    r#"{"inlineData":{"mimeType":"image/png"}}"#,
+    r#"{"fileData":{"fileUri":"gs://b/f","mimeType":"image/png"}}"#,
+    r#"{"fileData":{"fileUri":"artifact://apps/app/users/ada/sessions/s1/artifacts/a/versions/0"}}"#,
+    r#"{"fileData":{"fileUri":"artifact://apps/app/users/ada/sessions/s1/artifacts/b.txt/versions/0"}}"#,
+    r#"{"fileData":{"fileUri":"artifact://apps/app/users/ada/artifacts/user:a/versions/0"}}"#,
+    r#"{"fileData":{"fileUri":"artifact://apps/app/users/ada/artifacts/a/versions/0"}}"#,
+    r#"{"fileData":{"fileUri":"artifact://apps/app/users/grace/artifacts/user:a/versions/0"}}"#,
+    r#"{"fileData":{"fileUri":"artifact://apps/b/users/ada/artifacts/user:a/versions/0"}}"#,
+    r#"{"fileData":{"fileUri":"artifact://nothing"}}"#,
+    r#"{"fileData":{"fileUri":"artifact://apps/app/users/ada/sessions/s1/artifacts/a/versions/1"},"text":"t"}"#,
+];
+
+const NOTES: &[&str] = &["null", "{}", r#"{"k":[1,2.5,null],"snake_case":{"a":"é"}}"#];
+
+/// The operations of a seed.
+pub(crate) fn script(seed: u64, flavour: Flavour) -> Vec<Json> {
+    let mut random = Random::new(seed);
+    (0..60).map(|_| operation(&mut random, flavour)).collect()
+}
+
+fn operation(random: &mut Random, flavour: Flavour) -> Json {
+    let mostly = |random: &mut Random, usual: &str, all: &[&str]| match random.chance(90) {
+        true => usual.to_owned(),
+        false => random.pick(all).to_owned(),
+    };
+    let app = mostly(random, "app", &["b", "app", "a/apps", " ", "app/x"]);
+    let user = mostly(random, "ada", USERS);
+    let session = match random.chance(10) {
+        true => Json::Null,
+        false => mostly(random, "s1", SESSIONS).into(),
+    };
+    let mut file = match random.chance(60) {
+        true => random
+            .pick(&["a", "a", "user:a", "b.txt", "a/b"])
+            .to_owned(),
+        false => random.pick(FILES).to_owned(),
+    };
+    let op = random.pick(&[
+        "save", "save", "save", "save", "load", "load", "load", "list", "list", "delete",
+        "versions", "tell_all", "tell",
+    ]);
+    let mut fields = JsonMap::from([
+        ("op", Json::from(op)),
+        ("app", app.into()),
+        ("user", user.into()),
+    ]);
+    fields.insert("session", session);
+    if op == "save" {
+        // To load such a name is an error to ADK or not, depending on which folders there are.
+        if random.chance(3) {
+            file = "x".repeat(300);
+        }
+        let odd = random.chance(25);
+        if odd && flavour == Flavour::Folder {
+            file = random.pick(&["refused", "user:refused/x"]).to_owned();
+        }
+        let parts = if odd { ODD_PARTS } else { PARTS };
+        fields.insert("part", Json::parse(random.pick(parts)).expect("a part"));
+        fields.insert("notes", Json::parse(random.pick(NOTES)).expect("notes"));
+    }
+    let version = match random.chance(50) {
+        true => Json::Null,
+        false => Json::from(random.below(3)),
+    };
+    fields.insert("version", version);
+    fields.insert("file", file);
+    Json::from(fields)
+}

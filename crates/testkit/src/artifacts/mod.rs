@@ -1,0 +1,177 @@
+//! The promises every artifact store keeps, as tests.
+//!
+//! A store signs them with one line, [`artifact_promises!`](crate::artifact_promises), and each
+//! becomes a test of its own.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "promises are test code that lives in a library"
+)]
+
+mod keeping;
+mod references;
+mod scopes;
+
+use std::{fmt, future::Future, sync::Arc};
+
+use futures_util::future::BoxFuture;
+use retain_core::{
+    ArtifactKey, ArtifactNames, ArtifactService, ArtifactStore, SessionKey, StoreArtifactService,
+};
+
+pub use keeping::*;
+pub use references::*;
+pub use scopes::*;
+
+use crate::{clock::TestClock, harness::Durability, random::Random};
+
+type Open = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn ArtifactService>> + Send + Sync>;
+
+/// One fresh artifact store under test.
+pub struct ArtifactHarness {
+    /// The time of the services.
+    pub clock: TestClock,
+    names: ArtifactNames,
+    durability: Durability,
+    open: Open,
+}
+
+impl fmt::Debug for ArtifactHarness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArtifactHarness").finish_non_exhaustive()
+    }
+}
+
+impl ArtifactHarness {
+    /// A harness on what `open` gives: each time a store on the same data.
+    pub async fn new<S, F, Opened>(durability: Durability, open: F) -> ArtifactHarness
+    where
+        S: ArtifactStore,
+        F: Fn() -> Opened + Send + Sync + 'static,
+        Opened: Future<Output = S> + Send + 'static,
+    {
+        let clock = TestClock::default();
+        let names = open().await.names();
+        let time = clock.clone();
+        let open = move || -> BoxFuture<'static, Arc<dyn ArtifactService>> {
+            let (opened, clock) = (open(), time.clone());
+            Box::pin(async move {
+                let service = StoreArtifactService::over(opened.await).with_clock(clock);
+                let service: Arc<dyn ArtifactService> = Arc::new(service);
+                service
+            })
+        };
+        ArtifactHarness {
+            clock,
+            names,
+            durability,
+            open: Box::new(open),
+        }
+    }
+
+    /// A service on the data.
+    pub async fn service(&self) -> Arc<dyn ArtifactService> {
+        (self.open)().await
+    }
+
+    /// Whether the store keeps any part under any name; else it keeps files.
+    fn keeps_anything(&self) -> bool {
+        self.names == ArtifactNames::Exact
+    }
+
+    fn is_durable(&self) -> bool {
+        self.durability == Durability::Durable
+    }
+}
+
+/// A file of the usual session.
+fn key(filename: &str) -> ArtifactKey {
+    ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), filename)
+}
+
+/// Names that try to be elsewhere, from the pieces that such names are made of.
+pub fn hostile_name(random: &mut Random) -> String {
+    const PIECES: [&str; 34] = [
+        "..",
+        ".",
+        "/",
+        "//",
+        "\\",
+        "a",
+        "b",
+        "user:",
+        "C:",
+        "~",
+        "\0",
+        " ",
+        "versions",
+        "metadata.json",
+        "VERSIONS",
+        "artifacts",
+        "sessions",
+        "users",
+        "apps",
+        "0",
+        "1",
+        ".pending",
+        "%2e%2e",
+        "%2f",
+        "é",
+        "\u{202e}",
+        "\n",
+        "\r",
+        "..\\",
+        "../",
+        "/etc/passwd",
+        "con",
+        ":",
+        "\u{1f}",
+    ];
+    if random.chance(2) {
+        let long = [200, 255, 256, 4000, 70_000];
+        return random.pick(&["x", "/x", "é"]).repeat(random.pick(&long));
+    }
+    let pieces = 1 + random.below(7);
+    (0..pieces).map(|_| random.pick(&PIECES)).collect()
+}
+
+/// Makes every promise a test of the artifact store that the expression opens: a future of a fresh
+/// [`ArtifactHarness`](crate::artifacts::ArtifactHarness).
+#[macro_export]
+macro_rules! artifact_promises {
+    ($open:expr) => {
+        $crate::artifact_promises! { @each $open;
+            // keeping
+            versions_count_from_zero,
+            load_gives_the_newest_or_the_one_asked_for,
+            what_is_not_there_is_none,
+            bytes_and_text_are_exact,
+            versions_tell_time_type_and_notes,
+            parts_without_content_are_refused,
+            a_tombstone_loads_as_nothing,
+            deleting_removes_all_versions,
+            deleting_leaves_what_is_nested,
+            concurrent_saves_get_versions_of_their_own,
+            a_second_instance_goes_on,
+            // scopes
+            names_are_listed_sorted,
+            names_of_the_user_are_seen_from_every_session,
+            nobody_sees_what_others_keep,
+            a_session_may_have_any_name,
+            without_a_session_names_are_the_users,
+            owners_that_lead_elsewhere_are_refused,
+            hostile_names_stay_apart_or_are_refused,
+            // references
+            references_give_what_they_refer_to,
+            references_stay_in_their_scope,
+            what_is_no_reference_is_refused,
+            circles_of_references_end,
+        }
+    };
+    (@each $open:expr; $($promise:ident),* $(,)?) => { $(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $promise() {
+            $crate::artifacts::$promise($open.await).await;
+        }
+    )* };
+}

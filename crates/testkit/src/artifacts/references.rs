@@ -1,0 +1,179 @@
+//! What references promise. A store of files keeps none, and says so.
+
+use std::sync::Arc;
+
+use retain_core::{
+    ArtifactError, ArtifactKey, ArtifactReference, ArtifactService, FileData, Part, SessionKey,
+};
+
+use super::{ArtifactHarness, key};
+
+type Artifacts = Arc<dyn ArtifactService>;
+
+fn pointing_at(uri: impl ToString) -> Part {
+    let file = FileData {
+        file_uri: Some(uri.to_string()),
+        ..FileData::default()
+    };
+    Part {
+        file_data: Some(file),
+        ..Part::default()
+    }
+}
+
+fn reference(key: ArtifactKey, version: u64) -> Part {
+    pointing_at(ArtifactReference { key, version })
+}
+
+/// The service, if its store keeps references; else it is seen to refuse one.
+async fn with_references(harness: &ArtifactHarness) -> Option<Artifacts> {
+    let artifacts = harness.service().await;
+    if harness.keeps_anything() {
+        return Some(artifacts);
+    }
+    let saved = artifacts
+        .save_artifact(&key("r"), reference(key("a"), 0), None)
+        .await;
+    assert!(
+        matches!(saved, Err(ArtifactError::Invalid { .. })),
+        "{saved:?}"
+    );
+    None
+}
+
+/// A reference gives the version it names, over up to five of them.
+pub async fn references_give_what_they_refer_to(harness: ArtifactHarness) {
+    let Some(artifacts) = with_references(&harness).await else {
+        return;
+    };
+    artifacts
+        .save_artifact(&key("0"), Part::text("old"), None)
+        .await
+        .unwrap();
+    artifacts
+        .save_artifact(&key("0"), Part::text("new"), None)
+        .await
+        .unwrap();
+    for link in 1..=6 {
+        let part = reference(key(&format!("{}", link - 1)), 0);
+        artifacts
+            .save_artifact(&key(&format!("{link}")), part, None)
+            .await
+            .unwrap();
+    }
+    for link in 1..=5 {
+        let loaded = artifacts
+            .load_artifact(&key(&format!("{link}")), None)
+            .await;
+        assert_eq!(loaded.unwrap(), Some(Part::text("old")), "{link}");
+    }
+    let loaded = artifacts.load_artifact(&key("6"), None).await;
+    assert!(
+        matches!(loaded, Err(ArtifactError::Reference { .. })),
+        "{loaded:?}"
+    );
+    let missing = reference(key("nothing"), 7);
+    artifacts
+        .save_artifact(&key("m"), missing, None)
+        .await
+        .unwrap();
+    assert_eq!(
+        artifacts.load_artifact(&key("m"), None).await.unwrap(),
+        None
+    );
+    let about = artifacts
+        .get_artifact_version(&key("m"), None)
+        .await
+        .unwrap();
+    assert_eq!(about.unwrap().mime_type, None);
+}
+
+/// A reference to another app, user or session is refused when it is saved.
+pub async fn references_stay_in_their_scope(harness: ArtifactHarness) {
+    let Some(artifacts) = with_references(&harness).await else {
+        return;
+    };
+    for (app, user, session) in [
+        ("other", "ada", "s1"),
+        ("app", "grace", "s1"),
+        ("app", "ada", "s2"),
+    ] {
+        let target = ArtifactKey::in_session(&SessionKey::new(app, user, session), "a");
+        let saved = artifacts
+            .save_artifact(&key("r"), reference(target, 0), None)
+            .await;
+        assert!(
+            matches!(saved, Err(ArtifactError::Reference { .. })),
+            "{saved:?}"
+        );
+    }
+    let of_user = ArtifactKey::of_user("app", "ada", "user:a");
+    artifacts
+        .save_artifact(&of_user, Part::text("x"), None)
+        .await
+        .unwrap();
+    artifacts
+        .save_artifact(&key("r"), reference(of_user, 0), None)
+        .await
+        .unwrap();
+    let loaded = artifacts.load_artifact(&key("r"), None).await.unwrap();
+    assert_eq!(loaded, Some(Part::text("x")));
+    // What the user keeps may be loaded by any session, so it must not lead into one of them.
+    let inner = reference(key("secret"), 0);
+    artifacts
+        .save_artifact(&key("user:r"), inner, None)
+        .await
+        .unwrap();
+    let elsewhere = ArtifactKey::in_session(&SessionKey::new("app", "ada", "s2"), "user:r");
+    let loaded = artifacts.load_artifact(&elsewhere, None).await;
+    assert!(
+        matches!(loaded, Err(ArtifactError::Reference { .. })),
+        "{loaded:?}"
+    );
+}
+
+/// An address of something else is kept as it is; one that begins like a reference must be one.
+pub async fn what_is_no_reference_is_refused(harness: ArtifactHarness) {
+    let Some(artifacts) = with_references(&harness).await else {
+        return;
+    };
+    for uri in [
+        "artifact://",
+        "artifact://apps/app/users/ada/artifacts/a/versions/x",
+    ] {
+        let saved = artifacts
+            .save_artifact(&key("r"), pointing_at(uri), None)
+            .await;
+        assert!(
+            matches!(saved, Err(ArtifactError::Reference { .. })),
+            "{saved:?}"
+        );
+    }
+    let elsewhere = pointing_at("gs://bucket/file");
+    artifacts
+        .save_artifact(&key("r"), elsewhere.clone(), None)
+        .await
+        .unwrap();
+    let loaded = artifacts.load_artifact(&key("r"), None).await.unwrap();
+    assert_eq!(loaded, Some(elsewhere));
+}
+
+/// References that lead in a circle are an error, not an endless search.
+pub async fn circles_of_references_end(harness: ArtifactHarness) {
+    let Some(artifacts) = with_references(&harness).await else {
+        return;
+    };
+    artifacts
+        .save_artifact(&key("a"), reference(key("b"), 0), None)
+        .await
+        .unwrap();
+    artifacts
+        .save_artifact(&key("b"), reference(key("a"), 0), None)
+        .await
+        .unwrap();
+    let loaded = artifacts.load_artifact(&key("a"), None).await;
+    assert!(
+        matches!(loaded, Err(ArtifactError::Reference { .. })),
+        "{loaded:?}"
+    );
+}

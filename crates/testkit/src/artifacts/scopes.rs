@@ -1,0 +1,212 @@
+//! What names and scopes promise: everybody sees their own, and no name leads elsewhere.
+
+use std::collections::BTreeMap;
+
+use retain_core::{ArtifactError, ArtifactKey, ArtifactPlace, Part, SessionKey};
+
+use super::{ArtifactHarness, hostile_name, key};
+use crate::random::Random;
+
+/// A session sees its names and the user's, sorted; without a session only the user's are listed.
+pub async fn names_are_listed_sorted(harness: ArtifactHarness) {
+    let artifacts = harness.service().await;
+    for name in ["b.txt", "user:a", "a/b", "Z", "é", "user:zz/x"] {
+        artifacts
+            .save_artifact(&key(name), Part::text("x"), None)
+            .await
+            .unwrap();
+    }
+    let listed = artifacts.list_artifact_keys("app", "ada", Some("s1")).await;
+    assert_eq!(
+        listed.unwrap(),
+        ["Z", "a/b", "b.txt", "user:a", "user:zz/x", "é"]
+    );
+    let listed = artifacts.list_artifact_keys("app", "ada", None).await;
+    assert_eq!(listed.unwrap(), ["user:a", "user:zz/x"]);
+}
+
+/// A name with `user:` is one artifact, whichever session asks, or none.
+pub async fn names_of_the_user_are_seen_from_every_session(harness: ArtifactHarness) {
+    let artifacts = harness.service().await;
+    artifacts
+        .save_artifact(&key("user:a"), Part::text("x"), None)
+        .await
+        .unwrap();
+    let elsewhere = ArtifactKey::in_session(&SessionKey::new("app", "ada", "s2"), "user:a");
+    let nowhere = ArtifactKey::of_user("app", "ada", "user:a");
+    for other in [elsewhere.clone(), nowhere] {
+        let loaded = artifacts.load_artifact(&other, None).await.unwrap();
+        assert_eq!(loaded, Some(Part::text("x")));
+    }
+    let next = artifacts.save_artifact(&elsewhere, Part::text("y"), None);
+    assert_eq!(next.await.unwrap(), 1);
+    let listed = artifacts.list_artifact_keys("app", "ada", Some("s3")).await;
+    assert_eq!(listed.unwrap(), ["user:a"]);
+    // The same words without the colon are the session's.
+    assert_eq!(
+        artifacts.load_artifact(&key("a"), None).await.unwrap(),
+        None
+    );
+}
+
+/// Other sessions, users and apps have other artifacts, also where names run into one another.
+pub async fn nobody_sees_what_others_keep(harness: ArtifactHarness) {
+    let artifacts = harness.service().await;
+    let owners = [
+        ("app", "ada", "s1"),
+        ("app", "ada", "s2"),
+        ("app", "ada", "s1/a"),
+        ("app", "grace", "s1"),
+        ("app", "ada/s1", "a"),
+        ("other", "ada", "s1"),
+        ("app/ada", "s1", "a"),
+    ];
+    let address = |(app, user, session), name| {
+        ArtifactKey::in_session(&SessionKey::new(app, user, session), name)
+    };
+    for owner in owners {
+        for name in ["a", "a/a", "user:a", "user:a/a"] {
+            let part = Part::text(format!("{owner:?} {name}"));
+            artifacts
+                .save_artifact(&address(owner, name), part, None)
+                .await
+                .unwrap();
+        }
+    }
+    for owner in owners {
+        let (app, user, session) = owner;
+        let listed = artifacts.list_artifact_keys(app, user, Some(session)).await;
+        assert_eq!(
+            listed.unwrap(),
+            ["a", "a/a", "user:a", "user:a/a"],
+            "{owner:?}"
+        );
+        let own = artifacts.load_artifact(&address(owner, "a"), None).await;
+        assert_eq!(own.unwrap(), Some(Part::text(format!("{owner:?} a"))));
+        let versions = artifacts.list_versions(&address(owner, "a/a")).await;
+        assert_eq!(versions.unwrap(), [0], "{owner:?}");
+    }
+}
+
+/// A session called `user` is a session like others.
+pub async fn a_session_may_have_any_name(harness: ArtifactHarness) {
+    let artifacts = harness.service().await;
+    for session in ["user", "users", "artifacts", "s 1", "é", "a.b", "..."] {
+        let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", session), "a");
+        artifacts
+            .save_artifact(&key, Part::text(session), None)
+            .await
+            .unwrap();
+        let listed = artifacts
+            .list_artifact_keys("app", "ada", Some(session))
+            .await;
+        assert_eq!(listed.unwrap(), ["a"]);
+        let loaded = artifacts.load_artifact(&key, None).await.unwrap();
+        assert_eq!(loaded, Some(Part::text(session)));
+    }
+    let of_user = artifacts.list_artifact_keys("app", "ada", None).await;
+    assert!(of_user.unwrap().is_empty());
+}
+
+/// Without a session a name is the user's, or it is refused where it does not say so.
+pub async fn without_a_session_names_are_the_users(harness: ArtifactHarness) {
+    let artifacts = harness.service().await;
+    let bare = ArtifactKey::of_user("app", "ada", "a");
+    let saved = artifacts.save_artifact(&bare, Part::text("x"), None).await;
+    if harness.keeps_anything() {
+        assert!(
+            matches!(saved, Err(ArtifactError::Invalid { .. })),
+            "{saved:?}"
+        );
+        return;
+    }
+    assert_eq!(saved.unwrap(), 0);
+    let loaded = artifacts.load_artifact(&key("user:a"), None).await.unwrap();
+    assert_eq!(loaded, Some(Part::text("x")));
+    assert_eq!(
+        artifacts.load_artifact(&key("a"), None).await.unwrap(),
+        None
+    );
+}
+
+/// An app, user or session that could be read as a path elsewhere is refused by every method.
+pub async fn owners_that_lead_elsewhere_are_refused(harness: ArtifactHarness) {
+    let artifacts = harness.service().await;
+    for name in [
+        "",
+        " ",
+        "..",
+        ".",
+        "/a",
+        "a/../b",
+        "\\a",
+        "C:a",
+        "a\0",
+        "a/users/b",
+        "x/Versions",
+    ] {
+        for place in 0..3 {
+            let mut owner = ["app", "ada", "s1"];
+            owner[place] = name;
+            let [app, user, session] = owner;
+            let key = ArtifactKey::in_session(&SessionKey::new(app, user, session), "a");
+            let refused = [
+                artifacts
+                    .save_artifact(&key, Part::text("x"), None)
+                    .await
+                    .err(),
+                artifacts.load_artifact(&key, None).await.err(),
+                artifacts.delete_artifact(&key).await.err(),
+                artifacts.list_versions(&key).await.err(),
+                artifacts
+                    .list_artifact_keys(app, user, Some(session))
+                    .await
+                    .err(),
+            ];
+            for error in refused {
+                assert!(
+                    matches!(error, Some(ArtifactError::Invalid { .. })),
+                    "{owner:?}: {error:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Whatever a name is made of: it is kept as it is and listed, or it is refused. It is never
+/// another's, except where both mean one path.
+pub async fn hostile_names_stay_apart_or_are_refused(harness: ArtifactHarness) {
+    let seed = 20_261_116;
+    println!("seed {seed}");
+    let artifacts = harness.service().await;
+    let mut random = Random::new(seed);
+    let mut kept: BTreeMap<(Option<String>, String), (String, u64)> = BTreeMap::new();
+    for number in 0..500 {
+        let name = hostile_name(&mut random);
+        let part = Part::text(format!("{number}"));
+        match artifacts
+            .save_artifact(&key(&name), part.clone(), None)
+            .await
+        {
+            Ok(version) => {
+                let place = ArtifactPlace::of(&key(&name), harness.names).unwrap();
+                let before = kept.insert((place.session, place.name), (name.clone(), version));
+                let expected = before.map_or(0, |(_, before)| before + 1);
+                assert_eq!(version, expected, "{name:?}");
+                let loaded = artifacts.load_artifact(&key(&name), None).await;
+                assert_eq!(loaded.unwrap(), Some(part), "{name:?}");
+            }
+            Err(ArtifactError::Invalid { .. }) => {}
+            Err(error) => panic!("{name:?}: {error:?}"),
+        }
+    }
+    assert!(kept.len() > 80, "only {} names were kept", kept.len());
+    let mut expected: Vec<String> = kept.into_values().map(|(name, _)| name).collect();
+    expected.sort();
+    let listed = artifacts.list_artifact_keys("app", "ada", Some("s1")).await;
+    assert_eq!(listed.unwrap(), expected);
+    let other = artifacts
+        .list_artifact_keys("app", "grace", Some("s1"))
+        .await;
+    assert!(other.unwrap().is_empty());
+}
