@@ -8,6 +8,7 @@
 #![warn(clippy::large_futures)]
 
 mod agents;
+mod config;
 pub mod contents;
 mod context;
 mod error;
@@ -26,6 +27,7 @@ pub use agents::{
     Agent, AgentCallbacks, BeforeModel, BeforeTool, BuiltInPlanner, FinishedCall, IncludeContents,
     Instruction, LlmAgent, LlmAgentBuilder, OutputSchema, Planner, ToolCall,
 };
+pub use config::{AgentConfig, AgentsDir, ConfigError, ConfigRegistry, Reloaded};
 pub use contents::ContentsOptions;
 pub use context::{CallbackContext, InvocationContext, LiveState, ReadonlyContext, ToolContext};
 pub use error::{BuildError, ModelError, Result, RunError, ToolError};
