@@ -25,7 +25,9 @@ mod tools;
 
 pub use agents::{
     Agent, AgentCallbacks, BeforeModel, BeforeTool, BuiltInPlanner, FinishedCall, IncludeContents,
-    Instruction, LlmAgent, LlmAgentBuilder, OutputSchema, Planner, ToolCall,
+    Instruction, IntoAgent, LlmAgent, LlmAgentBuilder, LoopAgent, LoopAgentBuilder, OutputSchema,
+    ParallelAgent, ParallelAgentBuilder, Planner, SequentialAgent, SequentialAgentBuilder,
+    ToolCall,
 };
 pub use config::{AgentConfig, AgentsDir, ConfigError, ConfigRegistry, Reloaded};
 pub use contents::ContentsOptions;

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    AgentCallbacks, BeforeModel, BeforeTool, FinishedCall, IncludeContents, Instruction, LlmAgent,
-    ModelCallbacks, OutputSchema, Planner, ToolCall, ToolCallbacks,
+    Agent, AgentCallbacks, BeforeModel, BeforeTool, FinishedCall, IncludeContents, Instruction,
+    IntoAgent, LlmAgent, ModelCallbacks, OutputSchema, Planner, ToolCall, ToolCallbacks,
 };
 use crate::{
     context::{CallbackContext, ToolContext},
@@ -26,6 +26,9 @@ pub struct LlmAgentBuilder {
     description: String,
     model: Option<ModelSpec>,
     models: ModelRegistry,
+    sub_agents: Vec<Arc<dyn Agent>>,
+    disallow_transfer_to_parent: bool,
+    disallow_transfer_to_peers: bool,
     instruction: Instruction,
     global_instruction: Instruction,
     static_instruction: Option<Content>,
@@ -48,6 +51,9 @@ impl LlmAgentBuilder {
             description: String::new(),
             model: None,
             models: ModelRegistry::default(),
+            sub_agents: Vec::new(),
+            disallow_transfer_to_parent: false,
+            disallow_transfer_to_peers: false,
             instruction: Instruction::default(),
             global_instruction: Instruction::default(),
             static_instruction: None,
@@ -70,7 +76,7 @@ impl LlmAgentBuilder {
         self
     }
 
-    /// The model, or its name.
+    /// The model, or its name. Without one, the agent asks that of the nearest agent above it.
     pub fn model(mut self, model: impl Into<ModelSpec>) -> Self {
         self.model = Some(model.into());
         self
@@ -79,6 +85,24 @@ impl LlmAgentBuilder {
     /// Where a model's name is looked up, instead of among the built-in ones.
     pub fn models(mut self, models: ModelRegistry) -> Self {
         self.models = models;
+        self
+    }
+
+    /// Adds an agent below it, to which its model may hand over.
+    pub fn sub_agent(mut self, agent: impl IntoAgent) -> Self {
+        self.sub_agents.push(agent.into_agent());
+        self
+    }
+
+    /// Keeps the model from handing over to the agent above. The next turn then begins at the top.
+    pub fn disallow_transfer_to_parent(mut self, disallow: bool) -> Self {
+        self.disallow_transfer_to_parent = disallow;
+        self
+    }
+
+    /// Keeps the model from handing over to the agents beside it.
+    pub fn disallow_transfer_to_peers(mut self, disallow: bool) -> Self {
+        self.disallow_transfer_to_peers = disallow;
         self
     }
 
@@ -252,12 +276,13 @@ impl LlmAgentBuilder {
         if let Some(config) = &self.generate_content_config {
             check_config(&self.name, config)?;
         }
-        let Some(model) = &self.model else {
-            let reason = "has no model; give it one with `model`, for example \"offline\"";
-            return Err(BuildError::new(format!("agent {:?}", self.name), reason));
-        };
+        let model = self.model.as_ref();
+        let model = model.map(|model| self.models.resolve(model)).transpose()?;
         Ok(LlmAgent {
-            model: self.models.resolve(model)?,
+            model,
+            sub_agents: self.sub_agents,
+            disallow_transfer_to_parent: self.disallow_transfer_to_parent,
+            disallow_transfer_to_peers: self.disallow_transfer_to_peers,
             name: self.name,
             description: self.description,
             instruction: self.instruction,
@@ -278,7 +303,7 @@ impl LlmAgentBuilder {
 }
 
 /// An agent's name is a word, since models call agents by it, and `user` is the user.
-fn check_name(name: &str) -> Result<(), BuildError> {
+pub(super) fn check_name(name: &str) -> Result<(), BuildError> {
     let what = format!("agent name {name:?}");
     if name == "user" {
         return Err(BuildError::new(what, "means the user; choose another one"));

@@ -45,7 +45,8 @@ async fn run_inside(ctx: &InvocationContext) -> Result<()> {
     ctx.enter();
     ctx.agent.run(ctx).await?;
     ctx.leave();
-    if ctx.is_ended() {
+    // As in ADK, an agent that hands over is not done: nothing comes after it.
+    if ctx.is_ended() || ctx.has_handed_over() {
         return Ok(());
     }
     if let Some(event) = around(ctx, End::After).await? {

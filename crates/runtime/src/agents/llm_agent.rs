@@ -34,7 +34,10 @@ pub use crate::contents::IncludeContents;
 pub struct LlmAgent {
     pub(super) name: String,
     pub(super) description: String,
-    pub(crate) model: Arc<dyn Model>,
+    pub(crate) model: Option<Arc<dyn Model>>,
+    pub(super) sub_agents: Vec<Arc<dyn Agent>>,
+    pub(crate) disallow_transfer_to_parent: bool,
+    pub(crate) disallow_transfer_to_peers: bool,
     pub(crate) instruction: Instruction,
     pub(crate) global_instruction: Instruction,
     pub(crate) static_instruction: Option<Content>,
@@ -56,9 +59,20 @@ impl LlmAgent {
         LlmAgentBuilder::new(name.into())
     }
 
-    /// The model that it asks.
-    pub fn model(&self) -> &Arc<dyn Model> {
-        &self.model
+    /// The model that it asks; without one, that of the nearest agent above it.
+    pub fn model(&self) -> Option<&Arc<dyn Model>> {
+        self.model.as_ref()
+    }
+
+    /// The model that it asks in this run.
+    pub(crate) fn model_in(&self, ctx: &InvocationContext) -> Result<Arc<dyn Model>> {
+        let above = ctx.shared.tree.ancestors(&self.name);
+        let mut above = above.filter_map(|agent| agent.as_llm_agent()?.model.as_ref());
+        let model = self.model.as_ref().or_else(|| above.next());
+        model.cloned().ok_or_else(|| RunError::Agent {
+            agent: self.name.clone(),
+            source: "has no model, and no agent above it has one".into(),
+        })
     }
 
     /// The form that its input has when another agent calls it.
@@ -83,7 +97,7 @@ impl fmt::Debug for LlmAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LlmAgent")
             .field("name", &self.name)
-            .field("model", &self.model.name())
+            .field("model", &self.model.as_ref().map(|model| model.name()))
             .field("instruction", &self.instruction)
             .field("tools", &self.tools)
             .finish_non_exhaustive()
@@ -98,6 +112,10 @@ impl Agent for LlmAgent {
 
     fn description(&self) -> &str {
         &self.description
+    }
+
+    fn sub_agents(&self) -> &[Arc<dyn Agent>] {
+        &self.sub_agents
     }
 
     fn callbacks(&self) -> Option<&AgentCallbacks> {

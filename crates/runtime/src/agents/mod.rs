@@ -7,6 +7,9 @@ mod lifecycle;
 mod llm_agent;
 mod output;
 mod planner;
+mod router;
+mod tree;
+mod workflow;
 
 use std::{fmt, sync::Arc};
 
@@ -22,6 +25,12 @@ pub use llm_agent::{IncludeContents, LlmAgent};
 pub(crate) use output::OutputKeeper;
 pub use output::OutputSchema;
 pub use planner::{BuiltInPlanner, Planner};
+pub(crate) use router::{agent_to_run, branch_of};
+pub(crate) use tree::AgentTree;
+pub use workflow::{
+    IntoAgent, LoopAgent, LoopAgentBuilder, ParallelAgent, ParallelAgentBuilder, SequentialAgent,
+    SequentialAgentBuilder,
+};
 
 use crate::{context::InvocationContext, error::Result};
 

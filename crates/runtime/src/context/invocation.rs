@@ -11,14 +11,13 @@ use std::{
 
 use retain_core::{
     Clock, Content, Event, Events, Ids, MemoryService, SessionKey, Shaped, SharedSession,
-    wire_shapes::NodeInfo,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    agents::Agent,
+    agents::{Agent, AgentTree},
     contents::ContentsCache,
-    context::{CallbackContext, ReadonlyContext},
+    context::{CallbackContext, EventWatch, NodePaths, ReadonlyContext},
     error::{Result, RunError},
     plugins::Plugins,
     runner::RunConfig,
@@ -45,7 +44,11 @@ pub(crate) struct Invocation {
     pub(crate) plugins: Plugins,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
-    pub(crate) root: Arc<dyn Agent>,
+    pub(crate) tree: Arc<AgentTree>,
+    /// Whether the root asks a model: then its agents hand over one after the other, and events say
+    /// where they were made.
+    pub(crate) is_conversation: bool,
+    pub(crate) paths: NodePaths,
     pub(crate) emitter: mpsc::Sender<Emitted>,
     pub(crate) llm_calls: AtomicU32,
     /// Contents that were assembled before, by agent.
@@ -72,17 +75,111 @@ pub struct InvocationContext {
     pub(crate) agent: Arc<dyn Agent>,
     branch: Option<Arc<str>>,
     ended: Arc<AtomicBool>,
+    /// Where in the tree this is, in runs that say so.
+    node_path: Option<Arc<str>>,
+    /// Whether the runner itself runs this agent, and not another agent.
+    is_top: bool,
+    /// Who it was handed over to, for the runner to go on with.
+    handed_to: Arc<Mutex<Option<Arc<dyn Agent>>>>,
+    /// Those above who want to know of events, innermost first.
+    watches: Option<Arc<Watches>>,
+}
+
+#[derive(Debug)]
+struct Watches {
+    watch: EventWatch,
+    above: Option<Arc<Watches>>,
 }
 
 impl InvocationContext {
-    pub(crate) fn new(shared: Arc<Invocation>) -> InvocationContext {
-        let agent = Arc::clone(&shared.root);
+    /// For an agent that the runner itself runs.
+    pub(crate) fn new(
+        shared: Arc<Invocation>,
+        agent: Arc<dyn Agent>,
+        branch: Option<&str>,
+    ) -> InvocationContext {
+        let path = shared
+            .is_conversation
+            .then(|| shared.paths.enter(&shared.tree, agent.name()));
         InvocationContext {
             shared,
             agent,
-            branch: None,
+            branch: branch.map(Arc::from),
             ended: Arc::default(),
+            node_path: path.map(Arc::from),
+            is_top: true,
+            handed_to: Arc::default(),
+            watches: None,
         }
+    }
+
+    /// Runs an agent as part of this one's work: its callbacks, then its body.
+    pub async fn run_agent(&self, agent: &Arc<dyn Agent>) -> Result<()> {
+        let ctx = InvocationContext {
+            agent: Arc::clone(agent),
+            ended: Arc::default(),
+            is_top: false,
+            handed_to: Arc::default(),
+            ..self.clone()
+        };
+        // Boxed: agents run agents to any depth.
+        Box::pin(crate::agents::run_agent(&ctx)).await
+    }
+
+    /// The same, with somebody who wants to know of the events.
+    pub(crate) fn watched(&self, watch: &EventWatch) -> InvocationContext {
+        let watches = Watches {
+            watch: watch.clone(),
+            above: self.watches.clone(),
+        };
+        InvocationContext {
+            watches: Some(Arc::new(watches)),
+            ..self.clone()
+        }
+    }
+
+    /// The same, on a branch below this one.
+    pub(crate) fn on_branch(&self, name: &str) -> InvocationContext {
+        let branch = match &self.branch {
+            Some(above) => format!("{above}.{name}"),
+            None => name.to_owned(),
+        };
+        InvocationContext {
+            branch: Some(branch.into()),
+            ..self.clone()
+        }
+    }
+
+    /// Whether the runner itself runs this agent.
+    pub(crate) fn is_top(&self) -> bool {
+        self.is_top
+    }
+
+    /// Lets the runner go on with another agent when this one ends.
+    pub(crate) fn hand_over(&self, agent: Arc<dyn Agent>) {
+        let mut handed_to = self
+            .handed_to
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *handed_to = Some(agent);
+    }
+
+    /// Who this agent has handed over to. Asked once.
+    pub(crate) fn take_handed_to(&self) -> Option<Arc<dyn Agent>> {
+        let mut handed_to = self
+            .handed_to
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        handed_to.take()
+    }
+
+    /// Whether this agent has handed over.
+    pub(crate) fn has_handed_over(&self) -> bool {
+        let handed_to = self
+            .handed_to
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        handed_to.is_some()
     }
 
     /// The id of the run.
@@ -97,7 +194,7 @@ impl InvocationContext {
 
     /// Whether this is the agent that the runner was built with.
     pub fn is_root(&self) -> bool {
-        Arc::ptr_eq(&self.agent, &self.shared.root)
+        Arc::ptr_eq(&self.agent, self.shared.tree.root())
     }
 
     /// The address of the session.
@@ -167,7 +264,13 @@ impl InvocationContext {
         // The runner hangs up when the run was cancelled.
         let sent = self.shared.emitter.send(emitted).await;
         sent.map_err(|_| RunError::Cancelled)?;
-        stored.await.map_err(|_| RunError::Cancelled)?
+        let stored = stored.await.map_err(|_| RunError::Cancelled)??;
+        let mut watches = self.watches.as_ref();
+        while let Some(above) = watches {
+            above.watch.note(&stored);
+            watches = above.above.as_ref();
+        }
+        Ok(stored)
     }
 
     /// Fills in what an event of this agent lacks.
@@ -186,15 +289,12 @@ impl InvocationContext {
         if event.timestamp == 0.0 {
             event.timestamp = shared.clock.now();
         }
-        if event.node_info.is_none() {
-            event.node_info = Some(self.node_info());
+        if event.node_info.is_none()
+            && let Some(path) = &self.node_path
+        {
+            let path = retain_core::JsonMap::from([("path", &**path)]);
+            event.node_info = Some(Shaped::new(path));
         }
-    }
-
-    /// ADK marks which node of a workflow made an event; an agent on its own is its first run.
-    fn node_info(&self) -> Shaped<NodeInfo> {
-        let path = format!("{}@1", self.agent.name());
-        Shaped::new(retain_core::JsonMap::from([("path", path)]))
     }
 
     /// Counts a model call.

@@ -1,9 +1,18 @@
 //! Processor `basic`: the model's name, the agent's settings, the run's labels, the output schema.
 
-use crate::{agents::LlmAgent, context::InvocationContext, models::LlmRequest};
+use crate::{
+    agents::LlmAgent,
+    context::InvocationContext,
+    models::{LlmRequest, Model},
+};
 
-pub(super) fn process(agent: &LlmAgent, ctx: &InvocationContext, request: &mut LlmRequest) {
-    request.model = agent.model.name().to_owned();
+pub(super) fn process(
+    agent: &LlmAgent,
+    ctx: &InvocationContext,
+    model: &dyn Model,
+    request: &mut LlmRequest,
+) {
+    request.model = model.name().to_owned();
     if let Some(config) = &agent.generate_content_config {
         request.config = config.clone();
     }
@@ -13,7 +22,7 @@ pub(super) fn process(agent: &LlmAgent, ctx: &InvocationContext, request: &mut L
         all.extend(labels.iter().map(|(key, value)| (key, value.clone())));
     }
     if let Some(schema) = &agent.output_schema
-        && (agent.tools.is_empty() || agent.model.capabilities().output_schema_and_tools)
+        && (agent.tools.is_empty() || model.capabilities().output_schema_and_tools)
     {
         request.set_output_schema(schema.schema().clone());
     }

@@ -56,11 +56,14 @@ impl Turn<'_> {
             return Ok(());
         };
         let structured = output_schema::structured_answer(self.ctx, &answered);
-        self.emit(answered, is_last && structured.is_none()).await?;
+        let answered = self.emit(answered, is_last && structured.is_none()).await?;
         if let Some(event) = structured {
             self.emit(event, is_last).await?;
         }
-        Ok(())
+        match &answered.actions.transfer_to_agent {
+            Some(name) => self.transfer(name).await,
+            None => Ok(()),
+        }
     }
 
     /// The answers in the order of their calls, and the first failure, which stops the others.

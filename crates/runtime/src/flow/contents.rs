@@ -6,17 +6,22 @@ use crate::{
     agents::{Agent as _, LlmAgent},
     contents::ContentsOptions,
     context::InvocationContext,
-    models::LlmRequest,
+    models::{LlmRequest, Model},
     shared_content::SharedContent,
 };
 
-pub(super) fn process(agent: &LlmAgent, ctx: &InvocationContext, request: &mut LlmRequest) {
+pub(super) fn process(
+    agent: &LlmAgent,
+    ctx: &InvocationContext,
+    model: &dyn Model,
+    request: &mut LlmRequest,
+) {
     let instructions = std::mem::take(&mut request.contents);
     let options = ContentsOptions {
         agent_name: agent.name(),
         branch: ctx.branch(),
         include_contents: agent.include_contents,
-        keep_call_ids: agent.model.capabilities().pairs_calls_by_id,
+        keep_call_ids: model.capabilities().pairs_calls_by_id,
         thoughts_of_other_agents: ctx.run_config().include_thoughts_from_other_agents,
         ..ContentsOptions::default()
     };

@@ -18,8 +18,11 @@ pub(super) async fn process(
     ctx: &InvocationContext,
     request: &mut LlmRequest,
 ) -> Result<()> {
-    if ctx.is_root() && !agent.global_instruction.is_empty() {
-        let text = render(&agent.global_instruction, ctx).await?;
+    // What the root says to all its agents.
+    if let Some(root) = ctx.shared.tree.root().as_llm_agent()
+        && !root.global_instruction.is_empty()
+    {
+        let text = render(&root.global_instruction, ctx).await?;
         request.append_instruction(&text);
     }
     if let Some(content) = &agent.static_instruction {

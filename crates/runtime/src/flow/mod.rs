@@ -17,6 +17,9 @@ mod planning;
 mod request;
 mod resume;
 mod tools;
+mod transfer;
+
+use std::sync::Arc;
 
 use retain_core::Event;
 
@@ -24,6 +27,7 @@ use crate::{
     agents::{LlmAgent, OutputKeeper},
     context::InvocationContext,
     error::Result,
+    models::Model,
 };
 
 /// Runs the agent until it has answered.
@@ -31,6 +35,7 @@ pub(crate) async fn run(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()>
     let mut turn = Turn {
         agent,
         ctx,
+        model: agent.model_in(ctx)?,
         output: OutputKeeper::default(),
         last: None,
     };
@@ -38,7 +43,7 @@ pub(crate) async fn run(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()>
         turn.last = None;
         turn.step().await?;
         match turn.last {
-            Some(Last::Step) if !ctx.is_ended() => {}
+            Some(Last::Step) if !ctx.is_ended() && !ctx.has_handed_over() => {}
             _ => return Ok(()),
         }
     }
@@ -57,6 +62,7 @@ enum Last {
 struct Turn<'a> {
     agent: &'a LlmAgent,
     ctx: &'a InvocationContext,
+    model: Arc<dyn Model>,
     output: OutputKeeper,
     last: Option<Last>,
 }
@@ -64,7 +70,7 @@ struct Turn<'a> {
 impl Turn<'_> {
     /// One model call and what follows from it.
     async fn step(&mut self) -> Result<()> {
-        let request = request::build(self.agent, self.ctx).await?;
+        let request = request::build(self.agent, self.ctx, &*self.model).await?;
         if self.ctx.is_ended() {
             return Ok(());
         }
@@ -101,7 +107,7 @@ impl Turn<'_> {
         // An agent that another one runs by hand does not know what the other will do.
         let known = self.ctx.agent.as_llm_agent();
         known.is_some_and(|known| std::ptr::eq(known, self.agent))
-            && self.ctx.is_root()
+            && self.ctx.is_top()
             && self.ctx.shared.plugins.is_empty()
             && !self.agent.has_after_callbacks()
     }

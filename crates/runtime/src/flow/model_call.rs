@@ -49,7 +49,7 @@ impl Turn<'_> {
         }
         self.ctx.count_llm_call()?;
         let stream = self.ctx.run_config().streaming_mode == StreamingMode::Sse;
-        let answers = self.agent.model.generate(Arc::clone(&call.request), stream);
+        let answers = self.model.generate(Arc::clone(&call.request), stream);
         self.listen(&mut call, &callback, answers).await
     }
 

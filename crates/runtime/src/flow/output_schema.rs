@@ -8,7 +8,7 @@ use retain_core::{Content, Event, LlmResponse};
 use crate::{
     agents::LlmAgent,
     context::InvocationContext,
-    models::LlmRequest,
+    models::{LlmRequest, Model},
     tools::{SET_MODEL_RESPONSE, SetModelResponseTool, Tool},
 };
 
@@ -17,11 +17,11 @@ const HINT: &str = "IMPORTANT: You have access to other tools, but you must prov
     any other tools needed to complete the task, always call set_model_response with your final \
     answer in the specified schema format.";
 
-pub(super) fn process(agent: &LlmAgent, request: &mut LlmRequest) {
+pub(super) fn process(agent: &LlmAgent, model: &dyn Model, request: &mut LlmRequest) {
     let Some(schema) = &agent.output_schema else {
         return;
     };
-    if agent.tools.is_empty() || agent.model.capabilities().output_schema_and_tools {
+    if agent.tools.is_empty() || model.capabilities().output_schema_and_tools {
         return;
     }
     let tool: Arc<dyn Tool> = Arc::new(SetModelResponseTool::new(schema.clone()));

@@ -2,22 +2,33 @@
 //!
 //! ADK has further ones between them, for what is not part of a single agent's turn: credentials
 //! and confirmations before the instructions, compaction and interactions before the contents,
-//! caching behind them, transfer behind the output schema.
+//! caching behind them.
 
 use super::{
     basic, contents, dynamic_instructions, identity, instructions, output_schema, planning, tools,
+    transfer,
 };
-use crate::{agents::LlmAgent, context::InvocationContext, error::Result, models::LlmRequest};
+use crate::{
+    agents::LlmAgent,
+    context::InvocationContext,
+    error::Result,
+    models::{LlmRequest, Model},
+};
 
 /// The request of the next step.
-pub(super) async fn build(agent: &LlmAgent, ctx: &InvocationContext) -> Result<LlmRequest> {
+pub(super) async fn build(
+    agent: &LlmAgent,
+    ctx: &InvocationContext,
+    model: &dyn Model,
+) -> Result<LlmRequest> {
     let mut request = LlmRequest::default();
-    basic::process(agent, ctx, &mut request);
+    basic::process(agent, ctx, model, &mut request);
     instructions::process(agent, ctx, &mut request).await?;
     identity::process(agent, &mut request);
-    contents::process(agent, ctx, &mut request);
+    contents::process(agent, ctx, model, &mut request);
     planning::process(agent, ctx, &mut request).await;
-    output_schema::process(agent, &mut request);
+    output_schema::process(agent, model, &mut request);
+    transfer::process(ctx, &mut request);
     tools::process(agent, ctx, &mut request).await?;
     dynamic_instructions::process(&mut request);
     Ok(request)

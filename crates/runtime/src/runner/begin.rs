@@ -14,6 +14,7 @@ use super::{
     store::add_metadata,
 };
 use crate::{
+    agents::{Agent, agent_to_run, branch_of},
     error::{Result, RunError},
     plugins::{ReadMessage, ask_plugins},
 };
@@ -30,6 +31,9 @@ pub(super) struct Begun {
     pub(super) user_event: Event,
     /// The right to write, where the service has a log.
     pub(super) token: Option<RunToken>,
+    /// Whom it goes to, and on which branch.
+    pub(super) agent: Arc<dyn Agent>,
+    pub(super) branch: Option<String>,
 }
 
 /// The message on its way into the log.
@@ -144,10 +148,9 @@ impl Inner {
         let stored = appended.events.into_iter().next();
         let user_event = stored.map_or(message.event, |(_, event)| Arc::unwrap_or_clone(event));
         Ok(Begun {
-            session,
             assembled,
             token,
-            ..begun(user_event, message.began_with)
+            ..self.begun(session, user_event, message.began_with)
         })
     }
 
@@ -162,10 +165,7 @@ impl Inner {
         let mut session = self.get_or_create(key, config).await?;
         let stored = self.sessions.append_event(&mut session, message.event);
         let user_event = stored.await?;
-        Ok(Begun {
-            session,
-            ..begun(user_event, message.began_with)
-        })
+        Ok(self.begun(session, user_event, message.began_with))
     }
 
     /// The session as it is now, read as little as possible.
@@ -247,17 +247,30 @@ impl Inner {
             created => Ok(created?),
         }
     }
-}
 
-fn begun(user_event: Event, began_with: Option<Content>) -> Begun {
-    let message = || user_event.content().cloned().unwrap_or_default();
-    Begun {
-        invocation_id: user_event.invocation_id.clone(),
-        session: Session::default(),
-        assembled: Assembled::new(),
-        user_content: began_with.unwrap_or_else(message),
-        user_event,
-        token: None,
+    /// The run that has begun: whom the message goes to depends on the history before it.
+    fn begun(&self, session: Session, user_event: Event, began_with: Option<Content>) -> Begun {
+        let message = user_event.content().cloned().unwrap_or_default();
+        let agent = match self.tree.root().sub_agents().is_empty() {
+            true => Arc::clone(self.tree.root()),
+            false => agent_to_run(&self.tree, &session.events, &message),
+        };
+        let answers = message.function_responses().next().is_some();
+        let invocation_id = answers.then_some(user_event.invocation_id.as_str());
+        let branch = match Arc::ptr_eq(&agent, self.tree.root()) {
+            true => None,
+            false => branch_of(&session.events, agent.name(), invocation_id),
+        };
+        Begun {
+            invocation_id: user_event.invocation_id.clone(),
+            session,
+            assembled: Assembled::new(),
+            user_content: began_with.unwrap_or(message),
+            user_event,
+            token: None,
+            agent,
+            branch,
+        }
     }
 }
 

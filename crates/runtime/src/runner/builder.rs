@@ -6,7 +6,7 @@ use retain_core::{Clock, Ids, MemoryService, RandomIds, SessionService, SystemCl
 
 use super::{Inner, Runner, kept::KeptSessions, leases::Leases};
 use crate::{
-    agents::Agent,
+    agents::{Agent, AgentTree},
     error::BuildError,
     plugins::{Plugin, Plugins},
 };
@@ -142,10 +142,12 @@ impl RunnerBuilder {
             let reason = "is there twice; give each plugin a name of its own";
             return Err(BuildError::new(format!("plugin {twin:?}"), reason));
         }
+        let tree = AgentTree::new(root)?;
+        check_models(&tree)?;
         Ok(Runner {
             inner: Arc::new(Inner {
                 app_name: self.app_name,
-                root,
+                tree: Arc::new(tree),
                 leases: Leases::new(Arc::clone(&sessions), self.idle_limit),
                 sessions,
                 memory: self.memory,
@@ -156,6 +158,26 @@ impl RunnerBuilder {
                 kept: KeptSessions::new(self.kept_sessions, self.kept_bytes),
             }),
         })
+    }
+}
+
+/// Every agent that asks a model has one, or has it from an agent above it.
+fn check_models(tree: &AgentTree) -> Result<(), BuildError> {
+    let has_model = |agent: &Arc<dyn Agent>| {
+        let agent = agent.as_llm_agent();
+        agent.is_some_and(|agent| agent.model().is_some())
+    };
+    let lacks_model = |agent: &&Arc<dyn Agent>| {
+        agent.as_llm_agent().is_some()
+            && !has_model(agent)
+            && !tree.ancestors(agent.name()).any(has_model)
+    };
+    match tree.agents().find(lacks_model) {
+        Some(agent) => Err(BuildError::new(
+            format!("agent {:?}", agent.name()),
+            "has no model; give it one with `model`, for example \"offline\"",
+        )),
+        None => Ok(()),
     }
 }
 

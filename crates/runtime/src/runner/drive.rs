@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     agents::run_agent,
-    context::{Emitted, Invocation, InvocationContext},
+    context::{Emitted, Invocation, InvocationContext, NodePaths},
     error::{Result, RunError},
     plugins::{ask_plugins, panic_text},
 };
@@ -102,7 +102,9 @@ impl Driver {
             plugins: inner.plugins.clone(),
             clock: Arc::clone(&inner.clock),
             ids: Arc::clone(&inner.ids),
-            root: Arc::clone(&inner.root),
+            is_conversation: inner.tree.root().as_llm_agent().is_some(),
+            tree: Arc::clone(&inner.tree),
+            paths: NodePaths::default(),
             emitter,
             llm_calls: 0.into(),
             contents: begin.assembled.into(),
@@ -111,7 +113,7 @@ impl Driver {
         };
         Driver {
             inner,
-            ctx: InvocationContext::new(Arc::new(invocation)),
+            ctx: InvocationContext::new(Arc::new(invocation), begin.agent, begin.branch.as_deref()),
             session,
             user_event: request.yield_user_message.then_some(begin.user_event),
             lease,
@@ -174,10 +176,6 @@ impl Driver {
                 }
             }
         };
-        // What the agent emitted and did not wait for is part of its work.
-        while let Ok(emitted) = emitted.try_recv() {
-            self.take(emitted, wishes).await;
-        }
         if let Ended::Done(Err(error)) = &ended {
             self.store_failure(error).await;
         }
@@ -188,6 +186,10 @@ impl Driver {
     /// if plugins took so long.
     async fn take(&mut self, emitted: Emitted, wishes: &mut watch::Receiver<Wish>) -> Option<Wish> {
         let Emitted { event, last, done } = emitted;
+        if done.is_closed() {
+            // Whoever said it was cut off by another agent before it was heard.
+            return None;
+        }
         let event = tokio::select! {
             biased;
             event = self.past_plugins(event) => event,
@@ -235,7 +237,7 @@ impl Driver {
 async fn run_root(ctx: &InvocationContext) -> Result<()> {
     let answer = ask_plugins!(ctx.shared.plugins, before_run(ctx));
     let Some(content) = answer else {
-        return run_agent(ctx).await;
+        return run_agents(ctx).await;
     };
     let event = Event {
         author: "model".to_owned(),
@@ -243,6 +245,18 @@ async fn run_root(ctx: &InvocationContext) -> Result<()> {
         ..ctx.new_event()
     };
     ctx.emit(event).await?;
+    Ok(())
+}
+
+/// Runs an agent, and whoever it hands over to, one after the other.
+async fn run_agents(first: &InvocationContext) -> Result<()> {
+    run_agent(first).await?;
+    let mut next = first.take_handed_to();
+    while let Some(agent) = next {
+        let ctx = InvocationContext::new(Arc::clone(&first.shared), agent, first.branch());
+        run_agent(&ctx).await?;
+        next = ctx.take_handed_to();
+    }
     Ok(())
 }
 

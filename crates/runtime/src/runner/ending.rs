@@ -32,7 +32,7 @@ impl Driver {
         let is_complete =
             self.is_given_back || (wish == Wish::Abandon && abort::is_answered(&events, id));
         if sealing.is_empty() && !is_complete {
-            sealing.push(abort::plain_abort(id, self.inner.root.name()));
+            sealing.push(abort::plain_abort(id, self.inner.tree.root().name()));
         }
         let count = sealing.len();
         for (number, mut event) in (1..).zip(sealing) {

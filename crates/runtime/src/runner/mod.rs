@@ -29,12 +29,13 @@ use retain_core::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub(crate) use abort::INVOCATION_ABORTED;
 pub use builder::RunnerBuilder;
 pub use config::{RunConfig, RunRequest, StreamingMode};
 pub use stream::{BlockingRun, RunHandle, RunStream};
 
 use crate::{
-    agents::Agent,
+    agents::{Agent, AgentTree},
     error::{Result, RunError},
     plugins::Plugins,
 };
@@ -70,7 +71,7 @@ pub struct Runner {
 #[derive(Debug)]
 struct Inner {
     app_name: String,
-    root: Arc<dyn Agent>,
+    tree: Arc<AgentTree>,
     sessions: Arc<dyn SessionService>,
     memory: Option<Arc<dyn MemoryService>>,
     plugins: Plugins,
@@ -94,7 +95,7 @@ impl Runner {
 
     /// The agent that it runs.
     pub fn agent(&self) -> &Arc<dyn Agent> {
-        &self.inner.root
+        self.inner.tree.root()
     }
 
     /// The sessions.

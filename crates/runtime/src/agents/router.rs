@@ -1,0 +1,96 @@
+//! Which agent a message goes to: who asked for what it answers, else who spoke last and may go on.
+
+use std::sync::Arc;
+
+use retain_core::{Content, Event, Events};
+
+use super::{Agent, tree::AgentTree};
+use crate::{contents::valid_events, runner::INVOCATION_ABORTED};
+
+/// The agent to run on `message`, given the history before it.
+pub(crate) fn agent_to_run(tree: &AgentTree, events: &Events, message: &Content) -> Arc<dyn Agent> {
+    let valid = valid_events(events);
+    let asked = asked_by(tree, &valid, message);
+    asked.unwrap_or_else(|| speaks_on(tree, &valid)).clone()
+}
+
+fn is_abort(event: &Event) -> bool {
+    event.response.error_code.as_deref() == Some(INVOCATION_ABORTED)
+}
+
+/// The agent that made the call which the message answers.
+fn asked_by<'a>(
+    tree: &'a AgentTree,
+    events: &[&Event],
+    message: &Content,
+) -> Option<&'a Arc<dyn Agent>> {
+    let answered = message.function_responses().next()?.id.as_deref()?;
+    let last = events.iter().rev().find(|event| event.author != "user");
+    if last.is_some_and(|event| is_abort(event)) {
+        return None;
+    }
+    let calls = |event: &&&Event| {
+        let calls = event.function_calls();
+        calls
+            .iter()
+            .any(|call| call.id.as_deref() == Some(answered))
+    };
+    tree.find(&events.iter().rev().find(calls)?.author)
+}
+
+/// The agent that owns the conversation.
+fn speaks_on<'a>(tree: &'a AgentTree, events: &[&Event]) -> &'a Arc<dyn Agent> {
+    for event in events.iter().rev().filter(|event| is_reply(event)) {
+        if let Some(target) = handed_to(tree, event)
+            && tree.is_transferable(target.name())
+        {
+            return target;
+        }
+        let Some(author) = tree.find(&event.author) else {
+            continue;
+        };
+        if author.name() == tree.root().name() || tree.is_transferable(author.name()) {
+            return author;
+        }
+    }
+    tree.root()
+}
+
+/// Whom an event hands over to, if it may.
+fn handed_to<'a>(tree: &'a AgentTree, event: &Event) -> Option<&'a Arc<dyn Agent>> {
+    let name = event.actions.transfer_to_agent.as_deref()?;
+    let targets = tree.transfer_targets(&event.author);
+    let is_target = targets.iter().any(|target| target.name() == name);
+    tree.find(name).filter(|_| is_target)
+}
+
+/// Whether an event is what an agent said, and not about a run or a checkpoint.
+fn is_reply(event: &Event) -> bool {
+    let has_parts = event
+        .content()
+        .is_some_and(|content| !content.parts().is_empty());
+    event.author != "user"
+        && !is_abort(event)
+        && event.actions.agent_state.is_none()
+        && event.actions.end_of_agent != Some(true)
+        && (event.response.error_code.is_none() || has_parts)
+}
+
+/// The branch on which an agent went on before: that of its latest event with one, in the run that
+/// an answer goes on with, or in any.
+pub(crate) fn branch_of(
+    events: &Events,
+    agent: &str,
+    invocation_id: Option<&str>,
+) -> Option<String> {
+    let valid = valid_events(events);
+    let is_its = |event: &&&Event| {
+        event.author == agent
+            && event
+                .branch
+                .as_ref()
+                .is_some_and(|branch| !branch.is_empty())
+            && invocation_id.is_none_or(|id| event.invocation_id == id)
+    };
+    valid.iter().rev().find(is_its)?.branch.clone()
+}

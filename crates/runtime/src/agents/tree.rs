@@ -1,0 +1,133 @@
+//! The agents of a runner as a tree: who is below whom, found by name.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::Agent;
+use crate::error::BuildError;
+
+/// Deeper trees are refused: each level is a future inside a future.
+const DEPTH_MAX: usize = 64;
+/// More agents are refused.
+const AGENTS_MAX: usize = 10_000;
+
+/// The agents of a runner. Every name is there once.
+#[derive(Debug)]
+pub(crate) struct AgentTree {
+    nodes: Vec<Node>,
+    by_name: HashMap<String, usize>,
+}
+
+#[derive(Debug)]
+struct Node {
+    agent: Arc<dyn Agent>,
+    parent: Option<usize>,
+}
+
+impl AgentTree {
+    /// The tree below `root`, if it is one.
+    pub(crate) fn new(root: Arc<dyn Agent>) -> Result<AgentTree, BuildError> {
+        let mut tree = AgentTree {
+            nodes: Vec::new(),
+            by_name: HashMap::new(),
+        };
+        tree.add(root, None, 1)?;
+        Ok(tree)
+    }
+
+    fn add(
+        &mut self,
+        agent: Arc<dyn Agent>,
+        parent: Option<usize>,
+        depth: usize,
+    ) -> Result<(), BuildError> {
+        let name = agent.name().to_owned();
+        let what = format!("agent {name:?}");
+        if depth > DEPTH_MAX || self.nodes.len() == AGENTS_MAX {
+            let reason = format!(
+                "is one too many: a tree has at most {DEPTH_MAX} levels and {AGENTS_MAX} agents"
+            );
+            return Err(BuildError::new(what, reason));
+        }
+        let at = self.nodes.len();
+        if let Some(twin) = self.by_name.insert(name, at) {
+            let reason = match Arc::ptr_eq(&self.nodes[twin].agent, &agent) {
+                true => "is in the tree twice; an agent has one parent: build a second one",
+                false => "is there twice; give each agent of a tree a name of its own",
+            };
+            return Err(BuildError::new(what, reason));
+        }
+        self.nodes.push(Node {
+            agent: Arc::clone(&agent),
+            parent,
+        });
+        for child in agent.sub_agents() {
+            self.add(Arc::clone(child), Some(at), depth + 1)?;
+        }
+        Ok(())
+    }
+
+    /// The agent at the top.
+    pub(crate) fn root(&self) -> &Arc<dyn Agent> {
+        &self.nodes[0].agent
+    }
+
+    /// The agent of that name.
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<dyn Agent>> {
+        Some(&self.nodes[*self.by_name.get(name)?].agent)
+    }
+
+    /// The agent above the one of that name.
+    pub(crate) fn parent(&self, name: &str) -> Option<&Arc<dyn Agent>> {
+        let parent = self.nodes[*self.by_name.get(name)?].parent?;
+        Some(&self.nodes[parent].agent)
+    }
+
+    /// The agents above the one of that name, nearest first.
+    pub(crate) fn ancestors<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<dyn Agent>> {
+        std::iter::successors(self.parent(name), |agent| self.parent(agent.name()))
+    }
+
+    /// All agents.
+    pub(crate) fn agents(&self) -> impl Iterator<Item = &Arc<dyn Agent>> {
+        self.nodes.iter().map(|node| &node.agent)
+    }
+
+    /// The agents to which the one of that name may hand over: those below it, the one above it,
+    /// and those beside it, as far as it and they allow.
+    pub(crate) fn transfer_targets(&self, name: &str) -> Vec<Arc<dyn Agent>> {
+        let Some(agent) = self.find(name).and_then(|agent| agent.as_llm_agent()) else {
+            return Vec::new();
+        };
+        let mut targets: Vec<_> = agent.sub_agents().to_vec();
+        let parent = self
+            .parent(name)
+            .filter(|parent| parent.as_llm_agent().is_some());
+        let Some(parent) = parent else {
+            return targets;
+        };
+        if !agent.disallow_transfer_to_parent {
+            targets.push(Arc::clone(parent));
+        }
+        if !agent.disallow_transfer_to_peers {
+            let peers = parent
+                .sub_agents()
+                .iter()
+                .filter(|peer| peer.name() != name);
+            targets.extend(peers.cloned());
+        }
+        targets
+    }
+
+    /// Whether the conversation can go on from this agent to everywhere: it and all above it are
+    /// asked by a model and may hand over upwards.
+    pub(crate) fn is_transferable(&self, name: &str) -> bool {
+        let may = |agent: &Arc<dyn Agent>| {
+            let agent = agent.as_llm_agent();
+            agent.is_some_and(|agent| !agent.disallow_transfer_to_parent)
+        };
+        self.find(name).is_some_and(may) && self.ancestors(name).all(may)
+    }
+}

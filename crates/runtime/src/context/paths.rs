@@ -1,0 +1,63 @@
+//! Node paths: where in the tree of a run an event was made, as ADK writes it (`desk@1/billing@1`).
+//!
+//! Only runs whose root asks a model have them. The number says the how-manieth run of an agent in
+//! its place this is.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::agents::AgentTree;
+
+/// The paths of one run.
+#[derive(Debug, Default)]
+pub(crate) struct NodePaths(Mutex<Paths>);
+
+#[derive(Debug, Default)]
+struct Paths {
+    /// The path under which an agent ran last, or under which others run below it.
+    current: HashMap<String, String>,
+    /// How often an agent ran in its place.
+    runs: HashMap<String, u32>,
+}
+
+impl NodePaths {
+    /// The path of the next run of `name`.
+    pub(crate) fn enter(&self, tree: &AgentTree, name: &str) -> String {
+        let mut paths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = match tree.parent(name) {
+            None => name.to_owned(),
+            Some(parent) => {
+                let above = paths.above(tree, parent.name());
+                format!("{above}/{name}")
+            }
+        };
+        let run = paths.runs.entry(place.clone()).or_default();
+        *run += 1;
+        let path = format!("{place}@{run}");
+        paths.current.insert(name.to_owned(), path.clone());
+        path
+    }
+}
+
+impl Paths {
+    /// The path under which agents below `name` run. The root counts as having run.
+    fn above(&mut self, tree: &AgentTree, name: &str) -> String {
+        if let Some(path) = self.current.get(name) {
+            return path.clone();
+        }
+        let path = match tree.parent(name) {
+            None => {
+                self.runs.insert(name.to_owned(), 1);
+                format!("{name}@1")
+            }
+            Some(parent) => {
+                let above = self.above(tree, parent.name());
+                format!("{above}/{name}@1")
+            }
+        };
+        self.current.insert(name.to_owned(), path.clone());
+        path
+    }
+}

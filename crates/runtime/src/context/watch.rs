@@ -1,0 +1,76 @@
+//! `EventWatch`: what an agent that runs others learns of their events.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use retain_core::{Event, FunctionCall};
+use tokio::sync::Notify;
+
+/// Notes what the events of a run below mean for the agent above. Cloning shares it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EventWatch(Arc<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Only these may escalate; anybody if there are none.
+    authors: Vec<String>,
+    escalated: AtomicBool,
+    waiting: AtomicBool,
+    escalates: Notify,
+}
+
+impl EventWatch {
+    /// A watch for which only these authors escalate.
+    pub(crate) fn of_authors(authors: Vec<String>) -> EventWatch {
+        EventWatch(Arc::new(Seen {
+            authors,
+            ..Seen::default()
+        }))
+    }
+
+    /// Takes note of an event that was stored and taken.
+    pub(super) fn note(&self, event: &Event) {
+        let seen = &*self.0;
+        let may_escalate = seen.authors.is_empty() || seen.authors.contains(&event.author);
+        if event.actions.escalate == Some(true) && may_escalate {
+            seen.escalated.store(true, Ordering::Release);
+            seen.escalates.notify_waiters();
+        }
+        if waits(event) {
+            seen.waiting.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether an event ended the loop.
+    pub(crate) fn has_escalated(&self) -> bool {
+        self.0.escalated.load(Ordering::Acquire)
+    }
+
+    /// Whether a call waits for somebody, so that nothing may follow in this turn.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.0.waiting.load(Ordering::Acquire)
+    }
+
+    /// Returns when an event has ended it.
+    pub(crate) async fn escalated(&self) {
+        loop {
+            let notified = self.0.escalates.notified();
+            if self.has_escalated() {
+                return;
+            }
+            notified.await;
+        }
+    }
+}
+
+/// Whether an event has a call whose answer comes later.
+fn waits(event: &Event) -> bool {
+    let ids = event.long_running_tool_ids.as_ref();
+    let is_open = |call: &&FunctionCall| {
+        let id = call.id.as_deref();
+        id.is_some_and(|id| ids.is_some_and(|ids| ids.contains(id)))
+    };
+    event.function_calls().iter().any(is_open)
+}

@@ -1,0 +1,119 @@
+//! Processor `transfer`, and handing over: the model passes the conversation on to another agent.
+
+use std::sync::Arc;
+
+use retain_core::{Json, JsonMap};
+
+use super::{Last, Turn};
+use crate::{
+    agents::Agent,
+    context::{InvocationContext, ToolContext},
+    error::{Result, RunError},
+    models::LlmRequest,
+    tools::{FunctionTool, Tool, ToolOutput},
+};
+
+const TRANSFER: &str = "transfer_to_agent";
+
+const DESCRIPTION: &str = "Transfer the query to another agent.
+
+Use this tool to hand off control to another agent that is more suitable to
+answer the user's query according to the agent's description.
+
+Args:
+  agent_name: the agent name to transfer to.";
+
+pub(super) fn process(ctx: &InvocationContext, request: &mut LlmRequest) {
+    let targets = ctx.shared.tree.transfer_targets(ctx.agent_name());
+    if targets.is_empty() {
+        return;
+    }
+    request.append_instruction(&instruction(ctx, &targets));
+    let tool: Arc<dyn Tool> = Arc::new(transfer_tool(&targets));
+    request.append_tool(&tool);
+}
+
+/// The tool by which a model hands over.
+fn transfer_tool(targets: &[Arc<dyn Agent>]) -> FunctionTool {
+    let names: Vec<&str> = targets.iter().map(|target| target.name()).collect();
+    let parameters = serde_json::json!({
+        "type": "object",
+        "properties": {"agent_name": {"type": "string", "enum": names}},
+        "required": ["agent_name"],
+    });
+    let hand_over = |ctx: ToolContext, args: JsonMap| async move {
+        let name = args.get("agent_name").and_then(Json::as_str);
+        ctx.update_actions(|actions| actions.transfer_to_agent = name.map(str::to_owned));
+        Ok(ToolOutput::none())
+    };
+    FunctionTool::untyped(TRANSFER, DESCRIPTION, Some(parameters.into()), hand_over)
+}
+
+/// What the model is told about the agents it may hand over to.
+fn instruction(ctx: &InvocationContext, targets: &[Arc<dyn Agent>]) -> String {
+    let about = |target: &Arc<dyn Agent>| {
+        let (name, description) = (target.name(), target.description());
+        format!("\nAgent name: {name}\nAgent description: {description}\n")
+    };
+    let about: Vec<String> = targets.iter().map(about).collect();
+    let mut names: Vec<&str> = targets.iter().map(|target| target.name()).collect();
+    names.sort_unstable();
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let mut text = format!(
+        "\nYou have a list of other agents to transfer to:\n\n{}\n\nIf you are the best to answer \
+         the question according to your description,\nyou can answer it.\n\nIf another agent is \
+         better for answering the question according to its\ndescription, call `{TRANSFER}` \
+         function to transfer the question to that\nagent. When transferring, do not generate any \
+         text other than the function\ncall.\n\n**NOTE**: the only available agents for \
+         `{TRANSFER}` function are\n{}.\n",
+        about.join("\n"),
+        names.join(", ")
+    );
+    let agent = ctx.agent.as_llm_agent();
+    let may_go_up = agent.is_some_and(|agent| !agent.disallow_transfer_to_parent);
+    if let Some(parent) = ctx
+        .shared
+        .tree
+        .parent(ctx.agent_name())
+        .filter(|_| may_go_up)
+    {
+        text += &format!(
+            "\nIf neither you nor the other agents are best for the question, transfer to your \
+             parent agent {}.\n",
+            parent.name()
+        );
+    }
+    text
+}
+
+impl Turn<'_> {
+    /// Goes on with another agent: here, or, where the runner itself runs this agent, after it.
+    pub(super) async fn transfer(&mut self, name: &str) -> Result<()> {
+        let target = self.target(name)?;
+        if self.ctx.is_top() && self.ctx.shared.is_conversation {
+            self.ctx.hand_over(target);
+            return Ok(());
+        }
+        self.ctx.run_agent(&target).await?;
+        // What the other one said was the answer.
+        self.last = Some(Last::Final);
+        Ok(())
+    }
+
+    fn target(&self, name: &str) -> Result<Arc<dyn Agent>> {
+        let targets = self.ctx.shared.tree.transfer_targets(self.ctx.agent_name());
+        let target = targets.into_iter().find(|target| target.name() == name);
+        target.ok_or_else(|| {
+            let known = self.ctx.shared.tree.find(name).is_some();
+            let reason = match known {
+                _ if name == self.ctx.agent_name() => "cannot transfer to itself".to_owned(),
+                true => format!("is not allowed to transfer to agent {name:?}"),
+                false => format!("wants to transfer to agent {name:?}, which does not exist"),
+            };
+            RunError::Agent {
+                agent: self.ctx.agent_name().to_owned(),
+                source: reason.into(),
+            }
+        })
+    }
+}
