@@ -5,59 +5,107 @@ use std::sync::Arc;
 
 use super::{
     error::ConfigError,
-    loader::{AgentClass, Loader},
+    llm_agent::callbacks,
+    loader::{Loader, WorkflowClass},
     place::{Fields, Place},
 };
 use crate::{
-    agents::{Agent, LlmAgentBuilder},
+    agents::{
+        Agent, AgentCallbacks, IntoAgent, LlmAgentBuilder, LoopAgent, ParallelAgent,
+        SequentialAgent,
+    },
     tools::ToolSource,
 };
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-const NOT_YET: &str = "agents made of agents are not supported yet";
-
 /// Adds the agents below an `LlmAgent`, and where it may hand over to.
 pub(super) fn with_sub_agents(
-    agent: LlmAgentBuilder,
+    mut agent: LlmAgentBuilder,
     loader: &mut Loader<'_>,
     fields: &Fields<'_>,
 ) -> Result<LlmAgentBuilder> {
-    fields.bool("disallow_transfer_to_parent")?;
-    fields.bool("disallow_transfer_to_peers")?;
-    for place in fields.list("sub_agents")? {
-        loader.reference(&place)?;
-        return Err(place.error(NOT_YET));
+    if let Some(disallow) = fields.bool("disallow_transfer_to_parent")? {
+        agent = agent.disallow_transfer_to_parent(disallow);
+    }
+    if let Some(disallow) = fields.bool("disallow_transfer_to_peers")? {
+        agent = agent.disallow_transfer_to_peers(disallow);
+    }
+    for below in sub_agents(loader, fields)? {
+        agent = agent.sub_agent(below);
     }
     Ok(agent)
 }
 
+fn sub_agents(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<Vec<Arc<dyn Agent>>> {
+    let places = fields.list("sub_agents")?;
+    places.iter().map(|place| loader.reference(place)).collect()
+}
+
+/// The keys of the agents that only run others; `max_iterations` is only a loop's.
+const KEYS: [&str; 7] = [
+    "agent_class",
+    "name",
+    "description",
+    "sub_agents",
+    "before_agent_callbacks",
+    "after_agent_callbacks",
+    "max_iterations",
+];
+
 /// An agent that only runs others.
 pub(super) fn build(
     loader: &mut Loader<'_>,
-    class: AgentClass,
+    class: WorkflowClass,
     place: &Place<'_>,
 ) -> Result<Arc<dyn Agent>> {
-    let keys = [
-        "agent_class",
-        "name",
-        "description",
-        "sub_agents",
-        "before_agent_callbacks",
-        "after_agent_callbacks",
-        "max_iterations",
-    ];
     let fields = match class {
-        AgentClass::Loop => place.fields("a LoopAgent", &keys)?,
-        AgentClass::Parallel => place.fields("a ParallelAgent", &keys[..6])?,
-        _ => place.fields("a SequentialAgent", &keys[..6])?,
+        WorkflowClass::Sequential => place.fields("a SequentialAgent", &KEYS[..6])?,
+        WorkflowClass::Parallel => place.fields("a ParallelAgent", &KEYS[..6])?,
+        WorkflowClass::Loop => place.fields("a LoopAgent", &KEYS)?,
     };
-    fields.required("name")?.text()?;
-    fields.get("max_iterations").map(Place::count).transpose()?;
-    for place in fields.list("sub_agents")? {
-        loader.reference(&place)?;
+    let name = fields.required("name")?.text()?;
+    let description = fields.text("description")?.unwrap_or_default();
+    let callbacks = agent_callbacks(loader, &fields)?;
+    let rounds = fields.get("max_iterations").map(Place::count).transpose()?;
+    let below = sub_agents(loader, &fields)?;
+    macro_rules! filled {
+        ($builder:expr) => {{
+            let builder = $builder.description(description).callbacks(callbacks);
+            below
+                .into_iter()
+                .fold(builder, |builder, agent| builder.sub_agent(agent))
+        }};
     }
-    Err(place.error(NOT_YET))
+    let built = match class {
+        WorkflowClass::Sequential => filled!(SequentialAgent::builder(name))
+            .build()
+            .map(IntoAgent::into_agent),
+        WorkflowClass::Parallel => filled!(ParallelAgent::builder(name))
+            .build()
+            .map(IntoAgent::into_agent),
+        WorkflowClass::Loop => {
+            let builder = filled!(LoopAgent::builder(name));
+            let builder = match rounds {
+                Some(rounds) => builder.max_iterations(rounds),
+                None => builder,
+            };
+            builder.build().map(IntoAgent::into_agent)
+        }
+    };
+    built.map_err(|error| place.error(error.to_string()))
+}
+
+fn agent_callbacks(loader: &Loader<'_>, fields: &Fields<'_>) -> Result<AgentCallbacks> {
+    let known = &loader.registry.on_agent;
+    let mut both = AgentCallbacks::default();
+    for callback in callbacks(fields, "before_agent_callbacks", known)? {
+        both = both.before(move |ctx| callback(ctx));
+    }
+    for callback in callbacks(fields, "after_agent_callbacks", known)? {
+        both = both.after(move |ctx| callback(ctx));
+    }
+    Ok(both)
 }
 
 /// An agent as a tool.
@@ -66,5 +114,5 @@ pub(super) fn agent_tool(loader: &mut Loader<'_>, args: &Place<'_>) -> Result<To
     let fields = args.fields("the arguments of AgentTool", &known)?;
     fields.bool("skip_summarization")?;
     loader.reference(fields.required("agent")?)?;
-    Err(args.error(NOT_YET))
+    Err(args.error("agents as tools are not supported yet"))
 }

@@ -18,7 +18,7 @@ use crate::{
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 22] = [
     "agent_class",
     "name",
     "description",
@@ -41,16 +41,15 @@ const KEYS: [&str; 23] = [
     "before_tool_callbacks",
     "after_tool_callbacks",
     "generate_content_config",
-    // Only ADK 1 had it in YAML; it is refused with a word on where it went.
-    "global_instruction",
 ];
 
 /// The agent that the file describes.
 pub(super) fn build(loader: &mut Loader<'_>, place: &Place<'_>) -> Result<Arc<dyn Agent>> {
-    let fields = place.fields("an LlmAgent", &KEYS)?;
-    if let Some(global) = fields.get("global_instruction") {
+    let keys = place.pairs("an LlmAgent")?;
+    if let Some((_, global)) = keys.iter().find(|(key, _)| *key == "global_instruction") {
         return Err(global.error(GLOBAL_INSTRUCTION));
     }
+    let fields = place.fields("an LlmAgent", &KEYS)?;
     let name = fields.required("name")?.text()?;
     let mut agent = LlmAgent::builder(name)
         .description(fields.text("description")?.unwrap_or_default())
@@ -72,6 +71,7 @@ pub(super) fn build(loader: &mut Loader<'_>, place: &Place<'_>) -> Result<Arc<dy
     Ok(Arc::new(agent))
 }
 
+/// A key that one would expect, since agents in code have it.
 const GLOBAL_INSTRUCTION: &str = "ADK takes no global_instruction from YAML; put it into the \
     `instruction` of each agent, or build the agent in code";
 

@@ -10,7 +10,7 @@ use super::{
     composed, error::ConfigError, files, files::FileStamp, llm_agent, nearest::did_you_mean,
     place::Place, registry::ConfigRegistry, yaml,
 };
-use crate::agents::Agent;
+use crate::agents::{Agent, AgentTree};
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
@@ -32,6 +32,7 @@ pub(super) fn load(
         stamps: Vec::new(),
     };
     let agent = loader.file(file, real, of_file)?;
+    AgentTree::new(Arc::clone(&agent)).map_err(|error| of_file(error.to_string()))?;
     Ok((agent, loader.stamps))
 }
 
@@ -44,25 +45,28 @@ pub(super) struct Loader<'r> {
 }
 
 /// What kind of agent a file describes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AgentClass {
+#[derive(Debug, Clone, Copy)]
+enum AgentClass {
     Llm,
+    Workflow(WorkflowClass),
+}
+
+/// The kinds of agents that only run others.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WorkflowClass {
     Sequential,
     Loop,
     Parallel,
 }
 
-/// Names of the classes: short, and with the modules of ADK that they come from.
+/// Names of the classes, the modules of ADK that they come from, and what they mean.
+#[rustfmt::skip]
 const CLASSES: [(&str, &str, AgentClass); 5] = [
     ("LlmAgent", "llm_agent", AgentClass::Llm),
     ("Agent", "llm_agent", AgentClass::Llm),
-    (
-        "SequentialAgent",
-        "sequential_agent",
-        AgentClass::Sequential,
-    ),
-    ("LoopAgent", "loop_agent", AgentClass::Loop),
-    ("ParallelAgent", "parallel_agent", AgentClass::Parallel),
+    ("SequentialAgent", "sequential_agent", AgentClass::Workflow(WorkflowClass::Sequential)),
+    ("LoopAgent", "loop_agent", AgentClass::Workflow(WorkflowClass::Loop)),
+    ("ParallelAgent", "parallel_agent", AgentClass::Workflow(WorkflowClass::Parallel)),
 ];
 
 impl Loader<'_> {
@@ -90,7 +94,7 @@ impl Loader<'_> {
         let class = keys.iter().find(|(key, _)| *key == "agent_class");
         match class.map_or(Ok(AgentClass::Llm), |(_, place)| class_of(place))? {
             AgentClass::Llm => llm_agent::build(self, place),
-            class => composed::build(self, class, place),
+            AgentClass::Workflow(class) => composed::build(self, class, place),
         }
     }
 

@@ -62,7 +62,7 @@ pub(super) fn settings(place: &Place<'_>) -> Result<GenerateContentConfig> {
         }
         let alone = JsonMap::from([(key, value.json())]);
         let read = GenerateContentConfig::from_json(&retain_core::Json::from(alone).to_string());
-        let read = read.map_err(|error| value.error(problem(&error, key)))?;
+        let read = read.map_err(|error| value.error(problem_inside(&error)))?;
         if !read.extra.is_empty() {
             return Err(value.error(unknown_key(key, WHAT, &KEYS)));
         }
@@ -70,7 +70,7 @@ pub(super) fn settings(place: &Place<'_>) -> Result<GenerateContentConfig> {
         all.insert(key, value.json());
     }
     let all = retain_core::Json::from(all).to_string();
-    GenerateContentConfig::from_json(&all).map_err(|error| place.error(problem(&error, "")))
+    GenerateContentConfig::from_json(&all).map_err(|error| place.error(problem(&error)))
 }
 
 /// Where a model is reached is not for the agent to say, as in ADK.
@@ -109,7 +109,7 @@ fn with_parts(parts: Vec<Part>) -> Content {
 pub(super) fn content(place: &Place<'_>) -> Result<Content> {
     place.fields("a content", &["role", "parts"])?;
     let content = Content::from_json(&place.json().to_string());
-    content.map_err(|error| place.error(problem(&error, "")))
+    content.map_err(|error| place.error(problem(&error)))
 }
 
 fn part_or_text(place: &Place<'_>) -> Result<Part> {
@@ -118,7 +118,7 @@ fn part_or_text(place: &Place<'_>) -> Result<Part> {
     }
     let keys = place.pairs("a part")?;
     let part = Part::from_json(&place.json().to_string());
-    let part = part.map_err(|error| place.error(problem(&error, "")))?;
+    let part = part.map_err(|error| place.error(problem(&error)))?;
     match keys.iter().find(|(key, _)| part.extra.get(key).is_some()) {
         Some((_, unknown)) => Err(unknown.error("is not a key of a part")),
         None => Ok(part),
@@ -126,12 +126,18 @@ fn part_or_text(place: &Place<'_>) -> Result<Part> {
 }
 
 /// What a JSON reader says, without the byte of a text that nobody has seen.
-fn problem(error: &JsonError, known: &str) -> String {
-    let path = error.path();
-    let path = path.strip_prefix(known).unwrap_or(path);
-    match path.trim_start_matches('.') {
+fn problem(error: &JsonError) -> String {
+    match error.path() {
         "" => error.message().to_owned(),
         path => format!("{path}: {}", error.message()),
+    }
+}
+
+/// The same for an object of one key, which the place names already.
+fn problem_inside(error: &JsonError) -> String {
+    match error.path().split_once('.') {
+        Some((_, path)) => format!("{path}: {}", error.message()),
+        None => error.message().to_owned(),
     }
 }
 
