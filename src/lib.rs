@@ -53,16 +53,18 @@ pub use retain_core::{
 pub use retain_memory::InMemoryMemoryService;
 /// Agents, and what runs them.
 pub use retain_runtime::{
-    Agent, AgentCallbacks, BeforeModel, BeforeTool, BlockingRun, BuildError, BuiltInPlanner,
-    CallbackContext, Example, ExampleProvider, ExampleTool, Examples, FinishedCall, FunctionTool,
-    Hooked, IncludeContents, Instruction, InvocationContext, LiveState, LlmAgent, LlmAgentBuilder,
-    LlmRequest, Model, ModelCapabilities, ModelError, ModelRegistry, ModelSideTool, ModelSpec,
-    ModelStream, OfflineModel, OutputSchema, Planner, Plugin, PreloadMemoryTool, ReadMessage,
+    Agent, AgentCallbacks, AgentTool, BeforeModel, BeforeTool, BlockingRun, BuildError,
+    BuiltInPlanner, CallbackContext, Example, ExampleProvider, ExampleTool, Examples, FinishedCall,
+    FunctionTool, Hooked, IncludeContents, Instruction, IntoAgent, InvocationContext, LiveState,
+    LlmAgent, LlmAgentBuilder, LlmRequest, LoopAgent, LoopAgentBuilder, Model, ModelCapabilities,
+    ModelError, ModelRegistry, ModelSideTool, ModelSpec, ModelStream, OfflineModel, OutputSchema,
+    ParallelAgent, ParallelAgentBuilder, Planner, Plugin, PreloadMemoryTool, ReadMessage,
     ReadonlyContext, RunConfig, RunError, RunHandle, RunRequest, RunStream, Runner, RunnerBuilder,
-    ScriptedModel, ScriptedReply, SharedContent, StreamingMode, Tool, ToolCall, ToolContext,
-    ToolError, ToolMap, ToolOutput, ToolSource, Toolset, code_execution, contents, exit_loop_tool,
-    get_user_choice_tool, google_search, load_memory_tool, preload_memory_tool, python_text,
-    request_input_tool, template, url_context,
+    ScriptedModel, ScriptedReply, SequentialAgent, SequentialAgentBuilder, SharedContent,
+    StreamAggregator, StreamingMode, Tool, ToolCall, ToolContext, ToolError, ToolMap, ToolOutput,
+    ToolSource, Toolset, code_execution, contents, exit_loop_tool, get_user_choice_tool,
+    google_search, load_memory_tool, preload_memory_tool, python_text, request_input_tool,
+    template, url_context,
 };
 #[cfg(feature = "sqlite")]
 pub use retain_sessions::{Durability, SqliteOptions, SqliteSessionService, SqliteStore};

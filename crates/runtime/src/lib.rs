@@ -44,7 +44,7 @@ pub use runner::{
 pub use shared_content::SharedContent;
 pub use template::{Template, TemplateError};
 pub use tools::{
-    Example, ExampleProvider, ExampleTool, Examples, FunctionTool, ModelSideTool,
+    AgentTool, Example, ExampleProvider, ExampleTool, Examples, FunctionTool, ModelSideTool,
     PreloadMemoryTool, Tool, ToolMap, ToolOutput, ToolSource, Toolset, code_execution,
     exit_loop_tool, get_user_choice_tool, google_search, load_memory_tool, preload_memory_tool,
     request_input_tool, url_context,

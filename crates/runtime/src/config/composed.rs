@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{
     agents::{
-        Agent, AgentCallbacks, IntoAgent, LlmAgentBuilder, LoopAgent, ParallelAgent,
+        Agent, AgentCallbacks, AgentTree, IntoAgent, LlmAgentBuilder, LoopAgent, ParallelAgent,
         SequentialAgent,
     },
-    tools::ToolSource,
+    tools::{AgentTool, ToolSource},
 };
 
 type Result<T> = std::result::Result<T, ConfigError>;
@@ -112,7 +112,13 @@ fn agent_callbacks(loader: &Loader<'_>, fields: &Fields<'_>) -> Result<AgentCall
 pub(super) fn agent_tool(loader: &mut Loader<'_>, args: &Place<'_>) -> Result<ToolSource> {
     let known = ["agent", "skip_summarization", "include_plugins"];
     let fields = args.fields("the arguments of AgentTool", &known)?;
-    fields.bool("skip_summarization")?;
-    loader.reference(fields.required("agent")?)?;
-    Err(args.error("agents as tools are not supported yet"))
+    let place = fields.required("agent")?;
+    let agent = loader.reference(place)?;
+    // It runs alone, so it is a tree of its own.
+    let tree = AgentTree::new(Arc::clone(&agent));
+    tree.map_err(|error| place.error(error.to_string()))?;
+    let tool = AgentTool::new(agent)
+        .skip_summarization(fields.bool("skip_summarization")?.unwrap_or(false))
+        .include_plugins(fields.bool("include_plugins")?.unwrap_or(true));
+    Ok(tool.into())
 }

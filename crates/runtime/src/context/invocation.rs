@@ -83,6 +83,32 @@ pub struct InvocationContext {
     handed_to: Arc<Mutex<Option<Arc<dyn Agent>>>>,
     /// Those above who want to know of events, innermost first.
     watches: Option<Arc<Watches>>,
+    /// How many agents are above this one.
+    depth: usize,
+}
+
+/// How many agents run inside one another on one stack.
+const LEVELS_A_STACK: usize = 8;
+
+/// Runs an agent on a task of its own, which ends when nobody waits for it.
+async fn on_own_stack(ctx: InvocationContext) -> Result<()> {
+    struct Aborting(tokio::task::JoinHandle<Result<()>>);
+    impl Drop for Aborting {
+        fn drop(&mut self) {
+            self.0.abort();
+        }
+    }
+    let name = ctx.agent_name().to_owned();
+    let within = retain_core::running();
+    let run = async move { crate::agents::run_agent(&ctx).await };
+    let mut task = Aborting(tokio::spawn(retain_core::within_runs(within, run)));
+    match (&mut task.0).await {
+        Ok(ran) => ran,
+        Err(ended) => Err(RunError::Agent {
+            agent: name,
+            source: Box::new(ended),
+        }),
+    }
 }
 
 #[derive(Debug)]
@@ -110,6 +136,7 @@ impl InvocationContext {
             is_top: true,
             handed_to: Arc::default(),
             watches: None,
+            depth: 0,
         }
     }
 
@@ -120,10 +147,15 @@ impl InvocationContext {
             ended: Arc::default(),
             is_top: false,
             handed_to: Arc::default(),
+            depth: self.depth + 1,
             ..self.clone()
         };
-        // Boxed: agents run agents to any depth.
-        Box::pin(crate::agents::run_agent(&ctx)).await
+        // Boxed: agents run agents to any depth. Polling goes through all levels, so every few
+        // levels a task of its own begins a new stack.
+        match ctx.depth % LEVELS_A_STACK {
+            0 => on_own_stack(ctx).await,
+            _ => Box::pin(crate::agents::run_agent(&ctx)).await,
+        }
     }
 
     /// The same, with somebody who wants to know of the events.

@@ -57,6 +57,24 @@ pub fn python_json_map(map: &JsonMap) -> String {
     out
 }
 
+/// What `json.dumps(map, ensure_ascii=False, sort_keys=True)` prints.
+pub fn python_json_sorted(map: &JsonMap) -> String {
+    fn sorted(value: &Json) -> Json {
+        match value {
+            Json::Object(map) => sorted_map(map).into(),
+            Json::Array(items) => items.iter().map(sorted).collect::<Vec<_>>().into(),
+            value => value.clone(),
+        }
+    }
+    fn sorted_map(map: &JsonMap) -> JsonMap {
+        let mut entries: Vec<(&str, &Json)> = map.iter().collect();
+        entries.sort_by_key(|(key, _)| *key);
+        let entries = entries.into_iter();
+        entries.map(|(key, value)| (key, sorted(value))).collect()
+    }
+    python_json_map(&sorted_map(map))
+}
+
 /// What `json.dumps(value, ensure_ascii=False)` prints.
 pub fn python_json(value: &Json) -> String {
     let mut out = String::new();

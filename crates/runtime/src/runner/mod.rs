@@ -11,6 +11,7 @@ mod builder;
 mod config;
 mod drive;
 mod ending;
+mod ephemeral;
 mod kept;
 mod leases;
 mod message;
@@ -32,6 +33,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub(crate) use abort::INVOCATION_ABORTED;
 pub use builder::RunnerBuilder;
 pub use config::{RunConfig, RunRequest, StreamingMode};
+pub(crate) use ephemeral::EphemeralSessions;
 pub use stream::{BlockingRun, RunHandle, RunStream};
 
 use crate::{

@@ -1,5 +1,6 @@
 //! Tools: what a model may ask us to do, and what adds to a request before the model is asked.
 
+mod agent_tool;
 mod built_in;
 mod example;
 mod function;
@@ -13,6 +14,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use retain_core::{FunctionDeclaration, Json, JsonMap, Part};
 
+pub use agent_tool::AgentTool;
 pub use built_in::{exit_loop_tool, get_user_choice_tool, request_input_tool};
 pub use example::{Example, ExampleProvider, ExampleTool, Examples};
 pub use function::FunctionTool;

@@ -7,12 +7,12 @@ use retain_runtime::{Agent, AgentConfig, ConfigRegistry, Model};
 
 use crate::case::root;
 
-/// The root agent of an app. `model` gives the model for an agent: its name, and the model's.
+/// The root agent of an app. `model` gives the model of a name.
 pub(crate) fn root_agent(
     app: &str,
-    model: impl Fn(&str, &str) -> Arc<dyn Model> + Send + Sync + 'static,
+    model: impl Fn(&str) -> Arc<dyn Model> + Send + Sync + 'static,
 ) -> Arc<dyn Agent> {
-    let registry = ConfigRegistry::new().model_of(move |agent, name| Ok(model(agent, name)));
+    let registry = ConfigRegistry::new().model_of(move |_, name| Ok(model(name)));
     let file = root().join("agents").join(app).join("root_agent.yaml");
     AgentConfig::load(file, &registry).unwrap_or_else(|error| panic!("{error}"))
 }

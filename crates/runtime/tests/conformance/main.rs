@@ -22,7 +22,7 @@ const SHOWN: usize = 3;
 async fn every_recorded_case_replays() {
     let only = std::env::var("RETAIN_CASE").unwrap_or_default();
     let cases = Case::all();
-    assert_eq!(cases.len(), 24, "cases were lost or added");
+    assert_eq!(cases.len(), 40, "cases were lost or added");
     let mut failed = Vec::new();
     for case in cases.iter().filter(|case| case.name.contains(&only)) {
         for mode in MODES {

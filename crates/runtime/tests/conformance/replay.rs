@@ -117,10 +117,9 @@ impl Replay {
     }
 }
 
-/// The model of one agent.
+/// The model of all agents that name it or inherit it.
 #[derive(Debug)]
 pub(crate) struct ReplayModel {
-    pub(crate) agent: String,
     pub(crate) name: String,
     pub(crate) replay: Arc<Replay>,
 }
@@ -131,12 +130,20 @@ impl Model for ReplayModel {
     }
 
     fn generate(&self, request: Arc<LlmRequest>, _stream: bool) -> ModelStream {
-        let answers = match self.replay.answer(&self.agent, &request) {
+        let answers = match self.replay.answer(agent_of(&request), &request) {
             Ok(responses) => responses.into_iter().map(Ok).collect(),
             Err(difference) => vec![Err(ModelError::new(difference))],
         };
         Box::pin(stream::iter(answers))
     }
+}
+
+/// Who asks: the model is told.
+fn agent_of(request: &LlmRequest) -> &str {
+    let told = request.config.system_instruction.as_deref();
+    let name = told.and_then(|told| told.split_once("Your internal name is \""));
+    let name = name.and_then(|(_, rest)| rest.split_once('"'));
+    name.map_or("", |(name, _)| name)
 }
 
 /// Checks the calls of tools, lets them run, and puts the recorded results in place of theirs.
@@ -175,8 +182,13 @@ impl Plugin for ReplayTools {
         self.0.check(found).map_err(BoxError::from)?;
         let response = recording["tool_response"]["response"].clone();
         let id = ctx.function_call_id().expect("a call has an id").to_owned();
-        self.0.progress().running.insert(id, (place, response));
-        Ok(None)
+        self.0
+            .progress()
+            .running
+            .insert(id, (place, response.clone()));
+        // An agent that is called as a tool was not recorded: its answer is taken.
+        let is_agent = format!("{tool:?}").starts_with("AgentTool");
+        Ok(is_agent.then_some(response))
     }
 
     async fn after_tool(

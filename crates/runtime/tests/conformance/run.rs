@@ -49,9 +49,8 @@ pub(crate) async fn replay(
     let sessions = store.open().await;
     let replay = Replay::new(recorded.recordings.clone());
     let recordings = Arc::clone(&replay);
-    let agent = root_agent(case.app(), move |agent, name| {
+    let agent = root_agent(case.app(), move |name| {
         Arc::new(ReplayModel {
-            agent: agent.to_owned(),
             name: name.to_owned(),
             replay: Arc::clone(&recordings),
         }) as Arc<dyn Model>

@@ -4,6 +4,7 @@
 
 mod callbacks;
 mod cancel;
+mod composition;
 mod endings;
 mod failures;
 mod requests;

@@ -1,0 +1,256 @@
+//! `AgentTool`: an agent as a tool of another one.
+//!
+//! The agent gets a session of its own, with a copy of the state, that is gone when it has answered.
+//! What it writes to the state is written by the caller.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use retain_core::{
+    BoxError, Content, Event, FunctionDeclaration, Json, JsonMap, Part, SessionService, State,
+};
+
+use super::{Tool, ToolOutput};
+use crate::{
+    agents::{Agent, IntoAgent, OutputSchema},
+    context::ToolContext,
+    error::{RunError, ToolError},
+    python_text::python_json_sorted,
+    runner::{EphemeralSessions, RunConfig, RunRequest, Runner, StreamingMode},
+};
+
+/// An agent that a model calls like a function. Its last words are the result.
+///
+/// ```
+/// use retain_runtime::{AgentTool, LlmAgent, ScriptedModel};
+/// let translator = LlmAgent::builder("translator")
+///     .model(ScriptedModel::new("m").reply("Bonjour"))
+///     .description("Translates into French.")
+///     .build()
+///     .unwrap();
+/// let manager = LlmAgent::builder("manager")
+///     .model("offline")
+///     .tool(AgentTool::new(translator))
+///     .build()
+///     .unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct AgentTool {
+    agent: Arc<dyn Agent>,
+    skip_summarization: bool,
+    include_plugins: bool,
+}
+
+impl AgentTool {
+    /// The agent as a tool of its name.
+    pub fn new(agent: impl IntoAgent) -> AgentTool {
+        AgentTool {
+            agent: agent.into_agent(),
+            skip_summarization: false,
+            include_plugins: true,
+        }
+    }
+
+    /// Lets the agent's words be the answer, without asking the calling model to put them again.
+    pub fn skip_summarization(mut self, skip: bool) -> AgentTool {
+        self.skip_summarization = skip;
+        self
+    }
+
+    /// Whether the caller's plugins are asked in the agent's run too. They are by default.
+    pub fn include_plugins(mut self, include: bool) -> AgentTool {
+        self.include_plugins = include;
+        self
+    }
+
+    fn runner(
+        &self,
+        ctx: &ToolContext,
+        sessions: Arc<dyn SessionService>,
+    ) -> Result<Runner, ToolError> {
+        let shared = &ctx.invocation.shared;
+        let mut runner = Runner::builder()
+            .app_name(ctx.app_name())
+            .shared_agent(Arc::clone(&self.agent))
+            .session_service(sessions)
+            .clock(Arc::clone(&shared.clock))
+            .ids(Arc::clone(&shared.ids));
+        if self.include_plugins {
+            for plugin in shared.plugins.iter() {
+                runner = runner.shared_plugin(Arc::clone(plugin));
+            }
+        }
+        let runner = runner.build();
+        runner.map_err(|error| ToolError::from(Box::new(error) as BoxError))
+    }
+}
+
+#[async_trait]
+impl Tool for AgentTool {
+    fn name(&self) -> &str {
+        self.agent.name()
+    }
+
+    fn description(&self) -> &str {
+        self.agent.description()
+    }
+
+    fn declaration(&self) -> Option<FunctionDeclaration> {
+        let parameters = input_schema(&*self.agent).cloned().unwrap_or_else(|| {
+            let request = serde_json::json!({
+                "type": "object",
+                "properties": {"request": {"type": "string"}},
+                "required": ["request"],
+            });
+            request.into()
+        });
+        Some(FunctionDeclaration {
+            name: Some(self.agent.name().to_owned()),
+            description: Some(self.agent.description().to_owned()),
+            parameters_json_schema: Some(parameters),
+            ..FunctionDeclaration::default()
+        })
+    }
+
+    async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
+        if self.skip_summarization {
+            ctx.update_actions(|actions| actions.skip_summarization = Some(true));
+        }
+        let sessions = Arc::new(EphemeralSessions::default());
+        let runner = self.runner(&ctx, Arc::<EphemeralSessions>::clone(&sessions))?;
+        let id = ctx.invocation.shared.ids.new_id();
+        let state = inherited(&ctx.state().to_state());
+        let created =
+            sessions.create_session(ctx.app_name(), ctx.user_id(), Some(state), Some(&id));
+        created.await.map_err(|error| failed(error.into()))?;
+        let config = RunConfig {
+            // Only the last words count, and those must be whole.
+            streaming_mode: StreamingMode::None,
+            get_session_config: None,
+            ..ctx.invocation.run_config().clone()
+        };
+        let message = self.message(&args);
+        let request = RunRequest::new(message).config(config);
+        let run = runner.run_with(ctx.user_id(), Some(&id), request).await;
+        let mut run = run.map_err(failed)?;
+        let mut heard = Heard::default();
+        while let Some(event) = run.next().await {
+            heard.take_up(&ctx, &event.map_err(failed)?);
+        }
+        self.result(&ctx, heard)
+    }
+}
+
+impl AgentTool {
+    /// The arguments as the user's words.
+    fn message(&self, args: &JsonMap) -> Content {
+        match (
+            input_schema(&*self.agent),
+            args.get("request").and_then(Json::as_str),
+        ) {
+            (Some(_), _) => Content::user(Json::from(args.clone()).to_string()),
+            (None, Some(request)) => Content::user(request),
+            (None, None) => Content::user(python_json_sorted(args)),
+        }
+    }
+
+    fn result(&self, ctx: &ToolContext, heard: Heard) -> Result<ToolOutput, ToolError> {
+        if !heard.open.is_empty() {
+            ctx.update_actions(|actions| actions.skip_summarization = Some(false));
+            let ids: Vec<String> = heard.open.iter().map(|id| format!("'{id}'")).collect();
+            let text = format!(
+                "Error: agent '{}' stopped waiting on unresolved long-running tool call(s) \
+                 (pending call ids: [{}]), which AgentTool cannot resume.",
+                self.agent.name(),
+                ids.join(", ")
+            );
+            return Ok(text.into());
+        }
+        let parts = heard.content.iter().flat_map(Content::parts);
+        let texts = parts
+            .filter(|part| part.thought != Some(true))
+            .map(part_text);
+        let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
+        let text = texts.join("\n");
+        match (text.is_empty(), heard.error) {
+            (true, Some(error)) => Ok(error.into()),
+            (true, None) if heard.content.is_none() => Ok("".into()),
+            _ => match output_schema(&*self.agent) {
+                Some(schema) => Ok(schema.parse(&text).map_err(ToolError::from)?.into()),
+                None => Ok(text.into()),
+            },
+        }
+    }
+}
+
+/// What was heard of the agent.
+#[derive(Debug, Default)]
+struct Heard {
+    content: Option<Content>,
+    error: Option<String>,
+    /// Calls that wait for somebody.
+    open: BTreeSet<String>,
+}
+
+impl Heard {
+    fn take_up(&mut self, ctx: &ToolContext, event: &Event) {
+        for (key, value) in event.actions.state_delta.iter() {
+            ctx.state().set(key, value.clone());
+        }
+        if let Some(message) = &event.response.error_message {
+            self.error = Some(message.clone());
+        }
+        let waits = event.long_running_tool_ids.iter();
+        self.open
+            .extend(waits.flat_map(|ids| ids.iter().map(str::to_owned)));
+        if let Some(content) = event.content() {
+            self.content = Some(content.clone());
+            for response in content.function_responses() {
+                self.open.remove(response.id.as_deref().unwrap_or_default());
+            }
+        }
+    }
+}
+
+fn failed(error: RunError) -> ToolError {
+    ToolError::from(Box::new(error) as BoxError)
+}
+
+/// The state that the agent begins with: all but what belongs to ADK itself.
+fn inherited(state: &State) -> State {
+    let kept = state.iter().filter(|(key, _)| !key.starts_with("_adk"));
+    kept.map(|(key, value)| (key, value.clone())).collect()
+}
+
+fn part_text(part: &Part) -> String {
+    let text = part.text.clone().filter(|text| !text.is_empty());
+    let output = part
+        .code_execution_result
+        .as_ref()
+        .and_then(|result| result.output.as_ref());
+    let output = output.map(|output| output.trim_end_matches('\n').to_owned());
+    let code = part
+        .executable_code
+        .as_ref()
+        .and_then(|code| code.code.clone());
+    text.or(output.filter(|output| !output.is_empty()))
+        .or(code)
+        .unwrap_or_default()
+}
+
+/// The input schema of an agent, or of the first agent below it.
+fn input_schema(agent: &dyn Agent) -> Option<&Json> {
+    match agent.as_llm_agent() {
+        Some(agent) => agent.input_schema(),
+        None => input_schema(&**agent.sub_agents().first()?),
+    }
+}
+
+/// The output schema of an agent, or of the last agent below it.
+fn output_schema(agent: &dyn Agent) -> Option<&OutputSchema> {
+    match agent.as_llm_agent() {
+        Some(agent) => agent.output_schema.as_ref(),
+        None => output_schema(&**agent.sub_agents().last()?),
+    }
+}

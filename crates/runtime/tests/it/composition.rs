@@ -1,0 +1,362 @@
+//! Agents below agents: who runs, in which order, and what each sees.
+
+use std::sync::Arc;
+
+use retain_core::{Content, Event, FunctionResponse};
+use retain_runtime::{
+    Agent, AgentTool, FunctionTool, InvocationContext, LlmAgent, LlmAgentBuilder, LlmRequest,
+    LoopAgent, ParallelAgent, RunConfig, RunError, RunRequest, Runner, ScriptedModel,
+    ScriptedReply, SequentialAgent, ToolOutput, exit_loop_tool,
+};
+
+use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
+
+fn agent(name: &str, replies: Vec<ScriptedReply>) -> LlmAgentBuilder {
+    let model = ScriptedModel::new(name);
+    let model = replies.into_iter().fold(model, ScriptedModel::reply);
+    LlmAgent::builder(name)
+        .model(model)
+        .description(format!("Is {name}."))
+}
+
+fn saying(name: &str) -> LlmAgent {
+    let text = format!("{name} speaks");
+    let model = ScriptedModel::new("m").otherwise(move |_| text.clone());
+    LlmAgent::builder(name).model(model).build().unwrap()
+}
+
+fn to(name: &str) -> ScriptedReply {
+    call(
+        "transfer_to_agent",
+        &format!(r#"{{"agent_name": "{name}"}}"#),
+    )
+    .into()
+}
+
+async fn turn(runner: &Runner, message: &str) -> Vec<String> {
+    let run = runner.run(USER, Some(SESSION), message).await.unwrap();
+    let events = run.collect_events().await.unwrap();
+    story(events.into_iter().map(Arc::new))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_conversation_stays_with_who_it_was_handed_to() {
+    for (name, sessions) in services().await {
+        let billing = agent(
+            "billing",
+            vec!["Which bill?".into(), to("desk"), "Bye.".into()],
+        );
+        let desk = agent("desk", vec![to("billing"), "Good bye.".into()]);
+        let desk = desk.sub_agent(billing.build().unwrap()).build().unwrap();
+        let runner = runner(&sessions, desk).build().unwrap();
+        let told = turn(&runner, "My bill, please").await;
+        assert_eq!(told.len(), 3, "{name}: {told:?}");
+        assert_eq!(told[2], "billing: Which bill?", "{name}");
+        let told = turn(&runner, "Never mind").await;
+        let expected = [
+            r#"billing: transfer_to_agent({"agent_name":"desk"})"#,
+            r#"billing: transfer_to_agent -> {"result":null}"#,
+            "desk: Good bye.",
+        ];
+        assert_eq!(told, expected, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transfer_that_may_not_be_fails_by_name_and_the_next_turn_works() {
+    for (name, sessions) in services().await {
+        for (target, reason) in [
+            ("nobody", "does not exist"),
+            ("desk", "to itself"),
+            ("far", "not allowed"),
+        ] {
+            let far = saying("far");
+            let near = agent("near", vec![]).sub_agent(far).build().unwrap();
+            let desk = agent("desk", vec![to(target), "Here.".into()]).sub_agent(near);
+            let runner = runner(&sessions, desk.build().unwrap()).build().unwrap();
+            let run = runner.run(USER, Some(SESSION), "Go").await.unwrap();
+            let error = run.collect_events().await.unwrap_err();
+            assert!(matches!(error, RunError::Agent { .. }), "{name}: {error}");
+            assert!(error.to_string().contains(reason), "{name}: {error}");
+            assert_eq!(turn(&runner, "And now?").await, ["desk: Here."], "{name}");
+        }
+    }
+}
+
+#[test]
+fn trees_that_are_none_are_refused_with_a_reason() {
+    let sessions: Arc<dyn retain_core::SessionService> =
+        Arc::new(retain_sessions::InMemorySessionService::new());
+    let refused = |root: SequentialAgent| {
+        let error = runner(&sessions, root).build().unwrap_err();
+        error.to_string()
+    };
+    let seq = || SequentialAgent::builder("seq");
+    let twins = seq()
+        .sub_agent(saying("a"))
+        .sub_agent(saying("a"))
+        .build()
+        .unwrap();
+    assert!(refused(twins).contains("a name of its own"));
+    let shared: Arc<dyn Agent> = Arc::new(saying("a"));
+    let twice = seq()
+        .sub_agent(Arc::clone(&shared))
+        .sub_agent(shared)
+        .build()
+        .unwrap();
+    assert!(refused(twice).contains("has one parent"));
+    let modelless = LlmAgent::builder("a").build().unwrap();
+    let modelless = seq().sub_agent(modelless).build().unwrap();
+    assert!(refused(modelless).contains("has no model"));
+    assert!(SequentialAgent::builder("user").build().is_err());
+    let mut deep: Arc<dyn Agent> = Arc::new(saying("deep"));
+    for level in 0..64 {
+        let above = SequentialAgent::builder(format!("level_{level}")).sub_agent(deep);
+        deep = Arc::new(above.build().unwrap());
+    }
+    let deep = SequentialAgent::builder("top")
+        .sub_agent(deep)
+        .build()
+        .unwrap();
+    assert!(refused(deep).contains("64 levels"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_levels_deep_works() {
+    for (name, sessions) in services().await {
+        let mut deep: Arc<dyn Agent> = Arc::new(saying("deep"));
+        for level in 0..49 {
+            let above = SequentialAgent::builder(format!("level_{level}")).sub_agent(deep);
+            deep = Arc::new(above.build().unwrap());
+        }
+        let runner = runner(
+            &sessions,
+            SequentialAgent::builder("top")
+                .sub_agent(deep)
+                .build()
+                .unwrap(),
+        );
+        let runner = runner.build().unwrap();
+        assert_eq!(turn(&runner, "Hi").await, ["deep: deep speaks"], "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_side_by_side_all_speak_once_and_do_not_hear_each_other() {
+    for (name, sessions) in services().await {
+        let model = Arc::new(ScriptedModel::new("m").otherwise(|_| "here"));
+        let mut crowd = ParallelAgent::builder("crowd");
+        for n in 0..1000 {
+            let one = LlmAgent::builder(format!("one_{n}")).model(Arc::clone(&model));
+            crowd = crowd.sub_agent(one.build().unwrap());
+        }
+        let runner = runner(&sessions, crowd.build().unwrap()).build().unwrap();
+        let config = RunConfig {
+            max_llm_calls: None,
+            ..RunConfig::default()
+        };
+        let request = RunRequest::new("Who is there?").config(config);
+        let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+        let events = run.collect_events().await.unwrap();
+        assert_eq!(events.len(), 1000, "{name}");
+        let authors: std::collections::HashSet<_> = events.iter().map(|e| &e.author).collect();
+        assert_eq!(authors.len(), 1000, "{name}");
+        let alone = |request: &Arc<LlmRequest>| request.contents.len() == 1;
+        assert!(model.requests().iter().all(alone), "{name}");
+        assert_eq!(
+            events[7].branch.as_deref(),
+            Some("crowd.one_7"),
+            "{name}: in their order"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_escalates_ends_those_beside_it() {
+    for (name, sessions) in services().await {
+        let quick = agent("quick", vec![call("exit_loop", "{}").into()]).tool(exit_loop_tool());
+        let slow = LlmAgent::builder("slow")
+            .model(ScriptedModel::new("m").reply("never said"))
+            .before_model(|_, _| async { std::future::pending().await });
+        let both = ParallelAgent::builder("both")
+            .sub_agent(slow.build().unwrap())
+            .sub_agent(quick.build().unwrap());
+        let both = SequentialAgent::builder("all")
+            .sub_agent(both.build().unwrap())
+            .sub_agent(saying("after"));
+        let runner = runner(&sessions, both.build().unwrap()).build().unwrap();
+        let told = turn(&runner, "Go").await;
+        assert_eq!(told.last().unwrap(), "after: after speaks", "{name}");
+        assert!(
+            told.iter().all(|line| !line.starts_with("slow")),
+            "{name}: {told:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failing_branch_fails_the_run_and_leaves_a_session_that_works() {
+    for (name, sessions) in services().await {
+        let bad = agent("bad", vec![retain_runtime::ModelError::new("down").into()]);
+        let both = ParallelAgent::builder("both")
+            .sub_agent(saying("good"))
+            .sub_agent(bad.build().unwrap());
+        let broken = runner(&sessions, both.build().unwrap()).build().unwrap();
+        let run = broken.run(USER, Some(SESSION), "Go").await.unwrap();
+        assert!(run.collect_events().await.is_err(), "{name}");
+        let next = runner(&sessions, saying("next")).build().unwrap();
+        assert_eq!(
+            turn(&next, "And now?").await,
+            ["next: next speaks"],
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_call_holds_a_sequence_and_its_answer_goes_to_who_asked() {
+    for (name, sessions) in services().await {
+        let ask = FunctionTool::untyped("ask", "Asks the boss.", None, |_, _| async {
+            Ok(ToolOutput::none())
+        });
+        let clerk = agent("clerk", vec![call("ask", "{}").into(), "Approved.".into()]);
+        let clerk = clerk.tool(ask.long_running()).build().unwrap();
+        let seq = SequentialAgent::builder("seq")
+            .sub_agent(clerk)
+            .sub_agent(saying("printer"));
+        let runner = runner(&sessions, seq.build().unwrap()).build().unwrap();
+        let told = turn(&runner, "May I?").await;
+        assert_eq!(told, ["clerk: ask({})"], "{name}: nobody goes on");
+        let session = stored(&sessions).await;
+        let events = events_of(&session);
+        let id = events.last().unwrap().function_calls()[0]
+            .id
+            .clone()
+            .unwrap();
+        let answer = FunctionResponse::new(id, "ask", [("ok", true)].into());
+        let answer = Content::new("user", vec![answer.into()]);
+        let run = runner.run(USER, Some(SESSION), answer).await.unwrap();
+        assert_eq!(run.answer().await.unwrap(), "Approved.", "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loop_ends_by_its_rounds_or_by_an_agent() {
+    for (name, sessions) in services().await {
+        let rounds = LoopAgent::builder("rounds")
+            .max_iterations(3)
+            .sub_agent(saying("ticker"));
+        let three = runner(&sessions, rounds.build().unwrap()).build().unwrap();
+        assert_eq!(turn(&three, "Go").await.len(), 3, "{name}");
+        let none = LoopAgent::builder("none")
+            .max_iterations(0)
+            .sub_agent(saying("ticker"));
+        let none = runner(&sessions, none.build().unwrap()).build().unwrap();
+        assert!(turn(&none, "Go").await.is_empty(), "{name}");
+        let critic = agent(
+            "critic",
+            vec!["Not yet.".into(), call("exit_loop", "{}").into()],
+        );
+        let critic = critic.tool(exit_loop_tool()).build().unwrap();
+        let refine = LoopAgent::builder("refine")
+            .sub_agent(saying("writer"))
+            .sub_agent(critic);
+        let refine = runner(
+            &sessions,
+            refine.sub_agent(saying("polisher")).build().unwrap(),
+        );
+        let told = turn(&refine.build().unwrap(), "Go").await;
+        assert_eq!(
+            told.len(),
+            6,
+            "{name}: the agent behind the exit is skipped: {told:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_is_called_like_a_tool_and_its_state_comes_back() {
+    for (name, sessions) in services().await {
+        let translator = agent("translator", vec!["chat".into(), "chien".into()])
+            .output_key("last_word")
+            .instruction("Translate for {user:name?}.");
+        let ask = |word: &str| {
+            ScriptedReply::from(call("translator", &format!(r#"{{"request": "{word}"}}"#)))
+        };
+        let manager = agent(
+            "manager",
+            vec![ask("cat"), ask("dog"), "chat, chien".into()],
+        );
+        let manager = manager.tool(AgentTool::new(translator.build().unwrap()));
+        let runner = runner(&sessions, manager.build().unwrap()).build().unwrap();
+        let told = turn(&runner, "cat and dog?").await;
+        assert_eq!(
+            told[1], r#"manager: translator -> {"result":"chat"}"#,
+            "{name}"
+        );
+        assert_eq!(told[4], "manager: chat, chien", "{name}");
+        let session = stored(&sessions).await;
+        assert_eq!(session.state["last_word"], "chien", "{name}");
+        assert_eq!(
+            session.events.len(),
+            6,
+            "{name}: its own events are not part of the session"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_without_a_model_asks_that_of_the_one_above() {
+    for (name, sessions) in services().await {
+        let model = Arc::new(
+            ScriptedModel::new("shared")
+                .reply(to("kid"))
+                .reply("kid here"),
+        );
+        let kid = LlmAgent::builder("kid").build().unwrap();
+        let root = LlmAgent::builder("root")
+            .model(Arc::clone(&model))
+            .sub_agent(kid);
+        let runner = runner(&sessions, root.build().unwrap()).build().unwrap();
+        assert_eq!(turn(&runner, "Hi").await[2], "kid: kid here", "{name}");
+        assert_eq!(model.requests()[1].model, "shared", "{name}");
+    }
+}
+
+/// An agent of one's own that runs another one.
+#[derive(Debug)]
+struct Twice(Vec<Arc<dyn Agent>>);
+
+#[async_trait::async_trait]
+impl Agent for Twice {
+    fn name(&self) -> &str {
+        "twice"
+    }
+
+    fn sub_agents(&self) -> &[Arc<dyn Agent>] {
+        &self.0
+    }
+
+    async fn run(&self, ctx: &InvocationContext) -> Result<(), RunError> {
+        for _ in 0..2 {
+            ctx.run_agent(&self.0[0]).await?;
+        }
+        ctx.emit(Event::model_text("twice", "That was it.")).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_of_ones_own_can_run_others() {
+    for (name, sessions) in services().await {
+        let twice = Twice(vec![Arc::new(saying("inner"))]);
+        let runner = runner(&sessions, twice).build().unwrap();
+        let told = turn(&runner, "Go").await;
+        let expected = [
+            "inner: inner speaks",
+            "inner: inner speaks",
+            "twice: That was it.",
+        ];
+        assert_eq!(told, expected, "{name}");
+    }
+}
