@@ -26,6 +26,7 @@
 //! | to | look at |
 //! |---|---|
 //! | run an agent | [`Runner`], [`LlmAgent`], [`FunctionTool`], [`Model`] |
+//! | run ADK's YAML agents | [`AgentConfig`], [`AgentsDir`], [`ConfigRegistry`] |
 //! | keep sessions | [`SessionService`], [`SqliteSessionService`], [`InMemorySessionService`] |
 //! | remember beyond one conversation | [`MemoryService`], [`InMemoryMemoryService`] |
 //! | go beyond ADK: positions, runs, rewind, fork, tail, export | [`SessionLog`] |
@@ -53,13 +54,14 @@ pub use retain_core::{
 pub use retain_memory::InMemoryMemoryService;
 /// Agents, and what runs them.
 pub use retain_runtime::{
-    Agent, AgentCallbacks, AgentTool, BeforeModel, BeforeTool, BlockingRun, BuildError,
-    BuiltInPlanner, CallbackContext, Example, ExampleProvider, ExampleTool, Examples, FinishedCall,
-    FunctionTool, Hooked, IncludeContents, Instruction, IntoAgent, InvocationContext, LiveState,
-    LlmAgent, LlmAgentBuilder, LlmRequest, LoopAgent, LoopAgentBuilder, Model, ModelCapabilities,
-    ModelError, ModelRegistry, ModelSideTool, ModelSpec, ModelStream, OfflineModel, OutputSchema,
-    ParallelAgent, ParallelAgentBuilder, Planner, Plugin, PreloadMemoryTool, ReadMessage,
-    ReadonlyContext, RunConfig, RunError, RunHandle, RunRequest, RunStream, Runner, RunnerBuilder,
+    Agent, AgentCallbacks, AgentConfig, AgentTool, AgentsDir, BeforeModel, BeforeTool, BlockingRun,
+    BuildError, BuiltInPlanner, CallbackContext, ConfigError, ConfigRegistry, Example,
+    ExampleProvider, ExampleTool, Examples, FinishedCall, FunctionTool, Hooked, IncludeContents,
+    Instruction, IntoAgent, InvocationContext, LiveState, LlmAgent, LlmAgentBuilder, LlmRequest,
+    LoopAgent, LoopAgentBuilder, Model, ModelCapabilities, ModelError, ModelRegistry,
+    ModelSideTool, ModelSpec, ModelStream, OfflineModel, OutputSchema, ParallelAgent,
+    ParallelAgentBuilder, Planner, Plugin, PreloadMemoryTool, ReadMessage, ReadonlyContext,
+    Reloaded, RunConfig, RunError, RunHandle, RunRequest, RunStream, Runner, RunnerBuilder,
     ScriptedModel, ScriptedReply, SequentialAgent, SequentialAgentBuilder, SharedContent,
     StreamAggregator, StreamingMode, Tool, ToolCall, ToolContext, ToolError, ToolMap, ToolOutput,
     ToolSource, Toolset, code_execution, contents, exit_loop_tool, get_user_choice_tool,
@@ -74,3 +76,8 @@ pub use retain_sessions::{InMemorySessionService, InMemoryStore};
 #[cfg(doctest)]
 #[doc = include_str!("../docs/agents.md")]
 struct AgentsGuide;
+
+/// The guide to configurations, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/agent-configs.md")]
+struct AgentConfigsGuide;

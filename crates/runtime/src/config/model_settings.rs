@@ -1,7 +1,7 @@
 //! `generate_content_config`, and the contents that stand in configurations, key by key: so that
 //! an error has the line of its key.
 
-use retain_core::{Content, GenerateContentConfig, JsonError, JsonMap, Part};
+use retain_core::{Content, GenerateContentConfig, Json, JsonError, JsonMap, Part};
 
 use super::{
     error::ConfigError,
@@ -60,17 +60,36 @@ pub(super) fn settings(place: &Place<'_>) -> Result<GenerateContentConfig> {
         if value.is_null() {
             continue;
         }
-        let alone = JsonMap::from([(key, value.json())]);
-        let read = GenerateContentConfig::from_json(&retain_core::Json::from(alone).to_string());
-        let read = read.map_err(|error| value.error(problem_inside(&error)))?;
+        let (json, read) = setting(key, &value)?;
         if !read.extra.is_empty() {
             return Err(value.error(unknown_key(key, WHAT, &KEYS)));
         }
         check_transport(&read, &value)?;
-        all.insert(key, value.json());
+        all.insert(key, json);
     }
-    let all = retain_core::Json::from(all).to_string();
+    let all = Json::from(all).to_string();
     GenerateContentConfig::from_json(&all).map_err(|error| place.error(problem(&error)))
+}
+
+/// One setting, alone. A number may be written as a text, which some numbers are in YAML: `1e-3`.
+fn setting(key: &str, place: &Place<'_>) -> Result<(Json, GenerateContentConfig)> {
+    let read = |json: &Json| {
+        let alone = Json::from(JsonMap::from([(key, json.clone())]));
+        GenerateContentConfig::from_json(&alone.to_string())
+    };
+    let json = place.json();
+    let error = match read(&json) {
+        Ok(settings) => return Ok((json, settings)),
+        Err(error) => error,
+    };
+    let text = place.as_text().map(str::trim).unwrap_or_default();
+    let number = match (text.parse::<i64>(), text.parse::<f64>()) {
+        (Ok(number), _) => Some(Json::from(number)),
+        (_, Ok(number)) if number.is_finite() => Some(Json::from(number)),
+        _ => None,
+    };
+    let settings = number.and_then(|number| Some((number.clone(), read(&number).ok()?)));
+    settings.ok_or_else(|| place.error(problem_inside(&error)))
 }
 
 /// Where a model is reached is not for the agent to say, as in ADK.
@@ -101,7 +120,7 @@ pub(super) fn content_or_text(place: &Place<'_>) -> Result<Content> {
 
 fn with_parts(parts: Vec<Part>) -> Content {
     let mut content = Content::user("");
-    content.parts = Some(parts.into());
+    content.parts = Some(parts);
     content
 }
 

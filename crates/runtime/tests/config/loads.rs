@@ -83,7 +83,7 @@ instruction: Where is it?
 include_contents: none
 output_key: position
 output_schema: {name: google.genai.types.LatLng}
-generate_content_config: {temperature: 0.25, topK: 20, stop_sequences: [END]}
+generate_content_config: {temperature: 0.25, topK: 20, stop_sequences: [END], top_p: 1e-1, seed: '7'}
 "#,
     )]);
     let model = saying(r#"{"latitude": 1.5, "longitude": null}"#);
@@ -93,6 +93,8 @@ generate_content_config: {temperature: 0.25, topK: 20, stop_sequences: [END]}
     let request = &model.requests()[0];
     assert_eq!(request.config.temperature, Some(0.25));
     assert_eq!(request.config.top_k, Some(20.0));
+    assert_eq!(request.config.top_p, Some(0.1));
+    assert_eq!(request.config.seed, Some(7));
     assert_eq!(
         request.config.stop_sequences.as_deref(),
         Some(&["END".to_owned()][..])
