@@ -126,15 +126,22 @@ fn with_parts(parts: Vec<Part>) -> Content {
 
 /// A content with role and parts.
 pub(super) fn content(place: &Place<'_>) -> Result<Content> {
-    place.fields("a content", &["role", "parts"])?;
+    let fields = place.fields("a content", &["role", "parts"])?;
+    for place in fields.list("parts")? {
+        part(&place)?;
+    }
     let content = Content::from_json(&place.json().to_string());
     content.map_err(|error| place.error(problem(&error)))
 }
 
 fn part_or_text(place: &Place<'_>) -> Result<Part> {
-    if let Some(text) = place.as_text() {
-        return Ok(Part::text(text));
+    match place.as_text() {
+        Some(text) => Ok(Part::text(text)),
+        None => part(place),
     }
+}
+
+fn part(place: &Place<'_>) -> Result<Part> {
     let keys = place.pairs("a part")?;
     let part = Part::from_json(&place.json().to_string());
     let part = part.map_err(|error| place.error(problem(&error)))?;

@@ -3,7 +3,7 @@
 use crate::support::{folder, load, registry, told};
 
 /// What is added to an agent that would be fine, and what is told then.
-const KEYS: &[(&str, &str)] = &[
+pub(crate) const KEYS: &[(&str, &str)] = &[
     (
         "instructions: x",
         "root_agent.yaml:4: instructions: is not a key of an LlmAgent; did you mean `instruction`?",
@@ -215,7 +215,7 @@ const KEYS: &[(&str, &str)] = &[
 ];
 
 /// Whole files, and what is told.
-const FILES: &[(&str, &str)] = &[
+pub(crate) const FILES: &[(&str, &str)] = &[
     ("", "root_agent.yaml:1: the file is empty"),
     ("# nothing\n", "root_agent.yaml:1: the file is empty"),
     (
