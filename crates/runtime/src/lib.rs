@@ -45,7 +45,7 @@ pub use shared_content::SharedContent;
 pub use template::{Template, TemplateError};
 pub use tools::{
     AgentTool, Example, ExampleProvider, ExampleTool, Examples, FunctionTool, ModelSideTool,
-    PreloadMemoryTool, Tool, ToolMap, ToolOutput, ToolSource, Toolset, code_execution,
-    exit_loop_tool, get_user_choice_tool, google_search, load_memory_tool, preload_memory_tool,
-    request_input_tool, url_context,
+    PreloadMemoryTool, Tool, ToolConfirmation, ToolMap, ToolOutput, ToolSource, Toolset,
+    code_execution, exit_loop_tool, get_user_choice_tool, google_search, load_memory_tool,
+    preload_memory_tool, request_input_tool, url_context,
 };

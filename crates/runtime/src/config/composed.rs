@@ -69,28 +69,22 @@ pub(super) fn build(
     let callbacks = agent_callbacks(loader, &fields)?;
     let rounds = fields.get("max_iterations").map(Place::count).transpose()?;
     let below = sub_agents(loader, &fields)?;
-    macro_rules! filled {
+    // The builders have the same methods and no trait in common.
+    macro_rules! built {
         ($builder:expr) => {{
             let builder = $builder.description(description).callbacks(callbacks);
-            below
+            let builder = below
                 .into_iter()
-                .fold(builder, |builder, agent| builder.sub_agent(agent))
+                .fold(builder, |it, agent| it.sub_agent(agent));
+            builder.build().map(IntoAgent::into_agent)
         }};
     }
-    let built = match class {
-        WorkflowClass::Sequential => filled!(SequentialAgent::builder(name))
-            .build()
-            .map(IntoAgent::into_agent),
-        WorkflowClass::Parallel => filled!(ParallelAgent::builder(name))
-            .build()
-            .map(IntoAgent::into_agent),
-        WorkflowClass::Loop => {
-            let builder = filled!(LoopAgent::builder(name));
-            let builder = match rounds {
-                Some(rounds) => builder.max_iterations(rounds),
-                None => builder,
-            };
-            builder.build().map(IntoAgent::into_agent)
+    let built = match (class, rounds) {
+        (WorkflowClass::Sequential, _) => built!(SequentialAgent::builder(name)),
+        (WorkflowClass::Parallel, _) => built!(ParallelAgent::builder(name)),
+        (WorkflowClass::Loop, None) => built!(LoopAgent::builder(name)),
+        (WorkflowClass::Loop, Some(rounds)) => {
+            built!(LoopAgent::builder(name).max_iterations(rounds))
         }
     };
     built.map_err(|error| place.error(error.to_string()))

@@ -1,6 +1,6 @@
 //! Running the calls of an answer: all at once, each with a context of its own, answered together.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use retain_core::{
@@ -8,15 +8,18 @@ use retain_core::{
     Shaped,
 };
 
-use super::{Turn, merge, output_schema};
+use super::{Turn, confirmation, merge, output_schema};
 use crate::{
     agents::{Agent as _, BeforeTool, FinishedCall, ToolCall, callback_failed},
     context::ToolContext,
     error::{Result, RunError, ToolError},
     models::LlmRequest,
     plugins::{ask_plugins, panic_text},
-    tools::{Tool, ToolMap, ToolOutput},
+    tools::{Tool, ToolConfirmation, ToolMap, ToolOutput},
 };
+
+/// What people said about calls, by call id.
+pub(super) type Confirmations = HashMap<String, ToolConfirmation>;
 
 /// Stands in for a tool that does not exist, so that callbacks have something to look at.
 #[derive(Debug)]
@@ -43,7 +46,8 @@ impl Turn<'_> {
         is_last: bool,
     ) -> Result<()> {
         let calls = event.function_calls();
-        let (answers, failure) = self.run_all(&calls, &request.tools).await;
+        let none = Confirmations::new();
+        let (answers, failure) = self.run_all(&calls, &request.tools, &none).await;
         if let Some(error) = failure {
             // What finished before has had its effects; the session must know.
             let kept = answers.into_iter().filter(is_plain_result).collect();
@@ -55,6 +59,9 @@ impl Turn<'_> {
         let Some(answered) = self.merged(answers) else {
             return Ok(());
         };
+        if let Some(request) = confirmation::request(self.ctx, event, &answered) {
+            return self.ask_for_confirmation(request, answered).await;
+        }
         let structured = output_schema::structured_answer(self.ctx, &answered);
         let answered = self.emit(answered, is_last && structured.is_none()).await?;
         if let Some(event) = structured {
@@ -66,15 +73,51 @@ impl Turn<'_> {
         }
     }
 
+    /// Asks a person, beside what was answered already. What is settled comes first, so that it is
+    /// stored when the turn pauses at the question.
+    async fn ask_for_confirmation(&mut self, request: Event, mut answered: Event) -> Result<()> {
+        if !confirmation::has_settled(&answered) {
+            self.emit(request, false).await?;
+            self.emit(answered, true).await?;
+            return Ok(());
+        }
+        answered.actions.skip_summarization = None;
+        self.emit(answered, false).await?;
+        self.emit(request, true).await?;
+        Ok(())
+    }
+
+    /// Runs calls that a person has decided about, and emits their answers.
+    pub(super) async fn run_approved(
+        &mut self,
+        calls: &[&FunctionCall],
+        tools: &ToolMap,
+        confirmations: &Confirmations,
+    ) -> Result<Option<Box<Event>>> {
+        let (answers, failure) = self.run_all(calls, tools, confirmations).await;
+        let answered = match self.merged(answers) {
+            Some(event) => Some(self.emit(event, false).await?),
+            None => None,
+        };
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(answered),
+        }
+    }
+
     /// The answers in the order of their calls, and the first failure, which stops the others.
     async fn run_all(
         &self,
         calls: &[&FunctionCall],
         tools: &ToolMap,
+        confirmations: &Confirmations,
     ) -> (Vec<Event>, Option<RunError>) {
         let numbered = calls.iter().enumerate();
         let mut running: FuturesUnordered<_> = numbered
-            .map(|(number, call)| async move { (number, self.run_one(call, tools).await) })
+            .map(|(number, call)| async move {
+                let said = call.id.as_ref().and_then(|id| confirmations.get(id));
+                (number, self.run_one(call, tools, said).await)
+            })
             .collect();
         let mut answers: Vec<Option<Event>> = calls.iter().map(|_| None).collect();
         while let Some((number, answer)) = running.next().await {
@@ -100,9 +143,14 @@ impl Turn<'_> {
     }
 
     /// Runs one call. No event means that the answer comes later.
-    async fn run_one(&self, call: &FunctionCall, tools: &ToolMap) -> Result<Option<Event>> {
+    async fn run_one(
+        &self,
+        call: &FunctionCall,
+        tools: &ToolMap,
+        said: Option<&ToolConfirmation>,
+    ) -> Result<Option<Event>> {
         let name = call.name.clone().unwrap_or_else(|| "<unnamed>".to_owned());
-        let ctx = ToolContext::new(self.ctx, call.id.clone());
+        let ctx = ToolContext::new(self.ctx, call.id.clone()).with_confirmation(said.cloned());
         let found = call.name.as_deref().and_then(|name| tools.get(name));
         let missing: Arc<dyn Tool>;
         let tool = match found {
@@ -136,8 +184,13 @@ impl Turn<'_> {
         tool: &Arc<dyn Tool>,
         args: &JsonMap,
     ) -> Result<ToolOutput> {
-        let run = AssertUnwindSafe(tool.run(ctx.clone(), args.clone())).catch_unwind();
-        let error = match run.await {
+        let run = async {
+            match confirmation::gate(ctx, tool.as_ref(), args).await {
+                Some(held_back) => Ok(held_back),
+                None => tool.run(ctx.clone(), args.clone()).await,
+            }
+        };
+        let error = match AssertUnwindSafe(run).catch_unwind().await {
             Ok(Ok(output)) => return Ok(output),
             Ok(Err(error)) => error,
             Err(panic) => ToolError::new(format!("panicked: {}", panic_text(&*panic))),

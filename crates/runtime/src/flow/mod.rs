@@ -5,6 +5,7 @@
 
 mod basic;
 mod calls;
+mod confirmation;
 mod contents;
 mod dynamic_instructions;
 mod finish;
@@ -70,9 +71,13 @@ struct Turn<'a> {
 impl Turn<'_> {
     /// One model call and what follows from it.
     async fn step(&mut self) -> Result<()> {
-        let request = request::build(self.agent, self.ctx, &*self.model).await?;
-        if self.ctx.is_ended() {
+        let mut request = request::build(self.agent, self.ctx, &*self.model).await?;
+        if self.ctx.is_ended() || !self.run_confirmed(&request.tools).await? {
             return Ok(());
+        }
+        if self.last.is_some() {
+            // An approved call has run: the model is to see what came of it.
+            request = request::build(self.agent, self.ctx, &*self.model).await?;
         }
         if let Some(event) = resume::unexecuted_calls(self.ctx, &request) {
             return self.run_calls(&request, &event, true).await;

@@ -170,6 +170,7 @@ impl Runner {
         stream.run = Some(Box::pin(run.map(drop)));
         // If this is dropped meanwhile, so is the stream, which sees the run to its end.
         let invocation_id = stream.begin(began).await?;
+        stream.idle.begin();
         stream.handle = RunStream::handle_of(&invocation_id, wish);
         Ok(stream)
     }

@@ -13,6 +13,8 @@ use crate::{context::ToolContext, error::ToolError, schema::json_schema_of};
 type Run =
     Arc<dyn Fn(ToolContext, JsonMap) -> Pin<Box<dyn Future<Output = Called> + Send>> + Send + Sync>;
 type Called = Result<ToolOutput, ToolError>;
+/// Whether a call with these arguments has to be approved.
+type Confirms = Arc<dyn Fn(&JsonMap) -> bool + Send + Sync>;
 
 /// A tool that is a function.
 ///
@@ -44,6 +46,7 @@ pub struct FunctionTool {
     description: String,
     parameters: Option<Json>,
     is_long_running: bool,
+    confirms: Option<Confirms>,
     run: Run,
 }
 
@@ -79,6 +82,7 @@ impl FunctionTool {
             description: description.into(),
             parameters: parameters_of(json_schema_of::<A>()),
             is_long_running: false,
+            confirms: None,
             run: Arc::new(run),
         }
     }
@@ -100,6 +104,7 @@ impl FunctionTool {
             description: description.into(),
             parameters,
             is_long_running: false,
+            confirms: None,
             run: Arc::new(move |ctx, args| Box::pin(function(ctx, args))),
         }
     }
@@ -108,6 +113,20 @@ impl FunctionTool {
     /// answered by a message with the function response.
     pub fn long_running(mut self) -> FunctionTool {
         self.is_long_running = true;
+        self
+    }
+
+    /// Lets a person approve each call before it runs.
+    pub fn require_confirmation(self) -> FunctionTool {
+        self.require_confirmation_when(|_| true)
+    }
+
+    /// Lets a person approve calls with arguments for which `when` says so.
+    pub fn require_confirmation_when(
+        mut self,
+        when: impl Fn(&JsonMap) -> bool + Send + Sync + 'static,
+    ) -> FunctionTool {
+        self.confirms = Some(Arc::new(when));
         self
     }
 }
@@ -142,6 +161,10 @@ impl Tool for FunctionTool {
             parameters_json_schema: self.parameters.clone(),
             ..FunctionDeclaration::default()
         })
+    }
+
+    async fn requires_confirmation(&self, _ctx: &ToolContext, args: &JsonMap) -> bool {
+        self.confirms.as_ref().is_some_and(|when| when(args))
     }
 
     async fn run(&self, ctx: ToolContext, args: JsonMap) -> Called {

@@ -2,6 +2,7 @@
 
 mod agent_tool;
 mod built_in;
+mod confirmation;
 mod example;
 mod function;
 mod load_memory;
@@ -16,6 +17,7 @@ use retain_core::{FunctionDeclaration, Json, JsonMap, Part};
 
 pub use agent_tool::AgentTool;
 pub use built_in::{exit_loop_tool, get_user_choice_tool, request_input_tool};
+pub use confirmation::ToolConfirmation;
 pub use example::{Example, ExampleProvider, ExampleTool, Examples};
 pub use function::FunctionTool;
 pub(crate) use load_memory::LOAD_MEMORY;
@@ -61,6 +63,11 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
         _request: &mut LlmRequest,
     ) -> Result<(), ToolError> {
         Ok(())
+    }
+
+    /// Whether a person has to approve a call with these arguments before it runs.
+    async fn requires_confirmation(&self, _ctx: &ToolContext, _args: &JsonMap) -> bool {
+        false
     }
 
     /// Does what the model asked for.
@@ -220,6 +227,10 @@ impl Tool for Prefixed {
         request: &mut LlmRequest,
     ) -> Result<(), ToolError> {
         self.tool.process_request(ctx, request).await
+    }
+
+    async fn requires_confirmation(&self, ctx: &ToolContext, args: &JsonMap) -> bool {
+        self.tool.requires_confirmation(ctx, args).await
     }
 
     async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {

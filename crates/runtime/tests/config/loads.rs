@@ -319,6 +319,36 @@ async fn a_model_is_named_in_code_or_inherited() {
     assert_eq!(model.requests().len(), 2);
 }
 
+#[tokio::test]
+async fn an_agent_is_a_tool() {
+    let root = |more: &str| {
+        format!(
+            "name: manager\nmodel: any\ninstruction: x\ntools:\n  - name: AgentTool\n    args:\n\
+             \x20     agent: {{config_path: translator.yaml}}\n{more}"
+        )
+    };
+    let cases = [("", 3), ("      skip_summarization: true\n", 2)];
+    for (more, asked) in cases {
+        let folder = folder(&[
+            ("root_agent.yaml", &root(more)),
+            (
+                "translator.yaml",
+                "name: translator\nmodel: any\ninstruction: y\n",
+            ),
+        ]);
+        let call = Json::parse(r#"{"request":"Hello"}"#).unwrap();
+        let model = ScriptedModel::new("scripted")
+            .reply(FunctionCall::new("translator", call))
+            .reply("Bonjour")
+            .reply("They say Bonjour.");
+        let model = Arc::new(model);
+        let agent = load(&folder, &asking(&model)).unwrap();
+        assert_eq!(outline(agent.as_ref()), "manager");
+        ask(agent).await;
+        assert_eq!(model.requests().len(), asked, "{more}");
+    }
+}
+
 #[test]
 fn anchors_and_merged_maps_are_followed() {
     let folder = folder(&[(

@@ -5,6 +5,8 @@
 mod callbacks;
 mod cancel;
 mod composition;
+mod confirmation;
+mod crash;
 mod endings;
 mod failures;
 mod requests;

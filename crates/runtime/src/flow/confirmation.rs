@@ -1,0 +1,264 @@
+//! Confirmation: holding a call back until a person has approved it, asking for that, and running it
+//! when the answer has come.
+//!
+//! What is run is the call that the model made, as it stands in the history: an answer can approve
+//! it, and nothing else.
+
+use std::collections::HashMap;
+
+use retain_core::{
+    Content, Event, FunctionCall, FunctionResponse, Json, JsonMap, LlmResponse, Part,
+};
+
+use super::{Turn, calls::Confirmations};
+use crate::{
+    agents::Agent as _,
+    context::{InvocationContext, ToolContext},
+    error::{Result, RunError},
+    tools::{Tool, ToolConfirmation, ToolMap, ToolOutput},
+};
+
+/// The name of the call by which a person is asked.
+const REQUEST: &str = "adk_request_confirmation";
+
+/// The answer for a call that may not run yet, or not at all; `None` if it may.
+pub(super) async fn gate(ctx: &ToolContext, tool: &dyn Tool, args: &JsonMap) -> Option<ToolOutput> {
+    if !tool.requires_confirmation(ctx, args).await {
+        return None;
+    }
+    let message = match ctx.tool_confirmation() {
+        Some(said) if said.confirmed => return None,
+        Some(_) => "This tool call is rejected.",
+        None => {
+            let hint = format!(
+                "Please approve or reject the tool call {}() by responding with a \
+                 FunctionResponse with an expected ToolConfirmation payload.",
+                tool.name()
+            );
+            ctx.request_confirmation(hint, None);
+            // The model would only call again.
+            ctx.update_actions(|actions| actions.skip_summarization = Some(true));
+            "This tool call requires confirmation, please approve or reject."
+        }
+    };
+    Some(Json::from(JsonMap::from([("error", message)])).into())
+}
+
+/// The event that asks a person about the calls of `asked` for which `answered` wants it.
+pub(super) fn request(ctx: &InvocationContext, asked: &Event, answered: &Event) -> Option<Event> {
+    let wanted = answered.actions.requested_tool_confirmations.as_object()?;
+    let mut parts: Vec<Part> = Vec::new();
+    let mut waiting = Vec::new();
+    for (id, confirmation) in wanted.iter() {
+        let calls = asked.function_calls();
+        let call = calls
+            .into_iter()
+            .find(|call| call.id.as_deref() == Some(id));
+        let Some(call) = call.and_then(call_json) else {
+            continue;
+        };
+        let request = FunctionCall {
+            id: Some(format!("adk-{}", ctx.shared.ids.new_id())),
+            name: Some(REQUEST.to_owned()),
+            args: Some(JsonMap::from([
+                ("originalFunctionCall", call),
+                ("toolConfirmation", confirmation.clone()),
+            ])),
+            ..FunctionCall::default()
+        };
+        waiting.extend(request.id.clone());
+        parts.push(request.into());
+    }
+    (!wanted.is_empty()).then(|| Event {
+        response: LlmResponse::of(Content::new("model", parts)),
+        long_running_tool_ids: Some(waiting.iter().map(String::as_str).collect()),
+        ..ctx.new_event()
+    })
+}
+
+/// Whether any call of the event was really answered, and does not wait for a person.
+pub(super) fn has_settled(answered: &Event) -> bool {
+    let waiting = answered.actions.requested_tool_confirmations.as_object();
+    let waits = |response: &FunctionResponse| {
+        let id = response.id.as_deref().unwrap_or_default();
+        waiting.is_some_and(|waiting| waiting.contains_key(id))
+    };
+    answered
+        .function_responses()
+        .iter()
+        .any(|response| !waits(response))
+}
+
+fn call_json(call: &FunctionCall) -> Option<Json> {
+    Json::parse(&call.to_json().ok()?).ok()
+}
+
+impl Turn<'_> {
+    /// Runs the calls that the user's answer approves or rejects, if it is such an answer. Says
+    /// whether the turn goes on to the model.
+    pub(super) async fn run_confirmed(&mut self, tools: &ToolMap) -> Result<bool> {
+        let events = self.ctx.events();
+        let said = events.iter().rfind(|event| event.author == "user");
+        let answers = said.map(answers).transpose();
+        let answers = answers
+            .map_err(|reason| self.refused(reason))?
+            .unwrap_or_default();
+        if answers.is_empty() {
+            return Ok(true);
+        }
+        let events: Vec<&Event> = events.iter().collect();
+        let at = events
+            .iter()
+            .rposition(|event| event.author == "user")
+            .unwrap_or(0);
+        let asked = self.asked(&events, &answers, tools).await?;
+        let open: Vec<_> = asked
+            .iter()
+            .filter(|asked| !asked.is_done(&events))
+            .collect();
+        if open.is_empty() {
+            // Answered before, by an answer that came twice: there is nothing to do.
+            let is_new = asked.iter().any(|asked| asked.is_done(&events[at..]));
+            return Ok(is_new || asked.is_empty());
+        }
+        let calls: Vec<&FunctionCall> = open.iter().map(|asked| asked.call).collect();
+        let confirmations = open
+            .iter()
+            .map(|asked| (asked.id.to_owned(), asked.said.clone()));
+        let confirmations: Confirmations = confirmations.collect();
+        let ran = self.run_approved(&calls, tools, &confirmations).await?;
+        Ok(!ran.is_some_and(|event| event.is_final_response()))
+    }
+
+    /// The calls that were asked about, checked: what is approved must be what was called.
+    async fn asked<'e>(
+        &self,
+        events: &[&'e Event],
+        answers: &HashMap<String, ToolConfirmation>,
+        tools: &ToolMap,
+    ) -> Result<Vec<Asked<'e>>> {
+        let mut asked = Vec::new();
+        for event in events
+            .iter()
+            .filter(|event| event.author == self.agent.name())
+        {
+            for request in event.function_calls() {
+                let said = request.id.as_ref().and_then(|id| answers.get(id));
+                let original = request
+                    .args
+                    .as_ref()
+                    .and_then(|args| args.get("originalFunctionCall"));
+                let (Some(said), Some(original)) = (said, original) else {
+                    continue;
+                };
+                if request.name.as_deref() != Some(REQUEST) {
+                    continue;
+                }
+                if let Some(one) = self.checked(events, original, said, tools).await? {
+                    asked.push(one);
+                }
+            }
+        }
+        Ok(asked)
+    }
+
+    async fn checked<'e>(
+        &self,
+        events: &[&'e Event],
+        original: &Json,
+        said: &ToolConfirmation,
+        tools: &ToolMap,
+    ) -> Result<Option<Asked<'e>>> {
+        let Some(id) = original["id"].as_str().filter(|id| !id.is_empty()) else {
+            return Err(self.refused("the original call has no id"));
+        };
+        let is_it = |call: &&FunctionCall| {
+            call.id.as_deref() == Some(id) && call.name.as_deref() != Some(REQUEST)
+        };
+        let found = events.iter().rev().find_map(|event| {
+            let call = event.function_calls().into_iter().find(is_it)?;
+            Some((*event, call))
+        });
+        let Some((event, call)) = found else {
+            return Err(self.refused(format!("call {id:?} is not in the history")));
+        };
+        if event.author != self.agent.name() {
+            return Ok(None);
+        }
+        let args = call.args.clone().unwrap_or_default();
+        let same_args = *original.get("args").unwrap_or(&Json::Null) == Json::from(args.clone())
+            || (args.is_empty() && original.get("args").is_none());
+        if original["name"].as_str() != call.name.as_deref() || !same_args {
+            return Err(self.refused(format!("call {id:?} is not the one that was made")));
+        }
+        let name = call.name.as_deref().unwrap_or_default();
+        let Some(tool) = tools.get(name) else {
+            return Err(self.refused(format!("tool {name:?} is not there any more")));
+        };
+        let ctx = ToolContext::new(self.ctx, Some(id.to_owned()));
+        let was_requested = events.iter().any(|event| {
+            let requested = event.actions.requested_tool_confirmations.as_object();
+            requested.is_some_and(|requested| requested.contains_key(id))
+        });
+        if !was_requested && !tool.requires_confirmation(&ctx, &args).await {
+            return Err(self.refused(format!("tool {name:?} does not ask for confirmation")));
+        }
+        let id = call.id.as_deref().unwrap_or_default();
+        Ok(Some(Asked {
+            id,
+            call,
+            said: said.clone(),
+        }))
+    }
+
+    fn refused(&self, reason: impl Into<String>) -> RunError {
+        RunError::InvalidMessage {
+            reason: format!("confirms what cannot be confirmed: {}", reason.into()),
+        }
+    }
+}
+
+/// A call that a person was asked about, and what was said.
+struct Asked<'e> {
+    id: &'e str,
+    call: &'e FunctionCall,
+    said: ToolConfirmation,
+}
+
+impl Asked<'_> {
+    /// Whether the call was answered after its confirmation had come.
+    fn is_done(&self, events: &[&Event]) -> bool {
+        let confirms = |event: &&Event| {
+            let responses = event.function_responses();
+            let is_answer =
+                |response: &&FunctionResponse| response.name.as_deref() == Some(REQUEST);
+            event.author == "user" && responses.iter().any(is_answer)
+        };
+        let Some(at) = events.iter().position(|event| confirms(event)) else {
+            return false;
+        };
+        let answers = |event: &&Event| {
+            let responses = event.function_responses();
+            event.author != "user"
+                && responses
+                    .iter()
+                    .any(|response| response.id.as_deref() == Some(self.id))
+        };
+        events[at..].iter().any(|event| answers(event))
+    }
+}
+
+/// What the user's message says about calls, by the id of the request.
+fn answers(event: &Event) -> Result<HashMap<String, ToolConfirmation>, String> {
+    let mut answers = HashMap::new();
+    for response in event.function_responses() {
+        if response.name.as_deref() != Some(REQUEST) {
+            continue;
+        }
+        if let (Some(id), Some(said)) = (&response.id, &response.response) {
+            let said = ToolConfirmation::from_response(said).map_err(|error| error.to_string())?;
+            answers.insert(id.clone(), said);
+        }
+    }
+    Ok(answers)
+}

@@ -1,0 +1,105 @@
+//! A process that dies in the middle of a turn, after every event: the session stays readable, and
+//! the next turn goes on.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::StreamExt as _;
+use retain_core::{SessionService, SystemClock};
+use retain_runtime::{
+    Agent, FunctionTool, LlmAgent, LlmRequest, ParallelAgent, ScriptedModel, ScriptedReply,
+    SequentialAgent, ToolContext, ToolError,
+};
+use retain_sessions::SqliteSessionService;
+
+use crate::support::{SESSION, USER, call, runner};
+
+/// An agent that calls a tool and then speaks, in every turn.
+fn worker(name: &str) -> LlmAgent {
+    let tool = FunctionTool::new("work", "Works.", |ctx: ToolContext, (): ()| async move {
+        ctx.state().update("done", |done| {
+            *done = (done.as_i64().unwrap_or(0) + 1).into()
+        });
+        Ok::<_, ToolError>(serde_json::json!({"ok": true}))
+    });
+    let model = ScriptedModel::new("m").otherwise(|request: &LlmRequest| {
+        let last = request.contents.last();
+        let worked = last.is_some_and(|last| last.function_responses().next().is_some());
+        match worked {
+            true => ScriptedReply::from("done"),
+            false => call("work", "{}").into(),
+        }
+    });
+    LlmAgent::builder(name)
+        .model(model)
+        .tool(tool)
+        .build()
+        .unwrap()
+}
+
+/// Two side by side, and one after them: nine events in a turn.
+fn team() -> Arc<dyn Agent> {
+    let both = ParallelAgent::builder("both")
+        .sub_agent(worker("left"))
+        .sub_agent(worker("right"));
+    let all = SequentialAgent::builder("all")
+        .sub_agent(both.build().unwrap())
+        .sub_agent(worker("last"));
+    Arc::new(all.build().unwrap())
+}
+
+async fn open(uri: &str) -> Arc<dyn SessionService> {
+    let sessions = SqliteSessionService::connect(uri).await.unwrap();
+    Arc::new(sessions.with_run_ttl(Duration::from_millis(100)))
+}
+
+#[test]
+fn a_process_may_die_after_any_event() {
+    for taken in 0..=9 {
+        let folder = tempfile::tempdir().unwrap();
+        let uri = format!("sqlite:///{}/s.db", folder.path().display());
+        let dying = tokio::runtime::Runtime::new().unwrap();
+        let told = dying.block_on(async {
+            let sessions = open(&uri).await;
+            let runner = runner(&sessions, worker("unused")).shared_agent(team());
+            // What is left of it in this process must not renew its lease.
+            let runner = runner.idle_limit(Duration::ZERO);
+            let runner = runner.clock(Arc::new(SystemClock)).build().unwrap();
+            let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+            let mut told = Vec::new();
+            for _ in 0..taken {
+                told.push(run.next().await.unwrap().unwrap());
+            }
+            // Nothing gets the chance to tidy up.
+            std::mem::forget(run);
+            told
+        });
+        dying.shutdown_background();
+
+        let next = tokio::runtime::Runtime::new().unwrap();
+        next.block_on(async {
+            let sessions = open(&uri).await;
+            let session = crate::support::stored(&sessions).await;
+            for event in &told {
+                assert!(
+                    session.events.iter().any(|known| known == event),
+                    "after {taken}"
+                );
+            }
+            let counted = session
+                .events
+                .iter()
+                .filter(|event| event.actions.state_delta.contains_key("done"));
+            let counted = counted.count() as i64;
+            assert_eq!(
+                session.state["done"].as_i64().unwrap_or(0),
+                counted,
+                "after {taken}"
+            );
+            let runner = runner(&sessions, worker("unused")).shared_agent(team());
+            let runner = runner.clock(Arc::new(SystemClock)).build().unwrap();
+            let run = runner.run(USER, Some(SESSION), "again").await.unwrap();
+            let events = run.collect_events().await.unwrap();
+            assert_eq!(events.len(), 9, "after {taken}: a whole turn");
+        });
+    }
+}
