@@ -349,8 +349,8 @@ async fn an_agent_is_a_tool() {
     }
 }
 
-#[test]
-fn anchors_and_merged_maps_are_followed() {
+#[tokio::test]
+async fn anchors_and_merged_maps_are_followed() {
     let folder = folder(&[(
         "root_agent.yaml",
         "
@@ -364,6 +364,10 @@ generate_content_config:
   seed: 2
 ",
     )]);
-    let agent = load(&folder, &registry()).unwrap();
+    let model = saying("Done.");
+    let agent = load(&folder, &asking(&model)).unwrap();
     assert_eq!(agent.description(), "clerk");
+    ask(agent).await;
+    let settings = &model.requests()[0].config;
+    assert_eq!((settings.temperature, settings.seed), (Some(0.5), Some(2)));
 }
