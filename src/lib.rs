@@ -26,6 +26,7 @@
 //! | to | look at |
 //! |---|---|
 //! | run an agent | [`Runner`], [`LlmAgent`], [`FunctionTool`], [`Model`] |
+//! | run ADK's YAML agents | [`AgentConfig`], [`AgentsDir`], [`ConfigRegistry`] |
 //! | keep sessions | [`SessionService`], [`SqliteSessionService`], [`InMemorySessionService`] |
 //! | remember beyond one conversation | [`MemoryService`], [`InMemoryMemoryService`] |
 //! | keep files beside sessions | [`ArtifactService`], [`FileArtifactService`], [`SqliteArtifactService`] |
@@ -57,19 +58,19 @@ pub use retain_core::{
 pub use retain_memory::InMemoryMemoryService;
 /// Agents, and what runs them.
 pub use retain_runtime::{
-    Agent, AgentCallbacks, AgentTool, BeforeModel, BeforeTool, BlockingRun, BuildError,
-    BuiltInPlanner, CallbackContext, CompactionConfig, EventSummarizer, Example, ExampleProvider,
-    ExampleTool, Examples, FinishedCall, FunctionTool, Hooked, IncludeContents, Instruction,
-    IntoAgent, InvocationContext, LiveState, LlmAgent, LlmAgentBuilder, LlmEventSummarizer,
-    LlmRequest, LoopAgent, LoopAgentBuilder, Model, ModelCapabilities, ModelError, ModelRegistry,
-    ModelSideTool, ModelSpec, ModelStream, OfflineModel, OutputSchema, ParallelAgent,
-    ParallelAgentBuilder, Planner, Plugin, PreloadMemoryTool, ReadMessage, ReadonlyContext,
-    RunConfig, RunError, RunHandle, RunRequest, RunStream, Runner, RunnerBuilder, ScriptedModel,
-    ScriptedReply, SequentialAgent, SequentialAgentBuilder, SharedContent, StreamAggregator,
-    StreamingMode, Summary, Tool, ToolCall, ToolContext, ToolError, ToolMap, ToolOutput,
-    ToolSource, Toolset, code_execution, compaction, contents, exit_loop_tool,
-    get_user_choice_tool, google_search, load_memory_tool, preload_memory_tool, python_text,
-    request_input_tool, template, url_context,
+    Agent, AgentCallbacks, AgentConfig, AgentTool, AgentsDir, BeforeModel, BeforeTool, BlockingRun,
+    BuildError, BuiltInPlanner, CallbackContext, CompactionConfig, ConfigError, ConfigRegistry,
+    EventSummarizer, Example, ExampleProvider, ExampleTool, Examples, FinishedCall, FunctionTool,
+    Hooked, IncludeContents, Instruction, IntoAgent, InvocationContext, LiveState, LlmAgent,
+    LlmAgentBuilder, LlmEventSummarizer, LlmRequest, LoopAgent, LoopAgentBuilder, Model,
+    ModelCapabilities, ModelError, ModelRegistry, ModelSideTool, ModelSpec, ModelStream,
+    OfflineModel, OutputSchema, ParallelAgent, ParallelAgentBuilder, Planner, Plugin,
+    PreloadMemoryTool, ReadMessage, ReadonlyContext, Reloaded, RunConfig, RunError, RunHandle,
+    RunRequest, RunStream, Runner, RunnerBuilder, ScriptedModel, ScriptedReply, SequentialAgent,
+    SequentialAgentBuilder, SharedContent, StreamAggregator, StreamingMode, Summary, Tool,
+    ToolCall, ToolConfirmation, ToolContext, ToolError, ToolMap, ToolOutput, ToolSource, Toolset,
+    code_execution, compaction, contents, exit_loop_tool, get_user_choice_tool, google_search,
+    load_memory_tool, preload_memory_tool, python_text, request_input_tool, template, url_context,
 };
 #[cfg(feature = "sqlite")]
 pub use retain_sessions::{
@@ -85,3 +86,8 @@ pub use retain_sessions::{
 #[cfg(doctest)]
 #[doc = include_str!("../docs/agents.md")]
 struct AgentsGuide;
+
+/// The guide to configurations, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/agent-configs.md")]
+struct AgentConfigsGuide;

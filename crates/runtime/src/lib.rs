@@ -9,6 +9,7 @@
 
 mod agents;
 pub mod compaction;
+mod config;
 pub mod contents;
 mod context;
 mod error;
@@ -30,6 +31,7 @@ pub use agents::{
     ToolCall,
 };
 pub use compaction::{CompactionConfig, EventSummarizer, LlmEventSummarizer, Summary};
+pub use config::{AgentConfig, AgentsDir, ConfigError, ConfigRegistry, Reloaded};
 pub use contents::ContentsOptions;
 pub use context::{CallbackContext, InvocationContext, LiveState, ReadonlyContext, ToolContext};
 pub use error::{BuildError, ModelError, Result, RunError, ToolError};

@@ -50,6 +50,11 @@ impl JsonError {
         &self.path
     }
 
+    /// What was expected and what was found, without saying where.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The byte of the text at which reading failed.
     pub fn offset(&self) -> usize {
         self.offset

@@ -144,8 +144,13 @@ impl LlmAgentBuilder {
     }
 
     /// The form of the input when another agent calls this one.
-    pub fn input_schema<T: JsonSchema>(mut self) -> Self {
-        self.input_schema = Some(json_schema_of::<T>());
+    pub fn input_schema<T: JsonSchema>(self) -> Self {
+        self.input_schema_of(json_schema_of::<T>())
+    }
+
+    /// The form of the input when another agent calls this one, as JSON Schema.
+    pub fn input_schema_of(mut self, schema: impl Into<Json>) -> Self {
+        self.input_schema = Some(schema.into());
         self
     }
 

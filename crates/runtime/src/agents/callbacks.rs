@@ -15,17 +15,19 @@ use crate::{
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 /// Stands around an agent.
-type OnAgent = Arc<dyn Fn(CallbackContext) -> Answer<Option<Content>> + Send + Sync>;
-type OnRequest = Arc<dyn Fn(CallbackContext, LlmRequest) -> Answer<BeforeModel> + Send + Sync>;
-type OnResponse =
+pub(crate) type OnAgent = Arc<dyn Fn(CallbackContext) -> Answer<Option<Content>> + Send + Sync>;
+pub(crate) type OnRequest =
+    Arc<dyn Fn(CallbackContext, LlmRequest) -> Answer<BeforeModel> + Send + Sync>;
+pub(crate) type OnResponse =
     Arc<dyn Fn(CallbackContext, LlmResponse) -> Answer<Option<LlmResponse>> + Send + Sync>;
 type OnModelError = Arc<
     dyn Fn(CallbackContext, Arc<LlmRequest>, Arc<ModelError>) -> Answer<Option<LlmResponse>>
         + Send
         + Sync,
 >;
-type OnCall = Arc<dyn Fn(ToolContext, ToolCall) -> Answer<BeforeTool> + Send + Sync>;
-type OnResult = Arc<dyn Fn(ToolContext, FinishedCall) -> Answer<Option<Json>> + Send + Sync>;
+pub(crate) type OnCall = Arc<dyn Fn(ToolContext, ToolCall) -> Answer<BeforeTool> + Send + Sync>;
+pub(crate) type OnResult =
+    Arc<dyn Fn(ToolContext, FinishedCall) -> Answer<Option<Json>> + Send + Sync>;
 type OnToolError =
     Arc<dyn Fn(ToolContext, ToolCall, Arc<ToolError>) -> Answer<Option<Json>> + Send + Sync>;
 

@@ -18,6 +18,7 @@ use async_trait::async_trait;
 pub use builder::LlmAgentBuilder;
 pub use callbacks::{AgentCallbacks, BeforeModel, BeforeTool, FinishedCall, ToolCall};
 pub(crate) use callbacks::{ModelCallbacks, ToolCallbacks, callback_failed};
+pub(crate) use callbacks::{OnAgent, OnCall, OnRequest, OnResponse, OnResult};
 pub use instruction::Instruction;
 pub(crate) use lifecycle::{owed_after_agent, run_agent};
 pub use llm_agent::{IncludeContents, LlmAgent};

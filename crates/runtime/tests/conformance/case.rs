@@ -78,7 +78,7 @@ impl Case {
 }
 
 /// Where the cases are.
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/conformance")
 }
 

@@ -117,10 +117,9 @@ impl Replay {
     }
 }
 
-/// The model of one agent.
+/// The model of all agents that name it or inherit it.
 #[derive(Debug)]
 pub(crate) struct ReplayModel {
-    pub(crate) agent: String,
     pub(crate) name: String,
     pub(crate) replay: Arc<Replay>,
 }
@@ -131,12 +130,20 @@ impl Model for ReplayModel {
     }
 
     fn generate(&self, request: Arc<LlmRequest>, _stream: bool) -> ModelStream {
-        let answers = match self.replay.answer(&self.agent, &request) {
+        let answers = match self.replay.answer(agent_of(&request), &request) {
             Ok(responses) => responses.into_iter().map(Ok).collect(),
             Err(difference) => vec![Err(ModelError::new(difference))],
         };
         Box::pin(stream::iter(answers))
     }
+}
+
+/// Who asks: the model is told.
+fn agent_of(request: &LlmRequest) -> &str {
+    let told = request.config.system_instruction.as_deref();
+    let name = told.and_then(|told| told.split_once("Your internal name is \""));
+    let name = name.and_then(|(_, rest)| rest.split_once('"'));
+    name.map_or("", |(name, _)| name)
 }
 
 /// Checks the calls of tools, lets them run, and puts the recorded results in place of theirs.

@@ -48,15 +48,16 @@ pub(crate) async fn replay(
 ) -> Vec<Difference> {
     let sessions = store.open().await;
     let replay = Replay::new(recorded.recordings.clone());
+    let recordings = Arc::clone(&replay);
+    let agent = root_agent(case.app(), move |name| {
+        Arc::new(ReplayModel {
+            name: name.to_owned(),
+            replay: Arc::clone(&recordings),
+        }) as Arc<dyn Model>
+    });
     let mut runner = Runner::builder()
         .app_name(case.app())
-        .shared_agent(root_agent(case.app(), &|agent, name| {
-            Arc::new(ReplayModel {
-                agent: agent.to_owned(),
-                name: name.to_owned(),
-                replay: Arc::clone(&replay),
-            }) as Arc<dyn Model>
-        }))
+        .shared_agent(agent)
         .session_service(Arc::clone(&sessions))
         .plugin(ReplayTools(Arc::clone(&replay)));
     let memory = InMemoryMemoryService::new();

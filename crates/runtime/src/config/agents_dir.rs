@@ -1,0 +1,143 @@
+//! A folder of agents: each folder in it with a `root_agent.yaml` is an app, as for ADK's server.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    error::ConfigError,
+    files::{FileStamp, unreadable},
+    loader,
+    nearest::did_you_mean,
+    registry::ConfigRegistry,
+};
+use crate::agents::Agent;
+
+const ROOT_AGENT: &str = "root_agent.yaml";
+
+/// The agents of a folder, by the names of their folders.
+///
+/// An agent is read once and kept. [`reload`](AgentsDir::reload) looks whether its files have
+/// changed and reads them again; nothing watches them meanwhile.
+#[derive(Debug)]
+pub struct AgentsDir {
+    root: PathBuf,
+    registry: ConfigRegistry,
+    kept: Mutex<BTreeMap<String, Kept>>,
+}
+
+#[derive(Debug, Clone)]
+struct Kept {
+    agent: Arc<dyn Agent>,
+    stamps: Vec<FileStamp>,
+}
+
+/// What [`AgentsDir::reload`] found.
+#[derive(Debug, Clone)]
+pub struct Reloaded {
+    /// The agent as its files are now.
+    pub agent: Arc<dyn Agent>,
+    /// Whether it was read just now.
+    pub changed: bool,
+}
+
+impl AgentsDir {
+    /// The agents in `root`. Each is read when it is asked for.
+    pub fn open(
+        root: impl Into<PathBuf>,
+        registry: ConfigRegistry,
+    ) -> Result<AgentsDir, ConfigError> {
+        let dir = AgentsDir {
+            root: root.into(),
+            registry,
+            kept: Mutex::default(),
+        };
+        dir.apps()?;
+        Ok(dir)
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The names of the apps that are there now, sorted.
+    pub fn apps(&self) -> Result<Vec<String>, ConfigError> {
+        let of_root = |error| ConfigError::of_file(&self.root, unreadable(error));
+        let mut apps = Vec::new();
+        for entry in fs::read_dir(&self.root).map_err(of_root)? {
+            let name = entry.map_err(of_root)?.file_name();
+            let Some(name) = name.to_str().filter(|name| is_app_name(name)) else {
+                continue;
+            };
+            if self.root.join(name).join(ROOT_AGENT).is_file() {
+                apps.push(name.to_owned());
+            }
+        }
+        apps.sort();
+        Ok(apps)
+    }
+
+    /// The agent of an app: the kept one, or read now.
+    pub fn load(&self, app: &str) -> Result<Arc<dyn Agent>, ConfigError> {
+        match self.kept().get(app) {
+            Some(kept) => return Ok(Arc::clone(&kept.agent)),
+            None => self.check_app(app)?,
+        }
+        self.read(app)
+    }
+
+    /// The agent of an app, read again if one of its files has changed since. If it cannot be read
+    /// any more, [`load`](AgentsDir::load) goes on giving the one before.
+    pub fn reload(&self, app: &str) -> Result<Reloaded, ConfigError> {
+        let kept = self.kept().get(app).cloned();
+        if let Some(Kept { agent, stamps }) = kept
+            && stamps.iter().all(FileStamp::is_current)
+        {
+            return Ok(Reloaded {
+                agent,
+                changed: false,
+            });
+        }
+        self.check_app(app)?;
+        Ok(Reloaded {
+            agent: self.read(app)?,
+            changed: true,
+        })
+    }
+
+    fn read(&self, app: &str) -> Result<Arc<dyn Agent>, ConfigError> {
+        let file = self.root.join(app).join(ROOT_AGENT);
+        let (agent, stamps) = loader::load(&file, &self.registry)?;
+        let kept = Kept {
+            agent: Arc::clone(&agent),
+            stamps,
+        };
+        self.kept().insert(app.to_owned(), kept);
+        Ok(agent)
+    }
+
+    /// A name is looked for among the apps, so that none leads out of the folder.
+    fn check_app(&self, app: &str) -> Result<(), ConfigError> {
+        let apps = self.apps()?;
+        if apps.iter().any(|known| known == app) {
+            return Ok(());
+        }
+        let hint = did_you_mean(app, apps.iter().map(String::as_str), "apps here");
+        let problem = format!("there is no app {app:?}; {hint}");
+        Err(ConfigError::of_file(&self.root, problem))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As in ADK: letters, digits and underscores; what begins with two underscores is not an app.
+fn is_app_name(name: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty() && !name.starts_with("__") && name.chars().all(is_word)
+}

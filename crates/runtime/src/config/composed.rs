@@ -1,0 +1,118 @@
+//! Agents that are made of agents: sub-agents, agents in sequence, in a loop and side by side, and
+//! agents as tools.
+
+use std::sync::Arc;
+
+use super::{
+    error::ConfigError,
+    llm_agent::callbacks,
+    loader::{Loader, WorkflowClass},
+    place::{Fields, Place},
+};
+use crate::{
+    agents::{
+        Agent, AgentCallbacks, AgentTree, IntoAgent, LlmAgentBuilder, LoopAgent, ParallelAgent,
+        SequentialAgent,
+    },
+    tools::{AgentTool, ToolSource},
+};
+
+type Result<T> = std::result::Result<T, ConfigError>;
+
+/// Adds the agents below an `LlmAgent`, and where it may hand over to.
+pub(super) fn with_sub_agents(
+    mut agent: LlmAgentBuilder,
+    loader: &mut Loader<'_>,
+    fields: &Fields<'_>,
+) -> Result<LlmAgentBuilder> {
+    if let Some(disallow) = fields.bool("disallow_transfer_to_parent")? {
+        agent = agent.disallow_transfer_to_parent(disallow);
+    }
+    if let Some(disallow) = fields.bool("disallow_transfer_to_peers")? {
+        agent = agent.disallow_transfer_to_peers(disallow);
+    }
+    for below in sub_agents(loader, fields)? {
+        agent = agent.sub_agent(below);
+    }
+    Ok(agent)
+}
+
+fn sub_agents(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<Vec<Arc<dyn Agent>>> {
+    let places = fields.list("sub_agents")?;
+    places.iter().map(|place| loader.reference(place)).collect()
+}
+
+/// The keys of the agents that only run others; `max_iterations` is only a loop's.
+const KEYS: [&str; 7] = [
+    "agent_class",
+    "name",
+    "description",
+    "sub_agents",
+    "before_agent_callbacks",
+    "after_agent_callbacks",
+    "max_iterations",
+];
+
+/// An agent that only runs others.
+pub(super) fn build(
+    loader: &mut Loader<'_>,
+    class: WorkflowClass,
+    place: &Place<'_>,
+) -> Result<Arc<dyn Agent>> {
+    let fields = match class {
+        WorkflowClass::Sequential => place.fields("a SequentialAgent", &KEYS[..6])?,
+        WorkflowClass::Parallel => place.fields("a ParallelAgent", &KEYS[..6])?,
+        WorkflowClass::Loop => place.fields("a LoopAgent", &KEYS)?,
+    };
+    let name = fields.required("name")?.text()?;
+    let description = fields.text("description")?.unwrap_or_default();
+    let callbacks = agent_callbacks(loader, &fields)?;
+    let rounds = fields.get("max_iterations").map(Place::count).transpose()?;
+    let below = sub_agents(loader, &fields)?;
+    // The builders have the same methods and no trait in common.
+    macro_rules! built {
+        ($builder:expr) => {{
+            let builder = $builder.description(description).callbacks(callbacks);
+            let builder = below
+                .into_iter()
+                .fold(builder, |it, agent| it.sub_agent(agent));
+            builder.build().map(IntoAgent::into_agent)
+        }};
+    }
+    let built = match (class, rounds) {
+        (WorkflowClass::Sequential, _) => built!(SequentialAgent::builder(name)),
+        (WorkflowClass::Parallel, _) => built!(ParallelAgent::builder(name)),
+        (WorkflowClass::Loop, None) => built!(LoopAgent::builder(name)),
+        (WorkflowClass::Loop, Some(rounds)) => {
+            built!(LoopAgent::builder(name).max_iterations(rounds))
+        }
+    };
+    built.map_err(|error| place.error(error.to_string()))
+}
+
+fn agent_callbacks(loader: &Loader<'_>, fields: &Fields<'_>) -> Result<AgentCallbacks> {
+    let known = &loader.registry.on_agent;
+    let mut both = AgentCallbacks::default();
+    for callback in callbacks(fields, "before_agent_callbacks", known)? {
+        both = both.before(move |ctx| callback(ctx));
+    }
+    for callback in callbacks(fields, "after_agent_callbacks", known)? {
+        both = both.after(move |ctx| callback(ctx));
+    }
+    Ok(both)
+}
+
+/// An agent as a tool.
+pub(super) fn agent_tool(loader: &mut Loader<'_>, args: &Place<'_>) -> Result<ToolSource> {
+    let known = ["agent", "skip_summarization", "include_plugins"];
+    let fields = args.fields("the arguments of AgentTool", &known)?;
+    let place = fields.required("agent")?;
+    let agent = loader.reference(place)?;
+    // It runs alone, so it is a tree of its own.
+    let tree = AgentTree::new(Arc::clone(&agent));
+    tree.map_err(|error| place.error(error.to_string()))?;
+    let tool = AgentTool::new(agent)
+        .skip_summarization(fields.bool("skip_summarization")?.unwrap_or(false))
+        .include_plugins(fields.bool("include_plugins")?.unwrap_or(true));
+    Ok(tool.into())
+}

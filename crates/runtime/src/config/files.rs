@@ -1,0 +1,58 @@
+//! Files of a configuration: read whole, and known again by size and time of change.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+/// A configuration that is larger is a mistake.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// How a file was when it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FileStamp {
+    path: PathBuf,
+    modified: Option<SystemTime>,
+    bytes: u64,
+}
+
+impl FileStamp {
+    fn of(path: &Path) -> io::Result<FileStamp> {
+        let metadata = fs::metadata(path)?;
+        Ok(FileStamp {
+            path: path.to_owned(),
+            modified: metadata.modified().ok(),
+            bytes: metadata.len(),
+        })
+    }
+
+    /// Whether the file is still as it was.
+    pub(super) fn is_current(&self) -> bool {
+        FileStamp::of(&self.path).is_ok_and(|now| now == *self)
+    }
+}
+
+/// The text of a file, and how the file was just before it was read: a change in between is seen
+/// as a change.
+pub(super) fn read(path: &Path) -> Result<(String, FileStamp), String> {
+    let stamp = FileStamp::of(path).map_err(unreadable)?;
+    if stamp.bytes > BYTES_MAX {
+        return Err(format!(
+            "has {} bytes; at most {BYTES_MAX} are read",
+            stamp.bytes
+        ));
+    }
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    Ok((text, stamp))
+}
+
+/// Why a file cannot be read, as the end of a sentence about it.
+pub(super) fn unreadable(error: io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "is not there".to_owned(),
+        io::ErrorKind::InvalidData => "is not a text in UTF-8".to_owned(),
+        io::ErrorKind::IsADirectory => "is a folder".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    }
+}

@@ -1,0 +1,186 @@
+//! Follows a configuration from file to file. Files are only read in and below the folder of the
+//! one that names them.
+
+use std::{
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    composed, error::ConfigError, files, files::FileStamp, llm_agent, nearest::did_you_mean,
+    place::Place, registry::ConfigRegistry, yaml,
+};
+use crate::agents::{Agent, AgentTree};
+
+type Result<T> = std::result::Result<T, ConfigError>;
+
+/// A file that names itself over others is found; this bounds what can be named without that.
+const DEPTH_MAX: usize = 64;
+const FILES_MAX: usize = 10_000;
+
+/// The agent of a file, and the files that it was made from.
+pub(super) fn load(
+    file: &Path,
+    registry: &ConfigRegistry,
+) -> Result<(Arc<dyn Agent>, Vec<FileStamp>)> {
+    let of_file = |problem: String| ConfigError::of_file(file, problem);
+    let real = file.canonicalize().map_err(files::unreadable);
+    let real = real.map_err(of_file)?;
+    let mut loader = Loader {
+        registry,
+        open: Vec::new(),
+        stamps: Vec::new(),
+    };
+    let agent = loader.file(file, real, of_file)?;
+    AgentTree::new(Arc::clone(&agent)).map_err(|error| of_file(error.to_string()))?;
+    Ok((agent, loader.stamps))
+}
+
+/// What is known while an agent is made of its files.
+pub(super) struct Loader<'r> {
+    pub(super) registry: &'r ConfigRegistry,
+    /// The files on the way to the one that is being read.
+    open: Vec<PathBuf>,
+    stamps: Vec<FileStamp>,
+}
+
+/// What kind of agent a file describes.
+#[derive(Debug, Clone, Copy)]
+enum AgentClass {
+    Llm,
+    Workflow(WorkflowClass),
+}
+
+/// The kinds of agents that only run others.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WorkflowClass {
+    Sequential,
+    Loop,
+    Parallel,
+}
+
+/// Names of the classes, the modules of ADK that they come from, and what they mean.
+#[rustfmt::skip]
+const CLASSES: [(&str, &str, AgentClass); 5] = [
+    ("LlmAgent", "llm_agent", AgentClass::Llm),
+    ("Agent", "llm_agent", AgentClass::Llm),
+    ("SequentialAgent", "sequential_agent", AgentClass::Workflow(WorkflowClass::Sequential)),
+    ("LoopAgent", "loop_agent", AgentClass::Workflow(WorkflowClass::Loop)),
+    ("ParallelAgent", "parallel_agent", AgentClass::Workflow(WorkflowClass::Parallel)),
+];
+
+impl Loader<'_> {
+    /// Reads a file. `unreadable` tells whoever asked for it.
+    fn file(
+        &mut self,
+        file: &Path,
+        real: PathBuf,
+        unreadable: impl Fn(String) -> ConfigError,
+    ) -> Result<Arc<dyn Agent>> {
+        if self.stamps.len() >= FILES_MAX {
+            return Err(unreadable(format!("is one file of more than {FILES_MAX}")));
+        }
+        let (text, stamp) = files::read(&real).map_err(unreadable)?;
+        self.stamps.push(stamp);
+        self.open.push(real);
+        let node = yaml::parse(file, &text)?;
+        let agent = self.agent(&Place::root(file, &node))?;
+        self.open.pop();
+        Ok(agent)
+    }
+
+    fn agent(&mut self, place: &Place<'_>) -> Result<Arc<dyn Agent>> {
+        let keys = place.pairs("an agent")?;
+        let class = keys.iter().find(|(key, _)| *key == "agent_class");
+        match class.map_or(Ok(AgentClass::Llm), |(_, place)| class_of(place))? {
+            AgentClass::Llm => llm_agent::build(self, place),
+            AgentClass::Workflow(class) => composed::build(self, class, place),
+        }
+    }
+
+    /// The agent that a reference means: `config_path` or `code`.
+    pub(super) fn reference(&mut self, place: &Place<'_>) -> Result<Arc<dyn Agent>> {
+        let fields = place.fields("an agent reference", &["config_path", "code"])?;
+        match (fields.get("config_path"), fields.get("code")) {
+            (Some(path), None) => self.config_path(path),
+            (None, Some(code)) => self.registry.agents.find(code).map(Arc::clone),
+            (Some(_), Some(_)) => {
+                Err(place.error("has both `config_path` and `code`; one of them is expected"))
+            }
+            (None, None) => Err(place.error("expected `config_path` or `code`, found neither")),
+        }
+    }
+
+    fn config_path(&mut self, place: &Place<'_>) -> Result<Arc<dyn Agent>> {
+        let path = place.name()?;
+        let folder = place.file().parent().unwrap_or(Path::new(""));
+        if Path::new(path).is_absolute() {
+            return Err(place.error(format!("{path:?} is absolute; {INSIDE}")));
+        }
+        if leads_out(Path::new(path)) {
+            return Err(place.error(format!("{path:?} leads out of the folder; {INSIDE}")));
+        }
+        let file = folder.join(path);
+        let unreadable = |problem: String| place.error(format!("{path:?} {problem}"));
+        let real = file.canonicalize().map_err(files::unreadable);
+        let real = real.map_err(unreadable)?;
+        // A link may lead elsewhere than its name says.
+        let open_folder = self.open.last().and_then(|open| open.parent());
+        if open_folder.is_some_and(|folder| !real.starts_with(folder)) {
+            return Err(place.error(format!("{path:?} leads out of the folder; {INSIDE}")));
+        }
+        self.check_cycle(place, &real)?;
+        self.file(&file, real, unreadable)
+    }
+
+    fn check_cycle(&self, place: &Place<'_>, real: &Path) -> Result<()> {
+        if self.open.len() >= DEPTH_MAX {
+            return Err(place.error(format!("agents are nested deeper than {DEPTH_MAX} files")));
+        }
+        let Some(first) = self.open.iter().position(|open| open == real) else {
+            return Ok(());
+        };
+        let circle = self.open[first..]
+            .iter()
+            .map(PathBuf::as_path)
+            .chain([real]);
+        let circle: Vec<_> = circle.filter_map(Path::file_name).collect();
+        let circle: Vec<_> = circle.iter().map(|name| name.to_string_lossy()).collect();
+        let circle = circle.join(" → ");
+        Err(place.error(format!("the files name each other in a circle: {circle}")))
+    }
+}
+
+const INSIDE: &str = "expected a path in or below the folder of this file";
+
+fn leads_out(path: &Path) -> bool {
+    let mut depth = 0_i32;
+    path.components().any(|component| {
+        match component {
+            Component::Normal(_) => depth += 1,
+            Component::ParentDir => depth -= 1,
+            _ => {}
+        }
+        depth < 0
+    })
+}
+
+fn class_of(place: &Place<'_>) -> Result<AgentClass> {
+    // ADK takes an empty class for the usual one.
+    let name = match place.text()? {
+        "" => return Ok(AgentClass::Llm),
+        name => name,
+    };
+    let bare = match name.strip_prefix("google.adk.agents.") {
+        Some(rest) => CLASSES
+            .iter()
+            .find(|(class, module, _)| rest == *class || rest == format!("{module}.{class}"))
+            .map(|(class, ..)| *class),
+        None => Some(name),
+    };
+    let class = CLASSES.iter().find(|(class, ..)| bare == Some(class));
+    class.map(|(.., class)| *class).ok_or_else(|| {
+        let hint = did_you_mean(name, CLASSES.iter().map(|(class, ..)| *class), "classes");
+        place.error(format!("{name:?} is no agent class; {hint}"))
+    })
+}

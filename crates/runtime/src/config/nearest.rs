@@ -1,0 +1,66 @@
+//! Which known name was probably meant.
+
+/// `did you mean …?` if a name is near, and all known ones otherwise.
+pub(super) fn did_you_mean<'n>(
+    name: &str,
+    known: impl Iterator<Item = &'n str> + Clone,
+    listed: &str,
+) -> String {
+    if let Some(near) = nearest(name, known.clone()) {
+        return format!("did you mean `{near}`?");
+    }
+    let known: Vec<&str> = known.collect();
+    match known.is_empty() {
+        true => format!("there are no {listed}"),
+        false => format!("{listed}: {}", known.join(", ")),
+    }
+}
+
+/// The known name that is fewest changes away, if a third of the letters at most would change.
+fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let short = |name: &str| name.to_lowercase().replace(['-', '_'], "");
+    let wanted = short(name);
+    let near = known.filter_map(|candidate| {
+        let other = short(candidate);
+        let changes = changes(&wanted, &other);
+        let length = wanted.chars().count().max(other.chars().count());
+        (changes * 3 <= length).then_some((changes, candidate))
+    });
+    let best = near.min_by_key(|(changes, _)| *changes);
+    best.map(|(_, candidate)| candidate)
+}
+
+/// How many letters have to be put in, taken out or replaced.
+fn changes(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (above, letter) in (1..).zip(from.chars()) {
+        let mut diagonal = above - 1;
+        row[0] = above;
+        for column in 1..=to.len() {
+            let replaced = diagonal + usize::from(letter != to[column - 1]);
+            diagonal = row[column];
+            row[column] = replaced.min(row[column] + 1).min(row[column - 1] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_found_and_far_ones_are_not() {
+        let known = ["instruction", "output_key", "max_iterations", "tools"];
+        let hint = |name| did_you_mean(name, known.into_iter(), "known");
+        assert_eq!(hint("instructions"), "did you mean `instruction`?");
+        assert_eq!(hint("outputKey"), "did you mean `output_key`?");
+        assert_eq!(hint("max_iteration"), "did you mean `max_iterations`?");
+        assert_eq!(hint("tool"), "did you mean `tools`?");
+        assert_eq!(
+            hint("planner"),
+            "known: instruction, output_key, max_iterations, tools"
+        );
+    }
+}

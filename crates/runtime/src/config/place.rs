@@ -1,0 +1,229 @@
+//! A value of a configuration together with where it stands, and how it is read as what it should
+//! be. Every error about a configuration begins here.
+
+use std::path::Path;
+
+use retain_core::Json;
+
+use super::{
+    error::ConfigError,
+    nearest::did_you_mean,
+    yaml::{Entry, Node, Value},
+};
+
+type Result<T> = std::result::Result<T, ConfigError>;
+
+/// A value and the way to it.
+#[derive(Debug, Clone)]
+pub(super) struct Place<'a> {
+    file: &'a Path,
+    key: String,
+    line: usize,
+    node: &'a Node,
+}
+
+impl<'a> Place<'a> {
+    /// The whole file.
+    pub(super) fn root(file: &'a Path, node: &'a Node) -> Place<'a> {
+        Place {
+            file,
+            key: String::new(),
+            line: node.line,
+            node,
+        }
+    }
+
+    pub(super) fn file(&self) -> &'a Path {
+        self.file
+    }
+
+    pub(super) fn error(&self, problem: impl Into<String>) -> ConfigError {
+        ConfigError::at(self.file, self.line, &self.key, problem)
+    }
+
+    fn expected(&self, what: &str) -> ConfigError {
+        self.error(format!("expected {what}, found {}", found(self.node)))
+    }
+
+    pub(super) fn json(&self) -> Json {
+        self.node.to_json()
+    }
+
+    pub(super) fn is_null(&self) -> bool {
+        matches!(&self.node.value, Value::Scalar(Json::Null))
+    }
+
+    /// A text, if it is one.
+    pub(super) fn as_text(&self) -> Option<&'a str> {
+        match &self.node.value {
+            Value::Scalar(json) => json.as_str(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn text(&self) -> Result<&'a str> {
+        self.as_text().ok_or_else(|| self.expected("a text"))
+    }
+
+    /// A text that says something.
+    pub(super) fn name(&self) -> Result<&'a str> {
+        match self.text()? {
+            "" => Err(self.error("expected a name, found an empty text")),
+            name => Ok(name),
+        }
+    }
+
+    /// True or false. ADK takes some texts and numbers for it, so they are taken here too.
+    pub(super) fn bool(&self) -> Result<bool> {
+        let Value::Scalar(json) = &self.node.value else {
+            return Err(self.expected("true or false"));
+        };
+        if let Some(value) = json.as_bool() {
+            return Ok(value);
+        }
+        let word = json.as_str().map(str::to_ascii_lowercase);
+        match (word.as_deref(), json.as_f64()) {
+            (Some("1" | "t" | "true" | "y" | "yes" | "on"), _) => Ok(true),
+            (Some("0" | "f" | "false" | "n" | "no" | "off"), _) => Ok(false),
+            (_, Some(1.0)) => Ok(true),
+            (_, Some(0.0)) => Ok(false),
+            _ => Err(self.expected("true or false")),
+        }
+    }
+
+    /// A whole number from 0, also as a text, as ADK takes it.
+    pub(super) fn count(&self) -> Result<u32> {
+        let number = match &self.node.value {
+            Value::Scalar(Json::String(text)) => text.trim().parse().ok(),
+            Value::Scalar(json) => match (json.as_i64(), json.as_f64()) {
+                (Some(number), _) => u32::try_from(number).ok(),
+                (None, Some(number)) if number.fract() == 0.0 => format!("{number}").parse().ok(),
+                _ => None,
+            },
+            _ => None,
+        };
+        number.ok_or_else(|| self.expected("a whole number from 0"))
+    }
+
+    pub(super) fn list(&self) -> Result<Vec<Place<'a>>> {
+        let Value::List(items) = &self.node.value else {
+            return Err(self.expected("a list"));
+        };
+        let places = items.iter().enumerate().map(|(index, node)| Place {
+            file: self.file,
+            key: format!("{}[{index}]", self.key),
+            line: node.line,
+            node,
+        });
+        Ok(places.collect())
+    }
+
+    fn entries(&self, what: &str) -> Result<&'a [Entry]> {
+        match &self.node.value {
+            Value::Map(entries) => Ok(entries),
+            _ => Err(self.expected(&format!("a map with the keys of {what}"))),
+        }
+    }
+
+    fn inside(&self, entry: &'a Entry) -> Place<'a> {
+        let key = match self.key.as_str() {
+            "" => entry.key.clone(),
+            outer => format!("{outer}.{}", entry.key),
+        };
+        Place {
+            file: self.file,
+            key,
+            line: entry.line,
+            node: &entry.value,
+        }
+    }
+
+    /// The keys of a map, whatever they are, with their values.
+    pub(super) fn pairs(&self, what: &str) -> Result<Vec<(&'a str, Place<'a>)>> {
+        let entries = self.entries(what)?.iter();
+        let pairs = entries.map(|entry| (entry.key.as_str(), self.inside(entry)));
+        Ok(pairs.collect())
+    }
+
+    /// A map that has no other keys than `known`.
+    pub(super) fn fields(&self, what: &'static str, known: &[&str]) -> Result<Fields<'a>> {
+        let pairs = self.pairs(what)?;
+        match pairs.iter().find(|(key, _)| !known.contains(key)) {
+            Some((key, place)) => Err(place.error(unknown_key(key, what, known))),
+            None => Ok(Fields {
+                map: self.clone(),
+                what,
+                pairs,
+            }),
+        }
+    }
+}
+
+/// Says that a key is not known, and which one may have been meant.
+pub(super) fn unknown_key(key: &str, what: &str, known: &[&str]) -> String {
+    let hint = did_you_mean(key, known.iter().copied(), "known keys");
+    format!("is not a key of {what}; {hint}")
+}
+
+/// The values of a map whose keys are known.
+#[derive(Debug)]
+pub(super) struct Fields<'a> {
+    map: Place<'a>,
+    what: &'static str,
+    pairs: Vec<(&'a str, Place<'a>)>,
+}
+
+impl<'a> Fields<'a> {
+    /// The map itself.
+    pub(super) fn map(&self) -> &Place<'a> {
+        &self.map
+    }
+
+    /// The value of a key, if there is one. A key without a value is as good as none.
+    pub(super) fn get(&self, key: &str) -> Option<&Place<'a>> {
+        let pair = self.pairs.iter().find(|(known, _)| *known == key);
+        pair.map(|(_, place)| place)
+            .filter(|place| !place.is_null())
+    }
+
+    /// The value of a key that has to be there.
+    pub(super) fn required(&self, key: &str) -> Result<&Place<'a>> {
+        let pair = self.pairs.iter().find(|(known, _)| *known == key);
+        pair.map(|(_, place)| place).ok_or_else(|| {
+            let problem = format!("the key `{key}` of {} is missing", self.what);
+            self.map.error(problem)
+        })
+    }
+
+    pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>> {
+        self.get(key).map(Place::text).transpose()
+    }
+
+    pub(super) fn bool(&self, key: &str) -> Result<Option<bool>> {
+        self.get(key).map(Place::bool).transpose()
+    }
+
+    /// The items of a list; none if the key is not there.
+    pub(super) fn list(&self, key: &str) -> Result<Vec<Place<'a>>> {
+        let items = self.get(key).map(Place::list).transpose()?;
+        Ok(items.unwrap_or_default())
+    }
+}
+
+/// How long a text is repeated in a message.
+const SHOWN_MAX: usize = 40;
+
+/// What a value is, in words.
+fn found(node: &Node) -> String {
+    match &node.value {
+        Value::List(_) => "a list".to_owned(),
+        Value::Map(_) => "a map".to_owned(),
+        Value::Scalar(Json::Null) => "nothing".to_owned(),
+        Value::Scalar(Json::String(text)) => match text.char_indices().nth(SHOWN_MAX) {
+            Some((end, _)) => format!("the text {:?}…", &text[..end]),
+            None => format!("the text {text:?}"),
+        },
+        Value::Scalar(Json::Number(number)) => format!("the number {number}"),
+        Value::Scalar(json) => json.to_string(),
+    }
+}

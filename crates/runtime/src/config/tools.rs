@@ -1,0 +1,137 @@
+//! Tools of a configuration: ADK's by their names, and those that were registered.
+
+use std::sync::Arc;
+
+use retain_core::JsonMap;
+
+use super::{
+    composed,
+    error::ConfigError,
+    loader::Loader,
+    model_settings::content,
+    nearest::did_you_mean,
+    place::{Fields, Place},
+    registry::RegisteredTool,
+};
+use crate::tools::{
+    Example, ExampleTool, Examples, ToolSource, exit_loop_tool, get_user_choice_tool,
+    google_search, load_memory_tool, preload_memory_tool, request_input_tool, url_context,
+};
+
+type Result<T> = std::result::Result<T, ConfigError>;
+
+/// The names of ADK's tools: bare, and inside of `google.adk.tools` with their module.
+const BUILT_IN: [(&str, &str); 9] = [
+    ("AgentTool", "agent_tool.AgentTool"),
+    ("ExampleTool", "example_tool.ExampleTool"),
+    ("exit_loop", "exit_loop_tool.exit_loop"),
+    (
+        "get_user_choice",
+        "get_user_choice_tool.get_user_choice_tool",
+    ),
+    ("google_search", "google_search_tool.google_search"),
+    ("load_memory", "load_memory_tool.load_memory_tool"),
+    ("preload_memory", "preload_memory_tool.preload_memory_tool"),
+    ("request_input", "_request_input_tool.request_input"),
+    ("url_context", "url_context_tool.url_context"),
+];
+
+/// The tool that an item of `tools` means.
+pub(super) fn tool(loader: &mut Loader<'_>, place: &Place<'_>) -> Result<ToolSource> {
+    let fields = place.fields("a tool", &["name", "args"])?;
+    let name = fields.required("name")?;
+    if let Some(registered) = loader.registry.tools.get(name.name()?) {
+        return from_registry(registered, &fields);
+    }
+    let Some(bare) = built_in(name.name()?) else {
+        return Err(unknown(loader, name));
+    };
+    match bare {
+        "AgentTool" => return composed::agent_tool(loader, args_of(&fields)?),
+        "ExampleTool" => return example_tool(loader, args_of(&fields)?),
+        _ => refuse_args(&fields)?,
+    }
+    Ok(match bare {
+        "exit_loop" => exit_loop_tool().into(),
+        "get_user_choice" => get_user_choice_tool().into(),
+        "google_search" => google_search().into(),
+        "load_memory" => load_memory_tool().into(),
+        "preload_memory" => preload_memory_tool(usize::MAX).into(),
+        "request_input" => request_input_tool().into(),
+        "url_context" => url_context().into(),
+        _ => return Err(unknown(loader, name)),
+    })
+}
+
+fn built_in(name: &str) -> Option<&'static str> {
+    let known = match name.strip_prefix("google.adk.tools.") {
+        None => BUILT_IN.iter().find(|(bare, _)| name == *bare),
+        Some(rest) => BUILT_IN
+            .iter()
+            .find(|(bare, qualified)| rest == *bare || rest == *qualified),
+    };
+    known.map(|(bare, _)| *bare)
+}
+
+fn unknown(loader: &Loader<'_>, name: &Place<'_>) -> ConfigError {
+    let built_in = BUILT_IN.iter().map(|(bare, _)| *bare);
+    let known = built_in.chain(loader.registry.tools.names());
+    let text = name.as_text().unwrap_or_default();
+    let hint = did_you_mean(text, known, "known tools");
+    name.error(format!(
+        "no tool is built in or registered as {text:?}; {hint}"
+    ))
+}
+
+fn from_registry(registered: &RegisteredTool, fields: &Fields<'_>) -> Result<ToolSource> {
+    let make = match registered {
+        RegisteredTool::Ready(tool) => {
+            refuse_args(fields)?;
+            return Ok(tool.clone());
+        }
+        RegisteredTool::Made(make) => make,
+    };
+    let place = fields.get("args").unwrap_or(fields.map());
+    let args: JsonMap = match fields.get("args") {
+        Some(args) => {
+            let pairs = args.pairs("the tool's arguments")?.into_iter();
+            pairs.map(|(key, value)| (key, value.json())).collect()
+        }
+        None => JsonMap::new(),
+    };
+    make(args).map_err(|error| place.error(format!("the tool cannot be made: {error}")))
+}
+
+fn refuse_args(fields: &Fields<'_>) -> Result<()> {
+    match fields.get("args") {
+        Some(args) if !args.pairs("the tool's arguments")?.is_empty() => {
+            Err(args.error("the tool takes no arguments"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn args_of<'f, 'a>(fields: &'f Fields<'a>) -> Result<&'f Place<'a>> {
+    let missing = || fields.map().error("the tool needs `args`");
+    fields.get("args").ok_or_else(missing)
+}
+
+fn example_tool(loader: &Loader<'_>, args: &Place<'_>) -> Result<ToolSource> {
+    let fields = args.fields("the arguments of ExampleTool", &["examples"])?;
+    let examples = fields.required("examples")?;
+    if examples.as_text().is_some() {
+        let provider = loader.registry.examples.find(examples)?;
+        return Ok(ExampleTool::new(Examples::Provider(Arc::clone(provider))).into());
+    }
+    let examples: Result<Vec<Example>> = examples.list()?.iter().map(example).collect();
+    Ok(ExampleTool::new(examples?).into())
+}
+
+fn example(place: &Place<'_>) -> Result<Example> {
+    let fields = place.fields("an example", &["input", "output"])?;
+    let output = fields.required("output")?.list()?;
+    Ok(Example {
+        input: content(fields.required("input")?)?,
+        output: output.iter().map(content).collect::<Result<_>>()?,
+    })
+}

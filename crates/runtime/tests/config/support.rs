@@ -1,0 +1,45 @@
+//! Folders with configurations, written for one test.
+
+use std::{fs, sync::Arc};
+
+use retain_runtime::{
+    Agent, AgentConfig, ConfigError, ConfigRegistry, ModelRegistry, ScriptedModel,
+};
+use tempfile::TempDir;
+
+/// Names that begin with `scripted` are models that were told nothing to say.
+pub(crate) fn registry() -> ConfigRegistry {
+    let mut models = ModelRegistry::default();
+    models.register("scripted", |name| Ok(Arc::new(ScriptedModel::new(name))));
+    models.register("gemini", |name| Ok(Arc::new(ScriptedModel::new(name))));
+    ConfigRegistry::new().models(models)
+}
+
+/// A folder with these files.
+pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    for (name, text) in files {
+        write(&folder, name, text);
+    }
+    folder
+}
+
+pub(crate) fn write(folder: &TempDir, name: &str, text: &str) {
+    let path = folder.path().join(name);
+    let parent = path.parent().expect("a file is in a folder");
+    fs::create_dir_all(parent).expect("a folder can be made");
+    fs::write(path, text).expect("a file can be written");
+}
+
+pub(crate) fn load(
+    folder: &TempDir,
+    registry: &ConfigRegistry,
+) -> Result<Arc<dyn Agent>, ConfigError> {
+    AgentConfig::load(folder.path().join("root_agent.yaml"), registry)
+}
+
+/// What is told, with paths as they are inside of the folder.
+pub(crate) fn told(folder: &TempDir, error: &ConfigError) -> String {
+    let prefix = format!("{}/", folder.path().display());
+    error.to_string().replace(&prefix, "")
+}
