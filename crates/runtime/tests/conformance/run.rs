@@ -7,7 +7,7 @@ use retain_core::{
 };
 use retain_memory::InMemoryMemoryService;
 use retain_runtime::{Model, RunConfig, RunRequest, Runner, StreamingMode};
-use retain_sessions::{InMemorySessionService, SqliteSessionService};
+use retain_sessions::{InMemoryArtifactService, InMemorySessionService, SqliteSessionService};
 
 use crate::{
     agents::{content, root_agent},
@@ -59,6 +59,7 @@ pub(crate) async fn replay(
         .app_name(case.app())
         .shared_agent(agent)
         .session_service(Arc::clone(&sessions))
+        .artifact_service(Arc::new(InMemoryArtifactService::new()))
         .plugin(ReplayTools(Arc::clone(&replay)));
     let memory = InMemoryMemoryService::new();
     if let Some(seed) = &case.seed {
