@@ -7,7 +7,7 @@ use retain_core::{
 };
 use retain_memory::InMemoryMemoryService;
 use retain_runtime::{Model, RunConfig, RunRequest, Runner, StreamingMode};
-use retain_sessions::{InMemorySessionService, SqliteSessionService};
+use retain_sessions::{InMemoryArtifactService, InMemorySessionService, SqliteSessionService};
 
 use crate::{
     agents::{content, root_agent},
@@ -65,6 +65,8 @@ pub(crate) async fn replay(
         fill(&memory, seed).await;
     }
     runner = runner.memory_service(Arc::new(memory));
+    // ADK was recorded with one, empty.
+    runner = runner.artifact_service(Arc::new(InMemoryArtifactService::new()));
     let runner = runner.build().expect("the runner can be built");
     let session = create(&sessions, case).await;
     let failed = converse(&runner, &replay, case, mode, &session.id).await;
