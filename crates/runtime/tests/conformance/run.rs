@@ -66,6 +66,8 @@ pub(crate) async fn replay(
         fill(&memory, seed).await;
     }
     runner = runner.memory_service(Arc::new(memory));
+    // ADK was recorded with one, empty.
+    runner = runner.artifact_service(Arc::new(InMemoryArtifactService::new()));
     let runner = runner.build().expect("the runner can be built");
     let session = create(&sessions, case).await;
     let failed = converse(&runner, &replay, case, mode, &session.id).await;
