@@ -234,7 +234,7 @@ impl Asked<'_> {
                 |response: &&FunctionResponse| response.name.as_deref() == Some(REQUEST);
             event.author == "user" && responses.iter().any(is_answer)
         };
-        let Some(at) = events.iter().position(|event| confirms(event)) else {
+        let Some(at) = events.iter().position(confirms) else {
             return false;
         };
         let answers = |event: &&Event| {
@@ -244,7 +244,7 @@ impl Asked<'_> {
                     .iter()
                     .any(|response| response.id.as_deref() == Some(self.id))
         };
-        events[at..].iter().any(|event| answers(event))
+        events[at..].iter().any(answers)
     }
 }
 
