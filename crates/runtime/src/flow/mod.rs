@@ -40,10 +40,11 @@ pub(crate) async fn run(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()>
         model: agent.model_in(ctx)?,
         output: OutputKeeper::default(),
         last: None,
+        has_open_calls: false,
     };
     loop {
         turn.last = None;
-        turn.step().await?;
+        Box::pin(turn.step()).await?;
         match turn.last {
             Some(Last::Step) if !ctx.is_ended() && !ctx.has_handed_over() => {}
             _ => return Ok(()),
@@ -67,6 +68,8 @@ struct Turn<'a> {
     model: Arc<dyn Model>,
     output: OutputKeeper,
     last: Option<Last>,
+    /// Whether a call was made whose answer comes later.
+    has_open_calls: bool,
 }
 
 impl Turn<'_> {
@@ -106,6 +109,8 @@ impl Turn<'_> {
         }
         let ends = event.is_final_response() || event.is_partial();
         self.last = Some(if ends { Last::Final } else { Last::Step });
+        let open = event.long_running_tool_ids.as_ref();
+        self.has_open_calls |= open.is_some_and(|open| !open.is_empty());
         let last = nothing_follows && ends && self.ends_the_run();
         self.ctx.send(event, last).await
     }

@@ -89,8 +89,18 @@ fn instruction(ctx: &InvocationContext, targets: &[Arc<dyn Agent>]) -> String {
 impl Turn<'_> {
     /// Goes on with another agent: here, or, where the runner itself runs this agent, after it.
     pub(super) async fn transfer(&mut self, name: &str) -> Result<()> {
-        let target = self.target(name)?;
-        if self.ctx.is_top() && self.ctx.shared.is_conversation {
+        let is_handed_on = self.ctx.is_top() && self.ctx.shared.is_conversation;
+        if is_handed_on && self.has_open_calls {
+            // As in ADK: who waits for an answer keeps the conversation until it has come.
+            self.last = Some(Last::Final);
+            return Ok(());
+        }
+        // As in ADK: inside of others, who hands over to itself just goes on.
+        let target = match name == self.ctx.agent_name() && !is_handed_on {
+            true => Arc::clone(&self.ctx.agent),
+            false => self.target(name)?,
+        };
+        if is_handed_on {
             self.ctx.hand_over(target);
             return Ok(());
         }

@@ -214,7 +214,8 @@ impl Heard {
 }
 
 fn failed(error: RunError) -> ToolError {
-    ToolError::from(Box::new(error) as BoxError)
+    let code = error.code().to_owned();
+    ToolError::from(Box::new(error) as BoxError).with_code(code)
 }
 
 /// The state that the agent begins with: all but what belongs to ADK itself.

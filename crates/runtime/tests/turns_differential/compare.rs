@@ -11,17 +11,28 @@ pub(crate) fn comparable(told: &Json) -> Json {
             let mut turn = turn.as_object().cloned().unwrap_or_default();
             let events = events(&turn["events"], &mut ids);
             turn.insert("events", events);
-            if turn["failed"] == "CallbackError" {
+            // Python names the class of what was raised.
+            let classes = ["CallbackError", "AgentError", "WorkflowDataError"];
+            if turn["failed"]
+                .as_str()
+                .is_some_and(|it| classes.contains(&it))
+            {
                 turn.insert("failed", "ValueError");
             }
             turn.into()
         })
         .collect();
-    let asked = told["asked"].as_array().unwrap_or_default().iter();
-    let asked: Vec<Json> = asked.map(without_nulls).collect();
+    let asked = match &told["asked"] {
+        Json::Object(models) => {
+            let models = models.iter();
+            let models = models.map(|(name, asked)| (name.to_owned(), requests(asked)));
+            Json::from(models.collect::<JsonMap>())
+        }
+        asked => requests(asked),
+    };
     JsonMap::from([
         ("turns", Json::from(turns)),
-        ("asked", asked.into()),
+        ("asked", asked),
         ("stored", events(&told["stored"], &mut ids).into()),
     ])
     .into()
@@ -30,6 +41,12 @@ pub(crate) fn comparable(told: &Json) -> Json {
 fn events(list: &Json, ids: &mut Vec<String>) -> Vec<Json> {
     let events = list.as_array().unwrap_or_default().iter();
     events.map(|event| comparable_event(event, ids)).collect()
+}
+
+/// What one model was asked.
+fn requests(asked: &Json) -> Json {
+    let asked = asked.as_array().unwrap_or_default().iter();
+    Json::from(asked.map(without_nulls).collect::<Vec<_>>())
 }
 
 fn without_nulls(value: &Json) -> Json {
@@ -69,23 +86,46 @@ fn comparable_event(event: &Json, ids: &mut Vec<String>) -> Json {
     }
     number(map, "id", ids);
     number(map, "invocationId", ids);
-    let content = map.get_mut("content").and_then(Json::as_object_mut);
-    let parts = content.and_then(|content| content.get_mut("parts"));
-    for part in parts.and_then(Json::as_array_mut).into_iter().flatten() {
-        for call in ["functionCall", "functionResponse"] {
-            let part = part.as_object_mut();
-            let call = part.and_then(|part| part.get_mut(call)?.as_object_mut());
-            if let Some(call) = call {
-                number(call, "id", ids);
-            }
-        }
-    }
+    // Calls first: ADK has the open ones in any order.
+    number_calls(&mut json, ids);
+    let map = json.as_object_mut().expect("an event is a map");
     let open = map.get_mut("longRunningToolIds");
     if let Some(open) = open.and_then(Json::as_array_mut) {
         open.iter_mut().for_each(|id| *id = numbered(id, ids));
         open.sort_by_key(Json::to_string);
     }
     json
+}
+
+/// Numbers the ids of calls, wherever they stand: in calls and answers, in what a person is asked
+/// about them, and as keys of what was asked.
+fn number_calls(value: &mut Json, ids: &mut Vec<String>) {
+    if let Some(items) = value.as_array_mut() {
+        items.iter_mut().for_each(|item| number_calls(item, ids));
+    }
+    let Some(map) = value.as_object_mut() else {
+        return;
+    };
+    for call in ["functionCall", "functionResponse", "originalFunctionCall"] {
+        if let Some(call) = map.get_mut(call).and_then(Json::as_object_mut) {
+            number(call, "id", ids);
+        }
+    }
+    let asked = map.get("requestedToolConfirmations");
+    if let Some(asked) = asked.and_then(Json::as_object) {
+        let asked = asked.iter().map(|(id, asked)| {
+            let id = numbered(&id.into(), ids);
+            (id.as_str().unwrap_or_default().to_owned(), asked.clone())
+        });
+        let asked: JsonMap = asked.collect();
+        map.insert("requestedToolConfirmations", asked);
+    }
+    let keys: Vec<String> = map.keys().map(ToString::to_string).collect();
+    for key in keys {
+        if let Some(value) = map.get_mut(&key) {
+            number_calls(value, ids);
+        }
+    }
 }
 
 fn number(holder: &mut JsonMap, key: &str, ids: &mut Vec<String>) {

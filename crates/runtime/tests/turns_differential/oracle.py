@@ -1,8 +1,8 @@
 """Runs scripts on Google's ADK: real runner and agent, a model and tools that do what they are told.
 
 Reads JSON Lines from stdin, one batch of scripts a line. Prints one line a batch: for each script
-what every turn gave, what the model was asked, and the session in the end. `script.rs` says what a
-script is.
+what every turn gave, what the models were asked, and the session in the end. `script.rs` says what
+a script is, `tree_script.rs` what one with several agents is.
 """
 
 import asyncio
@@ -15,12 +15,18 @@ warnings.filterwarnings("ignore")
 logging.disable(logging.CRITICAL)
 
 from google.adk.agents.llm_agent import LlmAgent
+from google.adk.agents.loop_agent import LoopAgent
+from google.adk.agents.parallel_agent import ParallelAgent
+from google.adk.agents.sequential_agent import SequentialAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import Runner
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
+from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.exit_loop_tool import exit_loop
+from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 from pydantic import PrivateAttr
 
@@ -165,19 +171,38 @@ class Hooks:
         return self.next("on_tool_error", tool_context).get("answer")
 
 
-def message(said, open_calls):
-    if said["answersLater"] and open_calls:
-        response = types.FunctionResponse(
-            id=open_calls.pop(0), name="later", response={"late": said["text"]}
-        )
-        return types.Content(role="user", parts=[types.Part(function_response=response)])
-    return types.Content(role="user", parts=[types.Part(text=said["text"])])
+CONFIRM = "adk_request_confirmation"
 
 
-async def run(script):
-    asked = []
+class User:
+    """What the user says: words, or an answer to a call that is open."""
+
+    def __init__(self):
+        self.open = {"later": [], CONFIRM: []}
+        self.answered = None
+
+    def saw(self, event):
+        if not event.partial:
+            for call in event.get_function_calls():
+                self.open.get(call.name, []).append(call.id)
+
+    def message(self, said):
+        answers = said["answers"]
+        if answers == "again" and self.answered is not None:
+            return types.Content(role="user", parts=[types.Part(function_response=self.answered)])
+        name = "later" if answers == "later" else CONFIRM
+        if answers in ("later", "approve", "reject") and self.open[name]:
+            result = {"late": said["text"]} if name == "later" else {"confirmed": answers == "approve"}
+            self.answered = types.FunctionResponse(
+                id=self.open[name].pop(0), name=name, response=result
+            )
+            return types.Content(role="user", parts=[types.Part(function_response=self.answered)])
+        return types.Content(role="user", parts=[types.Part(text=said["text"])])
+
+
+def single_agent(script, asked):
     hooks = Hooks(script["hooks"])
-    agent = LlmAgent(
+    return LlmAgent(
         name="agent",
         description="Acts.",
         model=Told(script["replies"], asked),
@@ -195,12 +220,57 @@ async def run(script):
         after_tool_callback=hooks.after_tool,
         on_tool_error_callback=hooks.on_tool_error,
     )
+
+
+def pay(amount: int):
+    """Pays."""
+    return {"paid": amount}
+
+
+WORKFLOWS = {"sequential": SequentialAgent, "loop": LoopAgent, "parallel": ParallelAgent}
+
+
+def tree_agent(node, asked):
+    """An agent of a tree with those below it. What its model is asked is kept under its name."""
+    hooks = Hooks(node["hooks"])
+    fields = {
+        "name": node["name"],
+        "description": f"Is {node['name']}.",
+        "sub_agents": [tree_agent(child, asked) for child in node["below"]],
+        "before_agent_callback": hooks.before_agent,
+        "after_agent_callback": hooks.after_agent,
+    }
+    if node["kind"] == "loop":
+        fields["max_iterations"] = node["maxIterations"]
+    if node["kind"] != "llm":
+        return WORKFLOWS[node["kind"]](**fields)
+    if node["ownModel"]:
+        fields["model"] = Told(node["replies"], asked.setdefault(node["name"], []))
+    tools = [Doing(name) for name in TOOLS]
+    tools += [FunctionTool(pay, require_confirmation=True), exit_loop]
+    if node["helper"] is not None:
+        tools.append(AgentTool(tree_agent(node["helper"], asked)))
+    return LlmAgent(
+        instruction=node["instruction"],
+        include_contents=node["includeContents"],
+        output_key=node["outputKey"],
+        disallow_transfer_to_parent=node["notToParent"],
+        disallow_transfer_to_peers=node["notToPeers"],
+        tools=tools,
+        **fields,
+    )
+
+
+async def run(script):
+    is_tree = "tree" in script
+    asked = {} if is_tree else []
+    agent = tree_agent(script["tree"], asked) if is_tree else single_agent(script, asked)
     sessions = InMemorySessionService()
     runner = Runner(app_name="app", agent=agent, session_service=sessions)
     session = await sessions.create_session(
         app_name="app", user_id=USER, session_id="s1", state=script["state"]
     )
-    turns, open_calls = [], []
+    turns, user = [], User()
     for said in script["turns"]:
         config = RunConfig(streaming_mode=StreamingMode.SSE if said["streaming"] else StreamingMode.NONE)
         if said["maxLlmCalls"] is not None:
@@ -212,14 +282,12 @@ async def run(script):
             async for event in runner.run_async(
                 user_id=USER,
                 session_id="s1",
-                new_message=message(said, open_calls),
+                new_message=user.message(said),
                 state_delta=said["stateDelta"],
                 run_config=config,
             ):
                 events.append(dump(event))
-                if not event.partial:
-                    calls = event.get_function_calls()
-                    open_calls += [call.id for call in calls if call.name == "later"]
+                user.saw(event)
         except Exception as error:
             failed = type(error).__name__
         session = await sessions.get_session(app_name="app", user_id=USER, session_id="s1")

@@ -1,4 +1,4 @@
-//! Our side: a script on our runner, told in the form of the other side.
+//! Our side: an agent whose model, tools and callbacks do what a script says.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -7,21 +7,17 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures_util::{StreamExt as _, stream};
-use retain_core::{
-    BoxError, Content, Event, FunctionDeclaration, FunctionResponse, GetSessionConfig, Json,
-    JsonMap, LlmResponse, SessionService,
-};
+use futures_util::stream;
+use retain_core::{BoxError, Content, FunctionDeclaration, Json, JsonMap, LlmResponse};
 use retain_runtime::{
     BeforeModel, BeforeTool, CallbackContext, Hooked, IncludeContents, LlmAgent, LlmRequest, Model,
-    ModelError, ModelStream, RunConfig, RunRequest, Runner, StreamingMode, Tool, ToolContext,
-    ToolError, ToolOutput,
+    ModelError, ModelStream, Tool, ToolContext, ToolError, ToolOutput,
 };
-use retain_sessions::InMemorySessionService;
 
-use crate::script::{TOOLS, map};
-
-const USER: &str = "ada";
+use crate::{
+    script::{TOOLS, map},
+    turns::turns,
+};
 
 /// What is left of a script while it is played.
 #[derive(Debug, Default)]
@@ -32,10 +28,10 @@ struct Play {
 }
 
 #[derive(Debug, Clone)]
-struct Shared(Arc<Mutex<Play>>);
+pub(crate) struct Shared(Arc<Mutex<Play>>);
 
 impl Shared {
-    fn of(script: &Json) -> Shared {
+    pub(crate) fn of(script: &Json) -> Shared {
         let hooks = map(&script["hooks"]);
         let hooks = hooks
             .iter()
@@ -49,6 +45,11 @@ impl Shared {
 
     fn lock(&self) -> MutexGuard<'_, Play> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the model was asked.
+    pub(crate) fn asked(&self) -> Vec<Json> {
+        self.lock().asked.clone()
     }
 
     /// The next step of a callback; what it writes is written.
@@ -68,7 +69,7 @@ impl Shared {
         }
     }
 
-    fn content(&self, hook: &str, ctx: &CallbackContext) -> Hooked<Content> {
+    pub(crate) fn content(&self, hook: &str, ctx: &CallbackContext) -> Hooked<Content> {
         let step = self.step(hook, ctx)?;
         Ok(step["answer"].as_str().map(Content::model))
     }
@@ -98,7 +99,7 @@ fn response(value: &Json) -> Option<LlmResponse> {
 
 /// Says what the script says, and keeps what it was asked.
 #[derive(Debug)]
-struct Told(Shared);
+pub(crate) struct Told(pub(crate) Shared);
 
 impl Model for Told {
     fn name(&self) -> &str {
@@ -142,7 +143,7 @@ fn asked(request: &LlmRequest) -> Json {
 
 /// A tool that does what its arguments say.
 #[derive(Debug)]
-struct Doing(&'static str);
+pub(crate) struct Doing(pub(crate) &'static str);
 
 #[async_trait]
 impl Tool for Doing {
@@ -261,102 +262,9 @@ fn before_tool(
     })
 }
 
-/// Plays a script; tells what happened in the form of the other side.
+/// Plays a script of one agent; tells what happened in the form of the other side.
 pub(crate) async fn play(script: &Json) -> Json {
     let play = Shared::of(script);
-    let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
-    let runner = Runner::builder()
-        .app_name("app")
-        .agent(agent(script, &play))
-        .session_service(Arc::clone(&sessions));
-    let runner = runner.build().expect("the runner can be built");
-    let state = Some(map(&script["state"]).into());
-    let created = sessions.create_session("app", USER, state, Some("s1"));
-    created.await.expect("the session is created");
-    let mut turns = Vec::new();
-    let mut open = VecDeque::new();
-    for said in script["turns"].as_array().unwrap_or_default() {
-        let (events, failed) = turn(&runner, said, &mut open).await;
-        let session = stored(&sessions).await;
-        turns.push(Json::from(JsonMap::from([
-            ("events", Json::from(events)),
-            ("failed", failed.into()),
-            ("state", session.state.to_delta().into()),
-        ])));
-    }
-    let session = stored(&sessions).await;
-    let stored = (0..session.events.len()).filter_map(|at| session.events.get_shared(at));
-    let stored: Vec<Json> = stored.map(|event| json(&event)).collect();
-    JsonMap::from([
-        ("turns", Json::from(turns)),
-        ("asked", play.lock().asked.clone().into()),
-        ("stored", stored.into()),
-    ])
-    .into()
-}
-
-async fn stored(sessions: &Arc<dyn SessionService>) -> retain_core::Session {
-    let read = sessions.get_session("app", USER, "s1", GetSessionConfig::default());
-    read.await.expect("it can be read").expect("it is there")
-}
-
-/// One turn: its events, and how it failed.
-async fn turn(
-    runner: &Runner,
-    said: &Json,
-    open: &mut VecDeque<String>,
-) -> (Vec<Json>, Option<String>) {
-    let mode = match said["streaming"] == true {
-        true => StreamingMode::Sse,
-        false => StreamingMode::None,
-    };
-    let config = RunConfig::default();
-    let limit = said["maxLlmCalls"].as_u64().map(|limit| limit as u32);
-    let request = RunRequest::new(message(said, open))
-        .state_delta(map(&said["stateDelta"]))
-        .config(RunConfig {
-            streaming_mode: mode,
-            max_llm_calls: limit.or(config.max_llm_calls),
-            custom_metadata: map(&said["metadata"]),
-            ..config
-        });
-    let mut run = match runner.run_with(USER, Some("s1"), request).await {
-        Ok(run) => run,
-        Err(error) => return (Vec::new(), Some(error.code().to_owned())),
-    };
-    let mut events = Vec::new();
-    while let Some(event) = run.next().await {
-        match event {
-            Ok(event) => {
-                events.push(json(&event));
-                if !event.is_partial() {
-                    let calls = event.function_calls().into_iter();
-                    let later = calls.filter(|call| call.name.as_deref() == Some("later"));
-                    open.extend(later.filter_map(|call| call.id.clone()));
-                }
-            }
-            Err(error) => return (events, Some(error.code().to_owned())),
-        }
-    }
-    (events, None)
-}
-
-fn message(said: &Json, open: &mut VecDeque<String>) -> Content {
-    let text = said["text"].as_str().unwrap_or_default();
-    let call = match said["answersLater"] == true {
-        true => open.pop_front(),
-        false => None,
-    };
-    match call {
-        None => Content::user(text),
-        Some(id) => {
-            let response = FunctionResponse::new(id, "later", [("late", text)].into());
-            Content::new("user", vec![response.into()])
-        }
-    }
-}
-
-fn json(event: &Event) -> Json {
-    let text = event.to_json().expect("an event can be written");
-    Json::parse(&text).expect("it can be read back")
+    let agent = agent(script, &play);
+    turns(script, Arc::new(agent), || play.asked().into()).await
 }

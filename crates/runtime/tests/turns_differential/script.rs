@@ -5,7 +5,7 @@
 //! ```text
 //! state, instruction, staticInstruction,
 //! includeContents, outputKey              the session and the agent
-//! turns    [{text, answersLater, streaming, maxLlmCalls, stateDelta, metadata}]
+//! turns    [{text, answers, streaming, maxLlmCalls, stateDelta, metadata}]
 //! replies  [{responses, error?}]          one a model call
 //! hooks    {name: [null or step]}         one entry a call of the callback
 //! step     {write, change?, answer?, fail?}
@@ -65,7 +65,7 @@ fn take_up(random: &mut Random, turns: &mut Vec<Value>, replies: &mut [Value]) {
     }
     replies[0] = json!({"responses": [{"content": {"role": "model", "parts": parts}}]});
     let mut answer = turn(random);
-    answer["answersLater"] = json!(true);
+    answer["answers"] = json!("later");
     turns.insert(1, answer);
 }
 
@@ -73,7 +73,7 @@ fn turn(random: &mut Random) -> Value {
     let limit = random.chance(20).then(|| 1 + random.below(2));
     json!({
         "text": random.pick(&["Hello?", "And now?", "Why?", "東京 ok"]),
-        "answersLater": random.chance(70),
+        "answers": random.chance(70).then_some("later"),
         "streaming": random.chance(40),
         "maxLlmCalls": limit,
         "stateDelta": if random.chance(30) { writes(random) } else { json!({}) },
@@ -81,7 +81,7 @@ fn turn(random: &mut Random) -> Value {
     })
 }
 
-fn value(random: &mut Random) -> Value {
+pub(crate) fn value(random: &mut Random) -> Value {
     let values = [
         json!(1),
         json!(2.5),
