@@ -23,6 +23,7 @@ pub(crate) async fn run_agent(ctx: &InvocationContext) -> Result<()> {
     if let Err(error) = &ran
         && !matches!(error, RunError::Cancelled)
     {
+        ctx.note_failure();
         let callback = &ctx.callback();
         let plugins = &ctx.shared.plugins;
         plugins

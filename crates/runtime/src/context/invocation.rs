@@ -62,6 +62,8 @@ pub(crate) struct Invocation {
     pub(crate) contents: Mutex<HashMap<String, ContentsCache>>,
     /// What memory gave for the user's message: searched once, used on every step.
     pub(crate) recalled: tokio::sync::OnceCell<Recalled>,
+    /// The agent that failed, innermost first to say so.
+    pub(crate) failed: Mutex<Option<InvocationContext>>,
     /// Agents whose body runs, outermost first: their after-callbacks are still owed.
     pub(crate) entered: Mutex<Vec<InvocationContext>>,
 }
@@ -379,6 +381,20 @@ impl InvocationContext {
     /// A context for a callback of this agent, with actions of its own.
     pub fn callback(&self) -> CallbackContext {
         CallbackContext::new(self.clone(), Arc::default())
+    }
+
+    /// Notes that this agent failed, unless one below it did.
+    pub(crate) fn note_failure(&self) {
+        let failed = self.shared.failed.lock();
+        let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
+        failed.get_or_insert_with(|| self.clone());
+    }
+
+    /// The agent that failed; this one if nobody said so.
+    pub(crate) fn failed(&self) -> InvocationContext {
+        let failed = self.shared.failed.lock();
+        let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
+        failed.take().unwrap_or_else(|| self.clone())
     }
 
     /// Notes that the agent's body runs, so that its after-callback is owed.

@@ -111,6 +111,7 @@ impl Driver {
             llm_calls: 0.into(),
             contents: begin.assembled.into(),
             recalled: tokio::sync::OnceCell::new(),
+            failed: None.into(),
             entered: Vec::new().into(),
         };
         Driver {
@@ -155,6 +156,8 @@ impl Driver {
             tracing::warn!(session = %self.ctx.shared.key, %error, "a run ends by its lease alone");
         }
         self.keep();
+        // They point back at the run, which would never be let go.
+        drop((self.ctx.failed(), self.ctx.take_entered()));
         if is_complete && result.is_ok() {
             let whole = (!self.is_windowed).then(|| self.session.snapshot());
             self.inner.compact_later(&self.ctx.shared.key, whole);

@@ -46,15 +46,16 @@ impl Driver {
 
     /// Stores why the agent failed, and hands that on.
     pub(super) async fn store_failure(&mut self, error: &RunError) {
+        let failed = self.ctx.failed();
         let mut event = Event {
             response: LlmResponse {
                 error_code: Some(error.code().to_owned()),
                 error_message: Some(error.cause()),
                 ..LlmResponse::default()
             },
-            ..self.ctx.new_event()
+            ..failed.new_event()
         };
-        self.ctx.complete(&mut event);
+        failed.complete(&mut event);
         let is_last = self.inner.plugins.is_empty();
         if let Err(error) = self.store(event, is_last).await {
             tracing::warn!(%error, "the failure of a run could not be stored");

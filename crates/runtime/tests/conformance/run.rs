@@ -59,6 +59,7 @@ pub(crate) async fn replay(
         .app_name(case.app())
         .shared_agent(agent)
         .session_service(Arc::clone(&sessions))
+        // ADK was recorded with one, empty.
         .artifact_service(Arc::new(InMemoryArtifactService::new()))
         .plugin(ReplayTools(Arc::clone(&replay)));
     let memory = InMemoryMemoryService::new();
@@ -66,8 +67,6 @@ pub(crate) async fn replay(
         fill(&memory, seed).await;
     }
     runner = runner.memory_service(Arc::new(memory));
-    // ADK was recorded with one, empty.
-    runner = runner.artifact_service(Arc::new(InMemoryArtifactService::new()));
     let runner = runner.build().expect("the runner can be built");
     let session = create(&sessions, case).await;
     let failed = converse(&runner, &replay, case, mode, &session.id).await;

@@ -360,3 +360,16 @@ async fn agents_of_ones_own_can_run_others() {
         assert_eq!(told, expected, "{name}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_is_told_of_the_agent_that_failed() {
+    for (name, sessions) in services().await {
+        let kid = agent("kid", vec![retain_runtime::ModelError::new("down").into()]);
+        let root = agent("root", vec![to("kid")]).sub_agent(kid.build().unwrap());
+        let runner = runner(&sessions, root.build().unwrap()).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "Go").await.unwrap();
+        run.collect_events().await.unwrap_err();
+        let told = story(events_of(&stored(&sessions).await));
+        assert_eq!(told.last().unwrap(), "kid: [ModelError]", "{name}");
+    }
+}
