@@ -51,12 +51,12 @@ impl Turn<'_> {
         if let Some(error) = failure {
             // What finished before has had its effects; the session must know.
             let kept = answers.into_iter().filter(is_plain_result).collect();
-            if let Some(event) = self.merged(kept) {
+            if let Some(event) = self.merged(kept)? {
                 self.emit(event, false).await?;
             }
             return Err(error);
         }
-        let Some(answered) = self.merged(answers) else {
+        let Some(answered) = self.merged(answers)? else {
             return Ok(());
         };
         if let Some(request) = confirmation::request(self.ctx, event, &answered) {
@@ -95,7 +95,7 @@ impl Turn<'_> {
         confirmations: &Confirmations,
     ) -> Result<Option<Box<Event>>> {
         let (answers, failure) = self.run_all(calls, tools, confirmations).await;
-        let answered = match self.merged(answers) {
+        let answered = match self.merged(answers)? {
             Some(event) => Some(self.emit(event, false).await?),
             None => None,
         };
@@ -135,10 +135,14 @@ impl Turn<'_> {
         (answers.into_iter().flatten().collect(), None)
     }
 
-    fn merged(&self, answers: Vec<Event>) -> Option<Event> {
+    fn merged(&self, answers: Vec<Event>) -> Result<Option<Event>> {
         let state = self.ctx.session();
-        merge::merge(answers, |key| {
+        let merged = merge::merge(answers, |key| {
             state.update(|session| session.state.get(key).cloned())
+        });
+        merged.map_err(|error| RunError::Agent {
+            agent: self.agent.name().to_owned(),
+            source: error.into(),
         })
     }
 

@@ -1,39 +1,38 @@
 //! Merging the answers of calls that ran together into one event.
 
-use retain_core::{Content, Event, EventActions, Json, JsonMap, LlmResponse};
+use retain_core::{Content, Event, EventActions, Json, JsonError, JsonMap, LlmResponse};
 
 /// One event for all answers; `None` if there are none. `state` gives the live value of a key.
+///
+/// Fails if a tool has put something into its actions that JSON has no word for.
 pub(super) fn merge(
     mut answers: Vec<Event>,
     state: impl Fn(&str) -> Option<Json>,
-) -> Option<Event> {
+) -> Result<Option<Event>, JsonError> {
     if answers.len() < 2 {
-        return answers.pop();
+        return Ok(answers.pop());
     }
-    let mut actions = merged_actions(&answers);
+    let mut actions = merged_actions(&answers)?;
     apply_latest_writes(&mut actions, &answers, state);
     let contents = answers.iter().filter_map(Event::content);
     let parts = contents.flat_map(|content| content.parts().iter().cloned());
     let response = LlmResponse::of(Content::new("user", parts.collect()));
     // Who, when and where are those of the first.
     let first = answers.swap_remove(0);
-    Some(Event {
+    Ok(Some(Event {
         response,
         actions,
         ..first
-    })
+    }))
 }
 
 /// All actions laid over one another, maps merged at every depth, so that calls that write
 /// different keys of one value both have their say.
-fn merged_actions(answers: &[Event]) -> EventActions {
+fn merged_actions(answers: &[Event]) -> Result<EventActions, JsonError> {
     let mut merged = Json::from(JsonMap::default());
     let mut widgets: Vec<Json> = Vec::new();
     for answer in answers {
-        let text = answer.actions.to_json();
-        let Some(mut actions) = text.ok().and_then(|text| Json::parse(&text).ok()) else {
-            continue;
-        };
+        let mut actions = Json::parse(&answer.actions.to_json()?)?;
         if let Some(map) = actions.as_object_mut()
             && let Some(shown) = map.remove("renderUiWidgets")
         {
@@ -46,7 +45,7 @@ fn merged_actions(answers: &[Event]) -> EventActions {
     {
         map.insert("renderUiWidgets", widgets);
     }
-    EventActions::from_json(&merged.to_string()).unwrap_or_default()
+    EventActions::from_json(&merged.to_json()?)
 }
 
 /// Lays `over` on `value`: maps are merged, everything else is replaced.
@@ -110,7 +109,7 @@ mod tests {
             writing("cart", json(r#"{"a": {"n": 1}, "x": 1}"#)),
             writing("cart", json(r#"{"a": {"m": 2}, "x": 2}"#)),
         ];
-        let merged = merge(answers, |_| None).unwrap();
+        let merged = merge(answers, |_| None).unwrap().unwrap();
         let cart = json(r#"{"a": {"n": 1, "m": 2}, "x": 2}"#);
         assert_eq!(merged.actions.state_delta["cart"], cart);
     }
@@ -121,7 +120,7 @@ mod tests {
             writing("list", json("[1, 2]")),
             writing("list", json("[1]")),
         ];
-        let merged = merge(answers, |_| Some(json("[1, 2]"))).unwrap();
+        let merged = merge(answers, |_| Some(json("[1, 2]"))).unwrap().unwrap();
         assert_eq!(merged.actions.state_delta["list"], json("[1, 2]"));
     }
 
@@ -129,7 +128,16 @@ mod tests {
     fn one_answer_stays_as_it_is() {
         let mut answer = writing("k", json("1"));
         answer.actions.escalate = Some(true);
-        assert_eq!(merge(vec![answer.clone()], |_| None), Some(answer));
-        assert_eq!(merge(vec![], |_| None), None);
+        assert_eq!(merge(vec![answer.clone()], |_| None).unwrap(), Some(answer));
+        assert_eq!(merge(vec![], |_| None).unwrap(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_an_error_and_not_left_out() {
+        let answers = vec![
+            writing("good", json("1")),
+            writing("bad", Json::from(f64::NAN)),
+        ];
+        assert!(merge(answers, |_| None).is_err());
     }
 }
