@@ -1,6 +1,9 @@
 //! What callbacks and instruction providers get to see of a run.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    ops::Deref,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use retain_core::{
     Content, Event, EventActions, Json, JsonMap, MemoryEntry, MemoryError, SearchMemoryResponse,
@@ -12,7 +15,7 @@ use super::{InvocationContext, LiveState};
 /// A view of the run that cannot change anything.
 #[derive(Debug, Clone)]
 pub struct ReadonlyContext {
-    invocation: InvocationContext,
+    pub(crate) invocation: InvocationContext,
 }
 
 impl ReadonlyContext {
@@ -75,13 +78,21 @@ impl ReadonlyContext {
     }
 }
 
-/// What a callback may do: read and write state, keep artifacts, look into memory, act.
+/// What a callback may do beyond reading: write state, keep artifacts, look into memory, act.
 ///
 /// What it writes belongs to the event that the callback is about and is stored with it.
 #[derive(Debug, Clone)]
 pub struct CallbackContext {
-    pub(crate) invocation: InvocationContext,
+    readonly: ReadonlyContext,
     actions: Arc<Mutex<EventActions>>,
+}
+
+impl Deref for CallbackContext {
+    type Target = ReadonlyContext;
+
+    fn deref(&self) -> &ReadonlyContext {
+        &self.readonly
+    }
 }
 
 impl CallbackContext {
@@ -90,39 +101,9 @@ impl CallbackContext {
         actions: Arc<Mutex<EventActions>>,
     ) -> CallbackContext {
         CallbackContext {
-            invocation,
+            readonly: ReadonlyContext::new(invocation),
             actions,
         }
-    }
-
-    /// The id of the run.
-    pub fn invocation_id(&self) -> &str {
-        self.invocation.invocation_id()
-    }
-
-    /// The agent that runs.
-    pub fn agent_name(&self) -> &str {
-        self.invocation.agent_name()
-    }
-
-    /// The app.
-    pub fn app_name(&self) -> &str {
-        &self.invocation.session_key().app
-    }
-
-    /// The user.
-    pub fn user_id(&self) -> &str {
-        &self.invocation.session_key().user
-    }
-
-    /// What the user said to start the run.
-    pub fn user_content(&self) -> &Content {
-        self.invocation.user_content()
-    }
-
-    /// The session as it is now. Cheap, however long the history.
-    pub fn session(&self) -> Session {
-        self.invocation.session().snapshot()
     }
 
     /// The state, to read and to write.
@@ -192,7 +173,7 @@ impl CallbackContext {
 
     /// A view for reading only.
     pub fn readonly(&self) -> super::ReadonlyContext {
-        self.invocation.readonly()
+        self.readonly.clone()
     }
 
     /// The actions so far; whoever holds this context starts new ones.

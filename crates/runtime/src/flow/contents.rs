@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use crate::{
     agents::{Agent as _, LlmAgent},
-    contents::ContentsOptions,
+    contents::{ContentsOptions, place_of_user_content},
     context::InvocationContext,
     models::{LlmRequest, Model},
     shared_content::SharedContent,
@@ -44,9 +44,7 @@ fn insert_input_context(ctx: &InvocationContext, request: &mut LlmRequest) {
     if extra.is_empty() {
         return;
     }
-    let mut contents = request.contents.iter();
-    let at = contents.rposition(|content| **content == *ctx.user_content());
+    let at = place_of_user_content(&request.contents, Some(ctx.user_content()));
     let extra = extra.iter().cloned().map(SharedContent::from);
-    let at = at.unwrap_or(0);
     request.contents.splice(at..at, extra);
 }

@@ -1,8 +1,8 @@
 //! Building a request: the processors, in ADK 2.13's order.
 //!
-//! ADK has further ones between them, for what is not part of a single agent's turn: credentials
-//! and confirmations before the instructions, interactions before the contents, caching behind
-//! them.
+//! ADK has further ones between them: credentials before the instructions, interactions before the
+//! contents, caching behind them. Confirmations, which ADK has here too, need the tools and are
+//! looked at when the request is built (`confirmation.rs`).
 
 use super::{
     basic, compaction, contents, dynamic_instructions, identity, instructions, output_schema,

@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use retain_core::{Content, GenerateContentConfig, Json, ModelTool, Part};
 
 use crate::{
+    contents::insertion_point_before_user_turn,
     shared_content::SharedContent,
     tools::{Tool, ToolMap},
 };
@@ -138,19 +139,10 @@ impl LlmRequest {
                 self.static_prefix = StaticPrefix::Placed(contents.len());
                 0
             }
-            StaticPrefix::Placed(end) => self.user_turn_start().max(end),
-            StaticPrefix::None => self.user_turn_start(),
+            StaticPrefix::Placed(end) => insertion_point_before_user_turn(&self.contents).max(end),
+            StaticPrefix::None => insertion_point_before_user_turn(&self.contents),
         };
         self.contents.splice(at..at, contents);
-    }
-
-    /// Where the last run of plain user contents begins.
-    fn user_turn_start(&self) -> usize {
-        let is_plain = |content: &&SharedContent| {
-            content.role.as_deref() == Some("user") && content.function_responses().next().is_none()
-        };
-        let plain = self.contents.iter().rev().take_while(is_plain).count();
-        self.contents.len() - plain
     }
 }
 
