@@ -20,6 +20,15 @@ pub enum RunError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A run is to be taken up again, and the runner does not do that. Nothing was stored. Build it
+    /// with `resumable(true)`.
+    #[error(
+        "run {invocation_id:?} cannot be taken up again: build the runner with resumable(true)"
+    )]
+    NotResumable {
+        /// The run.
+        invocation_id: String,
+    },
     /// The run has made as many model calls as it may. Raise `max_llm_calls`, or look for a loop.
     #[error("the run reached its limit of {limit} model calls (see RunConfig::max_llm_calls)")]
     LlmCallsLimitExceeded {
@@ -106,7 +115,7 @@ impl RunError {
         match self {
             RunError::Session(SessionError::NotFound { .. }) => "SessionNotFoundError",
             RunError::Session(_) => "SessionError",
-            RunError::InvalidMessage { .. } => "ValueError",
+            RunError::InvalidMessage { .. } | RunError::NotResumable { .. } => "ValueError",
             RunError::LlmCallsLimitExceeded { .. } => "LlmCallsLimitExceededError",
             RunError::Model { source, .. } => source.code.as_deref().unwrap_or("ModelError"),
             RunError::Tool { source, .. } => source.code.as_deref().unwrap_or("ToolError"),

@@ -15,6 +15,7 @@ mod context;
 mod error;
 mod fence;
 mod flow;
+mod interrupts;
 mod models;
 mod plugins;
 pub mod python_text;

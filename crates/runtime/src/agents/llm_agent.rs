@@ -125,7 +125,10 @@ impl Agent for LlmAgent {
     }
 
     async fn run(&self, ctx: &InvocationContext) -> Result<()> {
-        flow::run(self, ctx).await
+        match ctx.is_resumable() {
+            true => flow::run_resumably(self, ctx).await,
+            false => flow::run(self, ctx).await,
+        }
     }
 
     fn as_llm_agent(&self) -> Option<&LlmAgent> {

@@ -90,6 +90,15 @@ impl AgentTree {
         std::iter::successors(self.parent(name), |agent| self.parent(agent.name()))
     }
 
+    /// Calls `each` with the name of an agent and of all below it.
+    pub(crate) fn each_below(&self, name: &str, each: &mut dyn FnMut(&str)) {
+        each(name);
+        let agent = self.find(name);
+        for below in agent.iter().flat_map(|agent| agent.sub_agents()) {
+            self.each_below(below.name(), each);
+        }
+    }
+
     /// All agents.
     pub(crate) fn agents(&self) -> impl Iterator<Item = &Arc<dyn Agent>> {
         self.nodes.iter().map(|node| &node.agent)

@@ -19,7 +19,7 @@ use crate::{
     agents::{Agent, AgentTree},
     compaction::Compactor,
     contents::ContentsCache,
-    context::{CallbackContext, EventWatch, NodePaths, ReadonlyContext},
+    context::{CallbackContext, Checkpoints, EventWatch, NodePaths, ReadonlyContext},
     error::{Result, RunError},
     plugins::Plugins,
     runner::RunConfig,
@@ -56,6 +56,10 @@ pub(crate) struct Invocation {
     /// where they were made.
     pub(crate) is_conversation: bool,
     pub(crate) paths: NodePaths,
+    /// Whether agents note how far they are.
+    pub(crate) is_resumable: bool,
+    /// How far they are.
+    pub(crate) checkpoints: Checkpoints,
     pub(crate) emitter: mpsc::Sender<Emitted>,
     pub(crate) llm_calls: AtomicU32,
     /// Contents that were assembled before, by agent.
@@ -127,15 +131,15 @@ struct Watches {
 }
 
 impl InvocationContext {
-    /// For an agent that the runner itself runs.
+    /// For an agent that the runner itself runs. `path` is where it was before, if it goes on.
     pub(crate) fn new(
         shared: Arc<Invocation>,
         agent: Arc<dyn Agent>,
         branch: Option<&str>,
+        path: Option<String>,
     ) -> InvocationContext {
-        let path = shared
-            .is_conversation
-            .then(|| shared.paths.enter(&shared.tree, agent.name()));
+        let enter = || shared.paths.enter(&shared.tree, agent.name());
+        let path = shared.is_conversation.then(|| path.unwrap_or_else(enter));
         InvocationContext {
             shared,
             agent,
@@ -332,12 +336,17 @@ impl InvocationContext {
         let sent = self.shared.emitter.send(emitted).await;
         sent.map_err(|_| RunError::Cancelled)?;
         let stored = stored.await.map_err(|_| RunError::Cancelled)??;
+        self.each_watch(|watch| watch.note(&stored));
+        Ok(stored)
+    }
+
+    /// Tells everybody above who wants to know.
+    pub(super) fn each_watch(&self, tell: impl Fn(&EventWatch)) {
         let mut watches = self.watches.as_ref();
         while let Some(above) = watches {
-            above.watch.note(&stored);
+            tell(&above.watch);
             watches = above.above.as_ref();
         }
-        Ok(stored)
     }
 
     /// Fills in what an event of this agent lacks.

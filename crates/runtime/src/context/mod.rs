@@ -3,16 +3,19 @@
 
 mod artifacts;
 mod callback;
+mod checkpoints;
 mod invocation;
 mod live_state;
 mod paths;
+mod progress;
 mod tool;
 mod watch;
 
 pub use callback::{CallbackContext, ReadonlyContext};
+pub(crate) use checkpoints::Checkpoints;
 pub use invocation::InvocationContext;
 pub(crate) use invocation::{Emitted, Invocation};
 pub use live_state::LiveState;
-pub(crate) use paths::NodePaths;
+pub(crate) use paths::{NodePaths, leaf};
 pub use tool::ToolContext;
 pub(crate) use watch::EventWatch;

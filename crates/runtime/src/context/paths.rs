@@ -23,6 +23,15 @@ struct Paths {
 }
 
 impl NodePaths {
+    /// Those of a run that is taken up again: what ran before, counts.
+    pub(crate) fn resumed<'a>(seen: impl Iterator<Item = &'a str>) -> NodePaths {
+        let mut paths = Paths::default();
+        for path in seen {
+            paths.take_up(path);
+        }
+        NodePaths(Mutex::new(paths))
+    }
+
     /// The path of the next run of `name`.
     pub(crate) fn enter(&self, tree: &AgentTree, name: &str) -> String {
         let mut paths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +50,28 @@ impl NodePaths {
     }
 }
 
+/// The agent of a path's last segment.
+pub(crate) fn leaf(path: &str) -> &str {
+    let segment = path.rsplit('/').next().unwrap_or_default();
+    segment.rsplit_once('@').map_or(segment, |(name, _)| name)
+}
+
 impl Paths {
+    /// Takes note of a path and of those above it.
+    fn take_up(&mut self, path: &str) {
+        let ends = path.match_indices('/').map(|(at, _)| at);
+        for end in ends.chain([path.len()]) {
+            let Some((place, run)) = path[..end].rsplit_once('@') else {
+                continue;
+            };
+            let run = run.parse().unwrap_or(1);
+            let known = self.runs.entry(place.to_owned()).or_default();
+            *known = (*known).max(run);
+            let name = leaf(&path[..end]).to_owned();
+            self.current.insert(name, path[..end].to_owned());
+        }
+    }
+
     /// The path under which agents below `name` run. The root counts as having run.
     fn above(&mut self, tree: &AgentTree, name: &str) -> String {
         if let Some(path) = self.current.get(name) {

@@ -5,8 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use retain_core::{Event, FunctionCall};
+use retain_core::Event;
 use tokio::sync::Notify;
+
+use crate::interrupts::waiting_calls;
 
 /// Notes what the events of a run below mean for the agent above. Cloning shares it.
 #[derive(Debug, Clone, Default)]
@@ -38,9 +40,14 @@ impl EventWatch {
             seen.escalated.store(true, Ordering::Release);
             seen.escalates.notify_waiters();
         }
-        if waits(event) {
-            seen.waiting.store(true, Ordering::Release);
+        if !waiting_calls(event).is_empty() {
+            self.note_pause();
         }
+    }
+
+    /// Takes note that the run pauses.
+    pub(super) fn note_pause(&self) {
+        self.0.waiting.store(true, Ordering::Release);
     }
 
     /// Whether an event ended the loop.
@@ -63,14 +70,4 @@ impl EventWatch {
             notified.await;
         }
     }
-}
-
-/// Whether an event has a call whose answer comes later.
-fn waits(event: &Event) -> bool {
-    let ids = event.long_running_tool_ids.as_ref();
-    let is_open = |call: &&FunctionCall| {
-        let id = call.id.as_deref();
-        id.is_some_and(|id| ids.is_some_and(|ids| ids.contains(id)))
-    };
-    event.function_calls().iter().any(is_open)
 }

@@ -18,12 +18,17 @@ mod output_schema;
 mod planning;
 mod request;
 mod resume;
+mod take_up;
 mod tools;
 mod transfer;
 
 use std::sync::Arc;
 
 use retain_core::Event;
+
+pub(crate) use take_up::run_resumably;
+
+use resume::Decision;
 
 use crate::{
     agents::{LlmAgent, OutputKeeper},
@@ -86,10 +91,14 @@ impl Turn<'_> {
             // The model is to see what came of it.
             request = Box::pin(request::build(self.agent, self.ctx, &*self.model)).await?;
         }
-        if let Some(event) = resume::unexecuted_calls(self.ctx, &request) {
-            return Box::pin(self.run_calls(&request, &event, true)).await;
+        match resume::decide(self.ctx, &request) {
+            Decision::Ask => self.ask(request).await,
+            Decision::Run(event) => Box::pin(self.run_calls(&request, &event, true)).await,
+            Decision::Pause => {
+                self.ctx.pause();
+                Ok(())
+            }
         }
-        self.ask(request).await
     }
 
     /// Emits an event of the turn. `nothing_follows` says that the model is done and no tool is
@@ -122,6 +131,8 @@ impl Turn<'_> {
         let known = self.ctx.agent.as_llm_agent();
         known.is_some_and(|known| std::ptr::eq(known, self.agent))
             && self.ctx.is_top()
+            // Then it is said that the agent is done.
+            && !self.ctx.is_resumable()
             && self.ctx.shared.plugins.is_empty()
             && !self.agent.has_after_callbacks()
     }

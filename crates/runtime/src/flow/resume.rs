@@ -1,38 +1,135 @@
-//! Going on with a run that a late answer takes up: calls that were made beside the answered one and
-//! never got an answer are run before the model is asked.
+//! Going on with a run that was begun before: what the step owes before the model may be asked.
 //!
-//! That happens when one of several calls failed the run, and another one was left open for the user.
+//! A call may still wait for somebody, then the run pauses. A call may never have been run, because
+//! the process died or another call failed the run; then it is run first.
 
 use std::collections::HashSet;
 
 use retain_core::{Event, FunctionCall, FunctionResponse};
 
-use crate::{context::InvocationContext, models::LlmRequest};
+use crate::{
+    context::InvocationContext,
+    interrupts::{ASKING, is_answered_below, opens_branch, pauses, waiting_ids},
+    models::LlmRequest,
+};
 
-/// The names of calls that wait for the user, also in sessions whose events do not mark them.
-const ASKING: [&str; 2] = ["adk_request_input", "adk_request_credential"];
+/// What a step begins with.
+#[derive(Debug)]
+pub(super) enum Decision {
+    /// Nothing is owed: the model is asked.
+    Ask,
+    /// A call waits: nothing is to be done.
+    Pause,
+    /// These calls are run: an event of the agent, with only those calls in it.
+    Run(Box<Event>),
+}
 
-/// The event whose calls are to be run, with only those calls in it.
-pub(super) fn unexecuted_calls(ctx: &InvocationContext, request: &LlmRequest) -> Option<Event> {
+/// Decides how the next step of the agent begins.
+pub(super) fn decide(ctx: &InvocationContext, request: &LlmRequest) -> Decision {
     let events = ctx.events();
-    // Every other run begins with words, and its calls are run when they are made.
-    // A summary has the user for its author, and says nothing.
-    let is_said = |event: &&Event| event.author == "user" && event.actions.compaction.is_none();
-    let said = events.iter().rfind(is_said)?;
-    said.content()?.function_responses().next()?;
-    let is_of_run = |event: &&Event| event.invocation_id == ctx.invocation_id();
-    let events: Vec<&Event> = events.iter().filter(is_of_run).collect();
-    let (_, before) = events.split_last()?;
-    // Only calls of this agent itself: events may come from outside, and must not run tools.
-    let calls_ours = |event: &&Event| {
-        let is_known = |call: &&FunctionCall| {
-            let name = call.name.as_deref();
-            name.is_some_and(|name| request.tools.get(name).is_some())
-        };
-        event.author == ctx.agent_name() && event.function_calls().iter().any(is_known)
+    if !ctx.is_resumable() && !answers_a_call(events.iter()) {
+        // Such a run begins with words, and its calls are run when they are made.
+        return Decision::Ask;
+    }
+    let run = ctx.of_this_branch(ctx.of_this_run(&events));
+    let history = History {
+        ctx,
+        request,
+        run: &run,
     };
-    let at = before.iter().rposition(calls_ours)?;
-    Batch::of(&events[at..])?.unexecuted()
+    history.decide()
+}
+
+/// Whether the user's last message answers a call. A summary has the user for its author, and says
+/// nothing.
+fn answers_a_call<'a>(mut events: impl DoubleEndedIterator<Item = &'a Event>) -> bool {
+    let is_said = |event: &&Event| event.author == "user" && event.actions.compaction.is_none();
+    let said = events.rfind(is_said);
+    said.is_some_and(|said| !said.function_responses().is_empty())
+}
+
+/// What happened in the run on the agent's branch.
+struct History<'a> {
+    ctx: &'a InvocationContext,
+    request: &'a LlmRequest,
+    run: &'a [&'a Event],
+}
+
+impl History<'_> {
+    fn decide(&self) -> Decision {
+        let Some((last, before)) = self.run.split_last() else {
+            return Decision::Ask;
+        };
+        if !before.is_empty() {
+            match self.among_many() {
+                Decision::Ask => {}
+                decided => return decided,
+            }
+        }
+        // A call that nothing came after was never run. Only the agent's own: events may come from
+        // outside, and must not run tools.
+        let is_owed = self.ctx.is_resumable()
+            && !last.is_partial()
+            && !last.function_calls().is_empty()
+            && last.author == self.ctx.agent_name();
+        match is_owed {
+            true => Decision::Run(Box::new((*last).clone())),
+            false => Decision::Ask,
+        }
+    }
+
+    fn among_many(&self) -> Decision {
+        let is_resumable = self.ctx.is_resumable();
+        let last = self.run.len() - 1;
+        let paused_by_last = is_resumable && self.pauses(last);
+        if is_resumable && !paused_by_last && self.is_open_before(last) {
+            return Decision::Pause;
+        }
+        let owed = self.calls_before(last).and_then(|at| {
+            let batch = Batch::of(&self.run[at..])?;
+            Some(batch.decide(is_resumable))
+        });
+        match owed.unwrap_or(Decision::Ask) {
+            Decision::Ask if paused_by_last => Decision::Pause,
+            decided => decided,
+        }
+    }
+
+    /// Whether the run pauses after the event at this place.
+    fn pauses(&self, at: usize) -> bool {
+        pauses(self.run[at], self.run[at + 1..].iter().copied())
+    }
+
+    /// Whether an earlier pause still waits for one of its answers.
+    fn is_open_before(&self, last: usize) -> bool {
+        let paused = (0..last).filter(|at| self.pauses(*at));
+        let paused: Vec<&Event> = paused.map(|at| self.run[at]).collect();
+        let calls = paused.iter().flat_map(|event| event.function_calls());
+        let mut awaited: HashSet<&str> = calls.filter_map(|call| call.id.as_deref()).collect();
+        awaited.extend(paused.iter().flat_map(|event| waiting_ids(event)));
+        let answered = response_ids(self.run);
+        !awaited.is_subset(&answered)
+    }
+
+    /// The latest event before the last in which this agent calls one of its tools.
+    fn calls_before(&self, last: usize) -> Option<usize> {
+        let calls_ours = |event: &&Event| {
+            let is_known = |call: &&FunctionCall| {
+                let name = call.name.as_deref();
+                name.is_some_and(|name| self.request.tools.get(name).is_some())
+            };
+            event.author == self.ctx.agent_name() && event.function_calls().iter().any(is_known)
+        };
+        self.run[..last].iter().rposition(calls_ours)
+    }
+}
+
+/// The ids that responses among the events name.
+fn response_ids<'a>(events: &[&'a Event]) -> HashSet<&'a str> {
+    let responses = events.iter().flat_map(|event| event.function_responses());
+    responses
+        .filter_map(|response| response.id.as_deref())
+        .collect()
 }
 
 /// Calls that were made together, and what came after them.
@@ -54,28 +151,33 @@ impl<'a> Batch<'a> {
             later,
             calls: event.function_calls(),
             responses: responses.collect(),
-            waiting: events.iter().flat_map(|event| waiting(event)).collect(),
+            waiting: events.iter().flat_map(|event| waiting_ids(event)).collect(),
         })
     }
 
-    fn unexecuted(&self) -> Option<Event> {
-        let answered: HashSet<&str> = self
-            .responses
-            .iter()
-            .filter_map(|response| response.id.as_deref())
-            .collect();
+    fn decide(&self, is_resumable: bool) -> Decision {
+        let answered = response_ids(self.later);
         let answer = self.answer();
+        let is_below = answer.is_some_and(|answer| {
+            let mut calls = self.calls.iter();
+            calls.any(|call| is_answered_below(answer, call))
+        });
+        let answer = answer.map(Event::function_responses).unwrap_or_default();
         let is_ours = |response: &&FunctionResponse| {
-            let names = self.calls.iter().map(|call| &call.name);
-            names.into_iter().any(|name| *name == response.name)
+            let mut names = self.calls.iter().map(|call| &call.name);
+            names.any(|name| *name == response.name)
         };
         let ids = self.calls.iter().filter_map(|call| call.id.as_deref());
         let mut ids = ids.chain(self.waiting.iter().copied());
         let no_call_answered = !ids.any(|id| answered.contains(id)) && !answer.iter().any(is_ours);
-        if (!self.waiting.is_empty() && self.waiting.is_disjoint(&answered)) || no_call_answered {
-            return None;
+        let none_waited_for = !self.waiting.is_empty() && self.waiting.is_disjoint(&answered);
+        if !is_below && (none_waited_for || no_call_answered) {
+            return match is_resumable {
+                true => Decision::Pause,
+                false => Decision::Ask,
+            };
         }
-        if answer.is_empty() || !answer.iter().all(is_ours) {
+        if is_below || answer.is_empty() || !answer.iter().all(is_ours) {
             return self.without_answered(&HashSet::new());
         }
         // The agent has gone on already, or still waits.
@@ -85,29 +187,37 @@ impl<'a> Batch<'a> {
                 && event.content().is_some()
         };
         if !self.waiting.is_subset(&answered) || self.later.iter().any(went_on) {
-            return None;
+            return Decision::Ask;
         }
-        self.without_answered(&waiting(self.event).collect())
+        self.without_answered(&waiting_ids(self.event).collect())
     }
 
-    /// The responses of the last event that answers one of the calls, or of the last one at all.
-    fn answer(&self) -> Vec<&'a FunctionResponse> {
-        let answers = |response: &&FunctionResponse| match response.id.as_deref() {
+    /// The last event that answers one of the calls, or the last one at all.
+    fn answer(&self) -> Option<&'a Event> {
+        let is_answer = |event: &&&Event| {
+            let mut responses = event.function_responses().into_iter();
+            responses.any(|response| self.is_answer(event, response))
+        };
+        let found = self.later.iter().rev().find(is_answer);
+        found.or_else(|| self.later.last()).copied()
+    }
+
+    fn is_answer(&self, event: &Event, response: &FunctionResponse) -> bool {
+        let by_name = match response.id.as_deref() {
             Some(id) => {
                 let mut ids = self.calls.iter().filter_map(|call| call.id.as_deref());
                 self.waiting.contains(id) || ids.any(|known| known == id)
             }
             None => self.calls.iter().any(|call| call.name == response.name),
         };
-        let found = self.later.iter().rev();
-        let found = found.map(|event| event.function_responses());
-        let mut found = found.filter(|responses| responses.iter().any(answers));
-        let last = || self.later.last().map(|event| event.function_responses());
-        found.next().or_else(last).unwrap_or_default()
+        let name = response.name.as_deref().unwrap_or_default();
+        let may_be_below = event.author == "user" || ASKING.contains(&name);
+        let is_below = || self.calls.iter().any(|call| opens_branch(call, event));
+        by_name || (may_be_below && is_below())
     }
 
     /// The event without the calls that were answered, and without those of `besides`.
-    fn without_answered(&self, besides: &HashSet<&str>) -> Option<Event> {
+    fn without_answered(&self, besides: &HashSet<&str>) -> Decision {
         let mut unnamed: Vec<&FunctionResponse> = self.responses.clone();
         unnamed.retain(|response| response.id.is_none());
         let mut is_open = |call: &FunctionCall| {
@@ -121,21 +231,14 @@ impl<'a> Batch<'a> {
             by_name.map(|at| unnamed.remove(at)).is_none()
         };
         let mut event = self.event.clone();
-        let parts = event.response.content.as_mut()?.parts.as_mut()?;
+        let content = event.response.content.as_mut();
+        let Some(parts) = content.and_then(|content| content.parts.as_mut()) else {
+            return Decision::Ask;
+        };
         parts.retain(|part| part.function_call.as_ref().is_none_or(&mut is_open));
-        (!event.function_calls().is_empty()).then_some(event)
+        match event.function_calls().is_empty() {
+            true => Decision::Ask,
+            false => Decision::Run(Box::new(event)),
+        }
     }
-}
-
-/// The calls of an event that wait for somebody.
-fn waiting(event: &Event) -> impl Iterator<Item = &str> {
-    let marked = event
-        .long_running_tool_ids
-        .iter()
-        .flat_map(|ids| ids.iter());
-    let asking = event.function_calls().into_iter().filter(|call| {
-        let name = call.name.as_deref();
-        name.is_some_and(|name| ASKING.contains(&name))
-    });
-    marked.chain(asking.filter_map(|call| call.id.as_deref()))
 }

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use retain_core::{
-    Append, Content, Event, EventActions, GetSessionConfig, LlmResponse, RunToken, Session,
-    SessionError, SessionKey, SessionLog, State, StateDelta, Window,
+    Append, Content, Event, EventActions, GetSessionConfig, RunToken, Session, SessionError,
+    SessionKey, SessionLog, State, StateDelta, Window,
 };
 
 use super::{
     Inner, RunRequest,
     kept::{Assembled, drop_temp_keys},
     message::{self, Answered},
+    resume::{self, Start},
     store::add_metadata,
 };
 use crate::{
-    agents::{Agent, agent_to_run, branch_of},
     error::{Result, RunError},
     plugins::{ReadMessage, ask_plugins},
 };
@@ -27,13 +27,12 @@ pub(super) struct Begun {
     pub(super) assembled: Assembled,
     /// What the run is about: the message, or the one that began the run that it goes on with.
     pub(super) user_content: Content,
-    /// The message as stored.
-    pub(super) user_event: Event,
+    /// The message as stored, if there is one.
+    pub(super) user_event: Option<Event>,
     /// The right to write, where the service has a log.
     pub(super) token: Option<RunToken>,
-    /// Whom it goes to, and on which branch.
-    pub(super) agent: Arc<dyn Agent>,
-    pub(super) branch: Option<String>,
+    /// Whom it goes to.
+    pub(super) start: Start,
 }
 
 /// The message on its way into the log.
@@ -47,7 +46,9 @@ impl Inner {
     /// Begins a run on a message that was checked. The caller sees to it that this is not
     /// interrupted.
     pub(super) async fn begin(&self, key: &SessionKey, request: &RunRequest) -> Result<Begun> {
-        let (content, answered) = self.message(key, request).await?;
+        let Some((content, answered)) = self.message(key, request).await? else {
+            return self.take_up(key, request).await;
+        };
         let message = self.message_event(request, content, answered);
         match self.sessions.log() {
             Some(log) => self.begin_in_log(log, key, request, message).await,
@@ -56,22 +57,31 @@ impl Inner {
     }
 
     /// The message as plugins want it, and the call that it answers. The history is only read if it
-    /// matters.
+    /// matters. `None` if there is no message, or it is stored already.
     async fn message(
         &self,
         key: &SessionKey,
         request: &RunRequest,
-    ) -> Result<(Content, Option<Answered>)> {
-        let content = request.message.clone();
+    ) -> Result<Option<(Content, Option<Answered>)>> {
+        let Some(content) = request.message.clone() else {
+            return Ok(None);
+        };
         let answers = content.function_responses().next().is_some();
-        if !answers && self.plugins.is_empty() {
-            return Ok((content, None));
+        let id = request.invocation_id.as_deref();
+        if !answers && id.is_none() && self.plugins.is_empty() {
+            return Ok(Some((content, None)));
         }
         let session = self.current(key).await?;
         let answered = message::answered(&session.events, &content)?;
-        let invocation_id = answered
-            .as_ref()
-            .map(|answered| answered.invocation_id.as_str());
+        if let Some(id) = id
+            && message::is_stored(&session.events, id, &content, answered.as_ref())?
+        {
+            return Ok(None);
+        }
+        let invocation_id = match &answered {
+            Some(answered) => Some(answered.invocation_id.as_str()),
+            None => id,
+        };
         let read = ReadMessage {
             session: &session,
             invocation_id,
@@ -79,11 +89,11 @@ impl Inner {
         };
         let replaced = ask_plugins!(self.plugins, on_user_message(&read));
         let Some(replaced) = replaced else {
-            return Ok((content, answered));
+            return Ok(Some((content, answered)));
         };
         let content = message::checked(replaced)?;
         let answered = message::answered(&session.events, &content)?;
-        Ok((content, answered))
+        Ok(Some((content, answered)))
     }
 
     fn message_event(
@@ -92,17 +102,8 @@ impl Inner {
         content: Content,
         answered: Option<Answered>,
     ) -> Message {
-        let mut event = Event {
-            id: self.ids.new_id(),
-            author: "user".to_owned(),
-            timestamp: self.clock.now(),
-            response: LlmResponse::of(content),
-            actions: EventActions {
-                state_delta: request.state_delta.clone(),
-                ..EventActions::default()
-            },
-            ..Event::default()
-        };
+        let mut event = self.user_event(request);
+        event.response.content = Some(content);
         let mut began_with = None;
         match answered {
             Some(answered) => {
@@ -111,10 +112,28 @@ impl Inner {
                 event.isolation_scope = answered.isolation_scope;
                 began_with = answered.user_content;
             }
-            None => event.invocation_id = format!("e-{}", self.ids.new_id()),
+            None => {
+                let id = request.invocation_id.clone();
+                event.invocation_id = id.unwrap_or_else(|| format!("e-{}", self.ids.new_id()));
+            }
         }
-        add_metadata(&mut event, &request.config.custom_metadata);
         Message { event, began_with }
+    }
+
+    /// An event of the user with what the request wants of it.
+    fn user_event(&self, request: &RunRequest) -> Event {
+        let mut event = Event {
+            id: self.ids.new_id(),
+            author: "user".to_owned(),
+            timestamp: self.clock.now(),
+            actions: EventActions {
+                state_delta: request.state_delta.clone(),
+                ..EventActions::default()
+            },
+            ..Event::default()
+        };
+        add_metadata(&mut event, &request.config.custom_metadata);
+        event
     }
 
     /// Stores the message with taking the lease, then reads what is new.
@@ -248,29 +267,79 @@ impl Inner {
         }
     }
 
-    /// The run that has begun: whom the message goes to depends on the history before it.
+    /// The run that has begun on a message.
     fn begun(&self, session: Session, user_event: Event, began_with: Option<Content>) -> Begun {
+        let start = resume::for_message(&self.tree, &session, &user_event, self.is_resumable);
         let message = user_event.content().cloned().unwrap_or_default();
-        let agent = match self.tree.root().sub_agents().is_empty() {
-            true => Arc::clone(self.tree.root()),
-            false => agent_to_run(&self.tree, &session.events, &message),
-        };
-        let answers = message.function_responses().next().is_some();
-        let invocation_id = answers.then_some(user_event.invocation_id.as_str());
-        let branch = match Arc::ptr_eq(&agent, self.tree.root()) {
-            true => None,
-            false => branch_of(&session.events, agent.name(), invocation_id),
-        };
         Begun {
             invocation_id: user_event.invocation_id.clone(),
             session,
             assembled: Assembled::new(),
             user_content: began_with.unwrap_or(message),
+            user_event: Some(user_event),
+            token: None,
+            start,
+        }
+    }
+
+    /// Takes a run up again that has stored its message.
+    async fn take_up(&self, key: &SessionKey, request: &RunRequest) -> Result<Begun> {
+        let Some(id) = request.invocation_id.as_deref() else {
+            return Err(RunError::InvalidMessage {
+                reason: "is missing; give one, or the id of a run that is to go on".to_owned(),
+            });
+        };
+        if !self.is_resumable {
+            let invocation_id = id.to_owned();
+            return Err(RunError::NotResumable { invocation_id });
+        }
+        let Some(log) = self.sessions.log() else {
+            let config = GetSessionConfig::default();
+            let session = self.get_or_create(key, config).await?;
+            return self.taken_up(request, id, session, Assembled::new()).await;
+        };
+        let begin = Append::default().beginning_run(request.config.turn);
+        let token = log.append(key, begin).await?.run;
+        let taken_up = async {
+            let (mut session, assembled) = self.load(log, key, None).await?;
+            apply_temp(&mut session, &request.state_delta);
+            self.taken_up(request, id, session, assembled).await
+        };
+        match (taken_up.await, token) {
+            (Err(error), Some(token)) => {
+                // Without the session there is no run; a lease that stays ends by itself.
+                let _ = log.end_run(key, token).await;
+                Err(error)
+            }
+            (begun, token) => Ok(Begun { token, ..begun? }),
+        }
+    }
+
+    /// The run as it goes on. Changes of state are stored now that it is known to exist.
+    async fn taken_up(
+        &self,
+        request: &RunRequest,
+        id: &str,
+        mut session: Session,
+        assembled: Assembled,
+    ) -> Result<Begun> {
+        let (start, user_content) = resume::without_message(&self.tree, &session, id)?;
+        let mut user_event = None;
+        if !request.state_delta.is_empty() {
+            let mut event = self.user_event(request);
+            event.invocation_id = id.to_owned();
+            // Outside the run, which alone writes: nothing can come between.
+            user_event = Some(self.sessions.append_event(&mut session, event).await?);
+        }
+        Ok(Begun {
+            invocation_id: id.to_owned(),
+            session,
+            assembled,
+            user_content,
             user_event,
             token: None,
-            agent,
-            branch,
-        }
+            start,
+        })
     }
 }
 

@@ -26,6 +26,7 @@ pub struct RunnerBuilder {
     plugins: Vec<Arc<dyn Plugin>>,
     compaction: Option<CompactionConfig>,
     auto_create_session: bool,
+    is_resumable: bool,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     kept_sessions: usize,
@@ -44,6 +45,7 @@ impl Default for RunnerBuilder {
             plugins: Vec::new(),
             compaction: None,
             auto_create_session: false,
+            is_resumable: false,
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             kept_sessions: 256,
@@ -112,6 +114,16 @@ impl RunnerBuilder {
         self
     }
 
+    /// Whether runs can be taken up again when they have paused or broken off: agents note in the
+    /// session how far they are, and a run pauses at a call that waits until all that it waits for
+    /// is answered. ADK calls this `ResumabilityConfig`.
+    ///
+    /// Tools are then run at least once: one that was at work when the process died is run again.
+    pub fn resumable(mut self, resumable: bool) -> Self {
+        self.is_resumable = resumable;
+        self
+    }
+
     /// Where time comes from.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -177,6 +189,7 @@ impl RunnerBuilder {
                 compactor,
                 after_runs: Default::default(),
                 auto_create_session: self.auto_create_session,
+                is_resumable: self.is_resumable,
                 clock: self.clock,
                 ids: self.ids,
                 kept: KeptSessions::new(self.kept_sessions, self.kept_bytes),

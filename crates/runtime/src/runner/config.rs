@@ -58,7 +58,7 @@ impl RunConfig {
     }
 }
 
-/// A message, and how to run on it.
+/// A message, and how to run on it; or a run that is to be taken up again.
 ///
 /// ```
 /// use retain_runtime::{RunConfig, RunRequest};
@@ -68,8 +68,11 @@ impl RunConfig {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunRequest {
-    /// What the user says.
-    pub message: Content,
+    /// What the user says; nothing if a run is only taken up again.
+    pub message: Option<Content>,
+    /// The run that is taken up again, or the id of the one that begins. Without it a run gets an id,
+    /// and an answer to a call goes on with the run of the call.
+    pub invocation_id: Option<String>,
     /// Changes of state that are stored with the message.
     pub state_delta: StateDelta,
     /// How to run.
@@ -82,11 +85,29 @@ impl RunRequest {
     /// Runs on this message.
     pub fn new(message: impl Into<Content>) -> RunRequest {
         RunRequest {
-            message: message.into(),
+            message: Some(message.into()),
+            invocation_id: None,
             state_delta: StateDelta::default(),
             config: RunConfig::default(),
             yield_user_message: false,
         }
+    }
+
+    /// Goes on with a run that has paused, failed or was cut off by a crash, as
+    /// [`Runner::resume`](crate::Runner::resume) does.
+    pub fn resume(invocation_id: impl Into<String>) -> RunRequest {
+        RunRequest {
+            message: None,
+            invocation_id: Some(invocation_id.into()),
+            ..RunRequest::new("")
+        }
+    }
+
+    /// Under this id. If a run of this id has begun with the same message, it is taken up again, so
+    /// that a request can be repeated.
+    pub fn invocation_id(mut self, id: impl Into<String>) -> RunRequest {
+        self.invocation_id = Some(id.into());
+        self
     }
 
     /// With changes of state.

@@ -14,11 +14,12 @@ use super::{
     Inner, RunRequest,
     begin::Begun,
     leases::{HeldLease, Idle},
+    resume::Start,
     stream::{Sent, Wish},
 };
 use crate::{
     agents::run_agent,
-    context::{Emitted, Invocation, InvocationContext, NodePaths},
+    context::{Emitted, Invocation, InvocationContext},
     error::{Result, RunError},
     plugins::{ask_plugins, panic_text},
 };
@@ -69,6 +70,8 @@ pub(super) struct Driver {
     pub(super) ctx: InvocationContext,
     pub(super) session: SharedSession,
     user_event: Option<Event>,
+    /// Whether there is nothing left to do.
+    is_over: bool,
     /// The right to write; none when it was given back, or never was.
     pub(super) lease: Option<HeldLease>,
     /// Whether the run was given back with what it wrote last.
@@ -106,7 +109,9 @@ impl Driver {
             ids: Arc::clone(&inner.ids),
             is_conversation: inner.tree.root().as_llm_agent().is_some(),
             tree: Arc::clone(&inner.tree),
-            paths: NodePaths::default(),
+            paths: begin.start.paths,
+            is_resumable: inner.is_resumable,
+            checkpoints: begin.start.checkpoints,
             emitter,
             llm_calls: 0.into(),
             contents: begin.assembled.into(),
@@ -114,11 +119,19 @@ impl Driver {
             failed: None.into(),
             entered: Vec::new().into(),
         };
+        let Start {
+            agent,
+            branch,
+            path,
+            is_over,
+            ..
+        } = begin.start;
         Driver {
             inner,
-            ctx: InvocationContext::new(Arc::new(invocation), begin.agent, begin.branch.as_deref()),
+            ctx: InvocationContext::new(Arc::new(invocation), agent, branch.as_deref(), path),
             session,
-            user_event: request.yield_user_message.then_some(begin.user_event),
+            user_event: begin.user_event.filter(|_| request.yield_user_message),
+            is_over,
             lease,
             is_given_back: false,
             idle,
@@ -137,13 +150,18 @@ impl Driver {
             self.hand_on(Box::new(event), None);
         }
         let mut is_complete = false;
-        let result = match Box::pin(self.work(&mut emitted, &mut wishes)).await {
-            Ended::Done(Ok(())) => {
+        let ended = match self.is_over {
+            true => None,
+            false => Some(Box::pin(self.work(&mut emitted, &mut wishes)).await),
+        };
+        let result = match ended {
+            None => Ok(()),
+            Some(Ended::Done(Ok(()))) => {
                 is_complete = true;
                 self.after_run().await
             }
-            Ended::Done(Err(error)) => Err(error),
-            Ended::CutOff(wish) => self.seal(wish).await,
+            Some(Ended::Done(Err(error))) => Err(error),
+            Some(Ended::CutOff(wish)) => self.seal(wish).await,
         };
         if let Err(error) = &result {
             let plugins = &self.ctx.shared.plugins;
@@ -276,7 +294,7 @@ async fn run_agents(first: &InvocationContext) -> Result<()> {
     run_agent(first).await?;
     let mut next = first.take_handed_to();
     while let Some(agent) = next {
-        let ctx = InvocationContext::new(Arc::clone(&first.shared), agent, first.branch());
+        let ctx = InvocationContext::new(Arc::clone(&first.shared), agent, first.branch(), None);
         run_agent(&ctx).await?;
         next = ctx.take_handed_to();
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use retain_core::{Content, Event, Events};
 
+use super::resume::began_with;
 use crate::{
     contents::valid_events,
     error::{Result, RunError},
@@ -93,18 +94,43 @@ pub(super) fn answered(events: &Events, message: &Content) -> Result<Option<Answ
             "answers calls of several runs; send one message for each run",
         ));
     }
-    let began = valid.iter().find(|event| {
-        let content = event.content();
-        event.invocation_id == first.invocation_id
-            && event.author == "user"
-            && content.is_some_and(|content| {
-                !content.parts().is_empty() && content.function_responses().next().is_none()
-            })
-    });
+    let run = valid.into_iter();
+    let run: Vec<&Event> = run
+        .filter(|event| event.invocation_id == first.invocation_id)
+        .collect();
     Ok(Some(Answered {
         invocation_id: first.invocation_id.clone(),
         branch: first.branch.clone(),
         isolation_scope: first.isolation_scope.clone(),
-        user_content: began.and_then(|event| event.content().cloned()),
+        user_content: began_with(&run).cloned(),
     }))
+}
+
+/// Whether a message that names its run is stored in that run already, so that the request is a
+/// repetition.
+pub(super) fn is_stored(
+    events: &Events,
+    invocation_id: &str,
+    message: &Content,
+    answered: Option<&Answered>,
+) -> Result<bool> {
+    if let Some(answered) = answered {
+        return match answered.invocation_id == invocation_id {
+            true => Ok(false),
+            false => Err(invalid(format!(
+                "answers a call of run {:?}, but names run {invocation_id:?}",
+                answered.invocation_id
+            ))),
+        };
+    }
+    let mut run = valid_events(events);
+    run.retain(|event| event.invocation_id == invocation_id);
+    match began_with(&run) {
+        Some(began_with) if began_with == message => Ok(true),
+        Some(_) => Err(invalid(format!(
+            "is not the one that run {invocation_id:?} began with; to take that run up again send no \
+             message, to begin another leave out the id of the run"
+        ))),
+        None => Ok(false),
+    }
 }

@@ -16,6 +16,7 @@ mod ephemeral;
 mod kept;
 mod leases;
 mod message;
+mod resume;
 mod rewind;
 mod store;
 mod stream;
@@ -85,6 +86,7 @@ struct Inner {
     compactor: Option<Arc<Compactor>>,
     after_runs: AfterRuns,
     auto_create_session: bool,
+    is_resumable: bool,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     kept: KeptSessions,
@@ -151,7 +153,7 @@ impl Runner {
             return Err(RunError::BrokenOff { reason });
         }
         let mut request = request;
-        request.message = message::checked(request.message)?;
+        request.message = request.message.map(message::checked).transpose()?;
         let key = self.session_key(user_id, session_id).await?;
         let within = running();
         if within.contains(&key) {
@@ -185,6 +187,47 @@ impl Runner {
         stream.idle.begin();
         stream.handle = RunStream::handle_of(&invocation_id, wish);
         Ok(stream)
+    }
+
+    /// Goes on with a run that has paused, failed or was cut off by a crash, where it stopped: what
+    /// is stored is not done again. A call that has no answer is run (again), so tools of resumable
+    /// runners must bear that. A run that waits for somebody's answer goes on waiting, and one that
+    /// is done gives nothing more.
+    ///
+    /// Needs a runner that is [`resumable`](RunnerBuilder::resumable).
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use retain_runtime::{LlmAgent, Runner, RunError, ScriptedModel, ModelError};
+    /// # use retain_sessions::InMemorySessionService;
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let model = ScriptedModel::new("scripted")
+    ///     .reply(ModelError::new("out of service"))
+    ///     .reply("Here I am again.");
+    /// let runner = Runner::builder()
+    ///     .app_name("desk")
+    ///     .agent(LlmAgent::builder("clerk").model(model).build()?)
+    ///     .session_service(Arc::new(InMemorySessionService::new()))
+    ///     .auto_create_session(true)
+    ///     .resumable(true)
+    ///     .build()?;
+    ///
+    /// let run = runner.run("ada", Some("s1"), "Hello?").await?;
+    /// let id = run.invocation_id().to_owned();
+    /// assert!(run.answer().await.is_err());
+    ///
+    /// let run = runner.resume("ada", "s1", &id).await?;
+    /// assert_eq!(run.answer().await?, "Here I am again.");
+    /// # Ok(()) }
+    /// ```
+    pub async fn resume(
+        &self,
+        user_id: &str,
+        session_id: &str,
+        invocation_id: &str,
+    ) -> Result<RunStream> {
+        let request = RunRequest::resume(invocation_id);
+        self.run_with(user_id, Some(session_id), request).await
     }
 
     /// Runs the agent for a caller that is not async. The run has threads of its own, so this works

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt as _;
-use retain_core::{SessionService, SystemClock};
+use retain_core::{Event, SessionService, SystemClock};
 use retain_runtime::{
     Agent, FunctionTool, LlmAgent, LlmRequest, ParallelAgent, ScriptedModel, ScriptedReply,
     SequentialAgent, ToolContext, ToolError,
@@ -52,29 +52,69 @@ async fn open(uri: &str) -> Arc<dyn SessionService> {
     Arc::new(sessions.with_run_ttl(Duration::from_millis(100)))
 }
 
+/// Lets a process die after so many events; gives what it was told before.
+fn die_after(taken: usize, uri: &str, is_resumable: bool) -> (String, Vec<Event>) {
+    let dying = tokio::runtime::Runtime::new().unwrap();
+    let told = dying.block_on(async {
+        let sessions = open(uri).await;
+        let runner = runner(&sessions, worker("unused")).shared_agent(team());
+        // What is left of it in this process must not renew its lease.
+        let runner = runner.idle_limit(Duration::ZERO).resumable(is_resumable);
+        let runner = runner.clock(Arc::new(SystemClock)).build().unwrap();
+        let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        let mut told = Vec::new();
+        for _ in 0..taken {
+            told.push(run.next().await.unwrap().unwrap());
+        }
+        let id = run.invocation_id().to_owned();
+        // Nothing gets the chance to tidy up.
+        std::mem::forget(run);
+        (id, told)
+    });
+    dying.shutdown_background();
+    told
+}
+
+/// Nine events of agents, and eight that say how far they are.
+#[test]
+fn a_run_whose_process_died_after_any_event_is_taken_up_by_another() {
+    for taken in 0..=17 {
+        let folder = tempfile::tempdir().unwrap();
+        let uri = format!("sqlite:///{}/s.db", folder.path().display());
+        let (id, told) = die_after(taken, &uri, true);
+        let next = tokio::runtime::Runtime::new().unwrap();
+        next.block_on(async {
+            let sessions = open(&uri).await;
+            let runner = runner(&sessions, worker("unused")).shared_agent(team());
+            let runner = runner.clock(Arc::new(SystemClock)).resumable(true);
+            let runner = runner.build().unwrap();
+            let run = runner.resume(USER, SESSION, &id).await.unwrap();
+            run.collect_events().await.unwrap();
+            let session = crate::support::stored(&sessions).await;
+            for event in &told {
+                let mut events = session.events.iter();
+                assert!(events.any(|known| known == event), "after {taken}");
+            }
+            let own = |author: &str| {
+                let events = session.events.iter().filter(|event| event.author == author);
+                events.filter(|event| event.content().is_some()).count()
+            };
+            let counts = ["left", "right", "last"].map(own);
+            assert_eq!(counts, [3, 3, 3], "after {taken}: each has worked once");
+            assert_eq!(session.state["done"].as_i64(), Some(3), "after {taken}");
+            let last = session.events.last().unwrap();
+            assert_eq!(last.author, "all", "after {taken}");
+            assert_eq!(last.actions.end_of_agent, Some(true), "after {taken}");
+        });
+    }
+}
+
 #[test]
 fn a_process_may_die_after_any_event() {
     for taken in 0..=9 {
         let folder = tempfile::tempdir().unwrap();
         let uri = format!("sqlite:///{}/s.db", folder.path().display());
-        let dying = tokio::runtime::Runtime::new().unwrap();
-        let told = dying.block_on(async {
-            let sessions = open(&uri).await;
-            let runner = runner(&sessions, worker("unused")).shared_agent(team());
-            // What is left of it in this process must not renew its lease.
-            let runner = runner.idle_limit(Duration::ZERO);
-            let runner = runner.clock(Arc::new(SystemClock)).build().unwrap();
-            let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
-            let mut told = Vec::new();
-            for _ in 0..taken {
-                told.push(run.next().await.unwrap().unwrap());
-            }
-            // Nothing gets the chance to tidy up.
-            std::mem::forget(run);
-            told
-        });
-        dying.shutdown_background();
-
+        let (_, told) = die_after(taken, &uri, false);
         let next = tokio::runtime::Runtime::new().unwrap();
         next.block_on(async {
             let sessions = open(&uri).await;

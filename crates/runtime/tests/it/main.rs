@@ -12,6 +12,8 @@ mod crash;
 mod endings;
 mod failures;
 mod requests;
+mod resume;
+mod resume_requests;
 mod rewind;
 mod runs;
 mod snapshots;

@@ -73,6 +73,12 @@ fn line(event: &Event) -> String {
             ));
         }
     }
+    if let Some(state) = &event.actions.agent_state {
+        said.push(format!("at {}", Json::from(state.clone())));
+    }
+    if event.actions.end_of_agent == Some(true) {
+        said.push("done".to_owned());
+    }
     if let Some(code) = &event.response.error_code {
         said.push(format!("[{code}]"));
     }

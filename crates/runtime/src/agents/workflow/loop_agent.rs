@@ -3,13 +3,20 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use retain_core::{Json, JsonMap};
 
-use super::{Shell, shell_agent, shell_builder};
+use super::{
+    Shell, shell_agent, shell_builder,
+    steps::{self, Step},
+};
 use crate::{
     agents::{Agent, AgentCallbacks},
-    context::{EventWatch, InvocationContext},
+    context::InvocationContext,
     error::{BuildError, Result},
 };
+
+/// The key under which the rounds that are over are noted.
+const ROUNDS: &str = "times_looped";
 
 /// Runs its agents again and again, until one of them escalates or the rounds are used up.
 #[derive(Debug)]
@@ -59,22 +66,35 @@ impl Agent for LoopAgent {
     shell_agent!();
 
     async fn run(&self, ctx: &InvocationContext) -> Result<()> {
-        if self.shell.sub_agents.is_empty() {
+        let agents = &self.shell.sub_agents;
+        if agents.is_empty() {
             return Ok(());
         }
-        let mut rounds = 0;
+        let mut resumed = steps::current(ctx, agents);
+        let mut rounds = resumed.as_ref().map_or(0, |(_, state)| rounds_in(state));
         while self.max_iterations.is_none_or(|most| rounds < most) {
-            for agent in &self.shell.sub_agents {
-                let watch = EventWatch::default();
-                ctx.watched(&watch).run_agent(agent).await?;
-                if watch.is_waiting() || watch.has_escalated() {
-                    return Ok(());
+            let start = resumed.as_ref().map_or(0, |(place, _)| *place);
+            for agent in &agents[start..] {
+                let is_resumed = resumed.take().is_some();
+                let more = JsonMap::from([(ROUNDS, rounds)]);
+                match steps::run(ctx, agent, more, is_resumed).await? {
+                    Step::Done => {}
+                    Step::Paused => return Ok(()),
+                    Step::Escalated => return ctx.end_of_agent().await,
                 }
             }
             rounds += 1;
             // Agents that emit nothing must not hold the thread.
             tokio::task::yield_now().await;
         }
-        Ok(())
+        ctx.end_of_agent().await
     }
+}
+
+/// The rounds that were over when the run broke off.
+fn rounds_in(state: &JsonMap) -> u32 {
+    let rounds = state.get(ROUNDS).and_then(Json::as_u64);
+    rounds
+        .and_then(|rounds| rounds.try_into().ok())
+        .unwrap_or(0)
 }

@@ -3,6 +3,7 @@
 mod loop_agent;
 mod parallel;
 mod sequential;
+mod steps;
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use retain_core::JsonMap;
 
 use super::{Shell, shell_agent, shell_builder};
 use crate::{
@@ -51,14 +52,39 @@ impl Agent for ParallelAgent {
     shell_agent!();
 
     async fn run(&self, ctx: &InvocationContext) -> Result<()> {
-        let names = self
-            .shell
-            .sub_agents
-            .iter()
-            .map(|agent| agent.name().to_owned());
-        let watch = EventWatch::of_authors(names.collect());
-        let watched = ctx.watched(&watch);
-        let runs = self.shell.sub_agents.iter().map(|agent| {
+        let agents = &self.shell.sub_agents;
+        if agents.is_empty() {
+            return Ok(());
+        }
+        let watch = EventWatch::of_authors(agents.iter().map(|it| it.name().to_owned()).collect());
+        let resumed = ctx.checkpoint().filter(|known| known.state.is_some());
+        let had_escalated = resumed.as_ref().is_some_and(|it| it.is_escalated_directly);
+        if resumed.is_none() {
+            for agent in agents {
+                ctx.shared.checkpoints.begin(&ctx.shared.tree, agent.name());
+            }
+            ctx.save_agent_state(JsonMap::default()).await?;
+        }
+        if !had_escalated {
+            self.run_all(ctx, &watch).await?;
+        }
+        let is_done = |agent: &Arc<dyn Agent>| ctx.shared.checkpoints.is_ended(agent.name());
+        let has_escalated = had_escalated || watch.has_escalated();
+        if !watch.is_waiting() && (has_escalated || agents.iter().all(is_done)) {
+            ctx.end_of_agent().await?;
+        }
+        Ok(())
+    }
+}
+
+impl ParallelAgent {
+    /// Runs those of the agents that are not done.
+    async fn run_all(&self, ctx: &InvocationContext, watch: &EventWatch) -> Result<()> {
+        let watched = ctx.watched(watch);
+        let checkpoints = &ctx.shared.checkpoints;
+        let agents = self.shell.sub_agents.iter();
+        let agents = agents.filter(|agent| !checkpoints.is_ended(agent.name()));
+        let runs = agents.map(|agent| {
             let ctx = watched.on_branch(&format!("{}.{}", self.shell.name, agent.name()));
             async move { ctx.run_agent(agent).await }
         });

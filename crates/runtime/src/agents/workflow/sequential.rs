@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use retain_core::JsonMap;
 
-use super::{Shell, shell_agent, shell_builder};
+use super::{
+    Shell, shell_agent, shell_builder,
+    steps::{self, Step},
+};
 use crate::{
     agents::{Agent, AgentCallbacks},
-    context::{EventWatch, InvocationContext},
+    context::InvocationContext,
     error::{BuildError, Result},
 };
 
@@ -50,13 +54,18 @@ impl Agent for SequentialAgent {
     shell_agent!();
 
     async fn run(&self, ctx: &InvocationContext) -> Result<()> {
-        for agent in &self.shell.sub_agents {
-            let watch = EventWatch::default();
-            ctx.watched(&watch).run_agent(agent).await?;
-            if watch.is_waiting() {
+        let agents = &self.shell.sub_agents;
+        if agents.is_empty() {
+            return Ok(());
+        }
+        let resumed = steps::current(ctx, agents).map(|(place, _)| place);
+        for (place, agent) in agents.iter().enumerate().skip(resumed.unwrap_or(0)) {
+            let is_resumed = resumed == Some(place);
+            let step = steps::run(ctx, agent, JsonMap::default(), is_resumed).await?;
+            if step == Step::Paused {
                 return Ok(());
             }
         }
-        Ok(())
+        ctx.end_of_agent().await
     }
 }

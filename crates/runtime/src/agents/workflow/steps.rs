@@ -1,0 +1,73 @@
+//! One agent after the other: what sequences and loops share. Each step is noted before it begins,
+//! so that a run that is taken up again goes on where it was.
+
+use std::sync::Arc;
+
+use retain_core::JsonMap;
+
+use crate::{
+    agents::Agent,
+    context::{EventWatch, InvocationContext},
+    error::Result,
+};
+
+/// How a step ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Done,
+    /// An agent has asked to end.
+    Escalated,
+    /// A call waits for somebody.
+    Paused,
+}
+
+/// The key under which the agent of a step is noted.
+const CURRENT: &str = "current_sub_agent";
+
+/// The step at which the agent of `ctx` was, if the run was taken up again: its place, and all that
+/// was noted.
+pub(super) fn current(
+    ctx: &InvocationContext,
+    agents: &[Arc<dyn Agent>],
+) -> Option<(usize, JsonMap)> {
+    let state = ctx.agent_state()?;
+    let name = state.get(CURRENT).and_then(retain_core::Json::as_str);
+    let place = agents.iter().position(|agent| Some(agent.name()) == name);
+    if place.is_none() {
+        tracing::warn!(
+            agent = ctx.agent_name(),
+            step = name,
+            "the agent of this step is not there any more: from the beginning"
+        );
+    }
+    Some((place.unwrap_or(0), state))
+}
+
+/// Runs one step. `is_resumed` says that it was begun before.
+pub(super) async fn run(
+    ctx: &InvocationContext,
+    agent: &Arc<dyn Agent>,
+    more: JsonMap,
+    is_resumed: bool,
+) -> Result<Step> {
+    let checkpoints = &ctx.shared.checkpoints;
+    let had_escalated = is_resumed && ctx.checkpoint().is_some_and(|known| known.is_escalated);
+    let is_done = is_resumed && checkpoints.is_ended(agent.name());
+    if !is_resumed {
+        checkpoints.begin(&ctx.shared.tree, agent.name());
+        let mut state = JsonMap::from([(CURRENT, agent.name())]);
+        state.extend(more);
+        ctx.save_agent_state(state).await?;
+    }
+    let watch = EventWatch::default();
+    if !is_done {
+        ctx.watched(&watch).run_agent(agent).await?;
+    }
+    Ok(if watch.is_waiting() {
+        Step::Paused
+    } else if had_escalated || watch.has_escalated() {
+        Step::Escalated
+    } else {
+        Step::Done
+    })
+}

@@ -1,0 +1,182 @@
+//! Checkpoints: how far each agent of a run has come, as the run's own events tell.
+//!
+//! A resumable run writes them as it goes: which agent of a sequence is next, who is done. When the
+//! run is taken up again, they are read back from the log, so that what was done is not done twice.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use retain_core::{Event, Json, JsonMap};
+
+use crate::agents::AgentTree;
+
+/// How far one agent has come since it was begun last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Checkpoint {
+    /// What it noted about itself. Empty if it has only spoken.
+    pub(crate) state: Option<JsonMap>,
+    /// Whether it is done.
+    pub(crate) is_ended: bool,
+    /// Whether an agent anywhere below it has escalated.
+    pub(crate) is_escalated: bool,
+    /// Whether one directly below it has.
+    pub(crate) is_escalated_directly: bool,
+    /// How many events of the run came before it was begun.
+    pub(crate) since: usize,
+}
+
+impl Checkpoint {
+    /// Whether the agent has not done anything yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.state.is_none() && !self.is_ended
+    }
+
+    fn note(&mut self, state: JsonMap) {
+        *self = Checkpoint {
+            state: Some(state),
+            since: self.since,
+            ..Checkpoint::default()
+        };
+    }
+}
+
+/// How far the agents of a run have come, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoints(Mutex<HashMap<String, Checkpoint>>);
+
+impl Checkpoints {
+    /// Reads them from the events of a run, oldest first.
+    pub(crate) fn of_run(tree: &AgentTree, events: &[&Event]) -> Checkpoints {
+        let mut read = Reading {
+            tree,
+            known: HashMap::new(),
+        };
+        for (number, event) in events.iter().enumerate() {
+            read.take_up(number, event);
+        }
+        Checkpoints(Mutex::new(read.known))
+    }
+
+    pub(crate) fn get(&self, agent: &str) -> Option<Checkpoint> {
+        self.known().get(agent).cloned()
+    }
+
+    /// Whether the agent is done.
+    pub(crate) fn is_ended(&self, agent: &str) -> bool {
+        self.known().get(agent).is_some_and(|known| known.is_ended)
+    }
+
+    /// Notes what an agent says of itself.
+    pub(crate) fn set_state(&self, agent: &str, state: JsonMap) {
+        let mut known = self.known();
+        let checkpoint = known.entry(agent.to_owned()).or_default();
+        checkpoint.note(state);
+    }
+
+    /// Notes that an agent is done.
+    pub(crate) fn end(&self, agent: &str) {
+        let mut known = self.known();
+        let checkpoint = known.entry(agent.to_owned()).or_default();
+        checkpoint.state = None;
+        checkpoint.is_ended = true;
+    }
+
+    /// Forgets an agent and those below it: they begin anew.
+    pub(crate) fn begin(&self, tree: &AgentTree, agent: &str) {
+        let mut known = self.known();
+        if known.is_empty() {
+            return;
+        }
+        tree.each_below(agent, &mut |name| {
+            known.remove(name);
+        });
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Checkpoint>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Reading<'a> {
+    tree: &'a AgentTree,
+    known: HashMap<String, Checkpoint>,
+}
+
+impl Reading<'_> {
+    fn take_up(&mut self, number: usize, event: &Event) {
+        if event.author == "user" || self.tree.find(&event.author).is_none() {
+            return;
+        }
+        let checkpoint = self.known.entry(event.author.clone());
+        let checkpoint = checkpoint.or_insert_with(|| Checkpoint {
+            since: number,
+            ..Checkpoint::default()
+        });
+        if event.actions.end_of_agent == Some(true) {
+            checkpoint.is_ended = true;
+            checkpoint.state = None;
+            return;
+        }
+        if let Some(state) = &event.actions.agent_state {
+            checkpoint.note(state.clone());
+            let next = state.get("current_sub_agent").and_then(Json::as_str);
+            self.begin_below(number + 1, &event.author, next);
+            return;
+        }
+        if event.content().is_some() {
+            checkpoint.is_ended = false;
+            checkpoint.state.get_or_insert_with(JsonMap::default);
+        }
+        if event.actions.escalate == Some(true) {
+            self.escalate(&event.author);
+        }
+        if let Some(target) = &event.actions.transfer_to_agent {
+            self.hand_over(number + 1, &event.author, target);
+        }
+    }
+
+    /// A checkpoint of an agent says that those below it begin: the one it names, or all.
+    fn begin_below(&mut self, number: usize, agent: &str, next: Option<&str>) {
+        let Some(agent) = self.tree.find(agent) else {
+            return;
+        };
+        let below = agent.sub_agents().iter().map(|agent| agent.name());
+        let begun: Vec<String> = below
+            .filter(|name| next.is_none_or(|next| next == *name))
+            .map(str::to_owned)
+            .collect();
+        for name in begun {
+            self.begin(number, &name);
+        }
+    }
+
+    /// Who is handed over to begins anew; who hands over is not done with that.
+    fn hand_over(&mut self, number: usize, agent: &str, target: &str) {
+        let own = self.known.get(agent).filter(|_| agent != target).cloned();
+        self.begin(number, target);
+        self.known.extend(own.map(|own| (agent.to_owned(), own)));
+    }
+
+    fn begin(&mut self, number: usize, agent: &str) {
+        let tree = self.tree;
+        tree.each_below(agent, &mut |name| {
+            self.known.remove(name);
+        });
+        let begun = Checkpoint {
+            since: number,
+            ..Checkpoint::default()
+        };
+        self.known.insert(agent.to_owned(), begun);
+    }
+
+    fn escalate(&mut self, agent: &str) {
+        let tree = self.tree;
+        for (level, above) in tree.ancestors(agent).enumerate() {
+            let known = self.known.entry(above.name().to_owned()).or_default();
+            known.is_escalated = true;
+            known.is_escalated_directly |= level == 0;
+        }
+    }
+}

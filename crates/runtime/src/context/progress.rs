@@ -1,0 +1,141 @@
+//! What an agent of a resumable run says about how far it is, and finds of that when the run is
+//! taken up again.
+
+use retain_core::{Event, EventActions, Events, JsonMap};
+
+use super::{InvocationContext, checkpoints::Checkpoint};
+use crate::{contents::valid_events, error::Result};
+
+impl InvocationContext {
+    /// Whether the run can be taken up again when it has paused or broken off.
+    pub fn is_resumable(&self) -> bool {
+        self.shared.is_resumable
+    }
+
+    /// What this agent last noted with [`save_agent_state`](Self::save_agent_state), if the run was
+    /// taken up again while it was at work. `None` if it begins.
+    pub fn agent_state(&self) -> Option<JsonMap> {
+        self.checkpoint()?.state
+    }
+
+    /// Stores how far this agent is. Does nothing in a run that is not resumable.
+    ///
+    /// ```
+    /// use async_trait::async_trait;
+    /// use retain_core::JsonMap;
+    /// use retain_runtime::{Agent, InvocationContext, RunError};
+    ///
+    /// #[derive(Debug)]
+    /// struct Chapters;
+    ///
+    /// #[async_trait]
+    /// impl Agent for Chapters {
+    ///     fn name(&self) -> &str {
+    ///         "chapters"
+    ///     }
+    ///
+    ///     async fn run(&self, ctx: &InvocationContext) -> Result<(), RunError> {
+    ///         let state = ctx.agent_state().unwrap_or_default();
+    ///         let done = state.get("done").and_then(|done| done.as_i64()).unwrap_or(0);
+    ///         for chapter in done..3 {
+    ///             // ... write the chapter ...
+    ///             ctx.save_agent_state(JsonMap::from([("done", chapter + 1)])).await?;
+    ///         }
+    ///         ctx.end_of_agent().await
+    ///     }
+    /// }
+    /// ```
+    pub async fn save_agent_state(&self, state: JsonMap) -> Result<()> {
+        if !self.is_resumable() {
+            return Ok(());
+        }
+        self.shared
+            .checkpoints
+            .set_state(self.agent_name(), state.clone());
+        let actions = EventActions {
+            agent_state: Some(state),
+            ..EventActions::default()
+        };
+        self.note(actions, false).await
+    }
+
+    /// Stores that this agent is done, so that a run that is taken up again passes it over. Does
+    /// nothing in a run that is not resumable.
+    pub async fn end_of_agent(&self) -> Result<()> {
+        if !self.is_resumable() {
+            return Ok(());
+        }
+        self.shared.checkpoints.end(self.agent_name());
+        let actions = EventActions {
+            end_of_agent: Some(true),
+            ..EventActions::default()
+        };
+        let callbacks = self.agent.callbacks();
+        let nothing_follows = self.is_top()
+            && self.shared.plugins.is_empty()
+            && callbacks.is_none_or(|callbacks| callbacks.after.is_empty())
+            && !self.has_handed_over();
+        self.note(actions, nothing_follows).await
+    }
+
+    async fn note(&self, actions: EventActions, last: bool) -> Result<()> {
+        let event = Event {
+            actions,
+            ..self.new_event()
+        };
+        self.send(Box::new(event), last).await?;
+        Ok(())
+    }
+
+    /// How far this agent had come when the run was taken up again.
+    pub(crate) fn checkpoint(&self) -> Option<Checkpoint> {
+        self.shared.checkpoints.get(self.agent_name())
+    }
+
+    /// Lets those above know that the run pauses here.
+    pub(crate) fn pause(&self) {
+        self.each_watch(|watch| watch.note_pause());
+    }
+
+    /// The events of this run among `events`, oldest first.
+    pub(crate) fn of_this_run<'a>(&self, events: &'a Events) -> Vec<&'a Event> {
+        let mut events = valid_events(events);
+        events.retain(|event| event.invocation_id == self.invocation_id());
+        events
+    }
+
+    /// Those of the run's events that belong to the branch of this agent: what was emitted on it,
+    /// and what the user said to all, to it, or to what it began below.
+    pub(crate) fn of_this_branch<'a>(&self, run: Vec<&'a Event>) -> Vec<&'a Event> {
+        let Some(branch) = self.branch() else {
+            let is_here = |event: &&Event| event.author == "user" || event.branch.is_none();
+            return run.into_iter().filter(is_here).collect();
+        };
+        let below = format!("{branch}.");
+        let is_at = |event: &Event| event.branch.as_deref() == Some(branch);
+        let is_below = |event: &Event| {
+            let branch = event.branch.as_deref();
+            branch.is_some_and(|branch| branch.starts_with(&below))
+        };
+        let asked: Vec<&str> = run
+            .iter()
+            .filter(|event| is_at(event) || is_below(event))
+            .flat_map(|event| event.function_calls())
+            .filter_map(|call| call.id.as_deref())
+            .collect();
+        let is_said_here = |event: &Event| {
+            let responses = event.function_responses();
+            let mut ids = responses
+                .iter()
+                .filter_map(|it| it.id.as_deref())
+                .peekable();
+            let is_for_others = ids.peek().is_some() && !ids.any(|id| asked.contains(&id));
+            !is_for_others && (event.branch.is_none() || is_at(event) || is_below(event))
+        };
+        let is_here = |event: &&Event| match event.author.as_str() {
+            "user" => is_said_here(event),
+            _ => is_at(event),
+        };
+        run.into_iter().filter(is_here).collect()
+    }
+}

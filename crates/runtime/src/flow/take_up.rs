@@ -1,0 +1,123 @@
+//! An agent's turn in a resumable run: what was done before the run broke off is not done again,
+//! and when the agent is done, that is stored.
+
+use std::sync::Arc;
+
+use retain_core::Event;
+
+use crate::{
+    agents::{Agent, LlmAgent},
+    context::{EventWatch, InvocationContext},
+    error::{Result, RunError},
+    interrupts,
+};
+
+/// Where an agent stands that was at work when the run broke off.
+enum Standing {
+    /// It has more to do.
+    AtWork,
+    /// It has handed over to this agent, which is not done.
+    HandedTo(Arc<dyn Agent>),
+    /// It, or who it handed over to, has answered.
+    Answered,
+}
+
+/// Runs the agent, or what is left of its turn.
+pub(crate) async fn run_resumably(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()> {
+    let watch = EventWatch::default();
+    let watched = ctx.watched(&watch);
+    match standing(ctx)? {
+        Standing::AtWork => super::run(agent, &watched).await?,
+        Standing::HandedTo(target) => watched.run_agent(&target).await?,
+        Standing::Answered => {}
+    }
+    if watch.is_waiting() {
+        return Ok(());
+    }
+    let events = ctx.events();
+    let since = ctx.checkpoint().map_or(0, |checkpoint| checkpoint.since);
+    let run = ctx.of_this_run(&events);
+    let since_then = run.get(since..).unwrap_or_default().to_vec();
+    let turn = ctx.of_this_branch(since_then);
+    if interrupts::is_waiting(&turn, ctx.agent_name()) {
+        ctx.pause();
+        return Ok(());
+    }
+    ctx.end_of_agent().await
+}
+
+fn standing(ctx: &InvocationContext) -> Result<Standing> {
+    let Some(checkpoint) = ctx.checkpoint().filter(|known| known.state.is_some()) else {
+        return Ok(Standing::AtWork);
+    };
+    let events = ctx.events();
+    let run = ctx.of_this_run(&events);
+    let since = run.get(checkpoint.since..).unwrap_or_default().to_vec();
+    let turn = ctx.of_this_branch(since);
+    let says = |event: &&&Event| event.content().is_some() || event.response.error_code.is_some();
+    let Some(last) = turn.iter().rfind(says) else {
+        return Ok(Standing::AtWork);
+    };
+    let name = ctx.agent_name();
+    if last.author == name {
+        return own_standing(ctx, last);
+    }
+    let is_for_this = |call: &Event| call.author == name;
+    if last.author == "user" && answered_call(&run, last).is_none_or(is_for_this) {
+        return Ok(Standing::AtWork);
+    }
+    // Others spoke last: whoever this agent has handed over to goes on.
+    let own = turn.iter().rev().filter(|event| event.author == name);
+    let mut handed = own.filter_map(|event| event.actions.transfer_to_agent.as_deref());
+    match handed.next() {
+        Some(target) => handed_to(ctx, target),
+        None => Ok(Standing::AtWork),
+    }
+}
+
+/// Where the agent stands if it has spoken last.
+fn own_standing(ctx: &InvocationContext, last: &Event) -> Result<Standing> {
+    if let Some(target) = &last.actions.transfer_to_agent {
+        return match (
+            ctx.is_top() && ctx.shared.is_conversation,
+            handed_to(ctx, target)?,
+        ) {
+            // Then the runner itself goes on with the other one.
+            (true, Standing::HandedTo(target)) => {
+                ctx.hand_over(target);
+                Ok(Standing::Answered)
+            }
+            (_, standing) => Ok(standing),
+        };
+    }
+    let is_answer = last.is_final_response()
+        && last.content().is_some()
+        && interrupts::waiting_calls(last).is_empty();
+    Ok(match is_answer {
+        true => Standing::Answered,
+        false => Standing::AtWork,
+    })
+}
+
+fn handed_to(ctx: &InvocationContext, target: &str) -> Result<Standing> {
+    if ctx.shared.checkpoints.is_ended(target) {
+        return Ok(Standing::Answered);
+    }
+    let found = ctx.shared.tree.find(target).map(Arc::clone);
+    let found = found.map(Standing::HandedTo);
+    found.ok_or_else(|| RunError::Agent {
+        agent: ctx.agent_name().to_owned(),
+        source: format!("has handed over to agent {target:?}, which is not there any more").into(),
+    })
+}
+
+/// The event with the call that a message answers.
+fn answered_call<'a>(run: &[&'a Event], message: &Event) -> Option<&'a Event> {
+    let responses = message.function_responses();
+    let id = responses.first()?.id.as_deref()?;
+    let calls = |event: &&&Event| {
+        let calls = event.function_calls();
+        calls.iter().any(|call| call.id.as_deref() == Some(id))
+    };
+    run.iter().rev().find(calls).copied()
+}

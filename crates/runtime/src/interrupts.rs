@@ -1,0 +1,141 @@
+//! Calls that wait for somebody: which events hold them, and which of them were answered.
+//!
+//! A run pauses at such a call. The flow, the agents that run others and the runner ask here, so
+//! that all of them mean the same.
+
+use std::collections::HashSet;
+
+use retain_core::{Event, FunctionCall};
+
+/// The names of calls that wait for the user, also in sessions whose events do not mark them.
+pub(crate) const ASKING: [&str; 2] = ["adk_request_input", "adk_request_credential"];
+
+/// The ids that wait because of an event.
+pub(crate) fn waiting_ids(event: &Event) -> impl Iterator<Item = &str> {
+    let marked = event
+        .long_running_tool_ids
+        .iter()
+        .flat_map(|ids| ids.iter());
+    let asking = event.function_calls().into_iter().filter(|call| {
+        let name = call.name.as_deref();
+        name.is_some_and(|name| ASKING.contains(&name))
+    });
+    marked.chain(asking.filter_map(|call| call.id.as_deref()))
+}
+
+/// The calls of an event that wait.
+pub(crate) fn waiting_calls(event: &Event) -> Vec<&FunctionCall> {
+    let ids: HashSet<&str> = waiting_ids(event).collect();
+    let mut calls = event.function_calls();
+    calls.retain(|call| call.id.as_deref().is_some_and(|id| ids.contains(id)));
+    calls
+}
+
+/// Whether a run pauses after an event, given those that came later: it has a call that waits, and
+/// nobody has begun to answer it on a branch of its own.
+pub(crate) fn pauses<'a>(event: &Event, later: impl Iterator<Item = &'a Event> + Clone) -> bool {
+    waiting_calls(event)
+        .iter()
+        .any(|call| !later.clone().any(|event| is_answered_below(event, call)))
+}
+
+/// Whether an event is the user's, on a branch that the call has opened.
+pub(crate) fn is_answered_below(event: &Event, call: &FunctionCall) -> bool {
+    event.author == "user" && opens_branch(call, event)
+}
+
+/// Whether the branch of an event was opened by the call. A branch that a call opens has a segment
+/// `name@id`.
+pub(crate) fn opens_branch(call: &FunctionCall, event: &Event) -> bool {
+    let (Some(id), Some(branch)) = (call.id.as_deref(), event.branch.as_deref()) else {
+        return false;
+    };
+    let mut opened = branch
+        .split('.')
+        .filter_map(|segment| segment.rsplit_once('@'));
+    opened.any(|(_, run)| run == id)
+}
+
+/// Whether a call of `author` among these events still waits: the user has not answered it.
+pub(crate) fn is_waiting(events: &[&Event], author: &str) -> bool {
+    let said = || events.iter().filter(|event| event.author == "user");
+    let answered: HashSet<&str> = said()
+        .flat_map(|event| event.function_responses())
+        .filter_map(|response| response.id.as_deref())
+        .collect();
+    let is_open = |call: &&FunctionCall| {
+        let id = call.id.as_deref().unwrap_or_default();
+        !answered.contains(id) && !said().any(|event| opens_branch(call, event))
+    };
+    let own = events.iter().filter(|event| event.author == author);
+    own.flat_map(|event| waiting_calls(event))
+        .any(|call| is_open(&call))
+}
+
+#[cfg(test)]
+mod tests {
+    use retain_core::{Content, FunctionResponse, IdSet, LlmResponse, Part};
+
+    use super::*;
+
+    fn call(id: &str, name: &str) -> Event {
+        let call = FunctionCall {
+            id: Some(id.to_owned()),
+            name: Some(name.to_owned()),
+            ..FunctionCall::default()
+        };
+        Event {
+            author: "agent".to_owned(),
+            response: LlmResponse::of(Content::new("model", vec![Part::from(call)])),
+            ..Event::default()
+        }
+    }
+
+    fn long_running(id: &str) -> Event {
+        Event {
+            long_running_tool_ids: Some(IdSet::from_iter([id])),
+            ..call(id, "pay")
+        }
+    }
+
+    fn answer(author: &str, id: &str, branch: Option<&str>) -> Event {
+        let response = FunctionResponse {
+            id: Some(id.to_owned()),
+            name: Some("pay".to_owned()),
+            ..FunctionResponse::default()
+        };
+        Event {
+            author: author.to_owned(),
+            branch: branch.map(str::to_owned),
+            response: LlmResponse::of(Content::new("user", vec![Part::from(response)])),
+            ..Event::default()
+        }
+    }
+
+    #[test]
+    fn a_call_waits_until_the_user_has_answered_it() {
+        let pay = long_running("1");
+        let status = answer("agent", "1", None);
+        assert!(is_waiting(&[&pay, &status], "agent"));
+        assert!(!is_waiting(&[&pay, &status], "another"));
+        let paid = answer("user", "1", None);
+        assert!(!is_waiting(&[&pay, &status, &paid], "agent"));
+        assert!(is_waiting(&[&pay, &long_running("2"), &paid], "agent"));
+    }
+
+    #[test]
+    fn a_question_waits_even_if_its_event_does_not_say_so() {
+        assert_eq!(waiting_calls(&call("1", "adk_request_input")).len(), 1);
+        assert_eq!(waiting_calls(&call("1", "look")).len(), 0);
+    }
+
+    #[test]
+    fn an_answer_on_a_branch_that_the_call_opened_is_one() {
+        let pay = long_running("ab");
+        let below = answer("user", "other", Some("root.pay@ab.x@1"));
+        let elsewhere = answer("user", "other", Some("root.pay@abc"));
+        assert!(!pauses(&pay, [&below].into_iter()));
+        assert!(pauses(&pay, [&elsewhere].into_iter()));
+        assert!(!is_waiting(&[&pay, &below], "agent"));
+    }
+}

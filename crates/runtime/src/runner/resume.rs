@@ -1,0 +1,218 @@
+//! Taking up a run again: after a crash, a failure or a pause. Where it goes on is read from the
+//! events that it has stored.
+
+use std::sync::Arc;
+
+use retain_core::{Content, Event, Session, SessionError, SessionKey};
+
+use crate::{
+    agents::{Agent, AgentTree, agent_to_run, branch_of},
+    contents::valid_events,
+    context::{Checkpoints, NodePaths, leaf},
+    error::Result,
+    interrupts,
+};
+
+/// Where a run begins, or goes on.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) agent: Arc<dyn Agent>,
+    pub(super) branch: Option<String>,
+    /// The node path under which the agent was before, if it goes on.
+    pub(super) path: Option<String>,
+    pub(super) paths: NodePaths,
+    pub(super) checkpoints: Checkpoints,
+    /// Whether everything was done already.
+    pub(super) is_over: bool,
+}
+
+impl Start {
+    fn at(agent: Arc<dyn Agent>) -> Start {
+        Start {
+            agent,
+            branch: None,
+            path: None,
+            paths: NodePaths::default(),
+            checkpoints: Checkpoints::default(),
+            is_over: false,
+        }
+    }
+}
+
+/// Whom a message goes to: that depends on the history before it.
+pub(super) fn for_message(
+    tree: &AgentTree,
+    session: &Session,
+    message: &Event,
+    is_resumable: bool,
+) -> Start {
+    let content = message.content().cloned().unwrap_or_default();
+    let answers = content.function_responses().next().is_some();
+    let invocation_id = answers.then_some(message.invocation_id.as_str());
+    let found = || match tree.root().sub_agents().is_empty() {
+        true => Arc::clone(tree.root()),
+        false => agent_to_run(tree, &session.events, &content),
+    };
+    let mut start = match invocation_id.filter(|_| is_resumable) {
+        None => Start::at(found()),
+        Some(id) => {
+            let run = TakenUp::new(tree, session, id);
+            let start = run.with_answer(&content);
+            start.unwrap_or_else(|| Start {
+                checkpoints: run.checkpoints(),
+                ..Start::at(found())
+            })
+        }
+    };
+    if !Arc::ptr_eq(&start.agent, tree.root()) {
+        start.branch = branch_of(&session.events, start.agent.name(), invocation_id);
+    }
+    start
+}
+
+/// Where a run goes on that is taken up without a message; with what began it.
+pub(super) fn without_message(
+    tree: &AgentTree,
+    session: &Session,
+    invocation_id: &str,
+) -> Result<(Start, Content)> {
+    let run = TakenUp::new(tree, session, invocation_id);
+    let Some(began_with) = began_with(&run.events) else {
+        let (app, user) = (&session.app_name, &session.user_id);
+        return Err(SessionError::InvocationNotFound {
+            key: SessionKey::new(app, user, &session.id),
+            invocation_id: invocation_id.to_owned(),
+        }
+        .into());
+    };
+    let mut start = run.onwards(began_with);
+    if !Arc::ptr_eq(&start.agent, tree.root()) {
+        start.branch = branch_of(&session.events, start.agent.name(), Some(invocation_id));
+    }
+    Ok((start, began_with.clone()))
+}
+
+/// The message that a run began with.
+pub(super) fn began_with<'a>(run: &[&'a Event]) -> Option<&'a Content> {
+    let said = run.iter().filter(|event| event.author == "user");
+    let mut contents = said.filter_map(|event| event.content());
+    contents.find(|content| {
+        !content.parts().is_empty() && content.function_responses().next().is_none()
+    })
+}
+
+/// A run of the log, to be gone on with.
+struct TakenUp<'a> {
+    tree: &'a AgentTree,
+    session: &'a Session,
+    /// The events of the run.
+    events: Vec<&'a Event>,
+    is_conversation: bool,
+}
+
+impl<'a> TakenUp<'a> {
+    fn new(tree: &'a AgentTree, session: &'a Session, invocation_id: &str) -> TakenUp<'a> {
+        let mut events = valid_events(&session.events);
+        events.retain(|event| event.invocation_id == invocation_id);
+        TakenUp {
+            tree,
+            session,
+            events,
+            is_conversation: tree.root().as_llm_agent().is_some(),
+        }
+    }
+
+    fn checkpoints(&self) -> Checkpoints {
+        Checkpoints::of_run(self.tree, &self.events)
+    }
+
+    /// Goes on with an answer: with the agent under which it was asked for, as far as it runs
+    /// others and is not done. `None` lets the one who asked go on alone.
+    fn with_answer(&self, answer: &Content) -> Option<Start> {
+        let id = answer.function_responses().next()?.id.as_deref()?;
+        let asks = |event: &&&Event| {
+            let calls = event.function_calls();
+            calls.iter().any(|call| call.id.as_deref() == Some(id))
+        };
+        let asked = self.events.iter().rev().find(asks)?;
+        let checkpoints = self.checkpoints();
+        let top = match self.is_conversation {
+            true => self.tree.find(leaf(path(asked)?))?,
+            false => self.tree.root(),
+        };
+        let checkpoint = checkpoints
+            .get(top.name())
+            .filter(|known| !known.is_new())?;
+        let is_over = checkpoint.is_ended;
+        if self.is_conversation && (is_over || top.name() == asked.author) {
+            return None;
+        }
+        Some(Start {
+            checkpoints,
+            is_over,
+            ..Start::at(Arc::clone(top))
+        })
+    }
+
+    /// Goes on where the run stopped.
+    fn onwards(&self, began_with: &Content) -> Start {
+        let checkpoints = self.checkpoints();
+        let begun = |name: &str| checkpoints.get(name).is_some_and(|known| !known.is_new());
+        if !self.is_conversation && begun(self.tree.root().name()) {
+            return Start {
+                is_over: checkpoints.is_ended(self.tree.root().name()),
+                checkpoints,
+                ..Start::at(Arc::clone(self.tree.root()))
+            };
+        }
+        let last = self.events.iter().rev().find_map(|event| path(event));
+        let top = last.and_then(|path| Some((path, self.tree.find(leaf(path))?)));
+        let Some((path, top)) = top else {
+            let agent = agent_to_run(self.tree, &self.session.events, began_with);
+            return Start {
+                is_over: checkpoints.is_ended(agent.name()),
+                checkpoints,
+                ..Start::at(agent)
+            };
+        };
+        let paths = self.events.iter().filter_map(|event| self::path(event));
+        let paths = NodePaths::resumed(paths);
+        let is_ended = checkpoints.is_ended(top.name());
+        match self.handed_to(top).filter(|_| is_ended) {
+            Some(target) => Start {
+                paths,
+                checkpoints,
+                ..Start::at(Arc::clone(target))
+            },
+            None => Start {
+                path: Some(path.to_owned()),
+                paths,
+                is_over: is_ended,
+                checkpoints,
+                ..Start::at(Arc::clone(top))
+            },
+        }
+    }
+
+    /// Whom an agent of a conversation has handed over to with its last words.
+    fn handed_to(&self, agent: &Arc<dyn Agent>) -> Option<&'a Arc<dyn Agent>> {
+        let name = agent.name();
+        let own = self
+            .events
+            .iter()
+            .rev()
+            .filter(|event| event.author == name);
+        let last = own.into_iter().find(|event| event.content().is_some())?;
+        let target = last.actions.transfer_to_agent.as_deref()?;
+        let targets = self.tree.transfer_targets(name);
+        let may = targets.iter().any(|it| it.name() == target);
+        let stays = interrupts::is_waiting(&self.events, name);
+        self.tree.find(target).filter(|_| may && !stays)
+    }
+}
+
+/// Where in the tree an agent's event was made.
+fn path(event: &Event) -> Option<&str> {
+    let path = event.node_info.as_ref()?.get("path")?.as_str()?;
+    (event.author != "user" && !path.is_empty()).then_some(path)
+}

@@ -1,0 +1,302 @@
+//! Asking for a run to be taken up again: what is refused, what is repeated, and what a run that
+//! pauses waits for.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use retain_core::{Content, Event, FunctionResponse, Json, JsonMap, SessionError, SessionService};
+use retain_runtime::{
+    Agent, FunctionTool, InvocationContext, LlmAgent, ModelError, RunError, RunRequest, Runner,
+    ScriptedModel, ScriptedReply, ToolOutput,
+};
+
+use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
+
+/// An agent with a tool that answers at once and one whose answer comes later.
+fn clerk(model: ScriptedModel) -> LlmAgent {
+    let look = FunctionTool::untyped("look", "Looks.", None, |_, _| async {
+        Ok(Json::from(JsonMap::from([("seen", true)])).into())
+    });
+    let pay = FunctionTool::untyped("pay", "Pays.", None, |_, _| async {
+        Ok(ToolOutput::none())
+    });
+    let clerk = LlmAgent::builder("clerk").model(model);
+    clerk.tool(look).tool(pay.long_running()).build().unwrap()
+}
+
+fn resumable(sessions: &Arc<dyn SessionService>, model: ScriptedModel) -> Runner {
+    runner(sessions, clerk(model))
+        .resumable(true)
+        .build()
+        .unwrap()
+}
+
+/// A run that fails, its id, and the runner, whose model then says `then`.
+async fn failed_run(sessions: &Arc<dyn SessionService>, then: &'static str) -> (Runner, String) {
+    let model = ScriptedModel::new("m").reply(ModelError::new("out of service"));
+    let runner = resumable(sessions, model.otherwise(move |_| then));
+    let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+    let id = run.invocation_id().to_owned();
+    run.collect_events().await.unwrap_err();
+    (runner, id)
+}
+
+async fn told(sessions: &Arc<dyn SessionService>) -> Vec<String> {
+    story(events_of(&stored(sessions).await))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_failed_is_taken_up_and_done_once() {
+    for (name, sessions) in services().await {
+        let (runner, id) = failed_run(&sessions, "Here.").await;
+        let run = runner.resume(USER, SESSION, &id).await.unwrap();
+        assert_eq!(run.answer().await.unwrap(), "Here.", "{name}");
+        let before = told(&sessions).await;
+        assert_eq!(before[2..], ["clerk: Here.", "clerk: done"], "{name}");
+        let run = runner.resume(USER, SESSION, &id).await.unwrap();
+        assert!(run.collect_events().await.unwrap().is_empty(), "{name}");
+        assert_eq!(
+            told(&sessions).await,
+            before,
+            "{name}: nothing is done twice"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_who_take_up_the_same_run_do_it_once() {
+    for (name, sessions) in services().await {
+        let (runner, id) = failed_run(&sessions, "Here.").await;
+        let resume = || async {
+            let run = runner.resume(USER, SESSION, &id).await.unwrap();
+            run.collect_events().await.unwrap().len()
+        };
+        let (one, other) = tokio::join!(resume(), resume());
+        assert_eq!((one.min(other), one.max(other)), (0, 2), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_taken_up_is_refused_and_leaves_the_session_free() {
+    for (name, sessions) in services().await {
+        let (runner, id) = failed_run(&sessions, "Here.").await;
+        let before = told(&sessions).await;
+        let error = runner.resume(USER, SESSION, "e-unknown").await.unwrap_err();
+        let is_unknown = matches!(&error, RunError::Session(SessionError::InvocationNotFound { invocation_id, .. })
+                if invocation_id == "e-unknown");
+        assert!(is_unknown, "{name}: {error}");
+
+        let plain = crate::support::runner(&sessions, clerk(ScriptedModel::new("m")));
+        let plain = plain.build().unwrap();
+        let error = plain.resume(USER, SESSION, &id).await.unwrap_err();
+        assert!(
+            matches!(error, RunError::NotResumable { .. }),
+            "{name}: {error}"
+        );
+        assert!(error.to_string().contains("resumable(true)"), "{error}");
+
+        let nothing = RunRequest {
+            message: None,
+            ..RunRequest::new("")
+        };
+        let error = runner
+            .run_with(USER, Some(SESSION), nothing)
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, RunError::InvalidMessage { .. }),
+            "{name}: {error}"
+        );
+        assert_eq!(told(&sessions).await, before, "{name}");
+
+        // A run that was taken back is not there.
+        runner.rewind(USER, SESSION, &id).await.unwrap();
+        let error = runner.resume(USER, SESSION, &id).await.unwrap_err();
+        assert!(matches!(error, RunError::Session(_)), "{name}: {error}");
+
+        let run = runner.run(USER, Some(SESSION), "next").await.unwrap();
+        assert_eq!(
+            run.answer().await.unwrap(),
+            "Here.",
+            "{name}: the session is free"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_with_an_id_can_be_repeated() {
+    for (name, sessions) in services().await {
+        let model = ScriptedModel::new("m").reply(ModelError::new("out of service"));
+        let runner = resumable(&sessions, model.otherwise(|_| "Here."));
+        let request = || RunRequest::new("go").invocation_id("e-mine");
+        let run = runner
+            .run_with(USER, Some(SESSION), request())
+            .await
+            .unwrap();
+        assert_eq!(run.invocation_id(), "e-mine", "{name}");
+        run.collect_events().await.unwrap_err();
+        let run = runner
+            .run_with(USER, Some(SESSION), request())
+            .await
+            .unwrap();
+        assert_eq!(run.answer().await.unwrap(), "Here.", "{name}");
+        let before = told(&sessions).await;
+        let said = before.iter().filter(|line| line.starts_with("user:"));
+        assert_eq!(said.count(), 1, "{name}: {before:?}");
+
+        let other = RunRequest::new("something else").invocation_id("e-mine");
+        let error = runner
+            .run_with(USER, Some(SESSION), other)
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("began with"), "{name}: {error}");
+        assert_eq!(told(&sessions).await, before, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn state_that_comes_with_taking_up_is_stored_before_anything_else() {
+    for (name, sessions) in services().await {
+        let (runner, id) = failed_run(&sessions, "Here.").await;
+        let delta = || [("order", "42")].into();
+        let unknown = RunRequest::resume("e-unknown").state_delta(delta());
+        runner
+            .run_with(USER, Some(SESSION), unknown)
+            .await
+            .unwrap_err();
+        assert!(
+            !stored(&sessions).await.state.contains_key("order"),
+            "{name}"
+        );
+        let request = RunRequest::resume(&id).state_delta(delta());
+        let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+        run.collect_events().await.unwrap();
+        let session = stored(&sessions).await;
+        assert_eq!(session.state["order"].as_str(), Some("42"), "{name}");
+        let told = story(events_of(&session));
+        assert_eq!(
+            told[2..],
+            ["user: ", "clerk: Here.", "clerk: done"],
+            "{name}"
+        );
+    }
+}
+
+fn answer(event: &Event, name: &str) -> Content {
+    let calls = event.function_calls();
+    let call = calls.iter().find(|call| call.name.as_deref() == Some(name));
+    let response = FunctionResponse {
+        id: call.unwrap().id.clone(),
+        name: Some(name.to_owned()),
+        response: Some([("paid", true)].into()),
+        ..FunctionResponse::default()
+    };
+    Content::new("user", vec![response.into()])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resumable_run_asks_the_model_only_when_nothing_is_waited_for() {
+    for (name, sessions) in services().await {
+        let both = Content::new(
+            "model",
+            vec![call("look", "{}").into(), call("pay", "{}").into()],
+        );
+        let model = ScriptedModel::new("m").reply(ScriptedReply::from(both));
+        let runner = resumable(&sessions, model.reply("Paid."));
+        let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        let id = run.invocation_id().to_owned();
+        let events = run.collect_events().await.unwrap();
+        let expected = [
+            "clerk: look({}) + pay({})",
+            r#"clerk: look -> {"seen":true}"#,
+        ];
+        assert_eq!(
+            story(events.iter().cloned().map(Arc::new)),
+            expected,
+            "{name}"
+        );
+        let run = runner.resume(USER, SESSION, &id).await.unwrap();
+        assert!(
+            run.collect_events().await.unwrap().is_empty(),
+            "{name}: it waits"
+        );
+        let answer = answer(&events[0], "pay");
+        let run = runner.run(USER, Some(SESSION), answer).await.unwrap();
+        assert_eq!(run.invocation_id(), id, "{name}");
+        let events = run.collect_events().await.unwrap();
+        let expected = ["clerk: Paid.", "clerk: done"];
+        assert_eq!(story(events.into_iter().map(Arc::new)), expected, "{name}");
+    }
+}
+
+/// Does three things, and notes each.
+#[derive(Debug)]
+struct Steps;
+
+#[async_trait]
+impl Agent for Steps {
+    fn name(&self) -> &str {
+        "steps"
+    }
+
+    async fn run(&self, ctx: &InvocationContext) -> Result<(), RunError> {
+        let state = ctx.agent_state().unwrap_or_default();
+        let done = state.get("done").and_then(Json::as_i64).unwrap_or(0);
+        for step in done..3 {
+            if step == 1 && done == 0 {
+                return Err(RunError::Agent {
+                    agent: "steps".to_owned(),
+                    source: "stumbles".into(),
+                });
+            }
+            ctx.emit(Event::model_text("steps", format!("step {step}")))
+                .await?;
+            ctx.save_agent_state(JsonMap::from([("done", step + 1)]))
+                .await?;
+        }
+        ctx.end_of_agent().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_of_ones_own_goes_on_from_what_it_noted() {
+    for (name, sessions) in services().await {
+        let runner = runner(&sessions, Steps).resumable(true).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        let id = run.invocation_id().to_owned();
+        run.collect_events().await.unwrap_err();
+        let run = runner.resume(USER, SESSION, &id).await.unwrap();
+        run.collect_events().await.unwrap();
+        let told = told(&sessions).await;
+        let steps: Vec<_> = told.iter().filter(|line| line.contains("step ")).collect();
+        let expected = ["steps: step 0", "steps: step 1", "steps: step 2"];
+        assert_eq!(steps, expected, "{name}");
+        assert_eq!(told.last().unwrap(), "steps: done", "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_process_can_give_the_answer_that_a_run_waits_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let uri = format!("sqlite:///{}/s.db", folder.path().display());
+    let open = || async {
+        let sessions = retain_sessions::SqliteSessionService::connect(&uri)
+            .await
+            .unwrap();
+        Arc::new(sessions.with_run_ttl(Duration::from_secs(5))) as Arc<dyn SessionService>
+    };
+    let asked = {
+        let model = ScriptedModel::new("m").reply(call("pay", "{}"));
+        let runner = resumable(&open().await, model);
+        let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        let events = run.collect_events().await.unwrap();
+        runner.close().await.unwrap();
+        events[0].clone()
+    };
+    let sessions = open().await;
+    let runner = resumable(&sessions, ScriptedModel::new("m").reply("Paid."));
+    let answer = answer(&asked, "pay");
+    let run = runner.run(USER, Some(SESSION), answer).await.unwrap();
+    assert_eq!(run.invocation_id(), asked.invocation_id);
+    assert_eq!(run.answer().await.unwrap(), "Paid.");
+}

@@ -1,0 +1,123 @@
+//! A run that is cut off in the middle, and taken up again where it was.
+//!
+//! Run it with `cargo run --example resume_after_a_crash`.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use futures_util::StreamExt as _;
+use retain::{
+    Content, Event, FunctionCall, FunctionTool, GetSessionConfig, LlmAgent, Runner, ScriptedModel,
+    SequentialAgent, SessionService, SqliteSessionService, ToolContext, ToolError,
+};
+
+/// How often the tool was run, in all processes together.
+static BOOKED: AtomicU32 = AtomicU32::new(0);
+
+/// First books, then writes a letter. What the models say from `line` on.
+fn team(line: usize) -> Result<SequentialAgent, Box<dyn std::error::Error>> {
+    let book = FunctionTool::new("book", "Books a table.", |_: ToolContext, (): ()| async {
+        BOOKED.fetch_add(1, Ordering::Relaxed);
+        Ok::<_, ToolError>(serde_json::json!({"table": 7}))
+    });
+    let lines = [
+        Content::new(
+            "model",
+            vec![FunctionCall::new("book", retain::Json::Null).into()],
+        ),
+        Content::model("Table 7 is booked."),
+    ];
+    let model = ScriptedModel::new("scripted");
+    let model = lines
+        .into_iter()
+        .skip(line)
+        .fold(model, ScriptedModel::reply);
+    let booking = LlmAgent::builder("booking")
+        .model(model)
+        .tool(book)
+        .build()?;
+    let model = ScriptedModel::new("scripted").reply("Dear guests, see you at table 7.");
+    let letter = LlmAgent::builder("letter").model(model).build()?;
+    let team = SequentialAgent::builder("team")
+        .sub_agent(booking)
+        .sub_agent(letter);
+    Ok(team.build()?)
+}
+
+fn runner(
+    sessions: &Arc<dyn SessionService>,
+    line: usize,
+) -> Result<Runner, Box<dyn std::error::Error>> {
+    let runner = Runner::builder()
+        .app_name("dinner")
+        .agent(team(line)?)
+        .session_service(Arc::clone(sessions))
+        .auto_create_session(true)
+        .resumable(true);
+    Ok(runner.build()?)
+}
+
+fn describe(event: &Event) -> String {
+    let said = event.content().map(|content| {
+        let calls = content
+            .function_calls()
+            .filter_map(|call| call.name.clone());
+        let answers = content
+            .function_responses()
+            .filter_map(|answer| answer.name.clone());
+        let calls = calls.map(|name| format!("calls {name}"));
+        let answers = answers.map(|name| format!("{name} has answered"));
+        let texts = content.parts().iter().filter_map(|part| part.text.clone());
+        texts
+            .chain(calls)
+            .chain(answers)
+            .collect::<Vec<_>>()
+            .join(", ")
+    });
+    match (said, &event.actions.agent_state, event.actions.end_of_agent) {
+        (Some(said), ..) => said,
+        (None, Some(state), _) => format!("is at {}", retain::Json::from(state.clone())),
+        (None, None, Some(true)) => "is done".to_owned(),
+        _ => String::new(),
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let sessions: Arc<dyn SessionService> =
+        Arc::new(SqliteSessionService::connect("sqlite::memory:").await?);
+
+    let first = runner(&sessions, 0)?;
+    let mut run = first
+        .run("ada", Some("s1"), "A table for two, please.")
+        .await?;
+    let id = run.invocation_id().to_owned();
+    // Booked, and not told yet: here the first process is cut off.
+    while let Some(event) = run.next().await {
+        let event = event?;
+        println!("{}: {}", event.author, describe(&event));
+        if !event.function_responses().is_empty() {
+            break;
+        }
+    }
+    run.handle().cancel();
+    while run.next().await.is_some() {}
+    println!("-- cut off --");
+
+    let second = runner(&sessions, 1)?;
+    let mut run = second.resume("ada", "s1", &id).await?;
+    while let Some(event) = run.next().await {
+        let event = event?;
+        println!("{}: {}", event.author, describe(&event));
+    }
+
+    let config = GetSessionConfig::default();
+    let session = sessions.get_session("dinner", "ada", "s1", config).await?;
+    let events = session.map(|session| session.events.len()).unwrap_or(0);
+    let booked = BOOKED.load(Ordering::Relaxed);
+    println!("booked {booked} time(s), {events} events");
+    assert_eq!(booked, 1, "what was done is not done again");
+    Ok(())
+}
