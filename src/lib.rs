@@ -59,10 +59,10 @@ pub use retain_memory::InMemoryMemoryService;
 /// Agents, and what runs them.
 pub use retain_runtime::{
     Agent, AgentCallbacks, AgentConfig, AgentTool, AgentsDir, BeforeModel, BeforeTool, BlockingRun,
-    BuildError, BuiltInPlanner, CallbackContext, CompactionConfig, ConfigError, ConfigRegistry,
-    EventSummarizer, Example, ExampleProvider, ExampleTool, Examples, FinishedCall, FunctionTool,
-    Hooked, IncludeContents, Instruction, IntoAgent, InvocationContext, LiveState, LlmAgent,
-    LlmAgentBuilder, LlmEventSummarizer, LlmRequest, LoopAgent, LoopAgentBuilder, Model,
+    BuildError, BuiltInPlanner, CallbackContext, CompactionConfig, CompactionError, ConfigError,
+    ConfigRegistry, EventSummarizer, Example, ExampleProvider, ExampleTool, Examples, FinishedCall,
+    FunctionTool, Hooked, IncludeContents, Instruction, IntoAgent, InvocationContext, LiveState,
+    LlmAgent, LlmAgentBuilder, LlmEventSummarizer, LlmRequest, LoopAgent, LoopAgentBuilder, Model,
     ModelCapabilities, ModelError, ModelRegistry, ModelSideTool, ModelSpec, ModelStream,
     OfflineModel, OutputSchema, ParallelAgent, ParallelAgentBuilder, Planner, Plugin,
     PreloadMemoryTool, ReadMessage, ReadonlyContext, Reloaded, RunConfig, RunError, RunHandle,

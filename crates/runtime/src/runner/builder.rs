@@ -31,6 +31,7 @@ pub struct RunnerBuilder {
     kept_sessions: usize,
     kept_bytes: usize,
     idle_limit: Duration,
+    tool_time_limit: Duration,
 }
 
 impl Default for RunnerBuilder {
@@ -49,6 +50,7 @@ impl Default for RunnerBuilder {
             kept_sessions: 256,
             kept_bytes: 256 * 1024 * 1024,
             idle_limit: Duration::from_secs(600),
+            tool_time_limit: Duration::from_secs(600),
         }
     }
 }
@@ -139,6 +141,16 @@ impl RunnerBuilder {
         self
     }
 
+    /// How long one call of a tool may take, unless the tool or the run says otherwise. After that
+    /// it is dropped, and the model is told. By default ten minutes: longer than nearly all tools
+    /// take, and short enough that a session is not held for good. `Duration::MAX` is no limit.
+    ///
+    /// The limit needs the tool to await: see [`Tool::run`](crate::Tool::run).
+    pub fn tool_time_limit(mut self, limit: Duration) -> Self {
+        self.tool_time_limit = limit;
+        self
+    }
+
     /// The runner, if it can be as described.
     pub fn build(self) -> Result<Runner, BuildError> {
         if self.app_name.is_empty() {
@@ -180,6 +192,7 @@ impl RunnerBuilder {
                 clock: self.clock,
                 ids: self.ids,
                 kept: KeptSessions::new(self.kept_sessions, self.kept_bytes),
+                tool_time_limit: self.tool_time_limit,
             }),
         })
     }
