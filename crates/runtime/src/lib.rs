@@ -33,7 +33,9 @@ pub use agents::{
 pub use compaction::{
     CompactionConfig, CompactionError, EventSummarizer, LlmEventSummarizer, Summary,
 };
-pub use config::{AgentConfig, AgentsDir, ConfigError, ConfigRegistry, Reloaded};
+pub use config::{
+    AgentConfig, AgentsDir, ConfigError, ConfigRegistry, CustomAgentConfig, Reloaded,
+};
 pub use contents::ContentsOptions;
 pub use context::{CallbackContext, InvocationContext, LiveState, ReadonlyContext, ToolContext};
 pub use error::{BuildError, ModelError, Result, RunError, ToolError};
