@@ -134,8 +134,9 @@ impl RunnerBuilder {
         self
     }
 
-    /// How long a run keeps its session while its caller does not ask for the next event. After
-    /// that its lease runs out, and another run may take the session. By default ten minutes.
+    /// How long a run keeps its session while its caller does not ask for the next event, or while a
+    /// tool blocks its thread. After that its lease runs out, and another run may take the session.
+    /// By default ten minutes.
     pub fn idle_limit(mut self, limit: Duration) -> Self {
         self.idle_limit = limit;
         self

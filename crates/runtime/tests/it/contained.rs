@@ -3,15 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use retain_core::{BoxError, Content, Event, JsonMap, LlmResponse};
+use retain_core::{
+    BoxError, Content, Event, JsonMap, LlmResponse, RunOptions, SessionError, SessionService,
+};
 use retain_runtime::{
     Agent, AgentTool, BeforeModel, BeforeTool, CompactionConfig, CompactionError, EventSummarizer,
     FunctionTool, InvocationContext, LlmAgent, LlmAgentBuilder, ParallelAgent, ReadonlyContext,
-    RunConfig, RunError, RunRequest, Runner, ScriptedModel, Summary, Tool, ToolContext, ToolError,
-    ToolSource, Toolset,
+    RunConfig, RunError, RunRequest, Runner, RunnerBuilder, ScriptedModel, Summary, Tool,
+    ToolContext, ToolError, ToolSource, Toolset,
 };
 
-use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
+use retain_sessions::{InMemorySessionService, SqliteSessionService};
+
+use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored, story};
 
 /// As long as it takes to see that something hangs.
 const SHORT: Duration = Duration::from_millis(5);
@@ -171,6 +175,97 @@ async fn a_tool_that_blocks_its_thread_blocks_no_other_run() {
         // It came back before anybody could see that its time was up.
         assert!(told[1].contains("let go"), "{name}: {told:?}");
     }
+}
+
+/// Runs an agent whose tool blocks the only thread of the runtime while `meanwhile` happens elsewhere.
+async fn blocked_meanwhile(
+    runner: RunnerBuilder,
+    meanwhile: impl FnOnce() + Send + 'static,
+) -> Result<Vec<Event>, RunError> {
+    let meanwhile = std::sync::Mutex::new(Some(meanwhile));
+    let block = FunctionTool::untyped("hang", "", None, move |_, _| {
+        let meanwhile = meanwhile.lock().unwrap().take();
+        async move { Ok(std::thread::spawn(meanwhile.unwrap()).join().is_ok().into()) }
+    });
+    let agent = patient().tool(block).tool(noting()).build().unwrap();
+    let runner = runner.agent(agent).build().unwrap();
+    let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+    run.collect_events().await
+}
+
+/// Another run of the session, on another thread, as if in another process.
+fn another_run(sessions: Arc<dyn SessionService>, wait: Duration) -> Result<String, RunError> {
+    let model = ScriptedModel::new("m").reply("Mine.");
+    let agent = LlmAgent::builder("b").model(model).build().unwrap();
+    let other = Runner::builder().app_name(APP).agent(agent);
+    let other = other.session_service(sessions).build().unwrap();
+    let config = RunConfig {
+        turn: RunOptions { wait },
+        ..RunConfig::default()
+    };
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    runtime.block_on(async {
+        let request = RunRequest::new("x").config(config);
+        let run = other.run_with(USER, Some(SESSION), request).await?;
+        run.answer().await
+    })
+}
+
+#[tokio::test]
+async fn a_tool_that_blocks_the_only_thread_keeps_its_session() {
+    let ttl = Duration::from_secs(1);
+    for (name, sessions) in services_with_ttl(ttl).await {
+        let elsewhere = Arc::clone(&sessions);
+        let runner = Runner::builder().app_name(APP).session_service(sessions);
+        let ran = blocked_meanwhile(runner.auto_create_session(true), move || {
+            // Longer than a lease lasts that nobody renews.
+            let (_never, wait) = std::sync::mpsc::channel::<()>();
+            wait.recv_timeout(ttl * 3 / 2).unwrap_err();
+            let refused = another_run(elsewhere, Duration::ZERO).unwrap_err();
+            let is_busy = matches!(&refused, RunError::Session(SessionError::RunBusy { .. }));
+            assert!(is_busy, "{refused}");
+        });
+        let events = ran.await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let told = story(events.into_iter().map(Arc::new));
+        assert!(
+            told[1].contains(r#"hang -> {"result":true}"#),
+            "{name}: {told:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_blocks_for_good_loses_its_session() {
+    let ttl = Duration::from_millis(100);
+    for (name, sessions) in services_with_ttl(ttl).await {
+        let elsewhere = Arc::clone(&sessions);
+        let runner = Runner::builder()
+            .app_name(APP)
+            .session_service(Arc::clone(&sessions));
+        let runner = runner.idle_limit(ttl).auto_create_session(true);
+        let ran = blocked_meanwhile(runner, move || {
+            let answer = another_run(elsewhere, Duration::from_secs(60));
+            assert_eq!(answer.unwrap(), "Mine.");
+        });
+        let error = ran.await.unwrap_err();
+        assert!(
+            error.to_string().contains("a later run has taken over"),
+            "{name}: {error}"
+        );
+        let told = story(events_of(&stored(&sessions).await));
+        let expected = ["user: Hi", "a: hang({}) + note({})", "user: x", "b: Mine."];
+        assert_eq!(told, expected, "{name}");
+    }
+}
+
+async fn services_with_ttl(ttl: Duration) -> Vec<(&'static str, Arc<dyn SessionService>)> {
+    let sqlite = SqliteSessionService::connect("sqlite::memory:").await;
+    let memory = InMemorySessionService::new().with_run_ttl(ttl);
+    vec![
+        ("in memory", Arc::new(memory)),
+        ("sqlite", Arc::new(sqlite.unwrap().with_run_ttl(ttl))),
+    ]
 }
 
 /// Tools that never come, or come with a panic.
