@@ -59,18 +59,19 @@ pub use retain_memory::InMemoryMemoryService;
 /// Agents, and what runs them.
 pub use retain_runtime::{
     Agent, AgentCallbacks, AgentConfig, AgentTool, AgentsDir, BeforeModel, BeforeTool, BlockingRun,
-    BuildError, BuiltInPlanner, CallbackContext, CompactionConfig, ConfigError, ConfigRegistry,
-    EventSummarizer, Example, ExampleProvider, ExampleTool, Examples, FinishedCall, FunctionTool,
-    Hooked, IncludeContents, Instruction, IntoAgent, InvocationContext, LiveState, LlmAgent,
-    LlmAgentBuilder, LlmEventSummarizer, LlmRequest, LoopAgent, LoopAgentBuilder, Model,
-    ModelCapabilities, ModelError, ModelRegistry, ModelSideTool, ModelSpec, ModelStream,
-    OfflineModel, OutputSchema, ParallelAgent, ParallelAgentBuilder, Planner, Plugin,
-    PreloadMemoryTool, ReadMessage, ReadonlyContext, Reloaded, RunConfig, RunError, RunHandle,
-    RunRequest, RunStream, Runner, RunnerBuilder, ScriptedModel, ScriptedReply, SequentialAgent,
-    SequentialAgentBuilder, SharedContent, StreamAggregator, StreamingMode, Summary, Tool,
-    ToolCall, ToolConfirmation, ToolContext, ToolError, ToolMap, ToolOutput, ToolSource, Toolset,
-    code_execution, compaction, contents, exit_loop_tool, get_user_choice_tool, google_search,
-    load_memory_tool, preload_memory_tool, python_text, request_input_tool, template, url_context,
+    BuildError, BuiltInPlanner, CallbackContext, CompactionConfig, CompactionError, ConfigError,
+    ConfigRegistry, CustomAgentConfig, EventSummarizer, Example, ExampleProvider, ExampleTool,
+    Examples, FinishedCall, FunctionTool, Hooked, IncludeContents, Instruction, IntoAgent,
+    InvocationContext, LiveState, LlmAgent, LlmAgentBuilder, LlmEventSummarizer, LlmRequest,
+    LoopAgent, LoopAgentBuilder, Model, ModelCapabilities, ModelError, ModelRegistry,
+    ModelSideTool, ModelSpec, ModelStream, OfflineModel, OutputSchema, ParallelAgent,
+    ParallelAgentBuilder, Planner, Plugin, PreloadMemoryTool, ReadMessage, ReadonlyContext,
+    Reloaded, RunConfig, RunError, RunHandle, RunRequest, RunStream, Runner, RunnerBuilder,
+    ScriptedModel, ScriptedReply, SequentialAgent, SequentialAgentBuilder, SharedContent,
+    StreamAggregator, StreamingMode, Summary, Tool, ToolCall, ToolConfirmation, ToolContext,
+    ToolError, ToolMap, ToolOutput, ToolSource, Toolset, code_execution, compaction, contents,
+    exit_loop_tool, get_user_choice_tool, google_search, load_memory_tool, preload_memory_tool,
+    python_text, request_input_tool, template, url_context,
 };
 #[cfg(feature = "sqlite")]
 pub use retain_sessions::{

@@ -23,6 +23,8 @@ wire_object! {
     pub struct GenerateContentConfig {
         /// How the provider is reached.
         http_options: Option<Json> = "httpOptions",
+        /// Whether the provider's answer comes back as it was.
+        should_return_http_response: Option<bool> = "shouldReturnHttpResponse",
         /// What the model is told before anything else.
         system_instruction: Option<String> = "systemInstruction",
         /// How freely it chooses words.
@@ -79,6 +81,24 @@ wire_object! {
         automatic_function_calling: Option<Json> = "automaticFunctionCalling",
         /// How much the model thinks.
         thinking_config: Option<Json> = "thinkingConfig",
+        /// How pictures are to be.
+        image_config: Option<Json> = "imageConfig",
+        /// Whether answers about civic matters are enhanced.
+        enable_enhanced_civic_answers: Option<bool> = "enableEnhancedCivicAnswers",
+        /// What prompts and answers are screened by.
+        model_armor_config: Option<Json> = "modelArmorConfig",
+        /// In which tier the request is served.
+        service_tier: Option<String> = "serviceTier",
+        /// How speech is written down.
+        audio_transcription_config: Option<Json> = "audioTranscriptionConfig",
+        /// Where an answer is gone on with.
+        continuation_token: Option<String> = "continuationToken",
+        /// Whether a client library goes on with answers by itself.
+        automatic_continuation: Option<bool> = "automaticContinuation",
+        /// Where the answer is put.
+        generation_output_config: Option<Json> = "generationOutputConfig",
+        /// Whether the provider keeps the answer.
+        store: Option<bool> = "store",
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     error::{Result, SessionError},
     event::Event,
     json::JsonMap,
+    limits::Limits,
     session::{GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, Window},
     state::State,
     store::EraseReceipt,
@@ -70,6 +71,11 @@ pub trait SessionService: fmt::Debug + Send + Sync + 'static {
 
     /// Returns when everything acknowledged is as durable as it gets.
     async fn flush(&self) -> Result<()>;
+
+    /// What may be stored, if the service has such limits.
+    fn limits(&self) -> Option<&Limits> {
+        None
+    }
 
     /// The log behind the sessions, for what ADK's methods cannot say. `None` if there is none.
     fn log(&self) -> Option<&dyn SessionLog> {

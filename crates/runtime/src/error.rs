@@ -2,7 +2,7 @@
 
 use retain_core::{ArtifactError, BoxError, MemoryError, SessionError};
 
-use crate::template::TemplateError;
+use crate::{plugins::panic_text, template::TemplateError};
 
 /// The result of a run or of building what runs.
 pub type Result<T, E = RunError> = std::result::Result<T, E>;
@@ -127,6 +127,14 @@ impl RunError {
             RunError::Memory(_) => "MemoryError",
             RunError::BrokenOff { .. } => "RuntimeError",
             RunError::Cancelled => "CancelledError",
+        }
+    }
+
+    /// An agent panicked.
+    pub(crate) fn panicked(agent: &str, panic: &(dyn std::any::Any + Send)) -> RunError {
+        RunError::Agent {
+            agent: agent.to_owned(),
+            source: format!("panicked: {}", panic_text(panic)).into(),
         }
     }
 

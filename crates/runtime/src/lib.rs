@@ -31,8 +31,12 @@ pub use agents::{
     ParallelAgent, ParallelAgentBuilder, Planner, SequentialAgent, SequentialAgentBuilder,
     ToolCall,
 };
-pub use compaction::{CompactionConfig, EventSummarizer, LlmEventSummarizer, Summary};
-pub use config::{AgentConfig, AgentsDir, ConfigError, ConfigRegistry, Reloaded};
+pub use compaction::{
+    CompactionConfig, CompactionError, EventSummarizer, LlmEventSummarizer, Summary,
+};
+pub use config::{
+    AgentConfig, AgentsDir, ConfigError, ConfigRegistry, CustomAgentConfig, Reloaded,
+};
 pub use contents::ContentsOptions;
 pub use context::{CallbackContext, InvocationContext, LiveState, ReadonlyContext, ToolContext};
 pub use error::{BuildError, ModelError, Result, RunError, ToolError};

@@ -486,6 +486,10 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
         self.store.flush().await
     }
 
+    fn limits(&self) -> Option<&Limits> {
+        Some(&self.settings.limits)
+    }
+
     fn log(&self) -> Option<&dyn SessionLog> {
         Some(self)
     }

@@ -1,12 +1,15 @@
 //! An agent's run from outside: callbacks before, the agent, callbacks after.
 
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt as _;
 use retain_core::{Content, Event, LlmResponse};
 
 use super::{Agent, callback_failed};
 use crate::{
     context::{CallbackContext, InvocationContext},
     error::{Result, RunError},
-    plugins::ask_plugins,
+    plugins::{ask_plugins, guarded},
 };
 
 /// Which end of an agent's run.
@@ -44,7 +47,8 @@ async fn run_inside(ctx: &InvocationContext) -> Result<()> {
         return Ok(());
     }
     ctx.enter();
-    ctx.agent.run(ctx).await?;
+    let ran = AssertUnwindSafe(ctx.agent.run(ctx)).catch_unwind().await;
+    ran.unwrap_or_else(|panic| Err(RunError::panicked(ctx.agent_name(), &*panic)))?;
     ctx.leave();
     // As in ADK, an agent that hands over is not done: nothing comes after it.
     if ctx.is_ended() || ctx.has_handed_over() {
@@ -112,7 +116,7 @@ async fn ask(
         End::After => (&callbacks.after, "after_agent"),
     };
     for ask in list {
-        let answer = ask(callback.clone()).await;
+        let answer = guarded(async { ask(callback.clone()).await }).await;
         let answer = answer.map_err(callback_failed(agent.name(), name))?;
         if answer.is_some() {
             return Ok(answer);

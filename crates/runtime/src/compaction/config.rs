@@ -1,6 +1,6 @@
 //! When sessions are compacted, and by whom.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{Compactor, EventSummarizer, LlmEventSummarizer};
 use crate::{agents::Agent, error::BuildError};
@@ -32,11 +32,23 @@ pub struct TokenThreshold {
 ///     .token_threshold(100_000, 20);
 /// ```
 #[must_use]
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct CompactionConfig {
     window: Option<SlidingWindow>,
     threshold: Option<TokenThreshold>,
     summarizer: Option<Arc<dyn EventSummarizer>>,
+    time_limit: Duration,
+}
+
+impl Default for CompactionConfig {
+    fn default() -> CompactionConfig {
+        CompactionConfig {
+            window: None,
+            threshold: None,
+            summarizer: None,
+            time_limit: Duration::from_secs(120),
+        }
+    }
 }
 
 impl CompactionConfig {
@@ -72,6 +84,14 @@ impl CompactionConfig {
         self
     }
 
+    /// How long writing one summary may take. After that it is given up: nothing is stored, the
+    /// history stays as it is, and the next turn may try again. By default two minutes, several
+    /// times what a model takes for a long history. `Duration::MAX` is no limit.
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = limit;
+        self
+    }
+
     /// What compacts the sessions of a runner, if it can be as described.
     pub(crate) fn build(self, root: &dyn Agent) -> Result<Compactor, BuildError> {
         let refused = |reason| Err(BuildError::new("compaction", reason));
@@ -99,6 +119,7 @@ impl CompactionConfig {
             window: self.window,
             threshold: self.threshold,
             summarizer,
+            time_limit: self.time_limit,
         })
     }
 }

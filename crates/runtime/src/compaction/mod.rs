@@ -31,8 +31,8 @@ use std::sync::Arc;
 use retain_core::{Event, Events};
 
 pub use config::{CompactionConfig, SlidingWindow, TokenThreshold};
+pub use summarizer::{CompactionError, EventSummarizer, LlmEventSummarizer, Summary};
 pub(crate) use summarizer::{Compactor, overlay};
-pub use summarizer::{EventSummarizer, LlmEventSummarizer, Summary};
 pub use tokens::prompt_tokens;
 pub use transcript::{prompt, transcript};
 

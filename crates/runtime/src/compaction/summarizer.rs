@@ -1,12 +1,12 @@
 //! Who writes a summary, and the event that carries it.
 
-use std::{fmt, panic::AssertUnwindSafe, sync::Arc};
+use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::{FutureExt as _, StreamExt as _};
 use retain_core::{
     BoxError, Clock, Content, Event, EventActions, EventCompaction, Ids, LlmResponse, Part,
-    UsageMetadata,
+    SessionError, UsageMetadata,
 };
 
 use super::{SlidingWindow, TokenThreshold, transcript};
@@ -121,31 +121,55 @@ pub(crate) struct Compactor {
     pub(crate) window: Option<SlidingWindow>,
     pub(crate) threshold: Option<TokenThreshold>,
     pub(super) summarizer: Arc<dyn EventSummarizer>,
+    pub(super) time_limit: Duration,
+}
+
+/// Why a session was not summed up though it was time. The events themselves are still there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompactionError {
+    /// The summariser took longer than it may. The next turn tries again; if it goes on, raise
+    /// [`time_limit`](crate::CompactionConfig::time_limit) or look why it hangs.
+    #[error("the summariser did not finish within {limit:?} (see CompactionConfig::time_limit)")]
+    OutOfTime {
+        /// The limit.
+        limit: Duration,
+    },
+    /// The summariser failed.
+    #[error("the summariser failed: {0}")]
+    Failed(#[source] BoxError),
+    /// The summariser panicked.
+    #[error("the summariser panicked: {0}")]
+    Panicked(String),
+    /// The summary has no text. In its place the history would be gone from the prompts.
+    #[error("the summary is empty")]
+    Empty,
+    /// The session could not be read, or the summary not be stored.
+    #[error(transparent)]
+    Session(#[from] SessionError),
 }
 
 impl Compactor {
-    /// A summary of the events. What goes wrong is logged: the events themselves are still there.
-    pub(crate) async fn summary(&self, range: &[Arc<Event>]) -> Option<Summary> {
-        let summary = AssertUnwindSafe(self.summarizer.summarize(range)).catch_unwind();
-        let summary = match summary.await {
-            Ok(Ok(summary)) => summary?,
-            Ok(Err(error)) => {
-                tracing::warn!(error, "no summary was made; the history stays as it is");
-                return None;
-            }
-            Err(panic) => {
-                let panic = panic_text(&*panic);
-                tracing::warn!(%panic, "the summariser panicked; the history stays as it is");
-                return None;
-            }
+    /// A summary of the events; `None` if the summariser leaves them as they are.
+    pub(crate) async fn summary(
+        &self,
+        range: &[Arc<Event>],
+    ) -> Result<Option<Summary>, CompactionError> {
+        let limit = self.time_limit;
+        let summary = tokio::time::timeout(limit, self.summarizer.summarize(range));
+        let summary = match AssertUnwindSafe(summary).catch_unwind().await {
+            Ok(Ok(Ok(summary))) => summary,
+            Ok(Ok(Err(error))) => return Err(CompactionError::Failed(error)),
+            Ok(Err(_)) => return Err(CompactionError::OutOfTime { limit }),
+            Err(panic) => return Err(CompactionError::Panicked(panic_text(&*panic).into())),
         };
-        // In place of a summary that says nothing, the history would be gone from the prompts.
         let says_something = |part: &Part| is_set(&part.text) && part.thought != Some(true);
-        let is_empty = !summary.content.parts().iter().any(says_something);
-        if is_empty {
-            tracing::warn!("the summary is empty; the history stays as it is");
+        match summary {
+            Some(summary) if !summary.content.parts().iter().any(says_something) => {
+                Err(CompactionError::Empty)
+            }
+            summary => Ok(summary),
         }
-        (!is_empty).then_some(summary)
     }
 }
 

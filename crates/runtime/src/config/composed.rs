@@ -42,6 +42,29 @@ fn sub_agents(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<Vec<Arc<dy
     places.iter().map(|place| loader.reference(place)).collect()
 }
 
+/// What every agent has that asks no model itself.
+pub(super) struct Common {
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) sub_agents: Vec<Arc<dyn Agent>>,
+    pub(super) callbacks: AgentCallbacks,
+}
+
+/// Reads what every agent has, from fields that may have more.
+pub(super) fn common(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<Common> {
+    Ok(Common {
+        name: fields.required("name")?.text()?.to_owned(),
+        description: fields.text("description")?.unwrap_or_default().to_owned(),
+        callbacks: agent_callbacks(loader, fields)?,
+        sub_agents: sub_agents(loader, fields)?,
+    })
+}
+
+/// Whether it is a key that every agent has.
+pub(super) fn is_common(key: &str) -> bool {
+    KEYS[..6].contains(&key)
+}
+
 /// The keys of the agents that only run others; `max_iterations` is only a loop's.
 const KEYS: [&str; 7] = [
     "agent_class",
@@ -64,16 +87,18 @@ pub(super) fn build(
         WorkflowClass::Parallel => place.fields("a ParallelAgent", &KEYS[..6])?,
         WorkflowClass::Loop => place.fields("a LoopAgent", &KEYS)?,
     };
-    let name = fields.required("name")?.text()?;
-    let description = fields.text("description")?.unwrap_or_default();
-    let callbacks = agent_callbacks(loader, &fields)?;
     let rounds = fields.get("max_iterations").map(Place::count).transpose()?;
-    let below = sub_agents(loader, &fields)?;
+    let Common {
+        name,
+        description,
+        sub_agents,
+        callbacks,
+    } = common(loader, &fields)?;
     // The builders have the same methods and no trait in common.
     macro_rules! built {
         ($builder:expr) => {{
             let builder = $builder.description(description).callbacks(callbacks);
-            let builder = below
+            let builder = sub_agents
                 .into_iter()
                 .fold(builder, |it, agent| it.sub_agent(agent));
             builder.build().map(IntoAgent::into_agent)

@@ -7,8 +7,16 @@ use std::{
 };
 
 use super::{
-    composed, error::ConfigError, files, files::FileStamp, llm_agent, nearest::did_you_mean,
-    place::Place, registry::ConfigRegistry, yaml,
+    composed, custom_agent,
+    custom_agent::MakeAgent,
+    error::ConfigError,
+    files,
+    files::FileStamp,
+    llm_agent,
+    nearest::did_you_mean,
+    place::Place,
+    registry::{ConfigRegistry, Names},
+    yaml,
 };
 use crate::agents::{Agent, AgentTree};
 
@@ -92,7 +100,13 @@ impl Loader<'_> {
     fn agent(&mut self, place: &Place<'_>) -> Result<Arc<dyn Agent>> {
         let keys = place.pairs("an agent")?;
         let class = keys.iter().find(|(key, _)| *key == "agent_class");
-        match class.map_or(Ok(AgentClass::Llm), |(_, place)| class_of(place))? {
+        if let Some((_, class)) = class
+            && let Some(make) = self.registry.agent_classes.get(class.text()?)
+        {
+            return custom_agent::build(self, make, place);
+        }
+        let own = &self.registry.agent_classes;
+        match class.map_or(Ok(AgentClass::Llm), |(_, place)| class_of(place, own))? {
             AgentClass::Llm => llm_agent::build(self, place),
             AgentClass::Workflow(class) => composed::build(self, class, place),
         }
@@ -165,7 +179,7 @@ fn leads_out(path: &Path) -> bool {
     })
 }
 
-fn class_of(place: &Place<'_>) -> Result<AgentClass> {
+fn class_of(place: &Place<'_>, own: &Names<MakeAgent>) -> Result<AgentClass> {
     // ADK takes an empty class for the usual one.
     let name = match place.text()? {
         "" => return Ok(AgentClass::Llm),
@@ -180,7 +194,8 @@ fn class_of(place: &Place<'_>) -> Result<AgentClass> {
     };
     let class = CLASSES.iter().find(|(class, ..)| bare == Some(class));
     class.map(|(.., class)| *class).ok_or_else(|| {
-        let hint = did_you_mean(name, CLASSES.iter().map(|(class, ..)| *class), "classes");
+        let known = CLASSES.iter().map(|(class, ..)| *class).chain(own.names());
+        let hint = did_you_mean(name, known, "classes");
         place.error(format!("{name:?} is no agent class; {hint}"))
     })
 }

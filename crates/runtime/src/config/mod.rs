@@ -1,11 +1,12 @@
 //! Agents from files: ADK's YAML configurations, read into what a runner runs.
 //!
 //! `loader` reads files and follows what they name; `yaml` gives values with their lines, `place`
-//! reads them as what they should be; `llm_agent`, `composed` and `tools` build from them what
+//! reads them as what they should be; `llm_agent`, `composed`, `custom_agent` and `tools` build from them what
 //! [`ConfigRegistry`] and the built-in names stand for. [`AgentsDir`] is a folder of such agents.
 
 mod agents_dir;
 mod composed;
+mod custom_agent;
 mod error;
 mod files;
 mod llm_agent;
@@ -16,12 +17,14 @@ mod place;
 mod registry;
 mod scalar;
 mod schemas;
+mod setting_shapes;
 mod tools;
 mod yaml;
 
 use std::{path::Path, sync::Arc};
 
 pub use agents_dir::{AgentsDir, Reloaded};
+pub use custom_agent::CustomAgentConfig;
 pub use error::ConfigError;
 pub use registry::ConfigRegistry;
 

@@ -6,12 +6,13 @@ use retain_core::{Content, GenerateContentConfig, Json, JsonError, JsonMap, Part
 use super::{
     error::ConfigError,
     place::{Place, unknown_key},
+    setting_shapes,
 };
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
 /// Keys that are suggested for one that is not known. A test sees that the settings have them all.
-const KEYS: [&str; 26] = [
+const KEYS: [&str; 36] = [
     "http_options",
     "temperature",
     "top_p",
@@ -38,6 +39,16 @@ const KEYS: [&str; 26] = [
     "audio_timestamp",
     "automatic_function_calling",
     "thinking_config",
+    "should_return_http_response",
+    "image_config",
+    "enable_enhanced_civic_answers",
+    "model_armor_config",
+    "service_tier",
+    "audio_transcription_config",
+    "continuation_token",
+    "automatic_continuation",
+    "generation_output_config",
+    "store",
 ];
 
 /// Settings that an agent has a key of its own for, in both spellings.
@@ -54,12 +65,17 @@ pub(super) fn settings(place: &Place<'_>) -> Result<GenerateContentConfig> {
     for (key, value) in place.pairs(WHAT)? {
         let elsewhere = ELSEWHERE.iter();
         let mut elsewhere = elsewhere.filter(|(snake, camel, _)| key == *snake || key == *camel);
-        if let Some((.., instead)) = elsewhere.next() {
-            return Err(value.error(format!("use the agent's own key `{instead}` instead")));
+        match elsewhere.next() {
+            // As in ADK, what is empty says nothing.
+            _ if value.is_null() => continue,
+            Some(_) if value.is_empty() => continue,
+            Some((.., instead)) => {
+                let problem = format!("use the agent's own key `{instead}` instead");
+                return Err(value.error(problem));
+            }
+            None => {}
         }
-        if value.is_null() {
-            continue;
-        }
+        setting_shapes::check(key, &value)?;
         let (json, read) = setting(key, &value)?;
         if !read.extra.is_empty() {
             return Err(value.error(unknown_key(key, WHAT, &KEYS)));

@@ -53,6 +53,15 @@ impl<'a> Place<'a> {
         matches!(&self.node.value, Value::Scalar(Json::Null))
     }
 
+    /// Whether it is an empty text, list or map.
+    pub(super) fn is_empty(&self) -> bool {
+        match &self.node.value {
+            Value::List(items) => items.is_empty(),
+            Value::Map(entries) => entries.is_empty(),
+            Value::Scalar(json) => json.as_str() == Some(""),
+        }
+    }
+
     /// A text, if it is one.
     pub(super) fn as_text(&self) -> Option<&'a str> {
         match &self.node.value {
@@ -145,16 +154,21 @@ impl<'a> Place<'a> {
         Ok(pairs.collect())
     }
 
+    /// A map with any keys.
+    pub(super) fn some_fields(&self, what: &'static str) -> Result<Fields<'a>> {
+        Ok(Fields {
+            map: self.clone(),
+            what,
+            pairs: self.pairs(what)?,
+        })
+    }
+
     /// A map that has no other keys than `known`.
     pub(super) fn fields(&self, what: &'static str, known: &[&str]) -> Result<Fields<'a>> {
         let pairs = self.pairs(what)?;
         match pairs.iter().find(|(key, _)| !known.contains(key)) {
             Some((key, place)) => Err(place.error(unknown_key(key, what, known))),
-            None => Ok(Fields {
-                map: self.clone(),
-                what,
-                pairs,
-            }),
+            None => self.some_fields(what),
         }
     }
 }

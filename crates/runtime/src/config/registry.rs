@@ -8,7 +8,13 @@ use retain_core::{BoxError, Content, Json, JsonMap, LlmResponse};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{error::ConfigError, nearest::did_you_mean, place::Place, schemas};
+use super::{
+    custom_agent::{CustomAgentConfig, MakeAgent},
+    error::ConfigError,
+    nearest::did_you_mean,
+    place::Place,
+    schemas,
+};
 use crate::{
     agents::{
         Agent, BeforeModel, BeforeTool, FinishedCall, OnAgent, OnCall, OnRequest, OnResponse,
@@ -54,6 +60,7 @@ pub struct ConfigRegistry {
     pub(super) examples: Names<Arc<dyn ExampleProvider>>,
     pub(super) schemas: Names<OutputSchema>,
     pub(super) agents: Names<Arc<dyn Agent>>,
+    pub(super) agent_classes: Names<MakeAgent>,
     pub(super) on_agent: Names<OnAgent>,
     pub(super) before_model: Names<OnRequest>,
     pub(super) after_model: Names<OnResponse>,
@@ -77,6 +84,7 @@ impl ConfigRegistry {
             examples: Names::new("example provider"),
             schemas: Names::new("schema"),
             agents: Names::new("agent"),
+            agent_classes: Names::new("agent class"),
             on_agent: Names::new("agent callback"),
             before_model: Names::new("before_model callback"),
             after_model: Names::new("after_model callback"),
@@ -146,6 +154,38 @@ impl ConfigRegistry {
     /// An agent that configurations name as `code`.
     pub fn agent(mut self, name: impl Into<String>, agent: Arc<dyn Agent>) -> Self {
         self.agents.insert(name, agent);
+        self
+    }
+
+    /// An agent class of your own, which configurations name as `agent_class`: a function that makes
+    /// an agent of what stands in the file. A built-in class of that name is replaced.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use retain_runtime::{AgentConfig, ConfigRegistry, LoopAgent};
+    /// /// The keys that a `shop.agents.Patient` has beside those of every agent.
+    /// #[derive(serde::Deserialize)]
+    /// #[serde(deny_unknown_fields)]
+    /// struct Patient {
+    ///     patience: u32,
+    /// }
+    /// let registry = ConfigRegistry::new().agent_class("shop.agents.Patient", |config| {
+    ///     let own: Patient = config.parse()?;
+    ///     let agent = LoopAgent::builder(config.name).max_iterations(own.patience);
+    ///     Ok(Arc::new(agent.callbacks(config.callbacks).build()?))
+    /// });
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let file = folder.path().join("root_agent.yaml");
+    /// let yaml = "agent_class: shop.agents.Patient\nname: clerk\npatience: 3\n";
+    /// # std::fs::write(&file, yaml).unwrap();
+    /// assert_eq!(AgentConfig::load(&file, &registry).unwrap().name(), "clerk");
+    /// ```
+    pub fn agent_class(
+        mut self,
+        name: impl Into<String>,
+        make: impl Fn(CustomAgentConfig) -> Result<Arc<dyn Agent>, BoxError> + Send + Sync + 'static,
+    ) -> Self {
+        self.agent_classes.insert(name, Arc::new(make));
         self
     }
 

@@ -7,10 +7,11 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use retain_core::{
-    ArtifactService, Clock, Content, Event, Events, Ids, MemoryService, SessionKey, Shaped,
+    ArtifactService, Clock, Content, Event, Events, Ids, Limits, MemoryService, SessionKey, Shaped,
     SharedSession,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -44,6 +45,10 @@ pub(crate) struct Invocation {
     pub(crate) session: SharedSession,
     pub(crate) user_content: Content,
     pub(crate) run_config: RunConfig,
+    /// What may be stored.
+    pub(crate) limits: Option<Limits>,
+    /// How long a tool may take that has no limit of its own.
+    pub(crate) tool_time_limit: Duration,
     pub(crate) memory: Option<Arc<dyn MemoryService>>,
     /// What sums up a history that grows too long.
     pub(crate) compactor: Option<Arc<Compactor>>,

@@ -1,6 +1,6 @@
 //! Running the calls of an answer: all at once, each with a context of its own, answered together.
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc};
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use retain_core::{
@@ -14,7 +14,7 @@ use crate::{
     context::ToolContext,
     error::{Result, RunError, ToolError},
     models::LlmRequest,
-    plugins::{ask_plugins, panic_text},
+    plugins::{ask_plugins, guarded, panic_text},
     tools::{Tool, ToolConfirmation, ToolMap, ToolOutput},
 };
 
@@ -50,20 +50,24 @@ impl Turn<'_> {
         let (answers, failure) = self.run_all(&calls, &request.tools, &none).await;
         if let Some(error) = failure {
             // What finished before has had its effects; the session must know.
-            let kept = answers.into_iter().filter(is_plain_result).collect();
-            if let Some(event) = self.merged(kept)? {
-                self.emit(event, false).await?;
+            let kept: Vec<Event> = answers.into_iter().filter(is_plain_result).collect();
+            if let Some(event) = self.merged(kept.clone())? {
+                self.emit_answers(kept, event, false).await?;
             }
             return Err(error);
         }
-        let Some(answered) = self.merged(answers)? else {
+        let Some(answered) = self.merged(answers.clone())? else {
             return Ok(());
         };
         if let Some(request) = confirmation::request(self.ctx, event, &answered) {
-            return self.ask_for_confirmation(request, answered).await;
+            let asked = self.ask_for_confirmation(request, answers, answered);
+            return Box::pin(asked).await;
         }
         let structured = output_schema::structured_answer(self.ctx, &answered);
-        let answered = self.emit(answered, is_last && structured.is_none()).await?;
+        let nothing_follows = is_last && structured.is_none();
+        let answered = self
+            .emit_answers(answers, answered, nothing_follows)
+            .await?;
         if let Some(event) = structured {
             self.emit(event, is_last).await?;
         }
@@ -75,14 +79,22 @@ impl Turn<'_> {
 
     /// Asks a person, beside what was answered already. What is settled comes first, so that it is
     /// stored when the turn pauses at the question.
-    async fn ask_for_confirmation(&mut self, request: Event, mut answered: Event) -> Result<()> {
+    async fn ask_for_confirmation(
+        &mut self,
+        request: Event,
+        mut answers: Vec<Event>,
+        mut answered: Event,
+    ) -> Result<()> {
         if !confirmation::has_settled(&answered) {
             self.emit(request, false).await?;
-            self.emit(answered, true).await?;
+            self.emit_answers(answers, answered, true).await?;
             return Ok(());
         }
         answered.actions.skip_summarization = None;
-        self.emit(answered, false).await?;
+        for answer in &mut answers {
+            answer.actions.skip_summarization = None;
+        }
+        self.emit_answers(answers, answered, false).await?;
         self.emit(request, true).await?;
         Ok(())
     }
@@ -95,8 +107,8 @@ impl Turn<'_> {
         confirmations: &Confirmations,
     ) -> Result<Option<Box<Event>>> {
         let (answers, failure) = self.run_all(calls, tools, confirmations).await;
-        let answered = match self.merged(answers)? {
-            Some(event) => Some(self.emit(event, false).await?),
+        let answered = match self.merged(answers.clone())? {
+            Some(event) => Some(self.emit_answers(answers, event, false).await?),
             None => None,
         };
         match failure {
@@ -135,7 +147,7 @@ impl Turn<'_> {
         (answers.into_iter().flatten().collect(), None)
     }
 
-    fn merged(&self, answers: Vec<Event>) -> Result<Option<Event>> {
+    pub(super) fn merged(&self, answers: Vec<Event>) -> Result<Option<Event>> {
         let state = self.ctx.session();
         let merged = merge::merge(answers, |key| {
             state.update(|session| session.state.get(key).cloned())
@@ -181,7 +193,8 @@ impl Turn<'_> {
         Ok(Some(self.answer(&ctx, tool, output)))
     }
 
-    /// Calls the tool; if it fails, asks who may answer for it.
+    /// Calls the tool; if it fails, asks who may answer for it. That its time is up is told to the
+    /// model, which may know another way; every other failure is the run's.
     async fn call_tool(
         &self,
         ctx: &ToolContext,
@@ -194,14 +207,23 @@ impl Turn<'_> {
                 None => tool.run(ctx.clone(), args.clone()).await,
             }
         };
+        let limit = tool.time_limit();
+        let limit = limit.unwrap_or(self.ctx.shared.tool_time_limit);
+        let run = tokio::time::timeout(limit, run);
+        let mut is_late = false;
         let error = match AssertUnwindSafe(run).catch_unwind().await {
-            Ok(Ok(output)) => return Ok(output),
-            Ok(Err(error)) => error,
+            Ok(Ok(Ok(output))) => return Ok(output),
+            Ok(Ok(Err(error))) => error,
+            Ok(Err(_)) => {
+                is_late = true;
+                out_of_time(tool.name(), limit)
+            }
             Err(panic) => ToolError::new(format!("panicked: {}", panic_text(&*panic))),
         };
         let error = Arc::new(error);
         match self.on_tool_error(ctx, tool, args, &error).await? {
             Some(answer) => Ok(answer.into()),
+            None if is_late => Ok(Json::from(JsonMap::from([("error", &*error.message)])).into()),
             None => Err(RunError::Tool {
                 tool: tool.name().to_owned(),
                 source: Arc::try_unwrap(error).unwrap_or_else(|kept| ToolError {
@@ -259,7 +281,7 @@ impl Turn<'_> {
                 name: tool.name().to_owned(),
                 args: args.clone(),
             };
-            let decided = callback(ctx.clone(), call).await;
+            let decided = guarded(async { callback(ctx.clone(), call).await }).await;
             match decided.map_err(callback_failed(self.agent.name(), "before_tool"))? {
                 BeforeTool::Call(changed) => *args = changed,
                 BeforeTool::Answer(answer) => return Ok(Some(answer)),
@@ -289,7 +311,7 @@ impl Turn<'_> {
                 args: args.clone(),
                 result: output.result.clone(),
             };
-            let answer = callback(ctx.clone(), call).await;
+            let answer = guarded(async { callback(ctx.clone(), call).await }).await;
             let answer = answer.map_err(callback_failed(self.agent.name(), "after_tool"))?;
             if let Some(answer) = answer {
                 return Ok(answer.into());
@@ -315,7 +337,8 @@ impl Turn<'_> {
                 name: tool.name().to_owned(),
                 args: args.clone(),
             };
-            let answer = callback(ctx.clone(), call, Arc::clone(error)).await;
+            let answer =
+                guarded(async { callback(ctx.clone(), call, Arc::clone(error)).await }).await;
             let answer = answer.map_err(callback_failed(self.agent.name(), "on_tool_error"))?;
             if answer.is_some() {
                 return Ok(answer);
@@ -346,6 +369,17 @@ impl Turn<'_> {
             ..self.ctx.new_event()
         }
     }
+}
+
+/// What is said of a call that was given up.
+fn out_of_time(tool: &str, limit: Duration) -> ToolError {
+    tracing::warn!(tool, ?limit, "a tool was given up: its time is up");
+    let message = format!(
+        "Invoking `{tool}()` failed as it did not finish within its time limit of {limit:?}. It was \
+         stopped midway: what it did until then is not known. You could retry with less to do, or \
+         go on without it."
+    );
+    ToolError::new(message).with_code("TOOL_TIME_LIMIT")
 }
 
 /// Media of a tool as a function response carries it.

@@ -1,12 +1,14 @@
 //! Processor `compaction`: when the prompt has grown too long, a summary takes the place of what is
 //! old, before the contents are put together.
 
+use retain_core::SessionError;
+
 use crate::{
     agents::{Agent as _, LlmAgent},
     compaction::{overlay, token_threshold_range},
     contents::ContentsOptions,
     context::InvocationContext,
-    error::Result,
+    error::{Result, RunError},
 };
 
 pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()> {
@@ -23,12 +25,25 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result
     let Some(range) = token_threshold_range(&ctx.events(), threshold, &asking) else {
         return Ok(());
     };
-    let Some(summary) = compactor.summary(&range).await else {
+    let shared = &ctx.shared;
+    let summary = match compactor.summary(&range).await {
+        Ok(Some(summary)) => overlay(&range, summary, &*shared.clock, &*shared.ids),
+        Ok(None) => None,
+        Err(error) => {
+            let session = &shared.key;
+            tracing::warn!(%session, %error, "no summary was made; the history stays as it is");
+            None
+        }
+    };
+    let Some(event) = summary else {
         return Ok(());
     };
-    let shared = &ctx.shared;
-    match overlay(&range, summary, &*shared.clock, &*shared.ids) {
-        Some(event) => ctx.store_overlay(event).await,
-        None => Ok(()),
+    match ctx.store_overlay(event).await {
+        Err(RunError::Session(error @ SessionError::TooLarge { .. })) => {
+            let session = &shared.key;
+            tracing::warn!(%session, %error, "no summary is stored; the history stays as it is");
+            Ok(())
+        }
+        stored => stored,
     }
 }

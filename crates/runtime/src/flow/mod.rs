@@ -15,6 +15,7 @@ mod instructions;
 mod merge;
 mod model_call;
 mod output_schema;
+mod oversize;
 mod planning;
 mod request;
 mod resume;

@@ -11,7 +11,7 @@ use crate::{
     context::CallbackContext,
     error::{ModelError, Result, RunError},
     models::{LlmRequest, ModelStream},
-    plugins::ask_plugins,
+    plugins::{ask_plugins, guarded},
     runner::StreamingMode,
 };
 
@@ -135,7 +135,8 @@ impl Turn<'_> {
         }
         for callback in &self.agent.model_callbacks.before {
             let tools = request.tools.clone();
-            let decided = callback(ctx.clone(), std::mem::take(request)).await;
+            let decided =
+                guarded(async { callback(ctx.clone(), std::mem::take(request)).await }).await;
             match decided.map_err(callback_failed(self.agent.name(), "before_model"))? {
                 BeforeModel::Ask(changed) => *request = *changed,
                 BeforeModel::Answer(answer) => {
@@ -159,7 +160,7 @@ impl Turn<'_> {
             return Ok(inherit(&response, answer));
         }
         for callback in &self.agent.model_callbacks.after {
-            let answer = callback(ctx.clone(), response.clone()).await;
+            let answer = guarded(async { callback(ctx.clone(), response.clone()).await }).await;
             let answer = answer.map_err(callback_failed(self.agent.name(), "after_model"))?;
             if let Some(answer) = answer {
                 return Ok(inherit(&response, answer));
@@ -183,7 +184,8 @@ impl Turn<'_> {
         let error = Arc::new(error);
         for callback in &self.agent.model_callbacks.on_error {
             let request = Arc::clone(&call.request);
-            let answer = callback(ctx.clone(), request, Arc::clone(&error)).await;
+            let answer =
+                guarded(async { callback(ctx.clone(), request, Arc::clone(&error)).await }).await;
             let answer = answer.map_err(callback_failed(self.agent.name(), "on_model_error"))?;
             if let Some(answer) = answer {
                 return Ok(answer);

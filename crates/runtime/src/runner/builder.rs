@@ -32,6 +32,7 @@ pub struct RunnerBuilder {
     kept_sessions: usize,
     kept_bytes: usize,
     idle_limit: Duration,
+    tool_time_limit: Duration,
 }
 
 impl Default for RunnerBuilder {
@@ -51,6 +52,7 @@ impl Default for RunnerBuilder {
             kept_sessions: 256,
             kept_bytes: 256 * 1024 * 1024,
             idle_limit: Duration::from_secs(600),
+            tool_time_limit: Duration::from_secs(600),
         }
     }
 }
@@ -144,10 +146,21 @@ impl RunnerBuilder {
         self
     }
 
-    /// How long a run keeps its session while its caller does not ask for the next event. After
-    /// that its lease runs out, and another run may take the session. By default ten minutes.
+    /// How long a run keeps its session while its caller does not ask for the next event, or while a
+    /// tool blocks its thread. After that its lease runs out, and another run may take the session.
+    /// By default ten minutes.
     pub fn idle_limit(mut self, limit: Duration) -> Self {
         self.idle_limit = limit;
+        self
+    }
+
+    /// How long one call of a tool may take, unless the tool or the run says otherwise. After that
+    /// it is dropped, and the model is told. By default ten minutes: longer than nearly all tools
+    /// take, and short enough that a session is not held for good. `Duration::MAX` is no limit.
+    ///
+    /// The limit needs the tool to await: see [`Tool::run`](crate::Tool::run).
+    pub fn tool_time_limit(mut self, limit: Duration) -> Self {
+        self.tool_time_limit = limit;
         self
     }
 
@@ -193,6 +206,7 @@ impl RunnerBuilder {
                 clock: self.clock,
                 ids: self.ids,
                 kept: KeptSessions::new(self.kept_sessions, self.kept_bytes),
+                tool_time_limit: self.tool_time_limit,
             }),
         })
     }

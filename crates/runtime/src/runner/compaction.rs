@@ -5,7 +5,7 @@
 //! worthless, and then it is dropped.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -14,10 +14,16 @@ use tokio::sync::Notify;
 
 use super::Inner;
 use crate::{
-    compaction::{Compactor, overlay, sliding_window_range, token_threshold_range},
+    compaction::{
+        CompactionError, Compactor, overlay, sliding_window_range, token_threshold_range,
+    },
     contents::{ContentsOptions, valid_events},
-    error::Result,
 };
+
+type Result<T, E = CompactionError> = std::result::Result<T, E>;
+
+/// How many failures are kept for whoever asks; a program may never ask.
+const FAILURES_KEPT: usize = 100;
 
 /// How often a summary is tried to be appended while others append.
 const TRIES: usize = 100;
@@ -28,6 +34,8 @@ pub(super) struct AfterRuns {
     /// Whether another run ended meanwhile, so that it is to be looked again.
     sessions: Mutex<HashMap<SessionKey, bool>>,
     done: Notify,
+    /// What went wrong and was not asked for yet, oldest first.
+    failures: Mutex<VecDeque<(SessionKey, CompactionError)>>,
 }
 
 impl AfterRuns {
@@ -54,6 +62,24 @@ impl AfterRuns {
             self.done.notify_waiters();
         }
         again
+    }
+
+    /// Tells of a session that was not summed up.
+    fn failed(&self, key: &SessionKey, error: CompactionError) {
+        tracing::warn!(session = %key, %error, "a session could not be summed up");
+        let failures = self.failures.lock();
+        let mut failures = failures.unwrap_or_else(PoisonError::into_inner);
+        if failures.len() >= FAILURES_KEPT {
+            failures.pop_front();
+        }
+        failures.push_back((key.clone(), error));
+    }
+
+    /// What went wrong since this was last asked.
+    pub(super) fn take_failures(&self) -> Vec<(SessionKey, CompactionError)> {
+        let failures = self.failures.lock();
+        let mut failures = failures.unwrap_or_else(PoisonError::into_inner);
+        failures.drain(..).collect()
     }
 
     /// Waits until no session is being looked at.
@@ -115,8 +141,7 @@ impl Task {
     async fn work(mut self, mut session: Option<Session>) {
         loop {
             if let Err(error) = self.compact(session.take()).await {
-                let session = &self.key;
-                tracing::warn!(%session, %error, "a session could not be summed up");
+                self.inner.after_runs.failed(&self.key, error);
             }
             if !self.inner.after_runs.again(&self.key) {
                 self.is_done = true;
@@ -138,7 +163,7 @@ impl Task {
         let Some(range) = self.range(&session) else {
             return Ok(());
         };
-        let Some(summary) = self.compactor.summary(&range).await else {
+        let Some(summary) = self.compactor.summary(&range).await? else {
             return Ok(());
         };
         let seen = session.events.len();

@@ -1,5 +1,7 @@
 //! How one run is to go.
 
+use std::time::Duration;
+
 use retain_core::{Content, GetSessionConfig, JsonMap, RunOptions, StateDelta};
 
 /// Whether answers come in pieces.
@@ -29,6 +31,9 @@ pub struct RunConfig {
     pub model_input_context: Vec<Content>,
     /// Whether agents see what other agents thought.
     pub include_thoughts_from_other_agents: bool,
+    /// How long one call of a tool may take; as long as the runner says if `None`. A tool may have
+    /// a limit of its own.
+    pub tool_time_limit: Option<Duration>,
     /// What to do when another run has the session.
     pub turn: RunOptions,
 }
@@ -43,6 +48,7 @@ impl Default for RunConfig {
             labels: JsonMap::default(),
             model_input_context: Vec::new(),
             include_thoughts_from_other_agents: false,
+            tool_time_limit: None,
             turn: RunOptions::default(),
         }
     }

@@ -21,7 +21,7 @@ use crate::{
     agents::run_agent,
     context::{Emitted, Invocation, InvocationContext},
     error::{Result, RunError},
-    plugins::{ask_plugins, panic_text},
+    plugins::ask_plugins,
 };
 
 /// What connects a run with its caller.
@@ -100,6 +100,11 @@ impl Driver {
             key,
             session: session.clone(),
             user_content: begin.user_content,
+            limits: inner.sessions.limits().cloned(),
+            tool_time_limit: {
+                let limit = request.config.tool_time_limit;
+                limit.unwrap_or(inner.tool_time_limit)
+            },
             run_config: request.config,
             memory: inner.memory.clone(),
             compactor: inner.compactor.clone(),
@@ -203,7 +208,7 @@ impl Driver {
                 () = taken(&mut self.untaken) => {}
                 wish = wished(wishes) => break Ended::CutOff(wish),
                 ran = &mut agent => {
-                    break Ended::Done(ran.unwrap_or_else(|panic| Err(panicked(&ctx, &*panic))));
+                    break Ended::Done(ran.unwrap_or_else(|panic| Err(RunError::panicked(ctx.agent_name(), &*panic))));
                 }
             }
         };
@@ -237,7 +242,7 @@ impl Driver {
             wish = wished(wishes) => return Some(wish),
         };
         let stored = match event {
-            Ok(event) => self.append(event, last).await,
+            Ok(event) => self.append_or_forget(event, last).await,
             Err(error) => Err(error),
         };
         match stored {
@@ -320,12 +325,5 @@ async fn wished(wishes: &mut watch::Receiver<Wish>) -> Wish {
     match wishes.wait_for(|wish| *wish != Wish::GoOn).await {
         Ok(wish) => *wish,
         Err(_) => Wish::Abandon,
-    }
-}
-
-fn panicked(ctx: &InvocationContext, panic: &(dyn std::any::Any + Send)) -> RunError {
-    RunError::Agent {
-        agent: ctx.agent_name().to_owned(),
-        source: format!("panicked: {}", panic_text(panic)).into(),
     }
 }

@@ -7,15 +7,35 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{
-    Event, GetSessionConfig, JsonMap, ListSessionsResponse, Result, Session, SessionError,
-    SessionKey, SessionService, SharedSession, State, apply_event_to_session,
+    Event, GetSessionConfig, JsonMap, Limits, ListSessionsResponse, Result, Session, SessionError,
+    SessionKey, SessionService, SharedSession, State, apply_event_to_session, check_limit,
 };
 
 /// Keeps sessions in a map, by the pure rules and nothing else.
 #[derive(Debug, Default)]
-pub(crate) struct EphemeralSessions(Mutex<HashMap<SessionKey, Session>>);
+pub(crate) struct EphemeralSessions {
+    sessions: Mutex<HashMap<SessionKey, Session>>,
+    /// Those of the service that the caller's session is in: what it has no room for is of no use.
+    limits: Option<Limits>,
+}
 
 impl EphemeralSessions {
+    pub(crate) fn new(limits: Option<Limits>) -> EphemeralSessions {
+        EphemeralSessions {
+            limits,
+            ..EphemeralSessions::default()
+        }
+    }
+
+    fn check(&self, event: &Event) -> Result<()> {
+        let Some(limits) = &self.limits else {
+            return Ok(());
+        };
+        let json = event.to_json();
+        let json = json.map_err(|error| SessionError::invalid("event", error.to_string()))?;
+        check_limit("event (bytes)", json.len(), limits.event_bytes)
+    }
+
     fn keep(&self, session: Session) -> Result<()> {
         let key = session.key();
         match self.lock().get_mut(&key) {
@@ -28,7 +48,7 @@ impl EphemeralSessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Session>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,12 +89,14 @@ impl SessionService for EphemeralSessions {
     }
 
     async fn append_event(&self, session: &mut Session, event: Event) -> Result<Event> {
+        self.check(&event)?;
         let event = apply_event_to_session(session, event);
         self.keep(session.clone())?;
         Ok(event)
     }
 
     async fn append_event_locked(&self, session: &SharedSession, event: Event) -> Result<Event> {
+        self.check(&event)?;
         // In one step: others write to the live state meanwhile.
         let event = session.update(|session| apply_event_to_session(session, event));
         self.keep(session.snapshot())?;
@@ -87,6 +109,10 @@ impl SessionService for EphemeralSessions {
 
     async fn get_app_state(&self, _: &str) -> Result<JsonMap> {
         Ok(JsonMap::default())
+    }
+
+    fn limits(&self) -> Option<&Limits> {
+        self.limits.as_ref()
     }
 
     async fn flush(&self) -> Result<()> {

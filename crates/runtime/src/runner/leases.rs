@@ -1,6 +1,7 @@
 //! Keeps the leases of runs that go on: one task renews them all, as long as there are any.
 //!
-//! A run makes progress only while its caller asks for events; its lease must not depend on that.
+//! A run makes progress only while its caller asks for events; its lease must not depend on that. If
+//! it makes none for too long, its lease runs out.
 
 use std::{
     collections::HashMap,
@@ -24,17 +25,18 @@ struct Held {
     is_kept: bool,
 }
 
-/// Since when the caller of a run has not asked for the next event.
+/// Since when a run does not get on: its caller has not asked for the next event, or something in it
+/// blocks its thread.
 #[derive(Debug, Default)]
 pub(super) struct Idle(Mutex<Option<Instant>>);
 
 impl Idle {
-    /// The caller has an event, and does not ask for another.
+    /// The caller has an event and does not ask for another, or the run is about to take a step.
     pub(super) fn begin(&self) {
         *self.lock() = Some(Instant::now());
     }
 
-    /// The caller asks.
+    /// The caller asks, or the step is taken.
     pub(super) fn end(&self) {
         *self.lock() = None;
     }
@@ -88,8 +90,13 @@ impl Leases {
             std::mem::replace(&mut held.is_kept, true)
         };
         if !was_kept {
-            // A runtime that shuts down drops the task at once, so the lock must be free here.
-            tokio::spawn(keep(Keeping::of(self), self.period()));
+            let keep = keep(Keeping::of(self), self.period());
+            // On threads of our own: a tool that blocks its thread must not stop the renewals. A
+            // runtime that shuts down drops the task at once, so the lock must be free here.
+            match super::own_runtime() {
+                Ok(runtime) => drop(runtime.spawn(keep)),
+                Err(_) => drop(tokio::spawn(keep)),
+            }
         }
         HeldLease {
             leases: Arc::clone(self),

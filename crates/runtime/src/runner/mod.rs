@@ -24,6 +24,7 @@ mod stream;
 use std::{
     panic::AssertUnwindSafe,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use futures_util::FutureExt as _;
@@ -41,7 +42,7 @@ pub use stream::{BlockingRun, RunHandle, RunStream};
 
 use crate::{
     agents::{Agent, AgentTree},
-    compaction::Compactor,
+    compaction::{CompactionError, Compactor},
     error::{Result, RunError},
     plugins::Plugins,
 };
@@ -91,6 +92,7 @@ struct Inner {
     ids: Arc<dyn Ids>,
     kept: KeptSessions,
     leases: Arc<Leases>,
+    tool_time_limit: Duration,
 }
 
 impl Runner {
@@ -267,15 +269,18 @@ impl Runner {
         })
     }
 
-    /// Waits for the summaries that are being made after runs that are over.
-    pub async fn flush_compaction(&self) {
+    /// Waits for the summaries that are being made after runs that are over. Gives the sessions
+    /// that were not summed up since the last time, and why; the log tells it too, when it happens.
+    /// Each summary has a [time limit](crate::CompactionConfig::time_limit), so this ends.
+    pub async fn flush_compaction(&self) -> Vec<(SessionKey, CompactionError)> {
         self.inner.after_runs.wait().await;
+        self.inner.after_runs.take_failures()
     }
 
     /// Waits for summaries that are being made, lets go of what plugins hold, and waits until
     /// everything is as durable as it gets.
     pub async fn close(&self) -> Result<()> {
-        self.flush_compaction().await;
+        self.inner.after_runs.wait().await;
         for plugin in self.inner.plugins.iter() {
             plugin.close().await;
         }

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use retain_core::{Append, Event, EventActions, Json, JsonError, JsonMap};
+use retain_core::{
+    Append, Event, EventActions, GetSessionConfig, Json, JsonError, JsonMap, SessionError,
+    StateScope, Window,
+};
 
 use super::drive::Driver;
 use crate::{
@@ -46,6 +49,59 @@ impl Driver {
             *event = self.replaced(&event, replaced)?;
         }
         Ok(event)
+    }
+
+    /// Stores an event of an agent. If it is too large, what it wrote to the state is taken back
+    /// from the live session: the agent may go on without it.
+    pub(super) async fn append_or_forget(
+        &mut self,
+        event: Box<Event>,
+        last: bool,
+    ) -> Result<Box<Event>> {
+        let written: Vec<String> = event
+            .actions
+            .state_delta
+            .keys()
+            .map(str::to_owned)
+            .collect();
+        let stored = self.append(event, last).await;
+        if let Err(RunError::Session(SessionError::TooLarge { .. })) = &stored
+            && !written.is_empty()
+        {
+            self.forget(&written).await?;
+        }
+        stored
+    }
+
+    /// Lets the keys be in the live session as they are in the store.
+    async fn forget(&self, keys: &[String]) -> Result<()> {
+        let key = &self.ctx.shared.key;
+        let stored = match self.inner.sessions.log() {
+            Some(log) => log.read(key, Window::NONE).await?,
+            None => {
+                let none = GetSessionConfig {
+                    num_recent_events: Some(0),
+                    ..GetSessionConfig::default()
+                };
+                let sessions = &self.inner.sessions;
+                let read = sessions.get_session(&key.app, &key.user, &key.id, none);
+                read.await?
+            }
+        };
+        let stored = stored.ok_or_else(|| SessionError::NotFound { key: key.clone() })?;
+        self.session.update(|live| {
+            // What is temporary is in no store, and no limit is about it.
+            let written = keys
+                .iter()
+                .filter(|key| StateScope::of(key) != StateScope::Temp);
+            for key in written {
+                match stored.state.get(key) {
+                    Some(value) => drop(live.state.set(key, value.clone())),
+                    None => drop(live.state.remove(key)),
+                }
+            }
+        });
+        Ok(())
     }
 
     /// Stores an event, unless it is partial.

@@ -179,9 +179,14 @@ impl RunStream {
     }
 
     fn poll_run(&mut self, cx: &mut Context<'_>) {
-        if let Some(run) = &mut self.run
-            && run.as_mut().poll(cx).is_ready()
-        {
+        let Some(run) = &mut self.run else {
+            return;
+        };
+        // A step that never ends, since a tool blocks its thread, is a run that does not get on.
+        self.idle.begin();
+        let is_over = run.as_mut().poll(cx).is_ready();
+        self.idle.end();
+        if is_over {
             self.run = None;
         }
     }

@@ -3,7 +3,7 @@
 //! The agent gets a session of its own, with a copy of the state, that is gone when it has answered.
 //! What it writes to the state is written by the caller.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
@@ -40,6 +40,7 @@ pub struct AgentTool {
     agent: Arc<dyn Agent>,
     skip_summarization: bool,
     include_plugins: bool,
+    time_limit: Duration,
 }
 
 impl AgentTool {
@@ -49,6 +50,7 @@ impl AgentTool {
             agent: agent.into_agent(),
             skip_summarization: false,
             include_plugins: true,
+            time_limit: Duration::MAX,
         }
     }
 
@@ -64,6 +66,13 @@ impl AgentTool {
         self
     }
 
+    /// How long the agent may take for one call. By default there is no limit: an agent makes many
+    /// steps, and each call of a tool in it has its own.
+    pub fn time_limited(mut self, limit: Duration) -> AgentTool {
+        self.time_limit = limit;
+        self
+    }
+
     fn runner(
         &self,
         ctx: &ToolContext,
@@ -74,6 +83,7 @@ impl AgentTool {
             .app_name(ctx.app_name())
             .shared_agent(Arc::clone(&self.agent))
             .session_service(sessions)
+            .tool_time_limit(shared.tool_time_limit)
             .clock(Arc::clone(&shared.clock))
             .ids(Arc::clone(&shared.ids));
         if self.include_plugins {
@@ -94,6 +104,10 @@ impl Tool for AgentTool {
 
     fn description(&self) -> &str {
         self.agent.description()
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        Some(self.time_limit)
     }
 
     fn declaration(&self) -> Option<FunctionDeclaration> {
@@ -117,7 +131,7 @@ impl Tool for AgentTool {
         if self.skip_summarization {
             ctx.update_actions(|actions| actions.skip_summarization = Some(true));
         }
-        let sessions = Arc::new(EphemeralSessions::default());
+        let sessions = Arc::new(EphemeralSessions::new(ctx.invocation.shared.limits.clone()));
         let runner = self.runner(&ctx, Arc::<EphemeralSessions>::clone(&sessions))?;
         let id = ctx.invocation.shared.ids.new_id();
         let state = inherited(&ctx.state().to_state());

@@ -1,6 +1,6 @@
 //! `FunctionTool`: an async Rust function as a tool, its arguments typed.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{FunctionDeclaration, Json, JsonMap};
@@ -47,6 +47,7 @@ pub struct FunctionTool {
     parameters: Option<Json>,
     is_long_running: bool,
     confirms: Option<Confirms>,
+    time_limit: Option<Duration>,
     run: Run,
 }
 
@@ -83,6 +84,7 @@ impl FunctionTool {
             parameters: parameters_of(json_schema_of::<A>()),
             is_long_running: false,
             confirms: None,
+            time_limit: None,
             run: Arc::new(run),
         }
     }
@@ -105,6 +107,7 @@ impl FunctionTool {
             parameters,
             is_long_running: false,
             confirms: None,
+            time_limit: None,
             run: Arc::new(move |ctx, args| Box::pin(function(ctx, args))),
         }
     }
@@ -113,6 +116,12 @@ impl FunctionTool {
     /// answered by a message with the function response.
     pub fn long_running(mut self) -> FunctionTool {
         self.is_long_running = true;
+        self
+    }
+
+    /// Lets a call take this long, whatever the run says. `Duration::MAX` is no limit.
+    pub fn time_limited(mut self, limit: Duration) -> FunctionTool {
+        self.time_limit = Some(limit);
         self
     }
 
@@ -147,6 +156,10 @@ impl Tool for FunctionTool {
 
     fn is_long_running(&self) -> bool {
         self.is_long_running
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        self.time_limit
     }
 
     fn declaration(&self) -> Option<FunctionDeclaration> {

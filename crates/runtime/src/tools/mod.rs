@@ -10,9 +10,10 @@ mod model_side;
 mod preload_memory;
 mod set_model_response;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use retain_core::{FunctionDeclaration, Json, JsonMap, Part};
 
 pub use agent_tool::AgentTool;
@@ -31,6 +32,7 @@ use crate::{
     context::{ReadonlyContext, ToolContext},
     error::ToolError,
     models::LlmRequest,
+    plugins::panic_text,
 };
 
 /// Something that a model may ask for, or that prepares its requests.
@@ -70,7 +72,17 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// How long a call may take; as long as the run says if `None`, and without a limit if
+    /// `Duration::MAX`.
+    fn time_limit(&self) -> Option<Duration> {
+        None
+    }
+
     /// Does what the model asked for.
+    ///
+    /// It is dropped when its time is up or the run is cancelled, and that happens where it awaits.
+    /// What blocks its thread holds up the other calls of the run, and on a runtime with one thread
+    /// everything: put that into `tokio::task::spawn_blocking`.
     async fn run(&self, _ctx: ToolContext, _args: JsonMap) -> Result<ToolOutput, ToolError> {
         let message = format!("tool {} is not there to be called", self.name());
         Err(ToolError::new(message))
@@ -108,7 +120,8 @@ pub trait Toolset: fmt::Debug + Send + Sync + 'static {
     /// What it is called in messages to people.
     fn name(&self) -> &str;
 
-    /// The tools for this run. On failure the agent goes on without them, and a log line says so.
+    /// The tools for this run. If it fails, panics or takes longer than a tool may, the agent goes
+    /// on without them, and a log line says so.
     async fn tools(&self, ctx: &ReadonlyContext) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
 
     /// Stands before the name of each tool, with an underscore.
@@ -170,7 +183,16 @@ impl ToolSource {
             ToolSource::Tool(tool) => return vec![Arc::clone(tool)],
             ToolSource::Set(set) => set,
         };
-        match (set.tools(ctx).await, set.prefix()) {
+        let limit = ctx.invocation.shared.tool_time_limit;
+        let found = tokio::time::timeout(limit, set.tools(ctx));
+        let found = match AssertUnwindSafe(found).catch_unwind().await {
+            Ok(Ok(found)) => found,
+            Ok(Err(_)) => Err(ToolError::new(format!(
+                "gave no tools within {limit:?} (see RunnerBuilder::tool_time_limit)"
+            ))),
+            Err(panic) => Err(ToolError::new(format!("panicked: {}", panic_text(&*panic)))),
+        };
+        match (found, set.prefix()) {
             (Ok(tools), None) => tools,
             (Ok(tools), Some(prefix)) => tools
                 .into_iter()
@@ -213,6 +235,10 @@ impl Tool for Prefixed {
 
     fn is_long_running(&self) -> bool {
         self.tool.is_long_running()
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        self.tool.time_limit()
     }
 
     fn declaration(&self) -> Option<FunctionDeclaration> {

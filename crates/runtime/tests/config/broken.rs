@@ -177,7 +177,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
         "root_agent.yaml:5: generate_content_config.temprature: is not a key of generate_content_config; did you mean `temperature`?",
     ),
     (
-        "generate_content_config:\n  tools: []",
+        "generate_content_config:\n  tools: [{}]",
         "root_agent.yaml:5: generate_content_config.tools: use the agent's own key `tools` instead",
     ),
     (
@@ -187,6 +187,34 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     (
         "generate_content_config:\n  top_k: 3\n  max_output_tokens: many",
         "root_agent.yaml:6: generate_content_config.max_output_tokens: expected an integer, found a text",
+    ),
+    (
+        "generate_content_config:\n  safety_settings:\n    - category: HARM_CATEGORY_HARASSMENT\n      treshold: OFF",
+        "root_agent.yaml:7: generate_content_config.safety_settings[0].treshold: is not a key of safety_settings; did you mean `threshold`?",
+    ),
+    (
+        "generate_content_config:\n  thinkingConfig:\n    thinking_budgets: 3",
+        "root_agent.yaml:6: generate_content_config.thinkingConfig.thinking_budgets: is not a key of thinking_config; did you mean `thinking_budget`?",
+    ),
+    (
+        "generate_content_config:\n  http_options:\n    retry_options:\n      atempts: 2",
+        "root_agent.yaml:7: generate_content_config.http_options.retry_options.atempts: is not a key of retry_options; did you mean `attempts`?",
+    ),
+    (
+        "generate_content_config: {tool_config: {function_calling_config: {names: [a]}}}",
+        "root_agent.yaml:4: generate_content_config.tool_config.function_calling_config.names: is not a key of function_calling_config; known keys: allowed_function_names, mode, stream_function_call_arguments",
+    ),
+    (
+        "generate_content_config: {speech_config: {multi_speaker_voice_config: {speaker_voice_configs: [{speaker: a, voice: b}]}}}",
+        "root_agent.yaml:4: generate_content_config.speech_config.multi_speaker_voice_config.speaker_voice_configs[0].voice: is not a key of speaker_voice_configs; known keys: speaker, voice_config",
+    ),
+    (
+        "generate_content_config: {thinking_config: 3}",
+        "root_agent.yaml:4: generate_content_config.thinking_config: expected a map with the keys of thinking_config, found the number 3",
+    ),
+    (
+        "generate_content_config: {safety_settings: {category: a}}",
+        "root_agent.yaml:4: generate_content_config.safety_settings: expected a list, found a map",
     ),
     (
         "generate_content_config:\n  http_options: {base_url: a}",

@@ -71,3 +71,42 @@ fn an_agent_is_read_again_when_one_of_its_files_changes() {
     let repaired = agents.reload("a").unwrap();
     assert_eq!(repaired.agent.sub_agents()[0].name(), "repaired");
 }
+
+/// Editors write half a file, or take it away and put another in its place.
+#[test]
+fn a_file_that_is_being_edited_leaves_the_agent_as_it_was() {
+    let root = format!(
+        "{A}tools:\n  - name: AgentTool\n    args:\n      agent: {{config_path: t/b.yaml}}\n"
+    );
+    let folder = folder(&[
+        ("a/root_agent.yaml", &root),
+        (
+            "a/t/b.yaml",
+            "name: b\nmodel: scripted\ninstruction: x\nsub_agents:\n  - config_path: c.yaml\n",
+        ),
+        ("a/t/c.yaml", "name: c\ninstruction: x\n"),
+    ]);
+    let agents = AgentsDir::open(folder.path(), registry()).unwrap();
+    let first = agents.load("a").unwrap();
+    let stays = |expected: &str| {
+        let error = agents.reload("a").unwrap_err();
+        let told = told(&folder, &error);
+        assert!(told.starts_with(expected), "{told}");
+        assert!(Arc::ptr_eq(&first, &agents.load("a").unwrap()), "{told}");
+    };
+    write(&folder, "a/t/c.yaml", "name: c\ninstruction: [x");
+    stays("a/t/c.yaml:");
+    write(&folder, "a/t/c.yaml", "");
+    stays("a/t/c.yaml");
+    std::fs::remove_file(folder.path().join("a/t/c.yaml")).unwrap();
+    stays("a/t/b.yaml:5: sub_agents[0].config_path: \"c.yaml\" is not there");
+    std::fs::remove_file(folder.path().join("a/root_agent.yaml")).unwrap();
+    stays("");
+
+    write(&folder, "a/root_agent.yaml", &root);
+    write(&folder, "a/t/c.yaml", "name: c\ninstruction: another\n");
+    let now = agents.reload("a").unwrap();
+    assert!(now.changed);
+    assert!(!Arc::ptr_eq(&first, &now.agent));
+    assert!(!agents.reload("a").unwrap().changed);
+}

@@ -1,0 +1,464 @@
+//! What hangs or panics is contained: it costs its own call or its own run, and nothing else.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use retain_core::{
+    BoxError, Content, Event, JsonMap, LlmResponse, RunOptions, SessionError, SessionService,
+};
+use retain_runtime::{
+    Agent, AgentTool, BeforeModel, BeforeTool, CompactionConfig, CompactionError, EventSummarizer,
+    FunctionTool, InvocationContext, LlmAgent, LlmAgentBuilder, ParallelAgent, ReadonlyContext,
+    RunConfig, RunError, RunRequest, Runner, RunnerBuilder, ScriptedModel, Summary, Tool,
+    ToolContext, ToolError, ToolSource, Toolset,
+};
+
+use retain_sessions::{InMemorySessionService, SqliteSessionService};
+
+use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored, story};
+
+/// As long as it takes to see that something hangs.
+const SHORT: Duration = Duration::from_millis(5);
+
+fn hanging() -> FunctionTool {
+    FunctionTool::untyped("hang", "", None, |ctx: ToolContext, _| async move {
+        ctx.state().set("begun", true);
+        std::future::pending().await
+    })
+}
+
+fn noting() -> FunctionTool {
+    FunctionTool::untyped("note", "", None, |ctx: ToolContext, _| async move {
+        ctx.state().set("noted", true);
+        Ok(JsonMap::from([("ok", true)]).into())
+    })
+}
+
+/// An agent that calls `hang` and `note` at once, and then says `Done.`
+fn patient() -> LlmAgentBuilder {
+    let calls = vec![call("hang", "{}"), call("note", "{}")];
+    let model = ScriptedModel::new("m").reply(calls);
+    LlmAgent::builder("a").model(model.otherwise(|_| "Done."))
+}
+
+async fn told(runner: &Runner, request: RunRequest) -> Vec<String> {
+    let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+    let events = run.collect_events().await.unwrap();
+    story(events.into_iter().map(Arc::new))
+}
+
+#[tokio::test]
+async fn a_tool_that_hangs_is_given_up_and_the_turn_goes_on() {
+    for (name, sessions) in services().await {
+        let agent = patient().tool(hanging()).tool(noting()).build().unwrap();
+        let runner = runner(&sessions, agent).tool_time_limit(SHORT);
+        let told = told(&runner.build().unwrap(), RunRequest::new("Hi")).await;
+        let why = "Invoking `hang()` failed as it did not finish within its time limit of 5ms";
+        assert!(told[1].contains(why), "{name}: {}", told[1]);
+        assert!(
+            told[1].ends_with(r#"note -> {"ok":true}"#),
+            "{name}: {told:?}"
+        );
+        assert_eq!(told[2], "a: Done.", "{name}");
+        // What it did until then is done.
+        let session = stored(&sessions).await;
+        assert_eq!(session.state["begun"], true, "{name}");
+        assert_eq!(session.state["noted"], true, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_or_a_tool_may_have_a_time_limit_of_its_own() {
+    for (name, sessions) in services().await {
+        let agent = patient().tool(hanging()).tool(noting()).build().unwrap();
+        let of_run = runner(&sessions, agent).build().unwrap();
+        let config = RunConfig {
+            tool_time_limit: Some(SHORT),
+            ..RunConfig::default()
+        };
+        let said = told(&of_run, RunRequest::new("Hi").config(config)).await;
+        assert!(said[1].contains("time limit of 5ms"), "{name}: {}", said[1]);
+
+        let tool = hanging().time_limited(SHORT * 2);
+        let agent = patient().tool(tool).tool(noting()).build().unwrap();
+        let of_tool = runner(&sessions, agent).build().unwrap();
+        let said = told(&of_tool, RunRequest::new("Hi")).await;
+        assert!(
+            said[1].contains("time limit of 10ms"),
+            "{name}: {}",
+            said[1]
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_tool_has_the_time_that_it_asks_for_and_others_ten_minutes() {
+    fn slow(minutes: u64) -> FunctionTool {
+        FunctionTool::untyped("hang", "", None, move |_, _| async move {
+            tokio::time::sleep(Duration::from_secs(minutes * 60)).await;
+            Ok("slow".into())
+        })
+    }
+    let (_, sessions) = services().await.swap_remove(0);
+    let cases = [
+        (slow(9), true),
+        (slow(11), false),
+        (slow(60 * 24).time_limited(Duration::MAX), true),
+    ];
+    for (number, (tool, in_time)) in cases.into_iter().enumerate() {
+        let agent = patient().tool(tool).tool(noting()).build().unwrap();
+        let runner = runner(&sessions, agent).build().unwrap();
+        let told = told(&runner, RunRequest::new("Hi")).await;
+        let is_slow = told[1].contains(r#"hang -> {"result":"slow"}"#);
+        assert_eq!(is_slow, in_time, "case {number}: {told:?}");
+    }
+}
+
+#[tokio::test]
+async fn callbacks_may_answer_for_a_tool_that_hangs() {
+    for (name, sessions) in services().await {
+        let agent = patient().tool(hanging()).tool(noting());
+        let agent = agent.on_tool_error(|_, call, error| async move {
+            let code = error.code.clone().unwrap_or_default();
+            Ok(Some(format!("{}: {code}", call.name).into()))
+        });
+        let runner = runner(&sessions, agent.build().unwrap()).tool_time_limit(SHORT);
+        let told = told(&runner.build().unwrap(), RunRequest::new("Hi")).await;
+        let answered = r#"a: hang -> {"result":"hang: TOOL_TIME_LIMIT"}"#;
+        assert!(told[1].starts_with(answered), "{name}: {}", told[1]);
+    }
+}
+
+#[tokio::test]
+async fn a_tool_inside_an_agent_as_a_tool_has_the_same_limit() {
+    for (name, sessions) in services().await {
+        let inner = patient().tool(hanging()).tool(noting()).build().unwrap();
+        let model = ScriptedModel::new("m").reply(call("a", r#"{"request": "?"}"#));
+        let outer = LlmAgent::builder("outer").model(model.reply("Over."));
+        let outer = outer.tool(AgentTool::new(inner)).build().unwrap();
+        let runner = runner(&sessions, outer).tool_time_limit(SHORT);
+        let told = told(&runner.build().unwrap(), RunRequest::new("Hi")).await;
+        // The agent is not limited, its tool is.
+        let expected = [r#"outer: a -> {"result":"Done."}"#, "outer: Over."];
+        assert_eq!(told[1..], expected, "{name}");
+    }
+}
+
+/// A tool that holds its thread does not hold up runs on other threads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_that_blocks_its_thread_blocks_no_other_run() {
+    for (name, sessions) in services().await {
+        let (began, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let released = Arc::new(std::sync::Mutex::new(released));
+        let block = FunctionTool::untyped("hang", "", None, move |_, _| {
+            let (began, released) = (began.clone(), Arc::clone(&released));
+            async move {
+                began.send(()).unwrap();
+                released.lock().unwrap().recv().unwrap();
+                Ok("let go".into())
+            }
+        });
+        let agent = patient().tool(block).tool(noting()).build().unwrap();
+        let blocked = runner(&sessions, agent).build().unwrap();
+        let run = tokio::spawn(async move { told(&blocked, RunRequest::new("Hi")).await });
+        begun.recv().await.unwrap();
+
+        let model = ScriptedModel::new("m").reply("Hello!");
+        let agent = LlmAgent::builder("b").model(model).build().unwrap();
+        let other = runner(&sessions, agent).build().unwrap();
+        let answer = other.run(USER, Some("s2"), "Hi").await.unwrap();
+        assert_eq!(answer.answer().await.unwrap(), "Hello!", "{name}");
+
+        release.send(()).unwrap();
+        let told = run.await.unwrap();
+        // It came back before anybody could see that its time was up.
+        assert!(told[1].contains("let go"), "{name}: {told:?}");
+    }
+}
+
+/// Runs an agent whose tool blocks the only thread of the runtime while `meanwhile` happens elsewhere.
+async fn blocked_meanwhile(
+    runner: RunnerBuilder,
+    meanwhile: impl FnOnce() + Send + 'static,
+) -> Result<Vec<Event>, RunError> {
+    let meanwhile = std::sync::Mutex::new(Some(meanwhile));
+    let block = FunctionTool::untyped("hang", "", None, move |_, _| {
+        let meanwhile = meanwhile.lock().unwrap().take();
+        async move { Ok(std::thread::spawn(meanwhile.unwrap()).join().is_ok().into()) }
+    });
+    let agent = patient().tool(block).tool(noting()).build().unwrap();
+    let runner = runner.agent(agent).build().unwrap();
+    let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+    run.collect_events().await
+}
+
+/// Another run of the session, on another thread, as if in another process.
+fn another_run(sessions: Arc<dyn SessionService>, wait: Duration) -> Result<String, RunError> {
+    let model = ScriptedModel::new("m").reply("Mine.");
+    let agent = LlmAgent::builder("b").model(model).build().unwrap();
+    let other = Runner::builder().app_name(APP).agent(agent);
+    let other = other.session_service(sessions).build().unwrap();
+    let config = RunConfig {
+        turn: RunOptions { wait },
+        ..RunConfig::default()
+    };
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    runtime.block_on(async {
+        let request = RunRequest::new("x").config(config);
+        let run = other.run_with(USER, Some(SESSION), request).await?;
+        run.answer().await
+    })
+}
+
+#[tokio::test]
+async fn a_tool_that_blocks_the_only_thread_keeps_its_session() {
+    let ttl = Duration::from_secs(1);
+    for (name, sessions) in services_with_ttl(ttl).await {
+        let elsewhere = Arc::clone(&sessions);
+        let runner = Runner::builder().app_name(APP).session_service(sessions);
+        let ran = blocked_meanwhile(runner.auto_create_session(true), move || {
+            // Longer than a lease lasts that nobody renews.
+            let (_never, wait) = std::sync::mpsc::channel::<()>();
+            wait.recv_timeout(ttl * 3 / 2).unwrap_err();
+            let refused = another_run(elsewhere, Duration::ZERO).unwrap_err();
+            let is_busy = matches!(&refused, RunError::Session(SessionError::RunBusy { .. }));
+            assert!(is_busy, "{refused}");
+        });
+        let events = ran.await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let told = story(events.into_iter().map(Arc::new));
+        assert!(
+            told[1].contains(r#"hang -> {"result":true}"#),
+            "{name}: {told:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_blocks_for_good_loses_its_session() {
+    let ttl = Duration::from_millis(100);
+    for (name, sessions) in services_with_ttl(ttl).await {
+        let elsewhere = Arc::clone(&sessions);
+        let runner = Runner::builder()
+            .app_name(APP)
+            .session_service(Arc::clone(&sessions));
+        let runner = runner.idle_limit(ttl).auto_create_session(true);
+        let ran = blocked_meanwhile(runner, move || {
+            let answer = another_run(elsewhere, Duration::from_secs(60));
+            assert_eq!(answer.unwrap(), "Mine.");
+        });
+        let error = ran.await.unwrap_err();
+        assert!(
+            error.to_string().contains("a later run has taken over"),
+            "{name}: {error}"
+        );
+        let told = story(events_of(&stored(&sessions).await));
+        let expected = ["user: Hi", "a: hang({}) + note({})", "user: x", "b: Mine."];
+        assert_eq!(told, expected, "{name}");
+    }
+}
+
+async fn services_with_ttl(ttl: Duration) -> Vec<(&'static str, Arc<dyn SessionService>)> {
+    let sqlite = SqliteSessionService::connect("sqlite::memory:").await;
+    let memory = InMemorySessionService::new().with_run_ttl(ttl);
+    vec![
+        ("in memory", Arc::new(memory)),
+        ("sqlite", Arc::new(sqlite.unwrap().with_run_ttl(ttl))),
+    ]
+}
+
+/// Tools that never come, or come with a panic.
+#[derive(Debug)]
+struct BadSet {
+    hangs: bool,
+}
+
+#[async_trait]
+impl Toolset for BadSet {
+    fn name(&self) -> &str {
+        "bad"
+    }
+
+    async fn tools(&self, _: &ReadonlyContext) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
+        match self.hangs {
+            true => std::future::pending().await,
+            false => panic!("no tools today"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_goes_on_without_a_toolset_that_hangs_or_panics() {
+    for (name, sessions) in services().await {
+        for hangs in [true, false] {
+            let set: Arc<dyn Toolset> = Arc::new(BadSet { hangs });
+            let model = ScriptedModel::new("m").reply(call("note", "{}"));
+            let agent = LlmAgent::builder("a")
+                .model(model.reply("Done."))
+                .tool(ToolSource::Set(set))
+                .tool(noting());
+            let runner = runner(&sessions, agent.build().unwrap()).tool_time_limit(SHORT);
+            let told = told(&runner.build().unwrap(), RunRequest::new("Hi")).await;
+            let expected = ["a: note({})", r#"a: note -> {"ok":true}"#, "a: Done."];
+            assert_eq!(told, expected, "{name}, hangs: {hangs}");
+        }
+    }
+}
+
+fn panicking<T>() -> Result<T, BoxError> {
+    panic!("bad day")
+}
+
+#[tokio::test]
+async fn a_callback_that_panics_is_named_and_leaves_the_session_free() {
+    type Add = fn(LlmAgentBuilder) -> LlmAgentBuilder;
+    let cases: [(&str, Add); 6] = [
+        ("before_agent", |a| {
+            a.before_agent(|_| async { panicking::<Option<Content>>() })
+        }),
+        ("after_agent", |a| {
+            a.after_agent(|_| async { panicking::<Option<Content>>() })
+        }),
+        ("before_model", |a| {
+            a.before_model(|_, _| async { panicking::<BeforeModel>() })
+        }),
+        ("after_model", |a| {
+            a.after_model(|_, _| async { panicking::<Option<LlmResponse>>() })
+        }),
+        ("before_tool", |a| {
+            a.before_tool(|_, _| async { panicking::<BeforeTool>() })
+        }),
+        ("after_tool", |a| a.after_tool(|_, _| async { panicking() })),
+    ];
+    for (name, sessions) in services().await {
+        for (callback, add) in cases {
+            let model = ScriptedModel::new("m")
+                .reply(call("note", "{}"))
+                .reply("Done.");
+            let agent = add(LlmAgent::builder("a").model(model).tool(noting()));
+            let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
+            let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+            let error = run.collect_events().await.unwrap_err();
+            let expected = format!("{callback} callback of agent a failed: panicked: bad day");
+            assert_eq!(error.to_string(), expected, "{name}");
+            let last = story(events_of(&stored(&sessions).await)).pop().unwrap();
+            assert_eq!(last, "a: [CallbackError]", "{name}, {callback}");
+        }
+    }
+}
+
+/// An agent that panics.
+#[derive(Debug)]
+struct Panicking;
+
+#[async_trait]
+impl Agent for Panicking {
+    fn name(&self) -> &str {
+        "p"
+    }
+
+    async fn run(&self, _: &InvocationContext) -> Result<(), RunError> {
+        panic!("bad day")
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_panics_as_a_tool_or_beside_others_is_named() {
+    for (name, sessions) in services().await {
+        let model = ScriptedModel::new("m").reply(call("p", r#"{"request": "?"}"#));
+        let agent = LlmAgent::builder("a").model(model.otherwise(|_| "Still here."));
+        let agent = agent.tool(AgentTool::new(Panicking)).build().unwrap();
+        let as_tool = runner(&sessions, agent).build().unwrap();
+        let run = as_tool.run(USER, Some(SESSION), "Hi").await.unwrap();
+        let error = run.collect_events().await.unwrap_err().to_string();
+        let expected = "tool p failed: agent p failed: panicked: bad day";
+        assert_eq!(error, expected, "{name}");
+
+        let calm = LlmAgent::builder("calm").model(ScriptedModel::new("m").reply("Om."));
+        let both = ParallelAgent::builder("both");
+        let both = both.sub_agent(calm.build().unwrap()).sub_agent(Panicking);
+        let beside = runner(&sessions, both.build().unwrap()).build().unwrap();
+        let run = beside.run(USER, Some(SESSION), "Hi").await.unwrap();
+        let error = run.collect_events().await.unwrap_err().to_string();
+        assert_eq!(error, "agent p failed: panicked: bad day", "{name}");
+        let last = story(events_of(&stored(&sessions).await)).pop().unwrap();
+        assert_eq!(last, "p: [AgentError]", "{name}");
+
+        let run = as_tool.run(USER, Some(SESSION), "Alive?").await.unwrap();
+        assert_eq!(run.answer().await.unwrap(), "Still here.", "{name}");
+    }
+}
+
+/// Never writes its first summary.
+#[derive(Debug, Default)]
+struct Slow(std::sync::atomic::AtomicBool);
+
+#[async_trait]
+impl EventSummarizer for Slow {
+    async fn summarize(&self, _: &[Arc<Event>]) -> Result<Option<Summary>, BoxError> {
+        match self.0.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            false => std::future::pending().await,
+            true => Ok(Some("It began.".into())),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_summariser_that_hangs_is_given_up_and_the_next_turn_tries_again() {
+    for (name, sessions) in services().await {
+        let model = ScriptedModel::new("m").otherwise(|_| "Yes.");
+        let agent = LlmAgent::builder("a").model(model).build().unwrap();
+        let compaction = CompactionConfig::new().sliding_window(1, 0);
+        let compaction = compaction.summarizer(Slow::default()).time_limit(SHORT);
+        let runner = runner(&sessions, agent).compaction(compaction);
+        let runner = runner.build().unwrap();
+        let says = "A long story. ".repeat(200);
+        let run = runner
+            .run(USER, Some(SESSION), says.as_str())
+            .await
+            .unwrap();
+        run.answer().await.unwrap();
+        let failures = runner.flush_compaction().await;
+        let [(key, CompactionError::OutOfTime { limit: SHORT })] = failures.as_slice() else {
+            panic!("{name}: {failures:?}");
+        };
+        assert_eq!(key.id, SESSION, "{name}");
+        assert_eq!(stored(&sessions).await.events.len(), 2, "{name}");
+
+        let run = runner
+            .run(USER, Some(SESSION), says.as_str())
+            .await
+            .unwrap();
+        run.answer().await.unwrap();
+        let failures = runner.flush_compaction().await;
+        assert!(failures.is_empty(), "{name}: {failures:?}");
+        let session = stored(&sessions).await;
+        assert_eq!(session.events.len(), 5, "{name}");
+        let summaries = session
+            .events
+            .iter()
+            .filter(|it| it.actions.compaction.is_some());
+        assert_eq!(summaries.count(), 1, "{name}");
+        runner.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_summariser_that_hangs_before_a_model_call_holds_up_no_answer() {
+    for (name, sessions) in services().await {
+        let model = ScriptedModel::new("m").otherwise(|_| "Yes.");
+        let agent = LlmAgent::builder("a").model(model).build().unwrap();
+        let compaction = CompactionConfig::new().token_threshold(1, 0);
+        let compaction = compaction.summarizer(Slow::default()).time_limit(SHORT);
+        let runner = runner(&sessions, agent).compaction(compaction);
+        let runner = runner.build().unwrap();
+        let says = "A long story. ".repeat(200);
+        let run = runner
+            .run(USER, Some(SESSION), says.as_str())
+            .await
+            .unwrap();
+        assert_eq!(run.answer().await.unwrap(), "Yes.", "{name}");
+        runner.close().await.unwrap();
+    }
+}

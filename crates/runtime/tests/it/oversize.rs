@@ -1,0 +1,384 @@
+//! What is too large for the session is contained: the model is told, the rest is kept, the turn
+//! goes on.
+
+use std::sync::Arc;
+
+use retain_core::{Content, Event, Json, JsonMap, Limits, SessionError, SessionService};
+use retain_runtime::{
+    AgentTool, FunctionTool, Hooked, InvocationContext, LlmAgent, ParallelAgent, Plugin, RunError,
+    Runner, ScriptedModel, ToolContext, ToolError,
+};
+use retain_sessions::{InMemorySessionService, SqliteSessionService};
+
+use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
+
+const MIB: usize = 1024 * 1024;
+/// Of one event, in the tests that set limits of their own.
+const EVENT_BYTES: usize = 8 * 1024;
+
+/// A session service of each kind, with little room.
+async fn small_services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
+    let limits = Limits {
+        event_bytes: EVENT_BYTES,
+        state_bytes: EVENT_BYTES,
+        ..Limits::default()
+    };
+    let memory = InMemorySessionService::new().with_limits(limits.clone());
+    let sqlite = SqliteSessionService::connect("sqlite::memory:").await;
+    vec![
+        ("in memory", Arc::new(memory)),
+        ("sqlite", Arc::new(sqlite.unwrap().with_limits(limits))),
+    ]
+}
+
+/// A tool that returns a text of so many bytes.
+fn returning(name: &'static str, bytes: usize) -> FunctionTool {
+    FunctionTool::untyped(name, "", None, move |_, _| async move {
+        Ok(Json::from("x".repeat(bytes)).into())
+    })
+}
+
+/// A tool that writes a text of so many bytes to the state.
+fn writing(name: &'static str, key: &'static str, bytes: usize) -> FunctionTool {
+    FunctionTool::untyped(name, "", None, move |ctx: ToolContext, _| async move {
+        ctx.state().set(key, "x".repeat(bytes));
+        Ok(JsonMap::from([("ok", true)]).into())
+    })
+}
+
+/// A tool that says what the state has under a key.
+fn looking(key: &'static str) -> FunctionTool {
+    FunctionTool::untyped("look", "", None, move |ctx: ToolContext, _| async move {
+        Ok(ctx.state().get(key).into())
+    })
+}
+
+/// An agent that makes these calls, each list at once, and then says `Done.`
+fn calling(steps: &[&[&str]], tools: Vec<FunctionTool>) -> LlmAgent {
+    let mut model = ScriptedModel::new("m");
+    for names in steps {
+        let calls: Vec<_> = names.iter().map(|name| call(name, "{}")).collect();
+        model = model.reply(calls);
+    }
+    let mut agent = LlmAgent::builder("a").model(model.otherwise(|_| "Done."));
+    for tool in tools {
+        agent = agent.tool(tool);
+    }
+    agent.build().unwrap()
+}
+
+/// What a run says that has to come to its end.
+async fn told(name: &str, runner: &Runner) -> Vec<String> {
+    let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+    let events = run.collect_events().await;
+    let events = events.unwrap_or_else(|error| panic!("{name}: {error}"));
+    story(events.into_iter().map(Arc::new))
+}
+
+fn failure(error: RunError) -> (&'static str, u64) {
+    match error {
+        RunError::Session(SessionError::TooLarge { what, limit, .. }) => (what, limit),
+        other => panic!("expected TooLarge, got {other}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_of_50_mb_is_told_to_the_model_and_the_turn_goes_on() {
+    for (name, sessions) in services().await {
+        let tools = vec![returning("dump", 50 * MIB), writing("note", "noted", 3)];
+        let runner = runner(&sessions, calling(&[&["dump", "note"]], tools));
+        let runner = runner.build().unwrap();
+        let told = told(name, &runner).await;
+        assert_eq!(told.len(), 3, "{name}");
+        let answer = &told[1];
+        let why = [
+            "`dump()` was called, but its result is too large to be kept: it has 524288",
+            "up to 16777216, see Limits::event_bytes",
+            r#"note -> {"ok":true}"#,
+        ];
+        for part in why {
+            assert!(answer.contains(part), "{name}: {answer}");
+        }
+        assert_eq!(told[2], "a: Done.", "{name}");
+        let session = stored(&sessions).await;
+        assert_eq!(story(events_of(&session))[1..], told, "{name}");
+        assert_eq!(session.state["noted"], "xxx", "{name}");
+        let next = runner.run(USER, Some(SESSION), "And now?").await.unwrap();
+        assert_eq!(next.answer().await.unwrap(), "Done.", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn of_answers_that_fit_alone_and_not_together_the_largest_go() {
+    for (name, sessions) in small_services().await {
+        let sizes = [("one", 3000), ("two", 3500), ("three", 2900), ("four", 40)];
+        let tools = sizes.map(|(name, bytes)| returning(name, bytes)).to_vec();
+        let agent = calling(&[&["one", "two", "three", "four"]], tools);
+        let runner = runner(&sessions, agent).build().unwrap();
+        let told = told(name, &runner).await;
+        let answers: Vec<&str> = told[1].split(" + ").collect();
+        let kept = answers.iter().map(|answer| !answer.contains("too large"));
+        let kept: Vec<bool> = kept.collect();
+        assert_eq!(kept, [true, false, true, true], "{name}: {answers:?}");
+        assert_eq!(told[2], "a: Done.", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_is_too_large_is_in_no_state() {
+    for (name, sessions) in small_services().await {
+        let tools = vec![
+            writing("hoard", "big", 2 * EVENT_BYTES),
+            writing("note", "noted", 3),
+            looking("big"),
+        ];
+        let agent = calling(&[&["hoard", "note"], &["look"]], tools);
+        let runner = runner(&sessions, agent).build().unwrap();
+        let told = told(name, &runner).await;
+        let why = "what it wrote to the state is too large to be kept";
+        assert!(told[1].contains(why), "{name}: {}", told[1]);
+        assert!(
+            told[1].ends_with(r#"note -> {"ok":true}"#),
+            "{name}: {told:?}"
+        );
+        // Neither later in the turn nor in the store.
+        assert_eq!(told[3], r#"a: look -> {"result":null}"#, "{name}");
+        let session = stored(&sessions).await;
+        assert_eq!(session.state.get("big"), None, "{name}");
+        assert_eq!(session.state["noted"], "xxx", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_state_that_is_full_refuses_a_call_and_not_the_turn() {
+    for (name, sessions) in small_services().await {
+        for key in ["user:log", "app:log", "log"] {
+            let half = EVENT_BYTES / 2;
+            let other = key.replace("log", "more").leak();
+            let tools = vec![
+                writing("first", key, half),
+                writing("second", other, half),
+                looking(other),
+            ];
+            let agent = calling(&[&["first"], &["second"], &["look"]], tools);
+            let runner = runner(&sessions, agent).build().unwrap();
+            let told = told(name, &runner).await;
+            assert_eq!(told[1], r#"a: first -> {"ok":true}"#, "{name}, {key}");
+            assert!(
+                told[3].contains("Limits::state_bytes"),
+                "{name}: {}",
+                told[3]
+            );
+            assert_eq!(told[5], r#"a: look -> {"result":null}"#, "{name}, {key}");
+            let session = stored(&sessions).await;
+            assert!(session.state.contains_key(key), "{name}");
+            assert!(!session.state.contains_key(other), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_temporary_has_no_limit_and_stays() {
+    for (name, sessions) in small_services().await {
+        let tools = vec![
+            writing("hoard", "temp:big", 2 * EVENT_BYTES),
+            returning("dump", 2 * EVENT_BYTES),
+            FunctionTool::untyped("look", "", None, |ctx: ToolContext, _| async move {
+                Ok(ctx.state().get("temp:big").is_some().into())
+            }),
+        ];
+        let agent = calling(&[&["hoard", "dump"], &["look"]], tools);
+        let runner = runner(&sessions, agent).build().unwrap();
+        let told = told(name, &runner).await;
+        assert!(
+            told[1].starts_with(r#"a: hoard -> {"ok":true} + "#),
+            "{name}: {}",
+            told[1]
+        );
+        assert_eq!(told[3], r#"a: look -> {"result":true}"#, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_a_callback_is_as_one_of_the_tool() {
+    for (name, sessions) in small_services().await {
+        let agent = LlmAgent::builder("a")
+            .model(
+                ScriptedModel::new("m")
+                    .reply(call("dump", "{}"))
+                    .reply("Done."),
+            )
+            .tool(returning("dump", 3))
+            .after_tool(|_, _| async { Ok(Some("x".repeat(2 * EVENT_BYTES).into())) });
+        let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
+        let told = told(name, &runner).await;
+        assert!(told[1].contains("too large"), "{name}: {}", told[1]);
+        assert_eq!(told[2], "a: Done.", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_as_a_tool_that_says_too_much_is_told_to_its_caller() {
+    for (name, sessions) in small_services().await {
+        // Its words fit into an event, and not beside another answer.
+        let words = "x".repeat(EVENT_BYTES - 900);
+        let inner = LlmAgent::builder("inner").model(ScriptedModel::new("m").reply(words));
+        let outer = LlmAgent::builder("outer")
+            .model(
+                ScriptedModel::new("m")
+                    .reply(vec![
+                        call("inner", r#"{"request": "?"}"#),
+                        call("dump", "{}"),
+                    ])
+                    .reply("Done."),
+            )
+            .tool(AgentTool::new(inner.build().unwrap()).skip_summarization(true))
+            .tool(returning("dump", 1000));
+        let runner = runner(&sessions, outer.build().unwrap()).build().unwrap();
+        let told = told(name, &runner).await;
+        assert!(
+            told[1].contains("`inner()` was called, but"),
+            "{name}: {}",
+            told[1]
+        );
+        // The model gets to see that, though it was not to see the result.
+        assert_eq!(told[2], "outer: Done.", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_an_agent_as_a_tool_is_contained_there() {
+    for (name, sessions) in small_services().await {
+        let model = ScriptedModel::new("m").reply(call("dump", "{}"));
+        let model = model.otherwise(|request| match format!("{request:?}").len() {
+            ..EVENT_BYTES => "Too much.",
+            _ => "I was shown all of it.",
+        });
+        let inner = LlmAgent::builder("inner")
+            .model(model)
+            .tool(returning("dump", 2 * EVENT_BYTES));
+        let model = ScriptedModel::new("m").reply(call("inner", r#"{"request": "?"}"#));
+        let outer = LlmAgent::builder("outer")
+            .model(model.reply("Done."))
+            .tool(AgentTool::new(inner.build().unwrap()));
+        let runner = runner(&sessions, outer.build().unwrap()).build().unwrap();
+        let told = told(name, &runner).await;
+        assert_eq!(
+            told[1], r#"outer: inner -> {"result":"Too much."}"#,
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_parallel_branch_with_too_much_does_not_disturb_the_others() {
+    for (name, sessions) in small_services().await {
+        let mut agents = ParallelAgent::builder("all");
+        for (agent, bytes) in [("one", 10), ("two", 2 * EVENT_BYTES), ("three", 10)] {
+            let model = ScriptedModel::new("m").reply(call("dump", "{}"));
+            let agent = LlmAgent::builder(agent)
+                .model(model.reply("Done."))
+                .tool(returning("dump", bytes));
+            agents = agents.sub_agent(agent.build().unwrap());
+        }
+        let runner = runner(&sessions, agents.build().unwrap()).build().unwrap();
+        let told = told(name, &runner).await;
+        for agent in ["one", "two", "three"] {
+            let said = format!("{agent}: Done.");
+            assert!(told.contains(&said), "{name}: {told:?}");
+        }
+        let refused = told.iter().filter(|line| line.contains("too large"));
+        assert_eq!(refused.count(), 1, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_or_an_agent_that_says_too_much_fails_the_run_by_a_named_limit() {
+    for (name, sessions) in services().await {
+        let words = || "x".repeat(50 * MIB);
+        let model = ScriptedModel::new("m").reply(words()).reply("Shorter.");
+        let agent = LlmAgent::builder("a").model(model).build().unwrap();
+        let runner = runner(&sessions, agent).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+        let error = run.collect_events().await.unwrap_err();
+        assert_eq!(failure(error), ("event (bytes)", 16 * MIB as u64), "{name}");
+        let next = runner.run(USER, Some(SESSION), "Again?").await.unwrap();
+        assert_eq!(next.answer().await.unwrap(), "Shorter.", "{name}");
+        let session = stored(&sessions).await;
+        assert_eq!(story(events_of(&session))[1], "a: [SessionError]", "{name}");
+        let message = session
+            .events
+            .get(1)
+            .and_then(|it| it.response.error_message.clone());
+        let message = message.unwrap();
+        let end = "exceeds the limit of 16777216 (see Limits)";
+        assert!(message.ends_with(end), "{name}: {message}");
+    }
+    for (name, sessions) in small_services().await {
+        let agent = LlmAgent::builder("a")
+            .model(ScriptedModel::new("m").reply("Hello."))
+            .before_agent(|_| async { Ok(Some(Content::model("x".repeat(2 * EVENT_BYTES)))) });
+        let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+        let error = run.collect_events().await.unwrap_err();
+        assert_eq!(failure(error).0, "event (bytes)", "{name}");
+    }
+}
+
+/// Adds to every answer of a tool more than there is room for.
+#[derive(Debug)]
+struct Talkative;
+
+#[async_trait::async_trait]
+impl Plugin for Talkative {
+    fn name(&self) -> &str {
+        "talkative"
+    }
+
+    async fn on_event(&self, _: &InvocationContext, event: &Event) -> Hooked<Event> {
+        if event.function_responses().is_empty() {
+            return Ok(None);
+        }
+        let mut event = event.clone();
+        let note = JsonMap::from([("note", "x".repeat(2 * EVENT_BYTES))]);
+        event.response.custom_metadata = Some(note);
+        Ok(Some(event))
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_can_be_left_out_the_run_fails_and_the_session_lives() {
+    for (name, sessions) in small_services().await {
+        let tools = || vec![returning("dump", 2000), writing("note", "noted", 3)];
+        let agent = calling(&[&["dump", "note"]], tools());
+        let bad = runner(&sessions, agent).plugin(Talkative).build().unwrap();
+        let run = bad.run(USER, Some(SESSION), "Hi").await.unwrap();
+        let error = run.collect_events().await.unwrap_err();
+        assert_eq!(failure(error).0, "event (bytes)", "{name}");
+        let good = runner(&sessions, calling(&[], tools())).build().unwrap();
+        let run = good.run(USER, Some(SESSION), "Hi").await.unwrap();
+        assert_eq!(run.answer().await.unwrap(), "Done.", "{name}");
+        assert_eq!(stored(&sessions).await.state.get("noted"), None, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_failing_call_beside_a_large_one_keeps_what_fits() {
+    for (name, sessions) in small_services().await {
+        let late = FunctionTool::untyped("fail", "", None, |_, _| async {
+            tokio::task::yield_now().await;
+            Err(ToolError::new("the printer is on fire"))
+        });
+        let tools = vec![
+            returning("dump", 2 * EVENT_BYTES),
+            writing("note", "noted", 3),
+            late,
+        ];
+        let runner = runner(&sessions, calling(&[&["dump", "note", "fail"]], tools));
+        let runner = runner.build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
+        let error = run.collect_events().await.unwrap_err();
+        assert!(matches!(error, RunError::Tool { .. }), "{name}: {error}");
+        assert_eq!(stored(&sessions).await.state["noted"], "xxx", "{name}");
+    }
+}
