@@ -36,6 +36,15 @@ pub(super) struct Begun {
     pub(super) branch: Option<String>,
 }
 
+/// The message as plugins want it.
+struct Incoming {
+    content: Content,
+    /// The call that it answers.
+    answered: Option<Answered>,
+    /// The id of a new run, if plugins were told one.
+    run_id: Option<String>,
+}
+
 /// The message on its way into the log.
 struct Message {
     event: Event,
@@ -47,51 +56,64 @@ impl Inner {
     /// Begins a run on a message that was checked. The caller sees to it that this is not
     /// interrupted.
     pub(super) async fn begin(&self, key: &SessionKey, request: &RunRequest) -> Result<Begun> {
-        let (content, answered) = self.message(key, request).await?;
-        let message = self.message_event(request, content, answered);
+        let incoming = self.message(key, request).await?;
+        let message = self.message_event(request, incoming);
         match self.sessions.log() {
             Some(log) => self.begin_in_log(log, key, request, message).await,
             None => self.begin_in_service(key, request, message).await,
         }
     }
 
-    /// The message as plugins want it, and the call that it answers. The history is only read if it
-    /// matters.
-    async fn message(
-        &self,
-        key: &SessionKey,
-        request: &RunRequest,
-    ) -> Result<(Content, Option<Answered>)> {
+    /// Asks the plugins about the message. The history is only read if it matters.
+    async fn message(&self, key: &SessionKey, request: &RunRequest) -> Result<Incoming> {
         let content = request.message.clone();
         let answers = content.function_responses().next().is_some();
         if !answers && self.plugins.is_empty() {
-            return Ok((content, None));
+            return Ok(Incoming {
+                content,
+                answered: None,
+                run_id: None,
+            });
         }
         let session = self.current(key).await?;
         let answered = message::answered(&session.events, &content)?;
         let invocation_id = answered
             .as_ref()
             .map(|answered| answered.invocation_id.as_str());
+        let new_id = self.new_run_id();
         let read = ReadMessage {
             session: &session,
             invocation_id,
+            run_id: invocation_id.unwrap_or(&new_id),
+            artifacts: self.artifacts.as_deref(),
             message: &content,
         };
         let replaced = ask_plugins!(self.plugins, on_user_message(&read));
-        let Some(replaced) = replaced else {
-            return Ok((content, answered));
+        let (content, answered) = match replaced {
+            None => (content, answered),
+            Some(replaced) => {
+                let content = message::checked(replaced)?;
+                let answered = message::answered(&session.events, &content)?;
+                (content, answered)
+            }
         };
-        let content = message::checked(replaced)?;
-        let answered = message::answered(&session.events, &content)?;
-        Ok((content, answered))
+        Ok(Incoming {
+            content,
+            answered,
+            run_id: Some(new_id),
+        })
     }
 
-    fn message_event(
-        &self,
-        request: &RunRequest,
-        content: Content,
-        answered: Option<Answered>,
-    ) -> Message {
+    fn new_run_id(&self) -> String {
+        format!("e-{}", self.ids.new_id())
+    }
+
+    fn message_event(&self, request: &RunRequest, incoming: Incoming) -> Message {
+        let Incoming {
+            content,
+            answered,
+            run_id,
+        } = incoming;
         let mut event = Event {
             id: self.ids.new_id(),
             author: "user".to_owned(),
@@ -111,7 +133,7 @@ impl Inner {
                 event.isolation_scope = answered.isolation_scope;
                 began_with = answered.user_content;
             }
-            None => event.invocation_id = format!("e-{}", self.ids.new_id()),
+            None => event.invocation_id = run_id.unwrap_or_else(|| self.new_run_id()),
         }
         add_metadata(&mut event, &request.config.custom_metadata);
         Message { event, began_with }
