@@ -96,8 +96,15 @@ async fn deleting_a_session_deletes_its_artifacts_and_no_others() {
     // The other user of that name in another app, and a session that was never there, lose nothing.
     sessions.delete_session("other", "ada", "s2").await.unwrap();
     assert_eq!(seen(&artifacts, "s2").await, ["b", "user:u"]);
+    // More than one step of an erase removes, so that none is removed uncounted with its session.
+    for number in 0..100 {
+        let session = SessionKey::new("app", "ada", "s2");
+        let key = ArtifactKey::in_session(&session, format!("{number}"));
+        let saved = artifacts.save_artifact(&key, Part::text("x"), None);
+        saved.await.unwrap();
+    }
     let receipt = sessions.erase_user("app", "ada").await.unwrap();
-    assert_eq!((receipt.artifacts, receipt.sessions), (2, 1));
+    assert_eq!((receipt.artifacts, receipt.sessions), (102, 1));
     assert_eq!(seen(&artifacts, "s2").await, [""; 0]);
 }
 
