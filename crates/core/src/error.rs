@@ -12,7 +12,7 @@ pub type Result<T, E = SessionError> = std::result::Result<T, E>;
 
 /// Why a session operation failed. In every case nothing was changed, except that after
 /// [`SessionError::Store`] the outcome of a write may be unknown: append the same events again,
-/// they are stored once.
+/// they are stored once; and that a rewind that failed may have left versions of artifacts.
 // Exhaustive on purpose: a new variant must stop the server's match from compiling.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -75,6 +75,17 @@ pub enum SessionError {
         position: u64,
         /// The last position there is.
         last: u64,
+    },
+    /// An artifact could not be restored, so the session was not rewound. See the cause; then rewind
+    /// again.
+    #[error("session {key} was not rewound: artifact {filename:?} could not be restored")]
+    Artifact {
+        /// The session.
+        key: SessionKey,
+        /// The artifact.
+        filename: String,
+        /// Why not.
+        source: BoxError,
     },
     /// The input cannot be taken as it is. Correct it.
     #[error("{what} {reason}")]

@@ -52,8 +52,8 @@ pub use request::{FunctionDeclaration, GenerateContentConfig, ModelTool};
 pub use response::{LlmResponse, UsageMetadata};
 pub use service::{
     Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
-    ListSessions, RunOptions, RunToken, RunUse, SessionLog, SessionService, SharedSession, running,
-    within_run, within_runs,
+    ListSessions, Rewind, RunOptions, RunToken, RunUse, SessionLog, SessionService, SharedSession,
+    running, within_run, within_runs,
 };
 pub use session::{
     GetSessionConfig, ListCursor, ListSessionsResponse, Origin, Session, SessionKey, SessionMeta,

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use futures_core::Stream;
 
 use crate::{
+    artifacts::ArtifactService,
     error::{Result, SessionError},
     event::Event,
     json::JsonMap,
@@ -53,7 +54,8 @@ pub trait SessionService: fmt::Debug + Send + Sync + 'static {
     ) -> Result<ListSessionsResponse>;
 
     /// Deletes a session with its events and state; no error if there is none. Keys that are
-    /// shared with other sessions stay, and so do memories and artifacts that came from it.
+    /// shared with other sessions stay, and so do memories that came from it. Its own artifacts go
+    /// with it where they are in the same database; elsewhere they stay.
     async fn delete_session(&self, app_name: &str, user_id: &str, session_id: &str) -> Result<()>;
 
     /// Stores an event and takes it up into the caller's session. Gives back the event as stored:
@@ -120,7 +122,19 @@ pub trait SessionLog: SessionService {
 
     /// Takes back everything from the first event of the invocation on, by appending: the
     /// session's own keys become exactly what they were. Waits for its turn like a run.
-    async fn rewind(&self, key: &SessionKey, before_invocation_id: &str) -> Result<Appended>;
+    /// Artifacts stay as they are; see [`rewind_with`](Self::rewind_with).
+    async fn rewind(&self, key: &SessionKey, before_invocation_id: &str) -> Result<Appended> {
+        let rewind = Rewind::before(before_invocation_id);
+        self.rewind_with(key, rewind).await
+    }
+
+    /// As [`rewind`](Self::rewind), and takes back what the session's artifacts became since, if
+    /// `rewind` says where they are kept.
+    ///
+    /// Artifacts are restored before the event is stored. If that fails, or if this is broken off,
+    /// there may be new versions that no event tells of, and the session is as it was: rewind again.
+    /// What a file was is taken from the log, so the outcome is the same.
+    async fn rewind_with(&self, key: &SessionKey, rewind: Rewind) -> Result<Appended>;
 
     /// Copies the log up to a position (default: all of it) into a new session of the same user.
     async fn fork(
@@ -296,6 +310,43 @@ impl Default for RunOptions {
         RunOptions {
             wait: Duration::from_secs(60),
         }
+    }
+}
+
+/// What is to be taken back.
+///
+/// ```
+/// use std::sync::Arc;
+/// use retain_core::{ArtifactService, Result, Rewind, SessionKey, SessionLog};
+/// async fn undo(log: &dyn SessionLog, files: Arc<dyn ArtifactService>) -> Result<()> {
+///     let key = SessionKey::new("app", "ada", "s1");
+///     log.rewind_with(&key, Rewind::before("e-2").with_artifacts(files)).await?;
+///     Ok(())
+/// }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Rewind {
+    /// Everything from the first event of this invocation on.
+    pub before_invocation_id: String,
+    /// Where the session's artifacts are kept. Those that changed since get one more version, which
+    /// is what they were, or one that loads as nothing if they were not there. Names that begin with
+    /// `user:` stay, and so does what no event tells of.
+    pub artifacts: Option<Arc<dyn ArtifactService>>,
+}
+
+impl Rewind {
+    /// Takes back everything from the first event of the invocation on.
+    pub fn before(invocation_id: impl Into<String>) -> Rewind {
+        Rewind {
+            before_invocation_id: invocation_id.into(),
+            artifacts: None,
+        }
+    }
+
+    /// With the session's artifacts.
+    pub fn with_artifacts(mut self, artifacts: Arc<dyn ArtifactService>) -> Rewind {
+        self.artifacts = Some(artifacts);
+        self
     }
 }
 

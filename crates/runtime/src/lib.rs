@@ -8,6 +8,7 @@
 #![warn(clippy::large_futures)]
 
 mod agents;
+mod artifact_parts;
 pub mod compaction;
 mod config;
 pub mod contents;
@@ -44,15 +45,15 @@ pub use models::{
     LlmRequest, Model, ModelCapabilities, ModelRegistry, ModelSpec, ModelStream, OfflineModel,
     ScriptedModel, ScriptedReply, StreamAggregator,
 };
-pub use plugins::{Hooked, Plugin, ReadMessage};
+pub use plugins::{Hooked, Plugin, ReadMessage, SaveFilesAsArtifactsPlugin};
 pub use runner::{
     BlockingRun, RunConfig, RunHandle, RunRequest, RunStream, Runner, RunnerBuilder, StreamingMode,
 };
 pub use shared_content::SharedContent;
 pub use template::{Template, TemplateError};
 pub use tools::{
-    AgentTool, Example, ExampleProvider, ExampleTool, Examples, FunctionTool, ModelSideTool,
-    PreloadMemoryTool, Tool, ToolConfirmation, ToolMap, ToolOutput, ToolSource, Toolset,
-    code_execution, exit_loop_tool, get_user_choice_tool, google_search, load_memory_tool,
-    preload_memory_tool, request_input_tool, url_context,
+    AgentTool, Example, ExampleProvider, ExampleTool, Examples, FunctionTool, LoadArtifactsTool,
+    ModelSideTool, PreloadMemoryTool, Tool, ToolConfirmation, ToolMap, ToolOutput, ToolSource,
+    Toolset, code_execution, exit_loop_tool, get_user_choice_tool, google_search,
+    load_artifacts_tool, load_memory_tool, preload_memory_tool, request_input_tool, url_context,
 };

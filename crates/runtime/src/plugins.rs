@@ -4,11 +4,14 @@
 //! callbacks; the first answer wins and the rest is not asked. A failing plugin fails the run, by
 //! name.
 
+mod save_files;
+
 use std::{fmt, future::Future, panic::AssertUnwindSafe, sync::Arc};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use retain_core::{BoxError, Content, Event, Json, JsonMap, LlmResponse};
+use retain_core::{ArtifactService, BoxError, Content, Event, Json, JsonMap, LlmResponse};
+pub use save_files::SaveFilesAsArtifactsPlugin;
 
 use crate::{
     context::{CallbackContext, InvocationContext, ToolContext},
@@ -150,6 +153,10 @@ pub struct ReadMessage<'a> {
     pub session: &'a retain_core::Session,
     /// The run that it goes on with, if it answers a call.
     pub invocation_id: Option<&'a str>,
+    /// The id of the run: of the one that it goes on with, or the one that a new run will have.
+    pub run_id: &'a str,
+    /// The artifacts, if there is a service for them.
+    pub artifacts: Option<&'a dyn ArtifactService>,
     /// The message.
     pub message: &'a Content,
 }

@@ -7,7 +7,10 @@ use std::{borrow::Cow, collections::HashMap};
 
 use retain_core::{Part, State, StateScope};
 
-use crate::python_text::{python_str, python_strip};
+use crate::{
+    artifact_parts::{is_media, is_textual, line_about, normalized},
+    python_text::{python_str, python_strip},
+};
 
 /// An instruction with placeholders.
 ///
@@ -268,49 +271,7 @@ pub fn artifact_text<'a>(part: &'a Part, name: &str) -> Cow<'a, str> {
         (true, None) => "application/octet-stream".to_owned(),
         (false, _) => mime_type,
     };
-    match data {
-        None => format!("[Artifact: {name}, type: {mime_type}. No inline data was provided.]"),
-        Some(data) => {
-            let size = data.len() as f64 / 1024.0;
-            format!(
-                "[Binary artifact: {name}, type: {mime_type}, size: {size:.1} KB. \
-                 Content cannot be displayed inline.]"
-            )
-        }
-    }
-    .into()
-}
-
-/// A media type without parameters.
-fn normalized(mime_type: &str) -> String {
-    let base = mime_type.split(';').next().unwrap_or_default();
-    python_strip(base).to_lowercase()
-}
-
-/// Whether models take it as it is. Drawings are not pictures: they are read as text.
-fn is_media(mime_type: &str) -> bool {
-    const DRAWINGS: [&str; 3] = ["image/svg", "image/svg+xml", "image/xml"];
-    let is_media = ["image/", "audio/", "video/"]
-        .iter()
-        .any(|kind| mime_type.starts_with(kind));
-    (is_media && !DRAWINGS.contains(&mime_type)) || mime_type == "application/pdf"
-}
-
-fn is_textual(mime_type: &str, name: &str) -> bool {
-    const TYPES: [&str; 7] = [
-        "application/csv",
-        "application/json",
-        "application/svg+xml",
-        "application/xml",
-        "image/svg",
-        "image/svg+xml",
-        "image/xml",
-    ];
-    const ENDINGS: [&str; 4] = [".csv", ".txt", ".json", ".xml"];
-    let name = name.to_lowercase();
-    mime_type.starts_with("text/")
-        || TYPES.contains(&mime_type)
-        || ENDINGS.iter().any(|ending| name.ends_with(ending))
+    line_about(name, &mime_type, data.map(|data| &data[..])).into()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod fold;
 mod prepare;
+mod restore;
 mod rewind;
 mod sweep;
 mod tail;
@@ -26,7 +27,7 @@ use crate::{
     ports::{Clock, Ids, RandomIds, SystemClock, seconds},
     service::{
         Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
-        ListSessions, RunToken, RunUse, SessionLog, SessionService, SharedSession,
+        ListSessions, Rewind, RunToken, RunUse, SessionLog, SessionService, SharedSession,
     },
     session::{
         GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, SessionMeta,
@@ -552,9 +553,9 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
         Ok(State::merged(session, &app, &user))
     }
 
-    async fn rewind(&self, key: &SessionKey, before_invocation_id: &str) -> Result<Appended> {
+    async fn rewind_with(&self, key: &SessionKey, rewind: Rewind) -> Result<Appended> {
         self.settings.limits.check_key(key)?;
-        self.rewind_before(key, before_invocation_id).await
+        self.rewind_before(key, &rewind).await
     }
 
     async fn fork(

@@ -1,21 +1,38 @@
-//! Rewind: history is taken back by appending, and the state becomes exactly what it was.
+//! Rewind: history is taken back by appending, and the state becomes exactly what it was. What
+//! happens to files is in `restore`.
 //!
 //! ADK forgets the state given at creation and leaves `null` where a key did not exist. Here the
 //! stored event carries ADK's deltas, so that ADK's readers agree, and the state follows the log.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
-use super::{StoreSessionService, appended};
+use tokio::time::timeout;
+
+use super::{
+    StoreSessionService, appended,
+    restore::{Changed, Restored},
+};
 use crate::{
     error::{Conflict, Result, SessionError},
     event::Event,
     json::{Json, JsonMap},
     lease::LeaseUse,
-    service::{Appended, RunOptions, RunToken, RunUse},
+    service::{Appended, Rewind, RunOptions, RunToken, RunUse},
     session::{SessionKey, Window},
     state::{ScopedDelta, StateDelta},
-    store::{Batch, NewEvent, SessionStore, Want},
+    store::{Batch, Head, NewEvent, SessionStore, Want},
 };
+
+/// What a rewind goes by.
+struct LookedBack {
+    head: Head,
+    /// The session's own keys.
+    current: JsonMap,
+    /// What they were.
+    target: JsonMap,
+    /// The files that are not what they were, if files are to be restored.
+    files: Vec<Changed>,
+}
 
 /// Session keys to set or (`None`) to make absent.
 pub(super) type KeyChanges = Vec<(String, Option<Json>)>;
@@ -25,17 +42,45 @@ impl<S: SessionStore> StoreSessionService<S> {
     pub(super) async fn rewind_before(
         &self,
         key: &SessionKey,
-        invocation: &str,
+        rewind: &Rewind,
+    ) -> Result<Appended> {
+        let mut turn = None;
+        match self.rewind_in_turn(key, rewind, &mut turn).await {
+            Err(error) => Err(self.give_up(key, turn, error).await),
+            done => done,
+        }
+    }
+
+    /// Looks, restores and appends, until nobody has appended in between. Takes the turn when there
+    /// is something to wait for or to restore; the append gives it back.
+    async fn rewind_in_turn(
+        &self,
+        key: &SessionKey,
+        rewind: &Rewind,
+        turn: &mut Option<RunToken>,
     ) -> Result<Appended> {
         let event = Event {
             author: "user".to_owned(),
             invocation_id: format!("e-{}", self.settings.ids.new_id()),
             ..Event::default()
         };
-        let mut turn = None;
+        let mut restored = Restored::default();
         loop {
-            let mut batch = Arc::new(self.rewind_batch(key, invocation, &event).await?);
-            let written = match turn {
+            let looked = self.look_back(key, rewind).await?;
+            let files = match (&rewind.artifacts, *turn) {
+                (Some(artifacts), Some(run)) => {
+                    let restoring = restored.restore(&**artifacts, key, &looked.files);
+                    self.while_holding(key, run, restoring).await?
+                }
+                _ if looked.files.is_empty() => JsonMap::new(),
+                // A run may change files as well, so the turn comes first.
+                _ => {
+                    *turn = Some(self.take_turn(key, RunOptions::default()).await?);
+                    continue;
+                }
+            };
+            let mut batch = Arc::new(self.rewind_batch(rewind, event.clone(), looked, files)?);
+            let written = match *turn {
                 None => {
                     let now_or_never = RunOptions {
                         wait: Duration::ZERO,
@@ -48,42 +93,77 @@ impl<S: SessionStore> StoreSessionService<S> {
             match written {
                 // What is to be set is known only when it is our turn, so the turn comes first.
                 Err(SessionError::RunBusy { .. }) if turn.is_none() => {
-                    turn = Some(self.take_turn(key, RunOptions::default()).await?);
+                    *turn = Some(self.take_turn(key, RunOptions::default()).await?);
                 }
                 // Somebody outside any run appended meanwhile.
                 Err(error) if is_position_conflict(&error) => {}
-                Err(error) => return Err(self.give_up(key, turn, error).await),
-                Ok(written) => return appended(key, written),
+                written => return appended(key, written?),
             }
         }
     }
 
-    /// The event that takes back everything from the invocation on, as of now.
-    async fn rewind_batch(
-        &self,
-        key: &SessionKey,
-        invocation: &str,
-        event: &Event,
-    ) -> Result<Batch> {
+    /// What is, and what was before the invocation. All of it belongs to one position.
+    async fn look_back(&self, key: &SessionKey, rewind: &Rewind) -> Result<LookedBack> {
         let read = self.store.read(key, Window::NONE, Want::State).await?;
         let read = read.ok_or_else(|| SessionError::not_found(key))?;
-        let target = self.state_before(key, invocation).await?;
-        let target = target.ok_or_else(|| SessionError::InvocationNotFound {
+        let invocation = &rewind.before_invocation_id;
+        let first = self.store.first_of_invocation(key, invocation).await?;
+        let first = first.ok_or_else(|| SessionError::InvocationNotFound {
             key: key.clone(),
-            invocation_id: invocation.to_owned(),
+            invocation_id: invocation.clone(),
         })?;
-        let mut event = event.clone();
-        event.actions.rewind_before_invocation_id = Some(invocation.to_owned());
-        event.actions.state_delta = adk_delta(&read.state.session, &target);
+        let files = match rewind.artifacts {
+            Some(_) => self.files_changed_since(&read.head, first).await?,
+            None => Vec::new(),
+        };
+        Ok(LookedBack {
+            target: self.store.state_at(key, first - 1).await?,
+            current: read.state.session,
+            head: read.head,
+            files,
+        })
+    }
+
+    /// The event that takes back everything from the invocation on, as of what was looked at.
+    fn rewind_batch(
+        &self,
+        rewind: &Rewind,
+        mut event: Event,
+        looked: LookedBack,
+        files: JsonMap,
+    ) -> Result<Batch> {
+        let LookedBack {
+            current, target, ..
+        } = &looked;
+        event.actions.rewind_before_invocation_id = Some(rewind.before_invocation_id.clone());
+        event.actions.state_delta = adk_delta(current, target);
+        event.actions.artifact_delta = files;
         let mut ready = self.prepare(event)?;
-        ready.changes.session = changes_to(&read.state.session, &target, &JsonMap::new());
+        ready.changes.session = changes_to(current, target, &JsonMap::new());
         Ok(Batch {
             events: vec![ready],
-            incarnation: Some(read.head.incarnation),
-            expected: Some(read.head.position),
+            incarnation: Some(looked.head.incarnation),
+            expected: Some(looked.head.position),
             lease: LeaseUse::Outside,
             state_bytes_max: self.settings.limits.state_bytes,
         })
+    }
+
+    /// Does `work`, however long it takes, without losing the turn.
+    async fn while_holding<T>(
+        &self,
+        key: &SessionKey,
+        run: RunToken,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let ttl = self.settings.run_ttl;
+        let mut work = pin!(work);
+        loop {
+            match timeout(ttl / 3, &mut work).await {
+                Ok(done) => return done,
+                Err(_) => self.store.renew(key, run.0, Some(ttl)).await?,
+            }
+        }
     }
 
     /// Gives a turn that was taken back before an error is answered.

@@ -15,13 +15,14 @@ use super::{
 };
 use crate::tools::{
     Example, ExampleTool, Examples, ToolSource, exit_loop_tool, get_user_choice_tool,
-    google_search, load_memory_tool, preload_memory_tool, request_input_tool, url_context,
+    google_search, load_artifacts_tool, load_memory_tool, preload_memory_tool, request_input_tool,
+    url_context,
 };
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
 /// The names of ADK's tools: bare, and inside of `google.adk.tools` with their module.
-const BUILT_IN: [(&str, &str); 9] = [
+const BUILT_IN: [(&str, &str); 10] = [
     ("AgentTool", "agent_tool.AgentTool"),
     ("ExampleTool", "example_tool.ExampleTool"),
     ("exit_loop", "exit_loop_tool.exit_loop"),
@@ -30,6 +31,7 @@ const BUILT_IN: [(&str, &str); 9] = [
         "get_user_choice_tool.get_user_choice_tool",
     ),
     ("google_search", "google_search_tool.google_search"),
+    ("load_artifacts", "load_artifacts_tool.load_artifacts_tool"),
     ("load_memory", "load_memory_tool.load_memory_tool"),
     ("preload_memory", "preload_memory_tool.preload_memory_tool"),
     ("request_input", "_request_input_tool.request_input"),
@@ -55,6 +57,7 @@ pub(super) fn tool(loader: &mut Loader<'_>, place: &Place<'_>) -> Result<ToolSou
         "exit_loop" => exit_loop_tool().into(),
         "get_user_choice" => get_user_choice_tool().into(),
         "google_search" => google_search().into(),
+        "load_artifacts" => load_artifacts_tool().into(),
         "load_memory" => load_memory_tool().into(),
         "preload_memory" => preload_memory_tool(usize::MAX).into(),
         "request_input" => request_input_tool().into(),

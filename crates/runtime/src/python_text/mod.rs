@@ -82,6 +82,27 @@ pub fn python_json(value: &Json) -> String {
     out
 }
 
+/// What `json.dumps(value)` prints: letters beyond ASCII are escaped.
+///
+/// ```
+/// use retain_runtime::python_text::python_json_ascii;
+/// assert_eq!(python_json_ascii(&"é \u{1f600}".into()), r#""\u00e9 \ud83d\ude00""#);
+/// ```
+pub fn python_json_ascii(value: &Json) -> String {
+    let mut out = String::new();
+    for c in python_json(value).chars() {
+        match c {
+            ' '..='~' => out.push(c),
+            c => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    out
+}
+
 /// The text without the outer characters that Python counts as space.
 pub fn python_strip(text: &str) -> &str {
     text.trim_matches(is_python_space)

@@ -35,6 +35,15 @@ pub(super) struct Begun {
     pub(super) start: Start,
 }
 
+/// The message as plugins want it.
+struct Incoming {
+    content: Content,
+    /// The call that it answers.
+    answered: Option<Answered>,
+    /// The id of a new run, if plugins were told one.
+    run_id: Option<String>,
+}
+
 /// The message on its way into the log.
 struct Message {
     event: Event,
@@ -46,30 +55,30 @@ impl Inner {
     /// Begins a run on a message that was checked. The caller sees to it that this is not
     /// interrupted.
     pub(super) async fn begin(&self, key: &SessionKey, request: &RunRequest) -> Result<Begun> {
-        let Some((content, answered)) = self.message(key, request).await? else {
+        let Some(incoming) = self.message(key, request).await? else {
             return self.take_up(key, request).await;
         };
-        let message = self.message_event(request, content, answered);
+        let message = self.message_event(request, incoming);
         match self.sessions.log() {
             Some(log) => self.begin_in_log(log, key, request, message).await,
             None => self.begin_in_service(key, request, message).await,
         }
     }
 
-    /// The message as plugins want it, and the call that it answers. The history is only read if it
-    /// matters. `None` if there is no message, or it is stored already.
-    async fn message(
-        &self,
-        key: &SessionKey,
-        request: &RunRequest,
-    ) -> Result<Option<(Content, Option<Answered>)>> {
+    /// Asks the plugins about the message. The history is only read if it matters. `None` if there is
+    /// no message, or it is stored already.
+    async fn message(&self, key: &SessionKey, request: &RunRequest) -> Result<Option<Incoming>> {
         let Some(content) = request.message.clone() else {
             return Ok(None);
         };
         let answers = content.function_responses().next().is_some();
         let id = request.invocation_id.as_deref();
         if !answers && id.is_none() && self.plugins.is_empty() {
-            return Ok(Some((content, None)));
+            return Ok(Some(Incoming {
+                content,
+                answered: None,
+                run_id: None,
+            }));
         }
         let session = self.current(key).await?;
         let answered = message::answered(&session.events, &content)?;
@@ -78,30 +87,43 @@ impl Inner {
         {
             return Ok(None);
         }
-        let invocation_id = match &answered {
-            Some(answered) => Some(answered.invocation_id.as_str()),
-            None => id,
-        };
+        let invocation_id = answered
+            .as_ref()
+            .map(|answered| answered.invocation_id.as_str());
+        let new_id = id.map_or_else(|| self.new_run_id(), str::to_owned);
         let read = ReadMessage {
             session: &session,
             invocation_id,
+            run_id: invocation_id.unwrap_or(&new_id),
+            artifacts: self.artifacts.as_deref(),
             message: &content,
         };
         let replaced = ask_plugins!(self.plugins, on_user_message(&read));
-        let Some(replaced) = replaced else {
-            return Ok(Some((content, answered)));
+        let (content, answered) = match replaced {
+            None => (content, answered),
+            Some(replaced) => {
+                let content = message::checked(replaced)?;
+                let answered = message::answered(&session.events, &content)?;
+                (content, answered)
+            }
         };
-        let content = message::checked(replaced)?;
-        let answered = message::answered(&session.events, &content)?;
-        Ok(Some((content, answered)))
+        Ok(Some(Incoming {
+            content,
+            answered,
+            run_id: Some(new_id),
+        }))
     }
 
-    fn message_event(
-        &self,
-        request: &RunRequest,
-        content: Content,
-        answered: Option<Answered>,
-    ) -> Message {
+    fn new_run_id(&self) -> String {
+        format!("e-{}", self.ids.new_id())
+    }
+
+    fn message_event(&self, request: &RunRequest, incoming: Incoming) -> Message {
+        let Incoming {
+            content,
+            answered,
+            run_id,
+        } = incoming;
         let mut event = self.user_event(request);
         event.response.content = Some(content);
         let mut began_with = None;
@@ -112,10 +134,7 @@ impl Inner {
                 event.isolation_scope = answered.isolation_scope;
                 began_with = answered.user_content;
             }
-            None => {
-                let id = request.invocation_id.clone();
-                event.invocation_id = id.unwrap_or_else(|| format!("e-{}", self.ids.new_id()));
-            }
+            None => event.invocation_id = run_id.unwrap_or_else(|| self.new_run_id()),
         }
         Message { event, began_with }
     }

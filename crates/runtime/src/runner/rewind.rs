@@ -1,16 +1,17 @@
 //! Rewinding a session: what was said and done from a run on is taken back, by one more event.
 
-use retain_core::{Event, SessionError, SessionKey, running};
+use retain_core::{Event, Rewind, SessionError, SessionKey, running};
 
 use super::Runner;
 use crate::error::Result;
 
 impl Runner {
     /// Takes back everything from the first event of the run on: the next run does not see it, and
-    /// the session's own keys are what they were. Nothing is removed; `app:` and `user:` keys stay.
-    /// Gives the event that says so.
+    /// the session's own keys and artifacts are what they were. Nothing is removed; `app:` and
+    /// `user:` keys stay, and `user:` artifacts. Gives the event that says so.
     ///
-    /// Waits for a run of the session to end. Needs a session service that has a log.
+    /// Waits for a run of the session to end. Needs a session service that has a log. If it fails,
+    /// rewind again: see [`SessionLog::rewind_with`](retain_core::SessionLog::rewind_with).
     pub async fn rewind(
         &self,
         user_id: &str,
@@ -28,7 +29,11 @@ impl Runner {
             };
             return Err(refused.into());
         };
-        let rewound = log.rewind(&key, before_invocation_id).await;
+        let rewind = Rewind {
+            artifacts: self.inner.artifacts.clone(),
+            ..Rewind::before(before_invocation_id)
+        };
+        let rewound = log.rewind_with(&key, rewind).await;
         // Also if it failed: it may have been stored nevertheless.
         self.inner.kept.forget(&key);
         let event = rewound?.events.into_iter().next();

@@ -1,7 +1,7 @@
 //! `AgentTool`: an agent as a tool of another one.
 //!
 //! The agent gets a session of its own, with a copy of the state, that is gone when it has answered.
-//! What it writes to the state is written by the caller.
+//! What it writes to the state is written by the caller, and the caller's artifacts are its own.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use retain_core::{
     BoxError, Content, Event, FunctionDeclaration, Json, JsonMap, Part, SessionService, State,
 };
 
-use super::{Tool, ToolOutput};
+use super::{Tool, ToolOutput, forwarded_artifacts::ForwardedArtifacts};
 use crate::{
     agents::{Agent, IntoAgent, OutputSchema},
     context::ToolContext,
@@ -86,6 +86,9 @@ impl AgentTool {
             .tool_time_limit(shared.tool_time_limit)
             .clock(Arc::clone(&shared.clock))
             .ids(Arc::clone(&shared.ids));
+        if let Some(artifacts) = ForwardedArtifacts::of(ctx) {
+            runner = runner.artifact_service(Arc::new(artifacts));
+        }
         if self.include_plugins {
             for plugin in shared.plugins.iter() {
                 runner = runner.shared_plugin(Arc::clone(plugin));

@@ -10,7 +10,7 @@ use retain_runtime::{
     Agent, AgentsDir, BeforeModel, BeforeTool, ConfigRegistry, Example, ExampleProvider,
     FunctionTool, LlmAgent, Model, Runner, ScriptedModel, ToolOutput,
 };
-use retain_sessions::InMemorySessionService;
+use retain_sessions::{InMemoryArtifactService, InMemorySessionService};
 
 use crate::support::{folder, load, registry};
 
@@ -31,6 +31,7 @@ async fn ask(agent: Arc<dyn Agent>) -> Vec<Event> {
         .app_name("app")
         .shared_agent(agent)
         .session_service(sessions)
+        .artifact_service(Arc::new(InMemoryArtifactService::new()))
         .auto_create_session(true)
         .build()
         .expect("the runner can be built");
@@ -114,6 +115,7 @@ model: any
 instruction: Work.
 tools:
   - name: load_memory
+  - name: load_artifacts
   - name: google.adk.tools.exit_loop
   - name: google.adk.tools.get_user_choice_tool.get_user_choice_tool
   - {name: request_input, args: {}}
@@ -140,6 +142,7 @@ tools:
         names,
         [
             "load_memory",
+            "load_artifacts",
             "exit_loop",
             "get_user_choice",
             "adk_request_input",

@@ -2,12 +2,18 @@
 
 use std::sync::Arc;
 
-use retain_core::{ArtifactKey, ArtifactService, BoxError, Part, SessionKey, SessionService};
-use retain_runtime::{
-    FunctionTool, Instruction, LlmAgent, ReadonlyContext, RunError, Runner, ScriptedModel,
-    TemplateError, ToolContext, ToolError,
+use async_trait::async_trait;
+use retain_core::{
+    ArtifactError, ArtifactKey, ArtifactNames, ArtifactPlace, ArtifactService, ArtifactStore,
+    ArtifactVersion, Blob, BoxError, Content, NewArtifact, Part, SessionKey, SessionService,
+    StoreArtifactService, StoredArtifact,
 };
-use retain_sessions::{InMemoryArtifactService, InMemorySessionService};
+use retain_runtime::{
+    FunctionTool, Instruction, LlmAgent, ReadonlyContext, RunError, Runner,
+    SaveFilesAsArtifactsPlugin, ScriptedModel, TemplateError, ToolContext, ToolError,
+    load_artifacts_tool,
+};
+use retain_sessions::{InMemoryArtifactService, InMemoryArtifactStore, InMemorySessionService};
 
 use crate::support::{APP, SESSION, USER, call, runner, services, stored};
 
@@ -165,4 +171,144 @@ async fn an_artifact_that_is_not_there_fails_the_run() {
             "{error:?}"
         );
     }
+}
+
+/// Artifacts that models can read at an address, and one that cannot be kept.
+#[derive(Debug, Default)]
+struct Web(InMemoryArtifactStore);
+
+#[async_trait]
+impl ArtifactStore for Web {
+    fn names(&self) -> ArtifactNames {
+        self.0.names()
+    }
+
+    async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError> {
+        match place.name.as_str() {
+            "cursed" => Err(ArtifactError::invalid("artifact", "is cursed")),
+            _ => self.0.put(place, new).await,
+        }
+    }
+
+    async fn get(
+        &self,
+        place: &ArtifactPlace,
+        version: Option<u64>,
+    ) -> Result<Option<StoredArtifact>, ArtifactError> {
+        self.0.get(place, version).await
+    }
+
+    async fn versions(&self, place: &ArtifactPlace) -> Result<Vec<ArtifactVersion>, ArtifactError> {
+        let mut versions = self.0.versions(place).await?;
+        for version in &mut versions {
+            version.canonical_uri = format!("HTTPS://files/{}", place.name);
+        }
+        Ok(versions)
+    }
+
+    async fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError> {
+        self.0.delete(place).await
+    }
+
+    async fn list(
+        &self,
+        app: &str,
+        user: &str,
+        session: Option<&str>,
+    ) -> Result<Vec<String>, ArtifactError> {
+        self.0.list(app, user, session).await
+    }
+}
+
+fn upload(name: &str, size: usize) -> Part {
+    Part {
+        inline_data: Some(Blob {
+            data: Some(vec![7; size].into()),
+            display_name: Some(name.to_owned()),
+            ..Blob::default()
+        }),
+        ..Part::default()
+    }
+}
+
+/// What the model is sent of a message with files, a line a part. Without a service they are small,
+/// because they stay in the event.
+async fn sent_with(plugin: SaveFilesAsArtifactsPlugin, with_service: bool) -> String {
+    let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
+    let model = Arc::new(ScriptedModel::new("scripted").reply("Hi."));
+    let agent = LlmAgent::builder("agent").model(Arc::clone(&model));
+    let mut runner = runner(&sessions, agent.build().unwrap()).plugin(plugin);
+    if with_service {
+        let web = StoreArtifactService::over(Web::default());
+        runner = runner.artifact_service(Arc::new(web));
+    }
+    let limit = if with_service { 20 * 1024 * 1024 } else { 1 };
+    let parts = vec![
+        upload("a.bin", limit),
+        upload("b.bin", limit + 1),
+        upload("cursed", 1),
+    ];
+    let run = runner.build().unwrap();
+    let run = run.run(USER, Some(SESSION), Content::new("user", parts));
+    run.await.unwrap().answer().await.unwrap();
+    let said = model.requests()[0].contents[0].parts().to_vec();
+    let said = said.iter().map(|part| match (&part.text, &part.file_data) {
+        (Some(text), _) => text.clone(),
+        (_, Some(file)) => format!(
+            "{:?} {:?}",
+            file.file_uri.as_deref().unwrap(),
+            file.display_name.as_deref().unwrap()
+        ),
+        _ => format!("{:?}", part.inline_data.as_ref().unwrap().display_name),
+    });
+    said.collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn files_of_a_message_are_kept_refused_or_left() {
+    let sent = sent_with(SaveFilesAsArtifactsPlugin::new(), true).await;
+    let expected = "[Uploaded Artifact: \"a.bin\"]
+\"HTTPS://files/a.bin\" \"a.bin\"
+[Upload Error: File b.bin (20.00 MB) exceeds the maximum supported size of 20MB. Please upload a \
+                    smaller file.]
+Some(\"cursed\")";
+    assert_eq!(sent, expected);
+    let plugin = SaveFilesAsArtifactsPlugin::new().attach_file_reference(false);
+    assert!(!sent_with(plugin, true).await.contains("HTTPS"));
+    let sent = sent_with(SaveFilesAsArtifactsPlugin::new(), false).await;
+    assert_eq!(sent.lines().count(), 3, "{sent}");
+    assert!(sent.starts_with("Some(\"a.bin\")"), "{sent}");
+}
+
+#[tokio::test]
+async fn what_the_model_gets_of_a_file_can_be_decided() {
+    let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
+    let artifacts = Arc::new(InMemoryArtifactService::new());
+    for name in ["broken", "secret", "user:plain"] {
+        let key = ArtifactKey::in_session(&SessionKey::new(APP, USER, SESSION), name);
+        let saved = artifacts.save_artifact(&key, Part::text(name), None);
+        saved.await.unwrap();
+    }
+    let tool = load_artifacts_tool().process(|part, name| async move {
+        match name.as_str() {
+            "broken" => Err("broken".into()),
+            "secret" => Ok(None),
+            name => Ok(Some(Part::text(format!("{name}: {}", part.text.unwrap())))),
+        }
+    });
+    let names = r#"{"artifact_names": ["broken", "secret", "plain"]}"#;
+    let model = ScriptedModel::new("scripted").reply(call("load_artifacts", names));
+    let model = Arc::new(model.reply("Done."));
+    let agent = LlmAgent::builder("agent").model(Arc::clone(&model));
+    let agent = agent.tool(tool).build().unwrap();
+    let runner = runner(&sessions, agent).artifact_service(artifacts);
+    let run = runner.build().unwrap();
+    let run = run.run(USER, Some(SESSION), "Load.").await.unwrap();
+    run.answer().await.unwrap();
+    let requests = model.requests();
+    let contents = &requests[1].contents;
+    assert_eq!(contents.len(), 4);
+    let parts = contents[3].parts();
+    assert_eq!(parts[0].text.as_deref(), Some("Artifact plain is:"));
+    assert_eq!(parts[1].text.as_deref(), Some("user:plain: user:plain"));
 }

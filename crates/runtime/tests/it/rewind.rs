@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use retain_core::{SessionError, SessionKey, SessionService};
+use retain_core::{
+    ArtifactKey, ArtifactService, JsonMap, Part, SessionError, SessionKey, SessionService,
+};
 use retain_runtime::{
     FunctionTool, LlmAgent, RunError, Runner, ScriptedModel, ToolContext, ToolError,
 };
 
-use crate::support::{SESSION, USER, call, runner, services, stored};
+use retain_sessions::{FileArtifactService, FileArtifactStore, InMemoryArtifactService};
+
+use crate::support::{APP, SESSION, USER, call, runner, services, stored};
 use crate::without_log::WithoutLog;
 
 #[derive(schemars::JsonSchema, serde::Deserialize)]
@@ -83,6 +87,85 @@ async fn the_next_turn_does_not_see_what_was_rewound() {
             "{name}: {instruction}"
         );
     }
+}
+
+#[derive(schemars::JsonSchema, serde::Deserialize)]
+struct File {
+    name: String,
+    text: String,
+}
+
+/// A tool that keeps a file.
+fn keep() -> FunctionTool {
+    FunctionTool::new(
+        "keep",
+        "Keeps.",
+        |ctx: ToolContext, file: File| async move {
+            let part = Part::text(file.text);
+            let version = ctx.save_artifact(&file.name, part, None).await?;
+            Ok::<_, ToolError>(serde_json::json!({"version": version}))
+        },
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_turn_sees_the_files_as_they_were() {
+    for (name, sessions) in services().await {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileArtifactStore::open(folder.path()).unwrap();
+        let in_folder: Arc<dyn ArtifactService> = Arc::new(FileArtifactService::over(store));
+        for (number, artifacts) in [in_folder, Arc::new(InMemoryArtifactService::new())]
+            .into_iter()
+            .enumerate()
+        {
+            let session = format!("s{number}");
+            rewound_files(&sessions, &artifacts, &session, name).await;
+        }
+    }
+}
+
+async fn rewound_files(
+    sessions: &Arc<dyn SessionService>,
+    artifacts: &Arc<dyn ArtifactService>,
+    session: &str,
+    name: &str,
+) {
+    let model = ScriptedModel::new("scripted")
+        .reply(call("keep", r#"{"name": "a.txt", "text": "first"}"#))
+        .reply("Kept.")
+        .reply(call("keep", r#"{"name": "a.txt", "text": "second"}"#))
+        .reply(call("keep", r#"{"name": "b.txt", "text": "new"}"#))
+        .reply(call("keep", r#"{"name": "user:c.txt", "text": "mine"}"#))
+        .reply("Kept.")
+        .reply("Seen.");
+    let model = Arc::new(model);
+    let agent = LlmAgent::builder("assistant")
+        .model(Arc::clone(&model))
+        .instruction("<{artifact.a.txt?}|{artifact.b.txt?}|{artifact.user:c.txt?}>")
+        .tool(keep());
+    let runner = runner(sessions, agent.build().unwrap());
+    let runner = runner.artifact_service(Arc::clone(artifacts));
+    let runner = runner.build().unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let run = runner.run(USER, Some(session), "Keep.").await.unwrap();
+        ids.push(run.invocation_id().to_owned());
+        run.collect_events().await.unwrap();
+    }
+    let event = runner.rewind(USER, session, &ids[1]).await.unwrap();
+    let expected = JsonMap::from([("a.txt", 2), ("b.txt", 1)]);
+    assert_eq!(event.actions.artifact_delta, expected, "{name}");
+    let run = runner.run(USER, Some(session), "Look.").await.unwrap();
+    run.collect_events().await.unwrap();
+    let requests = model.requests();
+    let instruction = requests.last().unwrap().config.system_instruction.clone();
+    let instruction = instruction.unwrap();
+    assert!(
+        instruction.contains("<first||mine>"),
+        "{name}: {instruction}"
+    );
+    let key = ArtifactKey::in_session(&SessionKey::new(APP, USER, session), "b.txt");
+    assert_eq!(artifacts.list_versions(&key).await.unwrap(), [0, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

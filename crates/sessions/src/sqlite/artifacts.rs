@@ -1,4 +1,5 @@
-//! Artifacts on the session database: written by the same writer, erased with the user.
+//! Artifacts on the session database: written by the same writer, deleted with their session, erased
+//! with the user.
 
 use std::{fmt, sync::Arc};
 
@@ -147,6 +148,13 @@ fn versions(
 
 fn address_text(place: &ArtifactPlace, version: u64) -> String {
     address(place, version).to_string()
+}
+
+/// Removes what belongs to a session.
+pub(super) fn delete_of_session(connection: &Connection, number: i64) -> rusqlite::Result<usize> {
+    let sql = "DELETE FROM artifacts WHERE (app, user, session) = \
+               (SELECT app, user, id FROM sessions WHERE number = ?1)";
+    connection.prepare_cached(sql)?.execute([number])
 }
 
 /// Removes some of a user's versions and says how many.

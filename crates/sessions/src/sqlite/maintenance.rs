@@ -1,7 +1,8 @@
 //! The long work: deleting, forking, importing, erasing, checking, backing up.
 //!
 //! What may take long is done in chunks, each a job of its own, so that appends get in between.
-//! The two exceptions are a fork, which is all or nothing, and the end of an erase.
+//! The exceptions are a fork, which is all or nothing, the end of an erase, and the artifacts of a
+//! deleted session, which go with it: a new session of this id must not see them.
 
 use std::{
     fs::File,
@@ -34,9 +35,10 @@ pub(super) fn delete(connection: &Connection, key: &SessionKey, now_us: i64) -> 
     Ok(row.is_alive(now_us))
 }
 
-/// Takes a session off its log and marks the log for purging.
+/// Takes a session off its log, marks the log for purging and removes the session's artifacts.
 pub(super) fn bury(connection: &Connection, number: i64) -> Result<()> {
     let buried = || -> rusqlite::Result<()> {
+        artifacts::delete_of_session(connection, number)?;
         let sql = "DELETE FROM sessions WHERE number = ?1";
         connection.prepare_cached(sql)?.execute([number])?;
         let sql = "UPDATE logs SET purge_after_us = 0 WHERE number = ?1";
@@ -320,6 +322,12 @@ pub(super) fn erase_chunk(
 ) -> Result<(EraseReceipt, Vec<SessionKey>)> {
     let mut receipt = EraseReceipt::default();
     let mut erased = Vec::new();
+    // Before the sessions, which would take theirs along without counting them.
+    let artifacts = artifacts::erase_chunk(connection, app, user);
+    receipt.artifacts = artifacts.map_err(|e| failed("erase a user", e))? as u64;
+    if receipt.artifacts > 0 {
+        return Ok((receipt, erased));
+    }
     let found = || -> rusqlite::Result<Vec<(i64, String, u64, u64)>> {
         let sql = "SELECT number, id, position, (SELECT count(*) FROM state \
                    WHERE log = number AND value IS NOT NULL) \
@@ -351,8 +359,6 @@ pub(super) fn erase_chunk(
         )
     };
     receipt.state_keys += rest().map_err(|e| failed("erase a user", e))? as u64;
-    let artifacts = artifacts::erase_chunk(connection, app, user);
-    receipt.artifacts = artifacts.map_err(|e| failed("erase a user", e))? as u64;
     Ok((receipt, erased))
 }
 

@@ -1,7 +1,8 @@
 //! Tests of where artifacts are kept.
 //!
 //! `promises`: each promise, each store. `folder`: what only the folder can get wrong: leaving its
-//! root, half versions, links. `parity`: random operations (`script`) beside ADK. `database`: artifacts as part of the session database.
+//! root, half versions, links. `parity`: random operations (`script`) beside ADK. `rewind`: rewinding
+//! sessions beside ADK. `database`: artifacts as part of the session database.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -10,4 +11,6 @@ mod database;
 mod folder;
 mod parity;
 mod promises;
+#[cfg(feature = "sqlite")]
+mod rewind;
 mod script;

@@ -3,6 +3,9 @@
 Reads a JSON line for each operation. "service" says where: "memory:KEY" for a service in memory
 that is kept under KEY, or "file:PATH" for the folder PATH. Answers each with a line: {"ok": value},
 or {"error": text}. Addresses of files begin with ROOT instead of the folder; times are left out.
+
+"event" and "rewind" are about a session that a runner has beside the service: an event tells of new
+versions, and a rewind answers with the pairs of its event's artifact_delta, in their order.
 """
 
 import asyncio
@@ -17,8 +20,14 @@ logging.disable(logging.CRITICAL)
 
 from google.adk.artifacts.file_artifact_service import FileArtifactService
 from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
+from google.adk.agents.llm_agent import LlmAgent
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.runners import Runner
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
 
 services = {}
+runners = {}
 
 
 def service_of(name):
@@ -26,6 +35,45 @@ def service_of(name):
         kind, place = name.split(":", 1)
         services[name] = FileArtifactService(place) if kind == "file" else InMemoryArtifactService()
     return services[name]
+
+
+async def runner_of(op):
+    name = op["service"]
+    if name not in runners:
+        runners[name] = Runner(
+            app_name=op["app"],
+            agent=LlmAgent(name="agent", model="none"),
+            session_service=InMemorySessionService(),
+            artifact_service=service_of(name),
+        )
+        await runners[name].session_service.create_session(
+            app_name=op["app"], user_id=op["user"], session_id=op["session"]
+        )
+    return runners[name]
+
+
+async def session_of(runner, op):
+    return await runner.session_service.get_session(
+        app_name=op["app"], user_id=op["user"], session_id=op["session"]
+    )
+
+
+async def tell(op):
+    runner = await runner_of(op)
+    actions = EventActions(artifact_delta=op["delta"])
+    event = Event(invocation_id=op["invocation"], author="agent", actions=actions)
+    await runner.session_service.append_event(await session_of(runner, op), event)
+
+
+async def rewind(op):
+    runner = await runner_of(op)
+    await runner.rewind_async(
+        user_id=op["user"],
+        session_id=op["session"],
+        rewind_before_invocation_id=op["invocation"],
+    )
+    session = await session_of(runner, op)
+    return list(map(list, session.events[-1].actions.artifact_delta.items()))
 
 
 def told(version, name):
@@ -39,6 +87,10 @@ def told(version, name):
 
 
 async def play(op):
+    if op["op"] == "event":
+        return await tell(op)
+    if op["op"] == "rewind":
+        return await rewind(op)
     service = service_of(op["service"])
     owner = {"app_name": op["app"], "user_id": op["user"], "session_id": op["session"]}
     if op["op"] == "list":

@@ -145,7 +145,7 @@ fn without_refused(answer: &Json) -> Json {
 }
 
 /// Plays an operation on a service of ours. `root` is what addresses of files begin with.
-async fn play(artifacts: &dyn ArtifactService, op: &Json, root: &str) -> Json {
+pub(crate) async fn play(artifacts: &dyn ArtifactService, op: &Json, root: &str) -> Json {
     match try_play(artifacts, op, root).await {
         Ok(answer) => Json::from(JsonMap::from([("ok", answer)])),
         Err(error @ (ArtifactError::Invalid { .. } | ArtifactError::Reference { .. })) => {
@@ -221,13 +221,13 @@ async fn try_play(
 }
 
 /// A process that runs operations on ADK.
-struct Adk {
+pub(crate) struct Adk {
     process: Child,
     answers: Lines<BufReader<ChildStdout>>,
 }
 
 impl Adk {
-    fn start(python: &Path) -> Adk {
+    pub(crate) fn start(python: &Path) -> Adk {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let oracle: PathBuf = root.join("tests").join("artifacts").join("oracle.py");
         let mut process = Command::new(python)
@@ -241,7 +241,7 @@ impl Adk {
         Adk { process, answers }
     }
 
-    fn play(&mut self, service: &str, op: &Json) -> Json {
+    pub(crate) fn play(&mut self, service: &str, op: &Json) -> Json {
         let mut op = op.as_object().expect("an object").clone();
         op.insert("service", service);
         let input = self.process.stdin.as_mut().expect("a pipe");
@@ -251,7 +251,7 @@ impl Adk {
         Json::parse(&line).expect("the oracle writes JSON")
     }
 
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         drop(self.process.stdin.take());
         let status = self.process.wait().expect("the oracle ends");
         assert!(status.success(), "the oracle failed: {status}");

@@ -19,6 +19,7 @@ mod list;
 mod read;
 mod repeat;
 mod rewind;
+mod rewind_artifacts;
 mod runs;
 mod state;
 mod tail;
@@ -36,6 +37,7 @@ pub use list::*;
 pub use read::*;
 pub use repeat::*;
 pub use rewind::*;
+pub use rewind_artifacts::*;
 pub use runs::*;
 pub use state::*;
 pub use tail::*;
@@ -223,6 +225,13 @@ macro_rules! session_promises {
             rewinds_among_concurrent_appends_are_exact,
             rewound_events_stay_in_the_log,
             a_rewind_behind_a_repeat_is_exact,
+            // rewind_artifacts
+            rewind_restores_artifacts,
+            a_plain_rewind_leaves_artifacts,
+            a_rewind_sees_what_is_told_meanwhile,
+            no_run_begins_while_artifacts_are_restored,
+            a_rewind_whose_artifacts_failed_can_be_repeated,
+            a_rewind_takes_back_the_artifacts_of_a_running_run,
             // fork
             a_fork_has_the_same_past,
             a_fork_defaults_to_the_end_and_a_made_id,

@@ -1,0 +1,76 @@
+//! What a model gets of an artifact: itself if it is media that models take, else its text, else a
+//! line that says what it is. Used by `load_artifacts` and by templates.
+
+use retain_core::Part;
+
+use crate::python_text::python_strip;
+
+const BINARY: &str = "application/octet-stream";
+
+/// The artifact as a part that any model takes, in ADK's words.
+pub(crate) fn safe_part(mut part: Part, name: &str) -> Part {
+    let Some(blob) = &mut part.inline_data else {
+        return part;
+    };
+    let given = blob.mime_type.as_deref().unwrap_or_default();
+    let mut mime_type = normalized(given);
+    if is_media(&mime_type) {
+        if let Some((_, parameters)) = given.split_once(';') {
+            mime_type = format!("{mime_type};{parameters}");
+        }
+        blob.mime_type = Some(mime_type);
+        return part;
+    }
+    if mime_type.is_empty() {
+        mime_type = BINARY.to_owned();
+    }
+    Part::text(match &blob.data {
+        Some(data) if is_textual(&mime_type, name) => String::from_utf8_lossy(data).into_owned(),
+        data => line_about(name, &mime_type, data.as_deref()),
+    })
+}
+
+/// A line that stands for what cannot be shown.
+pub(crate) fn line_about(name: &str, mime_type: &str, data: Option<&[u8]>) -> String {
+    let Some(data) = data else {
+        return format!("[Artifact: {name}, type: {mime_type}. No inline data was provided.]");
+    };
+    let size = data.len() as f64 / 1024.0;
+    format!(
+        "[Binary artifact: {name}, type: {mime_type}, size: {size:.1} KB. \
+         Content cannot be displayed inline.]"
+    )
+}
+
+/// A media type without parameters.
+pub(crate) fn normalized(mime_type: &str) -> String {
+    let base = mime_type.split(';').next().unwrap_or_default();
+    python_strip(base).to_lowercase()
+}
+
+/// Whether models take it as it is. Drawings are not pictures: they are read as text.
+pub(crate) fn is_media(mime_type: &str) -> bool {
+    const DRAWINGS: [&str; 3] = ["image/svg", "image/svg+xml", "image/xml"];
+    let is_media = ["image/", "audio/", "video/"]
+        .iter()
+        .any(|kind| mime_type.starts_with(kind));
+    (is_media && !DRAWINGS.contains(&mime_type)) || mime_type == "application/pdf"
+}
+
+/// Whether its bytes are text, by its media type or its name.
+pub(crate) fn is_textual(mime_type: &str, name: &str) -> bool {
+    const TYPES: [&str; 7] = [
+        "application/csv",
+        "application/json",
+        "application/svg+xml",
+        "application/xml",
+        "image/svg",
+        "image/svg+xml",
+        "image/xml",
+    ];
+    const ENDINGS: [&str; 4] = [".csv", ".txt", ".json", ".xml"];
+    let name = name.to_lowercase();
+    mime_type.starts_with("text/")
+        || TYPES.contains(&mime_type)
+        || ENDINGS.iter().any(|ending| name.ends_with(ending))
+}

@@ -1,0 +1,217 @@
+//! `SaveFilesAsArtifactsPlugin`: files in a user's message become artifacts, and the message says
+//! which.
+//!
+//! They are saved when the message arrives, before there is an event to tell of them. The first
+//! agent's before-event does: until then the versions are kept here, by the id of the run.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use retain_core::{
+    ArtifactError, ArtifactKey, ArtifactService, Blob, Content, FileData, Json, JsonMap, Part,
+};
+
+use super::{Hooked, Plugin, ReadMessage};
+use crate::context::CallbackContext;
+
+/// What providers take inside of a request, in bytes.
+const SIZE_MAX: usize = 20 * 1024 * 1024;
+
+const MEGABYTE: f64 = 1024.0 * 1024.0;
+
+/// Addresses that models can read themselves.
+const SCHEMES: [&str; 3] = ["gs", "https", "http"];
+
+/// How many runs may be on their way between message and agent. A run that fails to begin would
+/// leave its versions here for ever.
+const PENDING_MAX: usize = 1024;
+
+/// Keeps the files of users' messages as artifacts, under their display names; in the message stands
+/// a text in their place. Files that are too large, over 20 MB, are refused with a text that says
+/// so.
+///
+/// Beside it belongs [`load_artifacts_tool`](crate::load_artifacts_tool), or a tool that reads them.
+/// A name that begins with `user:` is kept for all sessions of the user.
+///
+/// ```
+/// # fn add(runner: retain_runtime::RunnerBuilder) -> retain_runtime::RunnerBuilder {
+/// use retain_runtime::SaveFilesAsArtifactsPlugin;
+/// runner.plugin(SaveFilesAsArtifactsPlugin::new())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct SaveFilesAsArtifactsPlugin {
+    name: String,
+    attach_file_reference: bool,
+    /// Versions by the id of the run, oldest first.
+    pending: Mutex<VecDeque<(String, JsonMap)>>,
+}
+
+impl Default for SaveFilesAsArtifactsPlugin {
+    fn default() -> SaveFilesAsArtifactsPlugin {
+        SaveFilesAsArtifactsPlugin::new()
+    }
+}
+
+impl SaveFilesAsArtifactsPlugin {
+    /// The plugin under ADK's name for it.
+    pub fn new() -> SaveFilesAsArtifactsPlugin {
+        SaveFilesAsArtifactsPlugin {
+            name: "save_files_as_artifacts_plugin".to_owned(),
+            attach_file_reference: true,
+            pending: Mutex::default(),
+        }
+    }
+
+    /// Under another name.
+    pub fn named(mut self, name: impl Into<String>) -> SaveFilesAsArtifactsPlugin {
+        self.name = name.into();
+        self
+    }
+
+    /// Whether the address of a file follows the text, where the model can read it itself. It does
+    /// by default.
+    pub fn attach_file_reference(mut self, attach: bool) -> SaveFilesAsArtifactsPlugin {
+        self.attach_file_reference = attach;
+        self
+    }
+
+    fn pending(&self) -> MutexGuard<'_, VecDeque<(String, JsonMap)>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Saves a file of the message; gives what stands in its place, and the version.
+    async fn keep(
+        &self,
+        artifacts: &dyn ArtifactService,
+        key: &ArtifactKey,
+        blob: &Blob,
+        part: &Part,
+    ) -> Result<(Vec<Part>, u64), ArtifactError> {
+        let version = artifacts.save_artifact(key, part.clone(), None).await?;
+        let text = format!("[Uploaded Artifact: \"{}\"]", key.filename);
+        let mut parts = vec![Part::text(text)];
+        if self.attach_file_reference {
+            parts.extend(reference(artifacts, key, version, blob).await);
+        }
+        Ok((parts, version))
+    }
+}
+
+#[async_trait]
+impl Plugin for SaveFilesAsArtifactsPlugin {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn on_user_message(&self, read: &ReadMessage<'_>) -> Hooked<Content> {
+        let Some(artifacts) = read.artifacts else {
+            tracing::warn!("there is no artifact service: files of messages are not kept");
+            return Ok(Some(read.message.clone()));
+        };
+        let (mut parts, mut versions, mut is_changed) = (Vec::new(), JsonMap::new(), false);
+        for (number, part) in read.message.parts().iter().enumerate() {
+            let Some(blob) = &part.inline_data else {
+                parts.push(part.clone());
+                continue;
+            };
+            let given = blob.display_name.clone().filter(|name| !name.is_empty());
+            let name = given.unwrap_or_else(|| format!("artifact_{}_{number}", read.run_id));
+            if let Some(refusal) = refusal(&name, blob) {
+                parts.push(refusal);
+                is_changed = true;
+                continue;
+            }
+            let key = ArtifactKey::in_session(&read.session.key(), &name);
+            match self.keep(artifacts, &key, blob, part).await {
+                Ok((instead, version)) => {
+                    parts.extend(instead);
+                    versions.insert(name, version);
+                    is_changed = true;
+                }
+                Err(error) => {
+                    tracing::error!(artifact = name, %error, "a file of a message is not kept");
+                    parts.push(part.clone());
+                }
+            }
+        }
+        if !versions.is_empty() {
+            let mut pending = self.pending();
+            pending.push_back((read.run_id.to_owned(), versions));
+            if pending.len() > PENDING_MAX {
+                pending.pop_front();
+            }
+        }
+        Ok(is_changed.then(|| Content {
+            parts: Some(parts),
+            ..read.message.clone()
+        }))
+    }
+
+    async fn before_agent(&self, ctx: &CallbackContext) -> Hooked<Content> {
+        let versions = {
+            let mut pending = self.pending();
+            let of_run = |(run, _): &(String, JsonMap)| run == ctx.invocation_id();
+            let place = pending.iter().position(of_run);
+            place.and_then(|place| pending.remove(place))
+        };
+        if let Some((_, versions)) = versions {
+            ctx.update_actions(|actions| {
+                for (name, version) in &versions {
+                    actions.artifact_delta.insert(name, version.clone());
+                }
+            });
+            // ADK keeps the versions in the state until now, and leaves this behind.
+            let key = format!("{}:pending_delta", self.name);
+            ctx.state().set(key, Json::from(JsonMap::new()));
+        }
+        Ok(None)
+    }
+}
+
+/// What the message says instead of a file that is too large.
+fn refusal(name: &str, blob: &Blob) -> Option<Part> {
+    let size = blob.data.as_ref().map_or(0, |data| data.len());
+    if size <= SIZE_MAX {
+        return None;
+    }
+    let (size, limit) = (size as f64 / MEGABYTE, SIZE_MAX as f64 / MEGABYTE);
+    let reason = format!(
+        "File {name} ({size:.2} MB) exceeds the maximum supported size of {limit:.0}MB. Please \
+         upload a smaller file."
+    );
+    tracing::warn!("{reason}");
+    Some(Part::text(format!("[Upload Error: {reason}]")))
+}
+
+/// The address of the file, if models can read it.
+async fn reference(
+    artifacts: &dyn ArtifactService,
+    key: &ArtifactKey,
+    version: u64,
+    blob: &Blob,
+) -> Option<Part> {
+    let known = artifacts.get_artifact_version(key, Some(version)).await;
+    let known = known.unwrap_or_else(|error| {
+        tracing::warn!(artifact = key.filename, %error, "the address of a file is not known");
+        None
+    });
+    let known = known?;
+    let (scheme, _) = known.canonical_uri.split_once(':')?;
+    if !SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) {
+        return None;
+    }
+    let mime_type = blob.mime_type.clone().filter(|mime| !mime.is_empty());
+    Some(Part {
+        file_data: Some(FileData {
+            file_uri: Some(known.canonical_uri),
+            mime_type: mime_type.or(known.mime_type),
+            display_name: Some(key.filename.clone()),
+            ..FileData::default()
+        }),
+        ..Part::default()
+    })
+}

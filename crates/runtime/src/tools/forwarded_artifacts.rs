@@ -1,0 +1,91 @@
+//! The artifacts of a run, for an agent that is a tool in it: what the agent keeps is kept in the
+//! session of the caller, and the caller's event tells of it.
+
+use async_trait::async_trait;
+use retain_core::{
+    ArtifactError, ArtifactKey, ArtifactService, ArtifactVersion, JsonMap, Part, SessionKey,
+};
+
+use crate::context::ToolContext;
+
+/// Artifacts by way of the call that the agent answers. Whatever session the agent names, it is the
+/// caller's.
+#[derive(Debug)]
+pub(super) struct ForwardedArtifacts(ToolContext);
+
+impl ForwardedArtifacts {
+    /// Those of the caller, if it has any.
+    pub(super) fn of(ctx: &ToolContext) -> Option<ForwardedArtifacts> {
+        let has_artifacts = ctx.invocation.shared.artifacts.is_some();
+        has_artifacts.then(|| ForwardedArtifacts(ctx.clone()))
+    }
+
+    fn service(&self) -> Result<&dyn ArtifactService, ArtifactError> {
+        let artifacts = self.0.invocation.shared.artifacts.as_deref();
+        artifacts.ok_or(ArtifactError::NoService)
+    }
+
+    fn session(&self) -> &SessionKey {
+        self.0.invocation.session_key()
+    }
+
+    fn key(&self, named: &ArtifactKey) -> ArtifactKey {
+        ArtifactKey::in_session(self.session(), &named.filename)
+    }
+}
+
+#[async_trait]
+impl ArtifactService for ForwardedArtifacts {
+    async fn save_artifact(
+        &self,
+        key: &ArtifactKey,
+        artifact: Part,
+        custom_metadata: Option<JsonMap>,
+    ) -> Result<u64, ArtifactError> {
+        let saved = self
+            .0
+            .save_artifact(&key.filename, artifact, custom_metadata);
+        saved.await
+    }
+
+    async fn load_artifact(
+        &self,
+        key: &ArtifactKey,
+        version: Option<u64>,
+    ) -> Result<Option<Part>, ArtifactError> {
+        self.service()?.load_artifact(&self.key(key), version).await
+    }
+
+    async fn list_artifact_keys(
+        &self,
+        _app_name: &str,
+        _user_id: &str,
+        _session_id: Option<&str>,
+    ) -> Result<Vec<String>, ArtifactError> {
+        self.0.list_artifacts().await
+    }
+
+    async fn delete_artifact(&self, key: &ArtifactKey) -> Result<(), ArtifactError> {
+        self.service()?.delete_artifact(&self.key(key)).await
+    }
+
+    async fn list_versions(&self, key: &ArtifactKey) -> Result<Vec<u64>, ArtifactError> {
+        self.service()?.list_versions(&self.key(key)).await
+    }
+
+    async fn list_artifact_versions(
+        &self,
+        key: &ArtifactKey,
+    ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
+        self.service()?.list_artifact_versions(&self.key(key)).await
+    }
+
+    async fn get_artifact_version(
+        &self,
+        key: &ArtifactKey,
+        version: Option<u64>,
+    ) -> Result<Option<ArtifactVersion>, ArtifactError> {
+        let key = self.key(key);
+        self.service()?.get_artifact_version(&key, version).await
+    }
+}

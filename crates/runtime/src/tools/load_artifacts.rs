@@ -1,0 +1,216 @@
+//! `load_artifacts`: tells the model which files there are, and brings those that it asks for.
+//!
+//! The tool itself only repeats the names. The request that carries its answer to the model gets the
+//! files behind it, and only this request: nothing of them is stored in the session.
+
+use std::{fmt, future::Future, sync::Arc};
+
+use async_trait::async_trait;
+use futures_util::{FutureExt as _, future::BoxFuture};
+use retain_core::{BoxError, Content, FunctionDeclaration, Json, JsonMap, Part};
+
+use super::{Tool, ToolOutput};
+use crate::{
+    artifact_parts::safe_part, context::ToolContext, error::ToolError, models::LlmRequest,
+    python_text::python_json_ascii, shared_content::SharedContent,
+};
+
+const NAME: &str = "load_artifacts";
+
+const DESCRIPTION: &str = "Loads artifacts into the session for this request.
+
+NOTE: Call when you need access to artifacts (for example, uploads saved by the
+web UI).";
+
+const STATUS: &str = "artifact contents temporarily inserted and removed. to access these \
+    artifacts, call load_artifacts tool again.";
+
+const USER_PREFIX: &str = "user:";
+
+type Process =
+    dyn Fn(Part, String) -> BoxFuture<'static, Result<Option<Part>, BoxError>> + Send + Sync;
+
+/// The tool that lets the model load artifacts.
+pub fn load_artifacts_tool() -> LoadArtifactsTool {
+    LoadArtifactsTool::default()
+}
+
+/// Tells the model which artifacts there are, and loads those that it asks for.
+///
+/// Media that models take (pictures, sound, video, PDF) are sent as they are, text and its kin as
+/// text; of other files the model is told name, type and size.
+#[derive(Clone, Default)]
+pub struct LoadArtifactsTool {
+    process: Option<Arc<Process>>,
+}
+
+impl fmt::Debug for LoadArtifactsTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadArtifactsTool").finish_non_exhaustive()
+    }
+}
+
+impl LoadArtifactsTool {
+    /// Lets `process` make of an artifact what the model is sent; of its name it is given the one
+    /// that it was loaded under. `None` leaves it out, and so does a failure, which is logged.
+    ///
+    /// ```
+    /// use retain_runtime::load_artifacts_tool;
+    /// let tool = load_artifacts_tool().process(|part, name| async move {
+    ///     Ok((!name.ends_with(".key")).then_some(part))
+    /// });
+    /// ```
+    pub fn process<F, Fut>(mut self, process: F) -> LoadArtifactsTool
+    where
+        F: Fn(Part, String) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Option<Part>, BoxError>> + Send + 'static,
+    {
+        self.process = Some(Arc::new(move |part, name| process(part, name).boxed()));
+        self
+    }
+
+    /// Loads what the model asked for as `requested`; `None` if there is nothing to send.
+    async fn load(
+        &self,
+        ctx: &ToolContext,
+        requested: &str,
+        listed: &[String],
+    ) -> Result<Option<Part>, ToolError> {
+        let Some(mut name) = resolved(requested, listed) else {
+            tracing::warn!(artifact = requested, "not an artifact of this session");
+            return Ok(None);
+        };
+        let mut loaded = ctx.load_artifact(&name, None).await?;
+        // Some services list what is the user's without saying so.
+        if loaded.is_none() && !name.starts_with(USER_PREFIX) {
+            name = format!("{USER_PREFIX}{name}");
+            loaded = ctx.load_artifact(&name, None).await?;
+        }
+        let Some(part) = loaded else {
+            tracing::warn!(artifact = name, "an artifact is listed but not there");
+            return Ok(None);
+        };
+        let Some(process) = &self.process else {
+            // The model's own word for it, because it reads the line about it.
+            return Ok(Some(safe_part(part, requested)));
+        };
+        Ok(process(part, name.clone()).await.unwrap_or_else(|error| {
+            tracing::error!(artifact = name, %error, "an artifact could not be processed");
+            None
+        }))
+    }
+}
+
+#[async_trait]
+impl Tool for LoadArtifactsTool {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn declaration(&self) -> Option<FunctionDeclaration> {
+        let parameters = serde_json::json!({
+            "type": "object",
+            "properties": {"artifact_names": {"type": "array", "items": {"type": "string"}}},
+        });
+        Some(FunctionDeclaration {
+            name: Some(NAME.to_owned()),
+            description: Some(DESCRIPTION.to_owned()),
+            parameters_json_schema: Some(parameters.into()),
+            ..FunctionDeclaration::default()
+        })
+    }
+
+    async fn process_request(
+        &self,
+        ctx: &ToolContext,
+        request: &mut LlmRequest,
+    ) -> Result<(), ToolError> {
+        let listed = ctx.list_artifacts().await?;
+        if listed.is_empty() {
+            return Ok(());
+        }
+        request.append_dynamic_instruction(instruction(&listed));
+        for requested in answered(request) {
+            if let Some(part) = self.load(ctx, &requested, &listed).await? {
+                let lead = Part::text(format!("Artifact {requested} is:"));
+                let content = Content::new("user", vec![lead, part]);
+                request.contents.push(SharedContent::from(content));
+            }
+        }
+        Ok(())
+    }
+
+    async fn run(&self, _ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
+        let answer = match names_in(&args) {
+            Some(names) => {
+                let names = names.into_iter().map(Json::from).collect::<Vec<_>>();
+                JsonMap::from([
+                    ("artifact_names", Json::from(names)),
+                    ("status", STATUS.into()),
+                ])
+            }
+            None => JsonMap::from([
+                ("error", "'artifact_names' must be a list of strings."),
+                ("error_code", "INVALID_ARGUMENTS"),
+            ]),
+        };
+        Ok(Json::from(answer).into())
+    }
+}
+
+fn instruction(listed: &[String]) -> String {
+    let names: Vec<Json> = listed.iter().map(|name| name.as_str().into()).collect();
+    let names = python_json_ascii(&names.into());
+    format!(
+        "You have a list of artifacts:
+  {names}
+
+  When the user asks questions about any of the artifacts, you should call the
+  `load_artifacts` function to load the artifact. Always call load_artifacts
+  before answering questions related to the artifacts, regardless of whether the
+  artifacts have been loaded before. Do not depend on prior answers about the
+  artifacts.
+  "
+    )
+}
+
+/// The names in the tool's answers that stand last in the request.
+fn answered(request: &LlmRequest) -> Vec<String> {
+    let last = request.contents.last();
+    let responses = last.into_iter().flat_map(|last| last.function_responses());
+    let mut names = Vec::new();
+    for response in responses.filter(|response| response.name.as_deref() == Some(NAME)) {
+        match response.response.as_ref().map(names_in) {
+            Some(Some(said)) => names.extend(said),
+            Some(None) => tracing::warn!("load_artifacts answered with something else than names"),
+            None => {}
+        }
+    }
+    names
+}
+
+/// The `artifact_names` of a call or an answer, which must be texts.
+fn names_in(map: &JsonMap) -> Option<Vec<String>> {
+    let Some(names) = map.get("artifact_names") else {
+        return Some(Vec::new());
+    };
+    let names = names.as_array()?.iter();
+    names.map(|name| name.as_str().map(str::to_owned)).collect()
+}
+
+/// The name of this session's that is meant. The model's word is not to be trusted: a name that was
+/// not listed is none. Models often leave `user:` out, or add it.
+fn resolved(requested: &str, listed: &[String]) -> Option<String> {
+    let is_listed = |name: &str| listed.iter().any(|known| known == name);
+    if is_listed(requested) {
+        return Some(requested.to_owned());
+    }
+    match requested.strip_prefix(USER_PREFIX) {
+        Some(bare) => is_listed(bare).then(|| requested.to_owned()),
+        None => Some(format!("{USER_PREFIX}{requested}")).filter(|name| is_listed(name)),
+    }
+}

@@ -1,0 +1,276 @@
+//! What rewinding promises about files: they become what they were, whoever else is at work.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use retain_core::{
+    ArtifactError, ArtifactNames, ArtifactPlace, ArtifactService, ArtifactStore, ArtifactVersion,
+    Event, NewArtifact, Part, Result, Rewind, SessionError, SessionKey, StoreArtifactService,
+    StoredArtifact,
+};
+
+use super::common::*;
+use crate::harness::Harness;
+
+type Hook = Box<dyn Fn(usize) -> BoxFuture<'static, Result<(), ArtifactError>> + Send + Sync>;
+
+/// Files in memory, and what happens before each save from now on.
+#[derive(Default)]
+struct Files {
+    kept: Mutex<BTreeMap<String, Vec<NewArtifact>>>,
+    before_save: Mutex<Option<Arc<Hook>>>,
+    saves: Mutex<usize>,
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Files")
+    }
+}
+
+#[async_trait]
+impl ArtifactStore for Files {
+    fn names(&self) -> ArtifactNames {
+        ArtifactNames::Exact
+    }
+
+    async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError> {
+        let hook = self.before_save.lock().unwrap().clone();
+        if let Some(hook) = hook {
+            let save = {
+                let mut saves = self.saves.lock().unwrap();
+                *saves += 1;
+                *saves
+            };
+            hook(save).await?;
+        }
+        let mut kept = self.kept.lock().unwrap();
+        let versions = kept.entry(place.name.clone()).or_default();
+        versions.push(new);
+        Ok(versions.len() as u64 - 1)
+    }
+
+    async fn get(
+        &self,
+        place: &ArtifactPlace,
+        version: Option<u64>,
+    ) -> Result<Option<StoredArtifact>, ArtifactError> {
+        let kept = self.kept.lock().unwrap();
+        let versions = kept.get(&place.name).map(Vec::as_slice).unwrap_or_default();
+        let version = version.unwrap_or((versions.len() as u64).saturating_sub(1));
+        Ok(versions.get(version as usize).map(|found| StoredArtifact {
+            part: found.part.clone(),
+            version,
+        }))
+    }
+
+    async fn versions(
+        &self,
+        _place: &ArtifactPlace,
+    ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
+        Ok(Vec::new())
+    }
+
+    async fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError> {
+        self.kept.lock().unwrap().remove(&place.name);
+        Ok(())
+    }
+
+    async fn list(
+        &self,
+        _app: &str,
+        _user: &str,
+        _session: Option<&str>,
+    ) -> Result<Vec<String>, ArtifactError> {
+        Ok(self.kept.lock().unwrap().keys().cloned().collect())
+    }
+}
+
+type Artifacts = StoreArtifactService<Files>;
+
+/// Saves and tells of it, as a tool does.
+async fn save(log: &Log, artifacts: &Artifacts, invocation: &str, name: &str, text: &str) {
+    let key = key("s");
+    let file = file(&key, name);
+    let version = artifacts.save_artifact(&file, Part::text(text), None);
+    let told = telling(invocation, name, version.await.unwrap());
+    append(log, &key, told).await;
+}
+
+fn telling(invocation: &str, name: &str, version: u64) -> Event {
+    let id = format!("{invocation}-{name}-{version}");
+    let mut event = in_invocation(&id, invocation, "{}");
+    event.actions.artifact_delta.insert(name, version);
+    event
+}
+
+fn file(key: &SessionKey, name: &str) -> retain_core::ArtifactKey {
+    retain_core::ArtifactKey::in_session(key, name)
+}
+
+/// What the file is now.
+async fn text(artifacts: &Artifacts, name: &str) -> Option<String> {
+    let loaded = artifacts.load_artifact(&file(&key("s"), name), None).await;
+    loaded.unwrap().and_then(|part| part.text)
+}
+
+/// A session in which `a` was made in `i1`, changed in `i2`, and `b` and `user:c` made in `i2`.
+async fn two_invocations(log: &Log) -> (SessionKey, Artifacts) {
+    let key = create(log, "s").await;
+    let artifacts = Artifacts::new();
+    for (invocation, name, content) in [
+        ("i1", "a", "a of i1"),
+        ("i1", "same", "same"),
+        ("i2", "a", "a of i2"),
+        ("i2", "b", "b of i2"),
+        ("i2", "user:c", "c of i2"),
+        ("i2", "a", "a of i2 again"),
+    ] {
+        save(log, &artifacts, invocation, name, content).await;
+    }
+    (key, artifacts)
+}
+
+fn rewind(artifacts: &Artifacts) -> Rewind {
+    Rewind::before("i2").with_artifacts(Arc::new(artifacts.clone()))
+}
+
+fn before_each_save<F>(artifacts: &Artifacts, hook: F)
+where
+    F: Fn(usize) -> BoxFuture<'static, Result<(), ArtifactError>> + Send + Sync + 'static,
+{
+    let hook: Hook = Box::new(hook);
+    *artifacts.store().before_save.lock().unwrap() = Some(Arc::new(hook));
+}
+
+/// Files of the session are what they were, in a version of their own that the event tells of; what
+/// was not there loads as nothing, and what is the user's stays.
+pub async fn rewind_restores_artifacts(harness: Harness) {
+    let log = harness.service();
+    let (key, artifacts) = two_invocations(&log).await;
+    let rewound = log.rewind_with(&key, rewind(&artifacts)).await.unwrap();
+    let event = &rewound.events[0].1;
+    assert_eq!(event.actions.artifact_delta, map(r#"{"a":3,"b":1}"#));
+    assert_eq!(text(&artifacts, "a").await.as_deref(), Some("a of i1"));
+    assert_eq!(text(&artifacts, "b").await, None);
+    assert_eq!(text(&artifacts, "user:c").await.as_deref(), Some("c of i2"));
+    // It was a run of its own and holds nothing now.
+    begin(&log, &key, in_invocation("e9", "i3", "{}"))
+        .await
+        .unwrap();
+}
+
+/// Without a word about where artifacts are, they stay.
+pub async fn a_plain_rewind_leaves_artifacts(harness: Harness) {
+    let log = harness.service();
+    let (key, artifacts) = two_invocations(&log).await;
+    let rewound = log.rewind(&key, "i2").await.unwrap();
+    assert!(rewound.events[0].1.actions.artifact_delta.is_empty());
+    assert_eq!(
+        text(&artifacts, "a").await.as_deref(),
+        Some("a of i2 again")
+    );
+}
+
+/// What is appended outside of any run while files are restored is taken back as well, and what is
+/// restored already gets no further version.
+pub async fn a_rewind_sees_what_is_told_meanwhile(harness: Harness) {
+    let log = harness.service();
+    let (key, artifacts) = two_invocations(&log).await;
+    let (inner, second) = (artifacts.clone(), log.clone());
+    before_each_save(&artifacts, move |number| {
+        let (inner, log) = (inner.clone(), second.clone());
+        Box::pin(async move {
+            if number == 2 {
+                // `a` is restored, `b` is not; both change, and `late` is new.
+                *inner.store().before_save.lock().unwrap() = None;
+                save(&log, &inner, "late", "late", "late").await;
+                save(&log, &inner, "late", "a", "a of late").await;
+            }
+            Ok(())
+        })
+    });
+    let rewound = log.rewind_with(&key, rewind(&artifacts)).await.unwrap();
+    let event = &rewound.events[0].1;
+    let delta = map(r#"{"a":5,"b":1,"late":1}"#);
+    assert_eq!(event.actions.artifact_delta, delta);
+    assert_eq!(text(&artifacts, "a").await.as_deref(), Some("a of i1"));
+    assert_eq!(text(&artifacts, "b").await, None);
+    assert_eq!(text(&artifacts, "late").await, None);
+}
+
+/// While files are restored no run begins: neither are its files lost nor its changes overlooked.
+/// The turn is held however long that takes.
+pub async fn no_run_begins_while_artifacts_are_restored(harness: Harness) {
+    let ttl = Duration::from_millis(300);
+    let log = harness.second_with(|settings| settings.run_ttl = ttl).await;
+    let (key, artifacts) = two_invocations(&log).await;
+    let (clock, other, busy) = (harness.clock.clone(), log.clone(), key.clone());
+    before_each_save(&artifacts, move |_| {
+        let (clock, log, key) = (clock.clone(), other.clone(), busy.clone());
+        Box::pin(async move {
+            for _ in 0..2 {
+                clock.tick(ttl * 2 / 3);
+                // Longer than it takes until the lease is renewed, in many steps so that it can be.
+                for _ in 0..20 {
+                    tokio::time::sleep(ttl / 40).await;
+                }
+            }
+            let run = begin(&log, &key, in_invocation("e9", "i3", "{}")).await;
+            assert_fails!(run, SessionError::RunBusy { .. });
+            Ok(())
+        })
+    });
+    log.rewind_with(&key, rewind(&artifacts)).await.unwrap();
+    assert_eq!(artifacts.store().saves.lock().unwrap().to_owned(), 2);
+}
+
+/// A rewind that fails between two files changes nothing in the log and holds nothing. The next one
+/// comes to what the first would have come to.
+pub async fn a_rewind_whose_artifacts_failed_can_be_repeated(harness: Harness) {
+    let log = harness.service();
+    let (key, artifacts) = two_invocations(&log).await;
+    before_each_save(&artifacts, |number| {
+        let failed = ArtifactError::Store {
+            store: "files",
+            operation: "save",
+            source: "no".into(),
+        };
+        Box::pin(std::future::ready(match number {
+            2 => Err(failed),
+            _ => Ok(()),
+        }))
+    });
+    let before = read(&log, &key).await;
+    let failed = log.rewind_with(&key, rewind(&artifacts)).await;
+    assert_fails!(failed, SessionError::Artifact { filename, .. } if filename == "b");
+    assert_eq!(read(&log, &key).await, before);
+    let rewound = log.rewind_with(&key, rewind(&artifacts)).await.unwrap();
+    let delta = map(r#"{"a":4,"b":1}"#);
+    assert_eq!(rewound.events[0].1.actions.artifact_delta, delta);
+    assert_eq!(text(&artifacts, "a").await.as_deref(), Some("a of i1"));
+    assert_eq!(text(&artifacts, "b").await, None);
+}
+
+/// A rewind waits for a run that goes on: the files that the run still changes are taken back too.
+pub async fn a_rewind_takes_back_the_artifacts_of_a_running_run(harness: Harness) {
+    let log = harness.service();
+    let (key, artifacts) = two_invocations(&log).await;
+    let run = begin(&log, &key, in_invocation("e7", "i3", "{}"))
+        .await
+        .unwrap();
+    let mut rewinding = log.rewind_with(&key, rewind(&artifacts));
+    still_waits(&mut rewinding).await;
+    save(&log, &artifacts, "i3", "d", "d of i3").await;
+    log.end_run(&key, run).await.unwrap();
+    let rewound = patiently(rewinding).await.unwrap();
+    let delta = map(r#"{"a":3,"b":1,"d":1}"#);
+    assert_eq!(rewound.events[0].1.actions.artifact_delta, delta);
+    assert_eq!(text(&artifacts, "d").await, None);
+}
