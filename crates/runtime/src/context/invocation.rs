@@ -191,6 +191,11 @@ impl InvocationContext {
         }
     }
 
+    /// Where in the tree this is, in runs that say so.
+    pub(crate) fn node_path(&self) -> Option<&str> {
+        self.node_path.as_deref()
+    }
+
     /// Whether the runner itself runs this agent.
     pub(crate) fn is_top(&self) -> bool {
         self.is_top

@@ -24,6 +24,7 @@ mod transfer;
 use std::sync::Arc;
 
 use retain_core::Event;
+pub(crate) use transfer::related;
 
 use crate::{
     agents::{LlmAgent, OutputKeeper},

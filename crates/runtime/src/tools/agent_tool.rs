@@ -213,9 +213,13 @@ impl Heard {
     }
 }
 
+/// The failure of the agent's run, in the words of what failed in it.
 fn failed(error: RunError) -> ToolError {
-    let code = error.code().to_owned();
-    ToolError::from(Box::new(error) as BoxError).with_code(code)
+    ToolError {
+        code: Some(error.code().to_owned()),
+        message: error.cause(),
+        source: Some(Box::new(error)),
+    }
 }
 
 /// The state that the agent begins with: all but what belongs to ADK itself.

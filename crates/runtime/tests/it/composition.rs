@@ -6,7 +6,7 @@ use retain_core::{Content, Event, FunctionResponse};
 use retain_runtime::{
     Agent, AgentTool, FunctionTool, InvocationContext, LlmAgent, LlmAgentBuilder, LlmRequest,
     LoopAgent, ParallelAgent, RunConfig, RunError, RunRequest, Runner, ScriptedModel,
-    ScriptedReply, SequentialAgent, ToolOutput, exit_loop_tool,
+    ScriptedReply, SequentialAgent, ToolError, ToolOutput, exit_loop_tool,
 };
 
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
@@ -371,5 +371,57 @@ async fn a_failure_is_told_of_the_agent_that_failed() {
         run.collect_events().await.unwrap_err();
         let told = story(events_of(&stored(&sessions).await));
         assert_eq!(told.last().unwrap(), "kid: [ModelError]", "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_hands_over_when_the_answer_has_come() {
+    for (name, sessions) in services().await {
+        let billing = agent("billing", vec!["Which bill?".into()]);
+        let ask = FunctionTool::untyped("ask", "Asks.", None, |_, _| async {
+            Ok(serde_json::json!({"status": "pending"}).into())
+        });
+        let asks: ScriptedReply = call("ask", "{}").into();
+        let desk = agent("desk", vec![asks, to("billing"), "Not me.".into()]);
+        let desk = desk
+            .tool(ask.long_running())
+            .sub_agent(billing.build().unwrap());
+        let runner = runner(&sessions, desk.build().unwrap()).build().unwrap();
+        let told = turn(&runner, "My bill, please").await;
+        assert_eq!(told.len(), 4, "{name}: {told:?}");
+        let session = stored(&sessions).await;
+        let events = events_of(&session);
+        let mut calls = events.iter().flat_map(|event| event.function_calls());
+        let id = calls.next().unwrap().id.clone().unwrap();
+        let answer = FunctionResponse::new(id, "ask", [("said", "yes")].into());
+        let message = Content::new("user", vec![answer.into()]);
+        let run = runner.run(USER, Some(SESSION), message).await.unwrap();
+        let told = story(
+            run.collect_events()
+                .await
+                .unwrap()
+                .into_iter()
+                .map(Arc::new),
+        );
+        assert_eq!(told, ["billing: Which bill?"], "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_is_a_tool_fails_in_the_words_of_what_failed() {
+    for (name, sessions) in services().await {
+        let breaks = FunctionTool::untyped("breaks", "Breaks.", None, |_, _| async {
+            Err(ToolError::new("no ink").with_code("ValueError"))
+        });
+        let helper = agent("helper", vec![call("breaks", "{}").into()]).tool(breaks);
+        let asks: ScriptedReply = call("helper", r#"{"request": "Help!"}"#).into();
+        let desk = agent("desk", vec![asks]).tool(AgentTool::new(helper.build().unwrap()));
+        let runner = runner(&sessions, desk.build().unwrap()).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "Print").await.unwrap();
+        run.collect_events().await.unwrap_err();
+        let session = stored(&sessions).await;
+        let last = events_of(&session).pop().unwrap();
+        let told = last.response.error_message.as_deref();
+        assert_eq!(told, Some("no ink"), "{name}");
     }
 }
