@@ -16,6 +16,7 @@ mod error;
 mod fence;
 mod flow;
 mod models;
+mod own_stack;
 mod plugins;
 pub mod python_text;
 mod runner;

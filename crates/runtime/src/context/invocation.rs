@@ -21,6 +21,7 @@ use crate::{
     contents::ContentsCache,
     context::{CallbackContext, EventWatch, NodePaths, ReadonlyContext},
     error::{Result, RunError},
+    own_stack,
     plugins::Plugins,
     runner::RunConfig,
     tools::Recalled,
@@ -97,27 +98,18 @@ pub struct InvocationContext {
 }
 
 /// How many agents run inside one another on one stack.
-const LEVELS_A_STACK: usize = 8;
+const LEVELS_A_STACK: usize = 4;
 
-/// Runs an agent on a task of its own, which ends when nobody waits for it.
+/// Runs an agent on a stack of its own.
 async fn on_own_stack(ctx: InvocationContext) -> Result<()> {
-    struct Aborting(tokio::task::JoinHandle<Result<()>>);
-    impl Drop for Aborting {
-        fn drop(&mut self) {
-            self.0.abort();
-        }
-    }
     let name = ctx.agent_name().to_owned();
-    let within = retain_core::running();
     let run = async move { crate::agents::run_agent(&ctx).await };
-    let mut task = Aborting(tokio::spawn(retain_core::within_runs(within, run)));
-    match (&mut task.0).await {
-        Ok(ran) => ran,
-        Err(ended) => Err(RunError::Agent {
+    own_stack::run(run).await.unwrap_or_else(|ended| {
+        Err(RunError::Agent {
             agent: name,
             source: Box::new(ended),
-        }),
-    }
+        })
+    })
 }
 
 #[derive(Debug)]
@@ -338,9 +330,14 @@ impl InvocationContext {
         sent.map_err(|_| RunError::Cancelled)?;
         let stored = stored.await.map_err(|_| RunError::Cancelled)??;
         let mut watches = self.watches.as_ref();
+        let mut is_ended = false;
         while let Some(above) = watches {
-            above.watch.note(&stored);
+            is_ended |= above.watch.note(&stored);
             watches = above.above.as_ref();
+        }
+        if is_ended {
+            // Whoever runs it drops it; until then it does nothing more.
+            return std::future::pending().await;
         }
         Ok(stored)
     }

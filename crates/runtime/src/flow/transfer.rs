@@ -91,8 +91,9 @@ impl Turn<'_> {
     pub(super) async fn transfer(&mut self, name: &str) -> Result<()> {
         let is_handed_on = self.ctx.is_top() && self.ctx.shared.is_conversation;
         if is_handed_on && self.has_open_calls {
-            // As in ADK: who waits for an answer keeps the conversation until it has come.
-            self.last = Some(Last::Final);
+            // As in ADK: who waits for an answer keeps the conversation until it has come, and is
+            // not done.
+            self.ctx.end_invocation();
             return Ok(());
         }
         if is_handed_on {

@@ -16,6 +16,7 @@ use crate::{
     agents::{Agent, IntoAgent, OutputSchema},
     context::ToolContext,
     error::{RunError, ToolError},
+    own_stack,
     python_text::python_json_sorted,
     runner::{EphemeralSessions, RunConfig, RunRequest, Runner, StreamingMode},
 };
@@ -114,6 +115,18 @@ impl Tool for AgentTool {
     }
 
     async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
+        let tool = self.clone();
+        // A whole run inside of one: its agents begin with a stack of their own.
+        let ran = own_stack::run(async move { tool.run_agent(ctx, args).await }).await;
+        ran.unwrap_or_else(|ended| match ended.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(ended) => Err(ToolError::from(Box::new(ended) as BoxError)),
+        })
+    }
+}
+
+impl AgentTool {
+    async fn run_agent(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
         if self.skip_summarization {
             ctx.update_actions(|actions| actions.skip_summarization = Some(true));
         }
@@ -130,7 +143,7 @@ impl Tool for AgentTool {
             get_session_config: None,
             ..ctx.invocation.run_config().clone()
         };
-        let message = self.message(&args);
+        let message = self.message(&args)?;
         let request = RunRequest::new(message).config(config);
         let run = runner.run_with(ctx.user_id(), Some(&id), request).await;
         let mut run = run.map_err(failed)?;
@@ -140,19 +153,15 @@ impl Tool for AgentTool {
         }
         self.result(&ctx, heard)
     }
-}
 
-impl AgentTool {
     /// The arguments as the user's words.
-    fn message(&self, args: &JsonMap) -> Content {
-        match (
-            input_schema(&*self.agent),
-            args.get("request").and_then(Json::as_str),
-        ) {
-            (Some(_), _) => Content::user(Json::from(args.clone()).to_string()),
+    fn message(&self, args: &JsonMap) -> Result<Content, ToolError> {
+        let request = args.get("request").and_then(Json::as_str);
+        Ok(match (input_schema(&*self.agent), request) {
+            (Some(schema), _) => Content::user(in_form(schema, args)?),
             (None, Some(request)) => Content::user(request),
             (None, None) => Content::user(python_json_sorted(args)),
-        }
+        })
     }
 
     fn result(&self, ctx: &ToolContext, heard: Heard) -> Result<ToolOutput, ToolError> {
@@ -177,7 +186,7 @@ impl AgentTool {
             (true, Some(error)) => Ok(error.into()),
             (true, None) if heard.content.is_none() => Ok("".into()),
             _ => match output_schema(&*self.agent) {
-                Some(schema) => Ok(schema.parse(&text).map_err(ToolError::from)?.into()),
+                Some(schema) => Ok(schema.parse(&text).map_err(does_not_fit)?.into()),
                 None => Ok(text.into()),
             },
         }
@@ -211,6 +220,27 @@ impl Heard {
             }
         }
     }
+}
+
+/// The arguments as the schema has them: its properties in their order, without nulls.
+fn in_form(schema: &Json, args: &JsonMap) -> Result<String, ToolError> {
+    let required = schema["required"].as_array().unwrap_or_default().iter();
+    let missing = |name: &&str| args.get(name).is_none();
+    if let Some(name) = required.filter_map(Json::as_str).find(missing) {
+        return Err(does_not_fit(format!("argument {name:?} is missing").into()));
+    }
+    let Some(properties) = schema["properties"].as_object() else {
+        return Ok(Json::from(args.clone()).to_string());
+    };
+    let given = properties.keys().filter_map(|name| {
+        let value = args.get(name).filter(|value| !value.is_null())?;
+        Some((name, value.clone()))
+    });
+    Ok(Json::from(given.collect::<JsonMap>()).to_string())
+}
+
+fn does_not_fit(error: BoxError) -> ToolError {
+    ToolError::from(error).with_code("ValidationError")
 }
 
 /// The failure of the agent's run, in the words of what failed in it.
