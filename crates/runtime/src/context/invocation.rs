@@ -16,7 +16,7 @@ use retain_core::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    agents::{Agent, AgentTree},
+    agents::{Agent, AgentTree, OutputKeeper},
     compaction::Compactor,
     contents::ContentsCache,
     context::{CallbackContext, EventWatch, NodePaths, ReadonlyContext},
@@ -93,8 +93,19 @@ pub struct InvocationContext {
     handed_to: Arc<Mutex<Option<Arc<dyn Agent>>>>,
     /// Those above who want to know of events, innermost first.
     watches: Option<Arc<Watches>>,
+    /// Those who handed over to it and wait for it to end, innermost first.
+    handed_over: Option<Arc<HandedOver>>,
     /// How many agents are above this one.
     depth: usize,
+}
+
+/// An agent that handed over inside of others. As in ADK, what is said under its name by those that
+/// it waits for counts as its own words.
+#[derive(Debug)]
+struct HandedOver {
+    agent: Arc<dyn Agent>,
+    output: Mutex<OutputKeeper>,
+    above: Option<Arc<HandedOver>>,
 }
 
 /// How many agents run inside one another on one stack.
@@ -137,6 +148,7 @@ impl InvocationContext {
             is_top: true,
             handed_to: Arc::default(),
             watches: None,
+            handed_over: None,
             depth: 0,
         }
     }
@@ -157,6 +169,36 @@ impl InvocationContext {
             0 => on_own_stack(ctx).await,
             _ => Box::pin(crate::agents::run_agent(&ctx)).await,
         }
+    }
+
+    /// The same, for those to whom this agent hands over and for whom it waits.
+    pub(crate) fn waiting_with(&self, output: OutputKeeper) -> InvocationContext {
+        let handed_over = HandedOver {
+            agent: Arc::clone(&self.agent),
+            output: Mutex::new(output),
+            above: self.handed_over.clone(),
+        };
+        InvocationContext {
+            handed_over: Some(Arc::new(handed_over)),
+            ..self.clone()
+        }
+    }
+
+    /// Puts what an event says under the output keys of those who wait for it under its name.
+    fn stamp_for_waiting(&self, event: &mut Event) -> Result<()> {
+        let mut waiting = self.handed_over.as_ref();
+        while let Some(one) = waiting {
+            if let Some(agent) = one
+                .agent
+                .as_llm_agent()
+                .filter(|_| one.agent.name() == event.author)
+            {
+                let mut output = one.output.lock().unwrap_or_else(PoisonError::into_inner);
+                agent.keep_output(&mut output, event)?;
+            }
+            waiting = one.above.as_ref();
+        }
+        Ok(())
     }
 
     /// The same, with somebody who wants to know of the events.
@@ -297,6 +339,7 @@ impl InvocationContext {
     /// As [`emit`](Self::emit); `last` says that this run writes nothing more after it.
     pub(crate) async fn send(&self, mut event: Box<Event>, last: bool) -> Result<Box<Event>> {
         self.complete(&mut event);
+        self.stamp_for_waiting(&mut event)?;
         let (done, stored) = oneshot::channel();
         let emitted = Emitted {
             event,

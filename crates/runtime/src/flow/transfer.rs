@@ -105,7 +105,8 @@ impl Turn<'_> {
             true => Arc::clone(&self.ctx.agent),
             false => self.target(name)?,
         };
-        self.ctx.run_agent(&target).await?;
+        let output = std::mem::take(&mut self.output);
+        self.ctx.waiting_with(output).run_agent(&target).await?;
         // What the other one said was the answer.
         self.last = Some(Last::Final);
         Ok(())

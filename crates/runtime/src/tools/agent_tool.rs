@@ -116,8 +116,10 @@ impl Tool for AgentTool {
 
     async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
         let tool = self.clone();
+        // Now, and not when the agent begins: calls beside this one may write before that.
+        let state = inherited(&ctx.state().to_state());
         // A whole run inside of one: its agents begin with a stack of their own.
-        let ran = own_stack::run(async move { tool.run_agent(ctx, args).await }).await;
+        let ran = own_stack::run(async move { tool.run_agent(ctx, args, state).await }).await;
         ran.unwrap_or_else(|ended| match ended.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(ended) => Err(ToolError::from(Box::new(ended) as BoxError)),
@@ -126,14 +128,18 @@ impl Tool for AgentTool {
 }
 
 impl AgentTool {
-    async fn run_agent(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
+    async fn run_agent(
+        &self,
+        ctx: ToolContext,
+        args: JsonMap,
+        state: State,
+    ) -> Result<ToolOutput, ToolError> {
         if self.skip_summarization {
             ctx.update_actions(|actions| actions.skip_summarization = Some(true));
         }
         let sessions = Arc::new(EphemeralSessions::default());
         let runner = self.runner(&ctx, Arc::<EphemeralSessions>::clone(&sessions))?;
         let id = ctx.invocation.shared.ids.new_id();
-        let state = inherited(&ctx.state().to_state());
         let created =
             sessions.create_session(ctx.app_name(), ctx.user_id(), Some(state), Some(&id));
         created.await.map_err(|error| failed(error.into()))?;
