@@ -73,11 +73,13 @@ struct Known<'a> {
     answered: HashSet<&'a str>,
     handed_to: Option<&'a str>,
     has_failed: bool,
+    has_just_handed_over: bool,
 }
 
 impl<'a> Known<'a> {
     fn note(&mut self, event: &'a Event, path: &str) {
         if event.author == "user" {
+            self.has_just_handed_over = false;
             let responses = event.function_responses().into_iter();
             let ids = responses.filter_map(|response| response.id.as_deref());
             self.answered
@@ -107,8 +109,10 @@ impl<'a> Known<'a> {
         let handed_to = event.actions.transfer_to_agent.as_deref();
         let has_failed = event.response.error_code.is_some() && handed_to.is_none();
         // What tells that handing over failed is ours alone, and no failure of the agent.
-        let is_of_handing_over = matches!(self.before(true), Before::HandedTo(_));
+        let is_of_handing_over =
+            self.has_just_handed_over || matches!(self.before(true), Before::HandedTo(_));
         self.has_failed = has_failed && !is_of_handing_over;
+        self.has_just_handed_over = handed_to.is_some();
         self.handed_to = handed_to.or(self.handed_to);
     }
 

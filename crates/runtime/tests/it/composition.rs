@@ -506,3 +506,21 @@ async fn an_agent_that_is_a_tool_has_a_stack_of_its_own() {
         assert_eq!(told[2], "desk: Back.", "{name}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_hands_over_to_itself_in_a_workflow_keeps_all_it_said() {
+    for (name, sessions) in services().await {
+        let first: ScriptedReply =
+            vec![call("transfer_to_agent", r#"{"agent_name": "talks"}"#)].into();
+        let talks = agent("talks", vec![first, "One.".into()])
+            .output_key("said")
+            .after_agent(|_| async { Ok(Some(Content::model("After."))) })
+            .sub_agent(saying("other"));
+        let both = SequentialAgent::builder("both").sub_agent(talks.build().unwrap());
+        let runner = runner(&sessions, both.build().unwrap()).build().unwrap();
+        turn(&runner, "Go").await;
+        let session = stored(&sessions).await;
+        let said = session.state.get("said").and_then(|said| said.as_str());
+        assert_eq!(said, Some("One.After."), "{name}");
+    }
+}

@@ -47,7 +47,9 @@ impl Beside {
             let author = event["author"].as_str().unwrap_or_default();
             event["actions"]["escalate"] == true && self.directly.contains(author)
         };
-        let failed = !turn["failed"].is_null() && events.iter().any(|event| self.is_beside(event));
+        // Who fails first may do so before anybody has said anything.
+        let said = events.is_empty() || events.iter().any(|event| self.is_beside(event));
+        let failed = !turn["failed"].is_null() && !self.anywhere.is_empty() && said;
         failed || events.iter().any(leaves)
     }
 

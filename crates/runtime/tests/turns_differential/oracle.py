@@ -200,7 +200,7 @@ class User:
     def saw(self, event):
         if not event.partial:
             for call in event.get_function_calls():
-                self.open.get(call.name, []).append(call.id)
+                self.open.get(call.name, []).append((event.author, call.id))
 
     def message(self, said):
         how = said["answers"]
@@ -210,8 +210,10 @@ class User:
             parts = [self.answer("no-such-call", LATER, said)]
         else:
             open_ = [(kind, self.open[kind]) for kind in ANSWERED.get(how, []) if self.open[kind]]
+            for _, calls in open_:
+                calls.sort(key=lambda call: call[0])
             newest = -1 if how == "newest" else 0
-            parts = [self.answer(ids.pop(newest), kind, said) for kind, ids in open_]
+            parts = [self.answer(calls.pop(newest)[1], kind, said) for kind, calls in open_]
         text = types.Part(text=said["text"])
         if not parts:
             return types.Content(role="user", parts=[text])

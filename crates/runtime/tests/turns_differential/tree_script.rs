@@ -166,7 +166,8 @@ impl Maker {
             let is_hidden = place.in_helper
                 && ((call["name"] == "pay" && calls(&json!("transfer_to_agent")))
                     || (call["name"] == "transfer_to_agent" && calls(&json!("pay"))));
-            if !is_hidden && !(is_helper && calls(&helper["name"])) {
+            let is_second = is_helper && calls(&helper["name"]);
+            if !is_hidden && !is_second {
                 parts.push(json!({"functionCall": call}));
             }
         }

@@ -1,10 +1,7 @@
 //! The turns of a script on our runner, whatever its agents are: what the user says, and what
 //! happens.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use futures_util::StreamExt as _;
 use retain_core::{
@@ -112,9 +109,13 @@ async fn turn(runner: &Runner, said: &Json, user: &mut User) -> (Vec<Json>, Opti
 /// unknown                answers a call that nobody made
 /// with words             answers the oldest call of `later`, and says something
 /// ```
+///
+/// The oldest is that of the first agent by name, the newest that of the last: who comes first of
+/// agents side by side is not the same on both sides.
 #[derive(Debug, Default)]
 struct User {
-    open: HashMap<String, VecDeque<String>>,
+    /// Who calls, and the id, by kind.
+    open: HashMap<String, Vec<(String, String)>>,
     answered: Option<Vec<Part>>,
 }
 
@@ -128,7 +129,7 @@ impl User {
                 && KINDS.contains(&name.as_str())
             {
                 let open = self.open.entry(name.clone()).or_default();
-                open.push_back(id.clone());
+                open.push((event.author.clone(), id.clone()));
             }
         }
     }
@@ -161,11 +162,13 @@ impl User {
         let mut parts = Vec::new();
         for kind in kinds {
             let open = self.open.entry((*kind).to_owned()).or_default();
-            let id = match how {
-                "newest" => open.pop_back(),
-                _ => open.pop_front(),
+            // It stays in order: those of one agent as they came.
+            open.sort_by(|(one, _), (other, _)| one.cmp(other));
+            let call = match how {
+                "newest" => open.pop(),
+                _ => (!open.is_empty()).then(|| open.remove(0)),
             };
-            parts.extend(id.map(|id| answer(&id, kind, how, text)));
+            parts.extend(call.map(|(_, id)| answer(&id, kind, how, text)));
         }
         parts
     }
