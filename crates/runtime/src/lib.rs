@@ -18,6 +18,7 @@ mod fence;
 mod flow;
 mod interrupts;
 mod models;
+mod own_stack;
 mod plugins;
 pub mod python_text;
 mod runner;

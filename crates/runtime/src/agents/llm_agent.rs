@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use retain_core::{Content, Event, GenerateContentConfig, Json};
 
 use super::{
-    Agent, AgentCallbacks, Instruction, LlmAgentBuilder, ModelCallbacks, OutputSchema, Planner,
-    ToolCallbacks, output,
+    Agent, AgentCallbacks, Instruction, LlmAgentBuilder, ModelCallbacks, OutputKeeper,
+    OutputSchema, Planner, ToolCallbacks, output,
 };
 use crate::{
     context::InvocationContext,
@@ -80,7 +80,16 @@ impl LlmAgent {
         self.input_schema.as_ref()
     }
 
-    pub(crate) fn output_failed(&self, source: retain_core::BoxError) -> RunError {
+    /// Puts what an event of the agent says under its output key.
+    pub(crate) fn keep_output(&self, output: &mut OutputKeeper, event: &mut Event) -> Result<()> {
+        let Some(key) = &self.output_key else {
+            return Ok(());
+        };
+        let stamped = output.stamp(key, self.output_schema.as_ref(), event);
+        stamped.map_err(|source| self.output_failed(source))
+    }
+
+    fn output_failed(&self, source: retain_core::BoxError) -> RunError {
         RunError::Output {
             agent: self.name.clone(),
             source,

@@ -17,11 +17,12 @@ use retain_core::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    agents::{Agent, AgentTree},
+    agents::{Agent, AgentTree, OutputKeeper},
     compaction::Compactor,
     contents::ContentsCache,
     context::{CallbackContext, Checkpoints, EventWatch, NodePaths, ReadonlyContext},
     error::{Result, RunError},
+    own_stack,
     plugins::Plugins,
     runner::RunConfig,
     tools::Recalled,
@@ -101,32 +102,34 @@ pub struct InvocationContext {
     handed_to: Arc<Mutex<Option<Arc<dyn Agent>>>>,
     /// Those above who want to know of events, innermost first.
     watches: Option<Arc<Watches>>,
+    /// Those who handed over to it and wait for it to end, innermost first.
+    handed_over: Option<Arc<HandedOver>>,
     /// How many agents are above this one.
     depth: usize,
 }
 
-/// How many agents run inside one another on one stack.
-const LEVELS_A_STACK: usize = 8;
+/// An agent that handed over inside of others. As in ADK, what is said under its name by those that
+/// it waits for counts as its own words.
+#[derive(Debug)]
+struct HandedOver {
+    agent: Arc<dyn Agent>,
+    output: Mutex<OutputKeeper>,
+    above: Option<Arc<HandedOver>>,
+}
 
-/// Runs an agent on a task of its own, which ends when nobody waits for it.
+/// How many agents run inside one another on one stack.
+const LEVELS_A_STACK: usize = 4;
+
+/// Runs an agent on a stack of its own.
 async fn on_own_stack(ctx: InvocationContext) -> Result<()> {
-    struct Aborting(tokio::task::JoinHandle<Result<()>>);
-    impl Drop for Aborting {
-        fn drop(&mut self) {
-            self.0.abort();
-        }
-    }
     let name = ctx.agent_name().to_owned();
-    let within = retain_core::running();
     let run = async move { crate::agents::run_agent(&ctx).await };
-    let mut task = Aborting(tokio::spawn(retain_core::within_runs(within, run)));
-    match (&mut task.0).await {
-        Ok(ran) => ran,
-        Err(ended) => Err(RunError::Agent {
+    own_stack::run(run).await.unwrap_or_else(|ended| {
+        Err(RunError::Agent {
             agent: name,
             source: Box::new(ended),
-        }),
-    }
+        })
+    })
 }
 
 #[derive(Debug)]
@@ -154,6 +157,7 @@ impl InvocationContext {
             is_top: true,
             handed_to: Arc::default(),
             watches: None,
+            handed_over: None,
             depth: 0,
         }
     }
@@ -174,6 +178,36 @@ impl InvocationContext {
             0 => on_own_stack(ctx).await,
             _ => Box::pin(crate::agents::run_agent(&ctx)).await,
         }
+    }
+
+    /// The same, for those to whom this agent hands over and for whom it waits.
+    pub(crate) fn waiting_with(&self, output: OutputKeeper) -> InvocationContext {
+        let handed_over = HandedOver {
+            agent: Arc::clone(&self.agent),
+            output: Mutex::new(output),
+            above: self.handed_over.clone(),
+        };
+        InvocationContext {
+            handed_over: Some(Arc::new(handed_over)),
+            ..self.clone()
+        }
+    }
+
+    /// Puts what an event says under the output keys of those who wait for it under its name.
+    fn stamp_for_waiting(&self, event: &mut Event) -> Result<()> {
+        let mut waiting = self.handed_over.as_ref();
+        while let Some(one) = waiting {
+            if let Some(agent) = one
+                .agent
+                .as_llm_agent()
+                .filter(|_| one.agent.name() == event.author)
+            {
+                let mut output = one.output.lock().unwrap_or_else(PoisonError::into_inner);
+                agent.keep_output(&mut output, event)?;
+            }
+            waiting = one.above.as_ref();
+        }
+        Ok(())
     }
 
     /// The same, with somebody who wants to know of the events.
@@ -198,6 +232,11 @@ impl InvocationContext {
             branch: Some(branch.into()),
             ..self.clone()
         }
+    }
+
+    /// Where in the tree this is, in runs that say so.
+    pub(crate) fn node_path(&self) -> Option<&str> {
+        self.node_path.as_deref()
     }
 
     /// Whether the runner itself runs this agent.
@@ -309,6 +348,7 @@ impl InvocationContext {
     /// As [`emit`](Self::emit); `last` says that this run writes nothing more after it.
     pub(crate) async fn send(&self, mut event: Box<Event>, last: bool) -> Result<Box<Event>> {
         self.complete(&mut event);
+        self.stamp_for_waiting(&mut event)?;
         let (done, stored) = oneshot::channel();
         let emitted = Emitted {
             event,
@@ -341,12 +381,17 @@ impl InvocationContext {
         let sent = self.shared.emitter.send(emitted).await;
         sent.map_err(|_| RunError::Cancelled)?;
         let stored = stored.await.map_err(|_| RunError::Cancelled)??;
-        self.each_watch(|watch| watch.note(&stored));
+        let mut is_ended = false;
+        self.each_watch(|watch| is_ended |= watch.note(&stored));
+        if is_ended {
+            // Whoever runs it drops it; until then it does nothing more.
+            return std::future::pending().await;
+        }
         Ok(stored)
     }
 
     /// Tells everybody above who wants to know.
-    pub(super) fn each_watch(&self, tell: impl Fn(&EventWatch)) {
+    pub(super) fn each_watch(&self, mut tell: impl FnMut(&EventWatch)) {
         let mut watches = self.watches.as_ref();
         while let Some(above) = watches {
             tell(&above.watch);

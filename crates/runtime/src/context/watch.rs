@@ -32,17 +32,20 @@ impl EventWatch {
         }))
     }
 
-    /// Takes note of an event that was stored and taken.
-    pub(super) fn note(&self, event: &Event) {
+    /// Takes note of an event that was stored and taken. Says whether who made it is ended by it,
+    /// and must not go on.
+    pub(super) fn note(&self, event: &Event) -> bool {
         let seen = &*self.0;
-        let may_escalate = seen.authors.is_empty() || seen.authors.contains(&event.author);
-        if event.actions.escalate == Some(true) && may_escalate {
-            seen.escalated.store(true, Ordering::Release);
-            seen.escalates.notify_waiters();
-        }
         if !waiting_calls(event).is_empty() {
             self.note_pause();
         }
+        let may_escalate = seen.authors.is_empty() || seen.authors.contains(&event.author);
+        if event.actions.escalate != Some(true) || !may_escalate {
+            return false;
+        }
+        seen.escalated.store(true, Ordering::Release);
+        seen.escalates.notify_waiters();
+        !seen.authors.is_empty()
     }
 
     /// Takes note that the run pauses.

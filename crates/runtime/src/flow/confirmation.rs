@@ -4,7 +4,7 @@
 //! What is run is the call that the model made, as it stands in the history: an answer can approve
 //! it, and nothing else.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use retain_core::{
     Content, Event, FunctionCall, FunctionResponse, Json, JsonMap, LlmResponse, Part,
@@ -108,31 +108,33 @@ impl Turn<'_> {
     /// the model.
     pub(super) async fn run_confirmed(&mut self, tools: &ToolMap) -> Result<bool> {
         let events = self.ctx.events();
-        let said = events.iter().rfind(|event| event.author == "user");
-        let answers = said.map(answers).transpose();
-        let answers = answers
-            .map_err(|reason| self.refused(reason))?
-            .unwrap_or_default();
+        let events: Vec<&Event> = events.iter().collect();
+        let Some(at) = events.iter().rposition(|event| event.author == "user") else {
+            return Ok(true);
+        };
+        let answers = answers(events[at]);
+        let mut answers = answers.map_err(|reason| self.refused(reason))?;
         if answers.is_empty() {
             return Ok(true);
         }
-        let events: Vec<&Event> = events.iter().collect();
-        let at = events
-            .iter()
-            .rposition(|event| event.author == "user")
-            .unwrap_or(0);
-        let asked = self.asked(&events, &answers, tools).await?;
-        let open: Vec<_> = asked
-            .iter()
-            .filter(|asked| !asked.is_done(&events))
-            .collect();
-        if open.is_empty() {
-            // Answered before, by an answer that came twice: there is nothing to do.
-            let is_new = asked.iter().any(|asked| asked.is_done(&events[at..]));
-            return Ok(is_new || asked.is_empty());
+        // Before anything is checked: since the answer was taken, tools may have gone.
+        let taken = taken(&events, &answers);
+        answers.retain(|request, _| !taken.contains_key(request));
+        if answers.is_empty() {
+            let is_of_turn = taken.values().any(|taken_at| *taken_at > at);
+            let goes_on = is_of_turn || events[at].function_responses().iter().any(is_other);
+            if !goes_on {
+                // An answer that came twice: there is nothing to do, and nothing is done.
+                self.ctx.end_invocation();
+            }
+            return Ok(goes_on);
         }
-        let calls: Vec<&FunctionCall> = open.iter().map(|asked| asked.call).collect();
-        let confirmations = open
+        let asked = self.asked(&events, &answers, tools).await?;
+        if asked.is_empty() {
+            return Ok(true);
+        }
+        let calls: Vec<&FunctionCall> = asked.iter().map(|asked| asked.call).collect();
+        let confirmations = asked
             .iter()
             .map(|asked| (asked.id.to_owned(), asked.said.clone()));
         let confirmations: Confirmations = confirmations.collect();
@@ -235,27 +237,36 @@ struct Asked<'e> {
     said: ToolConfirmation,
 }
 
-impl Asked<'_> {
-    /// Whether the call was answered after its confirmation had come.
-    fn is_done(&self, events: &[&Event]) -> bool {
-        let confirms = |event: &&Event| {
-            let responses = event.function_responses();
-            let is_answer =
-                |response: &&FunctionResponse| response.name.as_deref() == Some(REQUEST);
-            event.author == "user" && responses.iter().any(is_answer)
-        };
-        let Some(at) = events.iter().position(confirms) else {
-            return false;
-        };
-        let answers = |event: &&Event| {
-            let responses = event.function_responses();
-            event.author != "user"
-                && responses
-                    .iter()
-                    .any(|response| response.id.as_deref() == Some(self.id))
-        };
-        events[at..].iter().any(answers)
+/// Whether a response answers something else than a request for confirmation.
+fn is_other(response: &&FunctionResponse) -> bool {
+    response.name.as_deref() != Some(REQUEST)
+}
+
+/// The requests among `answers` whose calls were answered after the person had decided about them,
+/// and where. That a call is held back is told before.
+fn taken(events: &[&Event], answers: &HashMap<String, ToolConfirmation>) -> HashMap<String, usize> {
+    let requests = events.iter().flat_map(|event| event.function_calls());
+    let requests = requests.filter_map(|call| {
+        let (request, _) = answers.get_key_value(call.id.as_deref()?)?;
+        let original = call.args.as_ref()?.get("originalFunctionCall")?;
+        Some((original["id"].as_str()?, request))
+    });
+    let requests: HashMap<&str, &String> = requests.collect();
+    let mut decided = HashSet::new();
+    let mut taken = HashMap::new();
+    for (at, event) in events.iter().enumerate() {
+        for response in event.function_responses() {
+            let id = response.id.as_deref().unwrap_or_default();
+            if event.author == "user" {
+                decided.insert(id);
+            } else if let Some(request) = requests.get(id)
+                && decided.contains(request.as_str())
+            {
+                taken.insert((*request).clone(), at);
+            }
+        }
     }
+    taken
 }
 
 /// What the user's message says about calls, by the id of the request.

@@ -26,6 +26,7 @@ mod transfer;
 use std::sync::Arc;
 
 use retain_core::Event;
+pub(crate) use transfer::related;
 
 pub(crate) use take_up::run_resumably;
 
@@ -110,12 +111,8 @@ impl Turn<'_> {
         nothing_follows: bool,
     ) -> Result<Box<Event>> {
         let mut event = event.into();
-        if let Some(key) = &self.agent.output_key
-            && event.author == self.ctx.agent_name()
-        {
-            let schema = self.agent.output_schema.as_ref();
-            let stamped = self.output.stamp(key, schema, &mut event);
-            stamped.map_err(|source| self.agent.output_failed(source))?;
+        if event.author == self.ctx.agent_name() {
+            self.agent.keep_output(&mut self.output, &mut event)?;
         }
         let ends = event.is_final_response() || event.is_partial();
         self.last = Some(if ends { Last::Final } else { Last::Step });

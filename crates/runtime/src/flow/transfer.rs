@@ -91,20 +91,22 @@ impl Turn<'_> {
     pub(super) async fn transfer(&mut self, name: &str) -> Result<()> {
         let is_handed_on = self.ctx.is_top() && self.ctx.shared.is_conversation;
         if is_handed_on && self.has_open_calls {
-            // As in ADK: who waits for an answer keeps the conversation until it has come.
-            self.last = Some(Last::Final);
+            // As in ADK: who waits for an answer keeps the conversation until it has come, and is
+            // not done.
+            self.ctx.end_invocation();
+            return Ok(());
+        }
+        if is_handed_on {
+            self.ctx.hand_over(related(self.ctx, name)?);
             return Ok(());
         }
         // As in ADK: inside of others, who hands over to itself just goes on.
-        let target = match name == self.ctx.agent_name() && !is_handed_on {
+        let target = match name == self.ctx.agent_name() {
             true => Arc::clone(&self.ctx.agent),
             false => self.target(name)?,
         };
-        if is_handed_on {
-            self.ctx.hand_over(target);
-            return Ok(());
-        }
-        self.ctx.run_agent(&target).await?;
+        let output = std::mem::take(&mut self.output);
+        self.ctx.waiting_with(output).run_agent(&target).await?;
         // What the other one said was the answer.
         self.last = Some(Last::Final);
         Ok(())
@@ -113,17 +115,38 @@ impl Turn<'_> {
     fn target(&self, name: &str) -> Result<Arc<dyn Agent>> {
         let targets = self.ctx.shared.tree.transfer_targets(self.ctx.agent_name());
         let target = targets.into_iter().find(|target| target.name() == name);
-        target.ok_or_else(|| {
-            let known = self.ctx.shared.tree.find(name).is_some();
-            let reason = match known {
-                _ if name == self.ctx.agent_name() => "cannot transfer to itself".to_owned(),
-                true => format!("is not allowed to transfer to agent {name:?}"),
-                false => format!("wants to transfer to agent {name:?}, which does not exist"),
-            };
-            RunError::Agent {
-                agent: self.ctx.agent_name().to_owned(),
-                source: reason.into(),
-            }
-        })
+        target.ok_or_else(|| refused(self.ctx, name))
+    }
+}
+
+/// The agent of that name below, above or beside the one that hands over, whatever runs it there.
+pub(crate) fn related(ctx: &InvocationContext, name: &str) -> Result<Arc<dyn Agent>> {
+    let from = &ctx.agent;
+    let is_it = |agent: &&Arc<dyn Agent>| agent.name() == name && name != from.name();
+    if let Some(below) = from.sub_agents().iter().find(is_it) {
+        return Ok(Arc::clone(below));
+    }
+    let (mut up, mut aside) = (true, true);
+    if let Some(agent) = from.as_llm_agent() {
+        up = !agent.disallow_transfer_to_parent;
+        aside = !agent.disallow_transfer_to_peers;
+    }
+    let target = match ctx.shared.tree.parent(from.name()) {
+        Some(parent) if parent.name() == name => Some(parent).filter(|_| up),
+        Some(parent) => parent.sub_agents().iter().find(is_it).filter(|_| aside),
+        None => None,
+    };
+    target.cloned().ok_or_else(|| refused(ctx, name))
+}
+
+fn refused(ctx: &InvocationContext, name: &str) -> RunError {
+    let reason = match ctx.shared.tree.find(name) {
+        _ if name == ctx.agent_name() => "cannot transfer to itself".to_owned(),
+        Some(_) => format!("is not allowed to transfer to agent {name:?}"),
+        None => format!("wants to transfer to agent {name:?}, which does not exist"),
+    };
+    RunError::Agent {
+        agent: ctx.agent_name().to_owned(),
+        source: reason.into(),
     }
 }

@@ -14,6 +14,7 @@ use super::{
     Inner, RunRequest,
     begin::Begun,
     leases::{HeldLease, Idle},
+    past::{Before, Past},
     resume::Start,
     stream::{Sent, Wish},
 };
@@ -21,6 +22,7 @@ use crate::{
     agents::run_agent,
     context::{Emitted, Invocation, InvocationContext},
     error::{Result, RunError},
+    flow::related,
     plugins::ask_plugins,
 };
 
@@ -294,16 +296,25 @@ async fn run_root(ctx: &InvocationContext) -> Result<()> {
     Ok(())
 }
 
-/// Runs an agent, and whoever it hands over to, one after the other.
+/// Runs an agent, and whoever it hands over to, one after the other. Who handed over in this run
+/// before an answer took it up is not run again.
 async fn run_agents(first: &InvocationContext) -> Result<()> {
-    run_agent(first).await?;
-    let mut next = first.take_handed_to();
-    while let Some(agent) = next {
-        let ctx = InvocationContext::new(Arc::clone(&first.shared), agent, first.branch(), None);
-        run_agent(&ctx).await?;
-        next = ctx.take_handed_to();
+    let mut past = Past::of(first);
+    let mut ctx = first.clone();
+    loop {
+        let next = match past.of_agent(&ctx) {
+            Before::Waits => None,
+            Before::HandedTo(name) => Some(related(&ctx, &name)?),
+            Before::Open => {
+                run_agent(&ctx).await?;
+                ctx.take_handed_to()
+            }
+        };
+        let Some(agent) = next else {
+            return Ok(());
+        };
+        ctx = InvocationContext::new(Arc::clone(&first.shared), agent, first.branch(), None);
     }
-    Ok(())
 }
 
 /// Waits until the caller has taken the oldest event that it has not, and tells its agent.

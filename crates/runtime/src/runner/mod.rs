@@ -16,6 +16,7 @@ mod ephemeral;
 mod kept;
 mod leases;
 mod message;
+mod past;
 mod resume;
 mod rewind;
 mod store;

@@ -16,6 +16,7 @@ use crate::{
     agents::{Agent, IntoAgent, OutputSchema},
     context::ToolContext,
     error::{RunError, ToolError},
+    own_stack,
     python_text::python_json_sorted,
     runner::{EphemeralSessions, RunConfig, RunRequest, Runner, StreamingMode},
 };
@@ -131,13 +132,31 @@ impl Tool for AgentTool {
     }
 
     async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
+        let tool = self.clone();
+        // Now, and not when the agent begins: calls beside this one may write before that.
+        let state = inherited(&ctx.state().to_state());
+        // A whole run inside of one: its agents begin with a stack of their own.
+        let ran = own_stack::run(async move { tool.run_agent(ctx, args, state).await }).await;
+        ran.unwrap_or_else(|ended| match ended.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(ended) => Err(ToolError::from(Box::new(ended) as BoxError)),
+        })
+    }
+}
+
+impl AgentTool {
+    async fn run_agent(
+        &self,
+        ctx: ToolContext,
+        args: JsonMap,
+        state: State,
+    ) -> Result<ToolOutput, ToolError> {
         if self.skip_summarization {
             ctx.update_actions(|actions| actions.skip_summarization = Some(true));
         }
         let sessions = Arc::new(EphemeralSessions::new(ctx.invocation.shared.limits.clone()));
         let runner = self.runner(&ctx, Arc::<EphemeralSessions>::clone(&sessions))?;
         let id = ctx.invocation.shared.ids.new_id();
-        let state = inherited(&ctx.state().to_state());
         let created =
             sessions.create_session(ctx.app_name(), ctx.user_id(), Some(state), Some(&id));
         created.await.map_err(|error| failed(error.into()))?;
@@ -147,7 +166,7 @@ impl Tool for AgentTool {
             get_session_config: None,
             ..ctx.invocation.run_config().clone()
         };
-        let message = self.message(&args);
+        let message = self.message(&args)?;
         let request = RunRequest::new(message).config(config);
         let run = runner.run_with(ctx.user_id(), Some(&id), request).await;
         let mut run = run.map_err(failed)?;
@@ -157,19 +176,15 @@ impl Tool for AgentTool {
         }
         self.result(&ctx, heard)
     }
-}
 
-impl AgentTool {
     /// The arguments as the user's words.
-    fn message(&self, args: &JsonMap) -> Content {
-        match (
-            input_schema(&*self.agent),
-            args.get("request").and_then(Json::as_str),
-        ) {
-            (Some(_), _) => Content::user(Json::from(args.clone()).to_string()),
+    fn message(&self, args: &JsonMap) -> Result<Content, ToolError> {
+        let request = args.get("request").and_then(Json::as_str);
+        Ok(match (input_schema(&*self.agent), request) {
+            (Some(schema), _) => Content::user(in_form(schema, args)?),
             (None, Some(request)) => Content::user(request),
             (None, None) => Content::user(python_json_sorted(args)),
-        }
+        })
     }
 
     fn result(&self, ctx: &ToolContext, heard: Heard) -> Result<ToolOutput, ToolError> {
@@ -194,7 +209,7 @@ impl AgentTool {
             (true, Some(error)) => Ok(error.into()),
             (true, None) if heard.content.is_none() => Ok("".into()),
             _ => match output_schema(&*self.agent) {
-                Some(schema) => Ok(schema.parse(&text).map_err(ToolError::from)?.into()),
+                Some(schema) => Ok(schema.parse(&text).map_err(does_not_fit)?.into()),
                 None => Ok(text.into()),
             },
         }
@@ -230,9 +245,34 @@ impl Heard {
     }
 }
 
+/// The arguments as the schema has them: its properties in their order, without nulls.
+fn in_form(schema: &Json, args: &JsonMap) -> Result<String, ToolError> {
+    let required = schema["required"].as_array().unwrap_or_default().iter();
+    let missing = |name: &&str| args.get(name).is_none();
+    if let Some(name) = required.filter_map(Json::as_str).find(missing) {
+        return Err(does_not_fit(format!("argument {name:?} is missing").into()));
+    }
+    let Some(properties) = schema["properties"].as_object() else {
+        return Ok(Json::from(args.clone()).to_string());
+    };
+    let given = properties.keys().filter_map(|name| {
+        let value = args.get(name).filter(|value| !value.is_null())?;
+        Some((name, value.clone()))
+    });
+    Ok(Json::from(given.collect::<JsonMap>()).to_string())
+}
+
+fn does_not_fit(error: BoxError) -> ToolError {
+    ToolError::from(error).with_code("ValidationError")
+}
+
+/// The failure of the agent's run, in the words of what failed in it.
 fn failed(error: RunError) -> ToolError {
-    let code = error.code().to_owned();
-    ToolError::from(Box::new(error) as BoxError).with_code(code)
+    ToolError {
+        code: Some(error.code().to_owned()),
+        message: error.cause(),
+        source: Some(Box::new(error)),
+    }
 }
 
 /// The state that the agent begins with: all but what belongs to ADK itself.

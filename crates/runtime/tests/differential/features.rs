@@ -17,7 +17,7 @@ macro_rules! features {
 }
 
 features! {
-    Plain SeveralAuthors Branches BranchBelow ToolBranch Scopes Nodes OtherNodesInput
+    Plain SeveralAuthors Branches BranchBelow BranchBeside ToolBranch Scopes Nodes OtherNodesInput
     Rewinds RewoundRewind RewindToNowhere
     Compactions NestedCompactions OverlappingCompactions BackwardCompaction EqualCompactions
     CallInCompaction
@@ -26,7 +26,7 @@ features! {
     EqualTimes TimesGoBack
     ParallelCalls LongRunning MissingResponse LateResponse SeveralResponses OrphanResponse
     ReusedId CallWithoutId CallAndResponseInOne UserSendsResult ResponseToSeveralCalls
-    ConfirmationAsked InternalCalls Transfer Errors OnlyState Markers Media ServerTools
+    ConfirmationAsked InternalCalls Transfer Errors OnlyState AgentState Markers Media ServerTools
     CurrentTurn KeptIds StrippedIds SingleTurn ShownThoughts
     Quoted ElidedMarker TaskFromCall TaskFromUser TextsJoined Emptied
 }
@@ -66,6 +66,15 @@ fn in_options(history: &History, found: &mut Vec<Feature>) {
         .filter_map(|event| event.branch.as_deref());
     let branches: Vec<&str> = branches.filter(|branch| below(branch)).collect();
     push_if(found, Feature::BranchBelow, !branches.is_empty());
+    let is_beside = |event: &Event| {
+        let branches = (history.branch.unwrap_or_default(), event.branch.as_deref());
+        let (base, branch) = (branches.0, branches.1.unwrap_or_default());
+        let (helper, critic) = ("main.helper", "main.critic");
+        (base.starts_with(helper) && branch.starts_with(critic))
+            || (base.starts_with(critic) && branch.starts_with(helper))
+    };
+    let has_beside = history.events.iter().any(is_beside);
+    push_if(found, Feature::BranchBeside, has_beside);
     let ids: Vec<String> = calls(&history.events).filter_map(|(_, id)| id).collect();
     let is_tools = |branch: &&str| {
         ids.iter()
@@ -108,6 +117,10 @@ fn in_events(events: &Events, found: &mut Vec<Feature>) {
     put(
         Feature::OnlyState,
         any(&|event| !event.actions.state_delta.is_empty()),
+    );
+    put(
+        Feature::AgentState,
+        any(&|event| event.actions.agent_state.is_some()),
     );
     put(
         Feature::Transfer,

@@ -19,11 +19,13 @@ const INTERNAL: [&str; 4] = [
     "adk_framework",
     "adk_request_input",
 ];
-pub(crate) const BRANCHES: [&str; 10] = [
+pub(crate) const BRANCHES: [&str; 12] = [
     "",
     "main",
     "main.helper",
     "main.helper.deep",
+    "main.critic",
+    "main.critic.team.helper",
     "mainly",
     "main.lookup@c1",
     "main.lookup@adk-1.node@2",
@@ -494,10 +496,16 @@ impl<'r> Generator<'r> {
     fn without_content(&mut self) -> Event {
         let author = self.random.pick(&["user", "main", "helper"]);
         let mut event = Event::new(author, LlmResponse::default());
-        match self.random.below(3) {
+        match self.random.below(4) {
             0 => drop(event.actions.state_delta.insert("key", 1)),
             1 => event.response.error_code = Some("BLOCKED".into()),
-            _ => event.actions.end_of_agent = Some(true),
+            2 => event.actions.end_of_agent = Some(true),
+            _ => {
+                event.actions.agent_state = Some([("current", "helper")].into());
+                if self.random.chance(25) {
+                    event.response.content = Some(Content::model("At a checkpoint."));
+                }
+            }
         }
         event
     }

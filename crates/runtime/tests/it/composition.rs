@@ -6,7 +6,7 @@ use retain_core::{Content, Event, FunctionResponse};
 use retain_runtime::{
     Agent, AgentTool, FunctionTool, InvocationContext, LlmAgent, LlmAgentBuilder, LlmRequest,
     LoopAgent, ParallelAgent, RunConfig, RunError, RunRequest, Runner, ScriptedModel,
-    ScriptedReply, SequentialAgent, ToolOutput, exit_loop_tool,
+    ScriptedReply, SequentialAgent, ToolError, ToolOutput, exit_loop_tool,
 };
 
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
@@ -371,5 +371,156 @@ async fn a_failure_is_told_of_the_agent_that_failed() {
         run.collect_events().await.unwrap_err();
         let told = story(events_of(&stored(&sessions).await));
         assert_eq!(told.last().unwrap(), "kid: [ModelError]", "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_hands_over_when_the_answer_has_come() {
+    for (name, sessions) in services().await {
+        let billing = agent("billing", vec!["Which bill?".into()]);
+        let ask = FunctionTool::untyped("ask", "Asks.", None, |_, _| async {
+            Ok(serde_json::json!({"status": "pending"}).into())
+        });
+        let asks: ScriptedReply = call("ask", "{}").into();
+        let desk = agent("desk", vec![asks, to("billing"), "Not me.".into()]);
+        let desk = desk
+            .tool(ask.long_running())
+            .after_agent(|_| async { Ok(Some(Content::model("After."))) })
+            .sub_agent(billing.build().unwrap());
+        let runner = runner(&sessions, desk.build().unwrap()).build().unwrap();
+        let told = turn(&runner, "My bill, please").await;
+        assert_eq!(told.len(), 4, "{name}: {told:?}");
+        let session = stored(&sessions).await;
+        let events = events_of(&session);
+        let mut calls = events.iter().flat_map(|event| event.function_calls());
+        let id = calls.next().unwrap().id.clone().unwrap();
+        let answer = FunctionResponse::new(id, "ask", [("said", "yes")].into());
+        let message = Content::new("user", vec![answer.into()]);
+        let run = runner.run(USER, Some(SESSION), message).await.unwrap();
+        let told = story(
+            run.collect_events()
+                .await
+                .unwrap()
+                .into_iter()
+                .map(Arc::new),
+        );
+        assert_eq!(told, ["billing: Which bill?"], "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_is_a_tool_fails_in_the_words_of_what_failed() {
+    for (name, sessions) in services().await {
+        let breaks = FunctionTool::untyped("breaks", "Breaks.", None, |_, _| async {
+            Err(ToolError::new("no ink").with_code("ValueError"))
+        });
+        let helper = agent("helper", vec![call("breaks", "{}").into()]).tool(breaks);
+        let asks: ScriptedReply = call("helper", r#"{"request": "Help!"}"#).into();
+        let desk = agent("desk", vec![asks]).tool(AgentTool::new(helper.build().unwrap()));
+        let runner = runner(&sessions, desk.build().unwrap()).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "Print").await.unwrap();
+        run.collect_events().await.unwrap_err();
+        let session = stored(&sessions).await;
+        let last = events_of(&session).pop().unwrap();
+        let told = last.response.error_message.as_deref();
+        assert_eq!(told, Some("no ink"), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_leaves_beside_others_does_nothing_more() {
+    for (name, sessions) in services().await {
+        let leaves = agent("leaves", vec![call("exit_loop", "{}").into()])
+            .tool(exit_loop_tool())
+            .after_agent(|_| async { Ok(Some(Content::model("After."))) });
+        let team = ParallelAgent::builder("team").sub_agent(leaves.build().unwrap());
+        let both = SequentialAgent::builder("both")
+            .sub_agent(team.build().unwrap())
+            .sub_agent(saying("next"));
+        let runner = runner(&sessions, both.build().unwrap()).build().unwrap();
+        let told = turn(&runner, "Go").await;
+        let expected = [
+            "leaves: exit_loop({})",
+            r#"leaves: exit_loop -> {"result":null}"#,
+            "next: next speaks",
+        ];
+        assert_eq!(told, expected, "{name}");
+    }
+}
+
+#[derive(schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+struct Order {
+    topic: String,
+    count: Option<i64>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_is_a_tool_gets_its_arguments_in_the_form_it_asked_for() {
+    for (name, sessions) in services().await {
+        let hears = ScriptedModel::new("m").otherwise(|request: &LlmRequest| {
+            let said = request.contents.last().unwrap();
+            said.parts()[0].text.clone().unwrap()
+        });
+        let helper = LlmAgent::builder("helper")
+            .model(hears)
+            .input_schema::<Order>();
+        let full: ScriptedReply =
+            call("helper", r#"{"more": 1, "count": null, "topic": "ink"}"#).into();
+        let lacking: ScriptedReply = call("helper", r#"{"count": 1}"#).into();
+        let desk = agent("desk", vec![full, "Done.".into(), lacking]);
+        let desk = desk.tool(AgentTool::new(helper.build().unwrap()));
+        let runner = runner(&sessions, desk.build().unwrap()).build().unwrap();
+        let told = turn(&runner, "Order").await;
+        let heard = r#"desk: helper -> {"result":"{\"topic\":\"ink\"}"}"#;
+        assert_eq!(told[1], heard, "{name}");
+        let run = runner.run(USER, Some(SESSION), "Again").await.unwrap();
+        let error = run.collect_events().await.unwrap_err();
+        assert_eq!(error.code(), "ValidationError", "{name}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_is_a_tool_has_a_stack_of_its_own() {
+    for (name, sessions) in services().await {
+        let again = (0..7).map(|_| to("again")).chain(["Done.".into()]);
+        let other = saying("other");
+        let again = agent("again", again.collect()).sub_agent(other);
+        let inner = SequentialAgent::builder("inner").sub_agent(again.build().unwrap());
+        let ask: ScriptedReply = call("inner", r#"{"request": "Go"}"#).into();
+        let desk = agent("desk", vec![ask, "Back.".into()]);
+        let desk = desk.tool(AgentTool::new(inner.build().unwrap()));
+        let outer = (0..6).fold(
+            desk.build().map(Arc::new).unwrap() as Arc<dyn Agent>,
+            |all, at| {
+                let outer = SequentialAgent::builder(format!("outer{at}")).sub_agent(all);
+                Arc::new(outer.build().unwrap())
+            },
+        );
+        let outer = SequentialAgent::builder("top")
+            .sub_agent(outer)
+            .build()
+            .unwrap();
+        let runner = runner(&sessions, outer).build().unwrap();
+        let told = turn(&runner, "Go").await;
+        assert_eq!(told[1], r#"desk: inner -> {"result":"Done."}"#, "{name}");
+        assert_eq!(told[2], "desk: Back.", "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_hands_over_to_itself_in_a_workflow_keeps_all_it_said() {
+    for (name, sessions) in services().await {
+        let first: ScriptedReply =
+            vec![call("transfer_to_agent", r#"{"agent_name": "talks"}"#)].into();
+        let talks = agent("talks", vec![first, "One.".into()])
+            .output_key("said")
+            .after_agent(|_| async { Ok(Some(Content::model("After."))) })
+            .sub_agent(saying("other"));
+        let both = SequentialAgent::builder("both").sub_agent(talks.build().unwrap());
+        let runner = runner(&sessions, both.build().unwrap()).build().unwrap();
+        turn(&runner, "Go").await;
+        let session = stored(&sessions).await;
+        let said = session.state.get("said").and_then(|said| said.as_str());
+        assert_eq!(said, Some("One.After."), "{name}");
     }
 }

@@ -175,3 +175,41 @@ async fn only_what_was_called_can_be_approved() {
         assert_eq!(paid.load(Ordering::SeqCst), 0, "{name}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_question_of_a_run_has_an_answer_of_its_own() {
+    for (name, sessions) in services().await {
+        let (runner, paid) = payer(&sessions, vec![pay(), pay(), "Done.".into()]);
+        turn(&runner, "Pay twice!").await;
+        let yes = answer(&sessions, [("confirmed", true)].into()).await;
+        let told = turn(&runner, yes.clone()).await;
+        assert_eq!(told.first().unwrap(), r#"a: pay -> {"paid":5}"#, "{name}");
+        assert_eq!(told.last().unwrap(), HELD_BACK, "{name}");
+        let yes = answer(&sessions, [("confirmed", true)].into()).await;
+        let told = turn(&runner, yes).await;
+        assert_eq!(told, [r#"a: pay -> {"paid":5}"#, "a: Done."], "{name}");
+        assert_eq!(paid.load(Ordering::SeqCst), 2, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_comes_after_an_answer_that_came_twice() {
+    for (name, sessions) in services().await {
+        let pay = FunctionTool::new("pay", "Pays.", |_: ToolContext, _: Amount| async {
+            Ok::<_, ToolError>(serde_json::json!({"paid": true}))
+        });
+        let model = ScriptedModel::new("m")
+            .reply(self::pay())
+            .reply("Done.".to_owned());
+        let agent = LlmAgent::builder("a")
+            .model(model)
+            .tool(pay.require_confirmation())
+            .after_agent(|_| async { Ok(Some(Content::model("After."))) });
+        let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
+        turn(&runner, "Pay!").await;
+        let yes = answer(&sessions, [("confirmed", true)].into()).await;
+        assert_eq!(turn(&runner, yes.clone()).await.len(), 3, "{name}");
+        let told = turn(&runner, yes).await;
+        assert!(told.is_empty(), "{name}: {told:?}");
+    }
+}

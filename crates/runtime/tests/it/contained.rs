@@ -372,7 +372,7 @@ async fn an_agent_that_panics_as_a_tool_or_beside_others_is_named() {
         let as_tool = runner(&sessions, agent).build().unwrap();
         let run = as_tool.run(USER, Some(SESSION), "Hi").await.unwrap();
         let error = run.collect_events().await.unwrap_err().to_string();
-        let expected = "tool p failed: agent p failed: panicked: bad day";
+        let expected = "tool p failed: panicked: bad day";
         assert_eq!(error, expected, "{name}");
 
         let calm = LlmAgent::builder("calm").model(ScriptedModel::new("m").reply("Om."));

@@ -11,12 +11,7 @@ pub(crate) fn comparable(told: &Json) -> Json {
             let mut turn = turn.as_object().cloned().unwrap_or_default();
             let events = events(&turn["events"], &mut ids);
             turn.insert("events", events);
-            // Python names the class of what was raised.
-            let classes = ["CallbackError", "AgentError", "WorkflowDataError"];
-            if turn["failed"]
-                .as_str()
-                .is_some_and(|it| classes.contains(&it))
-            {
+            if is_value_error(&turn["failed"]) {
                 turn.insert("failed", "ValueError");
             }
             turn.into()
@@ -41,6 +36,12 @@ pub(crate) fn comparable(told: &Json) -> Json {
 fn events(list: &Json, ids: &mut Vec<String>) -> Vec<Json> {
     let events = list.as_array().unwrap_or_default().iter();
     events.map(|event| comparable_event(event, ids)).collect()
+}
+
+/// Whether Python raises a `ValueError` or one of its kind, and names the class.
+fn is_value_error(code: &Json) -> bool {
+    let classes = ["CallbackError", "AgentError", "WorkflowDataError"];
+    code.as_str().is_some_and(|code| classes.contains(&code))
 }
 
 /// What one model was asked.
@@ -70,18 +71,16 @@ fn comparable_event(event: &Json, ids: &mut Vec<String>) -> Json {
     if event.is_partial() {
         map.remove("actions");
     }
-    // It says what to do about it, in our words.
-    if map
-        .get("errorCode")
-        .is_some_and(|code| *code == "LlmCallsLimitExceededError")
-    {
+    let code = map.get("errorCode").cloned().unwrap_or_default();
+    // Our words: what to do about it, and what a reader of ours found.
+    let message = map.get("errorMessage").and_then(Json::as_str);
+    let is_about_transfer = message.is_some_and(|it| {
+        it.contains("transfer") || it.contains("Transfer") || it.contains("in the agent tree")
+    });
+    if code == "LlmCallsLimitExceededError" || code == "ValidationError" || is_about_transfer {
         map.remove("errorMessage");
     }
-    // Python names the class of what a callback raised.
-    if map
-        .get("errorCode")
-        .is_some_and(|code| *code == "CallbackError")
-    {
+    if is_value_error(&code) {
         map.insert("errorCode", "ValueError");
     }
     number(map, "id", ids);

@@ -26,9 +26,11 @@ from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.exit_loop_tool import exit_loop
+from google.adk.tools.get_user_choice_tool import get_user_choice_tool
+from google.adk.tools._request_input_tool import request_input
 from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
 USER = "ada"
 
@@ -171,33 +173,61 @@ class Hooks:
         return self.next("on_tool_error", tool_context).get("answer")
 
 
+LATER = "later"
 CONFIRM = "adk_request_confirmation"
+CHOICE = "get_user_choice"
+INPUT = "adk_request_input"
+KINDS = [LATER, CONFIRM, CHOICE, INPUT]
+ANSWERED = {
+    "later": [LATER],
+    "newest": [LATER],
+    "with words": [LATER],
+    "approve": [CONFIRM],
+    "reject": [CONFIRM],
+    "choice": [CHOICE],
+    "input": [INPUT],
+    "all": KINDS,
+}
 
 
 class User:
-    """What the user says: words, or an answer to a call that is open."""
+    """What the user says: words, or an answer to a call that is open. `turns.rs` says which."""
 
     def __init__(self):
-        self.open = {"later": [], CONFIRM: []}
-        self.answered = None
+        self.open = {kind: [] for kind in KINDS}
+        self.answered = []
 
     def saw(self, event):
         if not event.partial:
             for call in event.get_function_calls():
-                self.open.get(call.name, []).append(call.id)
+                self.open.get(call.name, []).append((event.author, call.id))
 
     def message(self, said):
-        answers = said["answers"]
-        if answers == "again" and self.answered is not None:
-            return types.Content(role="user", parts=[types.Part(function_response=self.answered)])
-        name = "later" if answers == "later" else CONFIRM
-        if answers in ("later", "approve", "reject") and self.open[name]:
-            result = {"late": said["text"]} if name == "later" else {"confirmed": answers == "approve"}
-            self.answered = types.FunctionResponse(
-                id=self.open[name].pop(0), name=name, response=result
-            )
-            return types.Content(role="user", parts=[types.Part(function_response=self.answered)])
-        return types.Content(role="user", parts=[types.Part(text=said["text"])])
+        how = said["answers"]
+        if how == "again":
+            parts = self.answered
+        elif how == "unknown":
+            parts = [self.answer("no-such-call", LATER, said)]
+        else:
+            open_ = [(kind, self.open[kind]) for kind in ANSWERED.get(how, []) if self.open[kind]]
+            for _, calls in open_:
+                calls.sort(key=lambda call: call[0])
+            newest = -1 if how == "newest" else 0
+            parts = [self.answer(calls.pop(newest)[1], kind, said) for kind, calls in open_]
+        text = types.Part(text=said["text"])
+        if not parts:
+            return types.Content(role="user", parts=[text])
+        self.answered = parts
+        return types.Content(role="user", parts=parts + [text] if how == "with words" else parts)
+
+    def answer(self, id, kind, said):
+        if kind == CONFIRM:
+            result = {"confirmed": said["answers"] != "reject"}
+        elif kind == LATER:
+            result = {"late": said["text"]}
+        else:
+            result = {"result": "that"}
+        return types.Part(function_response=types.FunctionResponse(id=id, name=kind, response=result))
 
 
 def single_agent(script, asked):
@@ -227,6 +257,19 @@ def pay(amount: int):
     return {"paid": amount}
 
 
+class Order(BaseModel):
+    """What an agent that is a tool is given."""
+
+    topic: str
+    count: int | None = None
+
+
+class Titled(BaseModel):
+    """What it gives back."""
+
+    title: str
+
+
 WORKFLOWS = {"sequential": SequentialAgent, "loop": LoopAgent, "parallel": ParallelAgent}
 
 
@@ -248,6 +291,7 @@ def tree_agent(node, asked):
         fields["model"] = Told(node["replies"], asked.setdefault(node["name"], []))
     tools = [Doing(name) for name in TOOLS]
     tools += [FunctionTool(pay, require_confirmation=True), exit_loop]
+    tools += [get_user_choice_tool, request_input]
     if node["helper"] is not None:
         tools.append(AgentTool(tree_agent(node["helper"], asked)))
     return LlmAgent(
@@ -256,6 +300,8 @@ def tree_agent(node, asked):
         output_key=node["outputKey"],
         disallow_transfer_to_parent=node["notToParent"],
         disallow_transfer_to_peers=node["notToPeers"],
+        input_schema=Order if node["hasInputSchema"] else None,
+        output_schema=Titled if node["hasOutputSchema"] else None,
         tools=tools,
         **fields,
     )

@@ -1,7 +1,11 @@
 //! Where the two sides may differ, each as a rule with a name. A rule that is never needed fails
 //! the test.
 
+use std::collections::{HashMap, HashSet};
+
 use retain_core::{Json, JsonMap};
+
+use crate::beside::Beside;
 
 /// How often each rule was needed.
 #[derive(Debug, Default)]
@@ -12,16 +16,52 @@ pub(crate) struct Needed {
     /// In Retain the log tells of every failure.
     pub(crate) failures_are_stored: usize,
     /// Events of agents side by side come in the order in which they are made. It is compared
-    /// branch by branch.
+    /// branch by branch, in events and in what later requests tell of them.
     pub(crate) order_is_by_branch: usize,
+    /// Who fails before it has said anything is called by the name of the agent above it in ADK.
+    pub(crate) failures_name_their_agent: usize,
+    /// A message that answers a call which nobody made, or calls of several runs, or has words
+    /// beside an answer, is refused. ADK refuses it only where the root asks a model. Nothing is
+    /// compared from there on.
+    pub(crate) odd_answers_are_refused: usize,
+    /// A call that a person has to approve, beside a handing over: ADK never asks. Nothing is
+    /// compared from there on.
+    pub(crate) approval_comes_first: usize,
+    /// An answer for an agent that runs beside others below a model's agent finds no branch in ADK,
+    /// and a call that it approves is not run. Nothing is compared from there on.
+    pub(crate) answers_find_their_branch: usize,
+    /// What comes after agents side by side below a model's agent stays on the branch of the last of
+    /// them in ADK. Nothing is compared from there on.
+    pub(crate) branches_end_with_their_agents: usize,
+    /// Who fails or leaves beside others ends them, wherever they are then. What each has done by
+    /// then is compared as far as both sides got, and nothing after it.
+    pub(crate) others_are_cut_short: usize,
 }
 
 impl Needed {
+    /// Fails if a rule was not needed.
+    pub(crate) fn assert_all_were(&self) {
+        let rules = [
+            self.failures_are_stored,
+            self.order_is_by_branch,
+            self.failures_name_their_agent,
+            self.odd_answers_are_refused,
+            self.approval_comes_first,
+            self.answers_find_their_branch,
+            self.branches_end_with_their_agents,
+            self.others_are_cut_short,
+        ];
+        assert!(rules.iter().all(|needed| *needed > 0), "{self:?}");
+    }
+
     /// Both sides, with what they may differ in taken out.
-    pub(crate) fn settle(&mut self, ours: &Json, theirs: &Json) -> (Json, Json) {
+    pub(crate) fn settle(&mut self, script: &Json, ours: &Json, theirs: &Json) -> (Json, Json) {
         self.scripts += 1;
         let (mut ours, mut theirs) = (without_hidden_ids(ours), without_hidden_ids(theirs));
         self.drop_failures(&mut ours, &theirs);
+        self.name_failures(&ours, &mut theirs);
+        let beside = Beside::of(&script["tree"]);
+        self.cut(script, &beside, &mut ours, &mut theirs);
         for told in [&mut ours, &mut theirs] {
             let mut moved = false;
             edit_turns(told, |_, turn| {
@@ -29,8 +69,13 @@ impl Needed {
                     moved |= by_branch(events);
                 }
             });
-            let stored = told.as_object_mut().and_then(|told| told.get_mut("stored"));
-            moved |= stored.is_some_and(by_branch);
+            let branches = branches(&told["stored"]);
+            let told = told.as_object_mut();
+            if let Some(told) = told {
+                moved |= told.get_mut("stored").is_some_and(by_branch);
+                let asked = told.get_mut("asked");
+                moved |= asked.is_some_and(|asked| quoted_by_branch(asked, &branches));
+            }
             self.order_is_by_branch += usize::from(moved);
         }
         (ours, theirs)
@@ -57,10 +102,130 @@ impl Needed {
             stored.retain(|event| !dropped.contains(&event["id"]));
         }
     }
+
+    /// Gives a failure the same author on both sides.
+    fn name_failures(&mut self, ours: &Json, theirs: &mut Json) {
+        let all = |told: &Json, at: usize| {
+            let turn = &told["turns"].as_array().unwrap_or_default()[at];
+            turn["events"].as_array().unwrap_or_default().to_vec()
+        };
+        let mut renamed = HashMap::new();
+        edit_turns(theirs, |at, turn| {
+            let ours = all(ours, at);
+            let last = turn.get_mut("events").and_then(Json::as_array_mut);
+            let last = last.and_then(|events| events.last_mut());
+            if let (Some(ours), Some(theirs)) = (ours.last(), last)
+                && is_failure(ours)
+                && is_failure(theirs)
+                && ours["nodeInfo"] == theirs["nodeInfo"]
+                && ours["author"] != theirs["author"]
+            {
+                renamed.insert(theirs["id"].to_string(), ours["author"].clone());
+                set_author(theirs, &ours["author"]);
+            }
+        });
+        self.failures_name_their_agent += renamed.len();
+        let stored = theirs
+            .as_object_mut()
+            .and_then(|told| told.get_mut("stored"));
+        for event in stored.and_then(Json::as_array_mut).into_iter().flatten() {
+            if let Some(author) = renamed.get(&event["id"].to_string()) {
+                set_author(event, author);
+            }
+        }
+    }
+
+    /// Leaves out what is not comparable, from the first turn on in which something happens that
+    /// goes differently.
+    fn cut(&mut self, script: &Json, beside: &Beside, ours: &mut Json, theirs: &mut Json) {
+        let turns = |told: &Json| told["turns"].as_array().unwrap_or_default().to_vec();
+        for (at, (one, other)) in turns(ours).iter().zip(&turns(theirs)).enumerate() {
+            if let Some(rule) = self.ends_comparing(script, at, one, other) {
+                *rule += 1;
+                return [ours, theirs].into_iter().for_each(|told| keep(told, at));
+            }
+            if beside.ends_others(one) || beside.ends_others(other) {
+                self.others_are_cut_short += 1;
+                let is_same_end = one["failed"] == other["failed"];
+                let kept = at + usize::from(is_same_end);
+                let lengths = beside.common(events(one), events(other));
+                for told in [ours, theirs] {
+                    keep(told, kept);
+                    edit_turns(told, |number, turn| {
+                        if number == at {
+                            beside.shorten(turn, &lengths);
+                        }
+                    });
+                }
+                return;
+            }
+        }
+    }
+
+    /// The rule by which a turn, and what comes after it, is not compared.
+    fn ends_comparing(
+        &mut self,
+        script: &Json,
+        at: usize,
+        ours: &Json,
+        theirs: &Json,
+    ) -> Option<&mut usize> {
+        let said = &script["turns"].as_array().unwrap_or_default()[at];
+        let answers = !said["answers"].is_null();
+        let asks_model = script["tree"].is_null() || script["tree"]["kind"] == "llm";
+        let is_refused = ours["failed"] == "ValueError" && events(ours).is_empty();
+        if answers && !asks_model && is_refused {
+            return Some(&mut self.odd_answers_are_refused);
+        }
+        let (first, other) = (events(ours).first(), events(theirs).first());
+        let has_branch = |event: Option<&Json>| event.is_some_and(|it| !branch(it).is_empty());
+        if answers && asks_model && has_branch(first) && !has_branch(other) {
+            return Some(&mut self.answers_find_their_branch);
+        }
+        let beside = |told: &Json| {
+            let made = events(told)
+                .iter()
+                .filter(|event| !branch(event).is_empty());
+            made.map(|event| event["author"].to_string())
+                .collect::<HashSet<_>>()
+        };
+        if !beside(theirs).is_subset(&beside(ours)) && events(ours).len() == events(theirs).len() {
+            return Some(&mut self.branches_end_with_their_agents);
+        }
+        let is_handed_over = events(ours).iter().any(hands_over_what_waits);
+        is_handed_over.then_some(&mut self.approval_comes_first)
+    }
+}
+
+fn set_author(event: &mut Json, author: &Json) {
+    if let Some(event) = event.as_object_mut() {
+        event.insert("author", author.clone());
+    }
+}
+
+fn events(turn: &Json) -> &[Json] {
+    turn["events"].as_array().unwrap_or_default()
 }
 
 fn is_failure(event: &Json) -> bool {
     !event["errorCode"].is_null() && event["content"].is_null()
+}
+
+fn hands_over_what_waits(event: &Json) -> bool {
+    let actions = &event["actions"];
+    let waiting = actions["requestedToolConfirmations"].as_object();
+    waiting.is_some_and(|waiting| !waiting.is_empty()) && !actions["transferToAgent"].is_null()
+}
+
+/// Keeps only the first turns, and nothing of the whole.
+fn keep(told: &mut Json, turns: usize) {
+    if let Some(told) = told.as_object_mut() {
+        told.remove("asked");
+        told.remove("stored");
+        if let Some(all) = told.get_mut("turns").and_then(Json::as_array_mut) {
+            all.truncate(turns);
+        }
+    }
 }
 
 fn edit_turns(told: &mut Json, mut edit: impl FnMut(usize, &mut JsonMap)) {
@@ -73,10 +238,13 @@ fn edit_turns(told: &mut Json, mut edit: impl FnMut(usize, &mut JsonMap)) {
     }
 }
 
+fn branch(event: &Json) -> String {
+    event["branch"].as_str().unwrap_or_default().to_owned()
+}
+
 /// Sorts what was made side by side; says whether that changed anything.
 fn by_branch(events: &mut Json) -> bool {
     let before = events.clone();
-    let branch = |event: &Json| event["branch"].as_str().unwrap_or_default().to_owned();
     if let Some(events) = events.as_array_mut() {
         let together = |one: &Json, next: &Json| {
             let is_beside = |event: &Json| event["author"] != "user" && !branch(event).is_empty();
@@ -87,6 +255,44 @@ fn by_branch(events: &mut Json) -> bool {
         }
     }
     before != *events
+}
+
+/// The branch on which each agent made its last event.
+fn branches(stored: &Json) -> HashMap<String, String> {
+    let stored = stored.as_array().unwrap_or_default().iter();
+    let beside = stored.filter(|event| !branch(event).is_empty());
+    let author = |event: &Json| event["author"].as_str().unwrap_or_default().to_owned();
+    beside.map(|event| (author(event), branch(event))).collect()
+}
+
+/// Sorts what requests quote of agents side by side; says whether that changed anything.
+fn quoted_by_branch(asked: &mut Json, branches: &HashMap<String, String>) -> bool {
+    let before = asked.clone();
+    let quoted = |content: &Json| {
+        let text = content["parts"].as_array()?.get(1)?["text"].as_str()?;
+        let (name, _) = text.strip_prefix('[')?.split_once(']')?;
+        branches.get(name).cloned()
+    };
+    let together = |one: &Json, next: &Json| quoted(one).is_some() && quoted(next).is_some();
+    let Some(models) = asked.as_object_mut() else {
+        return false;
+    };
+    let names: Vec<String> = models.keys().map(ToString::to_string).collect();
+    for name in names {
+        let requests = models.get_mut(&name).and_then(Json::as_array_mut);
+        for request in requests.into_iter().flatten() {
+            let contents = request.as_object_mut();
+            let contents = contents.and_then(|request| request.get_mut("contents"));
+            let contents = contents.and_then(Json::as_array_mut);
+            for beside in contents
+                .into_iter()
+                .flat_map(|it| it.chunk_by_mut(together))
+            {
+                beside.sort_by_key(quoted);
+            }
+        }
+    }
+    before != *asked
 }
 
 /// Ids of calls inside an agent that is a tool are seen only in the words of a failure.

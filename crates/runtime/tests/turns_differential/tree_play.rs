@@ -5,7 +5,7 @@ use std::{future::ready, sync::Arc};
 use retain_core::{Json, JsonMap};
 use retain_runtime::{
     Agent, AgentCallbacks, AgentTool, FunctionTool, IncludeContents, LlmAgent, LoopAgent,
-    ParallelAgent, SequentialAgent, exit_loop_tool,
+    ParallelAgent, SequentialAgent, exit_loop_tool, get_user_choice_tool, request_input_tool,
 };
 
 use crate::{
@@ -89,6 +89,8 @@ fn llm_agent(node: &Json, models: &mut Models) -> LlmAgent {
         .tools(TOOLS.map(Doing))
         .tool(pay())
         .tool(exit_loop_tool())
+        .tool(get_user_choice_tool())
+        .tool(request_input_tool())
         .before_agent(move |ctx| ready(before.content("before_agent", &ctx)))
         .after_agent(move |ctx| ready(after.content("after_agent", &ctx)));
     if node["ownModel"] == true {
@@ -101,12 +103,31 @@ fn llm_agent(node: &Json, models: &mut Models) -> LlmAgent {
     if let Some(key) = node["outputKey"].as_str() {
         agent = agent.output_key(key);
     }
+    if node["hasInputSchema"] == true {
+        agent = agent.input_schema::<Order>();
+    }
+    if node["hasOutputSchema"] == true {
+        agent = agent.output_schema::<Titled>();
+    }
     if !node["helper"].is_null() {
         agent = agent.tool(AgentTool::new(self::agent(&node["helper"], models)));
     }
     let below = below(node, models).into_iter();
     let agent = below.fold(agent, |all, agent| all.sub_agent(agent));
     agent.build().expect("the agent can be built")
+}
+
+/// What an agent that is a tool is given.
+#[derive(schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+struct Order {
+    topic: String,
+    count: Option<i64>,
+}
+
+/// What it gives back.
+#[derive(schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
+struct Titled {
+    title: String,
 }
 
 /// A tool that a person has to approve.

@@ -2,15 +2,16 @@
 //! the user.
 //!
 //! ```text
-//! state, turns     as in a script of one agent; answers: later, approve, reject, again
+//! state, turns     as in a script of one agent; answers: see `turns.rs`
 //! tree             an agent
 //! agent            {kind: llm, sequential, loop, parallel; name, below, hooks, maxIterations,
 //!                   and of one that asks a model: ownModel, replies, instruction, outputKey,
-//!                   includeContents, notToParent, notToPeers, helper (an agent that is a tool)}
+//!                   includeContents, notToParent, notToPeers, helper (an agent that is a tool),
+//!                   hasInputSchema, hasOutputSchema}
 //! ```
 //!
-//! What runs side by side says nothing that depends on who is quicker: it writes to keys of its own,
-//! reads none, and does not fail.
+//! What runs side by side says nothing that depends on who is quicker: it writes to keys of its own
+//! and reads none. It may fail and end the others; what is compared then is said in `rules.rs`.
 
 use retain_core::Json;
 use retain_testkit::random::Random;
@@ -18,15 +19,15 @@ use serde_json::{Value, json};
 
 use crate::script::value;
 
-const NAMES: [&str; 6] = ["ann", "bob", "cid", "dot", "eve", "fay"];
-const DEPTH: usize = 3;
+const NAMES: [&str; 8] = ["ann", "bob", "cid", "dot", "eve", "fay", "gus", "hal"];
+const DEPTH: usize = 4;
 
 /// The script of a seed.
 pub(crate) fn script(seed: u64) -> Json {
     let mut maker = Maker {
         random: Random::new(seed),
         named: 0,
-        names: 2 + (seed % 5) as usize,
+        names: 2 + (seed % 7) as usize,
     };
     let tree = maker.agent(Place::default());
     let turns = 2 + maker.random.below(4);
@@ -44,6 +45,8 @@ struct Place {
     below_model: bool,
     /// It is a tool, alone in its run.
     is_helper: bool,
+    /// It runs inside of one that is a tool.
+    in_helper: bool,
 }
 
 struct Maker {
@@ -56,7 +59,7 @@ impl Maker {
     fn agent(&mut self, place: Place) -> Value {
         let name = NAMES[self.named];
         self.named += 1;
-        let is_leaf = place.is_helper || place.depth + 1 == DEPTH || self.named >= self.names;
+        let is_leaf = place.depth + 1 >= DEPTH || self.named >= self.names;
         let kind = match self.random.below(100) {
             _ if is_leaf => "llm",
             0..55 => "llm",
@@ -68,14 +71,19 @@ impl Maker {
             "llm" => self.llm(name, place),
             _ => json!({"maxIterations": 1 + self.random.below(3)}),
         };
+        let wanted = match kind {
+            // Whose words are the last ones depends on who is quicker.
+            "parallel" if place.in_helper => 1,
+            _ => 1 + self.random.below(3),
+        };
         let inside = Place {
             depth: place.depth + 1,
-            beside: place.beside || kind == "parallel",
+            beside: place.beside || (kind == "parallel" && wanted > 1),
             below_model: place.below_model || kind == "llm",
             is_helper: false,
+            in_helper: place.in_helper,
         };
         let mut below = Vec::new();
-        let wanted = 1 + self.random.below(3);
         while !is_leaf && self.named < self.names && (below.len() as u64) < wanted {
             below.push(self.agent(inside));
         }
@@ -91,18 +99,15 @@ impl Maker {
 
     fn llm(&mut self, name: &str, place: Place) -> Value {
         let inherits = place.below_model && !place.beside && !place.is_helper;
-        let has_helper = !place.is_helper && self.named < self.names && self.random.chance(25);
-        let helper = has_helper.then(|| {
-            let place = Place {
-                is_helper: true,
-                ..place
-            };
-            self.agent(place)
-        });
+        let helper = self.helper(place);
+        let has_output_schema = place.is_helper && self.random.chance(25);
+        let output_key = self.random.chance(50).then(|| format!("said_{name}"));
         let replies = 1 + self.random.below(6);
-        let called = helper.as_ref().map(|helper| helper["name"].clone());
         let replies: Vec<Value> = (0..replies)
-            .map(|_| self.reply(name, place, called.as_ref()))
+            .map(|_| match has_output_schema && self.random.chance(70) {
+                true => structured(self.random.below(100)),
+                false => self.reply(name, place, &helper),
+            })
             .collect();
         let instruction = match place.beside {
             true => format!("I am {name}."),
@@ -114,16 +119,31 @@ impl Maker {
             "ownModel": !(inherits && self.random.chance(30)),
             "replies": replies,
             "instruction": instruction,
-            "outputKey": self.random.chance(50).then(|| format!("said_{name}")),
+            "outputKey": output_key,
             "includeContents": if self.random.chance(20) { "none" } else { "default" },
             "notToParent": self.random.chance(20),
             "notToPeers": self.random.chance(20),
+            "hasInputSchema": place.is_helper && self.random.chance(25),
+            "hasOutputSchema": has_output_schema,
             "helper": helper,
         })
     }
 
+    /// An agent that is a tool of another one, if there is to be one.
+    fn helper(&mut self, place: Place) -> Value {
+        if place.in_helper || self.named >= self.names || !self.random.chance(25) {
+            return Value::Null;
+        }
+        self.agent(Place {
+            is_helper: true,
+            in_helper: true,
+            below_model: false,
+            ..place
+        })
+    }
+
     /// What the model of an agent says to one request.
-    fn reply(&mut self, name: &str, place: Place, helper: Option<&Value>) -> Value {
+    fn reply(&mut self, name: &str, place: Place, helper: &Value) -> Value {
         let mut parts = Vec::new();
         let calls = match self.random.below(100) {
             0..35 => 0,
@@ -135,16 +155,21 @@ impl Maker {
         }
         for _ in 0..calls {
             let call = self.call(name, place, helper);
-            parts.push(json!({"functionCall": call}));
-        }
-        // ADK hands over and never asks about the payment; we ask first. Not comparable from there.
-        let calls = |name: &str| {
-            parts
-                .iter()
-                .any(|part| part["functionCall"]["name"] == name)
-        };
-        if calls("pay") && calls("transfer_to_agent") {
-            parts.pop();
+            // Two runs of one agent at once: who gets which reply depends on who is quicker.
+            let is_helper = !helper.is_null() && call["name"] == helper["name"];
+            let calls = |name: &Value| {
+                parts
+                    .iter()
+                    .any(|part| part["functionCall"]["name"] == *name)
+            };
+            // Who must approve is asked before a handing over, which is not seen in a tool's run.
+            let is_hidden = place.in_helper
+                && ((call["name"] == "pay" && calls(&json!("transfer_to_agent")))
+                    || (call["name"] == "transfer_to_agent" && calls(&json!("pay"))));
+            let is_second = is_helper && calls(&helper["name"]);
+            if !is_hidden && !is_second {
+                parts.push(json!({"functionCall": call}));
+            }
         }
         let whole = json!({"content": {"role": "model", "parts": parts}});
         let piece =
@@ -152,31 +177,36 @@ impl Maker {
         json!({"responses": [piece, whole]})
     }
 
-    fn call(&mut self, name: &str, place: Place, helper: Option<&Value>) -> Value {
-        if let Some(helper) = helper
-            && self.random.chance(30)
-        {
-            return json!({"name": helper, "args": {"request": "Help!"}});
+    fn call(&mut self, name: &str, place: Place, helper: &Value) -> Value {
+        if !helper.is_null() && self.random.chance(30) {
+            let args = match helper["hasInputSchema"] == true {
+                true => {
+                    json!({"topic": "ink", "count": self.random.pick(&[json!(2), json!(null)])})
+                }
+                false => json!({"request": "Help!"}),
+            };
+            return json!({"name": helper["name"], "args": args});
         }
         let key = match place.beside {
             true => format!("of_{name}"),
             false => "a".to_owned(),
         };
         match self.random.below(100) {
-            // Where agents run side by side, or as a tool, a failure would end the others.
-            0..40 if !place.beside => self.transfer(),
-            0..54 => {
+            0..36 => self.transfer(),
+            36..44 => {
                 json!({"name": "note", "args": {"key": key, "value": value(&mut self.random)}})
             }
-            54..77 => json!({"name": "pay", "args": {"amount": self.random.below(9)}}),
-            77..87 => {
+            44..62 => json!({"name": "pay", "args": {"amount": self.random.below(9)}}),
+            62..74 => {
                 let result = self
                     .random
                     .pick(&[json!(null), json!({"status": "pending"})]);
                 json!({"name": "later", "args": {"result": result}})
             }
-            87..97 if !place.beside => json!({"name": "exit_loop", "args": {}}),
-            97..99 if !place.beside => json!({"name": "fail", "args": {"message": "broken"}}),
+            74..80 => json!({"name": "get_user_choice", "args": {"options": ["this", "that"]}}),
+            80..86 => json!({"name": "adk_request_input", "args": {"message": "How many?"}}),
+            86..94 => json!({"name": "exit_loop", "args": {}}),
+            94..96 => json!({"name": "fail", "args": {"message": "broken"}}),
             _ => json!({"name": "say", "args": {"result": {"ok": true}}}),
         }
     }
@@ -206,7 +236,7 @@ impl Maker {
             }
             if self.random.chance(50) {
                 step["answer"] = json!("From a callback.");
-            } else if !place.beside && self.random.chance(8) {
+            } else if self.random.chance(8) {
                 step["fail"] = json!(true);
             }
             step
@@ -216,10 +246,16 @@ impl Maker {
 
     fn turn(&mut self) -> Value {
         let answers = match self.random.below(100) {
-            0..25 => json!("later"),
-            25..45 => json!("approve"),
-            45..62 => json!("reject"),
-            62..75 => json!("again"),
+            0..15 => json!("later"),
+            15..30 => json!("approve"),
+            30..41 => json!("reject"),
+            41..50 => json!("again"),
+            50..56 => json!("newest"),
+            56..65 => json!("choice"),
+            65..74 => json!("input"),
+            74..86 => json!("all"),
+            86..88 => json!("unknown"),
+            88..90 => json!("with words"),
             _ => json!(null),
         };
         json!({
@@ -231,4 +267,10 @@ impl Maker {
             "metadata": null,
         })
     }
+}
+
+/// An answer as a schema wants it.
+fn structured(number: u64) -> Value {
+    let text = format!("{{\"title\": \"T{number}\"}}");
+    json!({"responses": [{"content": {"role": "model", "parts": [{"text": text}]}}]})
 }

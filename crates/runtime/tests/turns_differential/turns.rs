@@ -1,14 +1,12 @@
 //! The turns of a script on our runner, whatever its agents are: what the user says, and what
 //! happens.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use futures_util::StreamExt as _;
 use retain_core::{
-    Content, Event, FunctionResponse, GetSessionConfig, Json, JsonMap, Session, SessionService,
+    Content, Event, FunctionResponse, GetSessionConfig, Json, JsonMap, Part, Session,
+    SessionService,
 };
 use retain_runtime::{Agent, RunConfig, RunRequest, Runner, StreamingMode};
 use retain_sessions::InMemorySessionService;
@@ -16,7 +14,13 @@ use retain_sessions::InMemorySessionService;
 use crate::script::map;
 
 const USER: &str = "ada";
+const LATER: &str = "later";
 const CONFIRM: &str = "adk_request_confirmation";
+const CHOICE: &str = "get_user_choice";
+const INPUT: &str = "adk_request_input";
+
+/// The calls that a user can answer.
+const KINDS: [&str; 4] = [LATER, CONFIRM, CHOICE, INPUT];
 
 /// Plays the turns of a script; tells what happened in the form of the other side. What the models
 /// were asked is taken at the end.
@@ -95,10 +99,24 @@ async fn turn(runner: &Runner, said: &Json, user: &mut User) -> (Vec<Json>, Opti
 }
 
 /// What the user says: words, or an answer to a call that is open.
+///
+/// ```text
+/// later, choice, input   answers the oldest open call of that kind
+/// approve, reject        decides about the oldest call that is asked about
+/// newest                 answers the newest call of `later`
+/// all                    answers the oldest call of every kind, in one message
+/// again                  says the last answer again
+/// unknown                answers a call that nobody made
+/// with words             answers the oldest call of `later`, and says something
+/// ```
+///
+/// The oldest is that of the first agent by name, the newest that of the last: who comes first of
+/// agents side by side is not the same on both sides.
 #[derive(Debug, Default)]
 struct User {
-    open: HashMap<String, VecDeque<String>>,
-    answered: Option<FunctionResponse>,
+    /// Who calls, and the id, by kind.
+    open: HashMap<String, Vec<(String, String)>>,
+    answered: Option<Vec<Part>>,
 }
 
 impl User {
@@ -108,39 +126,61 @@ impl User {
         }
         for call in event.function_calls() {
             if let (Some(name), Some(id)) = (&call.name, &call.id)
-                && (name == "later" || name == CONFIRM)
+                && KINDS.contains(&name.as_str())
             {
                 let open = self.open.entry(name.clone()).or_default();
-                open.push_back(id.clone());
+                open.push((event.author.clone(), id.clone()));
             }
         }
     }
 
     fn message(&mut self, said: &Json) -> Content {
         let text = said["text"].as_str().unwrap_or_default();
-        let (name, result) = match said["answers"].as_str() {
-            Some("later") => ("later", JsonMap::from([("late", text)])),
-            Some("approve") => (CONFIRM, [("confirmed", true)].into()),
-            Some("reject") => (CONFIRM, [("confirmed", false)].into()),
-            Some("again") => return self.answer_or(text),
-            _ => return Content::user(text),
+        let how = said["answers"].as_str().unwrap_or_default();
+        let mut parts = match how {
+            "again" => self.answered.clone().unwrap_or_default(),
+            "unknown" => vec![answer("no-such-call", LATER, how, text)],
+            "later" | "newest" | "with words" => self.parts(&[LATER], how, text),
+            "approve" | "reject" => self.parts(&[CONFIRM], how, text),
+            "choice" => self.parts(&[CHOICE], how, text),
+            "input" => self.parts(&[INPUT], how, text),
+            "all" => self.parts(&KINDS, how, text),
+            _ => Vec::new(),
         };
-        match self.open.get_mut(name).and_then(VecDeque::pop_front) {
-            None => Content::user(text),
-            Some(id) => {
-                self.answered = Some(FunctionResponse::new(id, name, result));
-                self.answer_or(text)
-            }
+        if parts.is_empty() {
+            return Content::user(text);
         }
+        self.answered = Some(parts.clone());
+        if how == "with words" {
+            parts.push(Part::text(text));
+        }
+        Content::new("user", parts)
     }
 
-    /// The last answer, else the words.
-    fn answer_or(&self, text: &str) -> Content {
-        match &self.answered {
-            None => Content::user(text),
-            Some(answer) => Content::new("user", vec![answer.clone().into()]),
+    /// Answers to open calls of these kinds.
+    fn parts(&mut self, kinds: &[&str], how: &str, text: &str) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for kind in kinds {
+            let open = self.open.entry((*kind).to_owned()).or_default();
+            // It stays in order: those of one agent as they came.
+            open.sort_by(|(one, _), (other, _)| one.cmp(other));
+            let call = match how {
+                "newest" => open.pop(),
+                _ => (!open.is_empty()).then(|| open.remove(0)),
+            };
+            parts.extend(call.map(|(_, id)| answer(&id, kind, how, text)));
         }
+        parts
     }
+}
+
+fn answer(id: &str, kind: &str, how: &str, text: &str) -> Part {
+    let said = match kind {
+        CONFIRM => JsonMap::from([("confirmed", how != "reject")]),
+        LATER => [("late", text)].into(),
+        _ => [("result", "that")].into(),
+    };
+    FunctionResponse::new(id, kind, said).into()
 }
 
 fn json(event: &Event) -> Json {

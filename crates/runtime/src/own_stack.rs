@@ -1,0 +1,24 @@
+//! Running a future on a task of its own: polling goes through all that wait for one another, and
+//! agents inside agents would use up the stack.
+
+use std::future::Future;
+
+use tokio::task::{JoinError, JoinHandle};
+
+/// Ends the task when nobody waits for it.
+struct Aborting<T>(JoinHandle<T>);
+
+impl<T> Drop for Aborting<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What the future gives. It ends when this is dropped.
+pub(crate) async fn run<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> Result<T, JoinError> {
+    let within = retain_core::running();
+    let mut task = Aborting(tokio::spawn(retain_core::within_runs(within, future)));
+    (&mut task.0).await
+}

@@ -1,0 +1,130 @@
+//! What agents did in a run before an answer took it up again, as it stands in the log.
+//!
+//! Only runs whose root asks a model and has agents below it look back, as in ADK: who has handed
+//! over is not run again, the one it handed over to is; and who still waits for an answer waits on.
+
+use std::collections::HashSet;
+
+use retain_core::{Event, Events, Json};
+
+use crate::context::InvocationContext;
+
+/// What is known of an agent that is to run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// Nothing that would keep it from running.
+    Open,
+    /// It has handed over.
+    HandedTo(String),
+    /// It waits for an answer, or has got all that it waited for.
+    Waits,
+}
+
+/// The run so far; nothing in a run that has just begun.
+pub(super) struct Past {
+    events: Option<Events>,
+    /// How many agents are above the highest one that was to run.
+    highest: usize,
+    is_first: bool,
+}
+
+impl Past {
+    pub(super) fn of(first: &InvocationContext) -> Past {
+        let has_others = !first.shared.tree.root().sub_agents().is_empty();
+        let looks_back = first.shared.is_conversation && has_others;
+        let events = looks_back.then(|| first.events());
+        let answers = |events: &Events| {
+            let said = events.iter().rfind(|event| event.author == "user");
+            said.is_some_and(|event| !event.function_responses().is_empty())
+        };
+        Past {
+            events: events.filter(answers),
+            highest: usize::MAX,
+            is_first: true,
+        }
+    }
+
+    /// What is known of the agent that is to run next.
+    pub(super) fn of_agent(&mut self, ctx: &InvocationContext) -> Before {
+        let is_first = std::mem::take(&mut self.is_first);
+        let above = ctx.shared.tree.ancestors(ctx.agent_name()).count();
+        let is_highest = above <= self.highest;
+        self.highest = self.highest.min(above);
+        let (Some(events), Some(path)) = (&self.events, ctx.node_path()) else {
+            return Before::Open;
+        };
+        // ADK knows only what is below an agent that it runs.
+        if is_highest && above > 0 {
+            return Before::Open;
+        }
+        let is_of_run = |event: &&Event| event.invocation_id == ctx.invocation_id();
+        let mut known = Known::default();
+        for event in events.iter().filter(is_of_run) {
+            known.note(event, path);
+        }
+        known.before(is_first)
+    }
+}
+
+/// What the log says of an agent in its place, and of those below it.
+#[derive(Debug, Default)]
+struct Known<'a> {
+    waiting: HashSet<&'a str>,
+    answered: HashSet<&'a str>,
+    handed_to: Option<&'a str>,
+    has_failed: bool,
+    has_just_handed_over: bool,
+}
+
+impl<'a> Known<'a> {
+    fn note(&mut self, event: &'a Event, path: &str) {
+        if event.author == "user" {
+            self.has_just_handed_over = false;
+            let responses = event.function_responses().into_iter();
+            let ids = responses.filter_map(|response| response.id.as_deref());
+            self.answered
+                .extend(ids.filter(|id| self.waiting.contains(id)));
+            return;
+        }
+        let made_at = event.node_info.as_ref().and_then(|info| info.get("path"));
+        let made_at = made_at.and_then(Json::as_str).unwrap_or_default();
+        let below = made_at.strip_prefix(path);
+        if !below.is_some_and(|below| below.is_empty() || below.starts_with('/')) {
+            return;
+        }
+        if below == Some("") {
+            self.note_own(event);
+        }
+        for id in event
+            .long_running_tool_ids
+            .iter()
+            .flat_map(|ids| ids.iter())
+        {
+            self.waiting.insert(id);
+            self.answered.remove(id);
+        }
+    }
+
+    fn note_own(&mut self, event: &'a Event) {
+        let handed_to = event.actions.transfer_to_agent.as_deref();
+        let has_failed = event.response.error_code.is_some() && handed_to.is_none();
+        // What tells that handing over failed is ours alone, and no failure of the agent.
+        let is_of_handing_over =
+            self.has_just_handed_over || matches!(self.before(true), Before::HandedTo(_));
+        self.has_failed = has_failed && !is_of_handing_over;
+        self.has_just_handed_over = handed_to.is_some();
+        self.handed_to = handed_to.or(self.handed_to);
+    }
+
+    fn before(&self, is_first: bool) -> Before {
+        let still_waits = !self.waiting.is_subset(&self.answered);
+        match self.handed_to {
+            _ if still_waits && is_first && !self.answered.is_empty() => Before::Open,
+            _ if still_waits => Before::Waits,
+            _ if self.has_failed => Before::Open,
+            Some(name) => Before::HandedTo(name.to_owned()),
+            None if !self.waiting.is_empty() && !is_first => Before::Waits,
+            None => Before::Open,
+        }
+    }
+}

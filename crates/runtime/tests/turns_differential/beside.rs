@@ -1,0 +1,95 @@
+//! Agents side by side: who they are, and how far each got when one of them ended the others.
+
+use std::collections::{HashMap, HashSet};
+
+use retain_core::{Json, JsonMap};
+
+/// The agents of a script that run beside others.
+#[derive(Debug, Default)]
+pub(crate) struct Beside {
+    /// Directly below an agent that runs several at once.
+    directly: HashSet<String>,
+    /// Anywhere below one.
+    anywhere: HashSet<String>,
+}
+
+impl Beside {
+    pub(crate) fn of(tree: &Json) -> Beside {
+        let mut beside = Beside::default();
+        beside.add(tree, false);
+        beside
+    }
+
+    fn add(&mut self, node: &Json, is_beside: bool) {
+        let name = |node: &Json| node["name"].as_str().unwrap_or_default().to_owned();
+        if is_beside {
+            self.anywhere.insert(name(node));
+        }
+        let below = node["below"].as_array().unwrap_or_default();
+        let runs_several = node["kind"] == "parallel" && below.len() > 1;
+        for node in below {
+            if runs_several {
+                self.directly.insert(name(node));
+            }
+            self.add(node, is_beside || runs_several);
+        }
+    }
+
+    fn is_beside(&self, event: &Json) -> bool {
+        self.anywhere
+            .contains(event["author"].as_str().unwrap_or_default())
+    }
+
+    /// Whether one of them ended the others in this turn: it failed, or left.
+    pub(crate) fn ends_others(&self, turn: &Json) -> bool {
+        let events = turn["events"].as_array().unwrap_or_default();
+        let leaves = |event: &Json| {
+            let author = event["author"].as_str().unwrap_or_default();
+            event["actions"]["escalate"] == true && self.directly.contains(author)
+        };
+        // Who fails first may do so before anybody has said anything.
+        let said = events.is_empty() || events.iter().any(|event| self.is_beside(event));
+        let failed = !turn["failed"].is_null() && !self.anywhere.is_empty() && said;
+        failed || events.iter().any(leaves)
+    }
+
+    /// How many events each branch has on both sides.
+    pub(crate) fn common(&self, ours: &[Json], theirs: &[Json]) -> HashMap<String, usize> {
+        let (mut common, theirs) = (self.lengths(ours), self.lengths(theirs));
+        for (branch, length) in &mut common {
+            *length = theirs.get(branch).copied().unwrap_or(0).min(*length);
+        }
+        common
+    }
+
+    fn lengths(&self, events: &[Json]) -> HashMap<String, usize> {
+        let mut lengths = HashMap::new();
+        for event in events.iter().filter(|event| self.is_beside(event)) {
+            *lengths.entry(branch(event)).or_default() += 1;
+        }
+        lengths
+    }
+
+    /// Leaves of a turn what came before them, and of each branch its first events.
+    pub(crate) fn shorten(&self, turn: &mut JsonMap, lengths: &HashMap<String, usize>) {
+        turn.remove("state");
+        let mut left = lengths.clone();
+        let mut has_begun = false;
+        if let Some(events) = turn.get_mut("events").and_then(Json::as_array_mut) {
+            events.retain(|event| {
+                let is_beside = self.is_beside(event);
+                has_begun |= is_beside;
+                let left = left.get_mut(&branch(event));
+                let is_common = is_beside && left.as_ref().is_some_and(|left| **left > 0);
+                if let Some(left) = left.filter(|_| is_common) {
+                    *left -= 1;
+                }
+                is_common || !has_begun
+            });
+        }
+    }
+}
+
+fn branch(event: &Json) -> String {
+    event["branch"].as_str().unwrap_or_default().to_owned()
+}
