@@ -104,9 +104,8 @@ impl History<'_> {
     fn is_open_before(&self, last: usize) -> bool {
         let paused = (0..last).filter(|at| self.pauses(*at));
         let paused: Vec<&Event> = paused.map(|at| self.run[at]).collect();
-        let calls = paused.iter().flat_map(|event| event.function_calls());
-        let mut awaited: HashSet<&str> = calls.filter_map(|call| call.id.as_deref()).collect();
-        awaited.extend(paused.iter().flat_map(|event| waiting_ids(event)));
+        // Only those: a call beside them that has no answer was cut off, and is run again.
+        let awaited: HashSet<&str> = paused.iter().flat_map(|event| waiting_ids(event)).collect();
         let answered = response_ids(self.run);
         !awaited.is_subset(&answered)
     }
@@ -180,16 +179,26 @@ impl<'a> Batch<'a> {
         if is_below || answer.is_empty() || !answer.iter().all(is_ours) {
             return self.without_answered(&HashSet::new());
         }
-        // The agent has gone on already, or still waits.
+        // The agent has gone on already, or still waits. That other calls were answered does not mean
+        // that it went on, if it can be taken up again.
         let went_on = |event: &&Event| {
             event.author == self.event.author
                 && event.branch == self.event.branch
                 && event.content().is_some()
+                && !(is_resumable && self.only_answers(event))
         };
         if !self.waiting.is_subset(&answered) || self.later.iter().any(went_on) {
             return Decision::Ask;
         }
         self.without_answered(&waiting_ids(self.event).collect())
+    }
+
+    /// Whether an event has nothing but answers to the calls.
+    fn only_answers(&self, event: &Event) -> bool {
+        let responses = event.function_responses();
+        let parts = event.content().map_or(0, |content| content.parts().len());
+        let is_answer = |response: &&FunctionResponse| self.is_answer(event, response);
+        parts == responses.len() && responses.iter().all(is_answer)
     }
 
     /// The last event that answers one of the calls, or the last one at all.

@@ -91,10 +91,10 @@ impl Turn<'_> {
     pub(super) async fn transfer(&mut self, name: &str) -> Result<()> {
         let is_handed_on = self.ctx.is_top() && self.ctx.shared.is_conversation;
         if is_handed_on && self.has_open_calls {
-            // As in ADK: who waits for an answer keeps the conversation until it has come, and is
-            // not done.
+            // As in ADK: who waits for an answer keeps the conversation until it has come, and
+            // nothing comes after it, except that a resumable run notes it as done.
             self.ctx.end_invocation();
-            return Ok(());
+            return self.ctx.end_of_agent().await;
         }
         if is_handed_on {
             self.ctx.hand_over(related(self.ctx, name)?);

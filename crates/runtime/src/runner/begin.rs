@@ -28,7 +28,7 @@ pub(super) struct Begun {
     /// What the run is about: the message, or the one that began the run that it goes on with.
     pub(super) user_content: Content,
     /// The message as stored, if there is one.
-    pub(super) user_event: Option<Event>,
+    pub(super) user_events: Vec<Event>,
     /// The right to write, where the service has a log.
     pub(super) token: Option<RunToken>,
     /// Whom it goes to.
@@ -46,7 +46,8 @@ struct Incoming {
 
 /// The message on its way into the log.
 struct Message {
-    event: Event,
+    /// One event, or one for each branch on which it answers.
+    events: Vec<Event>,
     /// What began the run that the message goes on with.
     began_with: Option<Content>,
 }
@@ -124,19 +125,31 @@ impl Inner {
             answered,
             run_id,
         } = incoming;
-        let mut event = self.user_event(request);
-        event.response.content = Some(content);
-        let mut began_with = None;
-        match answered {
-            Some(answered) => {
-                event.invocation_id = answered.invocation_id;
-                event.branch = answered.branch;
-                event.isolation_scope = answered.isolation_scope;
-                began_with = answered.user_content;
+        let Some(answered) = answered else {
+            let mut event = self.user_event(request);
+            event.response.content = Some(content);
+            event.invocation_id = run_id.unwrap_or_else(|| self.new_run_id());
+            return Message {
+                events: vec![event],
+                began_with: None,
+            };
+        };
+        let mut events = Vec::new();
+        for (place, content) in answered.by_place(&content) {
+            let mut event = self.user_event(request);
+            event.response.content = Some(content);
+            event.invocation_id.clone_from(&answered.invocation_id);
+            event.branch = place.branch;
+            event.isolation_scope = place.isolation_scope;
+            if !events.is_empty() {
+                event.actions = EventActions::default();
             }
-            None => event.invocation_id = run_id.unwrap_or_else(|| self.new_run_id()),
+            events.push(event);
         }
-        Message { event, began_with }
+        Message {
+            events,
+            began_with: answered.user_content,
+        }
     }
 
     /// An event of the user with what the request wants of it.
@@ -163,7 +176,7 @@ impl Inner {
         request: &RunRequest,
         message: Message,
     ) -> Result<Begun> {
-        let append = Append::from(message.event.clone()).beginning_run(request.config.turn);
+        let append = Append::from(message.events.clone()).beginning_run(request.config.turn);
         let appended = match log.append(key, append.clone()).await {
             Err(SessionError::NotFound { .. }) if self.auto_create_session => {
                 self.create(key).await?;
@@ -183,12 +196,12 @@ impl Inner {
         };
         let (mut session, assembled) = loaded;
         apply_temp(&mut session, &request.state_delta);
-        let stored = appended.events.into_iter().next();
-        let user_event = stored.map_or(message.event, |(_, event)| Arc::unwrap_or_clone(event));
+        let stored = appended.events.into_iter();
+        let stored = stored.map(|(_, event)| Arc::unwrap_or_clone(event));
         Ok(Begun {
             assembled,
             token,
-            ..self.begun(session, user_event, message.began_with)
+            ..self.begun(session, stored.collect(), message.began_with)?
         })
     }
 
@@ -201,9 +214,11 @@ impl Inner {
     ) -> Result<Begun> {
         let config = request.config.get_session_config.unwrap_or_default();
         let mut session = self.get_or_create(key, config).await?;
-        let stored = self.sessions.append_event(&mut session, message.event);
-        let user_event = stored.await?;
-        Ok(self.begun(session, user_event, message.began_with))
+        let mut stored = Vec::new();
+        for event in message.events {
+            stored.push(self.sessions.append_event(&mut session, event).await?);
+        }
+        self.begun(session, stored, message.began_with)
     }
 
     /// The session as it is now, read as little as possible.
@@ -287,18 +302,28 @@ impl Inner {
     }
 
     /// The run that has begun on a message.
-    fn begun(&self, session: Session, user_event: Event, began_with: Option<Content>) -> Begun {
-        let start = resume::for_message(&self.tree, &session, &user_event, self.is_resumable);
-        let message = user_event.content().cloned().unwrap_or_default();
-        Begun {
-            invocation_id: user_event.invocation_id.clone(),
+    fn begun(
+        &self,
+        session: Session,
+        user_events: Vec<Event>,
+        began_with: Option<Content>,
+    ) -> Result<Begun> {
+        let Some(first) = user_events.first() else {
+            // Every message has an event, and every event that is appended is given back.
+            let reason = "the session service did not give back what it stored".to_owned();
+            return Err(RunError::BrokenOff { reason });
+        };
+        let start = resume::for_message(&self.tree, &session, first, self.is_resumable);
+        let message = first.content().cloned().unwrap_or_default();
+        Ok(Begun {
+            invocation_id: first.invocation_id.clone(),
             session,
             assembled: Assembled::new(),
             user_content: began_with.unwrap_or(message),
-            user_event: Some(user_event),
+            user_events,
             token: None,
             start,
-        }
+        })
     }
 
     /// Takes a run up again that has stored its message.
@@ -343,19 +368,19 @@ impl Inner {
         assembled: Assembled,
     ) -> Result<Begun> {
         let (start, user_content) = resume::without_message(&self.tree, &session, id)?;
-        let mut user_event = None;
+        let mut user_events = Vec::new();
         if !request.state_delta.is_empty() {
             let mut event = self.user_event(request);
             event.invocation_id = id.to_owned();
             // Outside the run, which alone writes: nothing can come between.
-            user_event = Some(self.sessions.append_event(&mut session, event).await?);
+            user_events.push(self.sessions.append_event(&mut session, event).await?);
         }
         Ok(Begun {
             invocation_id: id.to_owned(),
             session,
             assembled,
             user_content,
-            user_event,
+            user_events,
             token: None,
             start,
         })

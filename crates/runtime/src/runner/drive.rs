@@ -71,7 +71,7 @@ pub(super) struct Driver {
     pub(super) inner: Arc<Inner>,
     pub(super) ctx: InvocationContext,
     pub(super) session: SharedSession,
-    user_event: Option<Event>,
+    user_events: Vec<Event>,
     /// Whether there is nothing left to do.
     is_over: bool,
     /// The right to write; none when it was given back, or never was.
@@ -137,7 +137,10 @@ impl Driver {
             inner,
             ctx: InvocationContext::new(Arc::new(invocation), agent, branch.as_deref(), path),
             session,
-            user_event: begin.user_event.filter(|_| request.yield_user_message),
+            user_events: match request.yield_user_message {
+                true => begin.user_events,
+                false => Vec::new(),
+            },
             is_over,
             lease,
             is_given_back: false,
@@ -153,7 +156,7 @@ impl Driver {
         mut emitted: mpsc::Receiver<Emitted>,
         mut wishes: watch::Receiver<Wish>,
     ) {
-        if let Some(event) = self.user_event.take() {
+        for event in std::mem::take(&mut self.user_events) {
             self.hand_on(Box::new(event), None);
         }
         let mut is_complete = false;

@@ -40,16 +40,54 @@ pub(super) fn checked(mut message: Content) -> Result<Content> {
     Ok(message)
 }
 
-/// The call that a message answers.
+/// Where a call was made.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Place {
+    pub(super) branch: Option<String>,
+    pub(super) isolation_scope: Option<String>,
+}
+
+/// The calls that a message answers.
 #[derive(Debug)]
 pub(super) struct Answered {
     /// The run that goes on.
     pub(super) invocation_id: String,
-    /// Where the first answered call was made.
-    pub(super) branch: Option<String>,
-    pub(super) isolation_scope: Option<String>,
+    /// Where the answered calls were made, by call id.
+    places: HashMap<String, Place>,
     /// What began that run.
     pub(super) user_content: Option<Content>,
+}
+
+impl Answered {
+    /// The message, divided by where its calls were made: each agent is told its own answers. What
+    /// is no answer goes with the first.
+    pub(super) fn by_place(&self, message: &Content) -> Vec<(Place, Content)> {
+        let mut divided: Vec<(Place, Content)> = Vec::new();
+        for part in message.parts() {
+            let id = part
+                .function_response
+                .as_ref()
+                .and_then(|it| it.id.as_ref());
+            let place = id.and_then(|id| self.places.get(id));
+            let known = divided.iter().position(|(known, _)| Some(known) == place);
+            let at = match (known, place) {
+                (Some(at), _) => at,
+                (None, None) if !divided.is_empty() => 0,
+                (None, place) => {
+                    let content = Content {
+                        parts: Some(Vec::new()),
+                        ..message.clone()
+                    };
+                    divided.push((place.cloned().unwrap_or_default(), content));
+                    divided.len() - 1
+                }
+            };
+            if let Some(parts) = &mut divided[at].1.parts {
+                parts.push(part.clone());
+            }
+        }
+        divided
+    }
 }
 
 /// Finds the calls that a message answers; `None` if it answers nothing.
@@ -98,10 +136,16 @@ pub(super) fn answered(events: &Events, message: &Content) -> Result<Option<Answ
     let run: Vec<&Event> = run
         .filter(|event| event.invocation_id == first.invocation_id)
         .collect();
+    let places = ids.iter().zip(&call_events).map(|(id, event)| {
+        let place = Place {
+            branch: event.branch.clone(),
+            isolation_scope: event.isolation_scope.clone(),
+        };
+        ((*id).to_owned(), place)
+    });
     Ok(Some(Answered {
         invocation_id: first.invocation_id.clone(),
-        branch: first.branch.clone(),
-        isolation_scope: first.isolation_scope.clone(),
+        places: places.collect(),
         user_content: began_with(&run).cloned(),
     }))
 }

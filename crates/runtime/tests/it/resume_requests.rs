@@ -300,3 +300,70 @@ async fn another_process_can_give_the_answer_that_a_run_waits_for() {
     assert_eq!(run.invocation_id(), asked.invocation_id);
     assert_eq!(run.answer().await.unwrap(), "Paid.");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_was_cut_off_beside_others_is_the_one_that_is_run_again() {
+    for (name, sessions) in services().await {
+        let ran = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let tool = |name: &'static str, fails_first: bool| {
+            let ran = Arc::clone(&ran);
+            FunctionTool::untyped(name, "Works.", None, move |_, _| {
+                let mut ran = ran.lock().unwrap();
+                ran.push(name);
+                let is_first = ran.iter().filter(|it| **it == name).count() == 1;
+                let result = match fails_first && is_first {
+                    true => Err(retain_runtime::ToolError::new("out of order")),
+                    false => Ok(Json::from(JsonMap::from([("ok", true)])).into()),
+                };
+                async move { result }
+            })
+        };
+        let both = vec![call("good", "{}"), call("bad", "{}")];
+        let model = ScriptedModel::new("m").reply(both).reply("Done.");
+        let agent = LlmAgent::builder("clerk").model(model);
+        let agent = agent.tool(tool("good", false)).tool(tool("bad", true));
+        let runner = runner(&sessions, agent.build().unwrap());
+        let runner = runner.resumable(true).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        let id = run.invocation_id().to_owned();
+        run.collect_events().await.unwrap_err();
+        let run = runner.resume(USER, SESSION, &id).await.unwrap();
+        assert_eq!(run.answer().await.unwrap(), "Done.", "{name}");
+        assert_eq!(*ran.lock().unwrap(), ["good", "bad", "bad"], "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_message_can_answer_agents_side_by_side() {
+    for (name, sessions) in services().await {
+        let asking = |agent: &'static str| {
+            let model = ScriptedModel::new("m").reply(call("pay", "{}"));
+            let model = model.reply(format!("{agent} is paid."));
+            let pay = FunctionTool::untyped("pay", "Pays.", None, |_, _| async {
+                Ok(ToolOutput::none())
+            });
+            let asking = LlmAgent::builder(agent).model(model);
+            asking.tool(pay.long_running()).build().unwrap()
+        };
+        let both = retain_runtime::ParallelAgent::builder("both").sub_agent(asking("left"));
+        let both = both.sub_agent(asking("right")).build().unwrap();
+        let runner = runner(&sessions, both).resumable(true).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        let events = run.collect_events().await.unwrap();
+        let asked = events.iter().filter(|it| !it.function_calls().is_empty());
+        let parts = asked.flat_map(|event| answer(event, "pay").parts().to_vec());
+        let answers = Content::new("user", parts.collect());
+        let run = runner.run(USER, Some(SESSION), answers).await.unwrap();
+        run.collect_events().await.unwrap();
+        let mut told = told(&sessions).await;
+        assert_eq!(
+            told.pop().as_deref(),
+            Some("both: done"),
+            "{name}: {told:?}"
+        );
+        for agent in ["left", "right"] {
+            let paid = format!("{agent}: {agent} is paid.");
+            assert!(told.contains(&paid), "{name}: {told:?}");
+        }
+    }
+}

@@ -11,6 +11,7 @@ pub(crate) fn comparable(told: &Json) -> Json {
             let mut turn = turn.as_object().cloned().unwrap_or_default();
             let events = events(&turn["events"], &mut ids);
             turn.insert("events", events);
+            turn.remove("messages");
             if is_value_error(&turn["failed"]) {
                 turn.insert("failed", "ValueError");
             }
@@ -172,4 +173,26 @@ fn pair(ours: Option<&Json>, theirs: Option<&Json>, path: &str) -> Option<String
             Some(format!("{path}\n  ADK:    {theirs}\n  Retain: {ours}"))
         }
     }
+}
+
+/// What happened, a line for each event: for those who look for the reason of a difference.
+pub(crate) fn brief(told: &Json) -> String {
+    let mut lines = String::from("\n");
+    for turn in told["turns"].as_array().unwrap_or_default() {
+        lines += &format!("  turn, failed: {}\n", turn["failed"]);
+        for event in turn["events"].as_array().unwrap_or_default() {
+            let parts = &event["content"]["parts"];
+            let mut actions = event["actions"].as_object().cloned().unwrap_or_default();
+            actions.retain(|_, value| *value != Json::from(JsonMap::default()));
+            lines += &format!(
+                "    {} [{} {}] {parts} {} {}\n",
+                event["author"],
+                event["branch"],
+                event["nodeInfo"]["path"],
+                Json::from(actions),
+                event["errorCode"],
+            );
+        }
+    }
+    lines
 }

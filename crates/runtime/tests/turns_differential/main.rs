@@ -9,6 +9,7 @@ mod oracle;
 mod play;
 mod rules;
 mod script;
+mod taking_up;
 mod tree_play;
 mod tree_script;
 mod turns;
@@ -26,6 +27,9 @@ const TREE_SEED: u64 = 20_261_116;
 
 /// Seeds of scripts with several agents that need the rules which hardly any other needs.
 const RARE: [u64; 3] = [37_000_260, 37_000_342, 37_000_406];
+
+/// The same for resumable runners.
+const RARE_RESUMABLE: [u64; 4] = [20_262_015, 20_262_252, 20_262_273, 20_262_329];
 
 /// How many failures are printed.
 const SHOWN: usize = 5;
@@ -96,10 +100,20 @@ const TREE_MET: &[(&str, &str)] = &[
         "an agent as a tool that gives a form",
         r#""response":{"title":"T"#,
     ),
+];
+
+/// What a run with several agents in a resumable runner must have met.
+const RESUMABLE_MET: &[(&str, &str)] = &[
     (
-        "answers to several calls at once",
-        r#"?"}}},{"functionResponse""#,
+        "a step of a sequence",
+        r#""agentState":{"current_sub_agent":"#,
     ),
+    ("a round of a loop", r#""times_looped":1"#),
+    ("an agent that is done", r#""endOfAgent":true"#),
+    ("a handing over", r#""transferToAgent":""#),
+    ("agents side by side", r#""branch":""#),
+    ("a late answer", r#"{"late":"#),
+    ("an approved call", r#"{"paid":"#),
 ];
 
 #[tokio::test]
@@ -116,6 +130,22 @@ async fn turns_of_several_agents_go_as_they_go_in_adk() {
     let needed = all_alike(seeds, tree_script::script, tree_play::play, TREE_MET).await;
     if setting("RETAIN_SEED").is_none() && needed.scripts > 0 {
         needed.assert_all_were();
+    }
+}
+
+#[tokio::test]
+async fn resumable_turns_go_as_they_go_in_adk() {
+    let count = if is_long() { 2000 } else { 100 };
+    let seeds = (TREE_SEED..TREE_SEED + count).collect();
+    let needed = all_alike(
+        seeds,
+        tree_script::resumable,
+        tree_play::play,
+        RESUMABLE_MET,
+    )
+    .await;
+    if setting("RETAIN_SEED").is_none() && needed.scripts > 0 {
+        needed.assert_all_of_resumable_were();
     }
 }
 
@@ -137,13 +167,21 @@ async fn all_alike(
     let mut needed = Needed::default();
     let mut failures = Vec::new();
     let mut met = vec![0; situations.len()];
-    for ((seed, script), theirs) in seeds.iter().zip(&scripts).zip(&theirs) {
+    for ((seed, script), theirs_told) in seeds.iter().zip(&scripts).zip(&theirs) {
         let played = play(script).await;
-        let (ours, theirs) = needed.settle(script, &played, theirs);
+        let (ours, theirs) = needed.settle(script, &played, theirs_told);
         let ours = comparable(&ours);
         let text = format!("{ours} {} {}", played["stored"], script["tree"]);
         for (count, (_, words)) in met.iter_mut().zip(situations) {
             *count += usize::from(text.contains(words));
+        }
+        if given.is_some() {
+            println!("script: {script}");
+            println!(
+                "Retain:{}ADK:{}",
+                compare::brief(&played),
+                compare::brief(theirs_told)
+            );
         }
         if let Some(difference) = difference(&ours, &comparable(&theirs), "$") {
             failures.push(format!("seed {seed}: {difference}"));

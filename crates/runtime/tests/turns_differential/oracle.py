@@ -19,6 +19,7 @@ from google.adk.agents.loop_agent import LoopAgent
 from google.adk.agents.parallel_agent import ParallelAgent
 from google.adk.agents.sequential_agent import SequentialAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
+from google.adk.apps.app import App, ResumabilityConfig
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import Runner
@@ -312,7 +313,9 @@ async def run(script):
     asked = {} if is_tree else []
     agent = tree_agent(script["tree"], asked) if is_tree else single_agent(script, asked)
     sessions = InMemorySessionService()
-    runner = Runner(app_name="app", agent=agent, session_service=sessions)
+    resumability = ResumabilityConfig(is_resumable=script.get("resumable", False))
+    app = App(name="app", root_agent=agent, resumability_config=resumability)
+    runner = Runner(app=app, session_service=sessions)
     session = await sessions.create_session(
         app_name="app", user_id=USER, session_id="s1", state=script["state"]
     )

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use retain_core::{Json, JsonMap};
 
-use crate::beside::Beside;
+use crate::{beside::Beside, taking_up};
 
 /// How often each rule was needed.
 #[derive(Debug, Default)]
@@ -36,6 +36,21 @@ pub(crate) struct Needed {
     /// Who fails or leaves beside others ends them, wherever they are then. What each has done by
     /// then is compared as far as both sides got, and nothing after it.
     pub(crate) others_are_cut_short: usize,
+    /// A message that answers calls of several branches is stored on the branch of the first in ADK,
+    /// where the others do not see it; in Retain each branch is told its own. Nothing is compared
+    /// from there on.
+    pub(crate) branches_get_their_answers: usize,
+    /// In a resumable run that goes on while something else is open, ADK passes over who waits, or
+    /// notes him as done. Nothing is compared from there on.
+    pub(crate) what_is_open_is_waited_for: usize,
+    /// In a resumable run ADK goes on with who was answered alone, if that is inside of others below
+    /// a model's agent; Retain with all of them. Nothing is compared from there on.
+    pub(crate) workflows_go_on: usize,
+    /// In a resumable run, who is handed over to by one that waits is noted as done in ADK without
+    /// having been asked, or while the call waits. Nothing is compared from there on.
+    pub(crate) who_waits_is_not_done: usize,
+    /// In a resumable run, who hands over to nobody is noted as done in ADK.
+    pub(crate) who_fails_is_not_done: usize,
 }
 
 impl Needed {
@@ -50,6 +65,18 @@ impl Needed {
             self.answers_find_their_branch,
             self.branches_end_with_their_agents,
             self.others_are_cut_short,
+            self.branches_get_their_answers,
+        ];
+        assert!(rules.iter().all(|needed| *needed > 0), "{self:?}");
+    }
+
+    /// As [`assert_all_were`](Self::assert_all_were), for the rules of resumable runs.
+    pub(crate) fn assert_all_of_resumable_were(&self) {
+        let rules = [
+            self.what_is_open_is_waited_for,
+            self.workflows_go_on,
+            self.who_waits_is_not_done,
+            self.who_fails_is_not_done,
         ];
         assert!(rules.iter().all(|needed| *needed > 0), "{self:?}");
     }
@@ -58,6 +85,9 @@ impl Needed {
     pub(crate) fn settle(&mut self, script: &Json, ours: &Json, theirs: &Json) -> (Json, Json) {
         self.scripts += 1;
         let (mut ours, mut theirs) = (without_hidden_ids(ours), without_hidden_ids(theirs));
+        if script["resumable"] == true {
+            self.drop_vain_ends(&mut theirs);
+        }
         self.drop_failures(&mut ours, &theirs);
         self.name_failures(&ours, &mut theirs);
         let beside = Beside::of(&script["tree"]);
@@ -103,6 +133,20 @@ impl Needed {
         }
     }
 
+    fn drop_vain_ends(&mut self, theirs: &mut Json) {
+        let mut dropped = Vec::new();
+        edit_turns(theirs, |_, turn| {
+            dropped.extend(taking_up::drop_vain_ends(turn))
+        });
+        self.who_fails_is_not_done += dropped.len();
+        let stored = theirs
+            .as_object_mut()
+            .and_then(|told| told.get_mut("stored"));
+        if let Some(stored) = stored.and_then(Json::as_array_mut) {
+            stored.retain(|event| dropped.iter().all(|dropped| dropped["id"] != event["id"]));
+        }
+    }
+
     /// Gives a failure the same author on both sides.
     fn name_failures(&mut self, ours: &Json, theirs: &mut Json) {
         let all = |told: &Json, at: usize| {
@@ -140,6 +184,21 @@ impl Needed {
     fn cut(&mut self, script: &Json, beside: &Beside, ours: &mut Json, theirs: &mut Json) {
         let turns = |told: &Json| told["turns"].as_array().unwrap_or_default().to_vec();
         for (at, (one, other)) in turns(ours).iter().zip(&turns(theirs)).enumerate() {
+            let either = |is: fn(&Json, usize) -> bool| is(ours, at) || is(theirs, at);
+            let rule = match script["resumable"] == true {
+                true if either(taking_up::hands_over_and_waits) => {
+                    Some(&mut self.who_waits_is_not_done)
+                }
+                true if either(taking_up::leaves_something_open) => {
+                    Some(&mut self.what_is_open_is_waited_for)
+                }
+                true if either(taking_up::goes_on_inside) => Some(&mut self.workflows_go_on),
+                _ => None,
+            };
+            if let Some(rule) = rule {
+                *rule += 1;
+                return [ours, theirs].into_iter().for_each(|told| keep(told, at));
+            }
             if let Some(rule) = self.ends_comparing(script, at, one, other) {
                 *rule += 1;
                 return [ours, theirs].into_iter().for_each(|told| keep(told, at));
@@ -176,6 +235,9 @@ impl Needed {
         let is_refused = ours["failed"] == "ValueError" && events(ours).is_empty();
         if answers && !asks_model && is_refused {
             return Some(&mut self.odd_answers_are_refused);
+        }
+        if ours["messages"].as_i64() > Some(1) {
+            return Some(&mut self.branches_get_their_answers);
         }
         let (first, other) = (events(ours).first(), events(theirs).first());
         let has_branch = |event: Option<&Json>| event.is_some_and(|it| !branch(it).is_empty());

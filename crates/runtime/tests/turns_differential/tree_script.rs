@@ -35,6 +35,15 @@ pub(crate) fn script(seed: u64) -> Json {
     Json::from(json!({"state": {"a": 1}, "turns": turns, "tree": tree}))
 }
 
+/// The same for a runner that is resumable.
+pub(crate) fn resumable(seed: u64) -> Json {
+    let mut script = script(seed);
+    if let Some(script) = script.as_object_mut() {
+        script.insert("resumable", true);
+    }
+    script
+}
+
 /// Where an agent stands.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {

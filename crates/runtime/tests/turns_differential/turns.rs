@@ -33,7 +33,8 @@ pub(crate) async fn turns(
     let runner = Runner::builder()
         .app_name("app")
         .shared_agent(agent)
-        .session_service(Arc::clone(&sessions));
+        .session_service(Arc::clone(&sessions))
+        .resumable(script["resumable"] == true);
     let runner = runner.build().expect("the runner can be built");
     let state = Some(map(&script["state"]).into());
     let created = sessions.create_session("app", USER, state, Some("s1"));
@@ -41,11 +42,13 @@ pub(crate) async fn turns(
     let mut turns = Vec::new();
     let mut user = User::default();
     for said in script["turns"].as_array().unwrap_or_default() {
+        let before = messages(&stored(&sessions).await);
         let (events, failed) = turn(&runner, said, &mut user).await;
         let session = stored(&sessions).await;
         turns.push(Json::from(JsonMap::from([
             ("events", Json::from(events)),
             ("failed", failed.into()),
+            ("messages", (messages(&session) - before).into()),
             ("state", session.state.to_delta().into()),
         ])));
     }
@@ -66,6 +69,12 @@ async fn stored(sessions: &Arc<dyn SessionService>) -> Session {
 }
 
 /// One turn: its events, and how it failed.
+/// How many events are the user's.
+fn messages(session: &Session) -> usize {
+    let said = session.events.iter().filter(|event| event.author == "user");
+    said.count()
+}
+
 async fn turn(runner: &Runner, said: &Json, user: &mut User) -> (Vec<Json>, Option<String>) {
     let mode = match said["streaming"] == true {
         true => StreamingMode::Sse,
