@@ -7,8 +7,9 @@ use retain_core::{Content, Event, LlmResponse};
 
 use super::{Agent, callback_failed};
 use crate::{
-    context::{CallbackContext, InvocationContext},
+    context::{CallbackContext, EventWatch, InvocationContext},
     error::{Result, RunError},
+    flow,
     plugins::{ask_plugins, guarded},
 };
 
@@ -39,6 +40,11 @@ pub(crate) async fn run_agent(ctx: &InvocationContext) -> Result<()> {
 }
 
 async fn run_inside(ctx: &InvocationContext) -> Result<()> {
+    if flow::has_answered(ctx)? {
+        // Before the run was taken up: by itself, or by a callback in its place.
+        ctx.end_of_agent().await?;
+        return after(ctx).await;
+    }
     if let Some(mut event) = around(ctx, End::Before).await? {
         ctx.agent.stamp_output(&mut event)?;
         ctx.emit(event).await?;
@@ -47,13 +53,36 @@ async fn run_inside(ctx: &InvocationContext) -> Result<()> {
         return Ok(());
     }
     ctx.enter();
-    let ran = AssertUnwindSafe(ctx.agent.run(ctx)).catch_unwind().await;
-    ran.unwrap_or_else(|panic| Err(RunError::panicked(ctx.agent_name(), &*panic)))?;
+    run_body(ctx).await?;
     ctx.leave();
     // As in ADK, an agent that hands over is not done: nothing comes after it.
     if ctx.is_ended() || ctx.has_handed_over() {
         return Ok(());
     }
+    after(ctx).await
+}
+
+/// The agent's own work. In a resumable run an agent of one's own is done when it returns, unless it
+/// says so itself or somebody below it waits.
+async fn run_body(ctx: &InvocationContext) -> Result<()> {
+    let is_noted = ctx.agent.notes_its_end() || !ctx.is_resumable();
+    let watch = EventWatch::default();
+    let watched = match is_noted {
+        true => ctx.clone(),
+        false => ctx.watched(&watch),
+    };
+    let ran = AssertUnwindSafe(ctx.agent.run(&watched))
+        .catch_unwind()
+        .await;
+    ran.unwrap_or_else(|panic| Err(RunError::panicked(ctx.agent_name(), &*panic)))?;
+    let is_ended = ctx.shared.checkpoints.is_ended(ctx.agent_name());
+    match is_noted || is_ended || watch.is_waiting() {
+        true => Ok(()),
+        false => ctx.end_of_agent().await,
+    }
+}
+
+async fn after(ctx: &InvocationContext) -> Result<()> {
     if let Some(event) = around(ctx, End::After).await? {
         ctx.emit(event).await?;
     }

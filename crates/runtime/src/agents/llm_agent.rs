@@ -144,6 +144,10 @@ impl Agent for LlmAgent {
         Some(self)
     }
 
+    fn notes_its_end(&self) -> bool {
+        true
+    }
+
     fn stamp_output(&self, event: &mut Event) -> Result<()> {
         let Some(key) = &self.output_key else {
             return Ok(());

@@ -87,6 +87,12 @@ pub trait Agent: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Whether it says itself when it is done, and says nothing but answers.
+    #[doc(hidden)]
+    fn notes_its_end(&self) -> bool {
+        false
+    }
+
     /// Looks at an event that a callback gave in place of the agent, before it is emitted.
     #[doc(hidden)]
     fn stamp_output(&self, _event: &mut retain_core::Event) -> Result<()> {

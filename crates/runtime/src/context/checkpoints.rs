@@ -52,6 +52,7 @@ impl Checkpoints {
         let mut read = Reading {
             tree,
             known: HashMap::new(),
+            callers: HashMap::new(),
         };
         for (number, event) in events.iter().enumerate() {
             read.take_up(number, event);
@@ -94,6 +95,13 @@ impl Checkpoints {
         });
     }
 
+    /// Who is handed over to begins anew; who hands over is not done with that.
+    pub(crate) fn hand_over(&self, tree: &AgentTree, agent: &str, target: &str) {
+        let own = self.get(agent).filter(|_| agent != target);
+        self.begin(tree, target);
+        self.known().extend(own.map(|own| (agent.to_owned(), own)));
+    }
+
     fn known(&self) -> MutexGuard<'_, HashMap<String, Checkpoint>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,12 +110,23 @@ impl Checkpoints {
 struct Reading<'a> {
     tree: &'a AgentTree,
     known: HashMap<String, Checkpoint>,
+    /// Who made which call.
+    callers: HashMap<String, String>,
 }
 
 impl Reading<'_> {
     fn take_up(&mut self, number: usize, event: &Event) {
-        if event.author == "user" || self.tree.find(&event.author).is_none() {
+        if event.author == "user" {
+            self.reopen(number, event);
             return;
+        }
+        if self.tree.find(&event.author).is_none() {
+            return;
+        }
+        for call in event.function_calls() {
+            if let Some(id) = &call.id {
+                self.callers.insert(id.clone(), event.author.clone());
+            }
         }
         let checkpoint = self.known.entry(event.author.clone());
         let checkpoint = checkpoint.or_insert_with(|| Checkpoint {
@@ -125,8 +144,8 @@ impl Reading<'_> {
             self.begin_below(number + 1, &event.author, next);
             return;
         }
-        if event.content().is_some() {
-            checkpoint.is_ended = false;
+        // What a callback says after the agent's end does not begin it anew.
+        if event.content().is_some() && !checkpoint.is_ended {
             checkpoint.state.get_or_insert_with(JsonMap::default);
         }
         if event.actions.escalate == Some(true) {
@@ -134,6 +153,24 @@ impl Reading<'_> {
         }
         if let Some(target) = &event.actions.transfer_to_agent {
             self.hand_over(number + 1, &event.author, target);
+        }
+    }
+
+    /// An answer for an agent that was done sets it to work again.
+    fn reopen(&mut self, number: usize, answer: &Event) {
+        for response in answer.function_responses() {
+            let id = response.id.as_deref().unwrap_or_default();
+            let asked = self
+                .callers
+                .get(id)
+                .and_then(|name| self.known.get_mut(name));
+            if let Some(known) = asked.filter(|known| known.is_ended) {
+                *known = Checkpoint {
+                    state: Some(JsonMap::default()),
+                    since: number,
+                    ..Checkpoint::default()
+                };
+            }
         }
     }
 

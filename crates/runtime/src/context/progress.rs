@@ -97,6 +97,27 @@ impl InvocationContext {
         self.each_watch(|watch| watch.note_pause());
     }
 
+    /// What the user said last to this agent: neither a summary nor a change of state, nor an answer
+    /// for agents beside this one.
+    pub(crate) fn last_words<'a>(&self, events: &'a Events) -> Option<&'a Event> {
+        let is_on_way = |event: &Event| {
+            let (Some(said), Some(own)) = (event.branch.as_deref(), self.branch()) else {
+                return true;
+            };
+            let is_below = |one: &str, other: &str| {
+                let rest = one.strip_prefix(other);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            is_below(said, own) || is_below(own, said)
+        };
+        events.iter().rfind(|event| {
+            event.author == "user"
+                && event.actions.compaction.is_none()
+                && event.content().is_some()
+                && is_on_way(event)
+        })
+    }
+
     /// The events of this run among `events`, oldest first.
     pub(crate) fn of_this_run<'a>(&self, events: &'a Events) -> Vec<&'a Event> {
         let mut events = valid_events(events);

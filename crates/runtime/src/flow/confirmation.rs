@@ -97,7 +97,7 @@ impl Turn<'_> {
     /// Whether the user's last message decides about calls.
     pub(super) fn is_confirmation(&self) -> bool {
         let events = self.ctx.events();
-        let said = events.iter().rfind(|event| event.author == "user");
+        let said = self.ctx.last_words(&events);
         let responses = said.map(Event::function_responses).unwrap_or_default();
         responses
             .iter()
@@ -108,8 +108,10 @@ impl Turn<'_> {
     /// the model.
     pub(super) async fn run_confirmed(&mut self, tools: &ToolMap) -> Result<bool> {
         let events = self.ctx.events();
+        let said = self.ctx.last_words(&events);
         let events: Vec<&Event> = events.iter().collect();
-        let Some(at) = events.iter().rposition(|event| event.author == "user") else {
+        let is_said = |event: &&Event| said.is_some_and(|said| std::ptr::eq(said, *event));
+        let Some(at) = events.iter().rposition(is_said) else {
             return Ok(true);
         };
         let answers = answers(events[at]);

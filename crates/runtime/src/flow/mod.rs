@@ -28,7 +28,7 @@ use std::sync::Arc;
 use retain_core::Event;
 pub(crate) use transfer::related;
 
-pub(crate) use take_up::run_resumably;
+pub(crate) use take_up::{has_answered, run_resumably};
 
 use resume::Decision;
 

@@ -27,7 +27,8 @@ pub(super) enum Decision {
 /// Decides how the next step of the agent begins.
 pub(super) fn decide(ctx: &InvocationContext, request: &LlmRequest) -> Decision {
     let events = ctx.events();
-    if !ctx.is_resumable() && !answers_a_call(events.iter()) {
+    let answers = |words: &Event| !words.function_responses().is_empty();
+    if !ctx.is_resumable() && !ctx.last_words(&events).is_some_and(answers) {
         // Such a run begins with words, and its calls are run when they are made.
         return Decision::Ask;
     }
@@ -38,14 +39,6 @@ pub(super) fn decide(ctx: &InvocationContext, request: &LlmRequest) -> Decision 
         run: &run,
     };
     history.decide()
-}
-
-/// Whether the user's last message answers a call. A summary has the user for its author, and says
-/// nothing.
-fn answers_a_call<'a>(mut events: impl DoubleEndedIterator<Item = &'a Event>) -> bool {
-    let is_said = |event: &&Event| event.author == "user" && event.actions.compaction.is_none();
-    let said = events.rfind(is_said);
-    said.is_some_and(|said| !said.function_responses().is_empty())
 }
 
 /// What happened in the run on the agent's branch.
@@ -172,7 +165,9 @@ impl<'a> Batch<'a> {
         let none_waited_for = !self.waiting.is_empty() && self.waiting.is_disjoint(&answered);
         if !is_below && (none_waited_for || no_call_answered) {
             return match is_resumable {
-                true => Decision::Pause,
+                true if none_waited_for => Decision::Pause,
+                // Nobody is waited for: they were cut off.
+                true => self.without_answered(&HashSet::new()),
                 false => Decision::Ask,
             };
         }

@@ -34,16 +34,29 @@ pub(crate) async fn run_resumably(agent: &LlmAgent, ctx: &InvocationContext) -> 
     if watch.is_waiting() {
         return Ok(());
     }
-    let events = ctx.events();
-    let since = ctx.checkpoint().map_or(0, |checkpoint| checkpoint.since);
-    let run = ctx.of_this_run(&events);
-    let since_then = run.get(since..).unwrap_or_default().to_vec();
-    let turn = ctx.of_this_branch(since_then);
-    if interrupts::is_waiting(&turn, ctx.agent_name()) {
+    if is_waiting(ctx) {
         ctx.pause();
         return Ok(());
     }
     ctx.end_of_agent().await
+}
+
+/// Whether the agent had answered when the run was taken up, and nothing of its waits.
+pub(crate) fn has_answered(ctx: &InvocationContext) -> Result<bool> {
+    if !ctx.is_resumable() || !ctx.agent.notes_its_end() {
+        return Ok(false);
+    }
+    let is_answered = matches!(standing(ctx)?, Standing::Answered);
+    Ok(is_answered && !ctx.has_handed_over() && !is_waiting(ctx))
+}
+
+/// Whether a call of the agent waits for somebody.
+fn is_waiting(ctx: &InvocationContext) -> bool {
+    let events = ctx.events();
+    let since = ctx.checkpoint().map_or(0, |checkpoint| checkpoint.since);
+    let run = ctx.of_this_run(&events);
+    let since_then = run.get(since..).unwrap_or_default().to_vec();
+    interrupts::is_waiting(&ctx.of_this_branch(since_then), ctx.agent_name())
 }
 
 fn standing(ctx: &InvocationContext) -> Result<Standing> {
@@ -92,6 +105,7 @@ fn own_standing(ctx: &InvocationContext, last: &Event) -> Result<Standing> {
     }
     let is_answer = last.is_final_response()
         && last.content().is_some()
+        && last.response.error_code.is_none()
         && interrupts::waiting_calls(last).is_empty();
     Ok(match is_answer {
         true => Standing::Answered,

@@ -97,7 +97,9 @@ impl Turn<'_> {
             return self.ctx.end_of_agent().await;
         }
         if is_handed_on {
-            self.ctx.hand_over(related(self.ctx, name)?);
+            let target = related(self.ctx, name)?;
+            self.begin_anew(name);
+            self.ctx.hand_over(target);
             return Ok(());
         }
         // As in ADK: inside of others, who hands over to itself just goes on.
@@ -105,11 +107,18 @@ impl Turn<'_> {
             true => Arc::clone(&self.ctx.agent),
             false => self.target(name)?,
         };
+        self.begin_anew(name);
         let output = std::mem::take(&mut self.output);
         self.ctx.waiting_with(output).run_agent(&target).await?;
         // What the other one said was the answer.
         self.last = Some(Last::Final);
         Ok(())
+    }
+
+    /// Lets the other one forget how far it was, if it was at work before.
+    fn begin_anew(&self, target: &str) {
+        let (tree, checkpoints) = (&self.ctx.shared.tree, &self.ctx.shared.checkpoints);
+        checkpoints.hand_over(tree, self.ctx.agent_name(), target);
     }
 
     fn target(&self, name: &str) -> Result<Arc<dyn Agent>> {

@@ -3,7 +3,11 @@
 //! A call without an answer would hang in the history for good; it is answered by an error that
 //! says what happened, so that the model of the next turn knows.
 
+use std::collections::HashSet;
+
 use retain_core::{Content, Event, Events, FunctionResponse, JsonMap, LlmResponse, Part};
+
+use crate::interrupts::waiting_ids;
 
 /// The code of an event that seals a run.
 pub(crate) const INVOCATION_ABORTED: &str = "INVOCATION_ABORTED";
@@ -36,6 +40,26 @@ pub(crate) fn answers_to_open_calls(events: &Events, invocation_id: &str) -> Vec
         }
     }
     sealing
+}
+
+/// Whether the run only waits for somebody: its open calls are such, and one there is.
+pub(crate) fn is_waiting(events: &Events, invocation_id: &str) -> bool {
+    let of_run = events
+        .iter()
+        .filter(|event| event.invocation_id == invocation_id);
+    let of_run: Vec<&Event> = of_run.collect();
+    let answered: HashSet<&str> = of_run
+        .iter()
+        .flat_map(|event| event.function_responses())
+        .filter_map(|response| response.id.as_deref())
+        .collect();
+    let waiting: HashSet<&str> = of_run.iter().flat_map(|event| waiting_ids(event)).collect();
+    let open = of_run.iter().flat_map(|event| event.function_calls());
+    let open: Vec<&str> = open
+        .filter_map(|call| call.id.as_deref())
+        .filter(|id| !answered.contains(id))
+        .collect();
+    !open.is_empty() && open.iter().all(|id| waiting.contains(id))
 }
 
 /// Adds an answer beside others of the same agent, branch and scope.

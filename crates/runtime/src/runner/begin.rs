@@ -36,29 +36,31 @@ pub(super) struct Begun {
 }
 
 /// The message as plugins want it.
-struct Incoming {
-    content: Content,
-    /// The call that it answers.
+pub(super) struct Incoming {
+    pub(super) content: Content,
+    /// The calls that it answers.
     answered: Option<Answered>,
     /// The id of a new run, if plugins were told one.
     run_id: Option<String>,
 }
 
 /// The message on its way into the log.
-struct Message {
+pub(super) struct Message {
     /// One event, or one for each branch on which it answers.
-    events: Vec<Event>,
+    pub(super) events: Vec<Event>,
     /// What began the run that the message goes on with.
-    began_with: Option<Content>,
+    pub(super) began_with: Option<Content>,
 }
 
 impl Inner {
     /// Begins a run on a message that was checked. The caller sees to it that this is not
     /// interrupted.
     pub(super) async fn begin(&self, key: &SessionKey, request: &RunRequest) -> Result<Begun> {
-        let Some(incoming) = self.message(key, request).await? else {
-            return self.take_up(key, request).await;
+        let content = match (&request.message, &request.invocation_id) {
+            (Some(content), None) => content,
+            _ => return self.begin_named(key, request).await,
         };
+        let incoming = self.incoming(key, content).await?;
         let message = self.message_event(request, incoming);
         match self.sessions.log() {
             Some(log) => self.begin_in_log(log, key, request, message).await,
@@ -66,60 +68,60 @@ impl Inner {
         }
     }
 
-    /// Asks the plugins about the message. The history is only read if it matters. `None` if there is
-    /// no message, or it is stored already.
-    async fn message(&self, key: &SessionKey, request: &RunRequest) -> Result<Option<Incoming>> {
-        let Some(content) = request.message.clone() else {
-            return Ok(None);
-        };
+    /// The message as it comes in. The history is only read if it matters.
+    async fn incoming(&self, key: &SessionKey, content: &Content) -> Result<Incoming> {
         let answers = content.function_responses().next().is_some();
-        let id = request.invocation_id.as_deref();
-        if !answers && id.is_none() && self.plugins.is_empty() {
-            return Ok(Some(Incoming {
-                content,
+        if !answers && self.plugins.is_empty() {
+            return Ok(Incoming {
+                content: content.clone(),
                 answered: None,
                 run_id: None,
-            }));
+            });
         }
         let session = self.current(key).await?;
-        let answered = message::answered(&session.events, &content)?;
-        if let Some(id) = id
-            && message::is_stored(&session.events, id, &content, answered.as_ref())?
-        {
-            return Ok(None);
-        }
+        self.heard(&session, content, None).await
+    }
+
+    /// The message as plugins want it, and the calls that it answers.
+    pub(super) async fn heard(
+        &self,
+        session: &Session,
+        content: &Content,
+        run_id: Option<&str>,
+    ) -> Result<Incoming> {
+        let answered = message::answered(&session.events, content)?;
         let invocation_id = answered
             .as_ref()
             .map(|answered| answered.invocation_id.as_str());
-        let new_id = id.map_or_else(|| self.new_run_id(), str::to_owned);
+        let new_id = run_id.map_or_else(|| self.new_run_id(), str::to_owned);
         let read = ReadMessage {
-            session: &session,
+            session,
             invocation_id,
             run_id: invocation_id.unwrap_or(&new_id),
             artifacts: self.artifacts.as_deref(),
-            message: &content,
+            message: content,
         };
         let replaced = ask_plugins!(self.plugins, on_user_message(&read));
         let (content, answered) = match replaced {
-            None => (content, answered),
+            None => (content.clone(), answered),
             Some(replaced) => {
                 let content = message::checked(replaced)?;
                 let answered = message::answered(&session.events, &content)?;
                 (content, answered)
             }
         };
-        Ok(Some(Incoming {
+        Ok(Incoming {
             content,
             answered,
             run_id: Some(new_id),
-        }))
+        })
     }
 
     fn new_run_id(&self) -> String {
         format!("e-{}", self.ids.new_id())
     }
 
-    fn message_event(&self, request: &RunRequest, incoming: Incoming) -> Message {
+    pub(super) fn message_event(&self, request: &RunRequest, incoming: Incoming) -> Message {
         let Incoming {
             content,
             answered,
@@ -153,7 +155,7 @@ impl Inner {
     }
 
     /// An event of the user with what the request wants of it.
-    fn user_event(&self, request: &RunRequest) -> Event {
+    pub(super) fn user_event(&self, request: &RunRequest) -> Event {
         let mut event = Event {
             id: self.ids.new_id(),
             author: "user".to_owned(),
@@ -166,6 +168,12 @@ impl Inner {
         };
         add_metadata(&mut event, &request.config.custom_metadata);
         event
+    }
+
+    /// How much of the session the run sees. A run that goes on must see how far it was.
+    fn window_for(&self, request: &RunRequest, message: &Message) -> Option<GetSessionConfig> {
+        let goes_on = self.is_resumable && message.began_with.is_some();
+        request.config.get_session_config.filter(|_| !goes_on)
     }
 
     /// Stores the message with taking the lease, then reads what is new.
@@ -185,7 +193,8 @@ impl Inner {
             appended => appended?,
         };
         let token = appended.run;
-        let loaded = self.load(log, key, request.config.get_session_config).await;
+        let config = self.window_for(request, &message);
+        let loaded = self.load(log, key, config).await;
         let loaded = match (loaded, token) {
             (Err(error), Some(token)) => {
                 // Without the session there is no run; a lease that stays ends by itself.
@@ -212,7 +221,7 @@ impl Inner {
         request: &RunRequest,
         message: Message,
     ) -> Result<Begun> {
-        let config = request.config.get_session_config.unwrap_or_default();
+        let config = self.window_for(request, &message).unwrap_or_default();
         let mut session = self.get_or_create(key, config).await?;
         let mut stored = Vec::new();
         for event in message.events {
@@ -222,7 +231,7 @@ impl Inner {
     }
 
     /// The session as it is now, read as little as possible.
-    async fn load(
+    pub(super) async fn load(
         &self,
         log: &dyn SessionLog,
         key: &SessionKey,
@@ -273,7 +282,11 @@ impl Inner {
         }
     }
 
-    async fn get_or_create(&self, key: &SessionKey, config: GetSessionConfig) -> Result<Session> {
+    pub(super) async fn get_or_create(
+        &self,
+        key: &SessionKey,
+        config: GetSessionConfig,
+    ) -> Result<Session> {
         let read = self
             .sessions
             .get_session(&key.app, &key.user, &key.id, config);
@@ -285,7 +298,7 @@ impl Inner {
     }
 
     /// Makes the session; one that somebody else has just made is as good.
-    async fn create(&self, key: &SessionKey) -> Result<Session> {
+    pub(super) async fn create(&self, key: &SessionKey) -> Result<Session> {
         let id = Some(key.id.as_str());
         let created = self.sessions.create_session(&key.app, &key.user, None, id);
         match created.await {
@@ -302,7 +315,7 @@ impl Inner {
     }
 
     /// The run that has begun on a message.
-    fn begun(
+    pub(super) fn begun(
         &self,
         session: Session,
         user_events: Vec<Event>,
@@ -325,70 +338,10 @@ impl Inner {
             start,
         })
     }
-
-    /// Takes a run up again that has stored its message.
-    async fn take_up(&self, key: &SessionKey, request: &RunRequest) -> Result<Begun> {
-        let Some(id) = request.invocation_id.as_deref() else {
-            return Err(RunError::InvalidMessage {
-                reason: "is missing; give one, or the id of a run that is to go on".to_owned(),
-            });
-        };
-        if !self.is_resumable {
-            let invocation_id = id.to_owned();
-            return Err(RunError::NotResumable { invocation_id });
-        }
-        let Some(log) = self.sessions.log() else {
-            let config = GetSessionConfig::default();
-            let session = self.get_or_create(key, config).await?;
-            return self.taken_up(request, id, session, Assembled::new()).await;
-        };
-        let begin = Append::default().beginning_run(request.config.turn);
-        let token = log.append(key, begin).await?.run;
-        let taken_up = async {
-            let (mut session, assembled) = self.load(log, key, None).await?;
-            apply_temp(&mut session, &request.state_delta);
-            self.taken_up(request, id, session, assembled).await
-        };
-        match (taken_up.await, token) {
-            (Err(error), Some(token)) => {
-                // Without the session there is no run; a lease that stays ends by itself.
-                let _ = log.end_run(key, token).await;
-                Err(error)
-            }
-            (begun, token) => Ok(Begun { token, ..begun? }),
-        }
-    }
-
-    /// The run as it goes on. Changes of state are stored now that it is known to exist.
-    async fn taken_up(
-        &self,
-        request: &RunRequest,
-        id: &str,
-        mut session: Session,
-        assembled: Assembled,
-    ) -> Result<Begun> {
-        let (start, user_content) = resume::without_message(&self.tree, &session, id)?;
-        let mut user_events = Vec::new();
-        if !request.state_delta.is_empty() {
-            let mut event = self.user_event(request);
-            event.invocation_id = id.to_owned();
-            // Outside the run, which alone writes: nothing can come between.
-            user_events.push(self.sessions.append_event(&mut session, event).await?);
-        }
-        Ok(Begun {
-            invocation_id: id.to_owned(),
-            session,
-            assembled,
-            user_content,
-            user_events,
-            token: None,
-            start,
-        })
-    }
 }
 
 /// `temp:` keys live for one run: those of an earlier one go, those of the message come.
-fn apply_temp(session: &mut Session, delta: &StateDelta) {
+pub(super) fn apply_temp(session: &mut Session, delta: &StateDelta) {
     drop_temp_keys(&mut session.state);
     let (_, _, _, temp) = State::partition_by_scope(delta);
     session.state.apply(&temp);

@@ -27,6 +27,10 @@ impl Driver {
         let events = self.session.update(|session| session.events.clone());
         let id = self.ctx.invocation_id();
         let mut sealing = abort::answers_to_open_calls(&events, id);
+        if wish == Wish::Abandon && abort::is_waiting(&events, id) {
+            // Who stops listening at a question can still answer it.
+            sealing.clear();
+        }
         // Who stops listening after the answer has cut nothing off, and what was given back with
         // its answer is over.
         let is_complete =

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use retain_core::{Content, Event, Events};
 
-use super::resume::began_with;
+use super::resume::{began, began_with};
 use crate::{
     contents::valid_events,
     error::{Result, RunError},
@@ -150,31 +150,48 @@ pub(super) fn answered(events: &Events, message: &Content) -> Result<Option<Answ
     }))
 }
 
+/// The note in a message's event that tells what was said before a plugin changed it.
+pub(super) const DIGEST: &str = "retain_request";
+
+/// A short name of a content, the same at all times (FNV-1a of its JSON).
+pub(super) fn digest(content: &Content) -> String {
+    let text = content.to_json().unwrap_or_default();
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = text.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step);
+    format!("{hash:016x}")
+}
+
 /// Whether a message that names its run is stored in that run already, so that the request is a
 /// repetition.
-pub(super) fn is_stored(
-    events: &Events,
-    invocation_id: &str,
-    message: &Content,
-    answered: Option<&Answered>,
-) -> Result<bool> {
-    if let Some(answered) = answered {
-        return match answered.invocation_id == invocation_id {
-            true => Ok(false),
-            false => Err(invalid(format!(
-                "answers a call of run {:?}, but names run {invocation_id:?}",
-                answered.invocation_id
-            ))),
-        };
-    }
+pub(super) fn is_stored(events: &Events, invocation_id: &str, message: &Content) -> Result<bool> {
     let mut run = valid_events(events);
     run.retain(|event| event.invocation_id == invocation_id);
-    match began_with(&run) {
-        Some(began_with) if began_with == message => Ok(true),
-        Some(_) => Err(invalid(format!(
+    if let Some(answered) = answered(events, message)? {
+        if answered.invocation_id != invocation_id {
+            return Err(invalid(format!(
+                "answers a call of run {:?}, but names run {invocation_id:?}",
+                answered.invocation_id
+            )));
+        }
+        let said = run.iter().filter(|event| event.author == "user");
+        let said: Vec<_> = said.flat_map(|event| event.function_responses()).collect();
+        let mut responses = message.function_responses();
+        return Ok(responses.all(|response| said.contains(&response)));
+    }
+    let Some(began) = began(&run) else {
+        return Ok(false);
+    };
+    let notes = began.response.custom_metadata.as_ref();
+    let known = notes.and_then(|notes| notes.get(DIGEST)?.as_str());
+    let is_same = match known {
+        Some(known) => known == digest(message),
+        None => began.content() == Some(message),
+    };
+    match is_same {
+        true => Ok(true),
+        false => Err(invalid(format!(
             "is not the one that run {invocation_id:?} began with; to take that run up again send no \
              message, to begin another leave out the id of the run"
         ))),
-        None => Ok(false),
     }
 }

@@ -16,6 +16,7 @@ mod ephemeral;
 mod kept;
 mod leases;
 mod message;
+mod named;
 mod past;
 mod resume;
 mod rewind;

@@ -34,7 +34,7 @@ impl Past {
         let looks_back = first.shared.is_conversation && has_others;
         let events = looks_back.then(|| first.events());
         let answers = |events: &Events| {
-            let said = events.iter().rfind(|event| event.author == "user");
+            let said = first.last_words(events);
             said.is_some_and(|event| !event.function_responses().is_empty())
         };
         Past {

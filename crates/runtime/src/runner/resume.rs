@@ -92,13 +92,19 @@ pub(super) fn without_message(
     Ok((start, began_with.clone()))
 }
 
+/// The event that a run began with.
+pub(super) fn began<'a>(run: &[&'a Event]) -> Option<&'a Event> {
+    let mut said = run.iter().filter(|event| event.author == "user");
+    let is_message = |content: &Content| {
+        !content.parts().is_empty() && content.function_responses().next().is_none()
+    };
+    said.find(|event| event.content().is_some_and(is_message))
+        .copied()
+}
+
 /// The message that a run began with.
 pub(super) fn began_with<'a>(run: &[&'a Event]) -> Option<&'a Content> {
-    let said = run.iter().filter(|event| event.author == "user");
-    let mut contents = said.filter_map(|event| event.content());
-    contents.find(|content| {
-        !content.parts().is_empty() && content.function_responses().next().is_none()
-    })
+    began(run)?.content()
 }
 
 /// A run of the log, to be gone on with.
@@ -157,6 +163,12 @@ impl<'a> TakenUp<'a> {
     /// Goes on where the run stopped.
     fn onwards(&self, began_with: &Content) -> Start {
         let checkpoints = self.checkpoints();
+        if self.was_answered_by_plugin() {
+            return Start {
+                is_over: true,
+                ..Start::at(Arc::clone(self.tree.root()))
+            };
+        }
         let begun = |name: &str| checkpoints.get(name).is_some_and(|known| !known.is_new());
         if !self.is_conversation && begun(self.tree.root().name()) {
             return Start {
@@ -192,6 +204,13 @@ impl<'a> TakenUp<'a> {
                 ..Start::at(Arc::clone(top))
             },
         }
+    }
+
+    /// Whether a plugin answered in place of all agents.
+    fn was_answered_by_plugin(&self) -> bool {
+        let is_agent = |name: &str| name == "user" || self.tree.find(name).is_some();
+        let mut others = self.events.iter().filter(|event| !is_agent(&event.author));
+        others.any(|event| event.author == "model" && event.content().is_some())
     }
 
     /// Whom an agent of a conversation has handed over to with its last words.

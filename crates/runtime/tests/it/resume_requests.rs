@@ -367,3 +367,289 @@ async fn one_message_can_answer_agents_side_by_side() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_tool_failed_is_taken_up_with_the_tool() {
+    for (name, sessions) in services().await {
+        let ran = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let count = Arc::clone(&ran);
+        let tool = FunctionTool::untyped("work", "Works.", None, move |_, _| {
+            let is_first = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+            async move {
+                match is_first {
+                    true => Err(retain_runtime::ToolError::new("out of order")),
+                    false => Ok(Json::from(JsonMap::from([("ok", true)])).into()),
+                }
+            }
+        });
+        let model = ScriptedModel::new("m")
+            .reply(call("work", "{}"))
+            .reply("Done.");
+        let agent = LlmAgent::builder("clerk").model(model).tool(tool).build();
+        let runner = runner(&sessions, agent.unwrap())
+            .resumable(true)
+            .build()
+            .unwrap();
+        let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        let id = run.invocation_id().to_owned();
+        run.collect_events().await.unwrap_err();
+        let run = runner.resume(USER, SESSION, &id).await.unwrap();
+        assert_eq!(run.answer().await.unwrap(), "Done.", "{name}");
+        assert_eq!(ran.load(std::sync::atomic::Ordering::Relaxed), 2, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_was_cut_off_has_not_answered() {
+    for (name, sessions) in services().await {
+        let first = ScriptedModel::new("m")
+            .reply(call("look", "{}"))
+            .reply("A.");
+        let second = LlmAgent::builder("second").model(ScriptedModel::new("m").reply("B."));
+        let row = retain_runtime::SequentialAgent::builder("row").sub_agent(clerk(first));
+        let row = row.sub_agent(second.build().unwrap()).build().unwrap();
+        let runner = runner(&sessions, row).resumable(true).build().unwrap();
+        let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        let id = run.invocation_id().to_owned();
+        // At the call: it is answered by the cancel.
+        while let Some(event) = futures_util::StreamExt::next(&mut run).await {
+            if !event.unwrap().function_calls().is_empty() {
+                run.handle().cancel();
+            }
+        }
+        let run = runner.resume(USER, SESSION, &id).await.unwrap();
+        run.collect_events().await.unwrap();
+        let told = told(&sessions).await;
+        let own: Vec<_> = told.iter().filter(|line| line.ends_with('.')).collect();
+        assert_eq!(own, ["clerk: A.", "second: B."], "{name}: {told:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_request_changes_nothing_and_asks_nobody() {
+    for (name, sessions) in services().await {
+        let model = ScriptedModel::new("m")
+            .reply(call("pay", "{}"))
+            .reply("Paid.");
+        let runner = resumable(&sessions, model);
+        let request = || {
+            let request = RunRequest::new("go").invocation_id("e-mine");
+            request.state_delta([("k", 1)].into())
+        };
+        let run = runner
+            .run_with(USER, Some(SESSION), request())
+            .await
+            .unwrap();
+        let asked = run.collect_events().await.unwrap();
+        let answer = || RunRequest::new(answer(&asked[0], "pay")).invocation_id("e-mine");
+        let run = runner
+            .run_with(USER, Some(SESSION), answer())
+            .await
+            .unwrap();
+        run.collect_events().await.unwrap();
+        let before = told(&sessions).await;
+        for again in [request(), answer()] {
+            let run = runner.run_with(USER, Some(SESSION), again).await.unwrap();
+            assert!(run.collect_events().await.unwrap().is_empty(), "{name}");
+        }
+        assert_eq!(told(&sessions).await, before, "{name}");
+        let empty = RunRequest::new("go").invocation_id("");
+        let error = runner
+            .run_with(USER, Some(SESSION), empty)
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, RunError::InvalidMessage { .. }),
+            "{name}: {error}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_request_at_once_is_one_run() {
+    for (name, sessions) in services().await {
+        let runner = resumable(&sessions, ScriptedModel::new("m").otherwise(|_| "Here."));
+        for round in 0..10 {
+            let id = format!("e-{round}");
+            let send = || async {
+                let request = RunRequest::new("go").invocation_id(&id);
+                let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+                run.collect_events().await.unwrap().len()
+            };
+            let (one, other) = tokio::join!(send(), send());
+            assert_eq!(one + other, 2, "{name}: one of them answers, once");
+        }
+    }
+}
+
+/// Changes what the user says.
+#[derive(Debug)]
+struct Polite;
+
+#[async_trait]
+impl retain_runtime::Plugin for Polite {
+    fn name(&self) -> &str {
+        "polite"
+    }
+
+    async fn on_user_message(
+        &self,
+        read: &retain_runtime::ReadMessage<'_>,
+    ) -> Result<Option<Content>, retain_core::BoxError> {
+        Ok(Some(Content::user(format!(
+            "{}, please",
+            read.message.text_concat()
+        ))))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_a_plugin_changes_can_be_repeated_too() {
+    for (name, sessions) in services().await {
+        let model = ScriptedModel::new("m").otherwise(|_| "Here.");
+        let runner = runner(&sessions, clerk(model)).resumable(true);
+        let runner = runner.plugin(Polite).build().unwrap();
+        for told in [2, 0] {
+            let request = RunRequest::new("go").invocation_id("e-mine");
+            let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+            assert_eq!(run.collect_events().await.unwrap().len(), told, "{name}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_window_on_the_session_does_not_hide_how_far_a_run_was() {
+    for (name, sessions) in services().await {
+        let first = clerk(ScriptedModel::new("m").reply(call("pay", "{}")).reply("A."));
+        let second = LlmAgent::builder("second").model(ScriptedModel::new("m").reply("B."));
+        let row = retain_runtime::SequentialAgent::builder("row").sub_agent(first);
+        let row = row.sub_agent(second.build().unwrap()).build().unwrap();
+        let runner = runner(&sessions, row).resumable(true).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        let asked = run.collect_events().await.unwrap();
+        let asked = asked
+            .iter()
+            .find(|it| !it.function_calls().is_empty())
+            .unwrap();
+        let config = retain_runtime::RunConfig {
+            get_session_config: Some(retain_core::GetSessionConfig {
+                num_recent_events: Some(1),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let request = RunRequest::new(answer(asked, "pay")).config(config);
+        let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+        run.collect_events().await.unwrap();
+        let told = told(&sessions).await;
+        assert_eq!(told.last().unwrap(), "row: done", "{name}: {told:?}");
+        let lines = told
+            .iter()
+            .filter(|line| line.ends_with("A.") || line.ends_with("B."));
+        assert_eq!(lines.count(), 2, "{name}: {told:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_stops_listening_at_a_question_can_still_answer_it() {
+    for (name, sessions) in services().await {
+        for is_resumable in [false, true] {
+            let model = ScriptedModel::new("m")
+                .reply(call("pay", "{}"))
+                .reply("Paid.");
+            let runner = runner(&sessions, clerk(model)).resumable(is_resumable);
+            let runner = runner.build().unwrap();
+            let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+            let asked = futures_util::StreamExt::next(&mut run)
+                .await
+                .unwrap()
+                .unwrap();
+            drop(run);
+            let answer = answer(&asked, "pay");
+            let run = runner.run(USER, Some(SESSION), answer).await.unwrap();
+            assert_eq!(run.answer().await.unwrap(), "Paid.", "{name}");
+        }
+    }
+}
+
+/// Speaks, and says nothing of its end.
+#[derive(Debug)]
+struct Speaks;
+
+#[async_trait]
+impl Agent for Speaks {
+    fn name(&self) -> &str {
+        "speaks"
+    }
+
+    async fn run(&self, ctx: &InvocationContext) -> Result<(), RunError> {
+        ctx.emit(Event::model_text("speaks", "Hello.")).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_of_ones_own_that_returns_is_done() {
+    for (name, sessions) in services().await {
+        let both = retain_runtime::ParallelAgent::builder("both").sub_agent(Speaks);
+        let both = both.build().unwrap();
+        let runner = runner(&sessions, both).resumable(true).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        let id = run.invocation_id().to_owned();
+        run.collect_events().await.unwrap();
+        let before = told(&sessions).await;
+        assert_eq!(
+            before[2..],
+            ["speaks: Hello.", "speaks: done", "both: done"],
+            "{name}"
+        );
+        let run = runner.resume(USER, SESSION, &id).await.unwrap();
+        assert!(run.collect_events().await.unwrap().is_empty(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_behind_an_approval_does_not_undo_it() {
+    for (name, sessions) in services().await {
+        let paid = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let count = Arc::clone(&paid);
+        let pay = FunctionTool::untyped("pay", "Pays.", None, move |_, _| {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            async { Ok(Json::from(JsonMap::from([("paid", true)])).into()) }
+        });
+        let model = ScriptedModel::new("m")
+            .reply(call("pay", "{}"))
+            .reply("Paid.");
+        let agent = LlmAgent::builder("clerk")
+            .model(model)
+            .tool(pay.require_confirmation());
+        let agent = agent.build().unwrap();
+        let runner = runner(&sessions, agent).resumable(true).build().unwrap();
+        let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
+        let id = run.invocation_id().to_owned();
+        let events = run.collect_events().await.unwrap();
+        let is_question = |event: &&Event| {
+            let calls = event.function_calls();
+            calls
+                .iter()
+                .any(|it| it.name.as_deref() == Some("adk_request_confirmation"))
+        };
+        let question = events.iter().find(is_question).unwrap();
+        let response = FunctionResponse {
+            id: question.function_calls()[0].id.clone(),
+            name: Some("adk_request_confirmation".to_owned()),
+            response: Some([("confirmed", true)].into()),
+            ..FunctionResponse::default()
+        };
+        // The approval is stored, and the process that stored it dies.
+        let mut session = stored(&sessions).await;
+        let mut approval = Event::user_text("");
+        approval.invocation_id = id.clone();
+        approval.response.content = Some(Content::new("user", vec![response.into()]));
+        sessions.append_event(&mut session, approval).await.unwrap();
+        let request = RunRequest::resume(&id).state_delta([("k", 1)].into());
+        let run = runner.run_with(USER, Some(SESSION), request).await.unwrap();
+        assert_eq!(run.answer().await.unwrap(), "Paid.", "{name}");
+        assert_eq!(paid.load(std::sync::atomic::Ordering::Relaxed), 1, "{name}");
+    }
+}

@@ -136,7 +136,8 @@ async fn turns_of_several_agents_go_as_they_go_in_adk() {
 #[tokio::test]
 async fn resumable_turns_go_as_they_go_in_adk() {
     let count = if is_long() { 2000 } else { 100 };
-    let seeds = (TREE_SEED..TREE_SEED + count).collect();
+    let seeds = (TREE_SEED..TREE_SEED + count).chain(RARE_RESUMABLE);
+    let seeds = seeds.collect();
     let needed = all_alike(
         seeds,
         tree_script::resumable,

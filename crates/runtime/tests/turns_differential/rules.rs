@@ -46,6 +46,9 @@ pub(crate) struct Needed {
     /// In a resumable run ADK goes on with who was answered alone, if that is inside of others below
     /// a model's agent; Retain with all of them. Nothing is compared from there on.
     pub(crate) workflows_go_on: usize,
+    /// In a resumable run, an agent that is done is run again in ADK if a callback spoke after its
+    /// end. Nothing is compared from there on.
+    pub(crate) what_is_done_stays_done: usize,
     /// In a resumable run, who is handed over to by one that waits is noted as done in ADK without
     /// having been asked, or while the call waits. Nothing is compared from there on.
     pub(crate) who_waits_is_not_done: usize,
@@ -75,6 +78,7 @@ impl Needed {
         let rules = [
             self.what_is_open_is_waited_for,
             self.workflows_go_on,
+            self.what_is_done_stays_done,
             self.who_waits_is_not_done,
             self.who_fails_is_not_done,
         ];
@@ -191,6 +195,9 @@ impl Needed {
                 }
                 true if either(taking_up::leaves_something_open) => {
                     Some(&mut self.what_is_open_is_waited_for)
+                }
+                true if either(taking_up::spoke_behind_the_end) => {
+                    Some(&mut self.what_is_done_stays_done)
                 }
                 true if either(taking_up::goes_on_inside) => Some(&mut self.workflows_go_on),
                 _ => None,

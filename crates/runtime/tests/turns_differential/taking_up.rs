@@ -51,6 +51,16 @@ pub(crate) fn goes_on_inside(told: &Json, at: usize) -> bool {
     !path.is_empty() && asked["author"] != *leaf(path)
 }
 
+/// Whether the turn goes on with a run in which an agent spoke behind its end: a callback.
+pub(crate) fn spoke_behind_the_end(told: &Json, at: usize) -> bool {
+    let before = before(told, at).unwrap_or_default();
+    before.iter().enumerate().any(|(at, ended)| {
+        let mut later = before[at..].iter();
+        ended["actions"]["endOfAgent"] == true
+            && later.any(|it| it["author"] == ended["author"] && !it["content"].is_null())
+    })
+}
+
 /// Whether an agent inside of others hands over while a call of its own waits.
 pub(crate) fn hands_over_and_waits(told: &Json, at: usize) -> bool {
     let events = array(&array(&told["turns"])[at]["events"]);

@@ -70,11 +70,11 @@ impl Agent for LoopAgent {
         if agents.is_empty() {
             return Ok(());
         }
-        let mut resumed = steps::current(ctx, agents);
-        let mut rounds = resumed.as_ref().map_or(0, |(_, state)| rounds_in(state));
+        let current = steps::current(ctx, agents);
+        let mut rounds = current.as_ref().map_or(0, |it| rounds_in(&it.state));
+        let mut resumed = current.and_then(|current| current.place);
         while self.max_iterations.is_none_or(|most| rounds < most) {
-            let start = resumed.as_ref().map_or(0, |(place, _)| *place);
-            for agent in &agents[start..] {
+            for agent in &agents[resumed.unwrap_or(0)..] {
                 let is_resumed = resumed.take().is_some();
                 let more = JsonMap::from([(ROUNDS, rounds)]);
                 match steps::run(ctx, agent, more, is_resumed).await? {

@@ -104,6 +104,10 @@ macro_rules! shell_agent {
         fn callbacks(&self) -> Option<&AgentCallbacks> {
             self.shell.callbacks()
         }
+
+        fn notes_its_end(&self) -> bool {
+            true
+        }
     };
 }
 use shell_agent;

@@ -58,7 +58,7 @@ impl Agent for SequentialAgent {
         if agents.is_empty() {
             return Ok(());
         }
-        let resumed = steps::current(ctx, agents).map(|(place, _)| place);
+        let resumed = steps::current(ctx, agents).and_then(|current| current.place);
         for (place, agent) in agents.iter().enumerate().skip(resumed.unwrap_or(0)) {
             let is_resumed = resumed == Some(place);
             let step = steps::run(ctx, agent, JsonMap::default(), is_resumed).await?;

@@ -24,14 +24,17 @@ pub(super) enum Step {
 /// The key under which the agent of a step is noted.
 const CURRENT: &str = "current_sub_agent";
 
-/// The step at which the agent of `ctx` was, if the run was taken up again: its place, and all that
-/// was noted.
-pub(super) fn current(
-    ctx: &InvocationContext,
-    agents: &[Arc<dyn Agent>],
-) -> Option<(usize, JsonMap)> {
+/// Where the agent of `ctx` was, if the run was taken up again.
+pub(super) struct Current {
+    /// The place of the agent at work; none if that agent is not there any more.
+    pub(super) place: Option<usize>,
+    /// All that was noted.
+    pub(super) state: JsonMap,
+}
+
+pub(super) fn current(ctx: &InvocationContext, agents: &[Arc<dyn Agent>]) -> Option<Current> {
     let state = ctx.agent_state()?;
-    let name = state.get(CURRENT).and_then(retain_core::Json::as_str);
+    let name = Some(state.get(CURRENT)?.as_str().unwrap_or_default());
     let place = agents.iter().position(|agent| Some(agent.name()) == name);
     if place.is_none() {
         tracing::warn!(
@@ -40,7 +43,7 @@ pub(super) fn current(
             "the agent of this step is not there any more: from the beginning"
         );
     }
-    Some((place.unwrap_or(0), state))
+    Some(Current { place, state })
 }
 
 /// Runs one step. `is_resumed` says that it was begun before.

@@ -1,0 +1,162 @@
+//! Beginning a run that the request names, or taking it up again.
+//!
+//! The turn comes first: of two equal requests one begins the run, and the other finds it begun.
+
+use std::sync::Arc;
+
+use retain_core::{
+    Append, Content, GetSessionConfig, Json, RunToken, Session, SessionError, SessionKey,
+    SessionLog,
+};
+
+use super::{
+    Inner, RunRequest,
+    begin::{Begun, Incoming, apply_temp},
+    kept::Assembled,
+    message::{self, DIGEST},
+    resume,
+};
+use crate::error::{Result, RunError};
+
+impl Inner {
+    /// Begins or takes up the run that the request names.
+    pub(super) async fn begin_named(
+        &self,
+        key: &SessionKey,
+        request: &RunRequest,
+    ) -> Result<Begun> {
+        let id = request.invocation_id.as_deref();
+        let Some(id) = id.filter(|id| !id.is_empty()) else {
+            return Err(RunError::InvalidMessage {
+                reason: "or the id of a run is missing; give one of them".to_owned(),
+            });
+        };
+        let Some(log) = self.sessions.log() else {
+            let config = GetSessionConfig::default();
+            let session = self.get_or_create(key, config).await?;
+            return self
+                .named(None, request, id, session, Assembled::new())
+                .await;
+        };
+        let token = self.turn(log, key, request).await?;
+        let begun = async {
+            let (session, assembled) = self.load(log, key, None).await?;
+            let log = token.map(|token| (log, token));
+            self.named(log, request, id, session, assembled).await
+        };
+        match (begun.await, token) {
+            (Err(error), Some(token)) => {
+                // There is no run; a lease that stays ends by itself.
+                let _ = log.end_run(key, token).await;
+                Err(error)
+            }
+            (begun, token) => Ok(Begun { token, ..begun? }),
+        }
+    }
+
+    /// Takes the session's turn without writing anything.
+    async fn turn(
+        &self,
+        log: &dyn SessionLog,
+        key: &SessionKey,
+        request: &RunRequest,
+    ) -> Result<Option<RunToken>> {
+        let begin = || Append::default().beginning_run(request.config.turn);
+        let may_create = self.auto_create_session && request.message.is_some();
+        let begun = match log.append(key, begin()).await {
+            Err(SessionError::NotFound { .. }) if may_create => {
+                self.create(key).await?;
+                log.append(key, begin()).await
+            }
+            begun => begun,
+        };
+        Ok(begun?.run)
+    }
+
+    async fn named(
+        &self,
+        log: Option<(&dyn SessionLog, RunToken)>,
+        request: &RunRequest,
+        id: &str,
+        session: Session,
+        assembled: Assembled,
+    ) -> Result<Begun> {
+        let is_stored = |content| message::is_stored(&session.events, id, content);
+        match &request.message {
+            Some(content) if !is_stored(content)? => {
+                let incoming = self.heard(&session, content, Some(id)).await?;
+                self.begin_under(log, request, content, incoming, session)
+                    .await
+            }
+            _ => self.take_up(request, id, session, assembled).await,
+        }
+    }
+
+    /// Stores a message under the id that it names.
+    async fn begin_under(
+        &self,
+        log: Option<(&dyn SessionLog, RunToken)>,
+        request: &RunRequest,
+        said: &Content,
+        incoming: Incoming,
+        mut session: Session,
+    ) -> Result<Begun> {
+        let is_replaced = incoming.content != *said;
+        let mut message = self.message_event(request, incoming);
+        if let Some(first) = message.events.first_mut().filter(|_| is_replaced) {
+            // So that the same request is known again.
+            let notes = first.response.custom_metadata.get_or_insert_default();
+            notes.insert(DIGEST, Json::from(message::digest(said)));
+        }
+        let mut stored = Vec::new();
+        match log {
+            Some((log, token)) => {
+                let append = Append::from(message.events).within_run(token);
+                let appended = log.append(&session.key(), append).await?;
+                let events = appended.events.into_iter();
+                stored.extend(events.map(|(_, event)| Arc::unwrap_or_clone(event)));
+                log.refresh(&mut session).await?;
+                apply_temp(&mut session, &request.state_delta);
+            }
+            None => {
+                for event in message.events {
+                    stored.push(self.sessions.append_event(&mut session, event).await?);
+                }
+            }
+        }
+        self.begun(session, stored, message.began_with)
+    }
+
+    /// Takes a run up again that has stored its message. Changes of state that come without a message
+    /// are stored now that the run is known to exist; those of a message are stored with it already.
+    async fn take_up(
+        &self,
+        request: &RunRequest,
+        id: &str,
+        mut session: Session,
+        assembled: Assembled,
+    ) -> Result<Begun> {
+        if !self.is_resumable {
+            let invocation_id = id.to_owned();
+            return Err(RunError::NotResumable { invocation_id });
+        }
+        let (start, user_content) = resume::without_message(&self.tree, &session, id)?;
+        apply_temp(&mut session, &request.state_delta);
+        let mut user_events = Vec::new();
+        if !request.state_delta.is_empty() && request.message.is_none() {
+            let mut event = self.user_event(request);
+            event.invocation_id = id.to_owned();
+            // Outside the run, which alone writes: nothing can come between.
+            user_events.push(self.sessions.append_event(&mut session, event).await?);
+        }
+        Ok(Begun {
+            invocation_id: id.to_owned(),
+            session,
+            assembled,
+            user_content,
+            user_events,
+            token: None,
+            start,
+        })
+    }
+}
