@@ -21,6 +21,7 @@
 //! ```
 
 mod in_memory;
+pub mod index;
 mod words;
 
 pub use in_memory::InMemoryMemoryService;
