@@ -1,6 +1,7 @@
 //! What agents know beyond one conversation: memory services over what sessions said.
 //!
-//! [`InMemoryMemoryService`] finds by words, as ADK's does.
+//! [`InMemoryMemoryService`] finds by words, as ADK's does. [`static_vectors`] says which texts mean
+//! something alike, without a network.
 //!
 //! ```
 //! use retain_core::{Event, MemoryService as _, Session};
@@ -21,6 +22,8 @@
 //! ```
 
 mod in_memory;
+pub mod index;
+pub mod static_vectors;
 mod words;
 
 pub use in_memory::InMemoryMemoryService;
