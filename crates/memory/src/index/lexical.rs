@@ -1,0 +1,217 @@
+//! Words: BM25F over a memory, its neighbours, its author and its date, and BM25 over its
+//! conversation.
+//!
+//! For each word of the question the memories that have it lend it to their neighbours, weighted by
+//! distance and by the length of the text that it stands in: a word of a long answer is worth less,
+//! also to the short turn after it. What comes together is saturated and weighted by how rare the
+//! word is. The result is the share of the question's weight that was found: 1 would be every word
+//! said over and over.
+
+use super::{
+    UserIndex,
+    documents::Documents,
+    postings::{Posting, Slot},
+    question::Asked,
+    ranking::{Ranking, SAYING},
+    sessions::NONE,
+    window::{AFTER, BEFORE},
+};
+
+/// What the words of a question found.
+#[derive(Debug)]
+pub(crate) struct Lexical {
+    /// By slot, 0 to 1.
+    pub(crate) scores: Vec<f32>,
+    /// By conversation, 0 to 1.
+    pub(crate) sessions: Vec<f32>,
+    /// For each word asked: its share of the question.
+    pub(crate) shares: Vec<f32>,
+}
+
+/// The window's weights in whole numbers: of a saying in the memory itself, and so on.
+pub(crate) struct Lent {
+    pub(crate) own: u32,
+    before: [u32; BEFORE],
+    after: [u32; AFTER],
+}
+
+const WHOLE: f32 = 16.0;
+
+impl Lent {
+    pub(crate) fn new(ranking: &Ranking) -> Lent {
+        let window = &ranking.window;
+        let whole = |weight: f32| (weight * WHOLE / window.own).round() as u32;
+        Lent {
+            own: WHOLE as u32,
+            before: window.before.map(whole),
+            after: window.after.map(whole),
+        }
+    }
+
+    /// What one saying is worth in a slot, before the weight of its distance.
+    #[inline]
+    pub(crate) fn worth(&self, documents: &Documents, slot: Slot) -> u32 {
+        (documents.worth[slot as usize] / WHOLE as u32).max(1)
+    }
+
+    /// The weights of neighbours by distance; negative is before.
+    pub(crate) fn weights(&self) -> impl Iterator<Item = (i32, u32)> {
+        let before = self
+            .before
+            .into_iter()
+            .zip(1..)
+            .map(|(weight, places)| (-places, weight));
+        before.chain(
+            self.after
+                .into_iter()
+                .zip(1..)
+                .map(|(weight, places)| (places, weight)),
+        )
+    }
+}
+
+/// A table by slot that is summed up for one word and then emptied.
+struct Sums {
+    by_slot: Vec<u32>,
+    touched: Vec<Slot>,
+}
+
+impl Sums {
+    fn new(slots: usize) -> Sums {
+        Sums {
+            by_slot: vec![0; slots],
+            touched: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, slot: Slot, worth: u32) {
+        let sum = &mut self.by_slot[slot as usize];
+        if *sum == 0 {
+            self.touched.push(slot);
+        }
+        *sum = sum.saturating_add(worth);
+    }
+
+    fn lend(&mut self, documents: &Documents, lent: &Lent, posting: Posting) {
+        let slot = posting.slot();
+        let worth = posting.count() * lent.worth(documents, slot);
+        self.add(slot, lent.own * worth);
+        let mut after = slot;
+        for weight in lent.before {
+            after = documents.after[after as usize];
+            if after == NONE {
+                break;
+            }
+            self.add(after, weight * worth);
+        }
+        let mut before = slot;
+        for weight in lent.after {
+            before = documents.before[before as usize];
+            if before == NONE {
+                break;
+            }
+            self.add(before, weight * worth);
+        }
+    }
+}
+
+/// Looks the words up.
+pub(crate) fn look_up(index: &UserIndex, asked: &Asked) -> Lexical {
+    let documents = &index.documents;
+    let lent = Lent::new(&index.ranking);
+    let mut sums = Sums::new(documents.slots());
+    let mut in_sessions = Sums::new(index.sessions.table_size());
+    let mut found = Lexical {
+        scores: vec![0.0; documents.slots()],
+        sessions: vec![0.0; index.sessions.table_size()],
+        shares: Vec::with_capacity(asked.words.len()),
+    };
+    let mut total = 0.0;
+    for word in &asked.words {
+        for posting in word.term.map_or(&[][..], |term| index.postings.of(term)) {
+            sums.lend(documents, &lent, *posting);
+            let session = documents.session[posting.slot() as usize];
+            if session != NONE {
+                in_sessions.add(session, posting.count() * SAYING);
+            }
+        }
+        add_authors(index, word, &mut sums);
+        add_dates(index, word, &mut sums);
+        let weight = word.weight * rarity(documents.len(), sums.touched.len());
+        total += weight;
+        found.shares.push(weight);
+        saturate(
+            &mut sums,
+            &mut found.scores,
+            weight,
+            index.ranking.saturation,
+        );
+        saturate_sessions(index, &mut in_sessions, &mut found.sessions, weight);
+    }
+    if index.ranking.mode==1 { total=found.scores.iter().fold(0f32,|a,b|a.max(*b)); }
+    found.weigh(total);
+    found
+}
+
+impl Lexical {
+    /// From weights to shares of the whole question.
+    fn weigh(&mut self, total: f32) {
+        let scale = if total > 0.0 { 1.0 / total } else { 0.0 };
+        let tables = [&mut self.scores, &mut self.sessions, &mut self.shares];
+        for value in tables.into_iter().flatten() {
+            *value *= scale;
+        }
+    }
+}
+
+fn add_authors(index: &UserIndex, word: &super::question::Word, sums: &mut Sums) {
+    if word.authors.is_empty() {
+        return;
+    }
+    let worth = (index.ranking.author_saying * SAYING as f32) as u32;
+    for (slot, author) in index.documents.author.iter().enumerate() {
+        if *author != NONE && word.authors.contains(author) {
+            sums.add(slot as Slot, worth);
+        }
+    }
+}
+
+fn add_dates(index: &UserIndex, word: &super::question::Word, sums: &mut Sums) {
+    let Some(part) = word.date else { return };
+    let worth = (index.ranking.date_saying * SAYING as f32) as u32;
+    for (slot, date) in index.documents.date.iter().enumerate() {
+        if part.matches(*date) {
+            sums.add(slot as Slot, worth);
+        }
+    }
+}
+
+/// How much a word says by being rare (BM25's idf).
+fn rarity(memories: usize, having: usize) -> f32 {
+    let (all, having) = (memories as f32, having as f32);
+    (1.0 + (all - having + 0.5).max(0.0) / (having + 0.5)).ln()
+}
+
+fn saturate(sums: &mut Sums, scores: &mut [f32], weight: f32, saturation: f32) {
+    for slot in sums.touched.drain(..) {
+        let sum = std::mem::take(&mut sums.by_slot[slot as usize]);
+        scores[slot as usize] += weight * saturated(sum, saturation);
+    }
+}
+
+/// A share of 1 that grows with every saying, always less.
+pub(crate) fn saturated(sum: u32, saturation: f32) -> f32 {
+    let sayings = sum as f32 / SAYING as f32;
+    sayings / (sayings + saturation)
+}
+
+fn saturate_sessions(index: &UserIndex, sums: &mut Sums, scores: &mut [f32], weight: f32) {
+    const SATURATION: f32 = 1.2;
+    const LENGTH: f32 = 0.75;
+    for session in sums.touched.drain(..) {
+        let sum = std::mem::take(&mut sums.by_slot[session as usize]);
+        let length = 1.0 - LENGTH + LENGTH * index.sessions.relative_length(session);
+        scores[session as usize] += weight * saturated(sum, SATURATION * length);
+    }
+}

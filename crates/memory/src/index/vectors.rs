@@ -1,0 +1,179 @@
+//! Meaning: a small vector of each memory, compared with that of the question.
+//!
+//! The vectors lie one after the other in memory, so that comparing all of them is one walk. What a
+//! memory means together with its neighbours is no vector of its own: the likeness of a sum is the sum of
+//! likenesses, divided by the sum's length, and only that length is kept.
+
+use super::{
+    documents::Documents,
+    postings::Slot,
+    sessions::NONE,
+    window::{AFTER, BEFORE, Window},
+};
+
+/// What turns a text into a small vector, in the process and without waiting.
+pub trait Meaning: Send + Sync {
+    /// How long its vectors are.
+    fn dims(&self) -> usize;
+
+    /// The vector of a text, and the factor that makes it as long as it should be. A text of which
+    /// nothing is known has a vector of zeros.
+    fn embed(&self, text: &str) -> (Vec<i8>, f32);
+}
+
+/// The vectors of all memories, by slot.
+#[derive(Debug, Default)]
+pub(crate) struct Vectors {
+    dims: usize,
+    matrix: Vec<i8>,
+    /// 1 / the length of each; 0 where there is none.
+    inverse_lengths: Vec<f32>,
+    /// 1 / the length of each one's sum with its neighbours.
+    context_inverse_lengths: Vec<f32>,
+}
+
+impl Vectors {
+    pub(crate) fn new(dims: usize) -> Vectors {
+        Vectors {
+            dims,
+            ..Vectors::default()
+        }
+    }
+
+    /// Sets the vector of a slot. One of another length is none.
+    pub(crate) fn set(&mut self, slot: Slot, vector: &[i8]) {
+        let at = slot as usize;
+        if self.inverse_lengths.len() <= at {
+            self.inverse_lengths.resize(at + 1, 0.0);
+            self.context_inverse_lengths.resize(at + 1, 0.0);
+            self.matrix.resize((at + 1) * self.dims, 0);
+        }
+        let row = &mut self.matrix[at * self.dims..(at + 1) * self.dims];
+        if vector.len() == self.dims {
+            row.copy_from_slice(vector);
+        } else {
+            row.fill(0);
+        }
+        self.inverse_lengths[at] = inverse_length(row);
+    }
+
+    /// Empties a slot.
+    pub(crate) fn clear(&mut self, slot: Slot) {
+        if (slot as usize) < self.inverse_lengths.len() {
+            self.set(slot, &[]);
+            self.context_inverse_lengths[slot as usize] = 0.0;
+        }
+    }
+
+    fn row(&self, slot: Slot) -> &[i8] {
+        let at = slot as usize;
+        &self.matrix[at * self.dims..(at + 1) * self.dims]
+    }
+
+    /// Works the length of a memory's sum with its neighbours out anew.
+    pub(crate) fn mix(&mut self, slot: Slot, documents: &Documents, window: &Window) {
+        let mut sum = vec![0.0_f32; self.dims];
+        for (neighbour, weight) in around(slot, documents, window) {
+            let weight = weight * self.inverse_lengths[neighbour as usize];
+            if weight > 0.0 {
+                for (sum, part) in sum.iter_mut().zip(self.row(neighbour)) {
+                    *sum += weight * f32::from(*part);
+                }
+            }
+        }
+        let length = sum.iter().map(|it| it * it).sum::<f32>().sqrt();
+        self.context_inverse_lengths[slot as usize] = if length > 0.0 { 1.0 / length } else { 0.0 };
+    }
+
+    /// How like each memory is to a vector: the cosine, by slot.
+    pub(crate) fn likeness(&self, vector: &[i8]) -> Vec<f32> {
+        let own = inverse_length(vector);
+        if own == 0.0 || vector.len() != self.dims {
+            return Vec::new();
+        }
+        let wide: Vec<i16> = vector.iter().map(|it| i16::from(*it)).collect();
+        let rows = self.matrix.chunks_exact(self.dims);
+        rows.zip(&self.inverse_lengths)
+            .map(|(row, inverse)| dot(&wide, row) as f32 * inverse * own)
+            .collect()
+    }
+
+    /// How like a memory and its neighbours together are, given how like each one is.
+    pub(crate) fn in_context(
+        &self,
+        slot: Slot,
+        likeness: &[f32],
+        documents: &Documents,
+        window: &Window,
+    ) -> f32 {
+        let sum: f32 = around(slot, documents, window)
+            .map(|(neighbour, weight)| weight * likeness[neighbour as usize])
+            .sum();
+        sum * self.context_inverse_lengths[slot as usize]
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let lengths = &self.inverse_lengths;
+        self.matrix.capacity() + lengths.capacity() * 8
+    }
+}
+
+/// A memory and its neighbours, with their weights.
+fn around<'a>(
+    slot: Slot,
+    documents: &'a Documents,
+    window: &'a Window,
+) -> impl Iterator<Item = (Slot, f32)> + 'a {
+    fn walk<'a>(
+        from: Slot,
+        links: &'a [Slot],
+        weights: &'a [f32],
+    ) -> impl Iterator<Item = (Slot, f32)> + 'a {
+        let mut at = from;
+        weights.iter().map_while(move |weight| {
+            at = links[at as usize];
+            (at != NONE).then_some((at, *weight))
+        })
+    }
+    const { assert!(BEFORE > 0 && AFTER > 0) };
+    std::iter::once((slot, window.own))
+        .chain(walk(slot, &documents.before, &window.before))
+        .chain(walk(slot, &documents.after, &window.after))
+}
+
+fn inverse_length(vector: &[i8]) -> f32 {
+    let squares: i32 = vector
+        .iter()
+        .map(|it| i32::from(*it) * i32::from(*it))
+        .sum();
+    if squares == 0 {
+        0.0
+    } else {
+        1.0 / (squares as f32).sqrt()
+    }
+}
+
+/// In this form the compiler multiplies eight or more at a time.
+fn dot(question: &[i16], row: &[i8]) -> i32 {
+    question
+        .iter()
+        .zip(row)
+        .map(|(a, b)| i32::from(*a) * i32::from(i16::from(*b)))
+        .sum()
+}
+
+/// The cosine of two vectors of the given embedder; none if they cannot be compared.
+pub(crate) fn cosine(a: &[f32], b: &[f32]) -> Option<f32> {
+    if a.is_empty() || a.len() != b.len() {
+        return None;
+    }
+    let (mut dot, mut a_squares, mut b_squares) = (0.0_f32, 0.0_f32, 0.0_f32);
+    for (a, b) in a.iter().zip(b) {
+        dot += a * b;
+        a_squares += a * a;
+        b_squares += b * b;
+    }
+    let cosine = dot / (a_squares.sqrt() * b_squares.sqrt());
+    cosine.is_finite().then_some(cosine)
+}
