@@ -88,6 +88,15 @@ impl Authors {
             .collect()
     }
 
+    /// By number: whether an author is among these.
+    pub(crate) fn table(&self, numbers: &[AuthorNumber]) -> Vec<bool> {
+        let mut table = vec![false; self.authors.len()];
+        for number in numbers {
+            table[*number as usize] = true;
+        }
+        table
+    }
+
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         let of_one = |it: &Author| {

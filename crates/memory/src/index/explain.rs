@@ -2,7 +2,7 @@
 
 use super::{
     UserIndex,
-    fuse::{Parts, Signals},
+    fuse::Signals,
     lexical::{Lent, saturated},
     postings::{MOST_COUNTED, Slot, Term},
     question::Word,
@@ -13,7 +13,7 @@ use super::{
 
 /// Explains a hit.
 pub(crate) fn explain(index: &UserIndex, signals: &Signals<'_>, slot: Slot) -> Explanation {
-    let parts = signals.parts(slot).unwrap_or(Parts::default());
+    let parts = signals.parts(slot);
     let lent = Lent::new(&index.ranking);
     let mut words: Vec<MatchedWord> = Vec::new();
     for (word, share) in signals.asked.words.iter().zip(&signals.lexical.shares) {

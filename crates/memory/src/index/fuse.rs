@@ -11,7 +11,7 @@ use super::{
     lexical::{Lexical, look_up},
     postings::Slot,
     question::Asked,
-    sessions::NONE,
+    scale::Scale,
     types::Question,
     vectors::cosine,
 };
@@ -41,74 +41,39 @@ pub(crate) struct Signals<'a> {
     index: &'a UserIndex,
     pub(crate) asked: &'a Asked,
     pub(crate) lexical: Lexical,
-    likeness: Likeness,
-    context: Likeness,
-    embedding: Likeness,
+    /// Of each memory's own words to the question, by slot; empty without a meaning.
+    likeness: Vec<f32>,
+    meaning: Scale,
+    context: Scale,
+    /// By slot; not a number for those that cannot be compared.
+    embedded: Vec<f32>,
+    embedding: Scale,
+    /// By author: whether the question names them.
+    named: Vec<bool>,
     /// Weights that sum up to 1 over the signals that the question has.
     pub(crate) weights: Parts,
-}
-
-/// How like each memory is, by slot, and how like memories are in general.
-#[derive(Default)]
-struct Likeness {
-    by_slot: Vec<f32>,
-    mean: f32,
-    spread: f32,
-}
-
-/// Standing out from the mean by this many standard deviations is as like as can be.
-const OUTSTANDING: f32 = 5.0;
-
-impl Likeness {
-    fn new(by_slot: Vec<f32>, index: &UserIndex) -> Likeness {
-        // Whole numbers: their sum is the same in whatever order memories came.
-        const WHOLE: f32 = 1_048_576.0;
-        let (mut count, mut sum, mut squares) = (0_i64, 0_i64, 0_i128);
-        for (value, worth) in by_slot.iter().zip(&index.documents.worth) {
-            if *worth != 0 && value.is_finite() {
-                let whole = (value * WHOLE) as i64;
-                count += 1;
-                sum += whole;
-                squares += i128::from(whole * whole);
-            }
-        }
-        let count = count.max(1) as f64;
-        let mean = sum as f64 / count;
-        let variance = (squares as f64 / count - mean * mean).max(0.0);
-        Likeness {
-            by_slot,
-            mean: mean as f32 / WHOLE,
-            spread: (variance.sqrt() as f32 / WHOLE).max(0.02),
-        }
-    }
-
-    /// 0 for what is like the average, 1 for what stands out.
-    fn level(&self, slot: usize, outstanding: f32) -> f32 {
-        match self.by_slot.get(slot) {
-            Some(value) if value.is_finite() => {
-                ((value - self.mean) / (outstanding * self.spread)).clamp(0.0, 1.0)
-            }
-            _ => 0.0,
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.by_slot.is_empty()
-    }
 }
 
 impl<'a> Signals<'a> {
     pub(crate) fn new(index: &'a UserIndex, asked: &'a Asked, question: &Question<'_>) -> Self {
         let likeness = likeness(index, question.text);
-        let context = in_context(index, &likeness);
+        let embedded = embedded(index, question.embedding);
+        let in_context = |slot| {
+            index
+                .vectors
+                .in_context(slot, &likeness, &index.documents, &index.ranking.context)
+        };
         let mut signals = Signals {
-            index,
             asked,
             lexical: look_up(index, asked),
-            likeness: Likeness::new(likeness, index),
-            context: Likeness::new(context, index),
-            embedding: Likeness::new(embedded(index, question.embedding), index),
+            meaning: Scale::of(index, likeness.len(), |slot| likeness[slot as usize]),
+            context: Scale::of(index, likeness.len(), in_context),
+            embedding: Scale::of(index, embedded.len(), |slot| embedded[slot as usize]),
+            likeness,
+            embedded,
+            named: index.authors.table(&asked.authors),
             weights: Parts::default(),
+            index,
         };
         signals.weights = signals.weigh();
         signals
@@ -117,51 +82,84 @@ impl<'a> Signals<'a> {
     fn weigh(&self) -> Parts {
         let ranking = &self.index.ranking;
         let only_if = |is: bool, weight: f32| if is { weight } else { 0.0 };
-        let mut weights = Parts {
-            lexical: only_if(!self.asked.words.is_empty(), ranking.lexical),
-            session: only_if(!self.asked.words.is_empty(), ranking.session),
+        let has_words = !self.asked.words.is_empty();
+        let has_meaning = !self.likeness.is_empty();
+        let weights = Parts {
+            lexical: only_if(has_words, ranking.lexical),
+            session: only_if(has_words, ranking.session),
             author: only_if(!self.asked.authors.is_empty(), ranking.author),
-            meaning: only_if(!self.likeness.is_empty(), ranking.meaning),
-            context: only_if(!self.likeness.is_empty(), ranking.context_meaning),
-            embedding: only_if(!self.embedding.is_empty(), ranking.embedding),
+            meaning: only_if(has_meaning, ranking.meaning),
+            context: only_if(has_meaning, ranking.context_meaning),
+            embedding: only_if(!self.embedded.is_empty(), ranking.embedding),
             time: only_if(!self.asked.spans.is_empty(), ranking.time),
         };
         let total = weights.sum();
-        if total > 0.0 {
-            weights = weights.times(&Parts::all(1.0 / total));
-        }
-        weights
+        let scale = if total > 0.0 { 1.0 / total } else { 0.0 };
+        weights.times(&Parts::all(scale))
     }
 
-    /// What each signal gives to a memory; nothing if it does not answer the question at all.
-    pub(crate) fn parts(&self, slot: Slot) -> Option<Parts> {
+    /// The score of a memory. Nothing if it does not answer the question at all, or is sure to score
+    /// less than `least`.
+    pub(crate) fn score(&self, slot: Slot, least: f32) -> Option<f32> {
+        let parts = self.parts_without_context(slot)?;
+        // Context is the dearest to work out, and most memories are far from where it matters.
+        if parts.sum() + self.weights.context < least {
+            return None;
+        }
+        let parts = self.with_context(slot, parts);
+        Some(parts.sum()).filter(|it| *it >= least)
+    }
+
+    /// What each signal gives to a memory that answers.
+    pub(crate) fn parts(&self, slot: Slot) -> Parts {
+        match self.parts_without_context(slot) {
+            Some(parts) => self.with_context(slot, parts),
+            None => Parts::default(),
+        }
+    }
+
+    #[inline]
+    fn parts_without_context(&self, slot: Slot) -> Option<Parts> {
         let at = slot as usize;
         let documents = &self.index.documents;
-        let session = documents.session[at];
-        let author = documents.author[at];
-        let levels = Parts {
-            lexical: self.lexical.scores[at],
-            session: self
-                .lexical
-                .sessions
-                .get(session as usize)
-                .copied()
-                .unwrap_or(0.0),
-            author: f32::from(u8::from(
-                author != NONE && self.asked.authors.contains(&author),
-            )),
-            meaning: self.likeness.level(at, self.index.ranking.z),
-            context: self.context.level(at, self.index.ranking.z),
-            embedding: self.embedding.level(at, self.index.ranking.z),
-            time: self.time(at),
-        };
+        let by_words = self.lexical.scores[at];
+        let time = self.time(at);
+        let level =
+            |values: &[f32], scale: &Scale| values.get(at).map_or(0.0, |it| scale.level(*it));
+        let meaning = level(&self.likeness, &self.meaning);
+        let embedding = level(&self.embedded, &self.embedding);
         let floor = self.index.ranking.meaning_floor;
-        let answers = documents.worth[at] != 0
-            && (levels.lexical > 0.0
-                || levels.time > 0.0
-                || levels.meaning >= floor
-                || levels.embedding >= floor);
-        answers.then(|| levels.times(&self.weights))
+        let answers = by_words > 0.0 || time > 0.0 || meaning >= floor || embedding >= floor;
+        if !answers || documents.worth[at] == 0 {
+            return None;
+        }
+        let session = self.lexical.sessions.get(documents.session[at] as usize);
+        let is_named = self.named.get(documents.author[at] as usize);
+        let levels = Parts {
+            lexical: by_words,
+            session: session.copied().unwrap_or(0.0),
+            author: f32::from(u8::from(is_named.copied().unwrap_or(false))),
+            meaning,
+            context: 0.0,
+            embedding,
+            time,
+        };
+        Some(levels.times(&self.weights))
+    }
+
+    fn with_context(&self, slot: Slot, parts: Parts) -> Parts {
+        if self.likeness.is_empty() {
+            return parts;
+        }
+        let index = self.index;
+        let window = &index.ranking.context;
+        let likeness = index
+            .vectors
+            .in_context(slot, &self.likeness, &index.documents, window);
+        Parts {
+            context: self.weights.context * self.context.level(likeness),
+            ..parts
+        }
     }
 
     fn time(&self, at: usize) -> f32 {
@@ -210,18 +208,6 @@ fn likeness(index: &UserIndex, text: &str) -> Vec<f32> {
         Some(meaning) => index.vectors.likeness(&meaning.embed(text).0),
         None => Vec::new(),
     }
-}
-
-fn in_context(index: &UserIndex, likeness: &[f32]) -> Vec<f32> {
-    let slots = 0..likeness.len() as Slot;
-    let window = &index.ranking.context;
-    slots
-        .map(|slot| {
-            index
-                .vectors
-                .in_context(slot, likeness, &index.documents, window)
-        })
-        .collect()
 }
 
 fn embedded(index: &UserIndex, question: &[f32]) -> Vec<f32> {

@@ -36,6 +36,8 @@ pub(crate) struct Lent {
 }
 
 const WHOLE: f32 = 16.0;
+/// Touched are few if fewer than one posting in so many slots lends itself to its neighbours.
+const FEW: usize = 24;
 
 impl Lent {
     pub(crate) fn new(ranking: &Ranking) -> Lent {
@@ -73,7 +75,9 @@ impl Lent {
 /// A table by slot that is summed up for one word and then emptied.
 struct Sums {
     by_slot: Vec<u32>,
+    /// The slots that are not 0, if they are few; else all are walked over.
     touched: Vec<Slot>,
+    few: bool,
 }
 
 impl Sums {
@@ -81,18 +85,44 @@ impl Sums {
         Sums {
             by_slot: vec![0; slots],
             touched: Vec::new(),
+            few: true,
         }
     }
 
     #[inline]
     fn add(&mut self, slot: Slot, worth: u32) {
         let sum = &mut self.by_slot[slot as usize];
-        if *sum == 0 {
+        if self.few && *sum == 0 {
             self.touched.push(slot);
         }
         *sum = sum.saturating_add(worth);
     }
 
+    /// How many slots are not 0.
+    fn count(&self) -> usize {
+        if self.few {
+            self.touched.len()
+        } else {
+            self.by_slot.iter().filter(|it| **it != 0).count()
+        }
+    }
+
+    /// Adds `weight` times what each sum is when saturated to the scores, and empties the table.
+    fn drain_into(&mut self, scores: &mut [f32], weight: f32, saturation: impl Fn(Slot) -> f32) {
+        if self.few {
+            for slot in self.touched.drain(..) {
+                let sum = std::mem::take(&mut self.by_slot[slot as usize]);
+                scores[slot as usize] += weight * saturated(sum, saturation(slot));
+            }
+            return;
+        }
+        for (slot, (sum, score)) in self.by_slot.iter_mut().zip(scores).enumerate() {
+            *score += weight * saturated(std::mem::take(sum), saturation(slot as Slot));
+        }
+    }
+
+    /// A word lends itself to the neighbours of the memory that has it.
+    #[inline]
     fn lend(&mut self, documents: &Documents, lent: &Lent, posting: Posting) {
         let slot = posting.slot();
         let worth = posting.count() * lent.worth(documents, slot);
@@ -129,7 +159,11 @@ pub(crate) fn look_up(index: &UserIndex, asked: &Asked) -> Lexical {
     };
     let mut total = 0.0;
     for word in &asked.words {
-        for posting in word.term.map_or(&[][..], |term| index.postings.of(term)) {
+        let postings = word.term.map_or(&[][..], |term| index.postings.of(term));
+        // A list of those touched is longer than a walk over all, when most are.
+        let by_key = word.authors.is_empty() && word.date.is_none();
+        sums.few = by_key && postings.len() * FEW < documents.slots();
+        for posting in postings {
             sums.lend(documents, &lent, *posting);
             let session = documents.session[posting.slot() as usize];
             if session != NONE {
@@ -138,18 +172,15 @@ pub(crate) fn look_up(index: &UserIndex, asked: &Asked) -> Lexical {
         }
         add_authors(index, word, &mut sums);
         add_dates(index, word, &mut sums);
-        let weight = word.weight * rarity(documents.len(), sums.touched.len());
+        let weight = word.weight * rarity(documents.len(), sums.count());
         total += weight;
         found.shares.push(weight);
-        saturate(
-            &mut sums,
-            &mut found.scores,
-            weight,
-            index.ranking.saturation,
-        );
-        saturate_sessions(index, &mut in_sessions, &mut found.sessions, weight);
+        let saturation = index.ranking.saturation;
+        sums.drain_into(&mut found.scores, weight, |_| saturation);
+        in_sessions.drain_into(&mut found.sessions, weight, |session| {
+            session_saturation(index, session)
+        });
     }
-    if index.ranking.mode==1 { total=found.scores.iter().fold(0f32,|a,b|a.max(*b)); }
     found.weigh(total);
     found
 }
@@ -193,25 +224,15 @@ fn rarity(memories: usize, having: usize) -> f32 {
     (1.0 + (all - having + 0.5).max(0.0) / (having + 0.5)).ln()
 }
 
-fn saturate(sums: &mut Sums, scores: &mut [f32], weight: f32, saturation: f32) {
-    for slot in sums.touched.drain(..) {
-        let sum = std::mem::take(&mut sums.by_slot[slot as usize]);
-        scores[slot as usize] += weight * saturated(sum, saturation);
-    }
-}
-
 /// A share of 1 that grows with every saying, always less.
 pub(crate) fn saturated(sum: u32, saturation: f32) -> f32 {
     let sayings = sum as f32 / SAYING as f32;
     sayings / (sayings + saturation)
 }
 
-fn saturate_sessions(index: &UserIndex, sums: &mut Sums, scores: &mut [f32], weight: f32) {
+/// Of a long conversation more is asked.
+fn session_saturation(index: &UserIndex, session: Slot) -> f32 {
     const SATURATION: f32 = 1.2;
     const LENGTH: f32 = 0.75;
-    for session in sums.touched.drain(..) {
-        let sum = std::mem::take(&mut sums.by_slot[session as usize]);
-        let length = 1.0 - LENGTH + LENGTH * index.sessions.relative_length(session);
-        scores[session as usize] += weight * saturated(sum, SATURATION * length);
-    }
+    SATURATION * (1.0 - LENGTH + LENGTH * index.sessions.relative_length(session))
 }

@@ -25,6 +25,7 @@ mod lexical;
 mod postings;
 mod question;
 mod ranking;
+mod scale;
 mod scan;
 mod select;
 mod sessions;
@@ -263,12 +264,7 @@ impl UserIndex {
             return Vec::new();
         }
         let signals = Signals::new(self, &asked, question);
-        let slots = 0..self.documents.slots() as Slot;
-        let scores: Vec<f32> = slots
-            .map(|slot| signals.parts(slot).map_or(f32::NAN, |it| it.sum()))
-            .collect();
-        let limit = question.limit.min(self.len());
-        let chosen = select::choose(self, &scores, question.min_score, limit, question.allowed);
+        let chosen = select::choose(self, &signals, question);
         let hit = |it: select::Chosen| {
             let mut explanation = explain::explain(self, &signals, it.ranked.slot);
             explanation.duplicates = it.duplicates;

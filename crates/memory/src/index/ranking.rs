@@ -39,12 +39,6 @@ pub struct Ranking {
     pub embedding: f32,
     /// Weight of the time, if the question names one.
     pub time: f32,
-    #[doc(hidden)]
-    pub mode: u32,
-    #[doc(hidden)]
-    pub z: f32,
-    #[doc(hidden)]
-    pub p: [f32; 4],
     /// Found by meaning alone, without a word in common: only from this much on (0 to 1).
     pub meaning_floor: f32,
     /// At most this share of a list is of one conversation, while others have nearly as good ones.
@@ -70,9 +64,6 @@ impl Default for Ranking {
             context_meaning: 0.45,
             embedding: 0.5,
             time: 0.2,
-            mode: 0,
-            z: 5.0,
-            p: [0.0; 4],
             meaning_floor: 0.5,
             largest_share: 0.7,
         }

@@ -6,13 +6,18 @@
 //! - Of one conversation come at most seven tenths of the list (`Ranking::largest_share`), as long
 //!   as others have hits that score at least half as much. The rest waits, and fills what stays free.
 
-use std::{cmp::Ordering, collections::BinaryHeap, collections::HashMap};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{BinaryHeap, HashMap},
+};
 
 use super::{
     UserIndex,
     documents::Row,
+    fuse::Signals,
     postings::{Slot, Term},
     sessions::{NONE, SessionNumber},
+    types::Question,
 };
 
 /// Of the words of two near-duplicates, so many are in both.
@@ -53,17 +58,16 @@ pub(crate) struct Chosen {
     pub(crate) duplicates: Vec<u64>,
 }
 
-/// Chooses from scores by slot; below `min_score` (or without a number) is no answer.
+/// Chooses the hits of a search.
 pub(crate) fn choose(
     index: &UserIndex,
-    scores: &[f32],
-    min_score: f32,
-    limit: usize,
-    allowed: &dyn Fn(u64) -> bool,
+    signals: &Signals<'_>,
+    question: &Question<'_>,
 ) -> Vec<Chosen> {
+    let limit = question.limit.min(index.len());
     let mut pool = limit.saturating_mul(3).saturating_add(32);
     loop {
-        let best = best(index, scores, min_score, pool, allowed);
+        let best = best(index, signals, question, pool);
         let all = best.len() < pool;
         let mut choice = Choice::new(index, limit);
         for ranked in best {
@@ -80,38 +84,36 @@ pub(crate) fn choose(
 /// The best memories, the best first.
 fn best(
     index: &UserIndex,
-    scores: &[f32],
-    min_score: f32,
+    signals: &Signals<'_>,
+    question: &Question<'_>,
     pool: usize,
-    allowed: &dyn Fn(u64) -> bool,
 ) -> Vec<Ranked> {
-    let mut heap = BinaryHeap::new();
-    let mut least = min_score;
-    for (slot, score) in scores.iter().enumerate() {
-        // Written so that "not a number" is no answer.
-        if !(*score >= least) {
+    let mut heap: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
+    let mut least = question.min_score;
+    for slot in 0..index.documents.slots() as Slot {
+        let Some(score) = signals.score(slot, least) else {
             continue;
-        }
-        let Some(row) = &index.documents.rows[slot] else {
+        };
+        let Some(row) = &index.documents.rows[slot as usize] else {
             continue;
         };
         let ranked = Ranked {
-            score: *score,
+            score,
             timestamp: row.timestamp,
             seq: row.seq,
-            slot: slot as Slot,
+            slot,
         };
         let is_full = heap.len() == pool;
-        let worst = heap.peek().map(|it: &std::cmp::Reverse<Ranked>| it.0);
-        if is_full && worst.is_some_and(|worst| worst > ranked) || !allowed(row.seq) {
+        let is_worse = heap.peek().is_some_and(|worst| worst.0 > ranked);
+        if (is_full && is_worse) || !(question.allowed)(row.seq) {
             continue;
         }
         if is_full {
             heap.pop();
         }
-        heap.push(std::cmp::Reverse(ranked));
+        heap.push(Reverse(ranked));
         if heap.len() == pool {
-            least = heap.peek().map_or(least, |it| it.0.score);
+            least = heap.peek().map_or(least, |worst| worst.0.score);
         }
     }
     let sorted = heap.into_sorted_vec();

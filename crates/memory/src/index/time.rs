@@ -3,9 +3,7 @@
 //!
 //! Rules are tried at each word, the longest first. What is not understood is left to the words.
 
-use super::calendar::{
-    Day, date_of, day_at, month_named, month_start, weekday_named, weekday_of,
-};
+use super::calendar::{Day, date_of, day_at, month_named, month_start, weekday_named, weekday_of};
 
 /// Days from `from` up to, not with, `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
