@@ -33,8 +33,8 @@ pub(crate) struct Documents {
     pub(crate) after: Vec<Slot>,
     /// What one saying of a word is worth here: less in a long text. 0 where there is no memory.
     pub(crate) worth: Vec<u32>,
-    /// 0 to 15, by number: who is 0 speaks for all where not all can be asked.
-    pub(crate) sample: Vec<u8>,
+    /// Drawn by number: the lowest speak for all where not all can be looked at.
+    pub(crate) lots: Vec<u8>,
     free: Vec<Slot>,
 }
 
@@ -46,7 +46,7 @@ impl Documents {
         self.author[at] = row.author;
         self.date[at] = PackedDate::of(row.timestamp);
         self.worth[at] = worth;
-        self.sample[at] = (row.seq.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 60) as u8;
+        self.lots[at] = (row.seq.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
         self.rows[at] = Some(row);
         slot
     }
@@ -59,7 +59,7 @@ impl Documents {
         self.before.push(NONE);
         self.after.push(NONE);
         self.worth.push(0);
-        self.sample.push(0);
+        self.lots.push(0);
         (self.rows.len() - 1) as Slot
     }
 

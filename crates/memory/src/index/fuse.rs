@@ -13,7 +13,7 @@ use super::{
     question::Asked,
     scale::Scale,
     types::Question,
-    vectors::cosine,
+    vectors::{Likeness, cosine},
 };
 
 /// What each signal gave to a score; they add up to it.
@@ -41,8 +41,8 @@ pub(crate) struct Signals<'a> {
     index: &'a UserIndex,
     pub(crate) asked: &'a Asked,
     pub(crate) lexical: Lexical,
-    /// Of each memory's own words to the question, by slot; empty without a meaning.
-    likeness: Vec<f32>,
+    /// None without a meaning.
+    likeness: Option<Likeness<'a>>,
     meaning: Scale,
     context: Scale,
     /// By slot; not a number for those that cannot be compared.
@@ -52,30 +52,44 @@ pub(crate) struct Signals<'a> {
     named: Vec<bool>,
     /// Weights that sum up to 1 over the signals that the question has.
     pub(crate) weights: Parts,
+    /// By slot: the score but for context, which is the dearest to work out.
+    without_context: Vec<f32>,
 }
 
 impl<'a> Signals<'a> {
     pub(crate) fn new(index: &'a UserIndex, asked: &'a Asked, question: &Question<'_>) -> Self {
-        let likeness = likeness(index, question.text);
-        let embedded = embedded(index, question.embedding);
+        let meaning = index.meaning.as_ref().map(|it| it.embed(question.text).0);
+        let likeness = meaning.and_then(|it| index.vectors.compared_with(&it));
+        let slots = likeness.as_ref().map_or(0, |_| index.documents.slots());
+        let own = |slot| likeness.as_ref().map_or(0.0, |it| it.own(slot));
+        let (documents, window) = (&index.documents, &index.ranking.context);
         let in_context = |slot| {
-            index
-                .vectors
-                .in_context(slot, &likeness, &index.documents, &index.ranking.context)
+            let likeness = likeness.as_ref();
+            likeness.map_or(0.0, |it| it.in_context(slot, documents, window))
         };
+        let embedded = embedded(index, question.embedding);
         let mut signals = Signals {
             asked,
             lexical: look_up(index, asked),
-            meaning: Scale::of(index, likeness.len(), |slot| likeness[slot as usize]),
-            context: Scale::of(index, likeness.len(), in_context),
+            meaning: Scale::of(index, slots, own),
+            context: Scale::of(index, slots, in_context),
             embedding: Scale::of(index, embedded.len(), |slot| embedded[slot as usize]),
             likeness,
             embedded,
             named: index.authors.table(&asked.authors),
             weights: Parts::default(),
+            without_context: Vec::new(),
             index,
         };
         signals.weights = signals.weigh();
+        let slots = 0..index.documents.slots() as Slot;
+        let score = |slot| {
+            signals
+                .levels_without_context(slot)
+                .times(&signals.weights)
+                .sum()
+        };
+        signals.without_context = slots.map(score).collect();
         signals
     }
 
@@ -83,7 +97,7 @@ impl<'a> Signals<'a> {
         let ranking = &self.index.ranking;
         let only_if = |is: bool, weight: f32| if is { weight } else { 0.0 };
         let has_words = !self.asked.words.is_empty();
-        let has_meaning = !self.likeness.is_empty();
+        let has_meaning = self.likeness.is_some();
         let weights = Parts {
             lexical: only_if(has_words, ranking.lexical),
             session: only_if(has_words, ranking.session),
@@ -98,67 +112,63 @@ impl<'a> Signals<'a> {
         weights.times(&Parts::all(scale))
     }
 
-    /// The score of a memory. Nothing if it does not answer the question at all, or is sure to score
-    /// less than `least`.
+    /// What a memory scores without its context, and at most with it.
+    #[inline]
+    pub(crate) fn bounds(&self, slot: Slot) -> (f32, f32) {
+        let least = self.without_context[slot as usize];
+        // A little more than the sum, because sums are rounded.
+        let most = least + self.weights.context + 1e-5;
+        (least, most)
+    }
+
+    /// The score of a memory. Nothing if it does not answer the question at all, or scores less than
+    /// `least`.
     pub(crate) fn score(&self, slot: Slot, least: f32) -> Option<f32> {
-        let parts = self.parts_without_context(slot)?;
-        // Context is the dearest to work out, and most memories are far from where it matters.
-        if parts.sum() + self.weights.context < least {
+        if self.bounds(slot).1 < least {
             return None;
         }
-        let parts = self.with_context(slot, parts);
-        Some(parts.sum()).filter(|it| *it >= least)
+        let levels = self.levels(slot)?;
+        Some(levels.times(&self.weights).sum()).filter(|it| *it >= least)
     }
 
     /// What each signal gives to a memory that answers.
     pub(crate) fn parts(&self, slot: Slot) -> Parts {
-        match self.parts_without_context(slot) {
-            Some(parts) => self.with_context(slot, parts),
-            None => Parts::default(),
+        let levels = self.levels(slot).unwrap_or_default();
+        levels.times(&self.weights)
+    }
+
+    /// Each signal from 0 to 1; nothing if the memory does not answer at all.
+    fn levels(&self, slot: Slot) -> Option<Parts> {
+        let mut levels = self.levels_without_context(slot);
+        if let Some(likeness) = &self.likeness {
+            let (documents, window) = (&self.index.documents, &self.index.ranking.context);
+            levels.context = self
+                .context
+                .level(likeness.in_context(slot, documents, window));
         }
+        let floor = self.index.ranking.meaning_floor;
+        let by_words = levels.lexical > 0.0 || levels.time > 0.0;
+        let by_meaning = levels.meaning >= floor || levels.embedding >= floor;
+        let is_there = self.index.documents.worth[slot as usize] != 0;
+        (is_there && (by_words || by_meaning)).then_some(levels)
     }
 
     #[inline]
-    fn parts_without_context(&self, slot: Slot) -> Option<Parts> {
+    fn levels_without_context(&self, slot: Slot) -> Parts {
         let at = slot as usize;
         let documents = &self.index.documents;
-        let by_words = self.lexical.scores[at];
-        let time = self.time(at);
-        let level =
-            |values: &[f32], scale: &Scale| values.get(at).map_or(0.0, |it| scale.level(*it));
-        let meaning = level(&self.likeness, &self.meaning);
-        let embedding = level(&self.embedded, &self.embedding);
-        let floor = self.index.ranking.meaning_floor;
-        let answers = by_words > 0.0 || time > 0.0 || meaning >= floor || embedding >= floor;
-        if !answers || documents.worth[at] == 0 {
-            return None;
-        }
         let session = self.lexical.sessions.get(documents.session[at] as usize);
         let is_named = self.named.get(documents.author[at] as usize);
-        let levels = Parts {
-            lexical: by_words,
+        let embedded = self.embedded.get(at);
+        let likeness = self.likeness.as_ref();
+        Parts {
+            lexical: self.lexical.scores[at],
             session: session.copied().unwrap_or(0.0),
             author: f32::from(u8::from(is_named.copied().unwrap_or(false))),
-            meaning,
+            meaning: likeness.map_or(0.0, |it| self.meaning.level(it.own(slot))),
             context: 0.0,
-            embedding,
-            time,
-        };
-        Some(levels.times(&self.weights))
-    }
-
-    fn with_context(&self, slot: Slot, parts: Parts) -> Parts {
-        if self.likeness.is_empty() {
-            return parts;
-        }
-        let index = self.index;
-        let window = &index.ranking.context;
-        let likeness = index
-            .vectors
-            .in_context(slot, &self.likeness, &index.documents, window);
-        Parts {
-            context: self.weights.context * self.context.level(likeness),
-            ..parts
+            embedding: embedded.map_or(0.0, |it| self.embedding.level(*it)),
+            time: self.time(at),
         }
     }
 
@@ -200,13 +210,6 @@ impl Parts {
             embedding: self.embedding * other.embedding,
             time: self.time * other.time,
         }
-    }
-}
-
-fn likeness(index: &UserIndex, text: &str) -> Vec<f32> {
-    match &index.meaning {
-        Some(meaning) => index.vectors.likeness(&meaning.embed(text).0),
-        None => Vec::new(),
     }
 }
 

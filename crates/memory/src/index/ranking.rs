@@ -58,14 +58,14 @@ impl Default for Ranking {
             date_saying: 1.0,
             letter: 0.2,
             lexical: 1.0,
-            session: 0.05,
-            author: 0.15,
+            session: 0.1,
+            author: 0.1,
             meaning: 0.3,
             context_meaning: 0.45,
             embedding: 0.5,
             time: 0.2,
             meaning_floor: 0.5,
-            largest_share: 0.7,
+            largest_share: 0.8,
         }
     }
 }

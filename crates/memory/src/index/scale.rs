@@ -16,8 +16,8 @@ pub(crate) struct Scale {
 
 /// Standing out by this many standard deviations is as like as can be.
 const OUTSTANDING: f32 = 6.0;
-/// Up to this many memories all are looked at; of more, one in sixteen, chosen by their numbers.
-const ALL: usize = 8_192;
+/// Up to this many memories all are looked at; of more, about so many, chosen by their numbers.
+const ENOUGH: usize = 2_048;
 /// What is expected of memories before any was seen, and how many memories that is worth: with two
 /// memories nothing can be said about the usual likeness.
 const EXPECTED_MEAN: f64 = 0.1;
@@ -28,11 +28,13 @@ const WHOLE: f32 = 65_536.0;
 
 impl Scale {
     pub(crate) fn of(index: &UserIndex, slots: usize, likeness: impl Fn(Slot) -> f32) -> Scale {
-        let all = slots <= ALL;
+        // In steps of two, so that one memory more hardly ever changes who is looked at.
+        let one_in = (index.len() / ENOUGH).next_power_of_two().min(1 << 8);
+        let looked_at = (1 << 8) / one_in;
         let (mut count, mut sum, mut squares) = (0_u32, 0_i64, 0_i64);
         for slot in 0..slots {
-            let number = index.documents.sample[slot];
-            if index.documents.worth[slot] == 0 || !(all || number == 0) {
+            let lot = usize::from(index.documents.lots[slot]);
+            if lot >= looked_at || index.documents.worth[slot] == 0 {
                 continue;
             }
             let value = likeness(slot as Slot);

@@ -3,7 +3,7 @@
 //!
 //! - Near-duplicates of one author (the same words in the same order, or 95 % of all their words in
 //!   common) are one hit: the best of them, which names the others.
-//! - Of one conversation come at most seven tenths of the list (`Ranking::largest_share`), as long
+//! - Of one conversation come at most four fifths of the list (`Ranking::largest_share`), as long
 //!   as others have hits that score at least half as much. The rest waits, and fills what stays free.
 
 use std::{
@@ -89,7 +89,7 @@ fn best(
     pool: usize,
 ) -> Vec<Ranked> {
     let mut heap: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
-    let mut least = question.min_score;
+    let mut least = sure_score(index, signals, question, pool).max(question.min_score);
     for slot in 0..index.documents.slots() as Slot {
         let Some(score) = signals.score(slot, least) else {
             continue;
@@ -118,6 +118,59 @@ fn best(
     }
     let sorted = heap.into_sorted_vec();
     sorted.into_iter().map(|it| it.0).collect()
+}
+
+/// A score that `pool` memories reach for sure: those that are best without their context tell. So the
+/// context of most others need not be looked at.
+fn sure_score(
+    index: &UserIndex,
+    signals: &Signals<'_>,
+    question: &Question<'_>,
+    pool: usize,
+) -> f32 {
+    let mut best: BinaryHeap<Reverse<(OrderedScore, Slot)>> = BinaryHeap::new();
+    let mut least = f32::MIN_POSITIVE;
+    for slot in 0..index.documents.slots() as Slot {
+        let score = signals.bounds(slot).0;
+        if score <= least {
+            continue;
+        }
+        best.push(Reverse((OrderedScore(score), slot)));
+        if best.len() > pool {
+            best.pop();
+            least = best.peek().map_or(least, |it| it.0.0.0);
+        }
+    }
+    let is_allowed = |slot: &Slot| {
+        let row = index.documents.rows[*slot as usize].as_ref();
+        row.is_some_and(|row| (question.allowed)(row.seq))
+    };
+    let slots = best.into_iter().map(|it| it.0.1).filter(is_allowed);
+    let scores: Vec<f32> = slots
+        .filter_map(|slot| signals.score(slot, f32::MIN))
+        .collect();
+    if scores.len() < pool {
+        return f32::MIN;
+    }
+    scores.into_iter().fold(f32::INFINITY, f32::min)
+}
+
+/// A score in its order.
+#[derive(PartialEq)]
+struct OrderedScore(f32);
+
+impl Eq for OrderedScore {}
+
+impl Ord for OrderedScore {
+    fn cmp(&self, other: &OrderedScore) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for OrderedScore {
+    fn partial_cmp(&self, other: &OrderedScore) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 struct Choice<'a> {

@@ -87,40 +87,53 @@ impl Vectors {
         self.context_inverse_lengths[slot as usize] = if length > 0.0 { 1.0 / length } else { 0.0 };
     }
 
-    /// How like each memory is to a vector: the cosine, by slot.
-    pub(crate) fn likeness(&self, vector: &[i8]) -> Vec<f32> {
+    /// Compares all with a text's vector; nothing if it says nothing.
+    pub(crate) fn compared_with(&self, vector: &[i8]) -> Option<Likeness<'_>> {
         let own = inverse_length(vector);
         if own == 0.0 || vector.len() != self.dims {
-            return Vec::new();
+            return None;
         }
         let wide: Vec<i16> = vector
             .iter()
             .map(|it| i16::from((*it).max(-LARGEST)))
             .collect();
-        let rows = self.matrix.chunks_exact(self.dims);
-        rows.zip(&self.inverse_lengths)
-            .map(|(row, inverse)| dot(&wide, row) as f32 * inverse * own)
-            .collect()
-    }
-
-    /// How like a memory and its neighbours together are, given how like each one is.
-    pub(crate) fn in_context(
-        &self,
-        slot: Slot,
-        likeness: &[f32],
-        documents: &Documents,
-        window: &Window,
-    ) -> f32 {
-        let sum: f32 = around(slot, documents, window)
-            .map(|(neighbour, weight)| weight * likeness[neighbour as usize])
-            .sum();
-        sum * self.context_inverse_lengths[slot as usize]
+        let rows = self
+            .matrix
+            .chunks_exact(self.dims)
+            .zip(&self.inverse_lengths);
+        let own = rows.map(|(row, inverse)| dot(&wide, row) as f32 * inverse * own);
+        Some(Likeness {
+            own: own.collect(),
+            context_inverse_lengths: &self.context_inverse_lengths,
+        })
     }
 
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         let lengths = &self.inverse_lengths;
         self.matrix.capacity() + lengths.capacity() * 8
+    }
+}
+
+/// How like memories are to a question.
+pub(crate) struct Likeness<'a> {
+    /// The cosine, by slot.
+    own: Vec<f32>,
+    context_inverse_lengths: &'a [f32],
+}
+
+impl Likeness<'_> {
+    /// Of a memory's own words.
+    #[inline]
+    pub(crate) fn own(&self, slot: Slot) -> f32 {
+        self.own[slot as usize]
+    }
+
+    /// Of a memory and its neighbours together.
+    pub(crate) fn in_context(&self, slot: Slot, documents: &Documents, window: &Window) -> f32 {
+        let around = around(slot, documents, window);
+        let sum: f32 = around.map(|(at, weight)| weight * self.own(at)).sum();
+        sum * self.context_inverse_lengths[slot as usize]
     }
 }
 
@@ -166,6 +179,7 @@ const STRIDE: usize = 32;
 
 /// The sum of products. Pairs of them are added in 16 bits before they are widened: so the compiler
 /// works on eight at a time on every machine. Both have no number below -[`LARGEST`].
+#[inline]
 fn dot(question: &[i16], row: &[i8]) -> i32 {
     let (question, question_rest) = question.as_chunks::<STRIDE>();
     let (row, row_rest) = row.as_chunks::<STRIDE>();
