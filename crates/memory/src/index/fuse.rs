@@ -217,6 +217,8 @@ fn embedded(index: &UserIndex, question: &[f32]) -> Vec<f32> {
     if question.is_empty() || index.embeddings.is_empty() {
         return Vec::new();
     }
-    let of_slot = |it: &Box<[f32]>| cosine(question, it).unwrap_or(f32::NAN);
-    index.embeddings.iter().map(of_slot).collect()
+    let vectors = index.embeddings.iter();
+    vectors
+        .map(|it| cosine(question, it).unwrap_or(f32::NAN))
+        .collect()
 }

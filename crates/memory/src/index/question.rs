@@ -60,11 +60,11 @@ impl Asked {
             says_something: !pieces.is_empty(),
             ..Asked::default()
         };
-        let is_relative = |at: &usize| times.relative.binary_search(at).is_ok();
-        let says = |at: &usize| {
-            !is_relative(at) && !(index.stem.is_english() && is_question_word(normal[*at]))
+        let only_asks = |at: usize| {
+            let is_question_word = index.stem.is_english() && is_question_word(normal[at]);
+            is_question_word || times.relative.binary_search(&at).is_ok()
         };
-        let mut chosen: Vec<usize> = (0..pieces.len()).filter(says).collect();
+        let mut chosen: Vec<usize> = (0..pieces.len()).filter(|at| !only_asks(*at)).collect();
         // A question of nothing but such words ("To be or not to be?") means them.
         if chosen.is_empty() && asked.spans.is_empty() {
             chosen = (0..pieces.len()).collect();

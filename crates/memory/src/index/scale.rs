@@ -22,7 +22,7 @@ const ENOUGH: usize = 2_048;
 /// memories nothing can be said about the usual likeness.
 const EXPECTED_MEAN: f64 = 0.1;
 const EXPECTED_SPREAD: f64 = 0.12;
-const EXPECTED_COUNT: f64 = 8.0;
+const EXPECTED_COUNT: f64 = 20.0;
 /// Likenesses are added as whole numbers: the sum is the same in whatever order memories came.
 const WHOLE: f32 = 65_536.0;
 
@@ -64,8 +64,9 @@ impl Scale {
     /// 0 for what is like the average or less, 1 for what stands out as far as can be.
     #[inline]
     pub(crate) fn level(&self, likeness: f32) -> f32 {
-        // `max` and `min` turn what is not a number into 0.
-        ((likeness - self.mean) / self.full).max(0.0).min(1.0)
+        let level = (likeness - self.mean) / self.full;
+        // What is not a number is not above 0.
+        if level > 0.0 { level.min(1.0) } else { 0.0 }
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn choose(
     question: &Question<'_>,
 ) -> Vec<Chosen> {
     let limit = question.limit.min(index.len());
-    let mut pool = limit.saturating_mul(3).saturating_add(32);
+    let mut pool = limit.saturating_mul(2).saturating_add(16);
     loop {
         let best = best(index, signals, question, pool);
         let all = best.len() < pool;
@@ -254,7 +254,7 @@ impl<'a> Choice<'a> {
 
     fn finish(mut self) -> Vec<Chosen> {
         self.take_waiting_above(f32::NEG_INFINITY);
-        self.chosen.sort_by(|a, b| b.ranked.cmp(&a.ranked));
+        self.chosen.sort_by_key(|it| Reverse(it.ranked));
         self.chosen
     }
 }
