@@ -82,14 +82,7 @@ impl<'a> Signals<'a> {
             index,
         };
         signals.weights = signals.weigh();
-        let slots = 0..index.documents.slots() as Slot;
-        let score = |slot| {
-            signals
-                .levels_without_context(slot)
-                .times(&signals.weights)
-                .sum()
-        };
-        signals.without_context = slots.map(score).collect();
+        signals.without_context = signals.scores_without_context();
         signals
     }
 
@@ -112,23 +105,67 @@ impl<'a> Signals<'a> {
         weights.times(&Parts::all(scale))
     }
 
-    /// What a memory scores without its context, and at most with it.
+    /// Signal by signal: walks over whole columns, which the compiler does several rows at a time.
+    fn scores_without_context(&self) -> Vec<f32> {
+        let weights = &self.weights;
+        let documents = &self.index.documents;
+        let by_words = self.lexical.scores.iter();
+        let mut scores: Vec<f32> = by_words.map(|it| it * weights.lexical).collect();
+        for (score, session) in scores.iter_mut().zip(&documents.session) {
+            let level = self.lexical.sessions.get(*session as usize);
+            *score += weights.session * level.copied().unwrap_or(0.0);
+        }
+        if weights.author > 0.0 {
+            for (score, author) in scores.iter_mut().zip(&documents.author) {
+                let is_named = self.named.get(*author as usize);
+                *score += weights.author * f32::from(u8::from(is_named == Some(&true)));
+            }
+        }
+        let own = self.likeness.as_ref().map_or(&[][..], |it| it.own_of_all());
+        for (score, likeness) in scores.iter_mut().zip(own) {
+            *score += weights.meaning * self.meaning.level(*likeness);
+        }
+        for (score, likeness) in scores.iter_mut().zip(&self.embedded) {
+            *score += weights.embedding * self.embedding.level(*likeness);
+        }
+        if weights.time > 0.0 {
+            for (at, score) in scores.iter_mut().enumerate() {
+                *score += weights.time * self.time(at);
+            }
+        }
+        scores
+    }
+
+    /// What a memory scores without its context, nearly.
     #[inline]
-    pub(crate) fn bounds(&self, slot: Slot) -> (f32, f32) {
-        let least = self.without_context[slot as usize];
-        // A little more than the sum, because sums are rounded.
-        let most = least + self.weights.context + 1e-5;
-        (least, most)
+    pub(crate) fn score_without_context(&self, slot: Slot) -> f32 {
+        self.without_context[slot as usize]
     }
 
     /// The score of a memory. Nothing if it does not answer the question at all, or scores less than
     /// `least`.
+    #[inline]
     pub(crate) fn score(&self, slot: Slot, least: f32) -> Option<f32> {
-        if self.bounds(slot).1 < least {
+        // Sums are rounded, and those here are added in another order.
+        let nearly_least = least - 1e-5;
+        let without_context = self.without_context[slot as usize];
+        if without_context + self.weights.context < nearly_least
+            || without_context + self.weights.context * self.context_level(slot) < nearly_least
+        {
             return None;
         }
         let levels = self.levels(slot)?;
         Some(levels.times(&self.weights).sum()).filter(|it| *it >= least)
+    }
+
+    #[inline]
+    fn context_level(&self, slot: Slot) -> f32 {
+        let Some(likeness) = &self.likeness else {
+            return 0.0;
+        };
+        let (documents, window) = (&self.index.documents, &self.index.ranking.context);
+        let in_context = likeness.in_context(slot, documents, window);
+        self.context.level(in_context)
     }
 
     /// What each signal gives to a memory that answers.
@@ -140,12 +177,7 @@ impl<'a> Signals<'a> {
     /// Each signal from 0 to 1; nothing if the memory does not answer at all.
     fn levels(&self, slot: Slot) -> Option<Parts> {
         let mut levels = self.levels_without_context(slot);
-        if let Some(likeness) = &self.likeness {
-            let (documents, window) = (&self.index.documents, &self.index.ranking.context);
-            levels.context = self
-                .context
-                .level(likeness.in_context(slot, documents, window));
-        }
+        levels.context = self.context_level(slot);
         let floor = self.index.ranking.meaning_floor;
         let by_words = levels.lexical > 0.0 || levels.time > 0.0;
         let by_meaning = levels.meaning >= floor || levels.embedding >= floor;
@@ -153,7 +185,6 @@ impl<'a> Signals<'a> {
         (is_there && (by_words || by_meaning)).then_some(levels)
     }
 
-    #[inline]
     fn levels_without_context(&self, slot: Slot) -> Parts {
         let at = slot as usize;
         let documents = &self.index.documents;

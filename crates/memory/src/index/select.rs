@@ -131,7 +131,7 @@ fn sure_score(
     let mut best: BinaryHeap<Reverse<(OrderedScore, Slot)>> = BinaryHeap::new();
     let mut least = f32::MIN_POSITIVE;
     for slot in 0..index.documents.slots() as Slot {
-        let score = signals.bounds(slot).0;
+        let score = signals.score_without_context(slot);
         if score <= least {
             continue;
         }
