@@ -83,3 +83,19 @@ impl Ranking {
 
 /// One saying of a word. Whole numbers, so that sums do not depend on the order of adding.
 pub(crate) const SAYING: u32 = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn length_counts_little_among_short_texts_and_much_among_long_ones() {
+        let ranking = Ranking::default();
+        let worth = |words: u32| ranking.worth(words) as f32 / SAYING as f32;
+        assert!(worth(1) / worth(45) < 1.3);
+        assert!(worth(45) / worth(450) > 5.0);
+        assert!((1..2_000).map(worth).is_sorted_by(|a, b| a >= b));
+        assert!(ranking.worth(u32::MAX) >= 1, "0 is for no memory");
+        assert!(ranking.worth(0) >= ranking.worth(1));
+    }
+}

@@ -222,3 +222,123 @@ pub(crate) fn cosine(a: &[f32], b: &[f32]) -> Option<f32> {
     let cosine = dot / (a_squares.sqrt() * b_squares.sqrt());
     cosine.is_finite().then_some(cosine)
 }
+
+#[cfg(test)]
+mod tests {
+    use retain_testkit::random::Random;
+
+    use super::*;
+    use crate::index::documents::Row;
+
+    fn numbers(random: &mut Random, count: usize) -> Vec<i8> {
+        // Often the largest there are, where sums would overflow first.
+        let number = |_| match random.below(4) {
+            0 => i8::MIN,
+            1 => i8::MAX,
+            _ => random.below(255) as u8 as i8,
+        };
+        (0..count).map(number).collect()
+    }
+
+    #[test]
+    fn products_are_exact_for_any_length() {
+        let mut random = Random::new(11);
+        for count in [0, 1, 31, 32, 33, 64, 192, 250] {
+            let cut = |it: i8| it.max(-LARGEST);
+            let a: Vec<i8> = numbers(&mut random, count).into_iter().map(cut).collect();
+            let b: Vec<i8> = numbers(&mut random, count).into_iter().map(cut).collect();
+            let wide: Vec<i16> = a.iter().map(|it| i16::from(*it)).collect();
+            let plain = a.iter().zip(&b).map(|(a, b)| i32::from(*a) * i32::from(*b));
+            assert_eq!(
+                dot(&wide, &b),
+                plain.sum::<i32>(),
+                "{count} numbers, seed 11"
+            );
+        }
+    }
+
+    fn table(count: usize) -> Documents {
+        let mut documents = Documents::default();
+        for seq in 0..count as u64 {
+            let row = Row {
+                seq,
+                order: seq,
+                timestamp: 0.0,
+                author: NONE,
+                words: 1,
+                fingerprint: 0,
+                terms: Box::default(),
+            };
+            documents.insert(row, 1);
+            if seq > 0 {
+                documents.link(seq as Slot - 1, seq as Slot);
+            }
+        }
+        documents
+    }
+
+    /// The mixed vector is never made; this makes it.
+    fn mixed(rows: &[Vec<i8>], at: i64, window: &Window) -> Vec<f32> {
+        let places = [0, -1, -2, -3, 1, 2];
+        let weights = std::iter::once(&window.own)
+            .chain(&window.before)
+            .chain(&window.after);
+        let mut sum = vec![0.0; rows[0].len()];
+        for (distance, weight) in places.iter().zip(weights) {
+            let row = usize::try_from(at + distance)
+                .ok()
+                .and_then(|it| rows.get(it));
+            for (sum, number) in sum.iter_mut().zip(row.into_iter().flatten()) {
+                let length = inverse_length(row.unwrap());
+                *sum += weight * length * f32::from(*number);
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn likeness_in_context_is_that_of_the_mixed_vector() {
+        let mut random = Random::new(5);
+        let rows: Vec<Vec<i8>> = (0..9).map(|_| numbers(&mut random, 48)).collect();
+        let rows: Vec<Vec<i8>> = rows
+            .into_iter()
+            .map(|it| it.into_iter().map(|n| n.max(-127)).collect())
+            .collect();
+        let documents = table(rows.len());
+        let window = Window::WORDS;
+        let mut vectors = Vectors::new(48);
+        for (slot, row) in (0..).zip(&rows) {
+            vectors.set(slot, row);
+        }
+        (0..9).for_each(|slot| vectors.mix(slot, &documents, &window));
+        let question: Vec<i8> = rows[4].iter().rev().copied().collect();
+        let likeness = vectors.compared_with(&question).unwrap();
+        let as_floats = |it: &[i8]| -> Vec<f32> { it.iter().map(|n| f32::from(*n)).collect() };
+        for slot in 0..9 {
+            let own = cosine(&as_floats(&question), &as_floats(&rows[slot as usize])).unwrap();
+            assert!((likeness.own(slot) - own).abs() < 1e-5);
+            let mixed = mixed(&rows, i64::from(slot), &window);
+            let expected = cosine(&as_floats(&question), &mixed).unwrap();
+            let found = likeness.in_context(slot, &documents, &window);
+            assert!(
+                (found - expected).abs() < 1e-5,
+                "slot {slot}: {found} {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn vectors_of_nothing_are_like_nothing() {
+        let mut vectors = Vectors::new(256);
+        vectors.set(0, &[1; 256]);
+        vectors.set(1, &[0; 256]);
+        vectors.set(2, &[1; 3]);
+        let likeness = vectors.compared_with(&[1; 256]).unwrap();
+        assert!((likeness.own(0) - 1.0).abs() < 1e-6);
+        assert_eq!((likeness.own(1), likeness.own(2)), (0.0, 0.0));
+        assert!(vectors.compared_with(&[0; 256]).is_none());
+        assert!(vectors.compared_with(&[1; 3]).is_none());
+        vectors.clear(0);
+        assert_eq!(vectors.compared_with(&[1; 256]).unwrap().own(0), 0.0);
+    }
+}

@@ -1,6 +1,8 @@
 //! What a list of hits is made of: each thing once, not all from one conversation, nothing that was
 //! filtered out, nothing below the least score.
 
+use retain_testkit::random::Random;
+
 use super::*;
 
 #[test]
@@ -98,6 +100,51 @@ fn filters_choose_who_may_be_found_and_change_no_score() {
     for hit in hits {
         let same = all.iter().find(|it| it.seq == hit.seq).unwrap();
         assert_eq!(same.score, hit.score);
+    }
+}
+
+#[test]
+fn a_short_list_is_the_beginning_of_the_long_one() {
+    // What is left out early to save time must not be what belongs into the list.
+    let ranking = Ranking {
+        largest_share: 1.0,
+        ..Ranking::default()
+    };
+    let mut random = Random::new(21);
+    let words = [
+        "dog", "car", "rain", "song", "tea", "cup", "red", "puppy", "storm", "Ada",
+    ];
+    let documents = (1..900).map(|seq| {
+        let text: Vec<&str> = (0..6).map(|_| random.pick(&words)).collect();
+        let text = format!("{} x{seq}", text.join(" "));
+        said(
+            seq,
+            &format!("s{}", seq / 12),
+            ["Ada", "Bob"][seq as usize % 2],
+            &text,
+        )
+    });
+    let meaning: Arc<dyn Meaning> = Arc::new(Groups);
+    let documents: Vec<Document> = documents.collect();
+    let index = fill(
+        UserIndex::with(Language::English, Some(meaning), ranking),
+        documents,
+    );
+    for text in [
+        "red kitten of Ada",
+        "weather",
+        "music and tea",
+        "pet vehicle cup",
+        "x77 dog",
+    ] {
+        let seqs = |limit| -> Vec<u64> {
+            let hits = ask_for(&index, text, limit);
+            hits.iter().map(|it| it.seq).collect()
+        };
+        let all = seqs(900);
+        for limit in [1, 3, 10, 40] {
+            assert_eq!(seqs(limit), all[..limit.min(all.len())], "{text}, seed 21");
+        }
     }
 }
 
