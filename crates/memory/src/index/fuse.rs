@@ -13,7 +13,7 @@ use super::{
     question::Asked,
     scale::Scale,
     types::Question,
-    vectors::{Likeness, cosine},
+    vectors::Likeness,
 };
 
 /// What each signal gave to a score; they add up to it.
@@ -67,7 +67,7 @@ impl<'a> Signals<'a> {
             let likeness = likeness.as_ref();
             likeness.map_or(0.0, |it| it.in_context(slot, documents, window))
         };
-        let embedded = embedded(index, question.embedding);
+        let embedded = index.embeddings.likeness(question.embedding);
         let mut signals = Signals {
             asked,
             lexical: look_up(index, asked),
@@ -242,14 +242,4 @@ impl Parts {
             time: self.time * other.time,
         }
     }
-}
-
-fn embedded(index: &UserIndex, question: &[f32]) -> Vec<f32> {
-    if question.is_empty() || index.embeddings.is_empty() {
-        return Vec::new();
-    }
-    let vectors = index.embeddings.iter();
-    vectors
-        .map(|it| cosine(question, it).unwrap_or(f32::NAN))
-        .collect()
 }

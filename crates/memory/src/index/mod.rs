@@ -18,6 +18,8 @@
 mod authors;
 mod calendar;
 mod documents;
+mod duplicates;
+mod embeddings;
 mod explain;
 mod fuse;
 mod language;
@@ -52,6 +54,7 @@ use std::{
 
 use authors::Authors;
 use documents::{Documents, Row};
+use embeddings::Embeddings;
 use fuse::Signals;
 use language::Stem;
 use postings::{MOST_COUNTED, MOST_SLOTS, Postings, Slot};
@@ -71,8 +74,7 @@ pub struct UserIndex {
     sessions: Sessions,
     authors: Authors,
     vectors: Vectors,
-    /// Those of the given embedder, by slot; empty for those without.
-    embeddings: Vec<Box<[f32]>>,
+    embeddings: Embeddings,
     slots: HashMap<u64, Slot>,
 }
 
@@ -117,7 +119,7 @@ impl UserIndex {
             postings: Postings::default(),
             sessions: Sessions::default(),
             authors: Authors::default(),
-            embeddings: Vec::new(),
+            embeddings: Embeddings::default(),
             slots: HashMap::new(),
         }
     }
@@ -185,12 +187,7 @@ impl UserIndex {
             self.vectors.set(slot, &meaning.embed(&document.text).0);
             self.mix_around(slot);
         }
-        if !document.embedding.is_empty() {
-            if self.embeddings.len() <= slot as usize {
-                self.embeddings.resize_with(slot as usize + 1, Box::default);
-            }
-            self.embeddings[slot as usize] = document.embedding.into();
-        }
+        self.embeddings.set(slot, document.embedding);
     }
 
     /// Those to whom a memory is a neighbour have another context now.
@@ -222,9 +219,7 @@ impl UserIndex {
             self.sessions
                 .remove(session, (row.order, row.seq), row.words);
         }
-        if let Some(embedding) = self.embeddings.get_mut(at) {
-            *embedding = Box::default();
-        }
+        self.embeddings.clear(slot);
         if self.meaning.is_some() {
             self.vectors.clear(slot);
             for neighbour in [before, after] {
@@ -247,13 +242,12 @@ impl UserIndex {
 
     /// About how many bytes it takes in memory.
     pub fn bytes(&self) -> usize {
-        let embeddings: usize = self.embeddings.iter().map(|it| it.len() * 4 + 32).sum();
         self.documents.bytes()
             + self.postings.bytes()
             + self.sessions.bytes()
             + self.authors.bytes()
             + self.vectors.bytes()
-            + embeddings
+            + self.embeddings.bytes()
             + self.slots.capacity() * 17
     }
 

@@ -1,27 +1,24 @@
 //! Which of the memories that answer are given back: the best, each thing once, and not all from one
 //! conversation.
 //!
-//! - Near-duplicates of one author (the same words in the same order, or 95 % of all their words in
-//!   common) are one hit: the best of them, which names the others.
+//! - Near-duplicates (`duplicates.rs`) are one hit: the best of them, which names the others.
 //! - Of one conversation come at most four fifths of the list (`Ranking::largest_share`), as long
 //!   as others have hits that score at least half as much. The rest waits, and fills what stays free.
 
 use std::{
     cmp::{Ordering, Reverse},
-    collections::{BinaryHeap, HashMap},
+    collections::{BinaryHeap, HashMap, VecDeque},
 };
 
 use super::{
     UserIndex,
-    documents::Row,
+    duplicates::Seen,
     fuse::Signals,
-    postings::{Slot, Term},
+    postings::Slot,
     sessions::{NONE, SessionNumber},
     types::Question,
 };
 
-/// Of the words of two near-duplicates, so many are in both.
-const NEARLY_ALL: f32 = 0.95;
 /// A hit of another conversation is preferred only if it scores at least this much of what waits.
 const NEARLY_AS_GOOD: f32 = 0.5;
 
@@ -177,8 +174,12 @@ struct Choice<'a> {
     index: &'a UserIndex,
     limit: usize,
     most_of_one: usize,
-    chosen: Vec<Chosen>,
-    waiting: Vec<Chosen>,
+    seen: Seen<'a>,
+    /// In the order in which they were seen.
+    hits: Vec<Chosen>,
+    /// Numbers of hits.
+    chosen: Vec<usize>,
+    waiting: VecDeque<usize>,
     of_session: HashMap<SessionNumber, usize>,
 }
 
@@ -189,110 +190,65 @@ impl<'a> Choice<'a> {
             index,
             limit,
             most_of_one: most_of_one.max(1),
+            seen: Seen::default(),
+            hits: Vec::new(),
             chosen: Vec::new(),
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
             of_session: HashMap::new(),
         }
     }
 
-    /// Offers the next best.
+    /// Offers the next best. When the list is full, it may still be a duplicate of what is on it.
     fn offer(&mut self, ranked: Ranked) {
-        if self.joins_a_duplicate(ranked) || self.chosen.len() == self.limit {
+        let Some(row) = &self.index.documents.rows[ranked.slot as usize] else {
+            return;
+        };
+        if let Some(earlier) = self.seen.earlier(row) {
+            self.hits[earlier].duplicates.push(row.seq);
             return;
         }
+        let number = self.hits.len();
+        self.hits.push(Chosen {
+            ranked,
+            duplicates: Vec::new(),
+        });
         self.take_waiting_above(ranked.score);
-        if self.chosen.len() == self.limit {
+        if self.is_settled() {
             return;
         }
         let session = self.index.documents.session[ranked.slot as usize];
         let taken = self.of_session.entry(session).or_default();
-        let hit = Chosen {
-            ranked,
-            duplicates: Vec::new(),
-        };
         if session != NONE && *taken >= self.most_of_one {
-            self.waiting.push(hit);
+            self.waiting.push_back(number);
         } else {
             *taken += 1;
-            self.chosen.push(hit);
+            self.chosen.push(number);
         }
     }
 
     /// What waits is taken when what comes now is not nearly as good.
     fn take_waiting_above(&mut self, score: f32) {
-        while self.chosen.len() < self.limit
-            && self
-                .waiting
-                .first()
-                .is_some_and(|it| score < NEARLY_AS_GOOD * it.ranked.score)
+        while let Some(first) = self.waiting.front()
+            && !self.is_settled()
+            && score < NEARLY_AS_GOOD * self.hits[*first].ranked.score
         {
-            self.chosen.push(self.waiting.remove(0));
+            self.chosen.extend(self.waiting.pop_front());
         }
     }
 
-    fn joins_a_duplicate(&mut self, ranked: Ranked) -> bool {
-        let rows = &self.index.documents.rows;
-        let Some(row) = &rows[ranked.slot as usize] else {
-            return true;
-        };
-        let known = self.chosen.iter_mut().chain(&mut self.waiting);
-        for hit in known {
-            if let Some(of_hit) = &rows[hit.ranked.slot as usize]
-                && are_duplicates(of_hit, row)
-            {
-                hit.duplicates.push(row.seq);
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Whether looking at more would change nothing.
+    /// Whether the list is full: looking at more would change nothing.
     fn is_settled(&self) -> bool {
         self.chosen.len() == self.limit
     }
 
     fn finish(mut self) -> Vec<Chosen> {
         self.take_waiting_above(f32::NEG_INFINITY);
-        self.chosen.sort_by_key(|it| Reverse(it.ranked));
-        self.chosen
-    }
-}
-
-fn are_duplicates(a: &Row, b: &Row) -> bool {
-    if a.author != b.author {
-        return false;
-    }
-    if a.fingerprint == b.fingerprint && a.words == b.words {
-        return true;
-    }
-    let (shorter, longer) = (
-        a.terms.len().min(b.terms.len()),
-        a.terms.len().max(b.terms.len()),
-    );
-    // Cheap: texts of other lengths cannot have nearly all words in common, unless they repeat them.
-    shorter * 2 > longer && in_common(&a.terms, &b.terms) >= NEARLY_ALL
-}
-
-/// The share of all words of two texts that are in both. The terms are sorted and may repeat.
-fn in_common(a: &[Term], b: &[Term]) -> f32 {
-    let mut a = a.chunk_by(|x, y| x == y).map(|it| it[0]).peekable();
-    let mut b = b.chunk_by(|x, y| x == y).map(|it| it[0]).peekable();
-    let (mut both, mut all) = (0_u32, 0_u32);
-    while let Some(order) = match (a.peek(), b.peek()) {
-        (Some(x), Some(y)) => Some(x.cmp(y)),
-        (Some(_), None) => Some(Ordering::Less),
-        (None, Some(_)) => Some(Ordering::Greater),
-        (None, None) => None,
-    } {
-        all += 1;
-        both += u32::from(order == Ordering::Equal);
-        if order != Ordering::Greater {
-            a.next();
+        // Hits were seen from the best on, so their numbers are their order.
+        let mut is_chosen = vec![false; self.hits.len()];
+        for number in self.chosen {
+            is_chosen[number] = true;
         }
-        if order != Ordering::Less {
-            b.next();
-        }
+        let hits = self.hits.into_iter().zip(is_chosen);
+        hits.filter(|it| it.1).map(|it| it.0).collect()
     }
-    both as f32 / all.max(1) as f32
 }

@@ -208,21 +208,6 @@ fn dot(question: &[i16], row: &[i8]) -> i32 {
     lanes.iter().sum::<i32>() + rest
 }
 
-/// The cosine of two vectors of the given embedder; none if they cannot be compared.
-pub(crate) fn cosine(a: &[f32], b: &[f32]) -> Option<f32> {
-    if a.is_empty() || a.len() != b.len() {
-        return None;
-    }
-    let (mut dot, mut a_squares, mut b_squares) = (0.0_f32, 0.0_f32, 0.0_f32);
-    for (a, b) in a.iter().zip(b) {
-        dot += a * b;
-        a_squares += a * a;
-        b_squares += b * b;
-    }
-    let cosine = dot / (a_squares.sqrt() * b_squares.sqrt());
-    cosine.is_finite().then_some(cosine)
-}
-
 #[cfg(test)]
 mod tests {
     use retain_testkit::random::Random;
@@ -277,6 +262,11 @@ mod tests {
         documents
     }
 
+    fn cosine(a: &[f32], b: &[f32]) -> f32 {
+        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+        dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+    }
+
     /// The mixed vector is never made; this makes it.
     fn mixed(rows: &[Vec<i8>], at: i64, window: &Window) -> Vec<f32> {
         let places = [0, -1, -2, -3, 1, 2];
@@ -315,10 +305,10 @@ mod tests {
         let likeness = vectors.compared_with(&question).unwrap();
         let as_floats = |it: &[i8]| -> Vec<f32> { it.iter().map(|n| f32::from(*n)).collect() };
         for slot in 0..9 {
-            let own = cosine(&as_floats(&question), &as_floats(&rows[slot as usize])).unwrap();
+            let own = cosine(&as_floats(&question), &as_floats(&rows[slot as usize]));
             assert!((likeness.own(slot) - own).abs() < 1e-5);
             let mixed = mixed(&rows, i64::from(slot), &window);
-            let expected = cosine(&as_floats(&question), &mixed).unwrap();
+            let expected = cosine(&as_floats(&question), &mixed);
             let found = likeness.in_context(slot, &documents, &window);
             assert!(
                 (found - expected).abs() < 1e-5,

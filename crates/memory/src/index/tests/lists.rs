@@ -82,6 +82,13 @@ fn poor_hits_of_others_do_not_push_out_good_ones() {
 }
 
 #[test]
+fn a_list_of_everything_can_be_asked_for() {
+    // Comparing each with each would take long.
+    let index = index_of((1..=5_000).map(|seq| note(seq, &format!("cello number {seq} of many"))));
+    assert_eq!(ask_for(&index, "cello", usize::MAX).len(), 5_000);
+}
+
+#[test]
 fn filters_choose_who_may_be_found_and_change_no_score() {
     let index = index_of((1..=200).map(|seq| note(seq, &format!("cello number {seq}"))));
     let all = ask_for(&index, "cello number", 200);

@@ -12,6 +12,12 @@ use super::*;
 const A_MONDAY: f64 = 1_683_547_200.0;
 const DAY: f64 = 86_400.0;
 
+/// An index is asked from many threads.
+const _: fn() = || {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<UserIndex>();
+};
+
 /// A memory of a conversation.
 fn said(seq: u64, session: &str, author: &str, text: &str) -> Document {
     Document {
