@@ -49,6 +49,11 @@ pub struct Hit {
 }
 
 /// Why a document was found: what each signal gave, and the words that matched.
+///
+/// A signal is between 0 and 1. What it gave is the signal times its share of the weights
+/// ([`Ranking`](super::Ranking)) of those signals that the question has: one that names no author has no
+/// signal of authors. So what the signals gave adds up to the score, and the weights of the words add up
+/// to `lexical`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Explanation {
     /// The words of the question that were found, the weightiest first.
@@ -67,7 +72,7 @@ pub struct Explanation {
     pub embedding: f32,
     /// Because it is from the time that the question names.
     pub time: f32,
-    /// Near-duplicates that it stands for.
+    /// Near-duplicates that it stands for: of the same author, with the same or nearly the same words.
     pub duplicates: Vec<u64>,
 }
 
