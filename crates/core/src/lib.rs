@@ -47,11 +47,11 @@ pub use limits::{Limits, check as check_limit, check_growth};
 pub use log::{ConnectStore, StoreSessionService, Sweeper};
 pub use memory::{
     Embedder, Forget, ForgetReceipt, KnownMemory, MemoryAbout, MemoryAdded, MemoryBatch,
-    MemoryChanges, MemoryEntry, MemoryError, MemoryFilter, MemoryKind, MemoryLimits, MemoryMark,
-    MemoryOrigin, MemoryPlan, MemoryRecord, MemoryRows, MemoryScope, MemoryService,
+    MemoryChanges, MemoryEntry, MemoryError, MemoryFacts, MemoryFilter, MemoryKind, MemoryLimits,
+    MemoryMark, MemoryOrigin, MemoryPlan, MemoryRecord, MemoryRows, MemoryScope, MemoryService,
     MemoryStatistics, MemoryStore, MemoryTotals, MemoryUpdate, MemoryVector, MemoryVectors,
     NewEmbedding, NewMemory, OriginKind, PreparedMemory, Repeats, SearchMemoryResponse, Tombstone,
-    derived_memory_id, metadata_json, plan_growth, plan_memory, timestamp_text,
+    derived_memory_id, plan_growth, plan_memory, timestamp_text,
 };
 pub use plan::{Plan, Standing, plan_append, plan_renewal};
 pub use ports::{Clock, Ids, RandomIds, SystemClock, duration_us, micros, seconds};

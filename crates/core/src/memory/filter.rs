@@ -1,6 +1,6 @@
 //! Which memories are meant: the filters of searching, listing and forgetting.
 
-use super::record::{MemoryAbout, MemoryKind, OriginKind};
+use super::record::{MemoryFacts, MemoryKind, OriginKind};
 use crate::json::JsonMap;
 
 /// Which memories are meant. What is not said does not matter; the default means all.
@@ -35,20 +35,21 @@ impl MemoryFilter {
     /// ```
     /// use retain_core::{MemoryAbout, MemoryFilter};
     /// let filter = MemoryFilter { author: Some("ada".into()), ..MemoryFilter::default() };
-    /// assert!(!filter.matches(&MemoryAbout::default()));
-    /// assert!(filter.matches(&MemoryAbout { author: Some("ada".into()), ..MemoryAbout::default() }));
+    /// assert!(!filter.matches(&MemoryAbout::default().facts()));
+    /// let by_ada = MemoryAbout { author: Some("ada".into()), ..MemoryAbout::default() };
+    /// assert!(filter.matches(&by_ada.facts()));
     /// ```
-    pub fn matches(&self, about: &MemoryAbout) -> bool {
+    pub fn matches(&self, about: &MemoryFacts<'_>) -> bool {
         fn fits(wanted: Option<&String>, found: Option<&str>) -> bool {
             wanted.is_none_or(|wanted| found == Some(wanted.as_str()))
         }
         self.since.is_none_or(|since| about.timestamp >= since)
             && self.until.is_none_or(|until| about.timestamp < until)
-            && fits(self.author.as_ref(), about.author.as_deref())
-            && fits(self.session.as_ref(), about.session.as_deref())
-            && fits(self.tool.as_ref(), about.origin.tool())
+            && fits(self.author.as_ref(), about.author)
+            && fits(self.session.as_ref(), about.session)
+            && fits(self.tool.as_ref(), about.tool)
             && self.kind.is_none_or(|kind| about.kind == kind)
-            && (self.origins.is_empty() || self.origins.contains(&about.origin.kind()))
+            && (self.origins.is_empty() || self.origins.contains(&about.origin))
             && self
                 .metadata
                 .iter()
@@ -86,7 +87,10 @@ impl Forget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{json::Json, memory::MemoryOrigin};
+    use crate::{
+        json::Json,
+        memory::{MemoryAbout, MemoryOrigin},
+    };
 
     fn about() -> MemoryAbout {
         MemoryAbout {
@@ -195,10 +199,10 @@ mod tests {
                 },
             ),
         ];
-        assert!(any.matches(&about()) && any.is_any());
+        assert!(any.matches(&about().facts()) && any.is_any());
         for (fits, does_not) in pairs {
-            assert!(fits.matches(&about()), "{fits:?}");
-            assert!(!does_not.matches(&about()), "{does_not:?}");
+            assert!(fits.matches(&about().facts()), "{fits:?}");
+            assert!(!does_not.matches(&about().facts()), "{does_not:?}");
             assert!(!fits.is_any());
         }
     }

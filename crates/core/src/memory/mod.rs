@@ -20,11 +20,11 @@ pub use filter::{Forget, MemoryFilter};
 pub use identity::{Tombstone, derived_memory_id};
 pub use plan::{
     KnownMemory, MemoryBatch, MemoryLimits, MemoryPlan, MemoryTotals, NewMemory, PreparedMemory,
-    Repeats, metadata_json, plan_growth, plan_memory,
+    Repeats, plan_growth, plan_memory,
 };
 pub use record::{
-    MemoryAbout, MemoryKind, MemoryOrigin, MemoryRecord, MemoryScope, MemoryVector, MemoryVectors,
-    OriginKind,
+    MemoryAbout, MemoryFacts, MemoryKind, MemoryOrigin, MemoryRecord, MemoryScope, MemoryVector,
+    MemoryVectors, OriginKind,
 };
 pub use service::{MemoryError, MemoryService};
 pub use store::{

@@ -2,8 +2,9 @@
 
 use super::{
     identity::body_hash,
-    record::{MemoryKind, MemoryOrigin, MemoryScope, MemoryVectors},
+    record::{MemoryKind, MemoryOrigin, MemoryRecord, MemoryScope, MemoryVectors},
     service::MemoryError,
+    store::MemoryUpdate,
 };
 use crate::{
     content::Content,
@@ -67,6 +68,23 @@ impl PreparedMemory {
         })
     }
 
+    /// What a change by hand makes of a memory.
+    pub fn edited(
+        record: &MemoryRecord,
+        update: &MemoryUpdate,
+    ) -> Result<PreparedMemory, MemoryError> {
+        let about = &record.about;
+        let content = update.content.as_ref().unwrap_or(&record.content);
+        let notes = update.custom_metadata.as_ref();
+        PreparedMemory::new(NewMemory {
+            author: about.author.clone(),
+            content: content.clone(),
+            custom_metadata: notes.unwrap_or(&about.custom_metadata).clone(),
+            expires_us: update.expires_us.unwrap_or(about.expires_us),
+            ..NewMemory::default()
+        })
+    }
+
     /// How many bytes count against the limit.
     pub fn bytes(&self) -> u64 {
         let notes = self.metadata_json.as_ref().map_or(0, String::len);
@@ -75,7 +93,7 @@ impl PreparedMemory {
 }
 
 /// Notes as JSON; `None` if there are none.
-pub fn metadata_json(notes: &JsonMap) -> Result<Option<String>, MemoryError> {
+fn metadata_json(notes: &JsonMap) -> Result<Option<String>, MemoryError> {
     if notes.is_empty() {
         return Ok(None);
     }

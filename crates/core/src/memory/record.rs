@@ -123,7 +123,39 @@ pub struct MemoryAbout {
     pub custom_metadata: JsonMap,
 }
 
+/// What filters ask of a memory.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryFacts<'a> {
+    /// When it was said.
+    pub timestamp: f64,
+    /// Who said it.
+    pub author: Option<&'a str>,
+    /// In which session.
+    pub session: Option<&'a str>,
+    /// How it came to be a memory.
+    pub kind: MemoryKind,
+    /// Who it comes from.
+    pub origin: OriginKind,
+    /// The tool it comes from.
+    pub tool: Option<&'a str>,
+    /// The user's own notes.
+    pub custom_metadata: &'a JsonMap,
+}
+
 impl MemoryAbout {
+    /// What filters ask.
+    pub fn facts(&self) -> MemoryFacts<'_> {
+        MemoryFacts {
+            timestamp: self.timestamp,
+            author: self.author.as_deref(),
+            session: self.session.as_deref(),
+            kind: self.kind,
+            origin: self.origin.kind(),
+            tool: self.origin.tool(),
+            custom_metadata: &self.custom_metadata,
+        }
+    }
+
     /// Whether its time is not up.
     pub fn is_alive(&self, now_us: i64) -> bool {
         self.expires_us.is_none_or(|expires| now_us < expires)

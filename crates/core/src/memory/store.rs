@@ -172,8 +172,8 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         now_us: i64,
     ) -> Result<bool, MemoryError>;
 
-    /// Removes memories with their vectors and leaves hashes: of the ids asked for, whether there
-    /// were memories or not; else of each memory in its session.
+    /// Removes memories with their vectors and leaves hashes: of their ids if those were asked for,
+    /// else of each memory in its session.
     async fn forget(
         &self,
         scope: &MemoryScope,
