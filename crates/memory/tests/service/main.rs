@@ -1,6 +1,8 @@
 //! The memory services on their stores: what all promise, what only this one does, and what is left
 //! of it on the disk.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod disk;
 mod embedders;
 mod finding;
