@@ -11,6 +11,7 @@ mod confirmation;
 mod crash;
 mod endings;
 mod failures;
+mod ingest;
 mod requests;
 mod resume;
 mod resume_requests;
