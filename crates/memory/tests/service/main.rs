@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod counting;
 mod disk;
 mod embedders;
 mod finding;
