@@ -59,7 +59,7 @@ const CACHE_BYTES: usize = 512 * 1024 * 1024;
 /// session.events.push(1, Event::user_text("I prefer rooms on high floors."));
 /// memory.add_session_to_memory(&session).await?;
 ///
-/// let search = SearchMemory::new("Which floors?").limit(3);
+/// let search = SearchMemory::new("high floors").limit(3);
 /// let found = memory.search_memory_with("travel", "ada", search).await?;
 /// assert_eq!(found[0].about.session.as_deref(), Some("monday"));
 /// assert_eq!(found[0].about.position, 1);

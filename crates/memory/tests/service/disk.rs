@@ -144,3 +144,44 @@ async fn a_database_in_memory_keeps_memories_too() {
     memory.add_session_to_memory(&session).await.unwrap();
     assert_eq!(found(&memory, "tea").await, ["I like tea."]);
 }
+
+/// Names the database to the second process, which is this very test, run again.
+const SECOND: &str = "RETAIN_MEMORY_OF_SECOND_PROCESS";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_process_adds_is_found_at_once() {
+    let tea = session_with("s1", vec![Event::user_text("I like tea.")]);
+    if let Some(path) = std::env::var_os(SECOND) {
+        let memory = StoreMemoryService::over(sqlite(Path::new(&path)).await);
+        assert_eq!(found(&memory, "coffee").await, ["I like coffee."]);
+        memory.add_session_to_memory(&tea).await.unwrap();
+        memory
+            .delete_memory("app", "ada", Some("s0-1"))
+            .await
+            .unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory.db");
+    let memory = StoreMemoryService::over(sqlite(&path).await);
+    let coffee = session_with("s0", vec![Event::user_text("I like coffee.")]);
+    memory.add_session_to_memory(&coffee).await.unwrap();
+    assert_eq!(found(&memory, "coffee").await, ["I like coffee."]);
+    assert!(found(&memory, "tea").await.is_empty());
+    let second = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "disk::what_another_process_adds_is_found_at_once",
+        ])
+        .env(SECOND, &path)
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8_lossy(&second.stdout);
+    assert!(
+        second.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+    assert_eq!(found(&memory, "tea").await, ["I like tea."]);
+    assert!(found(&memory, "coffee").await.is_empty());
+}
