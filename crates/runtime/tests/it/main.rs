@@ -12,6 +12,7 @@ mod contained;
 mod crash;
 mod endings;
 mod failures;
+mod ingest;
 mod oversize;
 mod requests;
 mod resume;
