@@ -16,10 +16,7 @@ use retain_core::{
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use super::{
-    meaning::Table,
-    view::{Models, View},
-};
+use super::view::{Models, View};
 
 /// Memories that are read at a time.
 const PAGE: usize = 1000;
@@ -34,10 +31,10 @@ pub(super) struct ScopeView {
 }
 
 impl ScopeView {
-    fn new(table: Table) -> ScopeView {
+    fn new(models: Models<'_>) -> ScopeView {
         ScopeView {
             gate: tokio::sync::Mutex::default(),
-            view: RwLock::new(View::new(table)),
+            view: RwLock::new(View::new(models)),
             bytes: AtomicUsize::new(0),
         }
     }
@@ -86,12 +83,12 @@ impl Views {
         Views::new(self.limit)
     }
 
-    fn get(&self, scope: &MemoryScope, table: Table) -> Arc<ScopeView> {
+    fn get(&self, scope: &MemoryScope, models: Models<'_>) -> Arc<ScopeView> {
         let mut kept = self.kept();
         kept.uses += 1;
         let now = kept.uses;
         let entry = kept.views.entry(scope.clone());
-        let entry = entry.or_insert_with(|| (now, Arc::new(ScopeView::new(table))));
+        let entry = entry.or_insert_with(|| (now, Arc::new(ScopeView::new(models))));
         entry.0 = now;
         Arc::clone(&entry.1)
     }
@@ -134,7 +131,7 @@ impl Views {
         scope: &MemoryScope,
         models: Models<'_>,
     ) -> Result<(Arc<ScopeView>, bool), MemoryError> {
-        let shared = self.get(scope, models.table);
+        let shared = self.get(scope, models);
         let mark = store.mark(scope).await?;
         if shared.is_at(mark) {
             return Ok((shared, false));
@@ -180,7 +177,7 @@ impl Update<'_> {
                 // What changes while this reads is behind this mark, and is read again next time.
                 let mark = self.store.mark(self.scope).await?;
                 // Others may be searching in what there is, and must not find it half done.
-                let fresh = Arc::new(ScopeView::new(self.models.table));
+                let fresh = Arc::new(ScopeView::new(self.models));
                 let build = Update {
                     shared: &fresh,
                     ..*self
@@ -232,15 +229,22 @@ impl Update<'_> {
 
     async fn apply(&self, found: Vec<MemoryRecord>, gone: Vec<u64>) -> Result<bool, MemoryError> {
         let shared = Arc::clone(self.shared);
-        let table = self.models.table;
+        let Models {
+            language, table, ..
+        } = self.models;
         let embedder = self.models.embedder.map(str::to_owned);
         off_executor(move || {
             let mut view = shared.write();
             gone.into_iter().for_each(|seq| view.remove(seq));
             let embedder = embedder.as_deref();
+            let models = Models {
+                language,
+                table,
+                embedder,
+            };
             let mut is_complete = true;
             for record in found {
-                is_complete &= view.insert(record, Models { table, embedder });
+                is_complete &= view.insert(record, models);
             }
             is_complete
         })

@@ -30,6 +30,7 @@ use retain_core::{
     SearchMemoryResponse, Session, SystemClock,
 };
 
+use crate::index::Language;
 use cache::Views;
 use embedding::Embedding;
 use ingest::Ingest;
@@ -75,6 +76,7 @@ pub struct StoreMemoryService<S> {
     default_ttl: Option<Duration>,
     tool_responses: bool,
     has_word_vectors: bool,
+    language: Language,
     embedder: Option<Arc<dyn Embedder>>,
     embedding: Arc<Embedding>,
     views: Arc<Views>,
@@ -91,6 +93,7 @@ impl<S> Clone for StoreMemoryService<S> {
             default_ttl: self.default_ttl,
             tool_responses: self.tool_responses,
             has_word_vectors: self.has_word_vectors,
+            language: self.language,
             embedder: self.embedder.clone(),
             embedding: Arc::clone(&self.embedding),
             views: Arc::clone(&self.views),
@@ -117,6 +120,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             default_ttl: None,
             tool_responses: false,
             has_word_vectors: true,
+            language: Language::default(),
             embedder: None,
             embedding: Arc::default(),
             views: Arc::new(Views::new(CACHE_BYTES)),
@@ -161,6 +165,14 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     /// take 256 bytes less, and questions find by words in common alone.
     pub fn with_static_vectors(mut self, use_them: bool) -> Self {
         self.has_word_vectors = use_them;
+        self.views = Arc::new(self.views.emptied());
+        self
+    }
+
+    /// Sets the language whose forms of words are brought together: `floor` finds `floors`. By default
+    /// English.
+    pub fn with_language(mut self, language: Language) -> Self {
+        self.language = language;
         self.views = Arc::new(self.views.emptied());
         self
     }

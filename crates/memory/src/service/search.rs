@@ -84,6 +84,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         scope: &MemoryScope,
     ) -> Result<Arc<ScopeView>, MemoryError> {
         let models = Models {
+            language: self.language,
             table: self.table().await?,
             embedder: self.embedder.as_ref().map(|embedder| embedder.id()),
         };

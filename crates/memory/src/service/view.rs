@@ -14,7 +14,7 @@ use super::{
     meaning::{self, Table},
     text::spoken_text,
 };
-use crate::index::{Document, Hit, Question, UserIndex};
+use crate::index::{Document, Hit, Language, Meaning, Question, Ranking, UserIndex};
 
 /// About how many bytes a [`Facts`] takes with its place in the map.
 const FACTS_BYTES: usize = 120;
@@ -35,6 +35,8 @@ pub(super) struct View {
 /// What memories are read with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Models<'a> {
+    /// Whose forms of words are brought together.
+    pub(super) language: Language,
     /// The compiled-in word vectors.
     pub(super) table: Table,
     /// The id of the embedder.
@@ -66,14 +68,11 @@ pub(super) struct Asked<'a> {
 }
 
 impl View {
-    /// A view of nothing, whose index finds by the table too.
-    pub(super) fn new(table: Table) -> View {
-        let index = match table {
-            Some(table) => UserIndex::with_meaning(Arc::new(table)),
-            None => UserIndex::new(),
-        };
+    /// A view of nothing.
+    pub(super) fn new(models: Models<'_>) -> View {
+        let meaning = models.table.map(|it| Arc::new(it) as Arc<dyn Meaning>);
         View {
-            index,
+            index: UserIndex::with(models.language, meaning, Ranking::default()),
             ..View::default()
         }
     }
