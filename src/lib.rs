@@ -67,7 +67,8 @@ pub use retain_core::{
 pub use retain_memory::{
     FoundMemory, InMemoryMemoryService, IngestOptions, ListMemories, MemoryPage, SearchMemory,
     StoreMemoryService, VectorMemoryService,
-    index::{Explanation, MatchedWord, Place},
+    index::{Explanation, Language, MatchedWord, Place},
+    static_vectors,
 };
 /// Agents, and what runs them.
 pub use retain_runtime::{

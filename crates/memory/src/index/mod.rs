@@ -184,7 +184,11 @@ impl UserIndex {
 
     fn insert_vectors(&mut self, slot: Slot, document: Document) {
         if let Some(meaning) = &self.meaning {
-            self.vectors.set(slot, &meaning.embed(&document.text).0);
+            let known = document.meaning.as_ref();
+            match known.filter(|it| it.len() == meaning.dims()) {
+                Some(known) => self.vectors.set(slot, known),
+                None => self.vectors.set(slot, &meaning.embed(&document.text).0),
+            }
             self.mix_around(slot);
         }
         self.embeddings.set(slot, document.embedding);

@@ -17,6 +17,9 @@ pub struct Document {
     pub timestamp: f64,
     /// What was said.
     pub text: String,
+    /// What the index's [`Meaning`](super::Meaning) says of the text, if that was worked out before; it
+    /// is worked out otherwise. One of another length is none.
+    pub meaning: Option<Vec<i8>>,
     /// What it means, as the embedder that was given says; empty if there is none.
     pub embedding: Vec<f32>,
 }

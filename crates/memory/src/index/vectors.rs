@@ -17,6 +17,16 @@ pub trait Meaning: Send + Sync {
     fn embed(&self, text: &str) -> (Vec<i8>, f32);
 }
 
+impl<M: Meaning + ?Sized> Meaning for &M {
+    fn dims(&self) -> usize {
+        (**self).dims()
+    }
+
+    fn embed(&self, text: &str) -> (Vec<i8>, f32) {
+        (**self).embed(text)
+    }
+}
+
 /// Of 256 numbers the last quarter costs a quarter of the time and room, and finds nothing more.
 const MOST_DIMS: usize = 192;
 

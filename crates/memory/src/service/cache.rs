@@ -16,13 +16,13 @@ use retain_core::{
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use super::view::View;
+use super::view::{Models, View};
 
 /// Memories that are read at a time.
 const PAGE: usize = 1000;
 
 /// The view of a scope, shared by all who search it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ScopeView {
     /// Who brings it up to date. Those who come meanwhile wait, and find it done.
     gate: tokio::sync::Mutex<()>,
@@ -31,6 +31,14 @@ pub(super) struct ScopeView {
 }
 
 impl ScopeView {
+    fn new(models: Models<'_>) -> ScopeView {
+        ScopeView {
+            gate: tokio::sync::Mutex::default(),
+            view: RwLock::new(View::new(models)),
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
     pub(super) fn read(&self) -> RwLockReadGuard<'_, View> {
         self.view.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,11 +78,17 @@ impl Views {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get(&self, scope: &MemoryScope) -> Arc<ScopeView> {
+    /// As many bytes of views, and none yet.
+    pub(super) fn emptied(&self) -> Views {
+        Views::new(self.limit)
+    }
+
+    fn get(&self, scope: &MemoryScope, models: Models<'_>) -> Arc<ScopeView> {
         let mut kept = self.kept();
         kept.uses += 1;
         let now = kept.uses;
-        let entry = kept.views.entry(scope.clone()).or_default();
+        let entry = kept.views.entry(scope.clone());
+        let entry = entry.or_insert_with(|| (now, Arc::new(ScopeView::new(models))));
         entry.0 = now;
         Arc::clone(&entry.1)
     }
@@ -110,14 +124,14 @@ impl Views {
     }
 
     /// The scope's view with everything that was acknowledged before this was called, and whether
-    /// it was found to lack vectors of `model`.
+    /// it was found to lack vectors of the embedder.
     pub(super) async fn up_to_date(
         &self,
         store: &dyn MemoryStore,
         scope: &MemoryScope,
-        model: Option<&str>,
+        models: Models<'_>,
     ) -> Result<(Arc<ScopeView>, bool), MemoryError> {
-        let shared = self.get(scope);
+        let shared = self.get(scope, models);
         let mark = store.mark(scope).await?;
         if shared.is_at(mark) {
             return Ok((shared, false));
@@ -125,7 +139,7 @@ impl Views {
         let update = Update {
             store,
             scope,
-            model,
+            models,
             shared: &shared,
         };
         let gate = shared.gate.lock().await;
@@ -145,12 +159,12 @@ impl Views {
 struct Update<'a> {
     store: &'a dyn MemoryStore,
     scope: &'a MemoryScope,
-    model: Option<&'a str>,
+    models: Models<'a>,
     shared: &'a Arc<ScopeView>,
 }
 
 impl Update<'_> {
-    /// Says whether all memories that were read have a vector of the model.
+    /// Says whether all memories that were read have a vector of the embedder.
     async fn run(&self) -> Result<bool, MemoryError> {
         let at = self.shared.read().mark;
         match self.store.changes(self.scope, at).await? {
@@ -163,7 +177,7 @@ impl Update<'_> {
                 // What changes while this reads is behind this mark, and is read again next time.
                 let mark = self.store.mark(self.scope).await?;
                 // Others may be searching in what there is, and must not find it half done.
-                let fresh = Arc::new(ScopeView::default());
+                let fresh = Arc::new(ScopeView::new(self.models));
                 let build = Update {
                     shared: &fresh,
                     ..*self
@@ -209,19 +223,28 @@ impl Update<'_> {
     }
 
     async fn rows(&self, rows: MemoryRows) -> Result<Vec<MemoryRecord>, MemoryError> {
-        let with_vectors = self.model.is_some();
+        let with_vectors = self.models.table.is_some() || self.models.embedder.is_some();
         self.store.rows(self.scope, rows, with_vectors).await
     }
 
     async fn apply(&self, found: Vec<MemoryRecord>, gone: Vec<u64>) -> Result<bool, MemoryError> {
         let shared = Arc::clone(self.shared);
-        let model = self.model.map(str::to_owned);
+        let Models {
+            language, table, ..
+        } = self.models;
+        let embedder = self.models.embedder.map(str::to_owned);
         off_executor(move || {
             let mut view = shared.write();
             gone.into_iter().for_each(|seq| view.remove(seq));
+            let embedder = embedder.as_deref();
+            let models = Models {
+                language,
+                table,
+                embedder,
+            };
             let mut is_complete = true;
             for record in found {
-                is_complete &= view.insert(record, model.as_deref());
+                is_complete &= view.insert(record, models);
             }
             is_complete
         })

@@ -1,12 +1,13 @@
 //! `StoreMemoryService`: ADK's memory and more, once, over any store.
 //!
-//! The way of an ingest: `ingest` (events → what is kept) → [`MemoryStore::add`] → `embedding`
-//! (vectors, later). The way of a search: `cache` (the scope's view, brought up to date) → `view`
+//! The way of an ingest: `ingest` (events → what is kept) → `meaning` (small vectors) →
+//! [`MemoryStore::add`] → `embedding` (an embedder's vectors, later). The way of a search: `cache` (the scope's view, brought up to date) → `view`
 //! (the index, filtered) → [`MemoryStore::rows`] (what was found).
 
 mod cache;
 pub(crate) mod embedding;
 mod ingest;
+mod meaning;
 mod options;
 mod search;
 pub(crate) mod text;
@@ -29,10 +30,12 @@ use retain_core::{
     SearchMemoryResponse, Session, SystemClock,
 };
 
+use crate::index::Language;
 use cache::Views;
 use embedding::Embedding;
 use ingest::Ingest;
 pub use ingest::IngestOptions;
+use meaning::Table;
 pub use options::{FoundMemory, ListMemories, MemoryPage, SearchMemory};
 
 /// Memories that are written in one transaction.
@@ -72,6 +75,8 @@ pub struct StoreMemoryService<S> {
     limits: MemoryLimits,
     default_ttl: Option<Duration>,
     tool_responses: bool,
+    has_word_vectors: bool,
+    language: Language,
     embedder: Option<Arc<dyn Embedder>>,
     embedding: Arc<Embedding>,
     views: Arc<Views>,
@@ -87,6 +92,8 @@ impl<S> Clone for StoreMemoryService<S> {
             limits: self.limits.clone(),
             default_ttl: self.default_ttl,
             tool_responses: self.tool_responses,
+            has_word_vectors: self.has_word_vectors,
+            language: self.language,
             embedder: self.embedder.clone(),
             embedding: Arc::clone(&self.embedding),
             views: Arc::clone(&self.views),
@@ -112,6 +119,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             limits: MemoryLimits::default(),
             default_ttl: None,
             tool_responses: false,
+            has_word_vectors: true,
+            language: Language::default(),
             embedder: None,
             embedding: Arc::default(),
             views: Arc::new(Views::new(CACHE_BYTES)),
@@ -148,6 +157,23 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     /// comes from outside is not to be believed like what the user said.
     pub fn with_tool_responses(mut self, remember: bool) -> Self {
         self.tool_responses = remember;
+        self
+    }
+
+    /// Whether memories are also found by what their words mean, by the compiled-in word vectors. By
+    /// default they are, unless the cargo feature `static-vectors` is off. Without them, memories
+    /// take 256 bytes less, and questions find by words in common alone.
+    pub fn with_static_vectors(mut self, use_them: bool) -> Self {
+        self.has_word_vectors = use_them;
+        self.views = Arc::new(self.views.emptied());
+        self
+    }
+
+    /// Sets the language whose forms of words are brought together: `floor` finds `floors`. By default
+    /// English.
+    pub fn with_language(mut self, language: Language) -> Self {
+        self.language = language;
+        self.views = Arc::new(self.views.emptied());
         self
     }
 
@@ -374,7 +400,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(total)
     }
 
-    /// The memories that the store does not have as they are, each id once.
+    /// The memories that the store does not have as they are, each id once, with their vectors.
     async fn unknown(
         &self,
         scope: &MemoryScope,
@@ -400,7 +426,17 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         let new = pairs.filter(|(memory, known)| *known != Some(memory.body_hash));
         let new: Vec<PreparedMemory> = new.map(|(memory, _)| memory).collect();
         total.known = (ids.len() - new.len()) as u64;
-        Ok(new)
+        match self.table().await? {
+            Some(table) if !new.is_empty() => meaning::with_vectors(new, table).await,
+            _ => Ok(new),
+        }
+    }
+
+    async fn table(&self) -> Result<Table, MemoryError> {
+        match self.has_word_vectors {
+            true => meaning::table().await,
+            false => Ok(None),
+        }
     }
 
     fn embed_later(&self, scope: &MemoryScope) {

@@ -9,7 +9,7 @@ use super::{
     cache::{ScopeView, off_executor},
     embedding::embed_question,
     text::spoken_text,
-    view::Asked,
+    view::{Asked, Models},
 };
 use crate::index::Hit;
 
@@ -83,8 +83,12 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         &self,
         scope: &MemoryScope,
     ) -> Result<Arc<ScopeView>, MemoryError> {
-        let model = self.embedder.as_ref().map(|embedder| embedder.id());
-        let (view, lacks_vectors) = self.views.up_to_date(&*self.store, scope, model).await?;
+        let models = Models {
+            language: self.language,
+            table: self.table().await?,
+            embedder: self.embedder.as_ref().map(|embedder| embedder.id()),
+        };
+        let (view, lacks_vectors) = self.views.up_to_date(&*self.store, scope, models).await?;
         if lacks_vectors {
             self.embed_later(scope);
         }

@@ -10,8 +10,11 @@ use retain_core::{
     OriginKind,
 };
 
-use super::text::spoken_text;
-use crate::index::{Document, Hit, Question, UserIndex};
+use super::{
+    meaning::{self, Table},
+    text::spoken_text,
+};
+use crate::index::{Document, Hit, Language, Meaning, Question, Ranking, UserIndex};
 
 /// About how many bytes a [`Facts`] takes with its place in the map.
 const FACTS_BYTES: usize = 120;
@@ -27,6 +30,17 @@ pub(super) struct View {
     names: HashSet<Arc<str>>,
     /// How many have a time to live.
     mortal: usize,
+}
+
+/// What memories are read with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Models<'a> {
+    /// Whose forms of words are brought together.
+    pub(super) language: Language,
+    /// The compiled-in word vectors.
+    pub(super) table: Table,
+    /// The id of the embedder.
+    pub(super) embedder: Option<&'a str>,
 }
 
 /// What filters ask of a memory.
@@ -54,13 +68,23 @@ pub(super) struct Asked<'a> {
 }
 
 impl View {
-    /// Takes a memory up, or what has become of it. Says whether it has a vector of the model, if
-    /// there is a model.
-    pub(super) fn insert(&mut self, record: MemoryRecord, model: Option<&str>) -> bool {
+    /// A view of nothing.
+    pub(super) fn new(models: Models<'_>) -> View {
+        let meaning = models.table.map(|it| Arc::new(it) as Arc<dyn Meaning>);
+        View {
+            index: UserIndex::with(models.language, meaning, Ranking::default()),
+            ..View::default()
+        }
+    }
+
+    /// Takes a memory up, or what has become of it. Says whether it has a vector of the embedder,
+    /// if there is one.
+    pub(super) fn insert(&mut self, record: MemoryRecord, models: Models<'_>) -> bool {
         let vector = record.vectors.embedding.as_ref();
-        let vector = vector.filter(|vector| Some(vector.model.as_str()) == model);
+        let vector = vector.filter(|vector| Some(vector.model.as_str()) == models.embedder);
         let embedding = vector.map(|vector| vector.floats()).unwrap_or_default();
-        let is_complete = model.is_none() || !embedding.is_empty();
+        let is_complete = models.embedder.is_none() || !embedding.is_empty();
+        let meaning = meaning::stored(&record, models.table);
         let about = record.about;
         let facts = self.facts_of(&about);
         self.mortal += usize::from(facts.expires_us.is_some());
@@ -71,6 +95,7 @@ impl View {
             author: facts.author.clone(),
             timestamp: about.timestamp,
             text: spoken_text(&record.content),
+            meaning,
             embedding,
         });
         let before = self.facts.insert(about.seq, facts);

@@ -29,6 +29,8 @@ use std::{error::Error, fmt, sync::OnceLock};
 
 use table::Table;
 
+use crate::index::Meaning;
+
 pub use vector::{StaticVector, scan};
 pub use word_piece::WordPiece;
 
@@ -106,6 +108,17 @@ impl StaticVectors {
             }
         }
         StaticVector::from_floats(&sum)
+    }
+}
+
+impl Meaning for StaticVectors {
+    fn dims(&self) -> usize {
+        DIMS
+    }
+
+    fn embed(&self, text: &str) -> (Vec<i8>, f32) {
+        let vector = StaticVectors::embed(self, text);
+        (vector.numbers().to_vec(), vector.scale())
     }
 }
 

@@ -129,6 +129,6 @@ async fn an_index_is_built_once_and_then_followed() {
     session.events.push(2501, event);
     memory.add_session_to_memory(&session).await.unwrap();
     let found = memory.search_memory("app", "ada", "pears").await.unwrap();
-    assert_eq!(found.memories.len(), 1);
+    assert_eq!(found.memories[0].content.text_concat(), "pears");
     assert_eq!(store.pages.load(Ordering::SeqCst), 4);
 }

@@ -83,7 +83,7 @@ async fn an_embedder_that_fails_holds_up_nobody() {
         .add_session_to_memory(&apples_and_pears())
         .await
         .unwrap();
-    assert_eq!(found(&memory, "apples").await, ["Apples are red."]);
+    assert_eq!(found(&memory, "apples").await[0], "Apples are red.");
     memory.flush().await;
     let counted = memory.statistics("app", "ada").await.unwrap();
     assert_eq!((counted.entries, counted.embedded), (2, 0));
@@ -113,7 +113,7 @@ async fn another_model_embeds_anew() {
     let second = Arc::new(WordEmbedder::new("m2"));
     let memory = StoreMemoryService::over(store.clone()).with_embedder(second);
     // The first search finds that vectors are another model's, and has them made.
-    assert_eq!(found(&memory, "apples").await, ["Apples are red."]);
+    assert_eq!(found(&memory, "apples").await[0], "Apples are red.");
     memory.flush().await;
     let lacking = store.without_embedding(&scope, "m2", 0, 10).await.unwrap();
     assert!(lacking.is_empty());

@@ -3,7 +3,9 @@
 use retain_core::{
     Event, Forget, Json, JsonMap, MemoryFilter, MemoryKind, MemoryService as _, OriginKind,
 };
-use retain_memory::{IngestOptions, ListMemories, SearchMemory, StoreMemoryService};
+use retain_memory::{
+    IngestOptions, ListMemories, SearchMemory, StoreMemoryService, index::Language,
+};
 use retain_sessions::InMemoryMemoryStore;
 
 use super::{InMemory, found, in_memory, session_with};
@@ -224,4 +226,17 @@ async fn an_index_follows_what_another_service_does() {
             assert_eq!(one.forget("app", "ada", forget).await.unwrap().memories, 1);
         }
     }
+}
+
+#[tokio::test]
+async fn forms_of_words_are_those_of_the_language() {
+    let (memory, _) = in_memory();
+    let memory = memory.with_static_vectors(false);
+    let session = session_with("s1", vec![Event::user_text("Die Katzen schliefen lange.")]);
+    memory.add_session_to_memory(&session).await.unwrap();
+    assert!(found(&memory, "Katze").await.is_empty());
+    let german = memory.with_language(Language::German);
+    assert_eq!(found(&german, "Katze").await.len(), 1);
+    let none = german.with_language(Language::None);
+    assert!(found(&none, "Katze").await.is_empty());
 }

@@ -6,9 +6,11 @@
 mod counting;
 mod disk;
 mod embedders;
+mod explaining;
 mod finding;
 mod promises;
 mod rules;
+mod word_vectors;
 
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ mod endings;
 mod failures;
 mod ingest;
 mod oversize;
+mod poisoning;
 mod requests;
 mod resume;
 mod resume_requests;

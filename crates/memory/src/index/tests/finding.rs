@@ -161,6 +161,21 @@ fn meaning_finds_what_shares_no_word_and_only_what_stands_out() {
 }
 
 #[test]
+fn a_meaning_that_is_known_is_not_worked_out_again() {
+    let others =
+        (10..60).map(|seq| note(seq, &format!("remark {seq} about things of no interest")));
+    let known = |seq, text: &str, meaning: Vec<i8>| Document {
+        meaning: Some(meaning),
+        ..note(seq, text)
+    };
+    let pet = Groups.embed("pet").0;
+    let own = known(1, "the engine", pet.clone());
+    let too_short = known(2, "the lorry", pet[..39].to_vec());
+    let index = with_groups(others.chain([own, too_short]));
+    assert_eq!(found(&index, "kitten"), [1]);
+}
+
+#[test]
 fn what_is_said_around_a_memory_is_part_of_its_meaning() {
     let others = (10..60).map(|seq| note(seq, "remark about things of no interest"));
     let index = with_groups(others.chain([

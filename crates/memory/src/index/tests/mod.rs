@@ -27,6 +27,7 @@ fn said(seq: u64, session: &str, author: &str, text: &str) -> Document {
         author: (!author.is_empty()).then(|| author.into()),
         timestamp: A_MONDAY,
         text: text.into(),
+        meaning: None,
         embedding: Vec::new(),
     }
 }
