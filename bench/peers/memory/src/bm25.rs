@@ -91,8 +91,12 @@ impl Memory for Bm25 {
         Ok(best.into_iter().map(|it| turns.ids[it].clone()).collect())
     }
 
-    fn reopen(&mut self) -> Res<()> {
+    fn reopen(&mut self, _is_durable: bool) -> Res<()> {
         Err(Failure::Unsupported("it is in memory".to_owned()))
+    }
+
+    fn settings(&self) -> Res<String> {
+        Ok("in memory".to_owned())
     }
 
     fn bytes(&mut self) -> Res<u64> {

@@ -9,6 +9,7 @@ mod retain;
 
 use bench_common::{Failure, Meter, Res, USER, serve};
 use corpus::{Corpus, Kind, TURNS};
+use rusqlite::Connection;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -50,8 +51,11 @@ pub trait Memory {
     fn remember(&mut self, user: &str, session: &Session) -> Res<()>;
     /// Ids of the turns that answer, the best first; the turns have been read.
     fn ask(&mut self, user: &str, question: &Question<'_>) -> Res<Vec<String>>;
-    /// Forgets everything that is only in memory, as a new process would.
-    fn reopen(&mut self) -> Res<()>;
+    /// Forgets everything that is only in memory, as a new process would. From then on what is
+    /// taken up is on the disk when the call is back, or not, to load much quickly.
+    fn reopen(&mut self, is_durable: bool) -> Res<()>;
+    /// Journal mode and synchronous level, read back from SQLite.
+    fn settings(&self) -> Res<String>;
     /// Bytes on the disk, with nothing left in a log.
     fn bytes(&mut self) -> Res<u64>;
 }
@@ -77,6 +81,11 @@ enum Command {
         limit: usize,
     },
     Ingest {
+        store: String,
+        from: u64,
+        sessions: u64,
+    },
+    Load {
         store: String,
         from: u64,
         sessions: u64,
@@ -145,6 +154,16 @@ impl Peer {
                 from,
                 sessions,
             } => self.ingest(&store, from, sessions),
+            Command::Load {
+                store,
+                from,
+                sessions,
+            } => {
+                self.find(&store)?.reopen(false)?;
+                let loaded = self.ingest(&store, from, sessions);
+                self.find(&store)?.reopen(true)?;
+                loaded
+            }
             Command::Cold {
                 store,
                 sessions,
@@ -173,9 +192,10 @@ impl Peer {
             "bm25" => Box::new(bm25::Bm25::new()),
             _ => return Err(Failure::Unsupported(format!("no variant {variant}"))),
         };
+        let durability = memory.settings()?;
         self.stores.insert(store, memory);
         let version = format!("SQLite {}", rusqlite::version());
-        Ok(json!({ "ok": true, "version": version, "durability": "journal=wal synchronous=2" }))
+        Ok(json!({ "ok": true, "version": version, "durability": durability }))
     }
 
     fn find(&mut self, name: &str) -> Res<&mut Box<dyn Memory>> {
@@ -207,8 +227,8 @@ impl Peer {
         let memory = self.find(store)?;
         let mut meter = Meter::new(None);
         meter.start();
-        memory.reopen()?;
-        let found = memory.ask(user_of(store), &asked(&question))?;
+        memory.reopen(true)?;
+        let found = memory.ask(USER, &asked(&question))?;
         meter.stop();
         let mut answer = json!({ "ops": 1, "found": found.len() });
         meter.write_to(&mut answer)?;
@@ -226,26 +246,17 @@ impl Peer {
         let questions = numbers.map(|number| self.corpus.question(kind, sessions, number));
         let questions: Vec<String> = questions.collect();
         let memory = self.find(store)?;
-        let user = user_of(store);
         // What the other one did in between is not to be paid for here.
-        memory.ask(user, &asked(&questions[0]))?;
+        memory.ask(USER, &asked(&questions[0]))?;
         let mut times = Vec::with_capacity(questions.len());
         let mut empty = 0;
         for question in &questions {
             let begun = Instant::now();
-            let found = memory.ask(user, &asked(question))?;
+            let found = memory.ask(USER, &asked(question))?;
             times.push(begun.elapsed().as_secs_f64() * 1e6);
             empty += u64::from(found.is_empty());
         }
         Ok(json!({ "us": times, "empty": empty }))
-    }
-}
-
-/// FTS5 has one user in the speed part and does not filter.
-fn user_of(store: &str) -> &'static str {
-    match store.starts_with("fts5") {
-        true => "",
-        false => USER,
     }
 }
 
@@ -255,6 +266,12 @@ fn asked(text: &str) -> Question<'_> {
         time: None,
         limit: LIMIT,
     }
+}
+
+fn settings_of(connection: &Connection) -> Res<String> {
+    let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
+    let sync: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0))?;
+    Ok(format!("journal={mode} synchronous={sync}"))
 }
 
 /// Bytes of all files in a folder.

@@ -1,7 +1,7 @@
 //! Retain's durable memory, through the calls a user makes: `StoreMemoryService` on the SQLite file
 //! of the sessions.
 
-use crate::{Memory, Question, Session, bytes_in};
+use crate::{Memory, Question, Session, bytes_in, settings_of};
 use bench_common::{APP, Failure, Res};
 use retain_core::{Event, MemoryService as _};
 use retain_memory::{SearchMemory, StoreMemoryService};
@@ -25,7 +25,7 @@ impl Retain {
             dir: std::path::absolute(dir)?,
             memory: None,
         };
-        retain.reopen()?;
+        retain.reopen(true)?;
         Ok(retain)
     }
 
@@ -58,13 +58,21 @@ impl Memory for Retain {
         Ok(found.map(|it| it.about.id).collect())
     }
 
-    fn reopen(&mut self) -> Res<()> {
+    fn reopen(&mut self, is_durable: bool) -> Res<()> {
         self.memory = None;
-        let uri = format!("sqlite:///{}", self.dir.join("retain.db").display());
+        let file = self.dir.join("retain.db");
+        let options = if is_durable { "" } else { "?synchronous=off" };
+        let uri = format!("sqlite:///{}{options}", file.display());
         let sessions = SqliteSessionService::connect(&uri);
         let sessions = self.runtime.block_on(sessions)?;
         self.memory = Some(StoreMemoryService::over(sessions.store().memory()));
         Ok(())
+    }
+
+    fn settings(&self) -> Res<String> {
+        // Retain's connections are private. The journal mode is the file's; `synchronous` is a
+        // connection's own, and this one has the default, FULL, that Retain asks for too.
+        settings_of(&Connection::open(self.dir.join("retain.db"))?)
     }
 
     fn bytes(&mut self) -> Res<u64> {
