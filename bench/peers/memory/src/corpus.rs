@@ -147,8 +147,8 @@ impl Corpus {
         text
     }
 
-    /// A question about something in the first `sessions`.
-    pub fn question(&self, kind: Kind, sessions: u64, number: u64) -> String {
+    /// A question about a turn of the first `sessions`, behind the turn's id.
+    pub fn question(&self, kind: Kind, sessions: u64, number: u64) -> (String, String) {
         let mut chance = Chance::of(!self.seed, number);
         let session = self.session(chance.below(sessions));
         let turn = &session.turns[chance.below(TURNS) as usize];
@@ -161,7 +161,7 @@ impl Corpus {
         }
         let wanted = (5 + chance.below(4) as usize).min(words.len());
         let first = chance.below((words.len() - wanted + 1) as u64) as usize;
-        words[first..first + wanted].join(" ")
+        (turn.id.clone(), words[first..first + wanted].join(" "))
     }
 }
 
