@@ -43,7 +43,7 @@ pub use events::Events;
 pub use hub::ChangeHub;
 pub use json::{DEPTH_MAX, Json, JsonError, JsonMap, Number};
 pub use lease::{Admission, Lease, LeaseUse};
-pub use limits::{Limits, check as check_limit, check_growth};
+pub use limits::{Limited, Limits, check as check_limit, check_growth};
 pub use log::{ConnectStore, StoreSessionService, Sweeper};
 pub use memory::{MemoryEntry, MemoryError, MemoryService, SearchMemoryResponse, timestamp_text};
 pub use plan::{Plan, Standing, plan_append, plan_renewal};
