@@ -555,7 +555,7 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
 
     async fn rewind_with(&self, key: &SessionKey, rewind: Rewind) -> Result<Appended> {
         self.settings.limits.check_key(key)?;
-        self.rewind_before(key, &rewind).await
+        self.rewind_before(key, rewind).await
     }
 
     async fn fork(
