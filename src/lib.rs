@@ -52,9 +52,9 @@ pub use retain_core::{
     Origin, Part, RandomIds, Result, Rewind, RunOptions, RunToken, RunUse, ScopedDelta,
     SearchMemoryResponse, Session, SessionError, SessionKey, SessionLog, SessionMeta,
     SessionService, ShapeOf, Shaped, SharedSession, State, StateDelta, StateScope, Sweeper,
-    SystemClock, TrackedState, Transcription, UsageMetadata, VideoMetadata, Window,
-    apply_event_to_session, artifact_tombstone, running, timestamp_text, wire_shapes, within_run,
-    within_runs,
+    SystemClock, TrackedState, Transcription, USER_ARTIFACT_PREFIX, UsageMetadata, VideoMetadata,
+    Window, apply_event_to_session, artifact_tombstone, running, timestamp_text, wire_shapes,
+    within_run, within_runs,
 };
 pub use retain_memory::InMemoryMemoryService;
 /// Agents, and what runs them.

@@ -31,7 +31,7 @@ pub use actions::{EventActions, EventCompaction};
 pub use artifacts::{
     ArtifactError, ArtifactKey, ArtifactNames, ArtifactPlace, ArtifactReference, ArtifactService,
     ArtifactStore, ArtifactVersion, NewArtifact, StoreArtifactService, StoredArtifact,
-    artifact_tombstone,
+    USER_ARTIFACT_PREFIX, artifact_tombstone,
 };
 pub use content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse,

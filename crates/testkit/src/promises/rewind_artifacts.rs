@@ -301,3 +301,17 @@ pub async fn a_rewind_that_is_dropped_gives_the_turn_back(harness: Harness) {
     let events = read(&log, &key).await.events;
     assert_eq!(events.len(), before.events.len() + 1);
 }
+
+/// A version in the log that is no number is told by the name of its file, and not passed over: the
+/// session is not rewound without it.
+pub async fn a_rewind_over_a_version_that_is_none_names_the_file(harness: Harness) {
+    let log = harness.service();
+    let (key, artifacts) = two_invocations(&log).await;
+    let mut event = in_invocation("odd", "i2", "{}");
+    event.actions.artifact_delta.insert("b", "two");
+    append(&log, &key, event).await;
+    let before = read(&log, &key).await;
+    let refused = log.rewind_with(&key, rewind(&artifacts)).await;
+    assert_fails!(refused, SessionError::Artifact { filename, .. } if filename == "b");
+    assert_eq!(read(&log, &key).await, before);
+}
