@@ -47,13 +47,14 @@ pub use retain_core::{
     CreateSession, Embedder, EraseReceipt, Event, EventActions, EventCompaction, EventStream,
     Events, ExecutableCode, ExportScope, Extra, FileData, FunctionCall, FunctionDeclaration,
     FunctionResponse, GenerateContentConfig, GetSessionConfig, IdSet, Ids, ImportReceipt, Json,
-    JsonError, JsonMap, Limits, LineStream, ListCursor, ListSessions, ListSessionsResponse,
-    LlmResponse, MemoryEntry, MemoryError, MemoryService, ModelTool, Number, Origin, Part,
-    RandomIds, Result, Rewind, RunOptions, RunToken, RunUse, ScopedDelta, SearchMemoryResponse,
-    Session, SessionError, SessionKey, SessionLog, SessionMeta, SessionService, ShapeOf, Shaped,
-    SharedSession, State, StateDelta, StateScope, Sweeper, SystemClock, TrackedState,
-    Transcription, UsageMetadata, VideoMetadata, Window, apply_event_to_session,
-    artifact_tombstone, running, timestamp_text, wire_shapes, within_run, within_runs,
+    JsonError, JsonMap, Limited, Limits, LineStream, ListCursor, ListSessions,
+    ListSessionsResponse, LlmResponse, MemoryEntry, MemoryError, MemoryService, ModelTool, Number,
+    Origin, Part, RandomIds, Result, Rewind, RunOptions, RunToken, RunUse, ScopedDelta,
+    SearchMemoryResponse, Session, SessionError, SessionKey, SessionLog, SessionMeta,
+    SessionService, ShapeOf, Shaped, SharedSession, State, StateDelta, StateScope, Sweeper,
+    SystemClock, TrackedState, Transcription, USER_ARTIFACT_PREFIX, UsageMetadata, VideoMetadata,
+    Window, apply_event_to_session, artifact_tombstone, running, timestamp_text, wire_shapes,
+    within_run, within_runs,
 };
 /// Memories: what is known of them, which are meant, how much there may be, and what a store of
 /// one's own is made of.

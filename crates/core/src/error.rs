@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{json::JsonError, session::SessionKey};
+use crate::{json::JsonError, limits::Limited, session::SessionKey};
 
 /// A cause from below: a driver, the file system, a codec.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -98,8 +98,8 @@ pub enum SessionError {
     /// A limit is exceeded. Send less, or raise the limit.
     #[error("{what} of {found} exceeds the limit of {limit} (see Limits)")]
     TooLarge {
-        /// What is too large, with its unit.
-        what: &'static str,
+        /// What is too large.
+        what: Limited,
         /// The limit.
         limit: u64,
         /// What was sent.

@@ -31,7 +31,7 @@ pub use actions::{EventActions, EventCompaction};
 pub use artifacts::{
     ArtifactError, ArtifactKey, ArtifactNames, ArtifactPlace, ArtifactReference, ArtifactService,
     ArtifactStore, ArtifactVersion, NewArtifact, StoreArtifactService, StoredArtifact,
-    artifact_tombstone,
+    USER_ARTIFACT_PREFIX, artifact_tombstone,
 };
 pub use content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse,
@@ -43,7 +43,7 @@ pub use events::Events;
 pub use hub::ChangeHub;
 pub use json::{DEPTH_MAX, Json, JsonError, JsonMap, Number};
 pub use lease::{Admission, Lease, LeaseUse};
-pub use limits::{Limits, check as check_limit, check_growth};
+pub use limits::{Limited, Limits, check as check_limit, check_growth};
 pub use log::{ConnectStore, StoreSessionService, Sweeper};
 pub use memory::{
     Embedder, Forget, ForgetReceipt, KnownMemory, MemoryAbout, MemoryAdded, MemoryBatch,

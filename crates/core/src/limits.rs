@@ -1,5 +1,7 @@
 //! A limit on everything that comes from outside.
 
+use std::fmt;
+
 use crate::{
     error::{Result, SessionError},
     session::SessionKey,
@@ -18,6 +20,59 @@ pub struct Limits {
     pub batch_events: usize,
     /// Bytes of all keys and values of one session, of one user or of one app.
     pub state_bytes: usize,
+}
+
+/// What can be too large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Limited {
+    /// One event as JSON, in bytes.
+    Event,
+    /// One append, in events.
+    Batch,
+    /// The log of one session, in events.
+    Log,
+    /// One state key, in bytes.
+    StateKey,
+    /// The state that a session is created with, in bytes.
+    InitialState,
+    /// The state of one app, in bytes.
+    AppState,
+    /// The state of one user, in bytes.
+    UserState,
+    /// The state of one session, in bytes.
+    SessionState,
+}
+
+impl Limited {
+    /// The field of [`Limits`] that says how much; `None` for what a store itself cannot exceed.
+    pub fn setting(self) -> Option<&'static str> {
+        match self {
+            Limited::Event => Some("event_bytes"),
+            Limited::Batch => Some("batch_events"),
+            Limited::Log => None,
+            Limited::StateKey => Some("state_key_bytes"),
+            Limited::InitialState
+            | Limited::AppState
+            | Limited::UserState
+            | Limited::SessionState => Some("state_bytes"),
+        }
+    }
+}
+
+/// The name with its unit, as in errors.
+impl fmt::Display for Limited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Limited::Event => "event (bytes)",
+            Limited::Batch => "batch (events)",
+            Limited::Log => "log (events)",
+            Limited::StateKey => "state key (bytes)",
+            Limited::InitialState => "state (bytes)",
+            Limited::AppState => "app state (bytes)",
+            Limited::UserState => "user state (bytes)",
+            Limited::SessionState => "session state (bytes)",
+        })
+    }
 }
 
 impl Limits {
@@ -77,13 +132,13 @@ impl Limits {
             let reason = "holds a NUL character, which not every database can store; leave it out";
             return Err(SessionError::invalid(format!("state key {key:?}"), reason));
         }
-        check("state key (bytes)", key.len(), self.state_key_bytes)
+        check(Limited::StateKey, key.len(), self.state_key_bytes)
     }
 }
 
 /// Fails with [`SessionError::TooLarge`] when something grows from `before` to `after` and over
 /// `limit`. What is over a limit that was lowered since may stay and shrink.
-pub fn check_growth(what: &'static str, before: usize, after: usize, limit: usize) -> Result<()> {
+pub fn check_growth(what: Limited, before: usize, after: usize, limit: usize) -> Result<()> {
     match after > before {
         true => check(what, after, limit),
         false => Ok(()),
@@ -91,7 +146,7 @@ pub fn check_growth(what: &'static str, before: usize, after: usize, limit: usiz
 }
 
 /// Fails with [`SessionError::TooLarge`] when `found` is over `limit`.
-pub fn check(what: &'static str, found: usize, limit: usize) -> Result<()> {
+pub fn check(what: Limited, found: usize, limit: usize) -> Result<()> {
     if found <= limit {
         return Ok(());
     }

@@ -133,7 +133,8 @@ pub trait SessionLog: SessionService {
     ///
     /// Artifacts are restored before the event is stored. If that fails, or if this is broken off,
     /// there may be new versions that no event tells of, and the session is as it was: rewind again.
-    /// What a file was is taken from the log, so the outcome is the same.
+    /// What a file was is taken from the log, so the outcome is the same. Whoever drops this breaks it
+    /// off: the file that is being restored is the last, and the session is free for others.
     async fn rewind_with(&self, key: &SessionKey, rewind: Rewind) -> Result<Appended>;
 
     /// Copies the log up to a position (default: all of it) into a new session of the same user.

@@ -31,6 +31,15 @@ pub(crate) fn waiting_calls(event: &Event) -> Vec<&FunctionCall> {
     calls
 }
 
+/// The latest event that made the call of this id.
+pub(crate) fn call_event<'a>(
+    mut events: impl DoubleEndedIterator<Item = &'a Event>,
+    id: &str,
+) -> Option<&'a Event> {
+    let is_it = |call: &FunctionCall| call.id.as_deref() == Some(id);
+    events.rfind(|event| event.function_calls().into_iter().any(is_it))
+}
+
 /// Whether a run pauses after an event, given those that came later: it has a call that waits, and
 /// nobody has begun to answer it on a branch of its own.
 pub(crate) fn pauses<'a>(event: &Event, later: impl Iterator<Item = &'a Event> + Clone) -> bool {

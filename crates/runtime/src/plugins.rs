@@ -6,7 +6,12 @@
 
 mod save_files;
 
-use std::{fmt, future::Future, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    fmt,
+    future::Future,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
@@ -159,6 +164,23 @@ pub struct ReadMessage<'a> {
     pub artifacts: Option<&'a dyn ArtifactService>,
     /// The message.
     pub message: &'a Content,
+    /// What the message's event will tell of.
+    pub(crate) saved: Mutex<JsonMap>,
+}
+
+impl ReadMessage<'_> {
+    /// Lets the message's event tell of a version of an artifact, as the event of a tool does that
+    /// has saved one: so the log knows of it, and a rewind takes it back.
+    pub fn saved_artifact(&self, filename: &str, version: u64) {
+        let saved = self.saved.lock();
+        let mut saved = saved.unwrap_or_else(PoisonError::into_inner);
+        saved.insert(filename, version);
+    }
+
+    pub(crate) fn into_saved(self) -> JsonMap {
+        let saved = self.saved.into_inner();
+        saved.unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The plugins of a runner.

@@ -9,9 +9,9 @@ use std::{
 use async_trait::async_trait;
 use retain_core::{
     Batch, ChangeHub, Changes, Clock, DraftId, EraseReceipt, Event, Head, Json, JsonMap, Lease,
-    LeaseUse, ListQuery, LogHeader, NewEvent, NewSession, Origin, Plan, Result, ScopedState,
-    SessionError, SessionKey, SessionStore, Snapshot, Standing, StoreSessionService, SystemClock,
-    Want, Window, Written, check_growth, check_limit, plan_append, plan_renewal,
+    LeaseUse, Limited, ListQuery, LogHeader, NewEvent, NewSession, Origin, Plan, Result,
+    ScopedState, SessionError, SessionKey, SessionStore, Snapshot, Standing, StoreSessionService,
+    SystemClock, Want, Window, Written, check_growth, check_limit, plan_append, plan_renewal,
 };
 
 use crate::window::{self, DRAFT_TTL_US, POLL, TICKET_TTL_US};
@@ -153,8 +153,8 @@ impl World {
         }
         let owner = (key.app.clone(), key.user.clone());
         let scopes = [
-            ("app state (bytes)", self.apps.get(&key.app), &app),
-            ("user state (bytes)", self.users.get(&owner), &user),
+            (Limited::AppState, self.apps.get(&key.app), &app),
+            (Limited::UserState, self.users.get(&owner), &user),
         ];
         for (what, before, after) in scopes {
             if let Some(after) = after {
@@ -332,7 +332,7 @@ impl SessionStore for InMemoryStore {
             ..Log::default()
         };
         let bytes = log.state_bytes_after(changes());
-        check_limit("session state (bytes)", bytes, new.state_bytes_max)?;
+        check_limit(Limited::SessionState, bytes, new.state_bytes_max)?;
         log.state_bytes = bytes;
         log.set(0, &new.changes.session);
         let head = log.head(&new.key);
@@ -410,7 +410,7 @@ impl SessionStore for InMemoryStore {
         let changes = || fresh.iter().map(|&place| &batch.events[place].changes);
         let state_bytes = log.state_bytes_after(changes());
         let limit = batch.state_bytes_max;
-        check_growth("session state (bytes)", log.state_bytes, state_bytes, limit)?;
+        check_growth(Limited::SessionState, log.state_bytes, state_bytes, limit)?;
         let shared = world.shared_after(key, changes(), batch.state_bytes_max)?;
         world.set_shared(key, shared);
         let log = world.log_mut(key, now_us)?;

@@ -9,7 +9,7 @@ mod rules;
 mod service;
 mod store;
 
-pub use names::{ArtifactNames, ArtifactPlace};
+pub use names::{ArtifactNames, ArtifactPlace, USER_ARTIFACT_PREFIX};
 pub use reference::ArtifactReference;
 pub use rules::{StoreArtifactService, artifact_tombstone};
 pub use service::{ArtifactError, ArtifactKey, ArtifactService, ArtifactVersion};

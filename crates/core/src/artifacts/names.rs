@@ -8,7 +8,8 @@ use super::{
     service::{ArtifactError, ArtifactKey},
 };
 
-const USER_PREFIX: &str = "user:";
+/// Stands before the names of artifacts that belong to the user, and to all sessions of theirs.
+pub const USER_ARTIFACT_PREFIX: &str = "user:";
 
 /// The longest name of a file that file systems take, in bytes.
 const SEGMENT_MAX: usize = 255;
@@ -47,7 +48,7 @@ impl ArtifactPlace {
     /// The place of `key`, if its names are fit for one.
     pub fn of(key: &ArtifactKey, names: ArtifactNames) -> Result<ArtifactPlace, ArtifactError> {
         check_owner(&key.app_name, &key.user_id, names)?;
-        let for_user = key.filename.starts_with(USER_PREFIX);
+        let for_user = key.filename.starts_with(USER_ARTIFACT_PREFIX);
         let session = match (&key.session_id, names) {
             _ if for_user => None,
             (None, ArtifactNames::Paths) => None,
@@ -170,7 +171,9 @@ fn normal_path(filename: &str) -> Result<String, ArtifactError> {
         let reason = format!("{filename:?} {reason}");
         Err(ArtifactError::invalid("artifact name", reason))
     };
-    let stripped = filename.strip_prefix(USER_PREFIX).unwrap_or(filename);
+    let stripped = filename
+        .strip_prefix(USER_ARTIFACT_PREFIX)
+        .unwrap_or(filename);
     let stripped = stripped.trim_matches(is_python_space);
     if stripped.starts_with(['/', '\\']) || is_drive_qualified(stripped) {
         return refuse("must be a relative path");

@@ -23,7 +23,7 @@ use crate::{
     events::Events,
     json::JsonMap,
     lease::LeaseUse,
-    limits::{self, Limits},
+    limits::{self, Limited, Limits},
     ports::{Clock, Ids, RandomIds, SystemClock, seconds},
     service::{
         Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
@@ -192,7 +192,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         let text = to_stored_text(initial);
         let text = text.map_err(|e| SessionError::invalid("state", e.to_string()))?;
         let limits = &self.settings.limits;
-        limits::check("state (bytes)", text.len(), limits.state_bytes)?;
+        limits::check(Limited::InitialState, text.len(), limits.state_bytes)?;
         Ok(prepare::changes(ScopedDelta::of(initial)))
     }
 
@@ -215,7 +215,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             .filter(|event| !event.is_partial());
         let events: Vec<Event> = stored.collect();
         let limit = self.settings.limits.batch_events;
-        limits::check("batch (events)", events.len(), limit)?;
+        limits::check(Limited::Batch, events.len(), limit)?;
         let rewinds = |event: &Event| event.actions.rewind_before_invocation_id.is_some();
         let has_rewind = events.iter().any(rewinds);
         let ready = events.into_iter().map(|event| self.prepare(event));
@@ -555,7 +555,7 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
 
     async fn rewind_with(&self, key: &SessionKey, rewind: Rewind) -> Result<Appended> {
         self.settings.limits.check_key(key)?;
-        self.rewind_before(key, &rewind).await
+        self.rewind_before(key, rewind).await
     }
 
     async fn fork(

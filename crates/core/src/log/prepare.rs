@@ -6,7 +6,7 @@ use super::StoreSessionService;
 use crate::{
     error::{Result, SessionError},
     event::Event,
-    limits,
+    limits::{self, Limited},
     session::take_temp_keys,
     state::ScopedDelta,
     store::{Changes, NewEvent, SessionStore},
@@ -40,7 +40,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         let changes = changes(ScopedDelta::of(&event.actions.state_delta));
         let body = to_stored_text(&event);
         let body = body.map_err(|e| SessionError::invalid("event", e.to_string()))?;
-        limits::check("event (bytes)", body.len(), settings.limits.event_bytes)?;
+        limits::check(Limited::Event, body.len(), settings.limits.event_bytes)?;
         Ok(NewEvent {
             event: Arc::new(event),
             body,

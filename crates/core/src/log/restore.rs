@@ -7,19 +7,18 @@ use std::collections::HashMap;
 
 use super::StoreSessionService;
 use crate::{
-    artifacts::{ArtifactError, ArtifactKey, ArtifactService, artifact_tombstone},
+    artifacts::{
+        ArtifactError, ArtifactKey, ArtifactService, USER_ARTIFACT_PREFIX, artifact_tombstone,
+    },
     error::{Result, SessionError},
     event::Event,
-    json::JsonMap,
+    json::{Json, JsonMap},
     session::{SessionKey, Window},
     store::{Head, SessionStore, Want},
 };
 
 /// How many events are read at a time.
 const PAGE: u64 = 500;
-
-/// Names that belong to the user are not taken back.
-const USER_PREFIX: &str = "user:";
 
 /// A file that is not what it was.
 #[derive(Debug)]
@@ -99,16 +98,18 @@ impl<S: SessionStore> StoreSessionService<S> {
         for (filename, version) in &since {
             now.insert(filename, version.clone());
         }
-        let version = |versions: &JsonMap, filename| versions.get(filename)?.as_u64();
-        let changed = now.keys().filter_map(|filename| {
-            let changed = Changed {
+        let differs = |(filename, version): &(&str, &Json)| then.get(filename) != Some(*version);
+        let changed = now.iter().filter(differs).map(|(filename, version)| {
+            let then = then.get(filename);
+            Ok(Changed {
                 filename: filename.to_owned(),
-                now: version(&now, filename)?,
-                then: version(&then, filename),
-            };
-            (changed.then != Some(changed.now)).then_some(changed)
+                now: version_of(&head.key, filename, version)?,
+                then: then
+                    .map(|then| version_of(&head.key, filename, then))
+                    .transpose()?,
+            })
         });
-        Ok(changed.collect())
+        changed.collect()
     }
 
     /// The newest version of each file of the session that the events of a range tell of.
@@ -128,9 +129,19 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 }
 
+/// The version that an event tells of. What is none cannot be taken back.
+fn version_of(session: &SessionKey, filename: &str, told: &Json) -> Result<u64> {
+    told.as_u64().ok_or_else(|| SessionError::Artifact {
+        key: session.clone(),
+        filename: filename.to_owned(),
+        source: format!("an event tells of version {told}, which is no version").into(),
+    })
+}
+
 fn take_up(versions: &mut JsonMap, event: &Event) {
     for (filename, version) in &event.actions.artifact_delta {
-        if !filename.starts_with(USER_PREFIX) {
+        // What belongs to the user is not taken back.
+        if !filename.starts_with(USER_ARTIFACT_PREFIX) {
             versions.insert(filename, version.clone());
         }
     }

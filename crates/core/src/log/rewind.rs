@@ -4,9 +4,13 @@
 //! ADK forgets the state given at creation and leaves `null` where a key did not exist. Here the
 //! stored event carries ADK's deltas, so that ADK's readers agree, and the state follows the log.
 
-use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
+use std::{collections::HashMap, panic::resume_unwind, pin::pin, sync::Arc, time::Duration};
 
-use tokio::time::timeout;
+use futures_util::future::{Either, select};
+use tokio::{
+    sync::oneshot::{self, error::TryRecvError},
+    time::timeout,
+};
 
 use super::{
     StoreSessionService, appended,
@@ -17,7 +21,7 @@ use crate::{
     event::Event,
     json::{Json, JsonMap},
     lease::LeaseUse,
-    service::{Appended, Rewind, RunOptions, RunToken, RunUse},
+    service::{Appended, Rewind, RunOptions, RunToken, RunUse, running, within_runs},
     session::{SessionKey, Window},
     state::{ScopedDelta, StateDelta},
     store::{Batch, Head, NewEvent, SessionStore, Want},
@@ -37,17 +41,53 @@ struct LookedBack {
 /// Session keys to set or (`None`) to make absent.
 pub(super) type KeyChanges = Vec<(String, Option<Json>)>;
 
+/// Says when the caller of a rewind has gone away.
+struct Gone(oneshot::Receiver<()>);
+
+impl Gone {
+    /// Fails if nobody waits any more.
+    fn check(&mut self, key: &SessionKey, turn: Option<RunToken>) -> Result<()> {
+        match self.0.try_recv() {
+            Err(TryRecvError::Closed) => Err(broken_off(key, turn)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a rewind that nobody waits for ends with. Nobody sees it either.
+fn broken_off(key: &SessionKey, turn: Option<RunToken>) -> SessionError {
+    SessionError::RunLost {
+        key: key.clone(),
+        token: turn.map_or(0, |run| run.0),
+    }
+}
+
 impl<S: SessionStore> StoreSessionService<S> {
     /// Appends the event that takes back everything from the invocation on.
-    pub(super) async fn rewind_before(
-        &self,
-        key: &SessionKey,
-        rewind: &Rewind,
-    ) -> Result<Appended> {
-        let mut turn = None;
-        match self.rewind_in_turn(key, rewind, &mut turn).await {
-            Err(error) => Err(self.give_up(key, turn, error).await),
-            done => done,
+    ///
+    /// In a task of its own: a caller who goes away must not leave a turn behind that was taken.
+    pub(super) async fn rewind_before(&self, key: &SessionKey, rewind: Rewind) -> Result<Appended> {
+        let (_caller, gone) = oneshot::channel();
+        let (service, key) = (self.clone(), key.clone());
+        let rewinding = async move {
+            let mut gone = Gone(gone);
+            let mut turn = None;
+            let rewound = service.rewind_in_turn(&key, &rewind, &mut gone, &mut turn);
+            match rewound.await {
+                Err(error) => Err(service.give_up(&key, turn, error).await),
+                done => done,
+            }
+        };
+        match tokio::spawn(within_runs(running(), rewinding)).await {
+            Ok(rewound) => rewound,
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(ended) => Err(SessionError::Store {
+                    store: self.store.name(),
+                    operation: "rewind",
+                    source: ended.into(),
+                }),
+            },
         }
     }
 
@@ -57,6 +97,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         &self,
         key: &SessionKey,
         rewind: &Rewind,
+        gone: &mut Gone,
         turn: &mut Option<RunToken>,
     ) -> Result<Appended> {
         let event = Event {
@@ -66,11 +107,12 @@ impl<S: SessionStore> StoreSessionService<S> {
         };
         let mut restored = Restored::default();
         loop {
+            gone.check(key, *turn)?;
             let looked = self.look_back(key, rewind).await?;
             let files = match (&rewind.artifacts, *turn) {
                 (Some(artifacts), Some(run)) => {
                     let restoring = restored.restore(&**artifacts, key, &looked.files);
-                    self.while_holding(key, run, restoring).await?
+                    self.while_holding(key, run, gone, restoring).await?
                 }
                 _ if looked.files.is_empty() => JsonMap::new(),
                 // A run may change files as well, so the turn comes first.
@@ -149,18 +191,20 @@ impl<S: SessionStore> StoreSessionService<S> {
         })
     }
 
-    /// Does `work`, however long it takes, without losing the turn.
+    /// Does `work`, however long it takes, without losing the turn; fails when nobody waits for it.
     async fn while_holding<T>(
         &self,
         key: &SessionKey,
         run: RunToken,
+        gone: &mut Gone,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let ttl = self.settings.run_ttl;
         let mut work = pin!(work);
         loop {
-            match timeout(ttl / 3, &mut work).await {
-                Ok(done) => return done,
+            match timeout(ttl / 3, select(&mut work, &mut gone.0)).await {
+                Ok(Either::Left((done, _))) => return done,
+                Ok(Either::Right(_)) => return Err(broken_off(key, Some(run))),
                 Err(_) => self.store.renew(key, run.0, Some(ttl)).await?,
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use retain_core::{Content, Event, Events};
 
 use super::{Agent, tree::AgentTree};
-use crate::{contents::valid_events, runner::INVOCATION_ABORTED};
+use crate::{contents::valid_events, interrupts::call_event, runner::INVOCATION_ABORTED};
 
 /// The agent to run on `message`, given the history before it.
 pub(crate) fn agent_to_run(tree: &AgentTree, events: &Events, message: &Content) -> Arc<dyn Agent> {
@@ -29,13 +29,8 @@ fn asked_by<'a>(
     if last.is_some_and(|event| is_abort(event)) {
         return None;
     }
-    let calls = |event: &&&Event| {
-        let calls = event.function_calls();
-        calls
-            .iter()
-            .any(|call| call.id.as_deref() == Some(answered))
-    };
-    tree.find(&events.iter().rev().find(calls)?.author)
+    let asked = call_event(events.iter().copied(), answered)?;
+    tree.find(&asked.author)
 }
 
 /// The agent that owns the conversation.

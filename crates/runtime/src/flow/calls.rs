@@ -147,11 +147,24 @@ impl Turn<'_> {
         (answers.into_iter().flatten().collect(), None)
     }
 
+    /// One event for all answers.
     pub(super) fn merged(&self, answers: Vec<Event>) -> Result<Option<Event>> {
-        let state = self.ctx.session();
-        let merged = merge::merge(answers, |key| {
-            state.update(|session| session.state.get(key).cloned())
-        });
+        self.merged_over(&self.live_values(&answers), answers)
+    }
+
+    /// What the live session has now under the keys that the answers write.
+    pub(super) fn live_values(&self, answers: &[Event]) -> JsonMap {
+        let deltas = answers.iter().map(|answer| &answer.actions.state_delta);
+        let keys = deltas.flat_map(|delta| delta.keys());
+        self.ctx.session().update(|session| {
+            let live = keys.filter_map(|key| Some((key, session.state.get(key)?.clone())));
+            live.collect()
+        })
+    }
+
+    /// As [`merged`](Self::merged), with the live values given.
+    pub(super) fn merged_over(&self, live: &JsonMap, answers: Vec<Event>) -> Result<Option<Event>> {
+        let merged = merge::merge(answers, |key| live.get(key).cloned());
         merged.map_err(|error| RunError::Agent {
             agent: self.agent.name().to_owned(),
             source: error.into(),

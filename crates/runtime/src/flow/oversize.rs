@@ -5,7 +5,7 @@
 //! anything is stored. So the limits are in one place, and also hold for what plugins add and for
 //! state that has grown over many turns.
 
-use retain_core::{Event, Json, JsonMap, SessionError, StateScope};
+use retain_core::{Event, Json, JsonMap, Limited, SessionError, StateScope};
 
 use super::Turn;
 use crate::error::{Result, RunError};
@@ -13,16 +13,10 @@ use crate::error::{Result, RunError};
 /// What the session refused.
 #[derive(Debug, Clone, Copy)]
 struct Refused {
-    what: &'static str,
+    what: Limited,
     limit: u64,
     found: u64,
 }
-
-const EVENT: &str = "event (bytes)";
-const STATE_KEY: &str = "state key (bytes)";
-const APP_STATE: &str = "app state (bytes)";
-const USER_STATE: &str = "user state (bytes)";
-const SESSION_STATE: &str = "session state (bytes)";
 
 /// Something of an answer that takes room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +36,8 @@ impl Turn<'_> {
         mut merged: Event,
         nothing_follows: bool,
     ) -> Result<Box<Event>> {
+        // A refusal takes the live state back to what is stored, also what other calls have built.
+        let live = self.live_values(&answers);
         // Each answer is made smaller twice at most, so this ends.
         let mut told = vec![None; answers.len()];
         loop {
@@ -51,7 +47,7 @@ impl Turn<'_> {
             };
             let made_room =
                 Refused::of(&error).is_some_and(|it| it.make_room(&mut answers, &mut told));
-            merged = match self.merged(answers.clone())? {
+            merged = match self.merged_over(&live, answers.clone())? {
                 Some(merged) if made_room => merged,
                 _ => return Err(error.into()),
             };
@@ -70,9 +66,11 @@ impl Refused {
     /// Takes out what is largest, until it should fit. `told` says what was taken out of which
     /// answer. Gives whether anything was.
     fn make_room(self, answers: &mut [Event], told: &mut [Option<Load>]) -> bool {
-        let is_event = self.what == EVENT;
-        // How much of a state is new is not known: one call after the other has to do without.
-        let mut over = if is_event { self.found - self.limit } else { 1 };
+        let mut over = match self.what {
+            Limited::Event => self.found.saturating_sub(self.limit),
+            // How much of a state is new is not known: one call after the other has to do without.
+            _ => 1,
+        };
         let before = told.to_vec();
         for (bytes, at, load) in self.loads(answers) {
             let is_done = told[at] == Some(Load::State) || told[at] == Some(load);
@@ -95,7 +93,7 @@ impl Refused {
         let mut loads = Vec::new();
         for (at, answer) in answers.iter().enumerate() {
             loads.push((self.state_bytes(answer), at, Load::State));
-            if self.what == EVENT {
+            if self.what == Limited::Event {
                 loads.push((result_bytes(answer), at, Load::Result));
             }
         }
@@ -108,12 +106,13 @@ impl Refused {
         let written = answer.actions.state_delta.iter();
         let counted = written.filter(|(key, _)| match (self.what, StateScope::of(key)) {
             (_, StateScope::Temp) => false,
-            (EVENT, _) => true,
-            (STATE_KEY, _) => key.len() as u64 > self.limit,
-            (APP_STATE, scope) => scope == StateScope::App,
-            (USER_STATE, scope) => scope == StateScope::User,
-            (SESSION_STATE, scope) => scope == StateScope::Session,
-            _ => false,
+            (Limited::Event, _) => true,
+            (Limited::StateKey, _) => key.len() as u64 > self.limit,
+            (Limited::AppState, scope) => scope == StateScope::App,
+            (Limited::UserState, scope) => scope == StateScope::User,
+            (Limited::SessionState, scope) => scope == StateScope::Session,
+            // Of these, an answer is no part.
+            (Limited::Batch | Limited::Log | Limited::InitialState, _) => false,
         });
         counted
             .map(|(key, value)| key.len() + value.to_string().len())
@@ -128,11 +127,7 @@ impl Refused {
             .and_then(|it| it.name.as_deref());
         let name = name.unwrap_or("<unnamed>");
         let Refused { what, limit, found } = self;
-        let setting = match what {
-            EVENT => "event_bytes",
-            STATE_KEY => "state_key_bytes",
-            _ => "state_bytes",
-        };
+        let setting = what.setting().unwrap_or_default();
         let why = format!(
             "the session takes {what} up to {limit}, see Limits::{setting}, and \
              with all answers it would be {found}"
@@ -206,7 +201,7 @@ mod tests {
         let mut answers = [answer("f", 5000, 9000), answer("g", 10, 10)];
         let mut told = vec![None; 2];
         let refused = Refused {
-            what: EVENT,
+            what: Limited::Event,
             limit: 2000,
             found: 14_500,
         };
@@ -224,7 +219,7 @@ mod tests {
     fn a_call_keeps_small_writes_when_its_result_is_left_out() {
         let mut answers = [answer("f", 5000, 10)];
         let refused = Refused {
-            what: EVENT,
+            what: Limited::Event,
             limit: 2000,
             found: 5200,
         };
@@ -234,10 +229,21 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_that_says_less_than_its_limit_takes_nothing_out() {
+        let mut answers = [answer("f", 5000, 10)];
+        let refused = Refused {
+            what: Limited::Event,
+            limit: 2000,
+            found: 1000,
+        };
+        assert!(!refused.make_room(&mut answers, &mut [None]));
+    }
+
+    #[test]
     fn what_is_not_about_answers_is_not_made_room_for() {
         let mut answers = [answer("f", 5000, 10)];
         let refused = Refused {
-            what: "batch (events)",
+            what: Limited::Batch,
             limit: 1,
             found: 2,
         };

@@ -76,7 +76,10 @@ fn standing(ctx: &InvocationContext) -> Result<Standing> {
         return own_standing(ctx, last);
     }
     let is_for_this = |call: &Event| call.author == name;
-    if last.author == "user" && answered_call(&run, last).is_none_or(is_for_this) {
+    let answers = last.function_responses();
+    let answered = answers.first().and_then(|answer| answer.id.as_deref());
+    let asked = answered.and_then(|id| interrupts::call_event(run.iter().copied(), id));
+    if last.author == "user" && asked.is_none_or(is_for_this) {
         return Ok(Standing::AtWork);
     }
     // Others spoke last: whoever this agent has handed over to goes on.
@@ -123,15 +126,4 @@ fn handed_to(ctx: &InvocationContext, target: &str) -> Result<Standing> {
         agent: ctx.agent_name().to_owned(),
         source: format!("has handed over to agent {target:?}, which is not there any more").into(),
     })
-}
-
-/// The event with the call that a message answers.
-fn answered_call<'a>(run: &[&'a Event], message: &Event) -> Option<&'a Event> {
-    let responses = message.function_responses();
-    let id = responses.first()?.id.as_deref()?;
-    let calls = |event: &&&Event| {
-        let calls = event.function_calls();
-        calls.iter().any(|call| call.id.as_deref() == Some(id))
-    };
-    run.iter().rev().find(calls).copied()
 }

@@ -1,14 +1,18 @@
-//! Processor `tools`: declares the agent's tools and lets them add to the request.
+//! Processor `tools`: declares the agent's tools and lets them add to the request. One that hangs
+//! over it costs its addition, a set its tools.
 
 use futures_util::future::join_all;
 
 use crate::{
-    agents::LlmAgent,
+    agents::{Agent as _, LlmAgent},
     context::{InvocationContext, ToolContext},
-    error::{Result, RunError, ToolError},
+    error::{Result, RunError},
     models::LlmRequest,
-    tools::ToolSource,
+    tools::{ToolSource, Trouble, contained},
 };
+
+/// What is said of a tool or a set that hangs here.
+const TOO_LATE: &str = "did not add to the request";
 
 pub(super) async fn process(
     agent: &LlmAgent,
@@ -21,22 +25,32 @@ pub(super) async fn process(
     let readonly = ctx.readonly();
     // Sets may ask servers: all at once. What they add keeps the agent's order.
     let resolved = join_all(agent.tools.iter().map(|source| source.resolve(&readonly))).await;
+    let limit = ctx.shared.tool_time_limit;
     for (source, tools) in agent.tools.iter().zip(resolved) {
         let context = ToolContext::new(ctx, None);
-        if let ToolSource::Set(set) = source {
-            let processed = set.process_request(&context, request).await;
-            processed.map_err(failed(set.name()))?;
+        if let ToolSource::Set(set) = source
+            && let Err(trouble) = contained(limit, set.process_request(&context, request)).await
+        {
+            let error = trouble.into_error(TOO_LATE, limit);
+            let (agent, toolset) = (agent.name(), set.name());
+            tracing::error!(agent, toolset, %error, "the agent runs without these tools");
+            continue;
         }
         for tool in tools {
             request.append_tool(&tool);
-            let processed = tool.process_request(&context, request).await;
-            processed.map_err(failed(tool.name()))?;
+            match contained(limit, tool.process_request(&context, request)).await {
+                Ok(()) => {}
+                Err(Trouble::Failed(source)) => {
+                    let tool = tool.name().to_owned();
+                    return Err(RunError::Tool { tool, source });
+                }
+                Err(late) => {
+                    let error = late.into_error(TOO_LATE, limit);
+                    let (agent, tool) = (agent.name(), tool.name());
+                    tracing::error!(agent, tool, %error, "the model is asked without its addition");
+                }
+            }
         }
     }
     Ok(())
-}
-
-fn failed(tool: &str) -> impl FnOnce(ToolError) -> RunError {
-    let tool = tool.to_owned();
-    move |source| RunError::Tool { tool, source }
 }

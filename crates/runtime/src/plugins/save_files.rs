@@ -1,21 +1,13 @@
 //! `SaveFilesAsArtifactsPlugin`: files in a user's message become artifacts, and the message says
 //! which.
 //!
-//! They are saved when the message arrives, before there is an event to tell of them. The first
-//! agent's before-event does: until then the versions are kept here, by the id of the run.
-
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+//! They are saved when the message arrives, and the message's own event tells of them: the log knows
+//! of a file as soon as it has the message.
 
 use async_trait::async_trait;
-use retain_core::{
-    ArtifactError, ArtifactKey, ArtifactService, Blob, Content, FileData, Json, JsonMap, Part,
-};
+use retain_core::{ArtifactError, ArtifactKey, ArtifactService, Blob, Content, FileData, Part};
 
 use super::{Hooked, Plugin, ReadMessage};
-use crate::context::CallbackContext;
 
 /// What providers take inside of a request, in bytes.
 const SIZE_MAX: usize = 20 * 1024 * 1024;
@@ -24,10 +16,6 @@ const MEGABYTE: f64 = 1024.0 * 1024.0;
 
 /// Addresses that models can read themselves.
 const SCHEMES: [&str; 3] = ["gs", "https", "http"];
-
-/// How many runs may be on their way between message and agent. A run that fails to begin would
-/// leave its versions here for ever.
-const PENDING_MAX: usize = 1024;
 
 /// Keeps the files of users' messages as artifacts, under their display names; in the message stands
 /// a text in their place. Files that are too large, over 20 MB, are refused with a text that says
@@ -46,8 +34,6 @@ const PENDING_MAX: usize = 1024;
 pub struct SaveFilesAsArtifactsPlugin {
     name: String,
     attach_file_reference: bool,
-    /// Versions by the id of the run, oldest first.
-    pending: Mutex<VecDeque<(String, JsonMap)>>,
 }
 
 impl Default for SaveFilesAsArtifactsPlugin {
@@ -62,7 +48,6 @@ impl SaveFilesAsArtifactsPlugin {
         SaveFilesAsArtifactsPlugin {
             name: "save_files_as_artifacts_plugin".to_owned(),
             attach_file_reference: true,
-            pending: Mutex::default(),
         }
     }
 
@@ -77,10 +62,6 @@ impl SaveFilesAsArtifactsPlugin {
     pub fn attach_file_reference(mut self, attach: bool) -> SaveFilesAsArtifactsPlugin {
         self.attach_file_reference = attach;
         self
-    }
-
-    fn pending(&self) -> MutexGuard<'_, VecDeque<(String, JsonMap)>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Saves a file of the message; gives what stands in its place, and the version.
@@ -112,7 +93,7 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
             tracing::warn!("there is no artifact service: files of messages are not kept");
             return Ok(Some(read.message.clone()));
         };
-        let (mut parts, mut versions, mut is_changed) = (Vec::new(), JsonMap::new(), false);
+        let (mut parts, mut is_changed) = (Vec::new(), false);
         for (number, part) in read.message.parts().iter().enumerate() {
             let Some(blob) = &part.inline_data else {
                 parts.push(part.clone());
@@ -129,7 +110,7 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
             match self.keep(artifacts, &key, blob, part).await {
                 Ok((instead, version)) => {
                     parts.extend(instead);
-                    versions.insert(name, version);
+                    read.saved_artifact(&name, version);
                     is_changed = true;
                 }
                 Err(error) => {
@@ -138,37 +119,10 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
                 }
             }
         }
-        if !versions.is_empty() {
-            let mut pending = self.pending();
-            pending.push_back((read.run_id.to_owned(), versions));
-            if pending.len() > PENDING_MAX {
-                pending.pop_front();
-            }
-        }
         Ok(is_changed.then(|| Content {
             parts: Some(parts),
             ..read.message.clone()
         }))
-    }
-
-    async fn before_agent(&self, ctx: &CallbackContext) -> Hooked<Content> {
-        let versions = {
-            let mut pending = self.pending();
-            let of_run = |(run, _): &(String, JsonMap)| run == ctx.invocation_id();
-            let place = pending.iter().position(of_run);
-            place.and_then(|place| pending.remove(place))
-        };
-        if let Some((_, versions)) = versions {
-            ctx.update_actions(|actions| {
-                for (name, version) in &versions {
-                    actions.artifact_delta.insert(name, version.clone());
-                }
-            });
-            // ADK keeps the versions in the state until now, and leaves this behind.
-            let key = format!("{}:pending_delta", self.name);
-            ctx.state().set(key, Json::from(JsonMap::new()));
-        }
-        Ok(None)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Beginning a run: the message is checked and stored, and the session is taken.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use retain_core::{
-    Append, Content, Event, EventActions, GetSessionConfig, RunToken, Session, SessionError,
-    SessionKey, SessionLog, State, StateDelta, Window,
+    Append, Content, Event, EventActions, GetSessionConfig, JsonMap, RunToken, Session,
+    SessionError, SessionKey, SessionLog, State, StateDelta, Window,
 };
 
 use super::{
@@ -42,6 +42,8 @@ pub(super) struct Incoming {
     answered: Option<Answered>,
     /// The id of a new run, if plugins were told one.
     run_id: Option<String>,
+    /// Versions of artifacts that plugins have saved of it.
+    saved: JsonMap,
 }
 
 /// The message on its way into the log.
@@ -76,6 +78,7 @@ impl Inner {
                 content: content.clone(),
                 answered: None,
                 run_id: None,
+                saved: JsonMap::new(),
             });
         }
         let session = self.current(key).await?;
@@ -100,8 +103,10 @@ impl Inner {
             run_id: invocation_id.unwrap_or(&new_id),
             artifacts: self.artifacts.as_deref(),
             message: content,
+            saved: Mutex::default(),
         };
         let replaced = ask_plugins!(self.plugins, on_user_message(&read));
+        let saved = read.into_saved();
         let (content, answered) = match replaced {
             None => (content.clone(), answered),
             Some(replaced) => {
@@ -114,6 +119,7 @@ impl Inner {
             content,
             answered,
             run_id: Some(new_id),
+            saved,
         })
     }
 
@@ -126,9 +132,11 @@ impl Inner {
             content,
             answered,
             run_id,
+            saved,
         } = incoming;
         let Some(answered) = answered else {
             let mut event = self.user_event(request);
+            event.actions.artifact_delta = saved;
             event.response.content = Some(content);
             event.invocation_id = run_id.unwrap_or_else(|| self.new_run_id());
             return Message {
@@ -143,8 +151,9 @@ impl Inner {
             event.invocation_id.clone_from(&answered.invocation_id);
             event.branch = place.branch;
             event.isolation_scope = place.isolation_scope;
-            if !events.is_empty() {
-                event.actions = EventActions::default();
+            match events.is_empty() {
+                true => event.actions.artifact_delta.clone_from(&saved),
+                false => event.actions = EventActions::default(),
             }
             events.push(event);
         }

@@ -7,8 +7,9 @@ use std::{
 
 use async_trait::async_trait;
 use retain_core::{
-    Event, GetSessionConfig, JsonMap, Limits, ListSessionsResponse, Result, Session, SessionError,
-    SessionKey, SessionService, SharedSession, State, apply_event_to_session, check_limit,
+    Event, GetSessionConfig, JsonMap, Limited, Limits, ListSessionsResponse, Result, Session,
+    SessionError, SessionKey, SessionService, SharedSession, State, apply_event_to_session,
+    check_limit,
 };
 
 /// Keeps sessions in a map, by the pure rules and nothing else.
@@ -33,7 +34,7 @@ impl EphemeralSessions {
         };
         let json = event.to_json();
         let json = json.map_err(|error| SessionError::invalid("event", error.to_string()))?;
-        check_limit("event (bytes)", json.len(), limits.event_bytes)
+        check_limit(Limited::Event, json.len(), limits.event_bytes)
     }
 
     fn keep(&self, session: Session) -> Result<()> {

@@ -136,11 +136,7 @@ impl<'a> TakenUp<'a> {
     /// others and is not done. `None` lets the one who asked go on alone.
     fn with_answer(&self, answer: &Content) -> Option<Start> {
         let id = answer.function_responses().next()?.id.as_deref()?;
-        let asks = |event: &&&Event| {
-            let calls = event.function_calls();
-            calls.iter().any(|call| call.id.as_deref() == Some(id))
-        };
-        let asked = self.events.iter().rev().find(asks)?;
+        let asked = interrupts::call_event(self.events.iter().copied(), id)?;
         let checkpoints = self.checkpoints();
         let top = match self.is_conversation {
             true => self.tree.find(leaf(path(asked)?))?,

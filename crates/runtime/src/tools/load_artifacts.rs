@@ -7,7 +7,9 @@ use std::{fmt, future::Future, sync::Arc};
 
 use async_trait::async_trait;
 use futures_util::{FutureExt as _, future::BoxFuture};
-use retain_core::{BoxError, Content, FunctionDeclaration, Json, JsonMap, Part};
+use retain_core::{
+    BoxError, Content, FunctionDeclaration, Json, JsonMap, Part, USER_ARTIFACT_PREFIX,
+};
 
 use super::{Tool, ToolOutput};
 use crate::{
@@ -24,8 +26,6 @@ web UI).";
 
 const STATUS: &str = "artifact contents temporarily inserted and removed. to access these \
     artifacts, call load_artifacts tool again.";
-
-const USER_PREFIX: &str = "user:";
 
 type Process =
     dyn Fn(Part, String) -> BoxFuture<'static, Result<Option<Part>, BoxError>> + Send + Sync;
@@ -82,8 +82,8 @@ impl LoadArtifactsTool {
         };
         let mut loaded = ctx.load_artifact(&name, None).await?;
         // Some services list what is the user's without saying so.
-        if loaded.is_none() && !name.starts_with(USER_PREFIX) {
-            name = format!("{USER_PREFIX}{name}");
+        if loaded.is_none() && !name.starts_with(USER_ARTIFACT_PREFIX) {
+            name = format!("{USER_ARTIFACT_PREFIX}{name}");
             loaded = ctx.load_artifact(&name, None).await?;
         }
         let Some(part) = loaded else {
@@ -209,8 +209,8 @@ fn resolved(requested: &str, listed: &[String]) -> Option<String> {
     if is_listed(requested) {
         return Some(requested.to_owned());
     }
-    match requested.strip_prefix(USER_PREFIX) {
+    match requested.strip_prefix(USER_ARTIFACT_PREFIX) {
         Some(bare) => is_listed(bare).then(|| requested.to_owned()),
-        None => Some(format!("{USER_PREFIX}{requested}")).filter(|name| is_listed(name)),
+        None => Some(format!("{USER_ARTIFACT_PREFIX}{requested}")).filter(|name| is_listed(name)),
     }
 }

@@ -12,7 +12,7 @@ mod model_side;
 mod preload_memory;
 mod set_model_response;
 
-use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{fmt, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
@@ -62,6 +62,9 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Adds to the request, after the declaration was added.
+    ///
+    /// If it fails or panics, the run fails. If it takes longer than a tool may in this run, it is
+    /// dropped, and the request goes on with what it has.
     async fn process_request(
         &self,
         _ctx: &ToolContext,
@@ -132,7 +135,8 @@ pub trait Toolset: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Adds to the request before its tools do.
+    /// Adds to the request before its tools do. If it fails, panics or takes longer than a tool may
+    /// in this run, its tools are left out, and a log line says so.
     async fn process_request(
         &self,
         _ctx: &ToolContext,
@@ -187,14 +191,8 @@ impl ToolSource {
             ToolSource::Set(set) => set,
         };
         let limit = ctx.invocation.shared.tool_time_limit;
-        let found = tokio::time::timeout(limit, set.tools(ctx));
-        let found = match AssertUnwindSafe(found).catch_unwind().await {
-            Ok(Ok(found)) => found,
-            Ok(Err(_)) => Err(ToolError::new(format!(
-                "gave no tools within {limit:?} (see RunnerBuilder::tool_time_limit)"
-            ))),
-            Err(panic) => Err(ToolError::new(format!("panicked: {}", panic_text(&*panic)))),
-        };
+        let found = contained(limit, set.tools(ctx)).await;
+        let found = found.map_err(|trouble| trouble.into_error("gave no tools", limit));
         match (found, set.prefix()) {
             (Ok(tools), None) => tools,
             (Ok(tools), Some(prefix)) => tools
@@ -206,6 +204,43 @@ impl ToolSource {
                 tracing::error!(agent, toolset = set.name(), %error, "the agent runs without these tools");
                 Vec::new()
             }
+        }
+    }
+}
+
+/// What went wrong with something that was asked of a tool or a set.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// It said so itself, or panicked.
+    Failed(ToolError),
+    /// Its time is over.
+    Late,
+}
+
+impl Trouble {
+    /// In words; `what` says what did not happen in time.
+    pub(crate) fn into_error(self, what: &str, limit: Duration) -> ToolError {
+        match self {
+            Trouble::Failed(error) => error,
+            Trouble::Late => ToolError::new(format!(
+                "{what} within {limit:?} (see RunnerBuilder::tool_time_limit)"
+            )),
+        }
+    }
+}
+
+/// What the work gives, if it does so in time and without a panic.
+pub(crate) async fn contained<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, ToolError>>,
+) -> Result<T, Trouble> {
+    let work = tokio::time::timeout(limit, work);
+    match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(Ok(done)) => done.map_err(Trouble::Failed),
+        Ok(Err(_)) => Err(Trouble::Late),
+        Err(panic) => {
+            let error = ToolError::new(format!("panicked: {}", panic_text(&*panic)));
+            Err(Trouble::Failed(error))
         }
     }
 }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use retain_core::{
     ArtifactError, ArtifactKey, ArtifactNames, ArtifactPlace, ArtifactService, ArtifactStore,
-    ArtifactVersion, Blob, BoxError, Content, NewArtifact, Part, SessionKey, SessionService,
-    StoreArtifactService, StoredArtifact,
+    ArtifactVersion, Blob, BoxError, Content, EventActions, JsonMap, NewArtifact, Part, SessionKey,
+    SessionService, StoreArtifactService, StoredArtifact,
 };
 use retain_runtime::{
-    FunctionTool, Instruction, LlmAgent, ReadonlyContext, RunError, Runner,
-    SaveFilesAsArtifactsPlugin, ScriptedModel, TemplateError, ToolContext, ToolError,
-    load_artifacts_tool,
+    CallbackContext, FunctionTool, Hooked, Instruction, LlmAgent, Plugin, ReadonlyContext,
+    RunError, Runner, SaveFilesAsArtifactsPlugin, ScriptedModel, TemplateError, ToolContext,
+    ToolError, load_artifacts_tool,
 };
 use retain_sessions::{InMemoryArtifactService, InMemoryArtifactStore, InMemorySessionService};
 
-use crate::support::{APP, SESSION, USER, call, runner, services, stored};
+use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored};
 
 #[derive(schemars::JsonSchema, serde::Deserialize)]
 struct File {
@@ -278,6 +278,52 @@ Some(\"cursed\")";
     let sent = sent_with(SaveFilesAsArtifactsPlugin::new(), false).await;
     assert_eq!(sent.lines().count(), 3, "{sent}");
     assert!(sent.starts_with("Some(\"a.bin\")"), "{sent}");
+}
+
+/// Answers before any agent, and before other plugins are asked.
+#[derive(Debug)]
+struct Answers;
+
+#[async_trait]
+impl Plugin for Answers {
+    fn name(&self) -> &str {
+        "answers"
+    }
+
+    async fn before_agent(&self, _: &CallbackContext) -> Hooked<Content> {
+        Ok(Some(Content::new("model", vec![Part::text("Later.")])))
+    }
+}
+
+#[tokio::test]
+async fn the_log_knows_of_a_file_as_soon_as_it_has_the_message() {
+    for (name, sessions) in services().await {
+        let artifacts = Arc::new(InMemoryArtifactService::new());
+        let agent = LlmAgent::builder("agent").model(ScriptedModel::new("m"));
+        let runner = runner(&sessions, agent.build().unwrap()).plugin(Answers);
+        let runner = runner.plugin(SaveFilesAsArtifactsPlugin::new());
+        let runner = runner.artifact_service(Arc::<InMemoryArtifactService>::clone(&artifacts));
+        let runner = runner.build().unwrap();
+        let message = Content::new("user", vec![upload("n.bin", 3)]);
+        let run = runner.run(USER, Some(SESSION), message).await.unwrap();
+        // Nothing but the message has happened: the process might end here.
+        let events = events_of(&stored(&sessions).await);
+        let told: Vec<_> = events
+            .iter()
+            .map(|event| event.actions.artifact_delta.clone())
+            .collect();
+        assert_eq!(told, [JsonMap::from([("n.bin", 0)])], "{name}");
+        let id = run.invocation_id().to_owned();
+        let said = run.collect_events().await.unwrap();
+        let said: Vec<_> = said.iter().map(|event| &event.actions).collect();
+        assert_eq!(said, [&EventActions::default()], "{name}: it is told once");
+        if sessions.log().is_some() {
+            runner.rewind(USER, SESSION, &id).await.unwrap();
+            let key = ArtifactKey::in_session(&SessionKey::new(APP, USER, SESSION), "n.bin");
+            let now = artifacts.load_artifact(&key, None).await.unwrap();
+            assert_eq!(now, None, "{name}: a rewind takes it back");
+        }
+    }
 }
 
 #[tokio::test]

@@ -4,13 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
-    BoxError, Content, Event, JsonMap, LlmResponse, RunOptions, SessionError, SessionService,
+    BoxError, Content, Event, FunctionDeclaration, JsonMap, LlmResponse, RunOptions, SessionError,
+    SessionService,
 };
 use retain_runtime::{
     Agent, AgentTool, BeforeModel, BeforeTool, CompactionConfig, CompactionError, EventSummarizer,
-    FunctionTool, InvocationContext, LlmAgent, LlmAgentBuilder, ParallelAgent, ReadonlyContext,
-    RunConfig, RunError, RunRequest, Runner, RunnerBuilder, ScriptedModel, Summary, Tool,
-    ToolContext, ToolError, ToolSource, Toolset,
+    FunctionTool, InvocationContext, LlmAgent, LlmAgentBuilder, LlmRequest, ParallelAgent,
+    ReadonlyContext, RunConfig, RunError, RunRequest, Runner, RunnerBuilder, ScriptedModel,
+    ScriptedReply, Summary, Tool, ToolContext, ToolError, ToolSource, Toolset,
 };
 
 use retain_sessions::{InMemorySessionService, SqliteSessionService};
@@ -302,6 +303,119 @@ async fn an_agent_goes_on_without_a_toolset_that_hangs_or_panics() {
             let told = told(&runner.build().unwrap(), RunRequest::new("Hi")).await;
             let expected = ["a: note({})", r#"a: note -> {"ok":true}"#, "a: Done."];
             assert_eq!(told, expected, "{name}, hangs: {hangs}");
+        }
+    }
+}
+
+/// What goes wrong when something is to add to a request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Trouble {
+    Hangs,
+    Panics,
+    Fails,
+}
+
+impl Trouble {
+    async fn happens(self) -> Result<(), ToolError> {
+        match self {
+            Trouble::Hangs => std::future::pending().await,
+            Trouble::Panics => panic!("bad day"),
+            Trouble::Fails => Err(ToolError::new("bad day")),
+        }
+    }
+}
+
+/// A tool, or a set with a tool, that has nothing good to add to a request.
+#[derive(Debug, Clone, Copy)]
+struct BadAddition(Trouble);
+
+#[async_trait]
+impl Tool for BadAddition {
+    fn name(&self) -> &str {
+        "bad"
+    }
+
+    fn declaration(&self) -> Option<FunctionDeclaration> {
+        Some(FunctionDeclaration {
+            name: Some("bad".to_owned()),
+            ..FunctionDeclaration::default()
+        })
+    }
+
+    async fn process_request(&self, _: &ToolContext, _: &mut LlmRequest) -> Result<(), ToolError> {
+        self.0.happens().await
+    }
+}
+
+#[async_trait]
+impl Toolset for BadAddition {
+    fn name(&self) -> &str {
+        "bad set"
+    }
+
+    async fn tools(&self, _: &ReadonlyContext) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
+        Ok(vec![Arc::new(*self)])
+    }
+
+    async fn process_request(&self, _: &ToolContext, _: &mut LlmRequest) -> Result<(), ToolError> {
+        self.0.happens().await
+    }
+}
+
+/// A run of an agent with that tool or set, and with one that is good. Its model says which tools
+/// it was told of.
+async fn run_with_addition(
+    sessions: &Arc<dyn SessionService>,
+    source: ToolSource,
+) -> Result<String, RunError> {
+    let model = ScriptedModel::new("m").otherwise(|request| {
+        let names: Vec<&str> = request.tools.names().collect();
+        ScriptedReply::from(names.join(" "))
+    });
+    let agent = LlmAgent::builder("a").model(model).tool(source);
+    let agent = agent.tool(noting()).build().unwrap();
+    let runner = runner(sessions, agent).tool_time_limit(SHORT);
+    let runner = runner.build().unwrap();
+    runner.run(USER, Some(SESSION), "Hi").await?.answer().await
+}
+
+#[tokio::test]
+async fn a_toolset_that_cannot_add_to_a_request_is_left_out() {
+    for (name, sessions) in services().await {
+        for trouble in [Trouble::Hangs, Trouble::Panics, Trouble::Fails] {
+            let set: Arc<dyn Toolset> = Arc::new(BadAddition(trouble));
+            let answer = run_with_addition(&sessions, ToolSource::Set(set)).await;
+            assert_eq!(answer.unwrap(), "note", "{name}, {trouble:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_hangs_over_a_request_adds_nothing_and_the_turn_goes_on() {
+    for (name, sessions) in services().await {
+        let answer = run_with_addition(&sessions, BadAddition(Trouble::Hangs).into()).await;
+        assert_eq!(answer.unwrap(), "bad note", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_fails_or_panics_over_a_request_fails_the_run_by_name() {
+    for (name, sessions) in services().await {
+        for (trouble, why) in [
+            (Trouble::Panics, "panicked: bad day"),
+            (Trouble::Fails, "bad day"),
+        ] {
+            let error = run_with_addition(&sessions, BadAddition(trouble).into()).await;
+            let RunError::Tool { tool, source } = error.unwrap_err() else {
+                panic!("{name}, {trouble:?}: the run did not fail by the tool");
+            };
+            assert_eq!(
+                (tool.as_str(), source.to_string().as_str()),
+                ("bad", why),
+                "{name}"
+            );
+            let again = run_with_addition(&sessions, noting().into()).await;
+            assert_eq!(again.unwrap(), "note", "{name}: the session is free");
         }
     }
 }

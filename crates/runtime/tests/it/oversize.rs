@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use retain_core::{Content, Event, Json, JsonMap, Limits, SessionError, SessionService};
+use retain_core::{Content, Event, Json, JsonMap, Limited, Limits, SessionError, SessionService};
 use retain_runtime::{
     AgentTool, FunctionTool, Hooked, InvocationContext, LlmAgent, ParallelAgent, Plugin, RunError,
     Runner, ScriptedModel, ToolContext, ToolError,
 };
 use retain_sessions::{InMemorySessionService, SqliteSessionService};
+use tokio::sync::Notify;
 
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
 
@@ -75,7 +76,7 @@ async fn told(name: &str, runner: &Runner) -> Vec<String> {
     story(events.into_iter().map(Arc::new))
 }
 
-fn failure(error: RunError) -> (&'static str, u64) {
+fn failure(error: RunError) -> (Limited, u64) {
     match error {
         RunError::Session(SessionError::TooLarge { what, limit, .. }) => (what, limit),
         other => panic!("expected TooLarge, got {other}"),
@@ -121,6 +122,43 @@ async fn of_answers_that_fit_alone_and_not_together_the_largest_go() {
         let kept: Vec<bool> = kept.collect();
         assert_eq!(kept, [true, false, true, true], "{name}: {answers:?}");
         assert_eq!(told[2], "a: Done.", "{name}");
+    }
+}
+
+/// A tool that adds to a list of the state, when its turn has come.
+fn adding(name: &'static str, value: i64, turn: Arc<Notify>, next: Arc<Notify>) -> FunctionTool {
+    FunctionTool::untyped(name, "", None, move |ctx: ToolContext, _| {
+        let (turn, next) = (Arc::clone(&turn), Arc::clone(&next));
+        async move {
+            turn.notified().await;
+            let list = ctx.state().get("list");
+            let mut list = list.map_or(vec![], |list| list.as_array().unwrap_or_default().to_vec());
+            list.push(Json::from(value));
+            ctx.state().set("list", list);
+            next.notify_one();
+            Ok(JsonMap::from([("ok", true)]).into())
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_list_that_two_calls_built_is_whole_when_a_third_is_too_large() {
+    for (name, sessions) in small_services().await {
+        let turns: [Arc<Notify>; 3] = Default::default();
+        turns[0].notify_one();
+        let [first, second, none] = turns;
+        // The call that is made first comes second, and builds on what the other wrote.
+        let tools = vec![
+            adding("slow", 1, Arc::clone(&second), none),
+            adding("quick", 2, first, second),
+            returning("dump", 20_000),
+        ];
+        let agent = calling(&[&["slow", "quick", "dump"]], tools);
+        let runner = runner(&sessions, agent).build().unwrap();
+        let told = told(name, &runner).await;
+        assert!(told[1].contains("`dump()` was called, but"), "{name}");
+        let list = stored(&sessions).await.state["list"].to_string();
+        assert_eq!(list, "[2,1]", "{name}");
     }
 }
 
@@ -301,7 +339,7 @@ async fn a_model_or_an_agent_that_says_too_much_fails_the_run_by_a_named_limit()
         let runner = runner(&sessions, agent).build().unwrap();
         let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
         let error = run.collect_events().await.unwrap_err();
-        assert_eq!(failure(error), ("event (bytes)", 16 * MIB as u64), "{name}");
+        assert_eq!(failure(error), (Limited::Event, 16 * MIB as u64), "{name}");
         let next = runner.run(USER, Some(SESSION), "Again?").await.unwrap();
         assert_eq!(next.answer().await.unwrap(), "Shorter.", "{name}");
         let session = stored(&sessions).await;
@@ -321,7 +359,7 @@ async fn a_model_or_an_agent_that_says_too_much_fails_the_run_by_a_named_limit()
         let runner = runner(&sessions, agent.build().unwrap()).build().unwrap();
         let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
         let error = run.collect_events().await.unwrap_err();
-        assert_eq!(failure(error).0, "event (bytes)", "{name}");
+        assert_eq!(failure(error).0, Limited::Event, "{name}");
     }
 }
 
@@ -354,7 +392,7 @@ async fn where_nothing_can_be_left_out_the_run_fails_and_the_session_lives() {
         let bad = runner(&sessions, agent).plugin(Talkative).build().unwrap();
         let run = bad.run(USER, Some(SESSION), "Hi").await.unwrap();
         let error = run.collect_events().await.unwrap_err();
-        assert_eq!(failure(error).0, "event (bytes)", "{name}");
+        assert_eq!(failure(error).0, Limited::Event, "{name}");
         let good = runner(&sessions, calling(&[], tools())).build().unwrap();
         let run = good.run(USER, Some(SESSION), "Hi").await.unwrap();
         assert_eq!(run.answer().await.unwrap(), "Done.", "{name}");

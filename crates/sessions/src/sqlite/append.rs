@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use retain_core::{
-    Batch, Changes, Event, Head, Json, JsonMap, LeaseUse, NewEvent, NewSession, Plan, Result,
-    SessionError, SessionKey, Standing, Written, check_growth, check_limit, duration_us,
+    Batch, Changes, Event, Head, Json, JsonMap, LeaseUse, Limited, NewEvent, NewSession, Plan,
+    Result, SessionError, SessionKey, Standing, Written, check_growth, check_limit, duration_us,
     plan_append, plan_renewal,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -54,7 +54,7 @@ pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> 
     };
     let number = created().map_err(|e| failed("create", e))?;
     let bytes = set_session_keys(connection, number, 0, 0, &new.changes)?;
-    check_limit("session state (bytes)", bytes, new.state_bytes_max)?;
+    check_limit(Limited::SessionState, bytes, new.state_bytes_max)?;
     if bytes != 0 {
         let sql = "UPDATE sessions SET state_bytes = ?2 WHERE number = ?1";
         let updated = connection.execute(sql, params![number, bytes]);
@@ -123,7 +123,7 @@ pub(super) fn append(
                 )?;
             }
             let limit = batch.state_bytes_max;
-            check_growth("session state (bytes)", before, row.state_bytes, limit)?;
+            check_growth(Limited::SessionState, before, row.state_bytes, limit)?;
             update(connection, &row)?;
             leave_queue(connection, row.number, &batch.lease)?;
             Ok(Written::Done { events, token })
@@ -157,7 +157,7 @@ fn write_event(
     bytes_max: usize,
 ) -> Result<()> {
     let (event, position) = (&new.event, row.position + 1);
-    check_limit("log (events)", position as usize, POSITION_MAX as usize)?;
+    check_limit(Limited::Log, position as usize, POSITION_MAX as usize)?;
     let event_key = event_key(row.number, position);
     let (id, invocation) = (&event.id, &event.invocation_id);
     insert_event(
@@ -279,8 +279,8 @@ fn set_shared_keys(
     bytes_max: usize,
 ) -> Result<()> {
     let scopes = [
-        ("app state (bytes)", "", &changes.app),
-        ("user state (bytes)", key.user.as_str(), &changes.user),
+        (Limited::AppState, "", &changes.app),
+        (Limited::UserState, key.user.as_str(), &changes.user),
     ];
     for (what, user, keys) in scopes {
         if !keys.is_empty() {

@@ -1,6 +1,6 @@
 //! What limits promise: each is explicit, can be set, and nothing is written when it is exceeded.
 
-use retain_core::{Event, Limits, Result, SessionError, State, Window};
+use retain_core::{Event, Limited, Limits, Result, SessionError, State, Window};
 
 use super::common::*;
 use crate::harness::Harness;
@@ -14,14 +14,24 @@ fn filling(id: &str, key: &str, bytes: usize) -> Event {
     setting(id, &format!(r#"{{"{key}":"{}"}}"#, text_of(bytes)))
 }
 
-/// Fails unless the answer names a limit of `limit`.
-fn assert_too_large<T: std::fmt::Debug>(answer: Result<T>, limit: usize) {
+/// The state of the scope that keys with this prefix belong to.
+fn state_of(prefix: &str) -> Limited {
+    match prefix {
+        "app:" => Limited::AppState,
+        "user:" => Limited::UserState,
+        _ => Limited::SessionState,
+    }
+}
+
+/// Fails unless the answer says what is too large, and names a limit of `limit`.
+fn assert_too_large<T: std::fmt::Debug>(answer: Result<T>, what: Limited, limit: usize) {
     match answer {
         Err(SessionError::TooLarge {
+            what: found_what,
             limit: named,
             found,
-            ..
         }) => {
+            assert_eq!(found_what, what);
             assert_eq!(named, limit as u64);
             assert!(found > named);
         }
@@ -40,10 +50,10 @@ pub async fn the_size_of_an_event_is_limited(harness: Harness) {
     let key = create(&exact, "s").await;
     let before = read(&exact, &key).await;
     let refused = tight.append(&key, event.clone().into()).await;
-    assert_too_large(refused, bytes - 1);
+    assert_too_large(refused, Limited::Event, bytes - 1);
     let in_batch = vec![filling("f", "b", 1), event.clone()];
     let refused = tight.append(&key, in_batch.into()).await;
-    assert_too_large(refused, bytes - 1);
+    assert_too_large(refused, Limited::Event, bytes - 1);
     assert_eq!(read(&exact, &key).await, before);
     append(&exact, &key, event).await;
 }
@@ -56,10 +66,10 @@ pub async fn the_length_of_a_state_key_is_limited(harness: Harness) {
     for prefix in ["", "user:", "app:"] {
         let long = format!("{prefix}{}", text_of(21 - prefix.len()));
         let refused = log.append(&key, filling("e", &long, 1).into()).await;
-        assert_too_large(refused, 20);
+        assert_too_large(refused, Limited::StateKey, 20);
         let initial = State::from([(long, 1)]);
         let refused = log.create_session(APP, USER, Some(initial), Some("t"));
-        assert_too_large(refused.await, 20);
+        assert_too_large(refused.await, Limited::StateKey, 20);
     }
     assert_eq!(read(&log, &key).await, before);
     let missing = log.read(&super::common::key("t"), Window::ALL).await;
@@ -75,7 +85,7 @@ pub async fn the_size_of_a_batch_is_limited(harness: Harness) {
     let log = harness.second_with(|s| s.limits.batch_events = 3).await;
     let key = create(&log, "s").await;
     let refused = log.append(&key, numbered("e", 4).into()).await;
-    assert_too_large(refused, 3);
+    assert_too_large(refused, Limited::Batch, 3);
     assert!(read(&log, &key).await.events.is_empty());
     let mut batch = numbered("e", 3);
     let mut partial = event("p");
@@ -93,9 +103,11 @@ pub async fn the_size_of_state_is_limited_in_each_scope(harness: Harness) {
         append(&log, &key, filling("e1", &format!("{scope}a"), 600)).await;
         let before = read(&log, &key).await;
         let more = filling("e2", &format!("{scope}b"), 600);
-        assert_too_large(log.append(&key, more.clone().into()).await, LIMIT);
+        let refused = log.append(&key, more.clone().into()).await;
+        assert_too_large(refused, state_of(scope), LIMIT);
         let batch = vec![setting("e3", r#"{"x":1,"user:x":1,"app:x":1}"#), more];
-        assert_too_large(log.append(&key, batch.into()).await, LIMIT);
+        let refused = log.append(&key, batch.into()).await;
+        assert_too_large(refused, state_of(scope), LIMIT);
         assert_eq!(read(&log, &key).await, before, "scope {scope:?}");
         // The other scopes have room, and so has this one once a value is replaced.
         append(&log, &key, filling("e4", &format!("{scope}a"), 700)).await;
@@ -108,10 +120,11 @@ pub async fn the_size_of_state_is_limited_in_each_scope(harness: Harness) {
 pub async fn shared_state_is_limited_across_sessions(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = 1000).await;
     let (one, two) = (create(&log, "one").await, create(&log, "two").await);
-    for scope in ["user", "app"] {
-        append(&log, &one, filling(scope, &format!("{scope}:a"), 600)).await;
-        let more = filling(scope, &format!("{scope}:b"), 600);
-        assert_too_large(log.append(&two, more.into()).await, 1000);
+    for scope in ["user:", "app:"] {
+        append(&log, &one, filling(scope, &format!("{scope}a"), 600)).await;
+        let more = filling(scope, &format!("{scope}b"), 600);
+        let refused = log.append(&two, more.into()).await;
+        assert_too_large(refused, state_of(scope), 1000);
     }
     assert!(read(&log, &two).await.events.is_empty());
     // Keys of their own do not add up.
@@ -125,12 +138,12 @@ pub async fn the_size_of_initial_state_is_limited(harness: Harness) {
     for scope in ["", "user:", "app:"] {
         let initial = State::from([(format!("{scope}a"), text_of(1200))]);
         let refused = log.create_session(APP, USER, Some(initial), Some("s"));
-        assert_too_large(refused.await, 1000);
+        assert_too_large(refused.await, Limited::InitialState, 1000);
     }
     create_with(&log, "one", &format!(r#"{{"user:a":"{}"}}"#, text_of(600))).await;
     let initial = State::from([("user:b", text_of(600))]);
     let refused = log.create_session(APP, USER, Some(initial), Some("s"));
-    assert_too_large(refused.await, 1000);
+    assert_too_large(refused.await, Limited::UserState, 1000);
     let listed = log.list_sessions(APP, None).await.unwrap().sessions;
     assert_eq!(listed.len(), 1);
     let user = log.get_user_state(APP, USER).await.unwrap();
@@ -197,6 +210,7 @@ pub async fn a_lowered_limit_refuses_only_what_adds_to_it(harness: Harness) {
     append(&tight, &key, event("words only")).await;
     for scope in ["", "user:", "app:"] {
         let more = filling("more", &format!("{scope}b"), 10);
-        assert_too_large(tight.append(&key, more.into()).await, 1000);
+        let refused = tight.append(&key, more.into()).await;
+        assert_too_large(refused, state_of(scope), 1000);
     }
 }

@@ -232,6 +232,8 @@ macro_rules! session_promises {
             no_run_begins_while_artifacts_are_restored,
             a_rewind_whose_artifacts_failed_can_be_repeated,
             a_rewind_takes_back_the_artifacts_of_a_running_run,
+            a_rewind_that_is_dropped_gives_the_turn_back,
+            a_rewind_over_a_version_that_is_none_names_the_file,
             // fork
             a_fork_has_the_same_past,
             a_fork_defaults_to_the_end_and_a_made_id,

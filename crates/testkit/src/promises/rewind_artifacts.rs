@@ -10,10 +10,11 @@ use std::{
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use retain_core::{
-    ArtifactError, ArtifactNames, ArtifactPlace, ArtifactService, ArtifactStore, ArtifactVersion,
-    Event, NewArtifact, Part, Result, Rewind, SessionError, SessionKey, StoreArtifactService,
-    StoredArtifact,
+    Append, ArtifactError, ArtifactNames, ArtifactPlace, ArtifactService, ArtifactStore,
+    ArtifactVersion, Event, NewArtifact, Part, Result, Rewind, RunOptions, SessionError,
+    SessionKey, StoreArtifactService, StoredArtifact,
 };
+use tokio::sync::Notify;
 
 use super::common::*;
 use crate::harness::Harness;
@@ -273,4 +274,44 @@ pub async fn a_rewind_takes_back_the_artifacts_of_a_running_run(harness: Harness
     let delta = map(r#"{"a":3,"b":1,"d":1}"#);
     assert_eq!(rewound.events[0].1.actions.artifact_delta, delta);
     assert_eq!(text(&artifacts, "d").await, None);
+}
+
+/// A rewind that nobody waits for any more stops at the file where it is, and gives the turn back:
+/// it does not keep the session for the rest of its lease.
+pub async fn a_rewind_that_is_dropped_gives_the_turn_back(harness: Harness) {
+    let log = harness.service();
+    let (key, artifacts) = two_invocations(&log).await;
+    let restoring = Arc::new(Notify::new());
+    let begun = Arc::clone(&restoring);
+    before_each_save(&artifacts, move |_| {
+        begun.notify_one();
+        Box::pin(std::future::pending())
+    });
+    let before = read(&log, &key).await;
+    let rewinding = log.rewind_with(&key, rewind(&artifacts));
+    tokio::select! {
+        _ = rewinding => panic!("files cannot be restored"),
+        () = restoring.notified() => {}
+    }
+    // The clock stands still, so that no lease runs out.
+    let wait = Duration::from_secs(20);
+    let event = in_invocation("e9", "i3", "{}");
+    let run = log.append(&key, Append::from(event).beginning_run(RunOptions { wait }));
+    run.await.unwrap();
+    let events = read(&log, &key).await.events;
+    assert_eq!(events.len(), before.events.len() + 1);
+}
+
+/// A version in the log that is no number is told by the name of its file, and not passed over: the
+/// session is not rewound without it.
+pub async fn a_rewind_over_a_version_that_is_none_names_the_file(harness: Harness) {
+    let log = harness.service();
+    let (key, artifacts) = two_invocations(&log).await;
+    let mut event = in_invocation("odd", "i2", "{}");
+    event.actions.artifact_delta.insert("b", "two");
+    append(&log, &key, event).await;
+    let before = read(&log, &key).await;
+    let refused = log.rewind_with(&key, rewind(&artifacts)).await;
+    assert_fails!(refused, SessionError::Artifact { filename, .. } if filename == "b");
+    assert_eq!(read(&log, &key).await, before);
 }
