@@ -287,11 +287,16 @@ def keys(measured, rankings):
     return result, [f"  {a:<32} {spread(v):<40} {t}".rstrip() for a, v, t in words]
 
 
-def main(quick, wanted):
-    begun, load_before = time.monotonic(), load_average()
+def locomo_file():
+    """The file that LOCOMO_JSON names, or None."""
     path = os.environ.get("LOCOMO_JSON", "")
     if path and not pathlib.Path(path).is_file():
         sys.exit(f"LOCOMO_JSON: there is no file {path}")
+    return pathlib.Path(path) if path else None
+
+
+def start(wanted, path):
+    """The peers that run; says why others do not."""
     peers = [Peer("memory", "memory", note="retain, fts5 and bm25 in one process")]
     if path:
         peers.append(Peer(GOOGLE, "google_adk", "memory"))
@@ -299,34 +304,47 @@ def main(quick, wanted):
     for peer in peers:
         if peer.dead:
             say(f"{peer.name}: {peer.dead}")
-    peers = [peer for peer in peers if not peer.dead]
-    built = time.monotonic()
-    disk = [fsync_us()]
-    measured, rankings = [], {}
+    return [peer for peer in peers if not peer.dead]
+
+
+def measure(peers, path, quick):
+    """What was ranked (None without the file), and the speed at each size."""
+    measured, ranked = [], None
     try:
         if path:
-            rankings, *of = quality(peers, pathlib.Path(path))
+            ranked = quality(peers, path)
         for peer in (p for p in peers if p.package == "memory"):
             for entries in SIZES:
                 progress(f"{entries:,} entries")
                 speed = Speed(peer, Plan(entries, quick))
                 speed.measure()
                 measured.append(speed)
+    except PeerError as e:
+        say(f"error, the rest is left out: {e}")
     finally:
         for peer in peers:
             peer.stop()
+    return ranked, measured
+
+
+def main(quick, wanted):
+    begun, load_before = time.monotonic(), load_average()
+    path = locomo_file()
+    peers = start(wanted, path)
+    built = time.monotonic()
+    disk = [fsync_us()]
+    ranked, measured = measure(peers, path, quick)
     disk.append(fsync_us())
     say()
-    if rankings:
-        report_quality(rankings, *of)
-    else:
+    if ranked:
+        report_quality(*ranked)
+    elif not path:
         say("Quality: skipped, LOCOMO_JSON does not name the LoCoMo file (see bench/README.md).")
     say()
+    result, words = keys(measured, ranked[0] if ranked else {})
     if measured:
         report_speed(measured)
         say()
-    result, words = keys(measured, rankings)
-    if measured:
         say("Retain beside FTS5, median of the rounds:")
         for line in words:
             say(line)
@@ -334,5 +352,6 @@ def main(quick, wanted):
     say(f"Disk ({filesystem()}): write + fdatasync of 4 KiB, median us:"
         f" {number(disk[0])} before, {number(disk[1])} after")
     say(f"Machine: {machine()}; load {load_before} before, {load_average()} after")
-    say(f"Time: {built - begun:.0f} s to build and start, {time.monotonic() - built:.0f} s to measure")
+    took = time.monotonic() - built
+    say(f"Time: {built - begun:.0f} s to build and start, {took:.0f} s to measure")
     return result
