@@ -28,7 +28,7 @@
 //! | run an agent | [`Runner`], [`LlmAgent`], [`FunctionTool`], [`Model`] |
 //! | run ADK's YAML agents | [`AgentConfig`], [`AgentsDir`], [`ConfigRegistry`] |
 //! | keep sessions | [`SessionService`], [`SqliteSessionService`], [`InMemorySessionService`] |
-//! | remember beyond one conversation | [`MemoryService`], [`InMemoryMemoryService`] |
+//! | remember beyond one conversation | [`MemoryService`], [`SqliteMemoryService`], [`SearchMemory`], [`InMemoryMemoryService`] |
 //! | keep files beside sessions | [`ArtifactService`], [`FileArtifactService`], [`SqliteArtifactService`] |
 //! | go beyond ADK: positions, runs, rewind, fork, tail, export | [`SessionLog`] |
 //! | write a store of your own | [`SessionStore`], [`StoreSessionService`] |
@@ -44,8 +44,8 @@ pub use retain_core::{
 pub use retain_core::{
     Append, Appended, ArtifactError, ArtifactKey, ArtifactReference, ArtifactService,
     ArtifactVersion, Blob, BoxError, Bytes, Clock, CodeExecutionResult, Conflict, Content,
-    CreateSession, EraseReceipt, Event, EventActions, EventCompaction, EventStream, Events,
-    ExecutableCode, ExportScope, Extra, FileData, FunctionCall, FunctionDeclaration,
+    CreateSession, Embedder, EraseReceipt, Event, EventActions, EventCompaction, EventStream,
+    Events, ExecutableCode, ExportScope, Extra, FileData, FunctionCall, FunctionDeclaration,
     FunctionResponse, GenerateContentConfig, GetSessionConfig, IdSet, Ids, ImportReceipt, Json,
     JsonError, JsonMap, Limited, Limits, LineStream, ListCursor, ListSessions,
     ListSessionsResponse, LlmResponse, MemoryEntry, MemoryError, MemoryService, ModelTool, Number,
@@ -56,7 +56,21 @@ pub use retain_core::{
     Window, apply_event_to_session, artifact_tombstone, running, timestamp_text, wire_shapes,
     within_run, within_runs,
 };
-pub use retain_memory::InMemoryMemoryService;
+/// Memories: what is known of them, which are meant, how much there may be, and what a store of
+/// one's own is made of.
+pub use retain_core::{
+    Forget, ForgetReceipt, KnownMemory, MemoryAbout, MemoryAdded, MemoryBatch, MemoryChanges,
+    MemoryFacts, MemoryFilter, MemoryKind, MemoryLimits, MemoryMark, MemoryOrigin, MemoryPlan,
+    MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, MemoryTotals,
+    MemoryUpdate, MemoryVector, MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory,
+    Repeats, Tombstone, derived_memory_id, plan_growth, plan_memory,
+};
+pub use retain_memory::{
+    FoundMemory, InMemoryMemoryService, IngestOptions, ListMemories, MemoryPage, SearchMemory,
+    StoreMemoryService, VectorMemoryService,
+    index::{Explanation, Language, MatchedWord, Place},
+    static_vectors,
+};
 /// Agents, and what runs them.
 pub use retain_runtime::{
     Agent, AgentCallbacks, AgentConfig, AgentTool, AgentsDir, BeforeModel, BeforeTool, BlockingRun,
@@ -77,13 +91,29 @@ pub use retain_runtime::{
 };
 #[cfg(feature = "sqlite")]
 pub use retain_sessions::{
-    Durability, SqliteArtifactService, SqliteArtifactStore, SqliteOptions, SqliteSessionService,
-    SqliteStore,
+    Durability, SqliteArtifactService, SqliteArtifactStore, SqliteMemoryStore, SqliteOptions,
+    SqliteSessionService, SqliteStore,
 };
 pub use retain_sessions::{
     FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemoryArtifactStore,
-    InMemorySessionService, InMemoryStore,
+    InMemoryMemoryStore, InMemorySessionService, InMemoryStore,
 };
+
+/// Long-term memory in the database of a [`SqliteSessionService`].
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use retain::{Event, MemoryService as _, Session, SqliteMemoryService, SqliteSessionService};
+/// let sessions = SqliteSessionService::connect("sqlite::memory:").await?;
+/// let memory = SqliteMemoryService::over(sessions.store().memory());
+/// let mut session = Session::new("app", "ada", "s1");
+/// session.events.push(1, Event::user_text("My favourite tea is Earl Grey."));
+/// memory.add_session_to_memory(&session).await?;
+/// assert_eq!(memory.search_memory("app", "ada", "tea").await?.memories.len(), 1);
+/// # Ok(()) }
+/// ```
+#[cfg(feature = "sqlite")]
+pub type SqliteMemoryService = StoreMemoryService<SqliteMemoryStore>;
 
 /// The guide's programs, compiled with the tests.
 #[cfg(doctest)]
@@ -94,3 +124,8 @@ struct AgentsGuide;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/agent-configs.md")]
 struct AgentConfigsGuide;
+
+/// The guide to memory, likewise.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../docs/memory.md")]
+struct MemoryGuide;

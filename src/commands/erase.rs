@@ -33,8 +33,14 @@ impl Erase {
         let sessions = self.store.open_existing().await?;
         let receipt = sessions.erase_user(&self.app, &self.user).await?;
         println!(
-            "erased: {} sessions, {} events, {} state keys, {} artifact versions of user {:?}",
-            receipt.sessions, receipt.events, receipt.state_keys, receipt.artifacts, self.user
+            "erased: {} sessions, {} events, {} state keys, {} artifact versions, {} memories \
+             of user {:?}",
+            receipt.sessions,
+            receipt.events,
+            receipt.state_keys,
+            receipt.artifacts,
+            receipt.memories,
+            self.user
         );
         Ok(())
     }

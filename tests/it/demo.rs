@@ -2,7 +2,10 @@
 
 use std::process::{Command, Output, Stdio};
 
-use retain::{GetSessionConfig, SessionService as _, SqliteSessionService};
+use retain::{
+    GetSessionConfig, MemoryService as _, SearchMemory, SessionService as _, SqliteMemoryService,
+    SqliteSessionService,
+};
 
 use crate::program::{RETAIN, uri};
 
@@ -22,6 +25,9 @@ async fn the_demo_remembers_across_sessions_and_shows_what_is_stored() {
         "recall   calls load_memory({\"query\":\"favorite project\"})",
         "recall   load_memory found 2, first \"My favorite project is Project Alpha.\"",
         "recall   You told me on 20",
+        "ready    You told me on 20",
+        "why: «project» «favorite»; score 0.",
+        "from: session monday, position 1, said by user",
         "temp:search  running      -            -           -",
         "none of the acknowledged lost",
         "no damage",
@@ -37,6 +43,14 @@ async fn the_demo_remembers_across_sessions_and_shows_what_is_stored() {
     let authors: Vec<_> = friday.events.iter().map(|event| &event.author).collect();
     assert_eq!(authors, ["user", "recall", "recall", "recall"]);
     assert_eq!(friday.events.get(2).unwrap().function_responses().len(), 1);
+    // What the demo tells is in the file: another program finds it there.
+    let memory = SqliteMemoryService::over(sessions.store().memory());
+    let search = SearchMemory::new("favorite project");
+    let found = memory.search_memory_with("assistant", "ada", search).await;
+    let found = &found.unwrap()[0];
+    assert_eq!(found.about.session.as_deref(), Some("monday"));
+    let nobody = memory.search_memory("assistant", "grace", "favorite project");
+    assert!(nobody.await.unwrap().memories.is_empty());
 }
 
 #[test]

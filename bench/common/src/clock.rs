@@ -26,7 +26,8 @@ pub struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(max_ms: Option<u64>) -> Self {
+    /// A window that ends after so many milliseconds, or with its work.
+    pub fn new(max_ms: Option<u64>) -> Self {
         Meter {
             limit: max_ms.map(Duration::from_millis),
             begun: None,
@@ -54,7 +55,8 @@ impl Meter {
         }
     }
 
-    pub(crate) fn write_to(&self, answer: &mut Value) -> Result<(), String> {
+    /// Adds what was measured to an answer.
+    pub fn write_to(&self, answer: &mut Value) -> Result<(), String> {
         if self.begun.is_some() || self.wall_us == 0.0 {
             return Err("the peer did not start and stop the meter".into());
         }

@@ -10,7 +10,7 @@ pub use clock::{Deadline, Meter};
 pub use event::{APP, BenchEvent, COUNTER, USER, new_id, now_seconds, text};
 pub use turns::{AGENT, ANSWER, INSTRUCTION, PATTERN, Seen, Turner, Turns};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -210,29 +210,39 @@ enum Command {
 
 /// Makes the peer, then speaks the protocol until `quit` or the end of input.
 pub fn run<P: Peer>(make: impl FnOnce() -> P) {
+    serve(|| {
+        let mut peer = make();
+        let mut stores: HashMap<String, Box<dyn Store>> = HashMap::new();
+        move |command| match command {
+            Command::Quit => None,
+            command => Some(answer(&mut peer, &mut stores, command)),
+        }
+    });
+}
+
+/// Makes what answers, then gives it one command a line, until it answers `None` or the input
+/// ends. For suites whose peers have commands of their own.
+pub fn serve<C: DeserializeOwned, A: FnMut(C) -> Option<Res<Value>>>(make: impl FnOnce() -> A) {
     // Opened first, before any thread exists, so that all threads are counted.
     clock::open_instruction_counter();
-    let mut peer = make();
-    let mut stores: HashMap<String, Box<dyn Store>> = HashMap::new();
+    let mut answer = make();
     let mut out = std::io::stdout();
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         if line.trim().is_empty() {
             continue;
         }
-        let answer = match serde_json::from_str(&line) {
-            Ok(Command::Quit) => break,
-            Ok(command) => match answer(&mut peer, &mut stores, command) {
-                Ok(value) => value,
-                Err(Failure::Unsupported(why)) => json!({ "unsupported": why }),
-                Err(Failure::Error(why)) => json!({ "error": why }),
+        let answered = match serde_json::from_str(&line) {
+            Ok(command) => match answer(command) {
+                None => break,
+                Some(Ok(value)) => value,
+                Some(Err(Failure::Unsupported(why))) => json!({ "unsupported": why }),
+                Some(Err(Failure::Error(why))) => json!({ "error": why }),
             },
             Err(e) => json!({ "error": format!("bad command: {e}") }),
         };
-        if writeln!(out, "{answer}")
-            .and_then(|()| out.flush())
-            .is_err()
-        {
+        let written = writeln!(out, "{answered}").and_then(|()| out.flush());
+        if written.is_err() {
             break;
         }
     }

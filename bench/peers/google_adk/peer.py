@@ -2,7 +2,7 @@
 
 Variant "sqlite" is SqliteSessionService, variant "database" is
 DatabaseSessionService on sqlite+aiosqlite. Variants that begin with "turns" are in
-turns.py. Speaks the protocol of bench/README.md.
+turns.py, the variant "memory" is in memory.py. Speaks the protocol of bench/README.md.
 """
 
 import asyncio
@@ -271,6 +271,10 @@ class Store:
 
 
 def make_store(directory, variant):
+    if variant == "memory":
+        from memory import MemoryStore
+
+        return MemoryStore()
     if not variant.startswith("turns"):
         return Store(directory, variant)
     from turns import RunnerStore

@@ -205,6 +205,8 @@ pub struct EraseReceipt {
     pub state_keys: u64,
     /// Versions of artifacts, where the store keeps some.
     pub artifacts: u64,
+    /// Memories, where the store keeps some.
+    pub memories: u64,
 }
 
 /// A log being written behind the scenes; it becomes a session when it is finished.

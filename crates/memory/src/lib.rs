@@ -1,6 +1,9 @@
 //! What agents know beyond one conversation: memory services over what sessions said.
 //!
-//! [`InMemoryMemoryService`] finds by words, as ADK's does.
+//! [`StoreMemoryService`] keeps memories in a store, durable where the store is, and finds them by
+//! more than their words. [`VectorMemoryService`] finds by what an embedder says is near, and
+//! [`InMemoryMemoryService`] by words, as ADK's does. [`static_vectors`]
+//! says which texts mean something alike, without a network.
 //!
 //! ```
 //! use retain_core::{Event, MemoryService as _, Session};
@@ -21,6 +24,14 @@
 //! ```
 
 mod in_memory;
+pub mod index;
+mod service;
+pub mod static_vectors;
+mod vector;
 mod words;
 
 pub use in_memory::InMemoryMemoryService;
+pub use service::{
+    FoundMemory, IngestOptions, ListMemories, MemoryPage, SearchMemory, StoreMemoryService,
+};
+pub use vector::VectorMemoryService;

@@ -17,6 +17,7 @@ mod error;
 mod fence;
 mod flow;
 mod interrupts;
+mod look_alikes;
 mod models;
 mod own_stack;
 mod plugins;

@@ -1,10 +1,12 @@
-//! Session stores: where logs are kept. A store, a file. And beside them, where artifacts are.
+//! Session stores: where logs are kept. A store, a file. And beside them, where artifacts and
+//! memories are.
 //!
 //! Each implements [`retain_core::SessionStore`] and decides nothing; the rules are
 //! [`retain_core::StoreSessionService`]'s.
 
 mod artifacts;
 mod in_memory;
+mod memory;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod window;
@@ -13,8 +15,9 @@ pub use artifacts::{
     FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemoryArtifactStore,
 };
 pub use in_memory::{InMemorySessionService, InMemoryStore};
+pub use memory::InMemoryMemoryStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{
-    Durability, SqliteArtifactService, SqliteArtifactStore, SqliteOptions, SqliteSessionService,
-    SqliteStore,
+    Durability, SqliteArtifactService, SqliteArtifactStore, SqliteMemoryStore, SqliteOptions,
+    SqliteSessionService, SqliteStore,
 };

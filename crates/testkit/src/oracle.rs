@@ -1,4 +1,5 @@
-//! How a test asks google-adk itself: where its Python is, and how a test says that it was skipped.
+//! How a test asks a reference, most often google-adk itself: where its Python is, and how a test says
+//! that it was skipped.
 
 use std::{fs::OpenOptions, io::Write as _, path::PathBuf};
 
@@ -8,6 +9,16 @@ pub fn adk_python(test: &str) -> Option<PathBuf> {
     let python = std::env::var_os("RETAIN_ADK_2_13_PYTHON");
     if python.is_none() {
         skip(&format!("{test}: google-adk 2.13.0 is not installed"));
+    }
+    python.map(PathBuf::from)
+}
+
+/// The Python that has the package `tokenizers`, as `scripts/test` gives it. Without one, notes that
+/// `test` was skipped.
+pub fn tokenizers_python(test: &str) -> Option<PathBuf> {
+    let python = std::env::var_os("RETAIN_TOKENIZERS_PYTHON");
+    if python.is_none() {
+        skip(&format!("{test}: the package tokenizers is not installed"));
     }
     python.map(PathBuf::from)
 }

@@ -1,12 +1,15 @@
-//! Two chapters of the demo: something is told in one session and known in another.
+//! Two chapters of the demo: something is told in one session and known in another, after everything
+//! was closed and opened again.
 //!
-//! ADK's documented story, with agents on the offline model: it needs no network and no key.
+//! ADK's documented story, with agents on the offline model: it needs no network and no key. Memory is
+//! in the file of the sessions.
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use retain::{
-    InMemoryMemoryService, LlmAgent, LlmAgentBuilder, MemoryService, Runner, SqliteSessionService,
-    load_memory_tool,
+    FoundMemory, LlmAgent, LlmAgentBuilder, MemoryService as _, Runner, SearchMemory,
+    SqliteMemoryService, SqliteSessionService, load_memory_tool, preload_memory_tool,
 };
 
 use super::{
@@ -14,36 +17,66 @@ use super::{
     tell::{self, say},
 };
 
-/// Tells it, remembers it, asks for it.
-pub(super) async fn tell(sessions: &SqliteSessionService) -> anyhow::Result<()> {
-    let memory: Arc<dyn MemoryService> = Arc::new(InMemoryMemoryService::new());
-    tell::chapter(1, "An agent is told something")?;
-    let capture = agent("capture");
-    run(
-        sessions,
-        &memory,
-        capture,
-        "monday",
-        "My favorite project is Project Alpha.",
-    )
-    .await?;
-    memory
-        .add_session_to_memory(&read(sessions, "monday").await?)
-        .await?;
-    say!("  the session is added to memory (this one is kept by the process alone)");
+const FACT: &str = "My favorite project is Project Alpha.";
+const QUESTION: &str = "What is my favorite project?";
 
-    tell::chapter(2, "Another agent is asked, in another session")?;
-    let recall = agent("recall").tool(load_memory_tool());
-    run(
-        sessions,
-        &memory,
-        recall,
-        "friday",
-        "What is my favorite project?",
-    )
-    .await?;
-    say!("  the model called the tool, what it found was stored, and the answer rests on it");
+/// An agent is told something, and the session is remembered.
+pub(super) async fn told(sessions: &SqliteSessionService) -> anyhow::Result<()> {
+    tell::chapter(1, "An agent is told something")?;
+    run(sessions, agent("capture"), "monday", FACT).await?;
+    let memory = memory(sessions);
+    let session = read(sessions, "monday").await?;
+    memory.add_session_to_memory(&session).await?;
+    say!("  the session is added to memory, which is in the same file; then all is closed");
     Ok(())
+}
+
+/// On the file that was opened again, others are asked: one looks it up, one has it at hand.
+pub(super) async fn asked(sessions: &SqliteSessionService) -> anyhow::Result<()> {
+    tell::chapter(2, "Opened again, other agents are asked, in other sessions")?;
+    let recall = agent("recall").tool(load_memory_tool());
+    run(sessions, recall, "friday", QUESTION).await?;
+    say!("  the model called the tool, what it found was stored, and the answer rests on it");
+    let ready = agent("ready").tool(preload_memory_tool(3));
+    run(sessions, ready, "saturday", QUESTION).await?;
+    say!("  this one was given what fits the question, and needed no call");
+
+    let search = SearchMemory::new(QUESTION).limit(1);
+    let memory = memory(sessions);
+    let found = memory.search_memory_with(APP, USER, search).await?;
+    why(found.first().context("the memory is gone")?)?;
+    Ok(())
+}
+
+/// Why a memory was found, and where it comes from.
+fn why(found: &FoundMemory) -> std::io::Result<()> {
+    let explanation = &found.explanation;
+    let words = explanation.words.iter();
+    let words: Vec<String> = words.map(|it| format!("«{}»", it.word)).collect();
+    let signals = [
+        ("words", explanation.lexical),
+        ("conversation", explanation.session),
+        ("meaning", explanation.meaning + explanation.context),
+    ];
+    let signals = signals.map(|(name, gave)| format!("{name} {gave:.2}"));
+    let about = &found.about;
+    say!(
+        "  why: {}; score {:.2} = {}",
+        words.join(" "),
+        found.score,
+        signals.join(" + ")
+    );
+    say!(
+        "  from: session {}, position {}, said by {}",
+        about.session.as_deref().unwrap_or("-"),
+        about.position,
+        about.author.as_deref().unwrap_or("-")
+    );
+    Ok(())
+}
+
+fn memory(sessions: &SqliteSessionService) -> SqliteMemoryService {
+    SqliteMemoryService::over(sessions.store().memory())
 }
 
 fn agent(name: &str) -> LlmAgentBuilder {
@@ -53,7 +86,6 @@ fn agent(name: &str) -> LlmAgentBuilder {
 /// Runs an agent on what the user says and shows what is stored.
 async fn run(
     sessions: &SqliteSessionService,
-    memory: &Arc<dyn MemoryService>,
     agent: LlmAgentBuilder,
     session: &str,
     message: &str,
@@ -62,7 +94,7 @@ async fn run(
         .app_name(APP)
         .agent(agent.build()?)
         .session_service(Arc::new(sessions.clone()))
-        .memory_service(Arc::clone(memory))
+        .memory_service(Arc::new(memory(sessions)))
         .auto_create_session(true)
         .build()?;
     runner

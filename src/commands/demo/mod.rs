@@ -65,9 +65,12 @@ fn is_unread(error: &anyhow::Error) -> bool {
 
 async fn story(file: &Path) -> anyhow::Result<()> {
     let uri = format!("sqlite:///{}", file.display());
-    say!("Retain: sessions in one SQLite file, every acknowledged write on the disk.");
+    say!("Retain: sessions and memory in one SQLite file, every acknowledged write on the disk.");
     let sessions = SqliteSessionService::connect(&uri).await?;
-    memory::tell(&sessions).await?;
+    memory::told(&sessions).await?;
+    drop(sessions);
+    let sessions = SqliteSessionService::connect(&uri).await?;
+    memory::asked(&sessions).await?;
     log::scopes(&sessions).await?;
     log::rewind_and_fork(&sessions).await?;
     drop(sessions);

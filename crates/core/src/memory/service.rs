@@ -82,6 +82,24 @@ pub enum MemoryError {
         /// Why, and what to do instead.
         reason: String,
     },
+    /// A limit is exceeded. Forget something, send less or later, or raise the limit.
+    #[error("{found} {what} exceed the limit of {limit} (see MemoryLimits)")]
+    LimitExceeded {
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+        /// What there would be.
+        found: u64,
+    },
+    /// A stored memory cannot be read. The data is damaged or from a newer version.
+    #[error("memory {id:?} cannot be read")]
+    Corrupt {
+        /// Its id, or its number if that cannot be read either.
+        id: String,
+        /// Why it cannot be read.
+        source: BoxError,
+    },
     /// What is behind the service failed. Worth trying again.
     #[error("the memory service failed")]
     Backend(#[source] BoxError),

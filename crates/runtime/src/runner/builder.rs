@@ -27,6 +27,7 @@ pub struct RunnerBuilder {
     compaction: Option<CompactionConfig>,
     auto_create_session: bool,
     is_resumable: bool,
+    ingests_turns: bool,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     kept_sessions: usize,
@@ -47,6 +48,7 @@ impl Default for RunnerBuilder {
             compaction: None,
             auto_create_session: false,
             is_resumable: false,
+            ingests_turns: false,
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             kept_sessions: 256,
@@ -126,6 +128,14 @@ impl RunnerBuilder {
         self
     }
 
+    /// Whether the memory is given what was said after each run that is done, off the way of the
+    /// answer: the run's end does not wait for it. [`Runner::flush_memory`] and [`Runner::close`]
+    /// do. Needs a memory service. By default sessions are added by who wants to.
+    pub fn ingest_after_turns(mut self, ingest: bool) -> Self {
+        self.ingests_turns = ingest;
+        self
+    }
+
     /// Where time comes from.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -182,6 +192,10 @@ impl RunnerBuilder {
             let reason = "has no session service; give it one with `session_service`";
             return Err(BuildError::new("runner", reason));
         };
+        if self.ingests_turns && self.memory.is_none() {
+            let reason = "is to ingest turns and has no memory; give it one with `memory_service`";
+            return Err(BuildError::new("runner", reason));
+        }
         if let Some((twin, _)) = duplicate_plugin(&self.plugins) {
             let reason = "is there twice; give each plugin a name of its own";
             return Err(BuildError::new(format!("plugin {twin:?}"), reason));
@@ -201,6 +215,8 @@ impl RunnerBuilder {
                 plugins: Plugins::new(self.plugins),
                 compactor,
                 after_runs: Default::default(),
+                ingests: Default::default(),
+                ingests_turns: self.ingests_turns,
                 auto_create_session: self.auto_create_session,
                 is_resumable: self.is_resumable,
                 clock: self.clock,

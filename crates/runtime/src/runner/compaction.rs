@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use retain_core::{Append, Event, GetSessionConfig, Session, SessionError, SessionKey, Window};
+use retain_core::{Append, Event, Session, SessionError, SessionKey};
 use tokio::sync::Notify;
 
 use super::Inner;
@@ -44,7 +44,7 @@ impl AfterRuns {
     }
 
     /// Whether it is the caller who is to look at the session; else somebody does, and will again.
-    fn begin(&self, key: &SessionKey) -> bool {
+    pub(super) fn begin(&self, key: &SessionKey) -> bool {
         let mut sessions = self.lock();
         let again = sessions.get_mut(key).map(|again| *again = true);
         if again.is_none() {
@@ -54,7 +54,7 @@ impl AfterRuns {
     }
 
     /// Whether the session is to be looked at again. If not, it is done with.
-    fn again(&self, key: &SessionKey) -> bool {
+    pub(super) fn again(&self, key: &SessionKey) -> bool {
         let mut sessions = self.lock();
         let again = sessions.get_mut(key).is_some_and(std::mem::take);
         if !again {
@@ -82,6 +82,12 @@ impl AfterRuns {
         failures.drain(..).collect()
     }
 
+    /// Lets go of a session whose work broke off.
+    pub(super) fn give_up(&self, key: &SessionKey) {
+        self.lock().remove(key);
+        self.done.notify_waiters();
+    }
+
     /// Waits until no session is being looked at.
     pub(super) async fn wait(&self) {
         loop {
@@ -106,9 +112,7 @@ struct Task {
 impl Drop for Task {
     fn drop(&mut self) {
         if !self.is_done {
-            let after_runs = &self.inner.after_runs;
-            after_runs.lock().remove(&self.key);
-            after_runs.done.notify_waiters();
+            self.inner.after_runs.give_up(&self.key);
         }
     }
 }
@@ -200,17 +204,7 @@ impl Task {
     }
 
     async fn read(&self) -> Result<Session> {
-        let key = &self.key;
-        let sessions = &self.inner.sessions;
-        let read = match sessions.log() {
-            Some(log) => log.read(key, Window::ALL).await?,
-            None => {
-                let all = GetSessionConfig::default();
-                let read = sessions.get_session(&key.app, &key.user, &key.id, all);
-                read.await?
-            }
-        };
-        Ok(read.ok_or_else(|| SessionError::NotFound { key: key.clone() })?)
+        Ok(self.inner.whole_session(&self.key).await?)
     }
 
     async fn refresh(&self, session: &mut Session) -> Result<()> {

@@ -188,7 +188,9 @@ impl Driver {
         drop((self.ctx.failed(), self.ctx.take_entered()));
         if is_complete && result.is_ok() {
             let whole = (!self.is_windowed).then(|| self.session.snapshot());
-            self.inner.compact_later(&self.ctx.shared.key, whole);
+            let key = &self.ctx.shared.key;
+            self.inner.ingest_later(key, whole.clone());
+            self.inner.compact_later(key, whole);
         }
         self.send(Sent::End(result));
     }

@@ -13,6 +13,7 @@ mod config;
 mod drive;
 mod ending;
 mod ephemeral;
+mod ingest;
 mod kept;
 mod leases;
 mod message;
@@ -31,8 +32,8 @@ use std::{
 
 use futures_util::FutureExt as _;
 use retain_core::{
-    ArtifactService, Clock, Content, Ids, MemoryService, SessionError, SessionKey, SessionService,
-    running, within_runs,
+    ArtifactService, Clock, Content, GetSessionConfig, Ids, MemoryService, Session, SessionError,
+    SessionKey, SessionService, Window, running, within_runs,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -88,6 +89,8 @@ struct Inner {
     plugins: Plugins,
     compactor: Option<Arc<Compactor>>,
     after_runs: AfterRuns,
+    ingests: AfterRuns,
+    ingests_turns: bool,
     auto_create_session: bool,
     is_resumable: bool,
     clock: Arc<dyn Clock>,
@@ -279,10 +282,17 @@ impl Runner {
         self.inner.after_runs.take_failures()
     }
 
-    /// Waits for summaries that are being made, lets go of what plugins hold, and waits until
-    /// everything is as durable as it gets.
+    /// Waits until the memory has what runs said that are over, where the runner
+    /// [ingests turns](RunnerBuilder::ingest_after_turns).
+    pub async fn flush_memory(&self) {
+        self.inner.ingests.wait().await;
+    }
+
+    /// Waits for summaries that are being made and for what is being remembered, lets go of what
+    /// plugins hold, and waits until everything is as durable as it gets.
     pub async fn close(&self) -> Result<()> {
         self.inner.after_runs.wait().await;
+        self.flush_memory().await;
         for plugin in self.inner.plugins.iter() {
             plugin.close().await;
         }
@@ -300,6 +310,21 @@ impl Runner {
         }
         let created = self.inner.sessions.create_session(app, user_id, None, None);
         Ok(created.await?.key())
+    }
+}
+
+impl Inner {
+    /// The session with all its events.
+    async fn whole_session(&self, key: &SessionKey) -> Result<Session, SessionError> {
+        let read = match self.sessions.log() {
+            Some(log) => log.read(key, Window::ALL).await?,
+            None => {
+                let all = GetSessionConfig::default();
+                let read = self.sessions.get_session(&key.app, &key.user, &key.id, all);
+                read.await?
+            }
+        };
+        read.ok_or_else(|| SessionError::NotFound { key: key.clone() })
     }
 }
 

@@ -17,7 +17,7 @@ use retain_core::{
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{
-    NAME, append, artifacts, failed, open,
+    NAME, append, artifacts, failed, memory, open,
     rows::{self, SessionRow, event_key, position_of},
 };
 use crate::window::{self, DRAFT_TTL_US};
@@ -359,6 +359,8 @@ pub(super) fn erase_chunk(
         )
     };
     receipt.state_keys += rest().map_err(|e| failed("erase a user", e))? as u64;
+    let memories = memory::erase_chunk(connection, app, user);
+    receipt.memories = memories.map_err(|e| failed("erase a user", e))? as u64;
     Ok((receipt, erased))
 }
 

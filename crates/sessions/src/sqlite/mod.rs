@@ -6,6 +6,7 @@
 mod append;
 mod artifacts;
 mod maintenance;
+mod memory;
 mod open;
 mod read;
 mod readers;
@@ -29,6 +30,7 @@ use retain_core::{
 use rusqlite::ErrorCode;
 
 pub use artifacts::{SqliteArtifactService, SqliteArtifactStore};
+pub use memory::SqliteMemoryStore;
 use readers::Readers;
 use writer::Writer;
 
@@ -393,6 +395,7 @@ impl SessionStore for SqliteStore {
             receipt.events += chunk.events;
             receipt.state_keys += chunk.state_keys;
             receipt.artifacts += chunk.artifacts;
+            receipt.memories += chunk.memories;
             if chunk == EraseReceipt::default() {
                 break;
             }

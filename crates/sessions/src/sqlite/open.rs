@@ -17,6 +17,7 @@ const APPLICATION_ID: i32 = 0x5265_746e;
 const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_create-sessions.sql"),
     include_str!("migrations/0002_create-artifacts.sql"),
+    include_str!("migrations/0003_create-memories.sql"),
 ];
 
 /// How long a statement waits for another process that writes.

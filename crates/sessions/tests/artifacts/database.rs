@@ -49,9 +49,10 @@ async fn a_database_without_artifacts_is_brought_up_to_date() {
     let uri = format!("sqlite:///{}", file.display());
     drop(SqliteSessionService::connect(&uri).await.unwrap());
     let connection = rusqlite::Connection::open(&file).unwrap();
-    connection
-        .execute_batch("DROP TABLE artifacts; PRAGMA user_version = 1")
-        .unwrap();
+    let later = "DROP TABLE artifacts; DROP TABLE memories; DROP TABLE memory_scopes; \
+                 DROP TABLE memory_touched; DROP TABLE memory_tombstones; \
+                 DROP TABLE memory_models; PRAGMA user_version = 1";
+    connection.execute_batch(later).unwrap();
     drop(connection);
     let sessions = SqliteSessionService::connect(&uri).await.unwrap();
     let artifacts = SqliteArtifactService::over(sessions.store().artifacts());

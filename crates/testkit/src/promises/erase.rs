@@ -24,6 +24,7 @@ fn whole() -> EraseReceipt {
         events: 3,
         state_keys: 5,
         artifacts: 0,
+        memories: 0,
     }
 }
 

@@ -1,0 +1,79 @@
+"""The LoCoMo data set as the suite `memory` uses it: turns, questions, evidence, scores.
+
+The file is given by whoever runs the benchmark (locomo10.json of snap-research/LoCoMo, or
+some of its conversations; CC BY-NC 4.0). Nothing of it is in the repository.
+"""
+
+import datetime
+import json
+import re
+
+DEPTHS = [5, 10, 20]
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop", 5: "adversarial"}
+
+
+def read(path):
+    """The conversations, and how many questions are left out."""
+    conversations = [conversation(it) for it in json.loads(path.read_text())]
+    asked = sum(len(c["questions"]) for c in conversations)
+    return conversations, sum(c["total"] for c in conversations) - asked
+
+
+def conversation(told):
+    sessions = [session for session in sessions_of(told["conversation"]) if session["turns"]]
+    known = {turn["id"] for session in sessions for turn in session["turns"]}
+    questions = []
+    for qa in told["qa"]:
+        evidence = usable(qa.get("evidence") or [], known)
+        if evidence:
+            questions.append(
+                {"text": qa["question"], "category": qa["category"], "evidence": evidence})
+    return {
+        "user": told["sample_id"],
+        "sessions": sessions,
+        "questions": questions,
+        "total": len(told["qa"]),
+        # Questions are asked when everything has been said.
+        "asked": max(session["time"] for session in sessions),
+    }
+
+
+def sessions_of(conversation):
+    """Sessions in their order: one event a turn, with the caption of its picture."""
+    names = (re.fullmatch(r"session_(\d+)", name) for name in conversation)
+    for name in sorted((n for n in names if n), key=lambda n: int(n[1])):
+        said = conversation[name[0]]
+        time = seconds(conversation[f"{name[0]}_date_time"])
+        yield {"id": name[0], "time": time, "turns": [turn(it) for it in said]}
+
+
+def turn(said):
+    caption = said.get("blip_caption", "")
+    text = f"{said['text']} {caption}".strip()
+    return {"id": said["dia_id"], "author": said["speaker"], "text": text}
+
+
+def seconds(text):
+    """«1:56 pm on 8 May, 2023», taken as UTC, in seconds since 1970."""
+    moment = datetime.datetime.strptime(text, "%I:%M %p on %d %B, %Y")
+    return moment.replace(tzinfo=datetime.timezone.utc).timestamp()
+
+
+def usable(evidence, known):
+    """The turns that are meant and exist. Some entries name several, or have a slip in them."""
+    named = (match for text in evidence for match in re.findall(r"D:?(\d+):(\d+)", text))
+    ids = dict.fromkeys(f"D{int(session)}:{int(turn)}" for session, turn in named)
+    return [id for id in ids if id in known]
+
+
+def scores(ranked):
+    """Means over questions (evidence, found): recall and hit at each depth, and MRR."""
+    recall, hit, reciprocal = [0.0] * len(DEPTHS), [0.0] * len(DEPTHS), 0.0
+    for evidence, found in ranked:
+        places = [found.index(id) + 1 for id in evidence if id in found]
+        for at, depth in enumerate(DEPTHS):
+            within = sum(place <= depth for place in places)
+            recall[at] += within / len(evidence)
+            hit[at] += within > 0
+        reciprocal += 1 / min(places) if places else 0
+    return [value / len(ranked) for value in [*recall, *hit, reciprocal]]

@@ -1,0 +1,181 @@
+//! What is remembered in the speed part: chats that no one has had, the same in every run.
+//!
+//! A turn is about 200 bytes of words. Words have Zipf frequencies; the most frequent ones are the
+//! small words of English, about half of all, as in real chats; the others are made of syllables.
+//! Each session has words of its own that come back in its turns. Any session can be made without
+//! those before it.
+
+use crate::{Session, Turn};
+
+/// Turns of a session.
+pub const TURNS: u64 = 20;
+const WORDS: usize = 30_000;
+/// Words that a session comes back to, and how often it does, in percent.
+const TOPIC: u64 = 40;
+const TOPICAL: u64 = 15;
+/// A turn ends with the sentence that brings it here.
+const TURN_BYTES: usize = 175;
+/// The first session's time, and how far apart sessions are, in seconds.
+const BEGUN: f64 = 1_700_000_000.0;
+const APART: f64 = 40_000.0;
+
+const SMALL_WORDS: &str = "the i to you and a it that of in is my so for was but we have on me \
+    with be are this just like do not at what if your they about all can there had up or know \
+    would one how he as she out when get her them think some him from has more did then will by \
+    here an really been who could were am too because no into their other than over only very \
+    now us also any back still even way where much which off well after down these before our \
+    why again should those most such being every few both between while its through own once \
+    same under until during does doing having against further whom nor each above below";
+
+/// SplitMix64: small, fast, and the same everywhere.
+pub struct Chance(u64);
+
+impl Chance {
+    pub fn of(seed: u64, number: u64) -> Chance {
+        let mut chance = Chance(seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93));
+        chance.next();
+        chance
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit.max(1)
+    }
+
+    fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Which questions are asked: 5 to 8 words of one turn.
+#[derive(Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// As they stand there, small words and all.
+    Spoken,
+    /// Without the small words.
+    Content,
+}
+
+/// The vocabulary, and all that is made of it.
+pub struct Corpus {
+    seed: u64,
+    words: Vec<String>,
+    small: usize,
+    /// Sums of the frequencies up to each word.
+    sums: Vec<f64>,
+}
+
+impl Corpus {
+    pub fn new(seed: u64) -> Corpus {
+        let mut words: Vec<String> = SMALL_WORDS.split_whitespace().map(str::to_owned).collect();
+        let small = words.len();
+        let mut known: std::collections::HashSet<String> = words.iter().cloned().collect();
+        let mut chance = Chance::of(seed, u64::MAX);
+        while words.len() < WORDS {
+            let word = made_up(&mut chance);
+            if known.insert(word.clone()) {
+                words.push(word);
+            }
+        }
+        let mut sum = 0.0;
+        let sums = (1..=words.len()).map(|rank| {
+            sum += 1.0 / rank as f64;
+            sum
+        });
+        Corpus {
+            seed,
+            small,
+            sums: sums.collect(),
+            words,
+        }
+    }
+
+    /// A word by its frequency.
+    fn word(&self, chance: &mut Chance) -> usize {
+        let last = self.sums.last().copied().unwrap_or_default();
+        let at = chance.fraction() * last;
+        self.sums.partition_point(|sum| *sum < at)
+    }
+
+    /// The session with this number.
+    pub fn session(&self, number: u64) -> Session {
+        let mut chance = Chance::of(self.seed, number);
+        let made_up = (self.words.len() - self.small) as u64;
+        let topic = (0..TOPIC).map(|_| self.small + chance.below(made_up) as usize);
+        let topic: Vec<usize> = topic.collect();
+        let turns = (0..TURNS).map(|turn| Turn {
+            id: format!("e{number}-{turn}"),
+            author: ["Ada", "Grace"][(turn % 2) as usize].to_owned(),
+            text: self.text(&topic, &mut chance),
+        });
+        Session {
+            id: format!("session-{number}"),
+            turns: turns.collect(),
+            time: BEGUN + APART * number as f64,
+        }
+    }
+
+    fn text(&self, topic: &[usize], chance: &mut Chance) -> String {
+        let mut text = String::new();
+        while text.len() < TURN_BYTES {
+            let length = 5 + chance.below(8);
+            for at in 0..length {
+                let word = match chance.below(100) < TOPICAL {
+                    true => topic[chance.below(TOPIC) as usize],
+                    false => self.word(chance),
+                };
+                let word = &self.words[word];
+                if at == 0 {
+                    text.extend(word.chars().take(1).flat_map(char::to_uppercase));
+                    text.push_str(&word[1..]);
+                } else {
+                    text.push(' ');
+                    text.push_str(word);
+                }
+            }
+            text.push_str([". ", "! ", "? ", ". "][chance.below(4) as usize]);
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+
+    /// A question about a turn of the first `sessions`, behind the turn's id.
+    pub fn question(&self, kind: Kind, sessions: u64, number: u64) -> (String, String) {
+        let mut chance = Chance::of(!self.seed, number);
+        let session = self.session(chance.below(sessions));
+        let turn = &session.turns[chance.below(TURNS) as usize];
+        let words = turn.text.split_whitespace();
+        let words = words.map(|word| word.trim_end_matches(['.', '!', '?']).to_lowercase());
+        let mut words: Vec<String> = words.collect();
+        if kind == Kind::Content {
+            let small = &self.words[..self.small];
+            words.retain(|word| !small.contains(word));
+        }
+        let wanted = (5 + chance.below(4) as usize).min(words.len());
+        let first = chance.below((words.len() - wanted + 1) as u64) as usize;
+        (turn.id.clone(), words[first..first + wanted].join(" "))
+    }
+}
+
+/// A word of two to four syllables.
+fn made_up(chance: &mut Chance) -> String {
+    const FIRST: [&str; 20] = [
+        "b", "c", "d", "f", "g", "h", "j", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "st",
+        "tr", "ch",
+    ];
+    const THEN: [&str; 10] = ["a", "e", "i", "o", "u", "ar", "en", "il", "on", "ea"];
+    let syllables = 2 + chance.below(100) / 45;
+    let syllable = |_| {
+        let first = FIRST[chance.below(FIRST.len() as u64) as usize];
+        [first, THEN[chance.below(THEN.len() as u64) as usize]].concat()
+    };
+    (0..syllables).map(syllable).collect()
+}

@@ -1,0 +1,209 @@
+//! Which memories are meant: the filters of searching, listing and forgetting.
+
+use super::record::{MemoryFacts, MemoryKind, OriginKind};
+use crate::json::JsonMap;
+
+/// Which memories are meant. What is not said does not matter; the default means all.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MemoryFilter {
+    /// Said at this time or later, in seconds since 1970.
+    pub since: Option<f64>,
+    /// Said before this time.
+    pub until: Option<f64>,
+    /// Said by this author.
+    pub author: Option<String>,
+    /// Said in this session.
+    pub session: Option<String>,
+    /// Of this kind.
+    pub kind: Option<MemoryKind>,
+    /// From one of these; empty means from anybody.
+    pub origins: Vec<OriginKind>,
+    /// From this tool.
+    pub tool: Option<String>,
+    /// With these notes: every key has this very value.
+    pub metadata: JsonMap,
+}
+
+impl MemoryFilter {
+    /// Whether all memories are meant.
+    pub fn is_any(&self) -> bool {
+        *self == MemoryFilter::default()
+    }
+
+    /// Whether this one is meant.
+    ///
+    /// ```
+    /// use retain_core::{MemoryAbout, MemoryFilter};
+    /// let filter = MemoryFilter { author: Some("ada".into()), ..MemoryFilter::default() };
+    /// assert!(!filter.matches(&MemoryAbout::default().facts()));
+    /// let by_ada = MemoryAbout { author: Some("ada".into()), ..MemoryAbout::default() };
+    /// assert!(filter.matches(&by_ada.facts()));
+    /// ```
+    pub fn matches(&self, about: &MemoryFacts<'_>) -> bool {
+        fn fits(wanted: Option<&String>, found: Option<&str>) -> bool {
+            wanted.is_none_or(|wanted| found == Some(wanted.as_str()))
+        }
+        self.since.is_none_or(|since| about.timestamp >= since)
+            && self.until.is_none_or(|until| about.timestamp < until)
+            && fits(self.author.as_ref(), about.author)
+            && fits(self.session.as_ref(), about.session)
+            && fits(self.tool.as_ref(), about.tool)
+            && self.kind.is_none_or(|kind| about.kind == kind)
+            && (self.origins.is_empty() || self.origins.contains(&about.origin))
+            && self
+                .metadata
+                .iter()
+                .all(|(key, value)| about.custom_metadata.get(key) == Some(value))
+    }
+}
+
+/// What is to be forgotten.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Forget {
+    /// The memories with these ids, in whichever session an event of that id is met.
+    Ids(Vec<String>),
+    /// Those that are meant.
+    Matching(MemoryFilter),
+}
+
+impl Forget {
+    /// What was said in this session so far.
+    pub fn session(id: impl Into<String>) -> Forget {
+        Forget::Matching(MemoryFilter {
+            session: Some(id.into()),
+            ..MemoryFilter::default()
+        })
+    }
+
+    /// What this tool has said so far.
+    pub fn tool(name: impl Into<String>) -> Forget {
+        Forget::Matching(MemoryFilter {
+            tool: Some(name.into()),
+            ..MemoryFilter::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        json::Json,
+        memory::{MemoryAbout, MemoryOrigin},
+    };
+
+    fn about() -> MemoryAbout {
+        MemoryAbout {
+            timestamp: 10.0,
+            author: Some("ada".to_owned()),
+            session: Some("s1".to_owned()),
+            origin: MemoryOrigin::Tool {
+                name: "web".to_owned(),
+            },
+            custom_metadata: [("team".to_owned(), Json::from("red"))]
+                .into_iter()
+                .collect(),
+            ..MemoryAbout::default()
+        }
+    }
+
+    #[test]
+    fn every_condition_is_looked_at() {
+        let any = MemoryFilter::default();
+        let text = |text: &str| Some(text.to_owned());
+        let notes = |value: &str| {
+            [("team".to_owned(), Json::from(value))]
+                .into_iter()
+                .collect()
+        };
+        // What fits, and what nearly does.
+        let pairs = [
+            (
+                MemoryFilter {
+                    since: Some(10.0),
+                    ..any.clone()
+                },
+                MemoryFilter {
+                    since: Some(10.1),
+                    ..any.clone()
+                },
+            ),
+            (
+                MemoryFilter {
+                    until: Some(10.1),
+                    ..any.clone()
+                },
+                MemoryFilter {
+                    until: Some(10.0),
+                    ..any.clone()
+                },
+            ),
+            (
+                MemoryFilter {
+                    author: text("ada"),
+                    ..any.clone()
+                },
+                MemoryFilter {
+                    author: text("Ada"),
+                    ..any.clone()
+                },
+            ),
+            (
+                MemoryFilter {
+                    session: text("s1"),
+                    ..any.clone()
+                },
+                MemoryFilter {
+                    session: text("s"),
+                    ..any.clone()
+                },
+            ),
+            (
+                MemoryFilter {
+                    tool: text("web"),
+                    ..any.clone()
+                },
+                MemoryFilter {
+                    tool: text("we"),
+                    ..any.clone()
+                },
+            ),
+            (
+                MemoryFilter {
+                    kind: Some(MemoryKind::Turn),
+                    ..any.clone()
+                },
+                MemoryFilter {
+                    kind: Some(MemoryKind::Direct),
+                    ..any.clone()
+                },
+            ),
+            (
+                MemoryFilter {
+                    origins: vec![OriginKind::Person, OriginKind::Tool],
+                    ..any.clone()
+                },
+                MemoryFilter {
+                    origins: vec![OriginKind::Person],
+                    ..any.clone()
+                },
+            ),
+            (
+                MemoryFilter {
+                    metadata: notes("red"),
+                    ..any.clone()
+                },
+                MemoryFilter {
+                    metadata: notes("blue"),
+                    ..any.clone()
+                },
+            ),
+        ];
+        assert!(any.matches(&about().facts()) && any.is_any());
+        for (fits, does_not) in pairs {
+            assert!(fits.matches(&about().facts()), "{fits:?}");
+            assert!(!does_not.matches(&about().facts()), "{does_not:?}");
+            assert!(!fits.is_any());
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Hashes by which a memory is known without being told: what was forgotten, and whether a body
+//! has changed.
+
+use sha2::{Digest as _, Sha256};
+
+use super::record::MemoryScope;
+
+/// What is left of a memory that was forgotten: a hash of its address, and nothing of what it said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tombstone(pub [u8; 16]);
+
+impl Tombstone {
+    /// Stands for the memory of this id in this session.
+    pub fn of_entry(scope: &MemoryScope, session: Option<&str>, id: &str) -> Tombstone {
+        let session = session.unwrap_or_default();
+        Tombstone(hash(&["entry", &scope.app, &scope.user, session, id]))
+    }
+
+    /// Stands for the memories of this id in every session.
+    pub fn of_id(scope: &MemoryScope, id: &str) -> Tombstone {
+        Tombstone(hash(&["id", &scope.app, &scope.user, id]))
+    }
+}
+
+/// Says whether two bodies are the same.
+pub(super) fn body_hash(parts: &[&str]) -> u64 {
+    let hash = hash(parts);
+    let (first, _) = hash.split_at(8);
+    first
+        .iter()
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+/// An id for an event that has none: the same for the same event, so that it is taken up once.
+pub fn derived_memory_id(author: &str, timestamp: f64, content: &str) -> String {
+    let hash = hash(&[author, &timestamp.to_string(), content]);
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn hash(parts: &[&str]) -> [u8; 16] {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        // With their lengths, so that no two lists run together.
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    let whole = hasher.finalize();
+    let mut short = [0; 16];
+    short.copy_from_slice(&whole[..16]);
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_run_together_stay_apart() {
+        let scope = |app, user| MemoryScope::new(app, user);
+        let all = [
+            Tombstone::of_entry(&scope("a", "b"), Some("c"), "d"),
+            Tombstone::of_entry(&scope("ab", ""), Some("c"), "d"),
+            Tombstone::of_entry(&scope("a", "b"), Some("cd"), ""),
+            Tombstone::of_entry(&scope("a", "b"), None, "d"),
+            Tombstone::of_id(&scope("a", "b"), "d"),
+        ];
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
+        assert_ne!(body_hash(&["ab", ""]), body_hash(&["a", "b"]));
+        assert_eq!(derived_memory_id("ada", 1.5, "x").len(), 32);
+    }
+}

@@ -1,0 +1,130 @@
+//! Who said what: authors by number, with the terms of their names.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::{
+    language::Stem,
+    sessions::NONE,
+    terms::{Grain, each_term},
+};
+
+/// The number of an author.
+pub(crate) type AuthorNumber = u32;
+
+#[derive(Debug, Default)]
+struct Author {
+    name: Option<Arc<str>>,
+    terms: Vec<String>,
+    memories: u32,
+}
+
+/// All who said something.
+#[derive(Debug, Default)]
+pub(crate) struct Authors {
+    numbers: HashMap<Arc<str>, AuthorNumber>,
+    authors: Vec<Author>,
+    free: Vec<AuthorNumber>,
+}
+
+impl Authors {
+    /// Takes up that an author said something.
+    pub(crate) fn insert(&mut self, name: &Arc<str>, stem: &Stem) -> AuthorNumber {
+        let number = match self.numbers.get(name) {
+            Some(number) => *number,
+            None => self.add(name, stem),
+        };
+        self.authors[number as usize].memories += 1;
+        number
+    }
+
+    /// Takes it back. Who has said nothing is forgotten.
+    pub(crate) fn remove(&mut self, number: AuthorNumber) {
+        let Some(author) = self.authors.get_mut(number as usize) else {
+            return;
+        };
+        author.memories -= 1;
+        if author.memories == 0 {
+            if let Some(name) = std::mem::take(author).name {
+                self.numbers.remove(&name);
+            }
+            self.free.push(number);
+        }
+    }
+
+    fn add(&mut self, name: &Arc<str>, stem: &Stem) -> AuthorNumber {
+        let mut terms = Vec::new();
+        each_term(name, stem, |term, grain| {
+            if grain == Grain::Word {
+                terms.push(term.to_owned());
+            }
+        });
+        let author = Author {
+            name: Some(Arc::clone(name)),
+            terms,
+            memories: 0,
+        };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.authors[number as usize] = author;
+                number
+            }
+            None => {
+                self.authors.push(author);
+                (self.authors.len() - 1) as AuthorNumber
+            }
+        };
+        self.numbers.insert(Arc::clone(name), number);
+        number
+    }
+
+    /// Those whose name has a term.
+    pub(crate) fn named(&self, term: &str) -> Vec<AuthorNumber> {
+        let has = |it: &Author| it.terms.iter().any(|of_name| of_name == term);
+        let numbers = self.authors.iter().enumerate();
+        numbers
+            .filter(|(_, author)| has(author))
+            .map(|(number, _)| number as AuthorNumber)
+            .filter(|number| *number != NONE)
+            .collect()
+    }
+
+    /// By number: whether an author is among these.
+    pub(crate) fn table(&self, numbers: &[AuthorNumber]) -> Vec<bool> {
+        let mut table = vec![false; self.authors.len()];
+        for number in numbers {
+            table[*number as usize] = true;
+        }
+        table
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_one = |it: &Author| {
+            let terms: usize = it.terms.iter().map(|term| term.capacity() + 40).sum();
+            size_of::<Author>() + 48 + terms + it.name.as_ref().map_or(0, |name| name.len())
+        };
+        self.authors.iter().map(of_one).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Language;
+
+    #[test]
+    fn authors_are_found_by_the_words_of_their_names_while_they_have_said_something() {
+        let stem = Language::English.stemmer();
+        let mut authors = Authors::default();
+        let ada = authors.insert(&"Ada Lovelace".into(), &stem);
+        assert_eq!(authors.insert(&"Ada Lovelace".into(), &stem), ada);
+        let bob = authors.insert(&"Bob".into(), &stem);
+        assert_eq!(authors.named("ada"), [ada]);
+        assert_eq!(authors.named("bob"), [bob]);
+        authors.remove(ada);
+        assert_eq!(authors.named("ada"), [ada]);
+        authors.remove(ada);
+        assert!(authors.named("ada").is_empty());
+        assert_eq!(authors.insert(&"Cid".into(), &stem), ada, "used again");
+    }
+}

@@ -1,0 +1,201 @@
+//! Days, months and years of a time, in UTC: as terms of a memory, and as the ground on which
+//! expressions of time in a question stand.
+
+/// A day, counted from 1 January 1970.
+pub(crate) type Day = i64;
+
+const SECONDS_OF_A_DAY: f64 = 86_400.0;
+/// Times beyond this many days from 1970 are no dates: about the years -2700 to 6600.
+const FARTHEST_DAY: f64 = 1_700_000.0;
+
+/// A date of the Gregorian calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Date {
+    pub(crate) year: i32,
+    /// 1 to 12.
+    pub(crate) month: u8,
+    /// 1 to 31.
+    pub(crate) day: u8,
+}
+
+/// The day of a time in seconds since 1970. A time that is not set (0) has none.
+pub(crate) fn day_of(timestamp: f64) -> Option<Day> {
+    let day = (timestamp / SECONDS_OF_A_DAY).floor();
+    (timestamp != 0.0 && day.abs() < FARTHEST_DAY).then_some(day as Day)
+}
+
+/// The date of a day. Years begin in March here, so that the day that may be missing is their last.
+pub(crate) fn date_of(day: Day) -> Date {
+    let shifted = day + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * of_year + 2) / 153;
+    let month = (march_month + 2) % 12 + 1;
+    Date {
+        year: (year_of_era + era * 400 + i64::from(month <= 2)) as i32,
+        month: month as u8,
+        day: (of_year - (153 * march_month + 2) / 5 + 1) as u8,
+    }
+}
+
+/// The day of a date. A day beyond the end of its month runs into the next one.
+pub(crate) fn day_at(year: i32, month: u8, day: u8) -> Day {
+    let year = i64::from(year) - i64::from(month <= 2);
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let march_month = (i64::from(month) + 9) % 12;
+    let of_year = (153 * march_month + 2) / 5 + i64::from(day) - 1;
+    let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year;
+    era * 146_097 + of_era - 719_468
+}
+
+/// 0 is Monday.
+pub(crate) fn weekday_of(day: Day) -> u8 {
+    (day + 3).rem_euclid(7) as u8
+}
+
+/// The first day of the month that is so many months later; negative: earlier.
+pub(crate) fn month_start(date: Date, months_later: i64) -> Day {
+    let months = i64::from(date.year) * 12 + i64::from(date.month) - 1 + months_later;
+    day_at(
+        months.div_euclid(12) as i32,
+        months.rem_euclid(12) as u8 + 1,
+        1,
+    )
+}
+
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+const WEEKDAYS: [&str; 7] = [
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+];
+
+/// 1 to 12.
+pub(crate) fn month_named(word: &str) -> Option<u8> {
+    let place = MONTHS.iter().position(|it| *it == word)?;
+    Some(place as u8 + 1)
+}
+
+/// 0 is Monday.
+pub(crate) fn weekday_named(word: &str) -> Option<u8> {
+    let word = word.strip_suffix('s').unwrap_or(word);
+    let place = WEEKDAYS.iter().position(|it| *it == word)?;
+    Some(place as u8)
+}
+
+/// A date in four bytes, so that every memory can carry one. 0 is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PackedDate(u32);
+
+impl PackedDate {
+    pub(crate) fn of(timestamp: f64) -> PackedDate {
+        let Some(day) = day_of(timestamp) else {
+            return PackedDate(0);
+        };
+        let date = date_of(day);
+        let year = u32::from(date.year.clamp(0, i32::from(i16::MAX)) as u16);
+        let month_and_day = (u32::from(date.month) << 5) | u32::from(date.day);
+        PackedDate(year << 12 | month_and_day << 3 | u32::from(weekday_of(day)))
+    }
+}
+
+/// A word of a question that a date can answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DatePart {
+    mask: u32,
+    value: u32,
+}
+
+impl DatePart {
+    /// What a word in lower case says about a date: a month, a weekday, a year or a day of the month.
+    pub(crate) fn of_word(word: &str) -> Option<DatePart> {
+        let part = |mask: u32, shift: u32, value: u32| DatePart {
+            mask: mask << shift,
+            value: value << shift,
+        };
+        if let Some(month) = month_named(word) {
+            return Some(part(0xF, 8, u32::from(month)));
+        }
+        if let Some(weekday) = weekday_named(word) {
+            return Some(part(0x7, 0, u32::from(weekday)));
+        }
+        match word.parse::<u32>() {
+            Ok(day @ 1..=31) => Some(part(0x1F, 3, day)),
+            Ok(year @ 1900..=2199) => Some(part(0xF_FFFF, 12, year)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn matches(self, date: PackedDate) -> bool {
+        date.0 != 0 && date.0 & self.mask == self.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_and_dates_are_the_same_both_ways() {
+        for day in (-1_000_000..1_000_000).step_by(37) {
+            let date = date_of(day);
+            assert_eq!(day_at(date.year, date.month, date.day), day, "{date:?}");
+        }
+        let leap = date_of(day_at(2024, 2, 29));
+        assert_eq!((leap.year, leap.month, leap.day), (2024, 2, 29));
+        assert_eq!(day_at(1970, 1, 1), 0);
+        assert_eq!(weekday_of(day_at(2023, 5, 8)), 0, "a Monday");
+        assert_eq!(weekday_of(-1), 2, "Wednesday, 31 December 1969");
+    }
+
+    #[test]
+    fn months_are_counted_over_the_ends_of_years() {
+        let date = date_of(day_at(2023, 1, 31));
+        assert_eq!(month_start(date, -1), day_at(2022, 12, 1));
+        assert_eq!(month_start(date, 13), day_at(2024, 2, 1));
+    }
+
+    #[test]
+    fn a_word_meets_the_dates_that_it_names() {
+        // Monday, 8 May 2023.
+        let date = PackedDate::of(1_683_554_160.0);
+        for (word, is) in [
+            ("may", true),
+            ("june", false),
+            ("monday", true),
+            ("mondays", true),
+            ("sunday", false),
+            ("8", true),
+            ("9", false),
+            ("2023", true),
+            ("2022", false),
+        ] {
+            let part = DatePart::of_word(word).unwrap();
+            assert_eq!(part.matches(date), is, "{word}");
+            assert!(!part.matches(PackedDate::of(0.0)), "no time is no date");
+            assert!(!part.matches(PackedDate::of(f64::NAN)));
+        }
+        assert_eq!(DatePart::of_word("32"), None);
+        assert_eq!(DatePart::of_word("paint"), None);
+    }
+}

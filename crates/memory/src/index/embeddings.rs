@@ -1,0 +1,120 @@
+//! The vectors of the embedder that was given, if there is one.
+//!
+//! Memories may have none, or one of an embedder that was used before and gives other lengths: those are
+//! not compared. Vectors are kept at length 1, so that a cosine is one sum.
+
+use super::postings::Slot;
+
+/// By slot; empty for those without.
+#[derive(Debug, Default)]
+pub(crate) struct Embeddings {
+    by_slot: Vec<Box<[f32]>>,
+}
+
+impl Embeddings {
+    /// Sets the vector of a slot. One without a direction is none.
+    pub(crate) fn set(&mut self, slot: Slot, vector: Vec<f32>) {
+        let at = slot as usize;
+        if vector.is_empty() && at >= self.by_slot.len() {
+            return;
+        }
+        if at >= self.by_slot.len() {
+            self.by_slot.resize_with(at + 1, Box::default);
+        }
+        self.by_slot[at] = of_length_one(vector).unwrap_or_default().into();
+    }
+
+    /// Empties a slot.
+    pub(crate) fn clear(&mut self, slot: Slot) {
+        if let Some(vector) = self.by_slot.get_mut(slot as usize) {
+            *vector = Box::default();
+        }
+    }
+
+    /// How like each is to a vector: the cosine, by slot; not a number for those that cannot be
+    /// compared. Empty if none can.
+    pub(crate) fn likeness(&self, question: &[f32]) -> Vec<f32> {
+        let Some(question) = of_length_one(question.to_vec()) else {
+            return Vec::new();
+        };
+        let likeness = |it: &[f32]| {
+            if it.len() == question.len() {
+                dot(&question, it)
+            } else {
+                f32::NAN
+            }
+        };
+        self.by_slot.iter().map(|it| likeness(it)).collect()
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.by_slot.iter().map(|it| it.len() * 4 + 32).sum()
+    }
+}
+
+fn of_length_one(mut vector: Vec<f32>) -> Option<Vec<f32>> {
+    let squares: f64 = vector.iter().map(|it| f64::from(*it).powi(2)).sum();
+    let length = squares.sqrt();
+    if !length.is_normal() {
+        return None;
+    }
+    for number in &mut vector {
+        *number = (f64::from(*number) / length) as f32;
+    }
+    Some(vector)
+}
+
+/// In lanes, so that the compiler adds several at a time.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    let mut lanes = [0.0_f32; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for (lane, sum) in lanes.iter_mut().enumerate() {
+            *sum += a[lane] * b[lane];
+        }
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    lanes.iter().sum::<f32>() + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_vectors_of_one_length_and_with_a_direction_are_compared() {
+        let mut embeddings = Embeddings::default();
+        embeddings.set(0, vec![0.0, 2.0]);
+        embeddings.set(2, vec![1.0; 3]);
+        embeddings.set(3, vec![f32::NAN, 1.0]);
+        embeddings.set(4, vec![0.0, 0.0]);
+        embeddings.set(5, vec![1e30, 1e30]);
+        embeddings.set(9, Vec::new());
+        let found = embeddings.likeness(&[0.0, 5.0]);
+        assert_eq!(found[0], 1.0);
+        assert!(found[1..5].iter().all(|it| it.is_nan()), "{found:?}");
+        assert!((found[5] - 0.5_f32.sqrt()).abs() < 1e-6);
+        assert_eq!(found.len(), 6, "no room for who has none");
+        assert!(embeddings.likeness(&[0.0, 0.0]).is_empty());
+        embeddings.clear(0);
+        embeddings.set(5, Vec::new());
+        assert!(
+            embeddings
+                .likeness(&[0.0, 5.0])
+                .iter()
+                .all(|it| it.is_nan())
+        );
+    }
+
+    #[test]
+    fn sums_in_lanes_are_sums() {
+        for count in [1, 15, 16, 17, 40] {
+            let a: Vec<f32> = (0..count).map(|it| it as f32).collect();
+            let plain: f32 = a.iter().map(|it| it * it).sum();
+            assert_eq!(dot(&a, &a), plain, "{count} numbers");
+        }
+    }
+}

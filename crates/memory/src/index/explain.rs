@@ -1,0 +1,88 @@
+//! Why a memory was found: what each signal gave, and where each word of the question stands.
+
+use super::{
+    UserIndex,
+    fuse::Signals,
+    lexical::{Lent, saturated},
+    postings::{MOST_COUNTED, Slot, Term},
+    question::Word,
+    ranking::SAYING,
+    sessions::NONE,
+    types::{Explanation, MatchedWord, Place},
+};
+
+/// Explains a hit.
+pub(crate) fn explain(index: &UserIndex, signals: &Signals<'_>, slot: Slot) -> Explanation {
+    let parts = signals.parts(slot);
+    let lent = Lent::new(&index.ranking);
+    let mut words: Vec<MatchedWord> = Vec::new();
+    for (word, share) in signals.asked.words.iter().zip(&signals.lexical.shares) {
+        let found = places(index, &lent, word, slot);
+        let sum: u32 = found.iter().map(|(_, worth)| worth).sum();
+        let place = found.into_iter().rev().max_by_key(|(_, worth)| *worth);
+        if let Some((place, 1..)) = place {
+            let level = saturated(sum, index.ranking.saturation);
+            words.push(MatchedWord {
+                word: word.shown.clone(),
+                place,
+                weight: signals.weights.lexical * share * level,
+            });
+        }
+    }
+    words.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    Explanation {
+        words,
+        lexical: parts.lexical,
+        session: parts.session,
+        author: parts.author,
+        meaning: parts.meaning,
+        context: parts.context,
+        embedding: parts.embedding,
+        time: parts.time,
+        duplicates: Vec::new(),
+    }
+}
+
+/// What a word is worth to a memory, by where it stands. The same sums as in `lexical.rs`.
+fn places(index: &UserIndex, lent: &Lent, word: &Word, slot: Slot) -> [(Place, u32); 4] {
+    let documents = &index.documents;
+    let worth = |distance: i32, weight: u32| {
+        let at = documents.neighbour(slot, distance);
+        match word.term {
+            Some(term) if at != NONE => count(index, term, at) * lent.worth(documents, at) * weight,
+            _ => 0,
+        }
+    };
+    let near: u32 = lent
+        .weights()
+        .map(|(distance, weight)| worth(distance, weight))
+        .sum();
+    let at = slot as usize;
+    let by_author = documents.author[at] != NONE && word.authors.contains(&documents.author[at]);
+    let by_date = word.date.is_some_and(|it| it.matches(documents.date[at]));
+    let sayings = |is: bool, worth: f32| {
+        if is {
+            (worth * SAYING as f32) as u32
+        } else {
+            0
+        }
+    };
+    [
+        (Place::Own, worth(0, lent.own)),
+        (Place::Near, near),
+        (
+            Place::Author,
+            sayings(by_author, index.ranking.author_saying),
+        ),
+        (Place::Date, sayings(by_date, index.ranking.date_saying)),
+    ]
+}
+
+fn count(index: &UserIndex, term: Term, slot: Slot) -> u32 {
+    let terms = index.documents.rows[slot as usize]
+        .as_ref()
+        .map_or(&[][..], |it| &it.terms);
+    let start = terms.partition_point(|it| *it < term);
+    let same = terms[start..].iter().take_while(|it| **it == term).count();
+    (same as u32).min(MOST_COUNTED)
+}

@@ -1,0 +1,126 @@
+//! Forms of one word become one term: the stemmer of the language that the memories are in.
+
+use std::borrow::Cow;
+
+use rust_stemmers::{Algorithm, Stemmer};
+
+/// The language whose word forms are brought together. Words of other scripts stay as they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Language {
+    /// No forms are brought together: a word finds only itself.
+    None,
+    /// English.
+    #[default]
+    English,
+    /// Arabic.
+    Arabic,
+    /// Danish.
+    Danish,
+    /// Dutch.
+    Dutch,
+    /// Finnish.
+    Finnish,
+    /// French.
+    French,
+    /// German.
+    German,
+    /// Greek.
+    Greek,
+    /// Hungarian.
+    Hungarian,
+    /// Italian.
+    Italian,
+    /// Norwegian.
+    Norwegian,
+    /// Portuguese.
+    Portuguese,
+    /// Romanian.
+    Romanian,
+    /// Russian.
+    Russian,
+    /// Spanish.
+    Spanish,
+    /// Swedish.
+    Swedish,
+    /// Tamil.
+    Tamil,
+    /// Turkish.
+    Turkish,
+}
+
+impl Language {
+    pub(crate) fn stemmer(self) -> Stem {
+        let algorithm = match self {
+            Language::None => None,
+            Language::English => Some(Algorithm::English),
+            Language::Arabic => Some(Algorithm::Arabic),
+            Language::Danish => Some(Algorithm::Danish),
+            Language::Dutch => Some(Algorithm::Dutch),
+            Language::Finnish => Some(Algorithm::Finnish),
+            Language::French => Some(Algorithm::French),
+            Language::German => Some(Algorithm::German),
+            Language::Greek => Some(Algorithm::Greek),
+            Language::Hungarian => Some(Algorithm::Hungarian),
+            Language::Italian => Some(Algorithm::Italian),
+            Language::Norwegian => Some(Algorithm::Norwegian),
+            Language::Portuguese => Some(Algorithm::Portuguese),
+            Language::Romanian => Some(Algorithm::Romanian),
+            Language::Russian => Some(Algorithm::Russian),
+            Language::Spanish => Some(Algorithm::Spanish),
+            Language::Swedish => Some(Algorithm::Swedish),
+            Language::Tamil => Some(Algorithm::Tamil),
+            Language::Turkish => Some(Algorithm::Turkish),
+        };
+        Stem {
+            stemmer: algorithm.map(Stemmer::create),
+            english: self == Language::English,
+        }
+    }
+}
+
+/// Brings a word in lower case to its stem.
+pub(crate) struct Stem {
+    stemmer: Option<Stemmer>,
+    english: bool,
+}
+
+impl Stem {
+    pub(crate) fn of<'a>(&self, word: &'a str) -> Cow<'a, str> {
+        match &self.stemmer {
+            Some(_) if self.english && !word.bytes().all(|it| it.is_ascii_lowercase()) => {
+                Cow::Borrowed(word)
+            }
+            Some(_) if word.contains(|it: char| it.is_numeric()) => Cow::Borrowed(word),
+            Some(stemmer) => stemmer.stem(word),
+            None => Cow::Borrowed(word),
+        }
+    }
+
+    /// Whether the list of English question words is for this language.
+    pub(crate) fn is_english(&self) -> bool {
+        self.english
+    }
+}
+
+impl std::fmt::Debug for Stem {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Stem")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_of_a_word_are_one_and_other_scripts_stay() {
+        let english = Language::English.stemmer();
+        assert_eq!(english.of("painting"), english.of("painted"));
+        assert_eq!(english.of("бегущий"), "бегущий");
+        assert_eq!(english.of("b2b2ing"), "b2b2ing");
+        let russian = Language::Russian.stemmer();
+        assert_eq!(russian.of("книгами"), russian.of("книга"));
+        assert_eq!(Language::None.stemmer().of("painting"), "painting");
+    }
+}

@@ -1,0 +1,278 @@
+//! The index of one user's memories: what is said where, and which of it answers a question.
+//!
+//! A view of the store's rows: it is built from them, brought up to date by them, and can be thrown
+//! away at any time.
+//!
+//! ```text
+//! insert   scan → terms                       words of a text, their stems
+//!          → postings, sessions, authors      who has a term; who stands next to whom; who spoke
+//!          → vectors                          what it means
+//! search   question → lexical, time           words without those that only ask; times
+//!          → fuse                             signals to one score
+//!          → select → explain                 each thing once; why it was found
+//! ```
+//!
+//! The order in which memories come and go does not matter: the index is what it would be had it been
+//! built from what is there now.
+
+mod authors;
+mod calendar;
+mod documents;
+mod duplicates;
+mod embeddings;
+mod explain;
+mod fuse;
+mod language;
+mod lexical;
+mod postings;
+mod question;
+mod ranking;
+mod scale;
+mod scan;
+mod select;
+mod sessions;
+mod stop_words;
+mod terms;
+#[cfg(test)]
+mod tests;
+mod time;
+mod types;
+mod vectors;
+mod window;
+
+pub use language::Language;
+pub use ranking::Ranking;
+pub use types::{Document, Explanation, Hit, MatchedWord, Place, Question};
+pub use vectors::Meaning;
+pub use window::Window;
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hasher as _},
+    sync::Arc,
+};
+
+use authors::Authors;
+use documents::{Documents, Row};
+use embeddings::Embeddings;
+use fuse::Signals;
+use language::Stem;
+use postings::{MOST_COUNTED, MOST_SLOTS, Postings, Slot};
+use question::Asked;
+use sessions::{NONE, Sessions};
+use terms::{Grain, each_term};
+use vectors::Vectors;
+use window::{AFTER, BEFORE};
+
+/// The memories of one user, ready to be asked.
+pub struct UserIndex {
+    stem: Stem,
+    ranking: Ranking,
+    meaning: Option<Arc<dyn Meaning>>,
+    documents: Documents,
+    postings: Postings,
+    sessions: Sessions,
+    authors: Authors,
+    vectors: Vectors,
+    embeddings: Embeddings,
+    slots: HashMap<u64, Slot>,
+}
+
+impl Default for UserIndex {
+    fn default() -> UserIndex {
+        UserIndex::with(Language::default(), None, Ranking::default())
+    }
+}
+
+impl std::fmt::Debug for UserIndex {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("UserIndex")
+            .field("documents", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl UserIndex {
+    /// An index of nothing, for English, without meaning.
+    pub fn new() -> UserIndex {
+        UserIndex::default()
+    }
+
+    /// An index of nothing that also finds by meaning.
+    pub fn with_meaning(meaning: Arc<dyn Meaning>) -> UserIndex {
+        UserIndex::with(Language::default(), Some(meaning), Ranking::default())
+    }
+
+    /// An index of nothing, with everything that can be chosen.
+    pub fn with(
+        language: Language,
+        meaning: Option<Arc<dyn Meaning>>,
+        ranking: Ranking,
+    ) -> UserIndex {
+        UserIndex {
+            stem: language.stemmer(),
+            ranking,
+            vectors: Vectors::new(meaning.as_ref().map_or(0, |it| it.dims())),
+            meaning,
+            documents: Documents::default(),
+            postings: Postings::default(),
+            sessions: Sessions::default(),
+            authors: Authors::default(),
+            embeddings: Embeddings::default(),
+            slots: HashMap::new(),
+        }
+    }
+
+    /// Takes a document up. One with the same number is replaced. An index that is full (67 million
+    /// documents) takes no more.
+    pub fn insert(&mut self, document: Document) {
+        self.remove(document.seq);
+        if self.documents.len() >= MOST_SLOTS {
+            return;
+        }
+        let row = self.row(&document);
+        let (place, words) = ((row.order, row.seq), row.words);
+        let worth = self.ranking.worth(words);
+        let slot = self.documents.insert(row, worth);
+        self.slots.insert(document.seq, slot);
+        if let Some(row) = &self.documents.rows[slot as usize] {
+            self.postings.insert(slot, &row.terms);
+        }
+        if let Some(name) = &document.session {
+            let (session, neighbours) = self.sessions.insert(name, place, slot, words);
+            self.documents.session[slot as usize] = session;
+            self.documents.link(neighbours.before, slot);
+            self.documents.link(slot, neighbours.after);
+        }
+        self.insert_vectors(slot, document);
+    }
+
+    fn row(&mut self, document: &Document) -> Row {
+        let mut words = 0;
+        let mut terms = Vec::with_capacity(document.text.len() / 5);
+        let mut fingerprint = DefaultHasher::new();
+        let postings = &mut self.postings;
+        each_term(&document.text, &self.stem, |term, grain| {
+            words += u32::from(grain == Grain::Word);
+            terms.push(postings.number(term));
+            fingerprint.write(term.as_bytes());
+            fingerprint.write_u8(0xFF);
+        });
+        terms.sort_unstable();
+        if terms.len() > MOST_COUNTED as usize {
+            let most = MOST_COUNTED as usize;
+            let same = terms.chunk_by(|a, b| a == b);
+            terms = same
+                .flat_map(|it| &it[..it.len().min(most)])
+                .copied()
+                .collect();
+        }
+        Row {
+            seq: document.seq,
+            order: document.order,
+            timestamp: document.timestamp,
+            author: match &document.author {
+                Some(name) => self.authors.insert(name, &self.stem),
+                None => NONE,
+            },
+            words,
+            fingerprint: fingerprint.finish(),
+            terms: terms.into(),
+        }
+    }
+
+    fn insert_vectors(&mut self, slot: Slot, document: Document) {
+        if let Some(meaning) = &self.meaning {
+            let known = document.meaning.as_ref();
+            match known.filter(|it| it.len() == meaning.dims()) {
+                Some(known) => self.vectors.set(slot, known),
+                None => self.vectors.set(slot, &meaning.embed(&document.text).0),
+            }
+            self.mix_around(slot);
+        }
+        self.embeddings.set(slot, document.embedding);
+    }
+
+    /// Those to whom a memory is a neighbour have another context now.
+    fn mix_around(&mut self, slot: Slot) {
+        let reach = BEFORE.max(AFTER) as i32;
+        for distance in -reach..=reach {
+            let at = self.documents.neighbour(slot, distance);
+            if at != NONE {
+                self.vectors.mix(at, &self.documents, &self.ranking.context);
+            }
+        }
+    }
+
+    /// Forgets a document. It is no error if it is not there.
+    pub fn remove(&mut self, seq: u64) {
+        let Some(slot) = self.slots.remove(&seq) else {
+            return;
+        };
+        let at = slot as usize;
+        let session = self.documents.session[at];
+        let (before, after) = (self.documents.before[at], self.documents.after[at]);
+        let Some(row) = self.documents.remove(slot) else {
+            return;
+        };
+        self.postings.remove(slot, &row.terms);
+        self.authors.remove(row.author);
+        self.documents.link(before, after);
+        if session != NONE {
+            self.sessions
+                .remove(session, (row.order, row.seq), row.words);
+        }
+        self.embeddings.clear(slot);
+        if self.meaning.is_some() {
+            self.vectors.clear(slot);
+            for neighbour in [before, after] {
+                if neighbour != NONE {
+                    self.mix_around(neighbour);
+                }
+            }
+        }
+    }
+
+    /// How many documents there are.
+    pub fn len(&self) -> usize {
+        self.documents.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// About how many bytes it takes in memory.
+    pub fn bytes(&self) -> usize {
+        self.documents.bytes()
+            + self.postings.bytes()
+            + self.sessions.bytes()
+            + self.authors.bytes()
+            + self.vectors.bytes()
+            + self.embeddings.bytes()
+            + self.slots.capacity() * 17
+    }
+
+    /// The documents that answer the question, the best first.
+    pub fn search(&self, question: &Question<'_>) -> Vec<Hit> {
+        let asked = Asked::new(self, question.text, question.reference_time);
+        if !asked.says_something || question.limit == 0 || self.is_empty() {
+            return Vec::new();
+        }
+        let signals = Signals::new(self, &asked, question);
+        let chosen = select::choose(self, &signals, question);
+        let hit = |it: select::Chosen| {
+            let mut explanation = explain::explain(self, &signals, it.ranked.slot);
+            explanation.duplicates = it.duplicates;
+            let row = self.documents.rows[it.ranked.slot as usize].as_ref();
+            row.map(|row| Hit {
+                seq: row.seq,
+                score: it.ranked.score,
+                explanation,
+            })
+        };
+        chosen.into_iter().filter_map(hit).collect()
+    }
+}

@@ -1,0 +1,121 @@
+//! What a question asks for: its words without those that only ask, the authors it names, and the
+//! times it names.
+
+use super::{
+    UserIndex,
+    authors::AuthorNumber,
+    calendar::{DatePart, day_of},
+    postings::Term,
+    scan::{Script, scan},
+    stop_words::is_question_word,
+    terms::{Grain, normalise, terms_of},
+    time::{Span, find_times},
+};
+
+/// More words than this are not looked up: a question is no book.
+const MOST_WORDS: usize = 64;
+
+/// A word that is looked for.
+#[derive(Debug)]
+pub(crate) struct Word {
+    /// As it stands in the question.
+    pub(crate) shown: String,
+    key: String,
+    /// Its number, if a memory has it.
+    pub(crate) term: Option<Term>,
+    /// Authors of that name.
+    pub(crate) authors: Vec<AuthorNumber>,
+    /// What it says about a date.
+    pub(crate) date: Option<DatePart>,
+    /// Its weight, before how rare it is.
+    pub(crate) weight: f32,
+}
+
+/// A question, understood.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) words: Vec<Word>,
+    pub(crate) authors: Vec<AuthorNumber>,
+    pub(crate) spans: Vec<Span>,
+    /// Whether there is anything in it but signs.
+    pub(crate) says_something: bool,
+}
+
+struct Piece<'a> {
+    shown: &'a str,
+    script: Script,
+    normal: String,
+}
+
+impl Asked {
+    pub(crate) fn new(index: &UserIndex, text: &str, reference_time: f64) -> Asked {
+        let pieces = pieces(text);
+        let normal: Vec<&str> = pieces.iter().map(|it| it.normal.as_str()).collect();
+        let times = match day_of(reference_time) {
+            Some(today) if index.stem.is_english() => find_times(&normal, today),
+            _ => Default::default(),
+        };
+        let mut asked = Asked {
+            spans: times.spans,
+            says_something: !pieces.is_empty(),
+            ..Asked::default()
+        };
+        let only_asks = |at: usize| {
+            let is_question_word = index.stem.is_english() && is_question_word(normal[at]);
+            is_question_word || times.relative.binary_search(&at).is_ok()
+        };
+        let mut chosen: Vec<usize> = (0..pieces.len()).filter(|at| !only_asks(*at)).collect();
+        // A question of nothing but such words ("To be or not to be?") means them.
+        if chosen.is_empty() && asked.spans.is_empty() {
+            chosen = (0..pieces.len()).collect();
+        }
+        for at in chosen {
+            asked.take(index, &pieces[at]);
+        }
+        asked.authors = asked
+            .words
+            .iter()
+            .flat_map(|it| it.authors.clone())
+            .collect();
+        asked
+    }
+
+    fn take(&mut self, index: &UserIndex, piece: &Piece<'_>) {
+        terms_of(
+            &piece.normal,
+            piece.script,
+            &index.stem,
+            &mut |key, grain| {
+                if self.words.len() >= MOST_WORDS || self.words.iter().any(|it| it.key == key) {
+                    return;
+                }
+                let is_word = grain == Grain::Word;
+                let date = is_word.then(|| DatePart::of_word(&piece.normal)).flatten();
+                self.words.push(Word {
+                    shown: match piece.script {
+                        Script::Unspaced => key.to_owned(),
+                        _ => piece.shown.to_owned(),
+                    },
+                    term: index.postings.find(key),
+                    authors: index.authors.named(key),
+                    date,
+                    weight: if is_word { 1.0 } else { index.ranking.letter },
+                    key: key.to_owned(),
+                });
+            },
+        );
+    }
+}
+
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let piece = |(range, script): (std::ops::Range<usize>, Script)| {
+        let mut normal = String::new();
+        normalise(&text[range.clone()], &mut normal);
+        Piece {
+            shown: &text[range],
+            script,
+            normal,
+        }
+    };
+    scan(text).take(4 * MOST_WORDS).map(piece).collect()
+}

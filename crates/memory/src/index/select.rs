@@ -1,0 +1,254 @@
+//! Which of the memories that answer are given back: the best, each thing once, and not all from one
+//! conversation.
+//!
+//! - Near-duplicates (`duplicates.rs`) are one hit: the best of them, which names the others.
+//! - Of one conversation come at most four fifths of the list (`Ranking::largest_share`), as long
+//!   as others have hits that score at least half as much. The rest waits, and fills what stays free.
+
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{BinaryHeap, HashMap, VecDeque},
+};
+
+use super::{
+    UserIndex,
+    duplicates::Seen,
+    fuse::Signals,
+    postings::Slot,
+    sessions::{NONE, SessionNumber},
+    types::Question,
+};
+
+/// A hit of another conversation is preferred only if it scores at least this much of what waits.
+const NEARLY_AS_GOOD: f32 = 0.5;
+
+/// A memory with its score. The greatest is the best: of equal ones the newest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Ranked {
+    pub(crate) score: f32,
+    timestamp: f64,
+    seq: u64,
+    pub(crate) slot: Slot,
+}
+
+impl Eq for Ranked {}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Ranked) -> Ordering {
+        self.score
+            .total_cmp(&other.score)
+            .then(self.timestamp.total_cmp(&other.timestamp))
+            .then(self.seq.cmp(&other.seq))
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Ranked) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A hit, with the near-duplicates that it stands for.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) ranked: Ranked,
+    pub(crate) duplicates: Vec<u64>,
+}
+
+/// Chooses the hits of a search.
+pub(crate) fn choose(
+    index: &UserIndex,
+    signals: &Signals<'_>,
+    question: &Question<'_>,
+) -> Vec<Chosen> {
+    let limit = question.limit.min(index.len());
+    let mut pool = limit.saturating_mul(2).saturating_add(16);
+    loop {
+        let best = best(index, signals, question, pool);
+        let all = best.len() < pool;
+        let mut choice = Choice::new(index, limit);
+        for ranked in best {
+            choice.offer(ranked);
+        }
+        if all || choice.is_settled() {
+            return choice.finish();
+        }
+        // Duplicates or one conversation took too much of what was looked at: look at more.
+        pool = pool.saturating_mul(8);
+    }
+}
+
+/// The best memories, the best first.
+fn best(
+    index: &UserIndex,
+    signals: &Signals<'_>,
+    question: &Question<'_>,
+    pool: usize,
+) -> Vec<Ranked> {
+    let mut heap: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
+    let mut least = sure_score(index, signals, question, pool).max(question.min_score);
+    for slot in 0..index.documents.slots() as Slot {
+        let Some(score) = signals.score(slot, least) else {
+            continue;
+        };
+        let Some(row) = &index.documents.rows[slot as usize] else {
+            continue;
+        };
+        let ranked = Ranked {
+            score,
+            timestamp: row.timestamp,
+            seq: row.seq,
+            slot,
+        };
+        let is_full = heap.len() == pool;
+        let is_worse = heap.peek().is_some_and(|worst| worst.0 > ranked);
+        if (is_full && is_worse) || !(question.allowed)(row.seq) {
+            continue;
+        }
+        if is_full {
+            heap.pop();
+        }
+        heap.push(Reverse(ranked));
+        if heap.len() == pool {
+            least = heap.peek().map_or(least, |worst| worst.0.score);
+        }
+    }
+    let sorted = heap.into_sorted_vec();
+    sorted.into_iter().map(|it| it.0).collect()
+}
+
+/// A score that `pool` memories reach for sure: those that are best without their context tell. So the
+/// context of most others need not be looked at.
+fn sure_score(
+    index: &UserIndex,
+    signals: &Signals<'_>,
+    question: &Question<'_>,
+    pool: usize,
+) -> f32 {
+    let mut best: BinaryHeap<Reverse<(OrderedScore, Slot)>> = BinaryHeap::new();
+    let mut least = f32::MIN_POSITIVE;
+    for slot in 0..index.documents.slots() as Slot {
+        let score = signals.score_without_context(slot);
+        if score <= least {
+            continue;
+        }
+        best.push(Reverse((OrderedScore(score), slot)));
+        if best.len() > pool {
+            best.pop();
+            least = best.peek().map_or(least, |it| it.0.0.0);
+        }
+    }
+    let is_allowed = |slot: &Slot| {
+        let row = index.documents.rows[*slot as usize].as_ref();
+        row.is_some_and(|row| (question.allowed)(row.seq))
+    };
+    let slots = best.into_iter().map(|it| it.0.1).filter(is_allowed);
+    let scores: Vec<f32> = slots
+        .filter_map(|slot| signals.score(slot, f32::MIN))
+        .collect();
+    if scores.len() < pool {
+        return f32::MIN;
+    }
+    scores.into_iter().fold(f32::INFINITY, f32::min)
+}
+
+/// A score in its order.
+#[derive(PartialEq)]
+struct OrderedScore(f32);
+
+impl Eq for OrderedScore {}
+
+impl Ord for OrderedScore {
+    fn cmp(&self, other: &OrderedScore) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for OrderedScore {
+    fn partial_cmp(&self, other: &OrderedScore) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+struct Choice<'a> {
+    index: &'a UserIndex,
+    limit: usize,
+    most_of_one: usize,
+    seen: Seen<'a>,
+    /// In the order in which they were seen.
+    hits: Vec<Chosen>,
+    /// Numbers of hits.
+    chosen: Vec<usize>,
+    waiting: VecDeque<usize>,
+    of_session: HashMap<SessionNumber, usize>,
+}
+
+impl<'a> Choice<'a> {
+    fn new(index: &'a UserIndex, limit: usize) -> Choice<'a> {
+        let most_of_one = (limit as f32 * index.ranking.largest_share).ceil() as usize;
+        Choice {
+            index,
+            limit,
+            most_of_one: most_of_one.max(1),
+            seen: Seen::default(),
+            hits: Vec::new(),
+            chosen: Vec::new(),
+            waiting: VecDeque::new(),
+            of_session: HashMap::new(),
+        }
+    }
+
+    /// Offers the next best. When the list is full, it may still be a duplicate of what is on it.
+    fn offer(&mut self, ranked: Ranked) {
+        let Some(row) = &self.index.documents.rows[ranked.slot as usize] else {
+            return;
+        };
+        if let Some(earlier) = self.seen.earlier(row) {
+            self.hits[earlier].duplicates.push(row.seq);
+            return;
+        }
+        let number = self.hits.len();
+        self.hits.push(Chosen {
+            ranked,
+            duplicates: Vec::new(),
+        });
+        self.take_waiting_above(ranked.score);
+        if self.is_settled() {
+            return;
+        }
+        let session = self.index.documents.session[ranked.slot as usize];
+        let taken = self.of_session.entry(session).or_default();
+        if session != NONE && *taken >= self.most_of_one {
+            self.waiting.push_back(number);
+        } else {
+            *taken += 1;
+            self.chosen.push(number);
+        }
+    }
+
+    /// What waits is taken when what comes now is not nearly as good.
+    fn take_waiting_above(&mut self, score: f32) {
+        while let Some(first) = self.waiting.front()
+            && !self.is_settled()
+            && score < NEARLY_AS_GOOD * self.hits[*first].ranked.score
+        {
+            self.chosen.extend(self.waiting.pop_front());
+        }
+    }
+
+    /// Whether the list is full: looking at more would change nothing.
+    fn is_settled(&self) -> bool {
+        self.chosen.len() == self.limit
+    }
+
+    fn finish(mut self) -> Vec<Chosen> {
+        self.take_waiting_above(f32::NEG_INFINITY);
+        // Hits were seen from the best on, so their numbers are their order.
+        let mut is_chosen = vec![false; self.hits.len()];
+        for number in self.chosen {
+            is_chosen[number] = true;
+        }
+        let hits = self.hits.into_iter().zip(is_chosen);
+        hits.filter(|it| it.1).map(|it| it.0).collect()
+    }
+}

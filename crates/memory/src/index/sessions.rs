@@ -1,0 +1,160 @@
+//! Conversations: which memories stand next to each other, and how long each conversation is.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use super::postings::Slot;
+
+/// The number of a conversation.
+pub(crate) type SessionNumber = u32;
+/// No neighbour, no conversation, no author.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// One conversation.
+#[derive(Debug, Default)]
+struct Conversation {
+    /// By place in the conversation, then by number.
+    members: BTreeMap<(u64, u64), Slot>,
+    /// Words said in it.
+    words: u64,
+    name: Option<Arc<str>>,
+}
+
+/// All conversations of a user.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    numbers: HashMap<Arc<str>, SessionNumber>,
+    conversations: Vec<Conversation>,
+    free: Vec<SessionNumber>,
+    words: u64,
+}
+
+/// Those next to a memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Neighbours {
+    pub(crate) before: Slot,
+    pub(crate) after: Slot,
+}
+
+impl Sessions {
+    /// Takes a memory into its conversation, and says which and whom it stands between.
+    pub(crate) fn insert(
+        &mut self,
+        name: &Arc<str>,
+        place: (u64, u64),
+        slot: Slot,
+        words: u32,
+    ) -> (SessionNumber, Neighbours) {
+        let number = self.number(name);
+        let conversation = &mut self.conversations[number as usize];
+        conversation.words += u64::from(words);
+        self.words += u64::from(words);
+        let neighbours = neighbours(&conversation.members, place);
+        conversation.members.insert(place, slot);
+        (number, neighbours)
+    }
+
+    /// Takes it out again.
+    pub(crate) fn remove(&mut self, number: SessionNumber, place: (u64, u64), words: u32) {
+        let conversation = &mut self.conversations[number as usize];
+        conversation.members.remove(&place);
+        conversation.words -= u64::from(words);
+        self.words -= u64::from(words);
+        if conversation.members.is_empty() {
+            if let Some(name) = conversation.name.take() {
+                self.numbers.remove(&name);
+            }
+            self.free.push(number);
+        }
+    }
+
+    fn number(&mut self, name: &Arc<str>) -> SessionNumber {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.conversations.push(Conversation::default());
+            (self.conversations.len() - 1) as SessionNumber
+        });
+        self.conversations[number as usize].name = Some(Arc::clone(name));
+        self.numbers.insert(Arc::clone(name), number);
+        number
+    }
+
+    /// How many numbers have been given: the size of a table by number.
+    pub(crate) fn table_size(&self) -> usize {
+        self.conversations.len()
+    }
+
+    /// How many conversations there are.
+    pub(crate) fn len(&self) -> usize {
+        self.conversations.len() - self.free.len()
+    }
+
+    /// Words of a conversation, relative to the average one.
+    pub(crate) fn relative_length(&self, number: SessionNumber) -> f32 {
+        let words = self.conversations[number as usize].words as f32;
+        words * self.len() as f32 / (self.words.max(1) as f32)
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_one = |it: &Conversation| {
+            // A node of the tree is between half and wholly full.
+            let name = it.name.as_ref().map_or(0, |name| name.len() + 16);
+            it.members.len() * 34 + name + size_of::<Conversation>() + 26
+        };
+        self.conversations.iter().map(of_one).sum()
+    }
+}
+
+fn neighbours(members: &BTreeMap<(u64, u64), Slot>, place: (u64, u64)) -> Neighbours {
+    let slot_of = |it: Option<(&(u64, u64), &Slot)>| it.map_or(NONE, |(_, slot)| *slot);
+    // Most memories come at the end.
+    if members
+        .last_key_value()
+        .is_none_or(|(last, _)| *last < place)
+    {
+        return Neighbours {
+            before: slot_of(members.last_key_value()),
+            after: NONE,
+        };
+    }
+    Neighbours {
+        before: slot_of(members.range(..place).next_back()),
+        after: slot_of(members.range(place..).next()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memory_stands_where_its_order_says() {
+        let mut sessions = Sessions::default();
+        let name: Arc<str> = "a".into();
+        let mut put = |place, slot| sessions.insert(&name, place, slot, 10).1;
+        let between = |before, after| Neighbours { before, after };
+        assert_eq!(put((5, 1), 0), between(NONE, NONE));
+        assert_eq!(put((9, 2), 1), between(0, NONE));
+        assert_eq!(put((7, 3), 2), between(0, 1));
+        assert_eq!(put((7, 4), 3), between(2, 1), "the same place: by number");
+        assert_eq!(put((1, 5), 4), between(NONE, 0));
+    }
+
+    #[test]
+    fn a_conversation_that_is_empty_is_forgotten() {
+        let mut sessions = Sessions::default();
+        let (a, _) = sessions.insert(&"a".into(), (1, 1), 0, 30);
+        let (b, _) = sessions.insert(&"b".into(), (1, 2), 1, 10);
+        assert_eq!(sessions.relative_length(a), 1.5);
+        sessions.remove(a, (1, 1), 30);
+        assert_eq!(sessions.len(), 1);
+        assert_eq!(sessions.relative_length(b), 1.0);
+        let (again, _) = sessions.insert(&"c".into(), (1, 3), 0, 10);
+        assert_eq!(again, a, "its number is used again");
+    }
+}

@@ -1,0 +1,179 @@
+//! From a text to terms: what is looked up in the index.
+//!
+//! Each piece of [`scan`] is composed (NFKC) and put into lower case. A word is then brought to its
+//! stem, and accents on Latin letters are dropped. A run without spaces gives each two letters that
+//! stand together, and each letter alone as a weaker term, so that a question of one letter finds
+//! something and a question of two letters finds mostly words.
+
+use unicode_normalization::UnicodeNormalization as _;
+
+use super::{
+    language::Stem,
+    scan::{Script, is_mark, scan},
+};
+
+/// Longer words are cut: nobody asks for them, and a megabyte without a space must not become a key.
+const LONGEST_WORD: usize = 64;
+
+/// What a term is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grain {
+    /// A word, or two letters of a run without spaces.
+    Word,
+    /// One letter of a run without spaces.
+    Letter,
+}
+
+/// Calls `take` for each term of a text, in the order of the text.
+pub(crate) fn each_term(text: &str, stem: &Stem, mut take: impl FnMut(&str, Grain)) {
+    let mut word = String::new();
+    for (range, script) in scan(text) {
+        normalise(&text[range], &mut word);
+        terms_of(&word, script, stem, &mut take);
+    }
+}
+
+/// The terms of one normalised piece.
+pub(crate) fn terms_of(
+    word: &str,
+    script: Script,
+    stem: &Stem,
+    take: &mut impl FnMut(&str, Grain),
+) {
+    match script {
+        Script::Spaced => {
+            let stemmed = stem.of(cut(word));
+            if stemmed.is_ascii() {
+                take(&stemmed, Grain::Word);
+            } else {
+                take(&without_accents(&stemmed), Grain::Word);
+            }
+        }
+        Script::Emoji => take(word, Grain::Word),
+        Script::Unspaced => pairs(word, take),
+    }
+}
+
+/// A piece in lower case, composed, with the signs inside it dropped: `Anna's` is `anna`, `don't` is
+/// `dont`, `10,000` is `10000`, `8th` is `8`.
+pub(crate) fn normalise(piece: &str, into: &mut String) {
+    into.clear();
+    if piece.is_ascii() {
+        into.push_str(piece);
+        into.make_ascii_lowercase();
+    } else {
+        into.extend(piece.nfkc().flat_map(char::to_lowercase));
+    }
+    if into.contains(['\'', '\u{2019}']) {
+        let kept = into
+            .strip_suffix("'s")
+            .or_else(|| into.strip_suffix("\u{2019}s"))
+            .map_or(into.len(), str::len);
+        into.truncate(kept);
+        into.retain(|it| it != '\'' && it != '\u{2019}');
+    }
+    if into.starts_with(|it: char| it.is_ascii_digit()) {
+        into.retain(|it| it != ',');
+        if let Some(digits) = ordinal(into) {
+            into.truncate(digits);
+        }
+    }
+}
+
+/// The word, or its beginning.
+fn cut(word: &str) -> &str {
+    match word.char_indices().nth(LONGEST_WORD) {
+        Some((end, _)) => &word[..end],
+        None => word,
+    }
+}
+
+/// How many digits stand before `st`, `nd`, `rd` or `th`.
+fn ordinal(word: &str) -> Option<usize> {
+    let digits = ["st", "nd", "rd", "th"]
+        .iter()
+        .find_map(|ending| word.strip_suffix(ending))?;
+    digits
+        .bytes()
+        .all(|it| it.is_ascii_digit())
+        .then_some(digits.len())
+}
+
+/// José is also found as Jose. Only Latin letters: й is not и.
+fn without_accents(word: &str) -> String {
+    let mut plain = String::with_capacity(word.len());
+    for letter in word.chars() {
+        let mut parts = std::iter::once(letter).nfd();
+        match parts.next() {
+            Some(base) if base.is_ascii_alphabetic() => plain.push(base),
+            _ => plain.push(letter),
+        }
+    }
+    plain
+}
+
+/// Each letter, and each two letters that stand together. A letter is one with its marks.
+fn pairs(run: &str, take: &mut impl FnMut(&str, Grain)) {
+    let mut starts = run
+        .char_indices()
+        .filter(|(_, letter)| !is_mark(*letter))
+        .map(|(at, _)| at)
+        .skip(1)
+        .chain([run.len()]);
+    let mut before = None;
+    let mut at = 0;
+    loop {
+        let Some(end) = starts.next() else { return };
+        take(&run[at..end], Grain::Letter);
+        if let Some(before) = before {
+            take(&run[before..end], Grain::Word);
+        }
+        before = Some(at);
+        at = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Language;
+
+    fn terms(text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        each_term(text, &Language::English.stemmer(), |term, _| {
+            found.push(term.to_owned());
+        });
+        found
+    }
+
+    #[test]
+    fn words_lose_case_endings_signs_and_accents() {
+        assert_eq!(
+            terms("Anna’s PAINTINGS don't cost 10,000 on the 8th; José ﬁts"),
+            [
+                "anna", "paint", "dont", "cost", "10000", "on", "the", "8", "jose", "fit"
+            ]
+        );
+        assert_eq!(terms("Ａｂｃ １２"), ["abc", "12"]);
+        assert_eq!(terms("мой дом"), ["мой", "дом"], "other scripts stay");
+    }
+
+    #[test]
+    fn runs_without_spaces_give_letters_and_pairs() {
+        assert_eq!(terms("東京都"), ["東", "京", "東京", "都", "京都"]);
+        assert_eq!(terms("ｶﾞ"), ["ガ"], "composed before it is parted");
+        assert_eq!(terms("น้ำใจ").len(), 7, "marks stay with their letter");
+        let mut grains = Vec::new();
+        each_term("東京", &Language::None.stemmer(), |_, grain| {
+            grains.push(grain);
+        });
+        assert_eq!(grains, [Grain::Letter, Grain::Letter, Grain::Word]);
+    }
+
+    #[test]
+    fn a_megabyte_without_a_space_is_no_key() {
+        let long = "x".repeat(1 << 20);
+        assert_eq!(terms(&long)[0].len(), LONGEST_WORD);
+        assert_eq!(terms(&"я".repeat(1 << 16)), ["я".repeat(LONGEST_WORD)]);
+    }
+}

@@ -1,0 +1,291 @@
+//! What is found, and why.
+
+use super::*;
+
+#[test]
+fn a_word_is_found_in_all_its_forms_and_rare_words_count_more() {
+    let index = index_of([
+        note(1, "I painted the fence."),
+        note(2, "We like the garden fence."),
+        note(3, "A walk in the garden."),
+        note(4, "The garden is green."),
+    ]);
+    assert_eq!(found(&index, "Who is painting the garden?")[0], 1);
+    assert_eq!(found(&index, "PAINTINGS"), [1]);
+    assert!(found(&index, "submarine").is_empty());
+}
+
+#[test]
+fn nothing_asked_finds_nothing() {
+    let index = with_groups([note(1, "Some text, with signs?!")]);
+    for text in ["", " ", "?!…", "\0", "\u{200d}\u{fe0f}", "---"] {
+        assert!(ask(&index, text).is_empty(), "{text:?}");
+    }
+    assert!(ask_for(&index, "text", 0).is_empty());
+    assert!(ask(&UserIndex::new(), "text").is_empty());
+}
+
+#[test]
+fn a_question_of_question_words_means_them() {
+    let index = index_of([note(1, "To be or not to be"), note(2, "A cup of tea")]);
+    assert_eq!(found(&index, "to be, or not to be?")[0], 1);
+    let found = found(&index, "What is tea about?");
+    assert_eq!(found, [2], "else they are left out");
+}
+
+#[test]
+fn words_of_neighbours_lead_to_the_answer() {
+    let index = index_of([
+        said(1, "a", "Ada", "Which instrument do you play?"),
+        said(2, "a", "Bob", "The cello, since I was six."),
+        said(3, "b", "Ada", "Lunch was good."),
+        said(4, "b", "Bob", "Indeed."),
+    ]);
+    let hits = ask(&index, "instrument");
+    assert_eq!(hits[0].seq, 1);
+    assert_eq!(hits[1].seq, 2);
+    assert_eq!(hits[0].explanation.words[0].place, Place::Own);
+    assert_eq!(hits[1].explanation.words[0].place, Place::Near);
+    assert_eq!(hits.len(), 2, "other conversations are no neighbours");
+}
+
+#[test]
+fn neighbours_lend_less_with_distance_and_nothing_far_away() {
+    let index = index_of((1..=10).map(|seq| {
+        let text = if seq == 5 {
+            "zebra"
+        } else {
+            "and so on it went"
+        };
+        said(seq, "a", &format!("person {seq}"), text)
+    }));
+    // Three after, two before: who answers comes after.
+    assert_eq!(found(&index, "zebra"), [5, 6, 4, 7, 8, 3]);
+}
+
+#[test]
+fn a_long_text_is_not_found_for_being_long() {
+    let long = "word ".repeat(400) + "cello and much more";
+    let index = index_of([note(1, &long), note(2, "I play the cello.")]);
+    assert_eq!(found(&index, "cello"), [2, 1]);
+    // But short ones are not put in order by a few words more or less.
+    let scores: Vec<f32> = ask(&index, "cello").iter().map(|it| it.score).collect();
+    let nearly = index_of([
+        note(1, "cello"),
+        note(2, "I play the cello at home, sometimes"),
+    ]);
+    let close: Vec<f32> = ask(&nearly, "cello").iter().map(|it| it.score).collect();
+    assert!(close[0] - close[1] < 0.1 && scores[0] - scores[1] > 0.3);
+}
+
+#[test]
+fn authors_and_dates_are_words_too_and_never_filters() {
+    let mut march = said(1, "a", "Ada", "I adopted a dog.");
+    march.timestamp = A_MONDAY - 60.0 * DAY;
+    let index = index_of([
+        march,
+        said(2, "b", "Bob", "I adopted a dog too."),
+        said(3, "c", "Cid", "Nothing new."),
+    ]);
+    let by_ada = ask(&index, "Did Ada adopt a dog?");
+    assert_eq!(by_ada.iter().map(|it| it.seq).collect::<Vec<_>>(), [1, 2]);
+    assert!(by_ada[0].explanation.author > 0.0);
+    let place_of = |hit: &Hit, word: &str| {
+        let words = &hit.explanation.words;
+        words.iter().find(|it| it.word == word).map(|it| it.place)
+    };
+    assert_eq!(place_of(&by_ada[0], "Ada"), Some(Place::Author));
+    assert_eq!(found(&index, "dog adopted by Bob")[0], 2);
+
+    let in_march = ask(&index, "the dog in March");
+    assert_eq!(in_march[0].seq, 1);
+    assert_eq!(place_of(&in_march[0], "March"), Some(Place::Date));
+    assert!(in_march[0].explanation.time > 0.0);
+    assert_eq!(in_march[1].seq, 2, "no filter");
+}
+
+#[test]
+fn times_are_seen_from_where_the_question_is_asked() {
+    let at = |seq: u64, days_ago: f64, text: &str| Document {
+        timestamp: A_MONDAY - days_ago * DAY,
+        ..note(seq, text)
+    };
+    let index = index_of([
+        at(1, 1.0, "We had pizza."),
+        at(2, 30.0, "We had pizza there."),
+        at(3, 1.0, "Yesterday was dull, said the book."),
+    ]);
+    assert_eq!(found(&index, "pizza yesterday")[0], 1);
+    assert_eq!(found(&index, "pizza last month")[0], 2);
+    let mut all = found(&index, "What did I do yesterday?");
+    all.sort_unstable();
+    assert_eq!(all, [1, 3], "by the time alone, not by the word");
+}
+
+#[test]
+fn scripts_without_spaces_emoji_and_names_are_found() {
+    let index = index_of([
+        note(1, "我住在东京大学附近"),
+        note(2, "我喜欢京都"),
+        note(3, "明日は雨です"),
+        note(4, "서울에서 만나요"),
+        note(5, "Party 🎉 tonight"),
+        note(6, "José lives in São Paulo"),
+        note(7, "Я живу в Москве"),
+        note(8, "مرحبا بالعالم"),
+    ]);
+    for (text, expected) in [
+        ("东京", 1),
+        ("京都", 2),
+        ("雨", 3),
+        ("서울", 4),
+        ("🎉", 5),
+        ("jose sao", 6),
+        ("МОСКВЕ", 7),
+        ("بالعالم", 8),
+        ("ＰＡＲＴＹ", 5),
+    ] {
+        assert_eq!(found(&index, text).first(), Some(&expected), "{text}");
+    }
+}
+
+#[test]
+fn meaning_finds_what_shares_no_word_and_only_what_stands_out() {
+    let others =
+        (10..60).map(|seq| note(seq, &format!("remark {seq} about things of no interest")));
+    let index = with_groups(others.chain([note(1, "a kitten"), note(2, "the engine")]));
+    let hits = ask(&index, "pet");
+    assert_eq!(hits.iter().map(|it| it.seq).collect::<Vec<_>>(), [1]);
+    assert!(hits[0].explanation.meaning > 0.0 && hits[0].explanation.words.is_empty());
+    assert!(found(&index, "xylophone").is_empty());
+}
+
+#[test]
+fn a_meaning_that_is_known_is_not_worked_out_again() {
+    let others =
+        (10..60).map(|seq| note(seq, &format!("remark {seq} about things of no interest")));
+    let known = |seq, text: &str, meaning: Vec<i8>| Document {
+        meaning: Some(meaning),
+        ..note(seq, text)
+    };
+    let pet = Groups.embed("pet").0;
+    let own = known(1, "the engine", pet.clone());
+    let too_short = known(2, "the lorry", pet[..39].to_vec());
+    let index = with_groups(others.chain([own, too_short]));
+    assert_eq!(found(&index, "kitten"), [1]);
+}
+
+#[test]
+fn what_is_said_around_a_memory_is_part_of_its_meaning() {
+    let others = (10..60).map(|seq| note(seq, "remark about things of no interest"));
+    let index = with_groups(others.chain([
+        said(1, "a", "", "puppy puppy puppy"),
+        said(2, "a", "", "It is walnut."),
+        said(3, "b", "", "engine engine engine"),
+        said(4, "b", "", "It is walnut."),
+    ]));
+    let hits = ask(&index, "walnut pet");
+    let of = |seq: u64| {
+        hits.iter()
+            .find(|it| it.seq == seq)
+            .map_or(0.0, |it| it.explanation.context)
+    };
+    assert!(of(2) > of(4), "{} {}", of(2), of(4));
+}
+
+#[test]
+fn the_given_embedder_is_one_more_signal() {
+    let with = |seq: u64, text: &str, embedding: [f32; 2]| Document {
+        embedding: embedding.into(),
+        ..note(seq, text)
+    };
+    let index = index_of([
+        with(1, "red apple", [1.0, 0.0]),
+        with(2, "red wine", [0.0, 1.0]),
+        note(3, "red ink"),
+        Document {
+            embedding: vec![1.0; 5],
+            ..note(4, "red flag")
+        },
+        Document {
+            embedding: vec![f32::NAN, 0.0],
+            ..note(5, "red tape")
+        },
+    ]);
+    let hits = index.search(&Question {
+        text: "red",
+        embedding: &[0.1, 0.9],
+        reference_time: A_MONDAY,
+        limit: 10,
+        min_score: 0.0,
+        allowed: &|_| true,
+    });
+    assert_eq!(hits.len(), 5, "who has no such vector is found by words");
+    assert_eq!(hits[0].seq, 2);
+    assert!(hits[0].explanation.embedding > 0.0);
+    assert!(hits.iter().all(|it| it.score.is_finite()));
+}
+
+#[test]
+fn what_the_signals_gave_adds_up_to_the_score() {
+    let documents = (1..80).map(|seq| {
+        let text = format!("Ada has a {} and {}", GROUPS[seq as usize % 4][0], seq % 9);
+        said(
+            seq,
+            &format!("s{}", seq % 6),
+            if seq % 2 == 0 { "Ada" } else { "Bob" },
+            &text,
+        )
+    });
+    let index = with_groups(documents);
+    for text in [
+        "Which pet has Ada?",
+        "storm on 8 May 2023",
+        "music last week",
+        "7",
+    ] {
+        let hits = ask(&index, text);
+        assert!(!hits.is_empty(), "{text}");
+        for hit in hits {
+            assert!((0.0..=1.0).contains(&hit.score));
+            assert!(
+                (sum_of_parts(&hit.explanation) - hit.score).abs() < 1e-5,
+                "{hit:?}"
+            );
+            let words: f32 = hit.explanation.words.iter().map(|it| it.weight).sum();
+            assert!((words - hit.explanation.lexical).abs() < 1e-5, "{hit:?}");
+            let weights: Vec<f32> = hit.explanation.words.iter().map(|it| it.weight).collect();
+            assert!(weights.is_sorted_by(|a, b| a >= b), "the weightiest first");
+        }
+    }
+}
+
+#[test]
+fn hostile_texts_are_only_texts() {
+    let texts = [
+        "\0\0\0".to_owned(),
+        "x".repeat(1 << 20),
+        "a ".repeat(1 << 19),
+        "\u{202e}gnorts\u{202c} strong".to_owned(),
+        "e\u{301}".repeat(5_000),
+        "👩‍👩‍👧‍👦".repeat(1_000),
+        "'".repeat(1_000) + "s",
+        "1,2,3.4.5,".repeat(100),
+        String::new(),
+    ];
+    let documents = texts.iter().zip(1..).map(|(text, seq)| note(seq, text));
+    let mut index = with_groups(documents);
+    for text in &texts {
+        ask(&index, text);
+    }
+    assert_eq!(found(&index, "strong"), [4]);
+    let odd = [f64::NAN, f64::INFINITY, f64::MIN, 1e300];
+    for (timestamp, seq) in odd.into_iter().zip(20..) {
+        index.insert(Document {
+            timestamp,
+            ..note(seq, "odd time")
+        });
+        ask(&index, "odd time yesterday in May");
+    }
+    assert_eq!(ask(&index, "odd").len(), 1, "near-duplicates");
+}

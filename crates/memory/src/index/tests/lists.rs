@@ -1,0 +1,188 @@
+//! What a list of hits is made of: each thing once, not all from one conversation, nothing that was
+//! filtered out, nothing below the least score.
+
+use retain_testkit::random::Random;
+
+use super::*;
+
+#[test]
+fn near_duplicates_are_one_hit_that_names_the_others() {
+    let index = index_of([
+        said(1, "a", "Ada", "I like green tea."),
+        said(2, "b", "Ada", "i LIKE green tea!!"),
+        said(3, "c", "Bob", "I like green tea."),
+        said(4, "d", "Ada", "I do not like green tea."),
+    ]);
+    let hits = ask(&index, "green tea");
+    let shown: Vec<_> = hits
+        .iter()
+        .map(|it| (it.seq, &it.explanation.duplicates[..]))
+        .collect();
+    assert_eq!(
+        hits.len(),
+        3,
+        "another author and another meaning stay: {shown:?}"
+    );
+    let of_ada = hits.iter().find(|it| [1, 2].contains(&it.seq)).unwrap();
+    assert_eq!(of_ada.seq, 2, "of equal ones the newest");
+    assert_eq!(of_ada.explanation.duplicates, [1]);
+}
+
+#[test]
+fn nearly_all_words_in_common_is_a_duplicate_and_fewer_are_none() {
+    let words: Vec<String> = (0..40).map(|it| format!("word{it}")).collect();
+    let text = words.join(" ");
+    let one_more = format!("{text} extra");
+    let five_more = format!("{text} extra1 extra2 extra3 extra4 extra5");
+    let index = index_of([note(1, &text), note(2, &one_more), note(3, &five_more)]);
+    let hits = ask(&index, "word7");
+    assert_eq!(hits.len(), 2);
+    let duplicates: Vec<u64> = hits
+        .iter()
+        .flat_map(|it| it.explanation.duplicates.clone())
+        .collect();
+    assert_eq!(duplicates.len(), 1);
+    assert!(!duplicates.contains(&3));
+}
+
+#[test]
+fn a_flood_of_copies_hides_nothing() {
+    let flood = (1..=2_000).map(|seq| said(seq, "flood", "Eve", "The secret code is cello."));
+    let index = index_of(flood.chain([note(5_000, "My cello is in the attic.")]));
+    let hits = ask(&index, "cello code secret");
+    assert_eq!(hits.len(), 2);
+    assert_eq!(hits[1].seq, 5_000);
+    assert_eq!(hits[0].explanation.duplicates.len(), 1_999);
+}
+
+#[test]
+fn one_conversation_cannot_fill_the_list_while_others_are_nearly_as_good() {
+    let of_one = (1..=30).map(|seq| said(seq, "loud", "", &format!("cello number {seq} is here")));
+    let others =
+        (31..=33).map(|seq| said(seq, "", "", &format!("old cello of type x{seq} somewhere")));
+    let index = index_of(of_one.chain(others));
+    let hits = found(&index, "cello here");
+    assert_eq!(hits.len(), 10);
+    assert_eq!(hits.iter().filter(|it| **it > 30).count(), 2, "{hits:?}");
+    // If there is nothing else, it may.
+    let alone = index_of((1..=30).map(|seq| said(seq, "loud", "", &format!("cello number {seq}"))));
+    assert_eq!(ask(&alone, "cello").len(), 10);
+    let scores = ask(&index, "cello here").into_iter().map(|it| it.score);
+    assert!(scores.is_sorted_by(|a, b| a >= b));
+}
+
+#[test]
+fn poor_hits_of_others_do_not_push_out_good_ones() {
+    let of_one = (1..=30).map(|seq| said(seq, "loud", "", &format!("blue cello number {seq}")));
+    let others =
+        (31..=33).map(|seq| note(seq, &format!("{} number x{seq}", "and so on ".repeat(80))));
+    let index = index_of(of_one.chain(others));
+    let hits = found(&index, "blue cello number");
+    assert!(hits.iter().all(|it| *it <= 30), "{hits:?}");
+}
+
+#[test]
+fn a_list_of_everything_can_be_asked_for() {
+    // Comparing each with each would take long.
+    let index = index_of((1..=5_000).map(|seq| note(seq, &format!("cello number {seq} of many"))));
+    assert_eq!(ask_for(&index, "cello", usize::MAX).len(), 5_000);
+}
+
+#[test]
+fn filters_choose_who_may_be_found_and_change_no_score() {
+    let index = index_of((1..=200).map(|seq| note(seq, &format!("cello number {seq}"))));
+    let all = ask_for(&index, "cello number", 200);
+    let question = Question {
+        text: "cello number",
+        embedding: &[],
+        reference_time: A_MONDAY,
+        limit: 5,
+        min_score: 0.0,
+        allowed: &|seq| seq % 50 == 0,
+    };
+    let hits = index.search(&question);
+    let mut found: Vec<u64> = hits.iter().map(|it| it.seq).collect();
+    found.sort_unstable();
+    assert_eq!(found, [50, 100, 150, 200]);
+    for hit in hits {
+        let same = all.iter().find(|it| it.seq == hit.seq).unwrap();
+        assert_eq!(same.score, hit.score);
+    }
+}
+
+#[test]
+fn a_short_list_is_the_beginning_of_the_long_one() {
+    // What is left out early to save time must not be what belongs into the list.
+    let ranking = Ranking {
+        largest_share: 1.0,
+        ..Ranking::default()
+    };
+    let mut random = Random::new(21);
+    let words = [
+        "dog", "car", "rain", "song", "tea", "cup", "red", "puppy", "storm", "Ada",
+    ];
+    let documents = (1..900).map(|seq| {
+        let text: Vec<&str> = (0..6).map(|_| random.pick(&words)).collect();
+        let text = format!("{} x{seq}", text.join(" "));
+        said(
+            seq,
+            &format!("s{}", seq / 12),
+            ["Ada", "Bob"][seq as usize % 2],
+            &text,
+        )
+    });
+    let meaning: Arc<dyn Meaning> = Arc::new(Groups);
+    let documents: Vec<Document> = documents.collect();
+    let index = fill(
+        UserIndex::with(Language::English, Some(meaning), ranking),
+        documents,
+    );
+    for text in [
+        "red kitten of Ada",
+        "weather",
+        "music and tea",
+        "pet vehicle cup",
+        "x77 dog",
+    ] {
+        let seqs = |limit| -> Vec<u64> {
+            let hits = ask_for(&index, text, limit);
+            hits.iter().map(|it| it.seq).collect()
+        };
+        let all = seqs(900);
+        for limit in [1, 3, 10, 40] {
+            assert_eq!(seqs(limit), all[..limit.min(all.len())], "{text}, seed 21");
+        }
+    }
+}
+
+#[test]
+fn a_least_score_cuts_the_list() {
+    let index = index_of([
+        note(1, "blue cello"),
+        note(2, "blue sky"),
+        note(3, "blue sea"),
+    ]);
+    let all = ask(&index, "blue cello");
+    assert_eq!(all.len(), 3);
+    let question = Question {
+        text: "blue cello",
+        embedding: &[],
+        reference_time: A_MONDAY,
+        limit: 10,
+        min_score: (all[0].score + all[1].score) / 2.0,
+        allowed: &|_| true,
+    };
+    assert_eq!(index.search(&question).len(), 1);
+}
+
+#[test]
+fn a_document_with_the_same_number_is_replaced() {
+    let mut index = index_of([note(1, "cello"), note(2, "drum")]);
+    index.insert(note(1, "flute"));
+    assert_eq!(index.len(), 2);
+    assert!(found(&index, "cello").is_empty());
+    assert_eq!(found(&index, "flute"), [1]);
+    index.remove(1);
+    index.remove(1);
+    assert_eq!(index.len(), 1);
+}

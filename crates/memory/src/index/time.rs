@@ -1,0 +1,518 @@
+//! Expressions of time in a question, as spans of days: "yesterday", "last week", "in March",
+//! "on 5 May 2023", "two months ago", "last summer". English.
+//!
+//! Rules are tried at each word, the longest first. What is not understood is left to the words.
+
+use super::calendar::{Day, date_of, day_at, month_named, month_start, weekday_named, weekday_of};
+
+/// Days from `from` up to, not with, `to`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) from: Day,
+    pub(crate) to: Day,
+}
+
+impl Span {
+    fn new(from: Day, to: Day) -> Span {
+        Span { from, to }
+    }
+
+    fn around(day: Day, reach: i64) -> Span {
+        Span::new(day - reach, day + reach + 1)
+    }
+
+    /// How well a day fits: 1 inside, and falling to 0 over half the span's length outside, because
+    /// people remember times roughly.
+    pub(crate) fn fit(self, day: Day) -> f32 {
+        let outside = (self.from - day).max(day - self.to + 1).max(0);
+        let reach = ((self.to - self.from) / 2).clamp(1, 30) + 1;
+        (1.0 - outside as f32 / reach as f32).max(0.0)
+    }
+}
+
+/// The times that a question names.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    pub(crate) spans: Vec<Span>,
+    /// Places of words that mean something only from where the asker stands ("last", "ago"): no
+    /// memory is found by them.
+    pub(crate) relative: Vec<usize>,
+}
+
+/// What a rule understood.
+struct Understood {
+    words: usize,
+    spans: Vec<Span>,
+    relative: bool,
+}
+
+fn understood(words: usize, span: Span, relative: bool) -> Option<Understood> {
+    Some(Understood {
+        words,
+        spans: vec![span],
+        relative,
+    })
+}
+
+/// A rule looks at the words from a place on.
+type Rule = fn(&Place<'_>) -> Option<Understood>;
+
+/// The longest expressions come first.
+const RULES: &[Rule] = &[
+    numeric_date,
+    day_month_year,
+    month_day_year,
+    season,
+    some_time_ago,
+    last_so_many,
+    last_or_this,
+    single_words,
+    weekday,
+    year,
+];
+
+struct Place<'a> {
+    words: &'a [&'a str],
+    at: usize,
+    today: Day,
+}
+
+impl<'a> Place<'a> {
+    /// The word so many places on; empty beyond the end.
+    fn word(&self, offset: usize) -> &'a str {
+        self.words.get(self.at + offset).copied().unwrap_or("")
+    }
+
+    fn number(&self, offset: usize) -> Option<u32> {
+        self.word(offset).parse().ok()
+    }
+
+    fn year(&self, offset: usize) -> Option<i32> {
+        let year = self.number(offset)?;
+        (1900..2200).contains(&year).then_some(year as i32)
+    }
+
+    fn day_of_month(&self, offset: usize) -> Option<u8> {
+        let day = self.number(offset)?;
+        (1..=31).contains(&day).then_some(day as u8)
+    }
+
+    /// The word before, over an article.
+    fn before(&self) -> &'a str {
+        let mut before = self.words[..self.at].iter().rev();
+        match before.next() {
+            Some(&"the") => before.next().copied().unwrap_or(""),
+            other => other.copied().unwrap_or(""),
+        }
+    }
+
+    fn after_preposition(&self) -> bool {
+        const PREPOSITIONS: &[&str] = &[
+            "around", "back", "by", "during", "early", "from", "in", "last", "late", "mid", "of",
+            "on", "since", "this", "until", "year",
+        ];
+        PREPOSITIONS.contains(&self.before())
+    }
+}
+
+/// The times in the words of a question (in lower case), seen from a day.
+pub(crate) fn find_times(words: &[&str], today: Day) -> Times {
+    let mut times = Times::default();
+    let mut at = 0;
+    while at < words.len() {
+        let place = Place { words, at, today };
+        match RULES.iter().find_map(|rule| rule(&place)) {
+            Some(found) => {
+                times.spans.extend(found.spans);
+                if found.relative {
+                    times.relative.extend(at..at + found.words);
+                }
+                at += found.words;
+            }
+            None => at += 1,
+        }
+    }
+    times
+}
+
+/// 2023-05-08, 5/8/2023. Where day and month cannot be told apart, both are meant.
+fn numeric_date(place: &Place<'_>) -> Option<Understood> {
+    if let (Some(year), Some(month @ 1..=12), Some(day)) =
+        (place.year(0), place.number(1), place.day_of_month(2))
+    {
+        let day = day_at(year, month as u8, day);
+        return understood(3, Span::around(day, 0), false);
+    }
+    let (first, second) = (place.day_of_month(0)?, place.day_of_month(1)?);
+    let year = place.year(2)?;
+    let mut spans = Vec::new();
+    for (month, day) in [(first, second), (second, first)] {
+        let span = Span::around(day_at(year, month, day), 0);
+        if month <= 12 && !spans.contains(&span) {
+            spans.push(span);
+        }
+    }
+    Some(Understood {
+        words: 3,
+        spans,
+        relative: false,
+    })
+}
+
+/// 5 May 2023, 5th of May.
+fn day_month_year(place: &Place<'_>) -> Option<Understood> {
+    let day = place.day_of_month(0)?;
+    let of = usize::from(place.word(1) == "of");
+    let month = month_named(place.word(1 + of))?;
+    dated(place, 2 + of, month, Some(day))
+}
+
+/// May 5 2023, May 5, May 2023, in May.
+fn month_day_year(place: &Place<'_>) -> Option<Understood> {
+    let month = month_named(place.word(0))?;
+    if let Some(day) = place.day_of_month(1) {
+        return dated(place, 2, month, Some(day));
+    }
+    // "may" and "march" are words of their own.
+    let surely = !matches!(place.word(0), "may" | "march");
+    let of = usize::from(place.word(1) == "of");
+    if surely || place.after_preposition() || place.year(1 + of).is_some() {
+        return dated(place, 1, month, None);
+    }
+    None
+}
+
+/// A month, with or without a day; the year is the next word, or the last one that had it.
+fn dated(place: &Place<'_>, words: usize, month: u8, day: Option<u8>) -> Option<Understood> {
+    let of = usize::from(place.word(words) == "of");
+    let named = place.year(words + of);
+    let first = day.unwrap_or(1);
+    let year = named.unwrap_or_else(|| latest_year(place.today, month, first));
+    let from = day_at(year, month, first);
+    let to = match day {
+        Some(_) => from + 1,
+        None => month_start(date_of(from), 1),
+    };
+    let words = words + if named.is_some() { of + 1 } else { 0 };
+    understood(words, Span::new(from, to), false)
+}
+
+fn latest_year(today: Day, month: u8, day: u8) -> i32 {
+    let year = date_of(today).year;
+    if day_at(year, month, day) > today {
+        year - 1
+    } else {
+        year
+    }
+}
+
+/// Last summer, summer of 2022, in winter. Of the northern half of the world.
+fn season(place: &Place<'_>) -> Option<Understood> {
+    let led = usize::from(matches!(place.word(0), "last" | "this"));
+    let first_month: u8 = match place.word(led) {
+        "spring" => 3,
+        "summer" => 6,
+        "autumn" | "fall" => 9,
+        "winter" => 12,
+        _ => return None,
+    };
+    let of = usize::from(place.word(led + 1) == "of");
+    let named = place.year(led + 1 + of);
+    if led == 0 && named.is_none() && !place.after_preposition() {
+        return None;
+    }
+    let mut year = named.unwrap_or_else(|| latest_year(place.today, first_month, 1));
+    let span_of = |year: i32| {
+        let start = date_of(day_at(year, first_month, 1));
+        Span::new(month_start(start, 0), month_start(start, 3))
+    };
+    if place.word(0) == "last" && named.is_none() && span_of(year).to > place.today {
+        year -= 1;
+    }
+    let words = led + 1 + if named.is_some() { of + 1 } else { 0 };
+    understood(words, span_of(year), false)
+}
+
+/// What a length of time is called, without its plural.
+fn unit(word: &str) -> Option<Unit> {
+    Some(match word.strip_suffix('s').unwrap_or(word) {
+        "day" => Unit::Day,
+        "week" => Unit::Week,
+        "weekend" => Unit::Weekend,
+        "month" => Unit::Month,
+        "year" => Unit::Year,
+        _ => return None,
+    })
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Unit {
+    Day,
+    Week,
+    Weekend,
+    Month,
+    Year,
+}
+
+/// How many, the words that say so, and whether it is a guess.
+fn amount(place: &Place<'_>, offset: usize) -> Option<(i64, usize, bool)> {
+    const NUMBERS: [&str; 12] = [
+        "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+        "twelve",
+    ];
+    let article = usize::from(place.word(offset) == "a");
+    let word = place.word(offset + article);
+    let of = usize::from(place.word(offset + article + 1) == "of");
+    match word {
+        "couple" => Some((2, article + 1 + of, true)),
+        "few" => Some((3, article + 1 + of, true)),
+        "several" => Some((4, 1, true)),
+        _ if article == 1 || word == "an" => Some((1, 1, false)),
+        _ => {
+            let named = NUMBERS.iter().position(|it| *it == word);
+            let number = named.map(|it| it as i64 + 1).or(word.parse().ok())?;
+            (1..1_000).contains(&number).then_some((number, 1, false))
+        }
+    }
+}
+
+/// Two months ago, a few days ago.
+fn some_time_ago(place: &Place<'_>) -> Option<Understood> {
+    let (count, words, guess) = amount(place, 0)?;
+    let unit = unit(place.word(words))?;
+    if !matches!(place.word(words + 1), "ago" | "back" | "earlier") {
+        return None;
+    }
+    let today = date_of(place.today);
+    let span = match unit {
+        Unit::Day => Span::around(place.today - count, i64::from(guess)),
+        Unit::Week | Unit::Weekend => Span::around(place.today - 7 * count, 3),
+        Unit::Month => {
+            let day = month_start(today, -count) + i64::from(today.day) - 1;
+            Span::around(day, 15)
+        }
+        Unit::Year => {
+            let year = today.year - count as i32;
+            Span::new(day_at(year, 1, 1), day_at(year + 1, 1, 1))
+        }
+    };
+    understood(words + 2, span, true)
+}
+
+/// The last two weeks, the past few days.
+fn last_so_many(place: &Place<'_>) -> Option<Understood> {
+    if !matches!(place.word(0), "last" | "past" | "previous") {
+        return None;
+    }
+    let (count, words, _) = amount(place, 1)?;
+    let unit = unit(place.word(1 + words))?;
+    let from = match unit {
+        Unit::Day => place.today - count,
+        Unit::Week | Unit::Weekend => place.today - 7 * count,
+        Unit::Month => place.today - 61 * count / 2,
+        Unit::Year => place.today - 1461 * count / 4,
+    };
+    understood(2 + words, Span::new(from, place.today + 1), true)
+}
+
+/// Last week, this month, last night, last Friday, last March.
+fn last_or_this(place: &Place<'_>) -> Option<Understood> {
+    let back = match place.word(0) {
+        "last" | "past" | "previous" => 1,
+        "this" => 0,
+        _ => return None,
+    };
+    let today = place.today;
+    let monday = today - i64::from(weekday_of(today));
+    match place.word(1) {
+        "night" | "evening" | "afternoon" | "morning" => {
+            return understood(2, Span::around(today - back, 0), true);
+        }
+        word => {
+            if let Some(weekday) = weekday_named(word) {
+                return understood(2, Span::around(latest(today - back, weekday), 0), true);
+            }
+        }
+    }
+    let span = match unit(place.word(1))? {
+        Unit::Day => return None,
+        Unit::Week => Span::new(monday - 7 * back, monday - 7 * back + 7),
+        Unit::Weekend => {
+            // On a weekend "last weekend" is the one before.
+            let saturday = monday - 2 + 7 * (1 - back);
+            Span::new(saturday, saturday + 2)
+        }
+        Unit::Month => Span::new(
+            month_start(date_of(today), -back),
+            month_start(date_of(today), 1 - back),
+        ),
+        Unit::Year => {
+            let year = date_of(today).year - back as i32;
+            Span::new(day_at(year, 1, 1), day_at(year + 1, 1, 1))
+        }
+    };
+    understood(2, span, true)
+}
+
+/// The latest such weekday that is not after a day.
+fn latest(day: Day, weekday: u8) -> Day {
+    day - (i64::from(weekday_of(day)) - i64::from(weekday)).rem_euclid(7)
+}
+
+/// Yesterday, today, recently.
+fn single_words(place: &Place<'_>) -> Option<Understood> {
+    let today = place.today;
+    if (place.word(0), place.word(1), place.word(2)) == ("day", "before", "yesterday") {
+        return understood(3, Span::around(today - 2, 0), true);
+    }
+    let span = match place.word(0) {
+        "yesterday" => Span::around(today - 1, 0),
+        "today" | "tonight" => Span::around(today, 0),
+        "recently" | "lately" => Span::new(today - 14, today + 1),
+        _ => return None,
+    };
+    understood(1, span, true)
+}
+
+/// On Friday: the last one.
+fn weekday(place: &Place<'_>) -> Option<Understood> {
+    let weekday = weekday_named(place.word(0))?;
+    if place.before() != "on" || place.word(0).ends_with('s') {
+        return None;
+    }
+    understood(1, Span::around(latest(place.today, weekday), 0), false)
+}
+
+/// In 2023.
+fn year(place: &Place<'_>) -> Option<Understood> {
+    let year = place.year(0)?;
+    if !place.after_preposition() {
+        return None;
+    }
+    understood(
+        1,
+        Span::new(day_at(year, 1, 1), day_at(year + 1, 1, 1)),
+        false,
+    )
+}
+
+/// The date of a day, for whoever explains.
+#[cfg(test)]
+fn shown(day: Day) -> String {
+    let super::calendar::Date { year, month, day } = date_of(day);
+    format!("{year}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The spans that a question names on Wednesday, 14 June 2023: first and last day.
+    fn spans(question: &str) -> Vec<String> {
+        let question = question.to_lowercase();
+        let words: Vec<&str> = question
+            .split(|it: char| !it.is_alphanumeric())
+            .filter(|it| !it.is_empty())
+            .collect();
+        let times = find_times(&words, day_at(2023, 6, 14));
+        let shown = |it: &Span| match it.to - it.from {
+            1 => shown(it.from),
+            _ => format!("{} {}", shown(it.from), shown(it.to - 1)),
+        };
+        times.spans.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn expressions_of_time_are_understood() {
+        for (question, expected) in [
+            ("What did I do yesterday?", "2023-06-13"),
+            ("the day before yesterday", "2023-06-12"),
+            ("what happened today", "2023-06-14"),
+            ("What did we eat last night?", "2023-06-13"),
+            ("this morning", "2023-06-14"),
+            ("where was I last week", "2023-06-05 2023-06-11"),
+            ("this week", "2023-06-12 2023-06-18"),
+            ("last weekend", "2023-06-10 2023-06-11"),
+            ("last month", "2023-05-01 2023-05-31"),
+            ("this month", "2023-06-01 2023-06-30"),
+            ("last year", "2022-01-01 2022-12-31"),
+            ("last Friday", "2023-06-09"),
+            ("last Wednesday", "2023-06-07"),
+            ("on Wednesday", "2023-06-14"),
+            ("on Monday", "2023-06-12"),
+            ("in March", "2023-03-01 2023-03-31"),
+            ("in July", "2022-07-01 2022-07-31"),
+            ("in May 2021", "2021-05-01 2021-05-31"),
+            ("May of 2021", "2021-05-01 2021-05-31"),
+            ("August plans", "2022-08-01 2022-08-31"),
+            ("on 5 May 2023", "2023-05-05"),
+            ("on the 5 of May", "2023-05-05"),
+            ("December 24", "2022-12-24"),
+            ("May 5, 2020", "2020-05-05"),
+            ("on 2023-05-08", "2023-05-08"),
+            ("on 25/12/2022", "2022-12-25"),
+            ("two months ago", "2023-03-30 2023-04-29"),
+            ("3 days ago", "2023-06-11"),
+            ("a few days ago", "2023-06-10 2023-06-12"),
+            ("a week ago", "2023-06-04 2023-06-10"),
+            ("a couple of weeks ago", "2023-05-28 2023-06-03"),
+            ("ten years ago", "2013-01-01 2013-12-31"),
+            ("an hour ago", ""),
+            ("in the last 3 days", "2023-06-11 2023-06-14"),
+            ("the past two weeks", "2023-05-31 2023-06-14"),
+            ("last summer", "2022-06-01 2022-08-31"),
+            ("this summer", "2023-06-01 2023-08-31"),
+            ("last winter", "2022-12-01 2023-02-28"),
+            ("in the summer of 2021", "2021-06-01 2021-08-31"),
+            ("lately", "2023-05-31 2023-06-14"),
+            ("in 2022", "2022-01-01 2022-12-31"),
+        ] {
+            assert_eq!(spans(question).join(", "), expected, "{question}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_either_is_both() {
+        assert_eq!(spans("on 5/8/2023"), ["2023-05-08", "2023-08-05"]);
+        assert_eq!(spans("on 5/5/2023"), ["2023-05-05"]);
+    }
+
+    #[test]
+    fn words_that_only_look_like_times_are_left_alone() {
+        for question in [
+            "may I march home",
+            "who fell in the fall of the tower 2000 times",
+            "pay 2023 dollars",
+            "what do I do on Fridays",
+            "how many days",
+            "the last song",
+            "this one",
+            "day by day",
+            "spring rolls",
+            "",
+        ] {
+            let found = spans(question);
+            let expected: usize = usize::from(question.contains("the fall"));
+            assert_eq!(found.len(), expected, "{question}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn only_words_that_depend_on_the_asker_are_taken_out() {
+        let words = ["in", "march", "or", "two", "weeks", "ago"];
+        let times = find_times(&words, day_at(2023, 6, 14));
+        assert_eq!(times.relative, [3, 4, 5]);
+        assert_eq!(times.spans.len(), 2);
+    }
+
+    #[test]
+    fn fit_is_soft_at_the_edges() {
+        let week = Span::new(100, 107);
+        assert_eq!(week.fit(100), 1.0);
+        assert_eq!(week.fit(106), 1.0);
+        assert!(week.fit(107) < 1.0 && week.fit(107) > week.fit(108));
+        assert_eq!(week.fit(99), week.fit(107), "the same on both sides");
+        assert_eq!(week.fit(200), 0.0);
+        assert_eq!(Span::around(5, 0).fit(6), 0.5);
+    }
+}

@@ -1,0 +1,66 @@
+//! The compiled-in word vectors beside memories: made when a memory is taken up, kept with it, and
+//! used by its index. Where they are off, or not compiled in, memories are found by words.
+
+use std::sync::OnceLock;
+
+use retain_core::{MemoryError, MemoryRecord, MemoryVector, PreparedMemory};
+
+use super::{cache::off_executor, text::spoken_text};
+use crate::static_vectors::{DIMS, StaticVector, StaticVectors, StaticVectorsError};
+
+/// The word vectors, if there are any.
+pub(super) type Table = Option<&'static StaticVectors>;
+
+/// Texts of so many bytes are read in less time than it takes to move them out of the way.
+const SHORT: usize = 16 * 1024;
+
+/// The table of this program. It is looked through when first asked for, out of the way.
+pub(super) async fn table() -> Result<Table, MemoryError> {
+    static TABLE: OnceLock<Table> = OnceLock::new();
+    match TABLE.get() {
+        Some(table) => Ok(*table),
+        None => off_executor(|| *TABLE.get_or_init(read)).await,
+    }
+}
+
+fn read() -> Table {
+    match StaticVectors::get() {
+        Ok(table) => Some(table),
+        Err(StaticVectorsError::NotCompiledIn) => None,
+        Err(error) => {
+            tracing::warn!(%error, "memories are found by their words only");
+            None
+        }
+    }
+}
+
+/// Gives new memories their vectors, out of the way if there is much to read.
+pub(super) async fn with_vectors(
+    mut memories: Vec<PreparedMemory>,
+    table: &'static StaticVectors,
+) -> Result<Vec<PreparedMemory>, MemoryError> {
+    let bytes: usize = memories.iter().map(|it| it.content_json.len()).sum();
+    let work = move || {
+        for memory in &mut memories {
+            let vector = table.embed(&spoken_text(&memory.new.content));
+            memory.new.vectors.fixed = Some(MemoryVector {
+                model: table.id().to_owned(),
+                dims: DIMS,
+                bytes: vector.to_bytes().to_vec(),
+            });
+        }
+        memories
+    };
+    match bytes <= SHORT {
+        true => Ok(work()),
+        false => off_executor(work).await,
+    }
+}
+
+/// The stored vector of a memory, if it is of this table.
+pub(super) fn stored(record: &MemoryRecord, table: Table) -> Option<Vec<i8>> {
+    let vector = record.vectors.fixed.as_ref()?;
+    let is_ours = vector.model == table?.id();
+    let vector = StaticVector::from_bytes(&vector.bytes).filter(|_| is_ours)?;
+    Some(vector.numbers().to_vec())
+}

@@ -1,0 +1,546 @@
+//! `StoreMemoryService`: ADK's memory and more, once, over any store.
+//!
+//! The way of an ingest: `ingest` (events → what is kept) → `meaning` (small vectors) →
+//! [`MemoryStore::add`] → `embedding` (an embedder's vectors, later). The way of a search: `cache` (the scope's view, brought up to date) → `view`
+//! (the index, filtered) → [`MemoryStore::rows`] (what was found).
+
+mod cache;
+pub(crate) mod embedding;
+mod ingest;
+mod meaning;
+mod options;
+mod search;
+pub(crate) mod text;
+mod view;
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use retain_core::{
+    Clock, Embedder, Event, Forget, ForgetReceipt, Ids, JsonMap, Limits, MemoryAdded, MemoryBatch,
+    MemoryEntry, MemoryError, MemoryLimits, MemoryRecord, MemoryRows, MemoryScope, MemoryService,
+    MemoryStatistics, MemoryStore, MemoryUpdate, NewMemory, PreparedMemory, RandomIds, Repeats,
+    SearchMemoryResponse, Session, SystemClock,
+};
+
+use crate::index::Language;
+use cache::Views;
+use embedding::Embedding;
+use ingest::Ingest;
+pub use ingest::IngestOptions;
+use meaning::Table;
+pub use options::{FoundMemory, ListMemories, MemoryPage, SearchMemory};
+
+/// Memories that are written in one transaction.
+const BATCH: usize = 500;
+/// How many memories one sweep removes, and how long it is to the next.
+const SWEEP: usize = 1000;
+const SWEEP_EVERY_US: i64 = 60_000_000;
+/// Bytes of indexes that are kept at hand, unless something else is said.
+const CACHE_BYTES: usize = 512 * 1024 * 1024;
+
+/// Long-term memory over a store. Cheap to clone; clones share everything.
+///
+/// What is acknowledged is found by the next search, also by that of another process on the same
+/// store. Adding a session again adds what is new.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use retain_core::{Event, MemoryService as _, Session};
+/// use retain_memory::{SearchMemory, StoreMemoryService};
+/// use retain_sessions::InMemoryMemoryStore;
+///
+/// let memory = StoreMemoryService::over(InMemoryMemoryStore::default());
+/// let mut session = Session::new("travel", "ada", "monday");
+/// session.events.push(1, Event::user_text("I prefer rooms on high floors."));
+/// memory.add_session_to_memory(&session).await?;
+///
+/// let search = SearchMemory::new("high floors").limit(3);
+/// let found = memory.search_memory_with("travel", "ada", search).await?;
+/// assert_eq!(found[0].about.session.as_deref(), Some("monday"));
+/// assert_eq!(found[0].about.position, 1);
+/// # Ok(()) }
+/// ```
+pub struct StoreMemoryService<S> {
+    store: Arc<S>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    limits: MemoryLimits,
+    default_ttl: Option<Duration>,
+    tool_responses: bool,
+    has_word_vectors: bool,
+    language: Language,
+    embedder: Option<Arc<dyn Embedder>>,
+    embedding: Arc<Embedding>,
+    views: Arc<Views>,
+    swept_us: Arc<AtomicI64>,
+}
+
+impl<S> Clone for StoreMemoryService<S> {
+    fn clone(&self) -> Self {
+        StoreMemoryService {
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            ids: Arc::clone(&self.ids),
+            limits: self.limits.clone(),
+            default_ttl: self.default_ttl,
+            tool_responses: self.tool_responses,
+            has_word_vectors: self.has_word_vectors,
+            language: self.language,
+            embedder: self.embedder.clone(),
+            embedding: Arc::clone(&self.embedding),
+            views: Arc::clone(&self.views),
+            swept_us: Arc::clone(&self.swept_us),
+        }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for StoreMemoryService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_tuple("StoreMemoryService");
+        shown.field(&self.store).finish()
+    }
+}
+
+impl<S: MemoryStore> StoreMemoryService<S> {
+    /// A service on `store`.
+    pub fn over(store: S) -> Self {
+        StoreMemoryService {
+            store: Arc::new(store),
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(RandomIds),
+            limits: MemoryLimits::default(),
+            default_ttl: None,
+            tool_responses: false,
+            has_word_vectors: true,
+            language: Language::default(),
+            embedder: None,
+            embedding: Arc::default(),
+            views: Arc::new(Views::new(CACHE_BYTES)),
+            swept_us: Arc::new(AtomicI64::new(i64::MIN)),
+        }
+    }
+
+    /// Takes the time from `clock`.
+    pub fn with_clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Takes the ids of memories that have none from `ids`.
+    pub fn with_ids(mut self, ids: impl Ids) -> Self {
+        self.ids = Arc::new(ids);
+        self
+    }
+
+    /// Sets how much a user may have remembered.
+    pub fn with_limits(mut self, limits: MemoryLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets how long memories live, if nothing else is said when they are added. By default for
+    /// ever.
+    pub fn with_default_ttl(mut self, ttl: Duration) -> Self {
+        self.default_ttl = Some(ttl);
+        self
+    }
+
+    /// Whether what tools answer is remembered too, as said by the tool. By default it is not: what
+    /// comes from outside is not to be believed like what the user said.
+    pub fn with_tool_responses(mut self, remember: bool) -> Self {
+        self.tool_responses = remember;
+        self
+    }
+
+    /// Whether memories are also found by what their words mean, by the compiled-in word vectors. By
+    /// default they are, unless the cargo feature `static-vectors` is off. Without them, memories
+    /// take 256 bytes less, and questions find by words in common alone.
+    pub fn with_static_vectors(mut self, use_them: bool) -> Self {
+        self.has_word_vectors = use_them;
+        self.views = Arc::new(self.views.emptied());
+        self
+    }
+
+    /// Sets the language whose forms of words are brought together: `floor` finds `floors`. By default
+    /// English.
+    pub fn with_language(mut self, language: Language) -> Self {
+        self.language = language;
+        self.views = Arc::new(self.views.emptied());
+        self
+    }
+
+    /// Lets `embedder` say what memories and questions mean, beside all other signals. Vectors are
+    /// made behind the ingest, and anew where they are another model's.
+    pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.embedder = Some(embedder);
+        self
+    }
+
+    /// Sets how many bytes of indexes are kept at hand, roughly. By default 512 MiB. The index that
+    /// is in use stays, whatever it takes.
+    pub fn with_cache_bytes(mut self, bytes: usize) -> Self {
+        self.views = Arc::new(Views::new(bytes));
+        self
+    }
+
+    /// The store.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// How many indexes are at hand, and about how many bytes they take.
+    pub fn cache_size(&self) -> (usize, usize) {
+        self.views.size()
+    }
+
+    /// Takes up what the session's events say, and says what became of it.
+    pub async fn add_session_with(
+        &self,
+        session: &Session,
+        options: &IngestOptions,
+    ) -> Result<MemoryAdded, MemoryError> {
+        let scope = checked_scope(&session.app_name, &session.user_id)?;
+        check_id("session id", &session.id)?;
+        let ingest = self.ingest(Some(&session.id), options);
+        let events = (0..session.events.len()).filter_map(|at| {
+            let event = session.events.get_shared(at)?;
+            Some((session.events.position(at).unwrap_or_default(), event))
+        });
+        let memories = events.flat_map(|(position, event)| ingest.event(position, &event));
+        self.add(scope, memories.collect(), Repeats::Replace).await
+    }
+
+    /// Takes up these events, and says what became of them. Those that are known stay as they are.
+    pub async fn add_events_with(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        events: &[Arc<Event>],
+        session_id: Option<&str>,
+        options: &IngestOptions,
+    ) -> Result<MemoryAdded, MemoryError> {
+        let scope = checked_scope(app_name, user_id)?;
+        let session = session_id.filter(|id| !id.is_empty());
+        session.map_or(Ok(()), |id| check_id("session id", id))?;
+        let ingest = self.ingest(session, options);
+        let memories = events.iter().flat_map(|event| ingest.event(0, event));
+        self.add(scope, memories.collect(), Repeats::Keep).await
+    }
+
+    /// Takes up memories as they are, and says what became of them. One whose id is known takes its
+    /// place, unless that was changed by hand.
+    pub async fn add_memory_with(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        memories: &[MemoryEntry],
+        options: &IngestOptions,
+    ) -> Result<MemoryAdded, MemoryError> {
+        let scope = checked_scope(app_name, user_id)?;
+        let ingest = self.ingest(None, options);
+        let memories = memories.iter();
+        let memories = memories.map(|entry| ingest.entry(entry, || self.ids.new_id()));
+        let memories: Result<Vec<NewMemory>, MemoryError> = memories.collect();
+        self.add(scope, memories?, Repeats::Replace).await
+    }
+
+    /// The memory with this id; `None` if there is none or its time is up. Where events of several
+    /// sessions have the id, the one that came first.
+    pub async fn get(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        id: &str,
+    ) -> Result<Option<MemoryRecord>, MemoryError> {
+        let scope = MemoryScope::new(app_name, user_id);
+        let found = self.with_id(&scope, id).await?;
+        Ok(found.into_iter().next())
+    }
+
+    /// Changes a memory by hand; false if there is none. From then on ingesting leaves it as it is.
+    pub async fn update(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        id: &str,
+        update: MemoryUpdate,
+    ) -> Result<bool, MemoryError> {
+        let scope = MemoryScope::new(app_name, user_id);
+        let found = self.with_id(&scope, id).await?;
+        let [record] = found.as_slice() else {
+            if found.is_empty() {
+                return Ok(false);
+            }
+            let what = format!("memory id {id:?}");
+            let reason = format!(
+                "is that of {} memories; forget the others first",
+                found.len()
+            );
+            return Err(MemoryError::invalid_input(what, reason));
+        };
+        let edited = PreparedMemory::edited(record, &update)?;
+        if edited.bytes() > self.limits.entry_bytes {
+            return Err(MemoryError::LimitExceeded {
+                what: "bytes of a memory",
+                limit: self.limits.entry_bytes,
+                found: edited.bytes(),
+            });
+        }
+        let (seq, now_us) = (record.about.seq, self.clock.now_us());
+        let updated = self.store.update(&scope, seq, Arc::new(update), now_us);
+        let is_done = updated.await?;
+        self.embed_later(&scope);
+        Ok(is_done)
+    }
+
+    /// Forgets memories for good: their texts, vectors and places in the index are gone, and
+    /// ingesting what they were of does not bring them back. Hashes of their addresses are left for
+    /// that. To leave no byte in the file, erase the user.
+    pub async fn forget(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        what: Forget,
+    ) -> Result<ForgetReceipt, MemoryError> {
+        let scope = MemoryScope::new(app_name, user_id);
+        let receipt = self.store.forget(&scope, Arc::new(what)).await?;
+        if receipt.memories > 0 && self.views.has(&scope) {
+            // Not only when somebody searches next: it is to be gone now.
+            self.up_to_date(&scope).await?;
+        }
+        Ok(receipt)
+    }
+
+    /// What is kept of a user.
+    pub async fn statistics(
+        &self,
+        app_name: &str,
+        user_id: &str,
+    ) -> Result<MemoryStatistics, MemoryError> {
+        let scope = MemoryScope::new(app_name, user_id);
+        self.store.statistics(&scope).await
+    }
+
+    /// Removes memories, of anybody, whose time is up, and says how many. They are not found any
+    /// more in any case; this frees their space. Adding does it too, once a minute.
+    pub async fn expire(&self) -> Result<u64, MemoryError> {
+        let mut removed = 0;
+        loop {
+            let swept = self.store.expire(self.clock.now_us(), SWEEP).await?;
+            removed += swept;
+            if swept < SWEEP as u64 {
+                return Ok(removed);
+            }
+        }
+    }
+
+    /// Waits until the vectors that are being made are made.
+    pub async fn flush(&self) {
+        self.embedding.wait().await;
+    }
+
+    async fn with_id(
+        &self,
+        scope: &MemoryScope,
+        id: &str,
+    ) -> Result<Vec<MemoryRecord>, MemoryError> {
+        let rows = MemoryRows::WithId(id.to_owned());
+        let mut found = self.store.rows(scope, rows, false).await?;
+        let now_us = self.clock.now_us();
+        found.retain(|record| record.about.is_alive(now_us));
+        Ok(found)
+    }
+
+    fn ingest<'a>(&self, session: Option<&'a str>, options: &'a IngestOptions) -> Ingest<'a> {
+        Ingest {
+            session,
+            ttl: options.ttl.or(self.default_ttl),
+            tool_responses: options.tool_responses.unwrap_or(self.tool_responses),
+            custom_metadata: &options.custom_metadata,
+            now_us: self.clock.now_us(),
+        }
+    }
+
+    /// Takes up what is not known yet: a session that has grown costs what is new.
+    async fn add(
+        &self,
+        scope: MemoryScope,
+        memories: Vec<NewMemory>,
+        repeats: Repeats,
+    ) -> Result<MemoryAdded, MemoryError> {
+        self.sweep_sometimes().await;
+        let mut total = MemoryAdded::default();
+        let new = self.unknown(&scope, memories, &mut total).await?;
+        let mut new = new.into_iter().peekable();
+        while new.peek().is_some() {
+            let batch = MemoryBatch {
+                scope: scope.clone(),
+                memories: new.by_ref().take(BATCH).collect(),
+                repeats,
+                limits: self.limits.clone(),
+                now_us: self.clock.now_us(),
+            };
+            let added = self.store.add(Arc::new(batch)).await?;
+            total.added += added.added;
+            total.replaced += added.replaced;
+            total.known += added.known;
+            total.forgotten += added.forgotten;
+        }
+        if total.added + total.replaced > 0 {
+            self.embed_later(&scope);
+        }
+        Ok(total)
+    }
+
+    /// The memories that the store does not have as they are, each id once, with their vectors.
+    async fn unknown(
+        &self,
+        scope: &MemoryScope,
+        memories: Vec<NewMemory>,
+        total: &mut MemoryAdded,
+    ) -> Result<Vec<PreparedMemory>, MemoryError> {
+        let mut ids = std::collections::HashSet::new();
+        let mut prepared = Vec::with_capacity(memories.len());
+        for memory in memories {
+            check_id("memory id", &memory.id)?;
+            if ids.insert(memory.id.clone()) {
+                prepared.push(PreparedMemory::new(memory)?);
+            }
+        }
+        let Some(first) = prepared.first() else {
+            return Ok(prepared);
+        };
+        let session = first.new.session.clone();
+        let ids: Vec<String> = prepared.iter().map(|it| it.new.id.clone()).collect();
+        let known = self.store.body_hashes(scope, session.as_deref(), &ids);
+        let known = known.await?;
+        let pairs = prepared.into_iter().zip(known);
+        let new = pairs.filter(|(memory, known)| *known != Some(memory.body_hash));
+        let new: Vec<PreparedMemory> = new.map(|(memory, _)| memory).collect();
+        total.known = (ids.len() - new.len()) as u64;
+        match self.table().await? {
+            Some(table) if !new.is_empty() => meaning::with_vectors(new, table).await,
+            _ => Ok(new),
+        }
+    }
+
+    async fn table(&self) -> Result<Table, MemoryError> {
+        match self.has_word_vectors {
+            true => meaning::table().await,
+            false => Ok(None),
+        }
+    }
+
+    fn embed_later(&self, scope: &MemoryScope) {
+        if let Some(embedder) = &self.embedder {
+            embedding::embed_later(&self.store, embedder, &self.embedding, scope);
+        }
+    }
+
+    async fn sweep_sometimes(&self) {
+        let (now_us, swept_us) = (self.clock.now_us(), self.swept_us.load(Ordering::Relaxed));
+        if now_us.saturating_sub(swept_us) < SWEEP_EVERY_US {
+            return;
+        }
+        self.swept_us.store(now_us, Ordering::Relaxed);
+        if let Err(error) = self.store.expire(now_us, SWEEP).await {
+            tracing::warn!(%error, "memories whose time is up stay for now");
+        }
+    }
+}
+
+#[async_trait]
+impl<S: MemoryStore> MemoryService for StoreMemoryService<S> {
+    async fn add_session_to_memory(&self, session: &Session) -> Result<(), MemoryError> {
+        let options = IngestOptions::default();
+        self.add_session_with(session, &options).await.map(drop)
+    }
+
+    async fn search_memory(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        query: &str,
+    ) -> Result<SearchMemoryResponse, MemoryError> {
+        let search = SearchMemory::new(query);
+        let found = self.search_memory_with(app_name, user_id, search).await?;
+        Ok(SearchMemoryResponse {
+            memories: found.into_iter().map(|found| found.entry).collect(),
+            ..SearchMemoryResponse::default()
+        })
+    }
+
+    /// The metadata becomes the notes of what is taken up.
+    async fn add_events_to_memory(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        events: &[Arc<Event>],
+        session_id: Option<&str>,
+        custom_metadata: Option<&JsonMap>,
+    ) -> Result<(), MemoryError> {
+        let options = with_notes(custom_metadata);
+        let added = self.add_events_with(app_name, user_id, events, session_id, &options);
+        added.await.map(drop)
+    }
+
+    /// The metadata is added to the notes of each memory, which go first.
+    async fn add_memory(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        memories: &[MemoryEntry],
+        custom_metadata: Option<&JsonMap>,
+    ) -> Result<(), MemoryError> {
+        let options = with_notes(custom_metadata);
+        let added = self.add_memory_with(app_name, user_id, memories, &options);
+        added.await.map(drop)
+    }
+
+    /// Forgets the memories of this id, in all sessions and for good. Without an id, or with one
+    /// that is not known, nothing happens.
+    async fn delete_memory(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        memory_id: Option<&str>,
+    ) -> Result<(), MemoryError> {
+        let Some(id) = memory_id else {
+            return Ok(());
+        };
+        let ids = Forget::Ids(vec![id.to_owned()]);
+        self.forget(app_name, user_id, ids).await.map(drop)
+    }
+}
+
+fn with_notes(custom_metadata: Option<&JsonMap>) -> IngestOptions {
+    IngestOptions {
+        custom_metadata: custom_metadata.cloned().unwrap_or_default(),
+        ..IngestOptions::default()
+    }
+}
+
+fn checked_scope(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
+    check_id("app name", app)?;
+    check_id("user id", user)?;
+    Ok(MemoryScope::new(app, user))
+}
+
+/// Fails unless every store can keep `id` exactly.
+fn check_id(what: &'static str, id: &str) -> Result<(), MemoryError> {
+    let checked = Limits::default().check_id(what, id);
+    checked.map_err(|error| match error {
+        retain_core::SessionError::Invalid { what, reason } => {
+            MemoryError::InvalidInput { what, reason }
+        }
+        other => MemoryError::backend(other),
+    })
+}

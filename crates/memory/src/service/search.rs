@@ -1,0 +1,167 @@
+//! Finding and listing: from a question to memories that say why they were found.
+
+use std::sync::Arc;
+
+use retain_core::{MemoryError, MemoryRecord, MemoryRows, MemoryScope, MemoryStore, seconds};
+
+use super::{
+    FoundMemory, ListMemories, MemoryPage, SearchMemory, StoreMemoryService,
+    cache::{ScopeView, off_executor},
+    embedding::embed_question,
+    text::spoken_text,
+    view::{Asked, Models},
+};
+use crate::index::Hit;
+
+/// A search in an index of up to so many memories takes less than moving it out of the way would.
+const SMALL: usize = 2000;
+/// So many bytes of text are taken for a token.
+const TOKEN_BYTES: usize = 4;
+/// A question is cut behind so many bytes: nobody asks that much, and every word costs.
+const QUESTION_BYTES: usize = 8192;
+/// Memories that a listing reads at a time.
+const PAGE: usize = 500;
+
+impl<S: MemoryStore> StoreMemoryService<S> {
+    /// Finds what fits the question, the best first, and says why.
+    pub async fn search_memory_with(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        mut search: SearchMemory,
+    ) -> Result<Vec<FoundMemory>, MemoryError> {
+        cut(&mut search.query);
+        if search.query.trim().is_empty() || search.limit == 0 {
+            return Ok(Vec::new());
+        }
+        let scope = MemoryScope::new(app_name, user_id);
+        let embedding = match &self.embedder {
+            Some(embedder) => embed_question(&**embedder, &search.query).await,
+            None => Vec::new(),
+        };
+        let view = self.up_to_date(&scope).await?;
+        let (hits, search) = self.hits(view, search, embedding).await?;
+        let seqs = hits.iter().map(|hit| hit.seq).collect();
+        let rows = MemoryRows::Numbered(seqs);
+        let records = self.store.rows(&scope, rows, false).await?;
+        Ok(found(hits, records, search.token_budget))
+    }
+
+    /// The user's memories in the order of their arrival, a page at a time.
+    pub async fn list(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        list: ListMemories,
+    ) -> Result<MemoryPage, MemoryError> {
+        let scope = MemoryScope::new(app_name, user_id);
+        let (limit, now_us) = (list.limit.max(1), self.clock.now_us());
+        let mut page = MemoryPage::default();
+        let mut seq = list.after.unwrap_or(0);
+        loop {
+            let rows = MemoryRows::After { seq, limit: PAGE };
+            let read = self.store.rows(&scope, rows, false).await?;
+            let is_last = read.len() < PAGE;
+            for record in read {
+                if page.memories.len() == limit {
+                    page.next = Some(seq);
+                    return Ok(page);
+                }
+                seq = record.about.seq;
+                if record.about.is_alive(now_us) && list.filter.matches(&record.about.facts()) {
+                    page.memories.push(record);
+                }
+            }
+            if is_last {
+                return Ok(page);
+            }
+        }
+    }
+
+    /// The scope's view, with everything that is acknowledged.
+    pub(super) async fn up_to_date(
+        &self,
+        scope: &MemoryScope,
+    ) -> Result<Arc<ScopeView>, MemoryError> {
+        let models = Models {
+            language: self.language,
+            table: self.table().await?,
+            embedder: self.embedder.as_ref().map(|embedder| embedder.id()),
+        };
+        let (view, lacks_vectors) = self.views.up_to_date(&*self.store, scope, models).await?;
+        if lacks_vectors {
+            self.embed_later(scope);
+        }
+        Ok(view)
+    }
+
+    async fn hits(
+        &self,
+        view: Arc<ScopeView>,
+        search: SearchMemory,
+        embedding: Vec<f32>,
+    ) -> Result<(Vec<Hit>, SearchMemory), MemoryError> {
+        let now_us = self.clock.now_us();
+        let is_small = view.read().len() <= SMALL;
+        let work = move || {
+            let reference_time = search.reference_time;
+            let hits = view.read().search(&Asked {
+                query: &search.query,
+                embedding: &embedding,
+                reference_time: reference_time.unwrap_or_else(|| seconds(now_us)),
+                limit: search.limit,
+                min_score: search.min_score,
+                filter: &search.filter,
+                now_us,
+            });
+            (hits, search)
+        };
+        match is_small {
+            true => Ok(work()),
+            false => off_executor(work).await,
+        }
+    }
+}
+
+/// Cuts a question to its length, between two characters.
+fn cut(question: &mut String) {
+    let mut end = question.len().min(QUESTION_BYTES);
+    while !question.is_char_boundary(end) {
+        end -= 1;
+    }
+    question.truncate(end);
+}
+
+/// What was hit, as far as it is still there and there are tokens for it. One that is too long for
+/// what is left makes place for the next.
+fn found(
+    hits: Vec<Hit>,
+    records: Vec<MemoryRecord>,
+    token_budget: Option<usize>,
+) -> Vec<FoundMemory> {
+    let mut records: std::collections::HashMap<u64, MemoryRecord> = records
+        .into_iter()
+        .map(|record| (record.about.seq, record))
+        .collect();
+    let mut left = token_budget.unwrap_or(usize::MAX);
+    let mut found = Vec::with_capacity(hits.len());
+    for hit in hits {
+        let Some(record) = records.remove(&hit.seq) else {
+            continue;
+        };
+        if token_budget.is_some() {
+            let tokens = spoken_text(&record.content).len().div_ceil(TOKEN_BYTES);
+            if tokens > left {
+                continue;
+            }
+            left -= tokens;
+        }
+        found.push(FoundMemory {
+            entry: record.entry(),
+            about: record.about,
+            score: hit.score,
+            explanation: hit.explanation,
+        });
+    }
+    found
+}

@@ -1,0 +1,136 @@
+//! What texts mean, without a key and without a download: a table of word vectors, compiled in.
+//!
+//! ```text
+//! text → words (characters/) → word pieces (word_piece.rs) → rows (table.rs) → sum, direction (vector.rs)
+//! ```
+//!
+//! The table was distilled from all-MiniLM-L6-v2 by `scripts/distill-static-vectors`; where it comes
+//! from and under which licence is said in `data/README.md`. Frequent words have a small weight in it,
+//! so a sum of rows is a weighted one. The same text gives the same bytes on every machine.
+//!
+//! ```
+//! use retain_memory::static_vectors::StaticVectors;
+//!
+//! # fn main() -> Result<(), retain_memory::static_vectors::StaticVectorsError> {
+//! let vectors = StaticVectors::get()?;
+//! let question = vectors.embed("Which pets does she have?");
+//! let cat = vectors.embed("I adopted a kitten from the animal shelter.");
+//! let car = vectors.embed("The engine needs new oil.");
+//! assert!(question.dot(&cat) > question.dot(&car));
+//! # Ok(()) }
+//! ```
+
+mod characters;
+mod table;
+mod vector;
+mod word_piece;
+
+use std::{error::Error, fmt, sync::OnceLock};
+
+use table::Table;
+
+use crate::index::Meaning;
+
+pub use vector::{StaticVector, scan};
+pub use word_piece::WordPiece;
+
+/// How many numbers a vector has.
+pub const DIMS: usize = 256;
+
+#[cfg(feature = "static-vectors")]
+const FILE: &[u8] = include_bytes!("../../data/static-vectors.bin");
+#[cfg(not(feature = "static-vectors"))]
+const FILE: &[u8] = &[];
+
+/// The compiled-in word vectors.
+#[derive(Debug)]
+pub struct StaticVectors {
+    id: String,
+    table: Table,
+    word_piece: WordPiece,
+}
+
+/// Why there are no word vectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StaticVectorsError {
+    /// The cargo feature `static-vectors` is off.
+    NotCompiledIn,
+    /// The table in the program is not as it was made.
+    Damaged,
+}
+
+impl StaticVectors {
+    /// The table of this program. It is checked when first asked for; that takes a few milliseconds.
+    pub fn get() -> Result<&'static StaticVectors, StaticVectorsError> {
+        static VECTORS: OnceLock<Result<StaticVectors, StaticVectorsError>> = OnceLock::new();
+        let vectors = VECTORS.get_or_init(|| StaticVectors::read(FILE));
+        vectors.as_ref().map_err(|error| *error)
+    }
+
+    fn read(file: &'static [u8]) -> Result<StaticVectors, StaticVectorsError> {
+        let table = Table::read(file)?;
+        let word_piece = WordPiece::new(table.vocabulary)?;
+        if word_piece.len() != table.scales.len() {
+            return Err(StaticVectorsError::Damaged);
+        }
+        let id = format!("all-MiniLM-L6-v2/static-{DIMS}/{:016x}", table.checksum);
+        Ok(StaticVectors {
+            id,
+            table,
+            word_piece,
+        })
+    }
+
+    /// The model and the hash of the table: to be stored beside vectors. Vectors of different ids
+    /// cannot be compared.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// How many numbers a vector has.
+    pub fn dims(&self) -> usize {
+        DIMS
+    }
+
+    /// What cuts texts into the table's tokens.
+    pub fn word_piece(&self) -> &WordPiece {
+        &self.word_piece
+    }
+
+    /// What the text means. Words that are not known do not count; without any other it is zero.
+    pub fn embed(&self, text: &str) -> StaticVector {
+        let mut sum = [0.0; DIMS];
+        for id in self.word_piece.ids(text) {
+            // The row of the unknown token is zero, and so are those of all special ones.
+            if let Some((row, scale)) = self.table.row(usize::from(id)) {
+                vector::add(&mut sum, scale, &row.map(u8::cast_signed));
+            }
+        }
+        StaticVector::from_floats(&sum)
+    }
+}
+
+impl Meaning for StaticVectors {
+    fn dims(&self) -> usize {
+        DIMS
+    }
+
+    fn embed(&self, text: &str) -> (Vec<i8>, f32) {
+        let vector = StaticVectors::embed(self, text);
+        (vector.numbers().to_vec(), vector.scale())
+    }
+}
+
+impl fmt::Display for StaticVectorsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StaticVectorsError::NotCompiledIn => {
+                "the word vectors are not compiled in: the cargo feature `static-vectors` is off"
+            }
+            StaticVectorsError::Damaged => "the compiled-in table of word vectors is damaged",
+        })
+    }
+}
+
+impl Error for StaticVectorsError {}

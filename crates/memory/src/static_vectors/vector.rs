@@ -1,0 +1,233 @@
+//! What a text means, in 256 signed bytes: compact, compared by whole numbers.
+
+use super::DIMS;
+
+/// The meaning of a text: a direction, as 256 signed bytes. Of a text without known words it is zero.
+///
+/// Only the direction is kept, so the bytes say all: the same bytes are the same vector.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StaticVector {
+    /// From -127 to 127.
+    numbers: [i8; DIMS],
+    /// One divided by the length of the numbers; 0 for the zero vector.
+    scale: f32,
+}
+
+impl StaticVector {
+    /// The vector of nothing: as near to everything as to its opposite.
+    pub const ZERO: StaticVector = StaticVector {
+        numbers: [0; DIMS],
+        scale: 0.0,
+    };
+
+    /// The direction of these numbers. Zero if it has none: all are 0, or one is not finite.
+    pub fn from_floats(floats: &[f32; DIMS]) -> StaticVector {
+        let largest = floats.iter().fold(0_f32, |most, it| most.max(it.abs()));
+        let step = 127.0 / largest;
+        if !step.is_normal() || floats.iter().any(|it| !it.is_finite()) {
+            return StaticVector::ZERO;
+        }
+        let mut numbers = [0; DIMS];
+        for (number, float) in numbers.iter_mut().zip(floats) {
+            // Rounds; `round` itself would be a call for each number.
+            let steps = float * step;
+            *number = (steps + 0.5_f32.copysign(steps)) as i32 as i8;
+        }
+        StaticVector::from_numbers(numbers)
+    }
+
+    /// The direction of a sum of vectors, each taken as often as its weight says.
+    pub fn mixed<'a>(parts: impl IntoIterator<Item = (f32, &'a StaticVector)>) -> StaticVector {
+        let mut sum = [0.0; DIMS];
+        for (weight, vector) in parts {
+            add(&mut sum, weight * vector.scale, &vector.numbers);
+        }
+        StaticVector::from_floats(&sum)
+    }
+
+    /// The bytes, to be stored.
+    pub fn to_bytes(&self) -> [u8; DIMS] {
+        self.numbers.map(i8::cast_unsigned)
+    }
+
+    /// The vector of stored bytes; `None` if they are no vector: not 256, or one is -128.
+    pub fn from_bytes(bytes: &[u8]) -> Option<StaticVector> {
+        let bytes: &[u8; DIMS] = bytes.try_into().ok()?;
+        let numbers = bytes.map(u8::cast_signed);
+        let all_small = !numbers.contains(&i8::MIN);
+        all_small.then(|| StaticVector::from_numbers(numbers))
+    }
+
+    /// The numbers, as a row of the matrix that [`scan`] looks through.
+    pub fn numbers(&self) -> &[i8; DIMS] {
+        &self.numbers
+    }
+
+    /// What the numbers are to be multiplied by to be of unit length; 0 if they are all 0.
+    pub fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    /// Whether nothing is known of the text.
+    pub fn is_zero(&self) -> bool {
+        self.scale == 0.0
+    }
+
+    /// How near the meanings are: the cosine, from -1 to 1. Nothing is near to zero: 0.
+    pub fn dot(&self, other: &StaticVector) -> f32 {
+        let product = product(&self.numbers.map(i16::from), &other.numbers);
+        cosine(product, self.scale * other.scale)
+    }
+
+    fn from_numbers(numbers: [i8; DIMS]) -> StaticVector {
+        let square = product(&numbers.map(i16::from), &numbers);
+        let scale = if square == 0 {
+            0.0
+        } else {
+            1.0 / (square as f32).sqrt()
+        };
+        StaticVector { numbers, scale }
+    }
+}
+
+/// The cosines of one vector with many, which stand one behind the other in `matrix`.
+///
+/// # Panics
+/// If `matrix`, `scales` and `out` are not of as many vectors.
+pub fn scan(query: &StaticVector, matrix: &[i8], scales: &[f32], out: &mut [f32]) {
+    let (rows, rest) = matrix.as_chunks::<DIMS>();
+    assert!(rest.is_empty(), "the matrix ends inside a vector");
+    assert_eq!(rows.len(), scales.len(), "a scale for each vector");
+    assert_eq!(rows.len(), out.len(), "a place for each cosine");
+    let wide = query.numbers.map(i16::from);
+    for ((row, scale), out) in rows.iter().zip(scales).zip(out) {
+        *out = cosine(product(&wide, row), query.scale * scale);
+    }
+}
+
+/// Adds a row to a sum. The order of the additions is fixed, so the sum is the same on every machine.
+pub(super) fn add(sum: &mut [f32; DIMS], scale: f32, row: &[i8; DIMS]) {
+    for (sum, number) in sum.iter_mut().zip(row) {
+        *sum += scale * f32::from(*number);
+    }
+}
+
+/// The sum of the products, number by number. `wide` is of numbers from -127 to 127.
+///
+/// Two products are added in 16 bits, where they fit: 2 * 127 * 128 is below 2^15. So the compiler
+/// makes eight of them at once with what every x86-64 has; plainly written it is half as fast.
+fn product(wide: &[i16; DIMS], row: &[i8; DIMS]) -> i32 {
+    let (wide, _) = wide.as_chunks::<32>();
+    let (row, _) = row.as_chunks::<32>();
+    let mut sums = [0_i32; 16];
+    for (wide, row) in wide.iter().zip(row) {
+        for (lane, sum) in sums.iter_mut().enumerate() {
+            let one = wide[lane].wrapping_mul(i16::from(row[lane]));
+            let other = wide[lane + 16].wrapping_mul(i16::from(row[lane + 16]));
+            *sum += i32::from(one.wrapping_add(other));
+        }
+    }
+    sums.iter().sum()
+}
+
+/// Rounding must not make two equal directions nearer than equal.
+fn cosine(product: i32, scale: f32) -> f32 {
+    (product as f32 * scale).clamp(-1.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use retain_testkit::random::Random;
+
+    use super::*;
+
+    fn random_numbers(random: &mut Random) -> [i8; DIMS] {
+        // Often the largest there are, where sums would overflow first.
+        std::array::from_fn(|_| match random.below(4) {
+            0 => 127,
+            1 => -127,
+            _ => random.below(255) as u8 as i8,
+        })
+        .map(|it: i8| it.max(-127))
+    }
+
+    fn slow_product(a: &[i8; DIMS], b: &[i8; DIMS]) -> i64 {
+        let pairs = a.iter().zip(b);
+        pairs.map(|(a, b)| i64::from(*a) * i64::from(*b)).sum()
+    }
+
+    #[test]
+    fn products_are_exact() {
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            let (a, mut b) = (random_numbers(&mut random), random_numbers(&mut random));
+            b[random.below(256) as usize] = i8::MIN;
+            let fast = product(&a.map(i16::from), &b);
+            assert_eq!(i64::from(fast), slow_product(&a, &b), "seed {seed}");
+        }
+        for (a, b) in [(127, 127), (-127, i8::MIN), (127, i8::MIN), (-127, 127)] {
+            let (a, b) = ([a; DIMS], [b; DIMS]);
+            let fast = product(&a.map(i16::from), &b);
+            assert_eq!(i64::from(fast), slow_product(&a, &b));
+        }
+    }
+
+    #[test]
+    fn a_scan_gives_what_single_products_give() {
+        let mut random = Random::new(7);
+        let mut vector = || StaticVector::from_numbers(random_numbers(&mut random));
+        let (query, mut vectors) = (vector(), vec![StaticVector::ZERO]);
+        vectors.extend((0..50).map(|_| vector()));
+        let matrix: Vec<i8> = vectors.iter().flat_map(|it| *it.numbers()).collect();
+        let scales: Vec<f32> = vectors.iter().map(StaticVector::scale).collect();
+        let mut out = vec![9.0; vectors.len()];
+        scan(&query, &matrix, &scales, &mut out);
+        let single: Vec<f32> = vectors.iter().map(|it| query.dot(it)).collect();
+        assert_eq!(out, single);
+        assert_eq!(out[0], 0.0);
+    }
+
+    #[test]
+    fn numbers_are_rounded_to_the_nearest_step() {
+        let mut floats = [0.0; DIMS];
+        floats[..6].copy_from_slice(&[1270.0, -1270.0, 14.9, 15.1, -14.9, -15.1]);
+        let vector = StaticVector::from_floats(&floats);
+        assert_eq!(vector.numbers()[..7], [127, -127, 1, 2, -1, -2, 0]);
+    }
+
+    #[test]
+    fn what_has_no_direction_is_zero() {
+        assert_eq!(StaticVector::from_floats(&[0.0; DIMS]), StaticVector::ZERO);
+        for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut floats = [1.0; DIMS];
+            floats[200] = odd;
+            assert!(StaticVector::from_floats(&floats).is_zero(), "{odd}");
+        }
+        assert!(!StaticVector::from_floats(&[1e-30; DIMS]).is_zero());
+        assert!(!StaticVector::from_floats(&[1e30; DIMS]).is_zero());
+    }
+
+    #[test]
+    fn bytes_are_the_vector() {
+        let mut random = Random::new(11);
+        let vector = StaticVector::from_numbers(random_numbers(&mut random));
+        let bytes = vector.to_bytes();
+        assert_eq!(StaticVector::from_bytes(&bytes), Some(vector));
+        assert_eq!(StaticVector::from_bytes(&bytes[1..]), None);
+        assert_eq!(StaticVector::from_bytes(&[0x80; DIMS]), None);
+        let zero = StaticVector::from_bytes(&[0; DIMS]).unwrap();
+        assert!(zero.is_zero() && zero.dot(&vector) == 0.0);
+    }
+
+    #[test]
+    fn a_mix_stands_between_its_parts() {
+        let mut random = Random::new(13);
+        let mut vector = || StaticVector::from_numbers(random_numbers(&mut random));
+        let (a, b) = (vector(), vector());
+        let mixed = StaticVector::mixed([(1.0, &a), (0.5, &b)]);
+        assert!(mixed.dot(&a) > mixed.dot(&b) && mixed.dot(&b) > a.dot(&b));
+        assert!(StaticVector::mixed([]).is_zero());
+        let opposite = StaticVector::mixed([(-1.0, &a)]);
+        assert!(opposite.dot(&a) < -0.999);
+    }
+}

@@ -1,0 +1,181 @@
+//! From a text to ids of word pieces, equal to BERT's uncased tokenizer: the second half of the way.
+//!
+//! A word is cut greedily: the longest piece of the vocabulary that it begins with, then the longest
+//! that goes on with what is left. If something is left for which there is no piece, or the word is
+//! very long, the whole word is unknown.
+
+use super::{StaticVectorsError, characters::for_each_word};
+
+/// The token of words that cannot be cut.
+const UNKNOWN: &str = "[UNK]";
+/// What a token begins with that goes on inside a word.
+const INSIDE: &str = "##";
+const LONGEST_WORD: usize = 100;
+/// In bytes. More than any vocabulary has; a stack buffer is that long.
+const LONGEST_PIECE: usize = 64;
+
+/// Cuts texts into the word pieces of BERT uncased.
+///
+/// Names of special tokens in a text, such as `[MASK]`, are text like all other.
+#[derive(Debug)]
+pub struct WordPiece {
+    tokens: Vec<&'static str>,
+    /// Where a token is found by its hash: open addressing, half empty.
+    slots: Vec<Slot>,
+    longest_piece: usize,
+    unknown: u16,
+}
+
+/// A place for a token. The tag is more of its hash, so that few texts are compared in vain.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    id: u16,
+    tag: u16,
+}
+
+const EMPTY: Slot = Slot {
+    id: u16::MAX,
+    tag: 0,
+};
+
+/// Where in a word a piece stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Place {
+    Start,
+    Inside,
+}
+
+impl WordPiece {
+    /// From a vocabulary with a token a line; the ids are the numbers of the lines.
+    pub(super) fn new(vocabulary: &'static str) -> Result<WordPiece, StaticVectorsError> {
+        let tokens: Vec<&str> = vocabulary.split_terminator('\n').collect();
+        let longest_piece = tokens.iter().map(|it| it.len()).max().unwrap_or(0);
+        let unknown = tokens.iter().position(|it| *it == UNKNOWN);
+        let unknown = unknown.and_then(|it| u16::try_from(it).ok());
+        let fits = tokens.len() < usize::from(u16::MAX) && longest_piece <= LONGEST_PIECE;
+        let (Some(unknown), true) = (unknown, fits) else {
+            return Err(StaticVectorsError::Damaged);
+        };
+        let mut pieces = WordPiece {
+            slots: vec![EMPTY; (tokens.len() * 2).next_power_of_two()],
+            tokens,
+            longest_piece,
+            unknown,
+        };
+        for id in 0..pieces.tokens.len() as u16 {
+            pieces.place(id);
+        }
+        Ok(pieces)
+    }
+
+    /// The ids of the text's pieces, in order.
+    pub fn ids(&self, text: &str) -> Vec<u16> {
+        let mut ids = Vec::with_capacity(text.len() / 4 + 4);
+        for_each_word(text, |word| self.cut(word, &mut ids));
+        ids
+    }
+
+    /// The id of words that cannot be cut.
+    pub fn unknown(&self) -> u16 {
+        self.unknown
+    }
+
+    /// How many tokens there are.
+    pub(super) fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    fn place(&mut self, id: u16) {
+        let token = self.tokens[usize::from(id)];
+        let (place, text) = match token.strip_prefix(INSIDE) {
+            Some(text) if !text.is_empty() => (Place::Inside, text),
+            _ => (Place::Start, token),
+        };
+        let hash = text.bytes().fold(place.seed(), step);
+        let (mut at, tag) = self.address(hash);
+        while self.slots[at].id != EMPTY.id {
+            at = (at + 1) % self.slots.len();
+        }
+        self.slots[at] = Slot { id, tag };
+    }
+
+    fn cut(&self, word: &str, ids: &mut Vec<u16>) {
+        let before = ids.len();
+        let too_long = word.len() > LONGEST_WORD && word.chars().count() > LONGEST_WORD;
+        let (mut rest, mut place) = (word, Place::Start);
+        while !rest.is_empty() {
+            let found = if too_long {
+                None
+            } else {
+                self.longest(rest, place)
+            };
+            let Some((id, length)) = found else {
+                ids.truncate(before);
+                ids.push(self.unknown);
+                return;
+            };
+            ids.push(id);
+            (rest, place) = (&rest[length..], Place::Inside);
+        }
+    }
+
+    /// The longest piece that the text begins with, and its length in bytes.
+    fn longest(&self, text: &str, place: Place) -> Option<(u16, usize)> {
+        let reach = text.len().min(self.longest_piece);
+        let mut hashes = [0; LONGEST_PIECE];
+        let mut hash = place.seed();
+        for (kept, byte) in hashes.iter_mut().zip(&text.as_bytes()[..reach]) {
+            hash = step(hash, *byte);
+            *kept = hash;
+        }
+        let lengths = (1..=reach).rev().filter(|it| text.is_char_boundary(*it));
+        let mut found = lengths.map(|length| {
+            let id = self.find(&text[..length], hashes[length - 1], place)?;
+            Some((id, length))
+        });
+        found.find_map(|it| it)
+    }
+
+    fn find(&self, text: &str, hash: u64, place: Place) -> Option<u16> {
+        let (mut at, tag) = self.address(hash);
+        loop {
+            let slot = self.slots[at];
+            if slot.id == EMPTY.id {
+                return None;
+            }
+            if slot.tag == tag && place.is_token(self.tokens[usize::from(slot.id)], text) {
+                return Some(slot.id);
+            }
+            at = (at + 1) % self.slots.len();
+        }
+    }
+
+    /// The first slot of a hash, and its tag. There is a power of two of slots.
+    fn address(&self, hash: u64) -> (usize, u16) {
+        let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let at = (mixed >> 40) as usize & (self.slots.len() - 1);
+        (at, mixed as u16 ^ (mixed >> 16) as u16)
+    }
+}
+
+impl Place {
+    fn seed(self) -> u64 {
+        match self {
+            Place::Start => 0xcbf2_9ce4_8422_2325,
+            Place::Inside => 0x8422_2325_cbf2_9ce4,
+        }
+    }
+
+    /// Whether the token is this text at this place.
+    fn is_token(self, token: &str, text: &str) -> bool {
+        match self {
+            Place::Start => token == text,
+            Place::Inside => token.strip_prefix(INSIDE) == Some(text),
+        }
+    }
+}
+
+/// FNV-1a: the hash of a longer piece goes on from that of a shorter one.
+fn step(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+}

@@ -1,0 +1,134 @@
+//! A store that counts what is read, to see that indexes are built once and then only followed.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use retain_core::{
+    Event, Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryChanges, MemoryError, MemoryMark,
+    MemoryRecord, MemoryRows, MemoryScope, MemoryService as _, MemoryStatistics, MemoryStore,
+    MemoryUpdate, NewEmbedding,
+};
+use retain_memory::StoreMemoryService;
+use retain_sessions::InMemoryMemoryStore;
+
+use super::session_with;
+
+type Answer<T> = Result<T, MemoryError>;
+
+#[derive(Debug, Clone, Default)]
+struct Counting {
+    store: InMemoryMemoryStore,
+    /// Pages that were read for an index.
+    pages: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl MemoryStore for Counting {
+    async fn add(&self, batch: Arc<MemoryBatch>) -> Answer<MemoryAdded> {
+        self.store.add(batch).await
+    }
+
+    async fn body_hashes(
+        &self,
+        scope: &MemoryScope,
+        session: Option<&str>,
+        ids: &[String],
+    ) -> Answer<Vec<Option<u64>>> {
+        self.store.body_hashes(scope, session, ids).await
+    }
+
+    async fn mark(&self, scope: &MemoryScope) -> Answer<MemoryMark> {
+        self.store.mark(scope).await
+    }
+
+    async fn changes(&self, scope: &MemoryScope, since: MemoryMark) -> Answer<MemoryChanges> {
+        self.store.changes(scope, since).await
+    }
+
+    async fn rows(
+        &self,
+        scope: &MemoryScope,
+        rows: MemoryRows,
+        with_vectors: bool,
+    ) -> Answer<Vec<MemoryRecord>> {
+        if matches!(rows, MemoryRows::After { .. }) {
+            self.pages.fetch_add(1, Ordering::SeqCst);
+            // Others get in while this one reads.
+            tokio::task::yield_now().await;
+        }
+        self.store.rows(scope, rows, with_vectors).await
+    }
+
+    async fn update(
+        &self,
+        scope: &MemoryScope,
+        seq: u64,
+        update: Arc<MemoryUpdate>,
+        now_us: i64,
+    ) -> Answer<bool> {
+        self.store.update(scope, seq, update, now_us).await
+    }
+
+    async fn forget(&self, scope: &MemoryScope, what: Arc<Forget>) -> Answer<ForgetReceipt> {
+        self.store.forget(scope, what).await
+    }
+
+    async fn expire(&self, now_us: i64, limit: usize) -> Answer<u64> {
+        self.store.expire(now_us, limit).await
+    }
+
+    async fn statistics(&self, scope: &MemoryScope) -> Answer<MemoryStatistics> {
+        self.store.statistics(scope).await
+    }
+
+    async fn without_embedding(
+        &self,
+        scope: &MemoryScope,
+        model: &str,
+        after: u64,
+        limit: usize,
+    ) -> Answer<Vec<MemoryRecord>> {
+        self.store
+            .without_embedding(scope, model, after, limit)
+            .await
+    }
+
+    async fn set_embeddings(
+        &self,
+        scope: &MemoryScope,
+        embeddings: Arc<Vec<NewEmbedding>>,
+    ) -> Answer<()> {
+        self.store.set_embeddings(scope, embeddings).await
+    }
+}
+
+#[tokio::test]
+async fn an_index_is_built_once_and_then_followed() {
+    let store = Counting::default();
+    let memory = StoreMemoryService::over(store.clone());
+    let texts = (0..2500).map(|n| Event::user_text(format!("apples {n}")));
+    let mut session = session_with("s1", texts.collect());
+    memory.add_session_to_memory(&session).await.unwrap();
+    let mut searches = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let memory = memory.clone();
+        searches.spawn(async move { memory.search_memory("app", "ada", "apples").await });
+    }
+    while let Some(found) = searches.join_next().await {
+        assert_eq!(found.unwrap().unwrap().memories.len(), 10);
+    }
+    // Three pages of a thousand, for all eight.
+    assert_eq!(store.pages.load(Ordering::SeqCst), 3);
+    memory.search_memory("app", "ada", "pears").await.unwrap();
+    assert_eq!(store.pages.load(Ordering::SeqCst), 3);
+    let mut event = Event::user_text("pears");
+    event.id = "new".to_owned();
+    session.events.push(2501, event);
+    memory.add_session_to_memory(&session).await.unwrap();
+    let found = memory.search_memory("app", "ada", "pears").await.unwrap();
+    assert_eq!(found.memories[0].content.text_concat(), "pears");
+    assert_eq!(store.pages.load(Ordering::SeqCst), 4);
+}

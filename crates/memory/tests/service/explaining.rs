@@ -1,0 +1,225 @@
+//! What a search is told beside its question, with the real index on SQLite, and what each hit tells
+//! about itself.
+
+use retain_core::{
+    Content, Event, FunctionResponse, Json, JsonMap, MemoryFilter, MemoryKind, MemoryOrigin,
+    MemoryService as _, OriginKind, Part,
+};
+use retain_memory::{
+    FoundMemory, IngestOptions, SearchMemory, StoreMemoryService,
+    index::{Explanation, Place},
+};
+use retain_sessions::SqliteMemoryStore;
+use retain_testkit::TestClock;
+
+use super::{session_with, sqlite};
+
+type Memory = StoreMemoryService<SqliteMemoryStore>;
+
+/// 2024-03-11, a Monday, at noon.
+const MONDAY: f64 = 1_710_158_400.0;
+const DAY: f64 = 86_400.0;
+
+fn said(mut event: Event, timestamp: f64) -> Event {
+    event.timestamp = timestamp;
+    event
+}
+
+/// Three conversations, each on another day.
+async fn talks(memory: &Memory) {
+    let monday = vec![
+        said(
+            Event::user_text("I prefer hotel rooms on high floors."),
+            MONDAY,
+        ),
+        said(
+            Event::model_text("concierge", "Noted, a high floor."),
+            MONDAY + 5.0,
+        ),
+        said(Event::user_text("Breakfast can be early."), MONDAY + 10.0),
+    ];
+    let tuesday = vec![said(
+        Event::user_text("My sister Clara plays the cello in an orchestra."),
+        MONDAY + DAY,
+    )];
+    let friday = vec![said(
+        Event::user_text("The hotel in Lisbon had noisy floors."),
+        MONDAY + 4.0 * DAY,
+    )];
+    for (id, events) in [("monday", monday), ("tuesday", tuesday), ("friday", friday)] {
+        let session = session_with(id, events);
+        memory.add_session_to_memory(&session).await.unwrap();
+    }
+}
+
+async fn with_talks() -> (Memory, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sqlite(&folder.path().join("memory.db")).await;
+    let memory = StoreMemoryService::over(store).with_clock(TestClock::default());
+    talks(&memory).await;
+    (memory, folder)
+}
+
+async fn search(memory: &Memory, search: SearchMemory) -> Vec<FoundMemory> {
+    let found = memory.search_memory_with("app", "ada", search).await;
+    found.unwrap()
+}
+
+fn ids(found: &[FoundMemory]) -> Vec<&str> {
+    found.iter().map(|it| it.about.id.as_str()).collect()
+}
+
+fn sum(it: &Explanation) -> f32 {
+    let words = it.lexical + it.session + it.author;
+    words + it.meaning + it.context + it.embedding + it.time
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hit_says_why_it_was_found_and_where_it_comes_from() {
+    let (memory, _folder) = with_talks().await;
+    let found = search(&memory, SearchMemory::new("Which rooms on high floors?")).await;
+    let best = &found[0];
+    assert_eq!(best.about.id, "monday-1");
+    assert_eq!(best.about.session.as_deref(), Some("monday"));
+    assert_eq!(best.about.position, 1);
+    assert_eq!(best.about.event_id.as_deref(), Some("monday-1"));
+    assert_eq!(best.about.author.as_deref(), Some("user"));
+    assert_eq!(best.about.origin, MemoryOrigin::Person);
+    assert_eq!(best.about.kind, MemoryKind::Turn);
+    assert_eq!(best.about.timestamp, MONDAY);
+    assert_eq!(best.entry.timestamp.as_deref(), Some("2024-03-11T12:00:00"));
+    let words = best.explanation.words.iter();
+    let mut own: Vec<&str> = words
+        .filter(|it| it.place == Place::Own)
+        .map(|it| it.word.as_str())
+        .collect();
+    own.sort_unstable();
+    assert_eq!(own, ["floors", "high", "rooms"]);
+    for hit in &found {
+        let (score, sum) = (hit.score, sum(&hit.explanation));
+        assert!((score - sum).abs() < 1e-3, "{score} is not {sum}: {hit:?}");
+        assert!((0.0..=1.0).contains(&score));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neighbours_and_times_are_told_as_such() {
+    let (memory, _folder) = with_talks().await;
+    let found = search(&memory, SearchMemory::new("hotel rooms")).await;
+    let near = found.iter().find(|it| it.about.id == "monday-2").unwrap();
+    let places = near.explanation.words.iter().map(|it| it.place);
+    assert!(places.clone().count() > 0 && places.into_iter().all(|it| it == Place::Near));
+
+    let asked = SearchMemory::new("What did I say about the hotel yesterday?");
+    let on_tuesday = search(&memory, asked.clone().reference_time(MONDAY + DAY)).await;
+    assert_eq!(on_tuesday[0].about.id, "monday-1");
+    assert!(on_tuesday[0].explanation.time > 0.0);
+    let on_saturday = search(&memory, asked.reference_time(MONDAY + 5.0 * DAY)).await;
+    assert_eq!(on_saturday[0].about.id, "friday-1");
+    assert!(on_saturday[0].explanation.time > 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_comes_below_the_least_score() {
+    let (memory, _folder) = with_talks().await;
+    let asked = SearchMemory::new("high floors in hotels");
+    let all = search(&memory, asked.clone()).await;
+    let scores: Vec<f32> = all.iter().map(|it| it.score).collect();
+    assert!(
+        all.len() >= 3 && scores.is_sorted_by(|a, b| a >= b),
+        "{scores:?}"
+    );
+    assert!(scores[0] > scores[2], "{scores:?}");
+    for least in [scores[2], scores[1], scores[0]] {
+        let found = search(&memory, asked.clone().min_score(least)).await;
+        let expected = scores.iter().filter(|it| **it >= least).count();
+        assert_eq!(found.len(), expected, "{least} of {scores:?}");
+    }
+    assert!(search(&memory, asked.min_score(1.0)).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_and_budgets_keep_the_best() {
+    let (memory, _folder) = with_talks().await;
+    let asked = SearchMemory::new("high floors in hotels");
+    let all = search(&memory, asked.clone()).await;
+    for limit in 0..=all.len() {
+        let found = search(&memory, asked.clone().limit(limit)).await;
+        assert_eq!(ids(&found), ids(&all[..limit]));
+    }
+    // Nine tokens are 36 bytes: what is said on Monday first, and nothing more.
+    let first = all[0].entry.content.text_concat();
+    assert_eq!(first.len(), 36);
+    let found = search(&memory, asked.clone().token_budget(9)).await;
+    assert_eq!(ids(&found), ["monday-1"]);
+    let found = search(&memory, asked.token_budget(8)).await;
+    let bytes: usize = found
+        .iter()
+        .map(|it| it.entry.content.text_concat().len())
+        .sum();
+    assert!(!ids(&found).contains(&"monday-1") && bytes <= 32);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_hold_whatever_the_ranking_says() {
+    let (memory, _folder) = with_talks().await;
+    let asked = |filter: MemoryFilter| SearchMemory::new("high floors in hotels").filter(filter);
+    let any = MemoryFilter::default;
+    let later = MemoryFilter {
+        since: Some(MONDAY + DAY),
+        ..any()
+    };
+    assert_eq!(ids(&search(&memory, asked(later)).await), ["friday-1"]);
+    let range = MemoryFilter {
+        since: Some(MONDAY + 5.0),
+        until: Some(MONDAY + 10.0),
+        ..any()
+    };
+    assert_eq!(ids(&search(&memory, asked(range)).await), ["monday-2"]);
+    let agents = MemoryFilter {
+        origins: vec![OriginKind::Agent],
+        ..any()
+    };
+    assert_eq!(ids(&search(&memory, asked(agents)).await), ["monday-2"]);
+    let friday = MemoryFilter {
+        session: Some("friday".to_owned()),
+        ..any()
+    };
+    assert_eq!(ids(&search(&memory, asked(friday)).await), ["friday-1"]);
+    let nobody = MemoryFilter {
+        author: Some("eve".to_owned()),
+        ..any()
+    };
+    assert!(search(&memory, asked(nobody)).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_tools_said_can_be_left_out() {
+    let (memory, _folder) = with_talks().await;
+    let text = Json::from("Hotels with high floors are closed.");
+    let answer = JsonMap::from([("text", text)]);
+    let part = Part {
+        function_response: Some(FunctionResponse::new("call-1", "web_search", answer)),
+        ..Part::default()
+    };
+    let mut event = Event::user_text("");
+    event.response.content = Some(Content::new("user", vec![part]));
+    let session = session_with("tools", vec![event]);
+    let options = IngestOptions {
+        tool_responses: Some(true),
+        ..IngestOptions::default()
+    };
+    memory.add_session_with(&session, &options).await.unwrap();
+    let asked = SearchMemory::new("hotels with high floors");
+    let found = search(&memory, asked.clone()).await;
+    let tool = found.iter().find(|it| it.about.id == "tools-1#0").unwrap();
+    let name = "web_search".to_owned();
+    assert_eq!(tool.about.origin, MemoryOrigin::Tool { name });
+    assert_eq!(tool.entry.author.as_deref(), Some("web_search"));
+    let people = MemoryFilter {
+        origins: vec![OriginKind::Person, OriginKind::Agent],
+        ..MemoryFilter::default()
+    };
+    let found = search(&memory, asked.filter(people)).await;
+    assert!(found.len() >= 3 && !ids(&found).contains(&"tools-1#0"));
+}

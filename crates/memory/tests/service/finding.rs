@@ -1,0 +1,242 @@
+//! Searches with everything that can be said about them, and the indexes behind them.
+
+use retain_core::{
+    Event, Forget, Json, JsonMap, MemoryFilter, MemoryKind, MemoryService as _, OriginKind,
+};
+use retain_memory::{
+    IngestOptions, ListMemories, SearchMemory, StoreMemoryService, index::Language,
+};
+use retain_sessions::InMemoryMemoryStore;
+
+use super::{InMemory, found, in_memory, session_with};
+
+async fn ids(memory: &InMemory, search: SearchMemory) -> Vec<String> {
+    let found = memory
+        .search_memory_with("app", "ada", search)
+        .await
+        .unwrap();
+    let mut ids: Vec<String> = found.into_iter().map(|it| it.about.id).collect();
+    ids.sort();
+    ids
+}
+
+#[tokio::test]
+async fn filters_leave_what_is_meant() {
+    let (memory, _) = in_memory();
+    let at = |mut event: Event, seconds: f64| {
+        event.timestamp = seconds;
+        event
+    };
+    let notes: JsonMap = [("team".to_owned(), Json::from("red"))]
+        .into_iter()
+        .collect();
+    let first = vec![
+        at(Event::user_text("apples one"), 100.0),
+        at(Event::model_text("bot", "apples two"), 200.0),
+    ];
+    memory
+        .add_session_to_memory(&session_with("s1", first))
+        .await
+        .unwrap();
+    let options = IngestOptions {
+        custom_metadata: notes.clone(),
+        ..IngestOptions::default()
+    };
+    let second = session_with("s2", vec![at(Event::user_text("apples three"), 300.0)]);
+    memory.add_session_with(&second, &options).await.unwrap();
+    let any = MemoryFilter::default();
+    let text = |text: &str| Some(text.to_owned());
+    for (filter, expected) in [
+        (any.clone(), vec!["s1-1", "s1-2", "s2-1"]),
+        (
+            MemoryFilter {
+                since: Some(200.0),
+                ..any.clone()
+            },
+            vec!["s1-2", "s2-1"],
+        ),
+        (
+            MemoryFilter {
+                until: Some(200.0),
+                ..any.clone()
+            },
+            vec!["s1-1"],
+        ),
+        (
+            MemoryFilter {
+                author: text("bot"),
+                ..any.clone()
+            },
+            vec!["s1-2"],
+        ),
+        (
+            MemoryFilter {
+                session: text("s2"),
+                ..any.clone()
+            },
+            vec!["s2-1"],
+        ),
+        (
+            MemoryFilter {
+                kind: Some(MemoryKind::Direct),
+                ..any.clone()
+            },
+            vec![],
+        ),
+        (
+            MemoryFilter {
+                origins: vec![OriginKind::Person],
+                ..any.clone()
+            },
+            vec!["s1-1", "s2-1"],
+        ),
+        (
+            MemoryFilter {
+                metadata: notes,
+                ..any.clone()
+            },
+            vec!["s2-1"],
+        ),
+    ] {
+        let search = SearchMemory::new("apples").filter(filter.clone());
+        assert_eq!(ids(&memory, search).await, expected, "{filter:?}");
+        let list = ListMemories {
+            filter,
+            ..ListMemories::default()
+        };
+        let page = memory.list("app", "ada", list).await.unwrap();
+        let mut listed: Vec<&str> = page
+            .memories
+            .iter()
+            .map(|it| it.about.id.as_str())
+            .collect();
+        listed.sort_unstable();
+        assert_eq!(listed, expected);
+    }
+}
+
+#[tokio::test]
+async fn no_more_is_found_than_there_is_room_for() {
+    let (memory, _) = in_memory();
+    let short = "apples".to_owned();
+    let long = format!("apples {}", "filler ".repeat(200));
+    let texts = [&short, &long, &short, &short].map(|text| Event::user_text(text.as_str()));
+    memory
+        .add_session_to_memory(&session_with("s1", texts.to_vec()))
+        .await
+        .unwrap();
+    let search = || SearchMemory::new("apples");
+    assert!(ids(&memory, search().limit(2)).await.len() <= 2);
+    assert!(ids(&memory, search().limit(0)).await.is_empty());
+    // A budget that the long one does not fit into leaves room for short ones.
+    let fits = ids(&memory, search().token_budget(4)).await;
+    assert!(
+        !fits.is_empty() && !fits.contains(&"s1-2".to_owned()),
+        "{fits:?}"
+    );
+    assert!(ids(&memory, search().token_budget(1)).await.is_empty());
+}
+
+#[tokio::test]
+async fn pages_of_a_listing_follow_one_another() {
+    let (memory, _) = in_memory();
+    let texts = (0..1203)
+        .map(|n| Event::user_text(format!("text {n}")))
+        .collect();
+    memory
+        .add_session_to_memory(&session_with("s1", texts))
+        .await
+        .unwrap();
+    for limit in [1203, 100, 401, 2000] {
+        let (mut after, mut seen) = (None, Vec::new());
+        loop {
+            let list = ListMemories {
+                limit,
+                after,
+                ..ListMemories::default()
+            };
+            let page = memory.list("app", "ada", list).await.unwrap();
+            assert!(page.memories.len() <= limit);
+            seen.extend(page.memories.into_iter().map(|it| it.about.position));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, (1..=1203).collect::<Vec<u64>>(), "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_forgotten_leaves_the_index_at_once() {
+    let (memory, _) = in_memory();
+    let texts = (0..50)
+        .map(|n| Event::user_text(format!("apples {n}")))
+        .collect();
+    memory
+        .add_session_to_memory(&session_with("s1", texts))
+        .await
+        .unwrap();
+    assert_eq!(found(&memory, "apples").await.len(), 10);
+    let (_, full) = memory.cache_size();
+    let receipt = memory.forget("app", "ada", Forget::session("s1")).await;
+    assert_eq!(receipt.unwrap().memories, 50);
+    let (_, empty) = memory.cache_size();
+    assert!(empty < full, "{empty} of {full} bytes are left");
+    assert!(found(&memory, "apples").await.is_empty());
+}
+
+#[tokio::test]
+async fn indexes_are_kept_within_their_bytes() {
+    let (memory, _) = in_memory();
+    let memory = memory.with_cache_bytes(1);
+    for user in ["ada", "grace", "hedy"] {
+        let mut session = session_with("s1", vec![Event::user_text("apples")]);
+        session.user_id = user.to_owned();
+        memory.add_session_to_memory(&session).await.unwrap();
+        let found = memory.search_memory("app", user, "apples").await.unwrap();
+        assert_eq!(found.memories.len(), 1);
+        assert_eq!(memory.cache_size().0, 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_follows_what_another_service_does() {
+    let store = InMemoryMemoryStore::default();
+    let one = StoreMemoryService::over(store.clone());
+    let two = StoreMemoryService::over(store);
+    let session = |n: usize| session_with(&format!("s{n}"), vec![Event::user_text("apples")]);
+    for round in 0..30 {
+        one.add_session_to_memory(&session(round)).await.unwrap();
+        let list = || ListMemories::default();
+        let there = one.list("app", "ada", list()).await.unwrap().memories.len();
+        let search = SearchMemory::new("apples").limit(100);
+        let found = two
+            .search_memory_with("app", "ada", search.clone())
+            .await
+            .unwrap();
+        // Near-duplicates stand for one another.
+        let stood_for: usize = found
+            .iter()
+            .map(|it| 1 + it.explanation.duplicates.len())
+            .sum();
+        assert_eq!(stood_for, there, "round {round}");
+        if round % 3 == 2 {
+            let forget = Forget::session(format!("s{}", round - 1));
+            assert_eq!(one.forget("app", "ada", forget).await.unwrap().memories, 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn forms_of_words_are_those_of_the_language() {
+    let (memory, _) = in_memory();
+    let memory = memory.with_static_vectors(false);
+    let session = session_with("s1", vec![Event::user_text("Die Katzen schliefen lange.")]);
+    memory.add_session_to_memory(&session).await.unwrap();
+    assert!(found(&memory, "Katze").await.is_empty());
+    let german = memory.with_language(Language::German);
+    assert_eq!(found(&german, "Katze").await.len(), 1);
+    let none = german.with_language(Language::None);
+    assert!(found(&none, "Katze").await.is_empty());
+}

@@ -1,0 +1,124 @@
+//! Every implementation keeps the same promises.
+
+use std::sync::Arc;
+
+use retain_core::{MemoryService, MemoryStore};
+use retain_memory::{InMemoryMemoryService, StoreMemoryService, VectorMemoryService};
+use retain_sessions::InMemoryMemoryStore;
+use retain_testkit::memory::{MemoryHarness, MemoryStoreHarness, Sharing};
+
+use super::{embedders::WordEmbedder, shared, sqlite};
+
+/// A file that goes when the last who needs it has gone.
+fn file() -> (Arc<tempfile::TempDir>, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory.db");
+    (Arc::new(folder), path)
+}
+
+mod on_sqlite {
+    use super::*;
+
+    async fn harness() -> MemoryHarness {
+        let (folder, path) = file();
+        MemoryHarness::new(Sharing::Durable, move || {
+            let (folder, path) = (Arc::clone(&folder), path.clone());
+            async move {
+                let _folder = folder;
+                shared(StoreMemoryService::over(sqlite(&path).await))
+            }
+        })
+    }
+
+    retain_testkit::memory_promises!(harness());
+}
+
+mod on_sqlite_with_an_embedder {
+    use super::*;
+
+    async fn harness() -> MemoryHarness {
+        let (folder, path) = file();
+        MemoryHarness::new(Sharing::Durable, move || {
+            let (folder, path) = (Arc::clone(&folder), path.clone());
+            async move {
+                let _folder = folder;
+                let memory = StoreMemoryService::over(sqlite(&path).await);
+                shared(memory.with_embedder(Arc::new(WordEmbedder::new("words"))))
+            }
+        })
+    }
+
+    retain_testkit::memory_promises!(harness());
+}
+
+mod in_memory_store {
+    use super::*;
+
+    async fn harness() -> MemoryHarness {
+        let store = InMemoryMemoryStore::default();
+        MemoryHarness::new(Sharing::Shared, move || {
+            let memory = shared(StoreMemoryService::over(store.clone()));
+            std::future::ready(memory)
+        })
+    }
+
+    retain_testkit::memory_promises!(harness());
+}
+
+mod by_words {
+    use super::*;
+
+    async fn harness() -> MemoryHarness {
+        MemoryHarness::new(Sharing::Alone, || {
+            std::future::ready(shared(InMemoryMemoryService::new()))
+        })
+    }
+
+    retain_testkit::memory_promises!(harness());
+}
+
+mod by_vectors {
+    use super::*;
+
+    async fn harness() -> MemoryHarness {
+        MemoryHarness::new(Sharing::Alone, || {
+            let embedder = Arc::new(WordEmbedder::new("words"));
+            let memory: Arc<dyn MemoryService> = Arc::new(VectorMemoryService::new(embedder));
+            std::future::ready(memory)
+        })
+    }
+
+    retain_testkit::memory_promises!(harness());
+}
+
+mod store_on_sqlite {
+    use super::*;
+
+    async fn harness() -> MemoryStoreHarness {
+        let (folder, path) = file();
+        MemoryStoreHarness::new(move || {
+            let (folder, path) = (Arc::clone(&folder), path.clone());
+            async move {
+                let _folder = folder;
+                let store: Arc<dyn MemoryStore> = Arc::new(sqlite(&path).await);
+                store
+            }
+        })
+    }
+
+    retain_testkit::memory_store_promises!(harness());
+}
+
+mod store_in_memory {
+    use super::*;
+
+    async fn harness() -> MemoryStoreHarness {
+        let store = InMemoryMemoryStore::default();
+        MemoryStoreHarness::new(move || {
+            let store: Arc<dyn MemoryStore> = Arc::new(store.clone());
+            std::future::ready(store)
+        })
+    }
+
+    retain_testkit::memory_store_promises!(harness());
+}

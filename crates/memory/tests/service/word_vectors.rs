@@ -1,0 +1,166 @@
+//! Memories are found by what they mean, by vectors that are stored with them; without the table, by
+//! words.
+
+use std::sync::Arc;
+
+use retain_core::{
+    Content, Event, MemoryBatch, MemoryLimits, MemoryRecord, MemoryRows, MemoryScope,
+    MemoryService as _, MemoryStore as _, MemoryUpdate, MemoryVector, MemoryVectors, NewMemory,
+    PreparedMemory, Repeats,
+};
+use retain_memory::{
+    SearchMemory, StoreMemoryService,
+    static_vectors::{StaticVectors, StaticVectorsError},
+};
+use retain_sessions::SqliteMemoryStore;
+
+use super::{found, session_with, sqlite};
+
+const CAR: &str = "I bought a new car.";
+const KITTENS: &str = "We have two kittens.";
+/// Has no word in common with either.
+const AUTOMOBILE: &str = "Do I own an automobile?";
+
+fn table() -> Option<&'static StaticVectors> {
+    match StaticVectors::get() {
+        Ok(table) => Some(table),
+        Err(StaticVectorsError::NotCompiledIn) if !cfg!(feature = "static-vectors") => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+async fn rows(store: &SqliteMemoryStore) -> Vec<MemoryRecord> {
+    let scope = MemoryScope::new("app", "ada");
+    let all = MemoryRows::After { seq: 0, limit: 9 };
+    store.rows(&scope, all, true).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_means_the_same_is_found_without_a_word_in_common() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sqlite(&folder.path().join("memory.db")).await;
+    let memory = StoreMemoryService::over(store.clone());
+    let session = session_with("s1", vec![Event::user_text(CAR)]);
+    memory.add_session_to_memory(&session).await.unwrap();
+    let other = session_with("s2", vec![Event::user_text(KITTENS)]);
+    memory.add_session_to_memory(&other).await.unwrap();
+
+    let search = SearchMemory::new(AUTOMOBILE);
+    let hits = memory.search_memory_with("app", "ada", search).await;
+    let hits = hits.unwrap();
+    let stored = rows(&store).await;
+    let Some(table) = table() else {
+        assert!(hits.is_empty());
+        assert!(stored.iter().all(|it| it.vectors.fixed.is_none()));
+        return;
+    };
+    assert_eq!(hits.len(), 1, "{hits:?}");
+    assert_eq!(hits[0].entry.content.text_concat(), CAR);
+    let explanation = &hits[0].explanation;
+    assert!(explanation.words.is_empty() && explanation.meaning > 0.0);
+    for (record, text) in stored.iter().zip([CAR, KITTENS]) {
+        let vector = record.vectors.fixed.as_ref().unwrap();
+        assert_eq!((vector.model.as_str(), vector.dims), (table.id(), 256));
+        assert_eq!(vector.bytes, table.embed(text).to_bytes());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_table_only_words_find() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sqlite(&folder.path().join("memory.db")).await;
+    let memory = StoreMemoryService::over(store.clone()).with_static_vectors(false);
+    let session = session_with("s1", vec![Event::user_text(CAR)]);
+    memory.add_session_to_memory(&session).await.unwrap();
+    assert!(rows(&store).await[0].vectors.fixed.is_none());
+    assert!(found(&memory, AUTOMOBILE).await.is_empty());
+    assert_eq!(found(&memory, "cars?").await, [CAR]);
+    // What was taken up without a vector gets one when it is read by a service that has the table.
+    let memory = memory.with_static_vectors(true);
+    let expected: &[&str] = if table().is_some() { &[CAR] } else { &[] };
+    assert_eq!(found(&memory, AUTOMOBILE).await, expected);
+}
+
+/// Writes a memory whose vector is of another text, by a table of this name.
+async fn write_with_vector_of(store: &SqliteMemoryStore, said: &str, vector_of: &str, model: &str) {
+    let bytes = table().map(|it| it.embed(vector_of).to_bytes().to_vec());
+    let fixed = MemoryVector {
+        model: model.to_owned(),
+        dims: 256,
+        bytes: bytes.unwrap_or_default(),
+    };
+    let memory = PreparedMemory::new(NewMemory {
+        id: said.to_owned(),
+        content: Content::user(said),
+        vectors: MemoryVectors {
+            fixed: Some(fixed),
+            embedding: None,
+        },
+        ..NewMemory::default()
+    });
+    let batch = MemoryBatch {
+        scope: MemoryScope::new("app", "ada"),
+        memories: vec![memory.unwrap()],
+        repeats: Repeats::Keep,
+        limits: MemoryLimits::default(),
+        now_us: 1,
+    };
+    store.add(Arc::new(batch)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_vector_is_taken_if_it_is_of_this_table() {
+    let Some(table) = table() else { return };
+    for (model, expected) in [(table.id(), KITTENS), ("another table", CAR)] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = sqlite(&folder.path().join("memory.db")).await;
+        // Each has the vector of the other, so who is found tells whose vector was taken.
+        write_with_vector_of(&store, CAR, KITTENS, model).await;
+        write_with_vector_of(&store, KITTENS, CAR, model).await;
+        let memory = StoreMemoryService::over(store);
+        assert_eq!(found(&memory, AUTOMOBILE).await, [expected], "{model}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_changed_by_hand_is_found_by_its_new_meaning() {
+    if table().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let memory = StoreMemoryService::over(sqlite(&folder.path().join("memory.db")).await);
+    let session = session_with("s1", vec![Event::user_text(KITTENS)]);
+    memory.add_session_to_memory(&session).await.unwrap();
+    assert!(found(&memory, AUTOMOBILE).await.is_empty());
+    let update = MemoryUpdate {
+        content: Some(Content::user(CAR)),
+        ..MemoryUpdate::default()
+    };
+    let changed = memory.update("app", "ada", "s1-1", update).await;
+    assert!(changed.unwrap());
+    assert_eq!(found(&memory, AUTOMOBILE).await, [CAR]);
+    assert!(found(&memory, "kittens").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_long_ingest_on_one_thread_leaves_it_free() {
+    let store = retain_sessions::InMemoryMemoryStore::default();
+    let memory = StoreMemoryService::over(store);
+    // The table is read before, so that it is not that which takes time.
+    assert!(found(&memory, "kitten").await.is_empty());
+    let long = "kitten basket adopted ".repeat(20_000);
+    let session = session_with("s1", vec![Event::user_text(long)]);
+    let ingest = tokio::spawn({
+        let memory = memory.clone();
+        async move { memory.add_session_to_memory(&session).await }
+    });
+    // Others get on while the text is read: this task is polled again and again before it is done.
+    let mut turns = 0_u32;
+    while !ingest.is_finished() {
+        tokio::task::yield_now().await;
+        turns += 1;
+    }
+    ingest.await.unwrap().unwrap();
+    assert!(turns > 20 || table().is_none(), "{turns} turns");
+    assert_eq!(found(&memory, "kitten").await.len(), 1);
+}

@@ -1,0 +1,19 @@
+//! The compiled-in word vectors: tokens as the reference has them, and meanings that are some.
+#![cfg(feature = "static-vectors")]
+
+mod fixtures;
+mod meaning;
+mod reference;
+mod texts;
+
+use retain_core::Json;
+use retain_memory::static_vectors::StaticVectors;
+
+fn vectors() -> &'static StaticVectors {
+    StaticVectors::get().expect("the table is whole")
+}
+
+fn ids(json: &Json) -> Vec<u16> {
+    let ids = json.as_array().expect("ids").iter();
+    ids.map(|id| id.as_u64().expect("an id") as u16).collect()
+}

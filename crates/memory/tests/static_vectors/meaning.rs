@@ -1,0 +1,88 @@
+//! Vectors of texts: near where meanings are near, the same everywhere, zero where nothing is known.
+
+use retain_memory::static_vectors::{DIMS, StaticVector};
+
+use super::vectors;
+
+#[test]
+fn alike_is_nearer_than_unlike() {
+    let near = |a: &str, b: &str| vectors().embed(a).dot(&vectors().embed(b));
+    let triples = [
+        ("I bought a dog", "my new puppy", "the tax return"),
+        (
+            "Where does he work?",
+            "a job at the bank",
+            "a walk in the woods",
+        ),
+        (
+            "illness",
+            "she went to the hospital",
+            "she went to the concert",
+        ),
+        ("Which instruments?", "I play the violin", "I play football"),
+        (
+            "MARRIAGE",
+            "our wedding was in June",
+            "our meeting was in June",
+        ),
+    ];
+    for (text, alike, unlike) in triples {
+        let (alike_is, unlike_is) = (near(text, alike), near(text, unlike));
+        assert!(
+            alike_is > unlike_is + 0.05,
+            "{text}: {alike_is} {unlike_is}"
+        );
+    }
+}
+
+#[test]
+fn frequent_words_and_punctuation_say_less() {
+    let near = |a: &str, b: &str| vectors().embed(a).dot(&vectors().embed(b));
+    for (frequent, rare) in [("the", "violin"), ("and", "hospital"), ("was", "kitten")] {
+        let both = format!("{frequent} {rare}");
+        let (to_rare, to_frequent) = (near(&both, rare), near(&both, frequent));
+        assert!(
+            to_rare > to_frequent + 0.1,
+            "{both}: {to_rare} {to_frequent}"
+        );
+    }
+    let marked = near("violin, concert...?!", "Concert VIOLIN");
+    assert!(marked > 0.95, "{marked}");
+}
+
+#[test]
+fn a_text_is_one_with_itself() {
+    for text in ["violin", "the", "Zürich, 8 May", "a b c d e f g", "高楼"] {
+        let vector = vectors().embed(text);
+        assert!((0.99999..=1.0).contains(&vector.dot(&vector)), "{text}");
+        assert_eq!(vector.numbers().iter().map(|it| it.abs()).max(), Some(127));
+    }
+}
+
+#[test]
+fn what_is_not_known_is_zero_and_does_not_count() {
+    let long = "x".repeat(500);
+    for text in ["", " \n", "\0", "🫠", long.as_str()] {
+        assert_eq!(vectors().embed(text), StaticVector::ZERO, "{text:?}");
+    }
+    let with = vectors().embed(&format!("violin {long} 🫠"));
+    assert_eq!(with, vectors().embed("violin"));
+}
+
+/// The bytes that this text has had since the table was made. If they change, all stored vectors are
+/// of another table, and the id must have changed too.
+#[test]
+fn bytes_and_id_are_those_of_the_table() {
+    assert_eq!(vectors().dims(), DIMS);
+    let bytes = vectors()
+        .embed("Ada lives in Zürich, on a high floor.")
+        .to_bytes();
+    let sum = bytes.iter().fold(0_u64, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(u64::from(*byte))
+    });
+    let found = format!("{} {sum:016x}", vectors().id());
+    assert_eq!(
+        found,
+        "all-MiniLM-L6-v2/static-256/4255dfd635c2d899 6842862fee02aabc"
+    );
+}

@@ -1,0 +1,98 @@
+//! What a text looks like to a reader: letters of other scripts as those they resemble, and without
+//! what cannot be seen. `preload_memory` looks here for marks that are spelt in disguise.
+
+use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
+
+/// What a character counts for when a mark is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Looks {
+    /// An opening angle bracket.
+    Bracket,
+    /// A letter, as a capital of ASCII where it resembles one.
+    Letter(char),
+    /// What may stand between the letters of a mark: blanks, slashes, lines, the unseen.
+    Nothing,
+}
+
+/// What a character looks like. A ligature is several letters.
+pub(crate) fn looks(character: char) -> impl Iterator<Item = Looks> {
+    std::iter::once(character).nfkd().map(look)
+}
+
+fn look(character: char) -> Looks {
+    match character {
+        '<' | '\u{ab}' | '\u{2c2}' | '\u{1438}' | '\u{2039}' | '\u{226a}' | '\u{276c}'
+        | '\u{276e}' | '\u{2770}' | '\u{27e8}' | '\u{27ea}' | '\u{3008}' | '\u{300a}' => {
+            Looks::Bracket
+        }
+        '/' | '\\' | '\u{2044}' | '\u{2215}' | '\u{2571}' | '\u{27cb}' | '\u{29f5}'
+        | '\u{29f8}' => Looks::Nothing,
+        '_' | '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' => Looks::Nothing,
+        it if it.is_whitespace() || is_unseen(it) || is_combining_mark(it) => Looks::Nothing,
+        it => Looks::Letter(capital(it)),
+    }
+}
+
+/// Letters that resemble one of `PAST_CONVERSATIONS` become it.
+fn capital(letter: char) -> char {
+    match letter {
+        'А' | 'а' | 'Α' | 'α' | 'Ꭺ' | 'ᴀ' => 'A',
+        'С' | 'с' | 'Ϲ' | 'ϲ' | 'Ꮯ' | 'ᴄ' => 'C',
+        'Е' | 'е' | 'Ε' | 'ε' | 'Ꭼ' | 'ᴇ' => 'E',
+        'І' | 'і' | 'Ι' | 'ι' | 'Ӏ' | 'ӏ' | 'ɪ' | 'l' | '1' | '|' => 'I',
+        'Ν' | 'Ⲛ' | 'ɴ' => 'N',
+        'О' | 'о' | 'Ο' | 'ο' | 'Օ' | 'օ' | 'ᴏ' | '0' => 'O',
+        'Р' | 'р' | 'Ρ' | 'ρ' | 'Ꮲ' | 'ᴘ' => 'P',
+        'Ꭱ' | 'Ꮢ' | 'ʀ' => 'R',
+        'Ѕ' | 'ѕ' | 'Տ' | 'Ꮪ' | 'ꜱ' => 'S',
+        'Т' | 'т' | 'Τ' | 'τ' | 'Ꭲ' | 'ᴛ' => 'T',
+        'Ѵ' | 'ѵ' | 'ν' | 'Ꮩ' | 'ᴠ' => 'V',
+        it => it.to_ascii_uppercase(),
+    }
+}
+
+/// Characters without a width of their own, behind which a mark could hide.
+fn is_unseen(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}'
+        )
+        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+        || matches!(letter, '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
+        || matches!(
+            letter,
+            '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letters(text: &str) -> String {
+        let looks = text.chars().flat_map(looks);
+        let letters = looks.filter_map(|it| match it {
+            Looks::Letter(letter) => Some(letter),
+            Looks::Bracket => Some('<'),
+            Looks::Nothing => None,
+        });
+        letters.collect()
+    }
+
+    #[test]
+    fn what_looks_alike_is_alike() {
+        for text in [
+            "past_conversations",
+            "РАЅТ СОΝVЕRЅАТІОΝЅ",
+            "ｐａｓｔ＿ｃｏｎｖｅｒｓａｔｉｏｎｓ",
+            "𝐏𝐀𝐒𝐓-𝐂𝐎𝐍𝐕𝐄𝐑𝐒𝐀𝐓𝐈𝐎𝐍𝐒",
+            "pa\u{fb06}c0nνersat1ons",
+            "P\u{301}ast\u{200b}Conversat\u{ad}ions",
+        ] {
+            assert_eq!(letters(text), "PASTCONVERSATIONS", "{text}");
+        }
+        assert_eq!(letters("＜‹〈≮"), "<<<<");
+        assert_eq!(letters("Grüße"), "GRUßE");
+    }
+}

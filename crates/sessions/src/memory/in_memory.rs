@@ -1,0 +1,415 @@
+//! Memories in memory: gone when the program ends.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use retain_core::{
+    Forget, ForgetReceipt, KnownMemory, MemoryAbout, MemoryAdded, MemoryBatch, MemoryChanges,
+    MemoryError, MemoryKind, MemoryMark, MemoryPlan, MemoryRecord, MemoryRows, MemoryScope,
+    MemoryStatistics, MemoryStore, MemoryTotals, MemoryUpdate, MemoryVectors, NewEmbedding,
+    OriginKind, PreparedMemory, Tombstone, plan_growth, plan_memory,
+};
+
+use super::TOUCHED_MAX;
+
+/// A store of memories that lives as long as the process. Clones share what they hold.
+#[derive(Debug, Clone, Default)]
+pub struct InMemoryMemoryStore {
+    world: Arc<Mutex<World>>,
+}
+
+#[derive(Debug, Default)]
+struct World {
+    scopes: HashMap<MemoryScope, Kept>,
+    generations: u64,
+}
+
+/// What is kept of a scope.
+#[derive(Debug, Default)]
+struct Kept {
+    mark: MemoryMark,
+    totals: MemoryTotals,
+    rows: BTreeMap<u64, Row>,
+    by_id: HashMap<String, Vec<u64>>,
+    tombstones: HashSet<Tombstone>,
+    /// Revision and number of what was changed or removed since `floor`.
+    touched: Vec<(u64, u64)>,
+    floor: u64,
+}
+
+#[derive(Debug)]
+struct Row {
+    record: MemoryRecord,
+    body_hash: u64,
+    bytes: u64,
+}
+
+impl InMemoryMemoryStore {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works on a scope, if there is one.
+    fn with<T: Default>(&self, scope: &MemoryScope, work: impl FnOnce(&mut Kept) -> T) -> T {
+        let mut world = self.world();
+        world.scopes.get_mut(scope).map(work).unwrap_or_default()
+    }
+}
+
+impl World {
+    fn scope(&mut self, scope: &MemoryScope) -> &mut Kept {
+        let generations = &mut self.generations;
+        self.scopes.entry(scope.clone()).or_insert_with(|| {
+            *generations += 1;
+            let mut kept = Kept::default();
+            kept.mark.generation = *generations;
+            kept
+        })
+    }
+}
+
+impl Kept {
+    fn known(&self, id: &str) -> Vec<KnownMemory> {
+        let seqs = self.by_id.get(id).into_iter().flatten();
+        let rows = seqs.filter_map(|seq| self.rows.get(seq));
+        rows.map(|row| KnownMemory {
+            seq: row.record.about.seq,
+            session: row.record.about.session.clone(),
+            body_hash: row.body_hash,
+            bytes: row.bytes,
+            is_edited: row.record.about.updated_us.is_some(),
+        })
+        .collect()
+    }
+
+    fn is_forgotten(&self, scope: &MemoryScope, memory: &PreparedMemory) -> bool {
+        let (session, id) = (memory.new.session.as_deref(), &memory.new.id);
+        self.tombstones.contains(&Tombstone::of_id(scope, id))
+            || self
+                .tombstones
+                .contains(&Tombstone::of_entry(scope, session, id))
+    }
+
+    fn add(&mut self, batch: &MemoryBatch) -> Result<MemoryAdded, MemoryError> {
+        let plan = |memory: &PreparedMemory| {
+            let is_forgotten = self.is_forgotten(&batch.scope, memory);
+            plan_memory(
+                memory,
+                &self.known(&memory.new.id),
+                is_forgotten,
+                batch.repeats,
+            )
+        };
+        let plans: Vec<MemoryPlan> = batch.memories.iter().map(plan).collect();
+        self.totals = plan_growth(self.totals, batch, &plans)?;
+        let mut added = MemoryAdded::default();
+        let revision = self.mark.revision + 1;
+        let mut touched = Vec::new();
+        for (memory, plan) in batch.memories.iter().zip(plans) {
+            match plan {
+                MemoryPlan::Insert => {
+                    self.mark.last_seq += 1;
+                    let seq = self.mark.last_seq;
+                    self.put(seq, revision, memory, batch.now_us);
+                    let same_id = self.by_id.entry(memory.new.id.clone()).or_default();
+                    same_id.push(seq);
+                    added.added += 1;
+                }
+                MemoryPlan::Replace { seq, .. } => {
+                    self.put(seq, revision, memory, batch.now_us);
+                    touched.push(seq);
+                    added.replaced += 1;
+                }
+                MemoryPlan::Known => added.known += 1,
+                MemoryPlan::Forgotten => added.forgotten += 1,
+            }
+        }
+        if added.added + added.replaced > 0 {
+            self.touch(&touched);
+        }
+        Ok(added)
+    }
+
+    fn put(&mut self, seq: u64, revision: u64, memory: &PreparedMemory, now_us: i64) {
+        let new = memory.new.clone();
+        let created_us = self.rows.get(&seq).map(|row| row.record.about.created_us);
+        let about = MemoryAbout {
+            seq,
+            id: new.id,
+            revision,
+            kind: new.kind,
+            session: new.session,
+            position: new.position,
+            event_id: new.event_id,
+            author: new.author,
+            origin: new.origin,
+            timestamp: new.timestamp,
+            created_us: created_us.unwrap_or(now_us),
+            updated_us: None,
+            expires_us: new.expires_us,
+            custom_metadata: new.custom_metadata,
+        };
+        let row = Row {
+            record: MemoryRecord {
+                about,
+                content: new.content,
+                vectors: new.vectors,
+            },
+            body_hash: memory.body_hash,
+            bytes: memory.bytes(),
+        };
+        self.rows.insert(seq, row);
+    }
+
+    /// Makes one more revision, in which these were changed or removed.
+    fn touch(&mut self, seqs: &[u64]) {
+        self.mark.revision += 1;
+        let revision = self.mark.revision;
+        self.touched.extend(seqs.iter().map(|seq| (revision, *seq)));
+        if self.touched.len() > TOUCHED_MAX {
+            self.touched.clear();
+            self.floor = revision;
+        }
+    }
+
+    fn remove(&mut self, scope: &MemoryScope, seqs: &[u64], by_id: bool) -> ForgetReceipt {
+        let mut receipt = ForgetReceipt::default();
+        let before = self.tombstones.len();
+        for row in seqs.iter().filter_map(|seq| self.rows.remove(seq)) {
+            let about = &row.record.about;
+            if let Some(same_id) = self.by_id.get_mut(&about.id) {
+                same_id.retain(|seq| *seq != about.seq);
+                if same_id.is_empty() {
+                    self.by_id.remove(&about.id);
+                }
+            }
+            self.tombstones.insert(match by_id {
+                true => Tombstone::of_id(scope, &about.id),
+                false => Tombstone::of_entry(scope, about.session.as_deref(), &about.id),
+            });
+            receipt.memories += 1;
+            receipt.bytes += row.bytes;
+        }
+        receipt.tombstones = (self.tombstones.len() - before) as u64;
+        self.totals.entries -= receipt.memories;
+        self.totals.bytes -= receipt.bytes;
+        if receipt.memories > 0 {
+            self.touch(seqs);
+        }
+        receipt
+    }
+
+    fn statistics(&self) -> MemoryStatistics {
+        let about = || self.rows.values().map(|row| &row.record.about);
+        let count = |is_meant: &dyn Fn(&MemoryAbout) -> bool| {
+            about().filter(|about| is_meant(about)).count() as u64
+        };
+        let sessions: HashSet<&str> = about().filter_map(|it| it.session.as_deref()).collect();
+        let embedded = self.rows.values().map(|row| &row.record.vectors);
+        MemoryStatistics {
+            entries: self.totals.entries,
+            bytes: self.totals.bytes,
+            sessions: sessions.len() as u64,
+            from_tools: count(&|about| about.origin.kind() == OriginKind::Tool),
+            direct: count(&|about| about.kind == MemoryKind::Direct),
+            embedded: embedded.filter(|it| it.embedding.is_some()).count() as u64,
+            tombstones: self.tombstones.len() as u64,
+            oldest: about().map(|it| it.timestamp).reduce(f64::min),
+            newest: about().map(|it| it.timestamp).reduce(f64::max),
+            revision: self.mark.revision,
+        }
+    }
+}
+
+fn shown(row: &Row, with_vectors: bool) -> MemoryRecord {
+    MemoryRecord {
+        about: row.record.about.clone(),
+        content: row.record.content.clone(),
+        vectors: match with_vectors {
+            true => row.record.vectors.clone(),
+            false => MemoryVectors::default(),
+        },
+    }
+}
+
+#[async_trait]
+impl MemoryStore for InMemoryMemoryStore {
+    async fn add(&self, batch: Arc<MemoryBatch>) -> Result<MemoryAdded, MemoryError> {
+        if batch.memories.is_empty() {
+            return Ok(MemoryAdded::default());
+        }
+        self.world().scope(&batch.scope).add(&batch)
+    }
+
+    async fn body_hashes(
+        &self,
+        scope: &MemoryScope,
+        session: Option<&str>,
+        ids: &[String],
+    ) -> Result<Vec<Option<u64>>, MemoryError> {
+        let world = self.world();
+        let kept = world.scopes.get(scope);
+        let hash = |id: &String| {
+            let known = kept.map(|kept| kept.known(id)).into_iter().flatten();
+            let mut here = known.filter(|known| known.session.as_deref() == session);
+            here.next().map(|known| known.body_hash)
+        };
+        Ok(ids.iter().map(hash).collect())
+    }
+
+    async fn mark(&self, scope: &MemoryScope) -> Result<MemoryMark, MemoryError> {
+        Ok(self.with(scope, |kept| kept.mark))
+    }
+
+    async fn changes(
+        &self,
+        scope: &MemoryScope,
+        since: MemoryMark,
+    ) -> Result<MemoryChanges, MemoryError> {
+        let world = self.world();
+        let Some(kept) = world.scopes.get(scope) else {
+            return Ok(MemoryChanges::Rebuild);
+        };
+        if kept.mark.generation != since.generation || since.revision < kept.floor {
+            return Ok(MemoryChanges::Rebuild);
+        }
+        let later = kept.touched.iter().filter(|(at, _)| *at > since.revision);
+        let mut seqs: Vec<u64> = later.map(|(_, seq)| *seq).collect();
+        seqs.sort_unstable();
+        seqs.dedup();
+        let mark = kept.mark;
+        Ok(MemoryChanges::Touched { seqs, mark })
+    }
+
+    async fn rows(
+        &self,
+        scope: &MemoryScope,
+        rows: MemoryRows,
+        with_vectors: bool,
+    ) -> Result<Vec<MemoryRecord>, MemoryError> {
+        Ok(self.with(scope, |kept| {
+            let show = |row: &Row| shown(row, with_vectors);
+            let get = |seq: &u64| kept.rows.get(seq);
+            match &rows {
+                MemoryRows::After { seq, limit } => {
+                    let behind = kept.rows.range(seq.saturating_add(1)..);
+                    behind.take(*limit).map(|(_, row)| show(row)).collect()
+                }
+                MemoryRows::Numbered(seqs) => seqs.iter().filter_map(get).map(show).collect(),
+                MemoryRows::WithId(id) => {
+                    let seqs = kept.by_id.get(id).into_iter().flatten();
+                    seqs.filter_map(get).map(show).collect()
+                }
+            }
+        }))
+    }
+
+    async fn update(
+        &self,
+        scope: &MemoryScope,
+        seq: u64,
+        update: Arc<MemoryUpdate>,
+        now_us: i64,
+    ) -> Result<bool, MemoryError> {
+        let mut world = self.world();
+        let kept = world.scope(scope);
+        let revision = kept.mark.revision + 1;
+        let Some(row) = kept.rows.get_mut(&seq) else {
+            return Ok(false);
+        };
+        let changed = PreparedMemory::edited(&row.record, &update)?;
+        kept.totals.bytes = (kept.totals.bytes + changed.bytes()).saturating_sub(row.bytes);
+        row.bytes = changed.bytes();
+        let record = &mut row.record;
+        if update.content.is_some() {
+            record.vectors = MemoryVectors::default();
+        }
+        record.content = changed.new.content;
+        record.about.custom_metadata = changed.new.custom_metadata;
+        record.about.expires_us = changed.new.expires_us;
+        record.about.updated_us = Some(now_us);
+        record.about.revision = revision;
+        kept.touch(&[seq]);
+        Ok(true)
+    }
+
+    async fn forget(
+        &self,
+        scope: &MemoryScope,
+        what: Arc<Forget>,
+    ) -> Result<ForgetReceipt, MemoryError> {
+        Ok(self.with(scope, |kept| match &*what {
+            Forget::Ids(ids) => {
+                let seqs = ids.iter().filter_map(|id| kept.by_id.get(id));
+                let seqs: Vec<u64> = seqs.flatten().copied().collect();
+                kept.remove(scope, &seqs, true)
+            }
+            Forget::Matching(filter) => {
+                let rows = kept.rows.values().map(|row| &row.record.about);
+                let meant = rows.filter(|about| filter.matches(&about.facts()));
+                let seqs: Vec<u64> = meant.map(|about| about.seq).collect();
+                kept.remove(scope, &seqs, false)
+            }
+        }))
+    }
+
+    async fn expire(&self, now_us: i64, limit: usize) -> Result<u64, MemoryError> {
+        let mut world = self.world();
+        let mut removed = 0;
+        for (scope, kept) in &mut world.scopes {
+            let rows = kept.rows.values().map(|row| &row.record.about);
+            let over = rows.filter(|about| !about.is_alive(now_us));
+            let left = limit.saturating_sub(removed);
+            let seqs: Vec<u64> = over.map(|about| about.seq).take(left).collect();
+            removed += seqs.len();
+            kept.remove(scope, &seqs, false);
+        }
+        Ok(removed as u64)
+    }
+
+    async fn statistics(&self, scope: &MemoryScope) -> Result<MemoryStatistics, MemoryError> {
+        Ok(self.with(scope, |kept| kept.statistics()))
+    }
+
+    async fn without_embedding(
+        &self,
+        scope: &MemoryScope,
+        model: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<MemoryRecord>, MemoryError> {
+        Ok(self.with(scope, |kept| {
+            let behind = kept.rows.range(after.saturating_add(1)..);
+            let has_none = |row: &&Row| {
+                let embedding = row.record.vectors.embedding.as_ref();
+                embedding.is_none_or(|vector| vector.model != model)
+            };
+            let rows = behind.map(|(_, row)| row).filter(has_none);
+            rows.take(limit).map(|row| shown(row, false)).collect()
+        }))
+    }
+
+    async fn set_embeddings(
+        &self,
+        scope: &MemoryScope,
+        embeddings: Arc<Vec<NewEmbedding>>,
+    ) -> Result<(), MemoryError> {
+        self.with(scope, |kept| {
+            let mut touched = Vec::new();
+            for new in &*embeddings {
+                let row = kept.rows.get_mut(&new.seq);
+                if let Some(row) = row.filter(|row| row.record.about.revision == new.revision) {
+                    row.record.vectors.embedding = Some(new.vector.clone());
+                    touched.push(new.seq);
+                }
+            }
+            if !touched.is_empty() {
+                kept.touch(&touched);
+            }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! Memories on the session database: written by the same writer, erased with the user.
+//!
+//! The way of an add: [`SqliteMemoryStore`] → `writer` → `write` (plans, then rows). The way of a
+//! read: → `readers` (a snapshot) → `read` (rows).
+
+mod read;
+mod write;
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use retain_core::{
+    Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryChanges, MemoryError, MemoryMark,
+    MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, MemoryUpdate,
+    NewEmbedding,
+};
+use rusqlite::Connection;
+
+use super::{SqliteStore, failed, readers::Readers, writer::Writer};
+
+pub(super) use write::erase_chunk;
+
+/// The memories on a session database: [`SqliteStore::memory`] gives it.
+#[derive(Clone)]
+pub struct SqliteMemoryStore {
+    writer: Arc<Writer>,
+    readers: Arc<Readers>,
+    uri: Arc<str>,
+}
+
+impl fmt::Debug for SqliteMemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_tuple("SqliteMemoryStore");
+        shown.field(&self.uri).finish()
+    }
+}
+
+impl SqliteStore {
+    /// The long-term memory on this database. Erasing a user erases it too; deleting a session
+    /// leaves what was remembered of it.
+    pub fn memory(&self) -> SqliteMemoryStore {
+        SqliteMemoryStore {
+            writer: Arc::clone(&self.writer),
+            readers: Arc::clone(&self.readers),
+            uri: self.options.uri().into(),
+        }
+    }
+}
+
+/// Why work on the rows came to nothing.
+enum Failure {
+    /// The database failed.
+    Sql(rusqlite::Error),
+    /// A rule refused it, before anything was written.
+    Refused(MemoryError),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Failure {
+        Failure::Sql(error)
+    }
+}
+
+impl From<MemoryError> for Failure {
+    fn from(error: MemoryError) -> Failure {
+        Failure::Refused(error)
+    }
+}
+
+type Outcome<T> = Result<T, Failure>;
+
+/// What the writer is to know of it: a refusal has written nothing, so nothing is rolled back.
+fn settle<T>(
+    operation: &'static str,
+    outcome: Outcome<T>,
+) -> retain_core::Result<Result<T, MemoryError>> {
+    match outcome {
+        Ok(value) => Ok(Ok(value)),
+        Err(Failure::Refused(error)) => Ok(Err(error)),
+        Err(Failure::Sql(error)) => Err(failed(operation, error)),
+    }
+}
+
+impl SqliteMemoryStore {
+    async fn write<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        mut work: impl FnMut(&Connection) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, MemoryError> {
+        let job = move |connection: &Connection| settle(operation, work(connection));
+        let written = self.writer.write(operation, job).await;
+        written.map_err(MemoryError::backend)?
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, MemoryError> {
+        let job = move |connection: &Connection| settle(operation, work(connection));
+        let found = self.readers.read(operation, job).await;
+        found.map_err(MemoryError::backend)?
+    }
+}
+
+#[async_trait]
+impl MemoryStore for SqliteMemoryStore {
+    async fn add(&self, batch: Arc<MemoryBatch>) -> Result<MemoryAdded, MemoryError> {
+        if batch.memories.is_empty() {
+            return Ok(MemoryAdded::default());
+        }
+        let add = move |connection: &Connection| write::add(connection, &batch);
+        self.write("add memories", add).await
+    }
+
+    async fn body_hashes(
+        &self,
+        scope: &MemoryScope,
+        session: Option<&str>,
+        ids: &[String],
+    ) -> Result<Vec<Option<u64>>, MemoryError> {
+        let (scope, session) = (scope.clone(), session.map(str::to_owned));
+        let ids = ids.to_vec();
+        self.read("find memories", move |connection| {
+            read::body_hashes(connection, &scope, session.as_deref(), &ids)
+        })
+        .await
+    }
+
+    async fn mark(&self, scope: &MemoryScope) -> Result<MemoryMark, MemoryError> {
+        let (operation, scope) = ("look at memories", scope.clone());
+        let look = move |connection: &Connection| -> Outcome<MemoryMark> {
+            let row = read::ScopeRow::find(connection, &scope)?;
+            Ok(row.map(|row| row.mark()).unwrap_or_default())
+        };
+        let job = move |connection: &Connection| settle(operation, look(connection));
+        let found = self.readers.read_small(operation, job).await;
+        found.map_err(MemoryError::backend)?
+    }
+
+    async fn changes(
+        &self,
+        scope: &MemoryScope,
+        since: MemoryMark,
+    ) -> Result<MemoryChanges, MemoryError> {
+        let scope = scope.clone();
+        self.read("look at memories", move |connection| {
+            read::changes(connection, &scope, since)
+        })
+        .await
+    }
+
+    async fn rows(
+        &self,
+        scope: &MemoryScope,
+        rows: MemoryRows,
+        with_vectors: bool,
+    ) -> Result<Vec<MemoryRecord>, MemoryError> {
+        let scope = scope.clone();
+        self.read("read memories", move |connection| {
+            read::rows(connection, &scope, &rows, with_vectors)
+        })
+        .await
+    }
+
+    async fn update(
+        &self,
+        scope: &MemoryScope,
+        seq: u64,
+        update: Arc<MemoryUpdate>,
+        now_us: i64,
+    ) -> Result<bool, MemoryError> {
+        let scope = scope.clone();
+        self.write("change a memory", move |connection| {
+            write::update(connection, &scope, seq, &update, now_us)
+        })
+        .await
+    }
+
+    async fn forget(
+        &self,
+        scope: &MemoryScope,
+        what: Arc<Forget>,
+    ) -> Result<ForgetReceipt, MemoryError> {
+        let scope = scope.clone();
+        self.write("forget memories", move |connection| {
+            write::forget(connection, &scope, &what)
+        })
+        .await
+    }
+
+    async fn expire(&self, now_us: i64, limit: usize) -> Result<u64, MemoryError> {
+        // Most often nothing is: that is seen without keeping anybody from writing.
+        let look = move |connection: &Connection| read::first_expiry(connection);
+        let first = self.read("expire memories", look).await?;
+        if first.is_none_or(|first| first > now_us) {
+            return Ok(0);
+        }
+        let expire = move |connection: &Connection| write::expire(connection, now_us, limit);
+        self.write("expire memories", expire).await
+    }
+
+    async fn statistics(&self, scope: &MemoryScope) -> Result<MemoryStatistics, MemoryError> {
+        let scope = scope.clone();
+        let count = move |connection: &Connection| read::statistics(connection, &scope);
+        self.read("count memories", count).await
+    }
+
+    async fn without_embedding(
+        &self,
+        scope: &MemoryScope,
+        model: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<MemoryRecord>, MemoryError> {
+        let (scope, model) = (scope.clone(), model.to_owned());
+        self.read("read memories", move |connection| {
+            read::without_embedding(connection, &scope, &model, after, limit)
+        })
+        .await
+    }
+
+    async fn set_embeddings(
+        &self,
+        scope: &MemoryScope,
+        embeddings: Arc<Vec<NewEmbedding>>,
+    ) -> Result<(), MemoryError> {
+        let scope = scope.clone();
+        self.write("set vectors", move |connection| {
+            write::set_embeddings(connection, &scope, &embeddings)
+        })
+        .await
+    }
+}

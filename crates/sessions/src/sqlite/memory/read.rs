@@ -1,0 +1,343 @@
+//! What stands in the tables of the memory, and how it becomes ours.
+
+use std::collections::HashMap;
+
+use retain_core::{
+    Content, Json, KnownMemory, MemoryAbout, MemoryChanges, MemoryError, MemoryKind, MemoryMark,
+    MemoryOrigin, MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics, MemoryTotals,
+    MemoryVector, MemoryVectors,
+};
+use rusqlite::{Connection, OptionalExtension as _, Params, Row};
+
+use super::Outcome;
+
+/// Memories have 32 bits of a key, as positions have.
+const SEQ_MAX: u64 = u32::MAX as u64;
+
+/// The key of a memory: those of a scope lie together, in the order of their arrival.
+pub(super) fn memory_key(scope: i64, seq: u64) -> i64 {
+    scope << 32 | (seq.min(SEQ_MAX) as i64)
+}
+
+pub(super) fn seq_of(key: i64) -> u64 {
+    key as u64 & SEQ_MAX
+}
+
+/// The columns of [`MemoryAbout`], in the order in which [`about`] reads them.
+pub(super) const ABOUT: &str = "key, id, revision, kind, origin, tool, session, position, \
+     event_id, author, timestamp, created_us, updated_us, expires_us, custom_metadata";
+
+/// A row of `memory_scopes`.
+#[derive(Debug, Clone)]
+pub(super) struct ScopeRow {
+    pub(super) number: i64,
+    pub(super) revision: u64,
+    pub(super) last_seq: u64,
+    pub(super) floor: u64,
+    pub(super) touched: u64,
+    pub(super) tombstones: u64,
+    pub(super) totals: MemoryTotals,
+}
+
+impl ScopeRow {
+    pub(super) fn find(
+        connection: &Connection,
+        scope: &MemoryScope,
+    ) -> rusqlite::Result<Option<ScopeRow>> {
+        let sql = "SELECT number, revision, last_seq, floor, touched, tombstones, entries, bytes, \
+                   minute, in_minute FROM memory_scopes WHERE app = ?1 AND user = ?2";
+        let mut statement = connection.prepare_cached(sql)?;
+        let read = |row: &Row<'_>| {
+            Ok(ScopeRow {
+                number: row.get(0)?,
+                revision: row.get(1)?,
+                last_seq: row.get(2)?,
+                floor: row.get(3)?,
+                touched: row.get(4)?,
+                tombstones: row.get(5)?,
+                totals: MemoryTotals {
+                    entries: row.get(6)?,
+                    bytes: row.get(7)?,
+                    minute: row.get(8)?,
+                    in_minute: row.get(9)?,
+                },
+            })
+        };
+        statement
+            .query_row((&scope.app, &scope.user), read)
+            .optional()
+    }
+
+    pub(super) fn mark(&self) -> MemoryMark {
+        MemoryMark {
+            generation: self.number as u64,
+            revision: self.revision,
+            last_seq: self.last_seq,
+        }
+    }
+
+    /// The first and the last key that a memory of the scope can have.
+    pub(super) fn keys(&self) -> (i64, i64) {
+        (memory_key(self.number, 0), memory_key(self.number, SEQ_MAX))
+    }
+}
+
+/// The memories of this id.
+pub(super) fn known(
+    connection: &Connection,
+    scope: i64,
+    id: &str,
+) -> rusqlite::Result<Vec<KnownMemory>> {
+    let sql = "SELECT key, session, body_hash, updated_us IS NOT NULL, \
+               octet_length(content) + ifnull(octet_length(custom_metadata), 0) \
+               FROM memories WHERE key >> 32 = ?1 AND id = ?2 ORDER BY key";
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map((scope, id), |row| {
+        Ok(KnownMemory {
+            seq: seq_of(row.get(0)?),
+            session: row.get(1)?,
+            body_hash: row.get::<_, i64>(2)? as u64,
+            is_edited: row.get(3)?,
+            bytes: row.get(4)?,
+        })
+    })?;
+    rows.collect()
+}
+
+pub(super) fn body_hashes(
+    connection: &Connection,
+    scope: &MemoryScope,
+    session: Option<&str>,
+    ids: &[String],
+) -> Outcome<Vec<Option<u64>>> {
+    let Some(row) = ScopeRow::find(connection, scope)? else {
+        return Ok(vec![None; ids.len()]);
+    };
+    let mut hashes = Vec::with_capacity(ids.len());
+    for id in ids {
+        let known = known(connection, row.number, id)?.into_iter();
+        let mut here = known.filter(|known| known.session.as_deref() == session);
+        hashes.push(here.next().map(|known| known.body_hash));
+    }
+    Ok(hashes)
+}
+
+pub(super) fn changes(
+    connection: &Connection,
+    scope: &MemoryScope,
+    since: MemoryMark,
+) -> Outcome<MemoryChanges> {
+    let row = ScopeRow::find(connection, scope)?;
+    let is_known =
+        |row: &ScopeRow| row.mark().generation == since.generation && since.revision >= row.floor;
+    let Some(row) = row.filter(is_known) else {
+        return Ok(MemoryChanges::Rebuild);
+    };
+    let sql = "SELECT DISTINCT seq FROM memory_touched \
+               WHERE scope = ?1 AND revision > ?2 ORDER BY seq";
+    let mut statement = connection.prepare_cached(sql)?;
+    let seqs = statement.query_map((row.number, since.revision), |row| row.get(0))?;
+    Ok(MemoryChanges::Touched {
+        seqs: seqs.collect::<rusqlite::Result<_>>()?,
+        mark: row.mark(),
+    })
+}
+
+/// What made vectors, by number.
+type Models = HashMap<i64, (String, usize)>;
+
+fn models(connection: &Connection) -> rusqlite::Result<Models> {
+    let mut statement = connection.prepare_cached("SELECT number, id, dims FROM memory_models")?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
+    rows.collect()
+}
+
+pub(super) fn rows(
+    connection: &Connection,
+    scope: &MemoryScope,
+    rows: &MemoryRows,
+    with_vectors: bool,
+) -> Outcome<Vec<MemoryRecord>> {
+    let Some(scope) = ScopeRow::find(connection, scope)? else {
+        return Ok(Vec::new());
+    };
+    let vectors = match with_vectors {
+        true => "fixed_model, fixed, embedding_model, embedding",
+        false => "NULL, NULL, NULL, NULL",
+    };
+    let models = match with_vectors {
+        true => models(connection)?,
+        false => Models::new(),
+    };
+    let select = format!("SELECT {ABOUT}, content, {vectors} FROM memories");
+    match rows {
+        MemoryRows::After { seq, limit } => {
+            let sql = format!("{select} WHERE key > ?1 AND key <= ?2 ORDER BY key LIMIT ?3");
+            let after = memory_key(scope.number, *seq);
+            let asked = (after, scope.keys().1, small(*limit));
+            records(connection, &sql, asked, &models)
+        }
+        MemoryRows::Numbered(seqs) => {
+            let sql = format!("{select} WHERE key = ?1");
+            let mut found = Vec::with_capacity(seqs.len());
+            for seq in seqs {
+                let key = [memory_key(scope.number, *seq)];
+                found.extend(records(connection, &sql, key, &models)?);
+            }
+            Ok(found)
+        }
+        MemoryRows::WithId(id) => {
+            let sql = format!("{select} WHERE key >> 32 = ?1 AND id = ?2 ORDER BY key");
+            records(connection, &sql, (scope.number, id), &models)
+        }
+    }
+}
+
+pub(super) fn without_embedding(
+    connection: &Connection,
+    scope: &MemoryScope,
+    model: &str,
+    after: u64,
+    limit: usize,
+) -> Outcome<Vec<MemoryRecord>> {
+    let Some(scope) = ScopeRow::find(connection, scope)? else {
+        return Ok(Vec::new());
+    };
+    let sql = format!(
+        "SELECT {ABOUT}, content, NULL, NULL, NULL, NULL FROM memories \
+         WHERE key > ?1 AND key <= ?2 AND (embedding_model IS NULL OR embedding_model NOT IN \
+         (SELECT number FROM memory_models WHERE id = ?3)) ORDER BY key LIMIT ?4"
+    );
+    let after = memory_key(scope.number, after);
+    let asked = (after, scope.keys().1, model, small(limit));
+    records(connection, &sql, asked, &Models::new())
+}
+
+fn small(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn records(
+    connection: &Connection,
+    sql: &str,
+    asked: impl Params,
+    models: &Models,
+) -> Outcome<Vec<MemoryRecord>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(asked)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let about = about(row)?;
+        let content = Content::from_json(row.get_ref(15)?.as_str().map_err(rusqlite::Error::from)?);
+        let content = content.map_err(|e| corrupt(&about.id, e))?;
+        let vectors = MemoryVectors {
+            fixed: vector(row, 16, models)?,
+            embedding: vector(row, 18, models)?,
+        };
+        found.push(MemoryRecord {
+            about,
+            content,
+            vectors,
+        });
+    }
+    Ok(found)
+}
+
+fn vector(row: &Row<'_>, at: usize, models: &Models) -> rusqlite::Result<Option<MemoryVector>> {
+    let model: Option<i64> = row.get(at)?;
+    let bytes: Option<Vec<u8>> = row.get(at + 1)?;
+    let model = model.and_then(|model| models.get(&model));
+    Ok(bytes.zip(model).map(|(bytes, (model, dims))| MemoryVector {
+        model: model.clone(),
+        dims: *dims,
+        bytes,
+    }))
+}
+
+/// Reads the columns of [`ABOUT`].
+pub(super) fn about(row: &Row<'_>) -> Outcome<MemoryAbout> {
+    let id: String = row.get(1)?;
+    let kind = match row.get::<_, i64>(3)? {
+        0 => MemoryKind::Turn,
+        _ => MemoryKind::Direct,
+    };
+    let tool: Option<String> = row.get(5)?;
+    let origin = match row.get::<_, i64>(4)? {
+        0 => MemoryOrigin::Person,
+        1 => MemoryOrigin::Agent,
+        2 => MemoryOrigin::Tool {
+            name: tool.unwrap_or_default(),
+        },
+        _ => MemoryOrigin::Direct,
+    };
+    let event_id: Option<String> = row.get(8)?;
+    let notes: Option<String> = row.get(14)?;
+    let custom_metadata = match notes {
+        Some(notes) => {
+            let notes = Json::parse(&notes).map_err(|e| corrupt(&id, e))?;
+            notes.as_object().cloned().unwrap_or_default()
+        }
+        None => Default::default(),
+    };
+    Ok(MemoryAbout {
+        seq: seq_of(row.get(0)?),
+        revision: row.get(2)?,
+        kind,
+        session: row.get(6)?,
+        position: row.get(7)?,
+        event_id: match kind {
+            MemoryKind::Turn => Some(event_id.unwrap_or_else(|| id.clone())),
+            MemoryKind::Direct => None,
+        },
+        author: row.get(9)?,
+        origin,
+        timestamp: row.get(10)?,
+        created_us: row.get(11)?,
+        updated_us: row.get(12)?,
+        expires_us: row.get(13)?,
+        custom_metadata,
+        id,
+    })
+}
+
+fn corrupt(id: &str, cause: retain_core::JsonError) -> MemoryError {
+    MemoryError::Corrupt {
+        id: id.to_owned(),
+        source: Box::new(cause),
+    }
+}
+
+/// When the first memory of all is to go.
+pub(super) fn first_expiry(connection: &Connection) -> Outcome<Option<i64>> {
+    let sql = "SELECT min(expires_us) FROM memories WHERE expires_us IS NOT NULL";
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_row([], |row| row.get(0))?)
+}
+
+pub(super) fn statistics(
+    connection: &Connection,
+    scope: &MemoryScope,
+) -> Outcome<MemoryStatistics> {
+    let Some(scope) = ScopeRow::find(connection, scope)? else {
+        return Ok(MemoryStatistics::default());
+    };
+    let sql = "SELECT count(DISTINCT session), ifnull(sum(origin = 2), 0), \
+               ifnull(sum(kind = 1), 0), count(embedding_model), min(timestamp), max(timestamp) \
+               FROM memories WHERE key BETWEEN ?1 AND ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let counted = statement.query_row(scope.keys(), |row| {
+        Ok(MemoryStatistics {
+            entries: scope.totals.entries,
+            bytes: scope.totals.bytes,
+            sessions: row.get(0)?,
+            from_tools: row.get(1)?,
+            direct: row.get(2)?,
+            embedded: row.get(3)?,
+            tombstones: scope.tombstones,
+            oldest: row.get(4)?,
+            newest: row.get(5)?,
+            revision: scope.revision,
+        })
+    })?;
+    Ok(counted)
+}

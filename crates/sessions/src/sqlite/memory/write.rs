@@ -1,0 +1,469 @@
+//! Rows of the memory: adding, changing, forgetting. Each function is one job of the writer; what
+//! may be refused is decided before anything is written.
+
+use std::collections::BTreeMap;
+
+use retain_core::{
+    Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryKind, MemoryOrigin, MemoryPlan,
+    MemoryRows, MemoryScope, MemoryUpdate, MemoryVector, NewEmbedding, PreparedMemory, Tombstone,
+    plan_growth, plan_memory,
+};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{
+    Outcome,
+    read::{self, ABOUT, ScopeRow, memory_key, seq_of},
+};
+use crate::memory::TOUCHED_MAX;
+
+/// Rows that one job of an erase deletes.
+const ERASE_CHUNK: usize = 2000;
+
+impl ScopeRow {
+    fn create(connection: &Connection, scope: &MemoryScope) -> rusqlite::Result<ScopeRow> {
+        let sql = "INSERT INTO memory_scopes (app, user) VALUES (?1, ?2)";
+        let mut statement = connection.prepare_cached(sql)?;
+        statement.execute((&scope.app, &scope.user))?;
+        Ok(ScopeRow {
+            number: connection.last_insert_rowid(),
+            revision: 0,
+            last_seq: 0,
+            floor: 0,
+            touched: 0,
+            tombstones: 0,
+            totals: Default::default(),
+        })
+    }
+
+    /// Makes one more revision, in which these were changed or removed, and writes the row.
+    fn touch(&mut self, connection: &Connection, seqs: &[u64]) -> rusqlite::Result<()> {
+        self.revision += 1;
+        self.touched += seqs.len() as u64;
+        if self.touched > TOUCHED_MAX as u64 {
+            let sql = "DELETE FROM memory_touched WHERE scope = ?1";
+            connection.prepare_cached(sql)?.execute([self.number])?;
+            (self.touched, self.floor) = (0, self.revision);
+        } else {
+            let sql = "INSERT OR IGNORE INTO memory_touched (scope, revision, seq) \
+                       VALUES (?1, ?2, ?3)";
+            let mut statement = connection.prepare_cached(sql)?;
+            for seq in seqs {
+                statement.execute((self.number, self.revision, seq))?;
+            }
+        }
+        let sql = "UPDATE memory_scopes SET revision = ?2, last_seq = ?3, floor = ?4, \
+                   touched = ?5, tombstones = ?6, entries = ?7, bytes = ?8, minute = ?9, \
+                   in_minute = ?10 WHERE number = ?1";
+        connection.prepare_cached(sql)?.execute(params![
+            self.number,
+            self.revision,
+            self.last_seq,
+            self.floor,
+            self.touched,
+            self.tombstones,
+            self.totals.entries,
+            self.totals.bytes,
+            self.totals.minute,
+            self.totals.in_minute,
+        ])?;
+        Ok(())
+    }
+
+    fn is_buried(&self, connection: &Connection, hash: Tombstone) -> rusqlite::Result<bool> {
+        let sql = "SELECT 1 FROM memory_tombstones WHERE scope = ?1 AND hash = ?2";
+        connection
+            .prepare_cached(sql)?
+            .exists((self.number, hash.0.as_slice()))
+    }
+}
+
+pub(super) fn add(connection: &Connection, batch: &MemoryBatch) -> Outcome<MemoryAdded> {
+    let found = ScopeRow::find(connection, &batch.scope)?;
+    let mut plans = Vec::with_capacity(batch.memories.len());
+    for memory in &batch.memories {
+        plans.push(match &found {
+            Some(row) => plan(connection, row, batch, memory)?,
+            None => plan_memory(memory, &[], false, batch.repeats),
+        });
+    }
+    let before = found.as_ref().map(|row| row.totals).unwrap_or_default();
+    let totals = plan_growth(before, batch, &plans)?;
+    let mut added = MemoryAdded::default();
+    for plan in &plans {
+        match plan {
+            MemoryPlan::Insert => added.added += 1,
+            MemoryPlan::Replace { .. } => added.replaced += 1,
+            MemoryPlan::Known => added.known += 1,
+            MemoryPlan::Forgotten => added.forgotten += 1,
+        }
+    }
+    if added.added + added.replaced == 0 {
+        return Ok(added);
+    }
+    let mut row = match found {
+        Some(row) => row,
+        None => ScopeRow::create(connection, &batch.scope)?,
+    };
+    row.totals = totals;
+    let mut touched = Vec::new();
+    for (memory, plan) in batch.memories.iter().zip(plans) {
+        match plan {
+            MemoryPlan::Insert => {
+                row.last_seq += 1;
+                insert(connection, &row, memory, batch.now_us)?;
+            }
+            MemoryPlan::Replace { seq, .. } => {
+                replace(connection, &row, seq, memory)?;
+                touched.push(seq);
+            }
+            MemoryPlan::Known | MemoryPlan::Forgotten => {}
+        }
+    }
+    row.touch(connection, &touched)?;
+    Ok(added)
+}
+
+fn plan(
+    connection: &Connection,
+    row: &ScopeRow,
+    batch: &MemoryBatch,
+    memory: &PreparedMemory,
+) -> rusqlite::Result<MemoryPlan> {
+    let (session, id) = (memory.new.session.as_deref(), &memory.new.id);
+    let of_entry = Tombstone::of_entry(&batch.scope, session, id);
+    let is_forgotten = row.tombstones > 0
+        && (row.is_buried(connection, of_entry)?
+            || row.is_buried(connection, Tombstone::of_id(&batch.scope, id))?);
+    let same_id = read::known(connection, row.number, id)?;
+    Ok(plan_memory(memory, &same_id, is_forgotten, batch.repeats))
+}
+
+fn insert(
+    connection: &Connection,
+    row: &ScopeRow,
+    memory: &PreparedMemory,
+    now_us: i64,
+) -> rusqlite::Result<()> {
+    let new = &memory.new;
+    let (fixed_model, fixed) = stored(connection, new.vectors.fixed.as_ref())?;
+    let (model, embedding) = stored(connection, new.vectors.embedding.as_ref())?;
+    let sql = "INSERT INTO memories (key, id, revision, kind, origin, tool, session, position, \
+               event_id, author, timestamp, created_us, expires_us, body_hash, custom_metadata, \
+               content, fixed_model, fixed, embedding_model, embedding) VALUES (?1, ?2, ?3, ?4, \
+               ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
+    connection.prepare_cached(sql)?.execute(params![
+        memory_key(row.number, row.last_seq),
+        new.id,
+        row.revision + 1,
+        kind_number(new.kind),
+        origin_number(&new.origin),
+        new.origin.tool(),
+        new.session,
+        new.position,
+        own_event_id(memory),
+        new.author,
+        new.timestamp,
+        now_us,
+        new.expires_us,
+        memory.body_hash as i64,
+        memory.metadata_json,
+        memory.content_json,
+        fixed_model,
+        fixed,
+        model,
+        embedding,
+    ])?;
+    Ok(())
+}
+
+fn replace(
+    connection: &Connection,
+    row: &ScopeRow,
+    seq: u64,
+    memory: &PreparedMemory,
+) -> rusqlite::Result<()> {
+    let new = &memory.new;
+    let (fixed_model, fixed) = stored(connection, new.vectors.fixed.as_ref())?;
+    let (model, embedding) = stored(connection, new.vectors.embedding.as_ref())?;
+    let sql = "UPDATE memories SET revision = ?2, kind = ?3, origin = ?4, tool = ?5, \
+               position = ?6, event_id = ?7, author = ?8, timestamp = ?9, expires_us = ?10, \
+               body_hash = ?11, custom_metadata = ?12, content = ?13, fixed_model = ?14, \
+               fixed = ?15, embedding_model = ?16, embedding = ?17 WHERE key = ?1";
+    connection.prepare_cached(sql)?.execute(params![
+        memory_key(row.number, seq),
+        row.revision + 1,
+        kind_number(new.kind),
+        origin_number(&new.origin),
+        new.origin.tool(),
+        new.position,
+        own_event_id(memory),
+        new.author,
+        new.timestamp,
+        new.expires_us,
+        memory.body_hash as i64,
+        memory.metadata_json,
+        memory.content_json,
+        fixed_model,
+        fixed,
+        model,
+        embedding,
+    ])?;
+    Ok(())
+}
+
+/// The id of the event where it is not the memory's own.
+fn own_event_id(memory: &PreparedMemory) -> Option<&str> {
+    let event_id = memory.new.event_id.as_deref();
+    event_id.filter(|id| *id != memory.new.id)
+}
+
+fn kind_number(kind: MemoryKind) -> i64 {
+    match kind {
+        MemoryKind::Turn => 0,
+        MemoryKind::Direct => 1,
+    }
+}
+
+fn origin_number(origin: &MemoryOrigin) -> i64 {
+    match origin {
+        MemoryOrigin::Person => 0,
+        MemoryOrigin::Agent => 1,
+        MemoryOrigin::Tool { .. } => 2,
+        MemoryOrigin::Direct => 3,
+    }
+}
+
+/// A vector with the number of what made it.
+fn stored<'a>(
+    connection: &Connection,
+    vector: Option<&'a MemoryVector>,
+) -> rusqlite::Result<(Option<i64>, Option<&'a [u8]>)> {
+    let Some(vector) = vector else {
+        return Ok((None, None));
+    };
+    let find = "SELECT number FROM memory_models WHERE id = ?1 AND dims = ?2";
+    let model = (&vector.model, vector.dims);
+    let mut statement = connection.prepare_cached(find)?;
+    let known: Option<i64> = statement.query_row(model, |row| row.get(0)).optional()?;
+    let number = match known {
+        Some(number) => number,
+        None => {
+            let sql = "INSERT INTO memory_models (id, dims) VALUES (?1, ?2)";
+            connection.prepare_cached(sql)?.execute(model)?;
+            connection.last_insert_rowid()
+        }
+    };
+    Ok((Some(number), Some(&vector.bytes)))
+}
+
+pub(super) fn update(
+    connection: &Connection,
+    scope: &MemoryScope,
+    seq: u64,
+    update: &MemoryUpdate,
+    now_us: i64,
+) -> Outcome<bool> {
+    let Some(mut row) = ScopeRow::find(connection, scope)? else {
+        return Ok(false);
+    };
+    let found = read::rows(connection, scope, &MemoryRows::Numbered(vec![seq]), false)?;
+    let Some(record) = found.first() else {
+        return Ok(false);
+    };
+    let key = memory_key(row.number, seq);
+    let sql = "SELECT octet_length(content) + ifnull(octet_length(custom_metadata), 0) \
+               FROM memories WHERE key = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let bytes: u64 = statement.query_row([key], |row| row.get(0))?;
+    let changed = PreparedMemory::edited(record, update)?;
+    row.totals.bytes = (row.totals.bytes + changed.bytes()).saturating_sub(bytes);
+    let sql = "UPDATE memories SET revision = ?2, content = ?3, custom_metadata = ?4, \
+               expires_us = ?5, updated_us = ?6 WHERE key = ?1";
+    connection.prepare_cached(sql)?.execute(params![
+        key,
+        row.revision + 1,
+        changed.content_json,
+        changed.metadata_json,
+        changed.new.expires_us,
+        now_us,
+    ])?;
+    if update.content.is_some() {
+        let sql = "UPDATE memories SET fixed_model = NULL, fixed = NULL, embedding_model = NULL, \
+                   embedding = NULL WHERE key = ?1";
+        connection.prepare_cached(sql)?.execute([key])?;
+    }
+    row.touch(connection, &[seq])?;
+    Ok(true)
+}
+
+/// A memory that is to go.
+struct Victim {
+    seq: u64,
+    id: String,
+    session: Option<String>,
+    bytes: u64,
+}
+
+/// What a victim's bytes are read from, behind the columns of [`ABOUT`].
+const BYTES: &str = "octet_length(content) + ifnull(octet_length(custom_metadata), 0)";
+
+pub(super) fn forget(
+    connection: &Connection,
+    scope: &MemoryScope,
+    what: &Forget,
+) -> Outcome<ForgetReceipt> {
+    let Some(mut row) = ScopeRow::find(connection, scope)? else {
+        return Ok(ForgetReceipt::default());
+    };
+    let mut victims = Vec::new();
+    match what {
+        Forget::Ids(ids) => {
+            for id in ids {
+                let known = read::known(connection, row.number, id)?.into_iter();
+                victims.extend(known.map(|known| Victim {
+                    seq: known.seq,
+                    id: id.clone(),
+                    session: known.session,
+                    bytes: known.bytes,
+                }));
+            }
+            victims.sort_unstable_by_key(|victim| victim.seq);
+            victims.dedup_by_key(|victim| victim.seq);
+        }
+        Forget::Matching(filter) => {
+            let sql = format!("SELECT {ABOUT}, {BYTES} FROM memories WHERE key BETWEEN ?1 AND ?2");
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut rows = statement.query(row.keys())?;
+            while let Some(found) = rows.next()? {
+                let about = read::about(found)?;
+                if filter.matches(&about.facts()) {
+                    victims.push(Victim {
+                        seq: about.seq,
+                        id: about.id,
+                        session: about.session,
+                        bytes: found.get(15)?,
+                    });
+                }
+            }
+        }
+    }
+    let by_id = matches!(what, Forget::Ids(_));
+    Ok(remove(connection, scope, &mut row, &victims, by_id)?)
+}
+
+fn remove(
+    connection: &Connection,
+    scope: &MemoryScope,
+    row: &mut ScopeRow,
+    victims: &[Victim],
+    by_id: bool,
+) -> rusqlite::Result<ForgetReceipt> {
+    let mut receipt = ForgetReceipt::default();
+    let mut delete = connection.prepare_cached("DELETE FROM memories WHERE key = ?1")?;
+    let sql = "INSERT OR IGNORE INTO memory_tombstones (scope, hash) VALUES (?1, ?2)";
+    let mut bury = connection.prepare_cached(sql)?;
+    for victim in victims {
+        delete.execute([memory_key(row.number, victim.seq)])?;
+        let hash = match by_id {
+            true => Tombstone::of_id(scope, &victim.id),
+            false => Tombstone::of_entry(scope, victim.session.as_deref(), &victim.id),
+        };
+        receipt.memories += 1;
+        receipt.bytes += victim.bytes;
+        receipt.tombstones += bury.execute((row.number, hash.0.as_slice()))? as u64;
+    }
+    if receipt.memories > 0 {
+        row.totals.entries = row.totals.entries.saturating_sub(receipt.memories);
+        row.totals.bytes = row.totals.bytes.saturating_sub(receipt.bytes);
+        row.tombstones += receipt.tombstones;
+        let seqs: Vec<u64> = victims.iter().map(|victim| victim.seq).collect();
+        row.touch(connection, &seqs)?;
+    }
+    Ok(receipt)
+}
+
+pub(super) fn expire(connection: &Connection, now_us: i64, limit: usize) -> Outcome<u64> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let sql = format!(
+        "SELECT key, id, session, {BYTES} FROM memories \
+         WHERE expires_us IS NOT NULL AND expires_us <= ?1 ORDER BY expires_us LIMIT ?2"
+    );
+    let mut by_scope: BTreeMap<i64, Vec<Victim>> = BTreeMap::new();
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query((now_us, limit))?;
+    while let Some(found) = rows.next()? {
+        let key: i64 = found.get(0)?;
+        by_scope.entry(key >> 32).or_default().push(Victim {
+            seq: seq_of(key),
+            id: found.get(1)?,
+            session: found.get(2)?,
+            bytes: found.get(3)?,
+        });
+    }
+    drop(rows);
+    let mut removed = 0;
+    for (number, victims) in by_scope {
+        let sql = "SELECT app, user FROM memory_scopes WHERE number = ?1";
+        let mut statement = connection.prepare_cached(sql)?;
+        let scope = statement.query_row([number], |row| {
+            Ok(MemoryScope {
+                app: row.get(0)?,
+                user: row.get(1)?,
+            })
+        })?;
+        if let Some(mut row) = ScopeRow::find(connection, &scope)? {
+            removed += remove(connection, &scope, &mut row, &victims, false)?.memories;
+        }
+    }
+    Ok(removed)
+}
+
+pub(super) fn set_embeddings(
+    connection: &Connection,
+    scope: &MemoryScope,
+    embeddings: &[NewEmbedding],
+) -> Outcome<()> {
+    let Some(mut row) = ScopeRow::find(connection, scope)? else {
+        return Ok(());
+    };
+    let sql = "UPDATE memories SET embedding_model = ?3, embedding = ?4 \
+               WHERE key = ?1 AND revision = ?2";
+    let mut touched = Vec::new();
+    for new in embeddings {
+        let (model, bytes) = stored(connection, Some(&new.vector))?;
+        let key = memory_key(row.number, new.seq);
+        let mut statement = connection.prepare_cached(sql)?;
+        if statement.execute((key, new.revision, model, bytes))? > 0 {
+            touched.push(new.seq);
+        }
+    }
+    if !touched.is_empty() {
+        row.touch(connection, &touched)?;
+    }
+    Ok(())
+}
+
+/// Removes some of a user's memories, and at last everything that told of them; says how many rows.
+pub(in crate::sqlite) fn erase_chunk(
+    connection: &Connection,
+    app: &str,
+    user: &str,
+) -> rusqlite::Result<usize> {
+    let scope = MemoryScope::new(app, user);
+    let Some(row) = ScopeRow::find(connection, &scope)? else {
+        return Ok(0);
+    };
+    let sql = "DELETE FROM memories WHERE key IN \
+               (SELECT key FROM memories WHERE key BETWEEN ?1 AND ?2 LIMIT ?3)";
+    let (first, last) = row.keys();
+    let mut statement = connection.prepare_cached(sql)?;
+    let erased = statement.execute((first, last, ERASE_CHUNK as i64))?;
+    if erased < ERASE_CHUNK {
+        for table in ["memory_touched", "memory_tombstones"] {
+            let sql = format!("DELETE FROM {table} WHERE scope = ?1");
+            connection.execute(&sql, [row.number])?;
+        }
+        connection.execute("DELETE FROM memory_scopes WHERE number = ?1", [row.number])?;
+    }
+    Ok(erased)
+}

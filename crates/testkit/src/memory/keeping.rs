@@ -1,0 +1,132 @@
+//! What keeping memories promises: each once, for good, and gone when it is to be.
+
+use std::sync::Arc;
+
+use retain_core::{Content, Event, Part};
+
+use super::{MemoryHarness, Sharing, found, said, session};
+
+/// Adding the same session again changes nothing.
+pub async fn a_session_that_is_added_again_is_there_once(harness: MemoryHarness) {
+    let memory = harness.service().await;
+    let session = session("s1", &["I like green apples.", "Pears are fine."]);
+    for _ in 0..3 {
+        memory.add_session_to_memory(&session).await.unwrap();
+    }
+    let apples = found(&*memory, "apples").await;
+    let apples = apples.iter().filter(|text| text.contains("apples"));
+    assert_eq!(apples.count(), 1);
+}
+
+/// A session that has grown adds what is new, and what it had stays.
+pub async fn a_growing_session_adds_what_is_new(harness: MemoryHarness) {
+    let memory = harness.service().await;
+    let mut session = session("s1", &["My cat is called Tom."]);
+    for number in 2..6 {
+        memory.add_session_to_memory(&session).await.unwrap();
+        let text = format!("Friend number{number} came to visit.");
+        session
+            .events
+            .push(number, said(&format!("e{number}"), &text));
+    }
+    memory.add_session_to_memory(&session).await.unwrap();
+    assert!(found(&*memory, "cat").await[0].contains("Tom"));
+    for number in 2..6 {
+        let visits = found(&*memory, &format!("number{number}")).await;
+        let text = format!("Friend number{number} came to visit.");
+        let same = visits.iter().filter(|visit| **visit == text);
+        assert_eq!(same.count(), 1, "{number}");
+    }
+}
+
+/// Events that are added one by one join those of the session; known ones change nothing.
+pub async fn events_are_added_beside_what_is_known(harness: MemoryHarness) {
+    let memory = harness.service().await;
+    let session = session("s1", &["The meeting is on Friday."]);
+    memory.add_session_to_memory(&session).await.unwrap();
+    let events = [
+        Arc::new(said("s1-1", "The meeting is on Friday.")),
+        Arc::new(said("s1-2", "The budget is small.")),
+    ];
+    for _ in 0..2 {
+        let added = memory.add_events_to_memory("app", "ada", &events, Some("s1"), None);
+        added.await.unwrap();
+    }
+    for word in ["meeting", "budget"] {
+        let texts = found(&*memory, word).await;
+        let same = texts.iter().filter(|text| text.contains(word));
+        assert_eq!(same.count(), 1, "{word}: {texts:?}");
+    }
+}
+
+/// What is deleted is not found, and adding its session again does not bring it back.
+pub async fn what_is_deleted_is_gone_and_stays_out(harness: MemoryHarness) {
+    let memory = harness.service().await;
+    let session = session("s1", &["The code is swordfish.", "The tea is cold."]);
+    memory.add_session_to_memory(&session).await.unwrap();
+    let entries = memory.search_memory("app", "ada", "swordfish").await;
+    let entries = entries.unwrap().memories.into_iter();
+    let mut entries = entries.filter(|it| it.content.text_concat().contains("swordfish"));
+    let id = entries.next().unwrap().id.unwrap();
+    let others = memory.delete_memory("app", "grace", Some(&id)).await;
+    others.unwrap();
+    for unknown in [None, Some("nobody")] {
+        memory.delete_memory("app", "ada", unknown).await.unwrap();
+    }
+    assert!(found(&*memory, "swordfish").await[0].contains("swordfish"));
+    memory.delete_memory("app", "ada", Some(&id)).await.unwrap();
+    for _ in 0..2 {
+        let left = found(&*memory, "swordfish").await;
+        assert!(
+            !left.iter().any(|text| text.contains("swordfish")),
+            "{left:?}"
+        );
+        assert!(found(&*memory, "tea").await[0].contains("tea"));
+        memory.add_session_to_memory(&session).await.unwrap();
+    }
+    if harness.sharing != Sharing::Alone {
+        let second = harness.service().await;
+        second.add_session_to_memory(&session).await.unwrap();
+        let left = found(&*second, "swordfish").await;
+        assert!(
+            !left.iter().any(|text| text.contains("swordfish")),
+            "{left:?}"
+        );
+    }
+}
+
+/// What a durable memory knew, it knows when it is opened again.
+pub async fn memories_survive_a_restart(harness: MemoryHarness) {
+    if harness.sharing != Sharing::Durable {
+        return;
+    }
+    let memory = harness.service().await;
+    let session = session("s1", &["The key is under the mat.", "Lock the door."]);
+    memory.add_session_to_memory(&session).await.unwrap();
+    let before = memory.search_memory("app", "ada", "key").await.unwrap();
+    drop(memory);
+    let memory = harness.service().await;
+    let after = memory.search_memory("app", "ada", "key").await.unwrap();
+    assert_eq!(before, after);
+    assert!(!after.memories.is_empty());
+}
+
+/// An image beside a text comes back with it, byte for byte.
+pub async fn what_is_not_text_stays_with_the_memory(harness: MemoryHarness) {
+    let memory = harness.service().await;
+    let bytes: Vec<u8> = (0..=255).collect();
+    let parts = vec![
+        Part::text("This is my garden."),
+        Part::bytes(bytes, "image/png"),
+    ];
+    let mut event = Event::user_text("");
+    event.id = "e1".to_owned();
+    event.response.content = Some(Content::new("user", parts));
+    let content = event.response.content.clone();
+    let mut session = session("s1", &[]);
+    session.events.push(1, event);
+    memory.add_session_to_memory(&session).await.unwrap();
+    let entries = memory.search_memory("app", "ada", "garden").await.unwrap();
+    assert_eq!(Some(&entries.memories[0].content), content.as_ref());
+    assert_eq!(entries.memories[0].author.as_deref(), Some("user"));
+}

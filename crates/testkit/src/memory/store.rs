@@ -1,0 +1,581 @@
+//! What a store of memories promises to the service above it.
+
+use std::sync::Arc;
+
+use retain_core::{
+    Content, Forget, Json, JsonMap, MemoryAdded, MemoryBatch, MemoryChanges, MemoryError,
+    MemoryFilter, MemoryKind, MemoryLimits, MemoryMark, MemoryOrigin, MemoryRecord, MemoryRows,
+    MemoryScope, MemoryStatistics, MemoryStore, MemoryUpdate, MemoryVector, MemoryVectors,
+    NewEmbedding, NewMemory, OriginKind, PreparedMemory, Repeats,
+};
+
+use super::MemoryStoreHarness;
+
+const NOW_US: i64 = 1_700_000_000_000_000;
+
+fn ada() -> MemoryScope {
+    MemoryScope::new("app", "ada")
+}
+
+/// A memory with all that one can have.
+fn memory(id: &str, text: &str) -> NewMemory {
+    NewMemory {
+        id: id.to_owned(),
+        session: Some("s1".to_owned()),
+        position: 7,
+        event_id: Some(id.to_owned()),
+        author: Some("user".to_owned()),
+        timestamp: 1_600_000_000.25,
+        content: Content::user(text),
+        ..NewMemory::default()
+    }
+}
+
+fn batch(memories: Vec<NewMemory>) -> MemoryBatch {
+    let memories = memories.into_iter().map(PreparedMemory::new);
+    MemoryBatch {
+        scope: ada(),
+        memories: memories.collect::<Result<_, _>>().unwrap(),
+        repeats: Repeats::Replace,
+        limits: MemoryLimits::default(),
+        now_us: NOW_US,
+    }
+}
+
+async fn add(store: &dyn MemoryStore, memories: Vec<NewMemory>) -> MemoryAdded {
+    store.add(Arc::new(batch(memories))).await.unwrap()
+}
+
+async fn all(store: &dyn MemoryStore) -> Vec<MemoryRecord> {
+    let rows = MemoryRows::After {
+        seq: 0,
+        limit: usize::MAX,
+    };
+    store.rows(&ada(), rows, true).await.unwrap()
+}
+
+async fn texts(store: &dyn MemoryStore) -> Vec<String> {
+    let rows = all(store).await;
+    rows.iter().map(|row| row.content.text_concat()).collect()
+}
+
+async fn mark(store: &dyn MemoryStore) -> MemoryMark {
+    store.mark(&ada()).await.unwrap()
+}
+
+/// Where one is refused, none is taken up.
+pub async fn a_batch_is_taken_up_as_a_whole_or_not_at_all(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    add(&*store, vec![memory("a", "one")]).await;
+    let before = mark(&*store).await;
+    let mut refused = batch(vec![memory("b", "two"), memory("c", &"x".repeat(500))]);
+    refused.limits.entry_bytes = 400;
+    let error = store.add(Arc::new(refused)).await.unwrap_err();
+    assert!(
+        matches!(error, MemoryError::LimitExceeded { .. }),
+        "{error}"
+    );
+    assert_eq!(texts(&*store).await, ["one"]);
+    assert_eq!(mark(&*store).await, before);
+    let empty = add(&*store, vec![]).await;
+    assert_eq!(empty, MemoryAdded::default());
+}
+
+/// Count, bytes and rate are looked at with what is there already; who forgets has room again.
+pub async fn limits_of_a_user_are_kept(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let any = MemoryLimits::default();
+    let with = |limits: &MemoryLimits, id: &str, now_us| {
+        let mut batch = batch(vec![memory(id, "one")]);
+        (batch.limits, batch.now_us) = (limits.clone(), now_us);
+        Arc::new(batch)
+    };
+    let two = MemoryLimits {
+        entries: 2,
+        ..any.clone()
+    };
+    store.add(with(&two, "a", NOW_US)).await.unwrap();
+    store.add(with(&two, "b", NOW_US)).await.unwrap();
+    let refused = store.add(with(&two, "c", NOW_US)).await.unwrap_err();
+    assert!(refused.to_string().contains("limit of 2"), "{refused}");
+    // What is there already is no growth, and other users have limits of their own.
+    store.add(with(&two, "b", NOW_US)).await.unwrap();
+    let mut other = (*with(&two, "c", NOW_US)).clone();
+    other.scope.user = "grace".to_owned();
+    store.add(Arc::new(other)).await.unwrap();
+    let bytes = store.statistics(&ada()).await.unwrap().bytes;
+    let tight = MemoryLimits {
+        bytes: bytes + 1,
+        ..any.clone()
+    };
+    assert!(store.add(with(&tight, "c", NOW_US)).await.is_err());
+    let rate = MemoryLimits {
+        entries_per_minute: 2,
+        ..any
+    };
+    assert!(store.add(with(&rate, "c", NOW_US)).await.is_err());
+    store
+        .add(with(&rate, "c", NOW_US + 60_000_000))
+        .await
+        .unwrap();
+    let ids = Forget::Ids(vec!["a".to_owned(), "b".to_owned()]);
+    store.forget(&ada(), Arc::new(ids)).await.unwrap();
+    store.add(with(&two, "d", NOW_US)).await.unwrap();
+}
+
+/// Everything that is said about a memory comes back.
+pub async fn records_come_back_as_they_were(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let notes: JsonMap = [(
+        "k".to_owned(),
+        Json::parse(r#"{"a":[1,null,"é"]}"#).unwrap(),
+    )]
+    .into_iter()
+    .collect();
+    let tool = MemoryOrigin::Tool {
+        name: "web".to_owned(),
+    };
+    let vectors = MemoryVectors {
+        fixed: Some(MemoryVector {
+            model: "table".to_owned(),
+            dims: 3,
+            bytes: vec![0, 255, 7],
+        }),
+        embedding: Some(MemoryVector::from_floats("m1", &[0.5, -1.5])),
+    };
+    let from_tool = NewMemory {
+        id: "e1#2".to_owned(),
+        origin: tool.clone(),
+        expires_us: Some(NOW_US + 5),
+        custom_metadata: notes.clone(),
+        vectors: vectors.clone(),
+        ..memory("e1", "from the \0 web")
+    };
+    let direct = NewMemory {
+        kind: MemoryKind::Direct,
+        session: None,
+        position: 0,
+        event_id: None,
+        author: None,
+        origin: MemoryOrigin::Direct,
+        ..memory("d1", "given")
+    };
+    add(&*store, vec![memory("e1", "said"), from_tool, direct]).await;
+    let rows = all(&*store).await;
+    let [said, web, given] = rows.as_slice() else {
+        panic!("{rows:?}");
+    };
+    assert_eq!(said.about.event_id.as_deref(), Some("e1"));
+    assert_eq!((said.about.seq, said.about.position), (1, 7));
+    assert_eq!(said.about.timestamp, 1_600_000_000.25);
+    assert_eq!(said.about.created_us, NOW_US);
+    assert_eq!((said.about.updated_us, said.about.expires_us), (None, None));
+    assert_eq!(said.about.origin, MemoryOrigin::Person);
+    assert_eq!(said.vectors, MemoryVectors::default());
+    assert_eq!(web.about.event_id.as_deref(), Some("e1"));
+    assert_eq!(
+        (&web.about.origin, web.about.expires_us),
+        (&tool, Some(NOW_US + 5))
+    );
+    assert_eq!(web.about.custom_metadata, notes);
+    assert_eq!(web.vectors, vectors);
+    assert_eq!(web.content, Content::user("from the \0 web"));
+    assert_eq!(given.about.kind, MemoryKind::Direct);
+    assert_eq!(
+        (&given.about.session, &given.about.event_id),
+        (&None, &None)
+    );
+    assert_eq!(given.about.author, None);
+    let bare = MemoryRows::WithId("e1#2".to_owned());
+    let bare = store.rows(&ada(), bare, false).await.unwrap();
+    assert_eq!(bare[0].vectors, MemoryVectors::default());
+}
+
+/// Pages follow one another without gap or repeat; numbers that are not there are left out.
+pub async fn rows_come_in_pages(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let ids: Vec<String> = (0..25).map(|n| format!("e{n}")).collect();
+    for id in &ids {
+        add(&*store, vec![memory(id, id)]).await;
+    }
+    let (mut read, mut seq) = (Vec::new(), 0);
+    loop {
+        let rows = MemoryRows::After { seq, limit: 10 };
+        let page = store.rows(&ada(), rows, false).await.unwrap();
+        let Some(last) = page.last() else { break };
+        seq = last.about.seq;
+        read.extend(page.into_iter().map(|row| row.about.id));
+    }
+    assert_eq!(read, ids);
+    let some = MemoryRows::Numbered(vec![3, 99, 1]);
+    let some = store.rows(&ada(), some, false).await.unwrap();
+    let some: Vec<&str> = some.iter().map(|row| row.about.id.as_str()).collect();
+    assert_eq!(some, ["e2", "e0"]);
+    let asked = ["e3".to_owned(), "nobody".to_owned()];
+    let hashes = store.body_hashes(&ada(), Some("s1"), &asked).await.unwrap();
+    assert!(hashes[0].is_some() && hashes[1].is_none());
+    let elsewhere = store.body_hashes(&ada(), Some("s2"), &asked).await.unwrap();
+    assert_eq!(elsewhere, [None, None]);
+}
+
+/// Every change moves the mark; what changes nothing leaves it.
+pub async fn marks_move_with_every_change_and_only_then(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    assert_eq!(mark(&*store).await, MemoryMark::default());
+    let mut before = mark(&*store).await;
+    let mut moved = async |store: &dyn MemoryStore, what: &str, is_change: bool| {
+        let now = mark(store).await;
+        assert_eq!(now.revision > before.revision, is_change, "{what}: {now:?}");
+        before = now;
+    };
+    add(&*store, vec![memory("a", "one"), memory("b", "two")]).await;
+    moved(&*store, "add", true).await;
+    add(&*store, vec![memory("a", "one")]).await;
+    moved(&*store, "add what is known", false).await;
+    add(&*store, vec![memory("a", "other")]).await;
+    moved(&*store, "replace", true).await;
+    let update = Arc::new(MemoryUpdate::default());
+    let none = store
+        .update(&ada(), 99, update.clone(), NOW_US)
+        .await
+        .unwrap();
+    assert!(!none);
+    moved(&*store, "update nothing", false).await;
+    store.update(&ada(), 1, update, NOW_US).await.unwrap();
+    moved(&*store, "update", true).await;
+    let unknown = Arc::new(Forget::Ids(vec!["nobody".to_owned()]));
+    store.forget(&ada(), unknown).await.unwrap();
+    store.expire(NOW_US, 10).await.unwrap();
+    moved(&*store, "forget and expire nothing", false).await;
+    let known = Arc::new(Forget::Ids(vec!["a".to_owned()]));
+    store.forget(&ada(), known).await.unwrap();
+    moved(&*store, "forget", true).await;
+    assert_eq!(mark(&*store).await.last_seq, 2);
+}
+
+/// Since a mark: what was changed or removed by its number, what is new behind the last number.
+pub async fn changes_name_what_was_touched(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let news = ["a", "b", "c"].map(|id| memory(id, id));
+    add(&*store, news.to_vec()).await;
+    let since = mark(&*store).await;
+    let unchanged = store.changes(&ada(), since).await.unwrap();
+    assert_eq!(
+        unchanged,
+        MemoryChanges::Touched {
+            seqs: vec![],
+            mark: since
+        }
+    );
+    add(&*store, vec![memory("a", "other"), memory("d", "d")]).await;
+    let ids = Forget::Ids(vec!["c".to_owned()]);
+    store.forget(&ada(), Arc::new(ids)).await.unwrap();
+    let changes = store.changes(&ada(), since).await.unwrap();
+    let MemoryChanges::Touched { seqs, mark: now } = changes else {
+        panic!("{changes:?}");
+    };
+    assert_eq!(seqs, [1, 3]);
+    assert_eq!(
+        (now, now.last_seq),
+        (mark(&*store).await, since.last_seq + 1)
+    );
+    let nowhere = MemoryMark {
+        generation: since.generation + 7,
+        ..since
+    };
+    let stranger = store.changes(&ada(), nowhere).await.unwrap();
+    assert_eq!(stranger, MemoryChanges::Rebuild);
+}
+
+/// A store need not remember every change for ever, but it says so.
+pub async fn too_many_changes_mean_reading_anew(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let many = (0..6000).map(|n| memory(&format!("e{n}"), "x"));
+    add(&*store, many.collect()).await;
+    let since = mark(&*store).await;
+    let everything = Forget::Matching(MemoryFilter::default());
+    let receipt = store.forget(&ada(), Arc::new(everything)).await.unwrap();
+    assert_eq!((receipt.memories, receipt.tombstones), (6000, 6000));
+    let changes = store.changes(&ada(), since).await.unwrap();
+    match changes {
+        MemoryChanges::Rebuild => {}
+        MemoryChanges::Touched { seqs, .. } => assert_eq!(seqs.len(), 6000),
+    }
+    let now = mark(&*store).await;
+    let nothing = store.changes(&ada(), now).await.unwrap();
+    assert_eq!(
+        nothing,
+        MemoryChanges::Touched {
+            seqs: vec![],
+            mark: now
+        }
+    );
+}
+
+/// What was changed by hand is not undone by ingesting again, and what is not said stays.
+pub async fn what_was_changed_by_hand_stays(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let vectors = MemoryVectors {
+        embedding: Some(MemoryVector::from_floats("m1", &[1.0])),
+        ..MemoryVectors::default()
+    };
+    let new = NewMemory {
+        vectors,
+        ..memory("a", "one")
+    };
+    add(&*store, vec![new.clone()]).await;
+    let notes: JsonMap = [("k".to_owned(), Json::from(1))].into_iter().collect();
+    let update = MemoryUpdate {
+        custom_metadata: Some(notes.clone()),
+        expires_us: Some(Some(NOW_US + 9)),
+        ..MemoryUpdate::default()
+    };
+    store
+        .update(&ada(), 1, Arc::new(update), NOW_US + 1)
+        .await
+        .unwrap();
+    let row = all(&*store).await.remove(0);
+    assert_eq!(row.content.text_concat(), "one");
+    assert_eq!(
+        (row.about.expires_us, row.about.updated_us),
+        (Some(NOW_US + 9), Some(NOW_US + 1))
+    );
+    assert!(row.vectors.embedding.is_some());
+    let update = MemoryUpdate {
+        content: Some(Content::user("by hand")),
+        expires_us: Some(None),
+        ..MemoryUpdate::default()
+    };
+    store
+        .update(&ada(), 1, Arc::new(update), NOW_US + 2)
+        .await
+        .unwrap();
+    let again = add(
+        &*store,
+        vec![NewMemory {
+            content: Content::user("two"),
+            ..new
+        }],
+    )
+    .await;
+    assert_eq!(again.known, 1);
+    let row = all(&*store).await.remove(0);
+    assert_eq!(row.content.text_concat(), "by hand");
+    assert_eq!(
+        (row.about.expires_us, &row.about.custom_metadata),
+        (None, &notes)
+    );
+    assert_eq!(row.vectors, MemoryVectors::default());
+    let bytes = store.statistics(&ada()).await.unwrap().bytes;
+    store
+        .forget(&ada(), Arc::new(Forget::session("s1")))
+        .await
+        .unwrap();
+    assert!(bytes > 0);
+    assert_eq!(store.statistics(&ada()).await.unwrap().bytes, 0);
+}
+
+/// By session, by tool, by filter: those that are meant go, and stay out where they were.
+pub async fn forgetting_takes_what_is_meant_and_nothing_else(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let elsewhere = |id: &str, text: &str| NewMemory {
+        session: Some("s2".to_owned()),
+        ..memory(id, text)
+    };
+    let from_tool = NewMemory {
+        origin: MemoryOrigin::Tool {
+            name: "web".to_owned(),
+        },
+        ..elsewhere("t", "from the web")
+    };
+    let news = vec![
+        memory("a", "one"),
+        memory("b", "two"),
+        elsewhere("c", "three"),
+        from_tool,
+    ];
+    add(&*store, news.clone()).await;
+    let receipt = store
+        .forget(&ada(), Arc::new(Forget::session("s1")))
+        .await
+        .unwrap();
+    assert_eq!((receipt.memories, receipt.tombstones), (2, 2));
+    assert!(receipt.bytes > 0);
+    let again = add(&*store, news.clone()).await;
+    assert_eq!((again.forgotten, again.known, again.added), (2, 2, 0));
+    assert_eq!(texts(&*store).await, ["three", "from the web"]);
+    store
+        .forget(&ada(), Arc::new(Forget::tool("web")))
+        .await
+        .unwrap();
+    assert_eq!(texts(&*store).await, ["three"]);
+    // The same id in another session is another memory.
+    let other = add(&*store, vec![elsewhere("a", "another a")]).await;
+    assert_eq!(other.added, 1);
+    let people = MemoryFilter {
+        origins: vec![OriginKind::Person],
+        ..MemoryFilter::default()
+    };
+    let none = MemoryFilter {
+        until: Some(0.0),
+        ..people.clone()
+    };
+    let receipt = store
+        .forget(&ada(), Arc::new(Forget::Matching(none)))
+        .await
+        .unwrap();
+    assert_eq!(receipt.memories, 0);
+    store
+        .forget(&ada(), Arc::new(Forget::Matching(people)))
+        .await
+        .unwrap();
+    assert!(texts(&*store).await.is_empty());
+    let left = store.statistics(&ada()).await.unwrap();
+    assert_eq!((left.entries, left.bytes, left.tombstones), (0, 0, 5));
+}
+
+/// Forgotten by its id, a memory stays out of every session; other ids do not care.
+pub async fn forgotten_ids_stay_out_of_every_session(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    add(&*store, vec![memory("a", "one")]).await;
+    let ids = Arc::new(Forget::Ids(vec![
+        "a".to_owned(),
+        "a".to_owned(),
+        "x".to_owned(),
+    ]));
+    let receipt = store.forget(&ada(), ids).await.unwrap();
+    assert_eq!((receipt.memories, receipt.tombstones), (1, 1));
+    let elsewhere = NewMemory {
+        session: Some("s2".to_owned()),
+        ..memory("a", "one")
+    };
+    let added = add(&*store, vec![memory("x", "two"), elsewhere]).await;
+    assert_eq!((added.added, added.forgotten), (1, 1));
+    let mut other = batch(vec![memory("a", "one")]);
+    other.scope.user = "grace".to_owned();
+    assert_eq!(store.add(Arc::new(other)).await.unwrap().added, 1);
+}
+
+/// When its time is up a memory goes, whoever's it is, and does not come back.
+pub async fn expired_memories_go_and_stay_out(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let mortal = |id: &str, at: i64| NewMemory {
+        expires_us: Some(at),
+        ..memory(id, id)
+    };
+    let news = vec![
+        mortal("a", NOW_US + 10),
+        memory("b", "b"),
+        mortal("c", NOW_US + 20),
+    ];
+    add(&*store, news.clone()).await;
+    let mut other = batch(vec![mortal("d", NOW_US + 10)]);
+    other.scope.user = "grace".to_owned();
+    store.add(Arc::new(other)).await.unwrap();
+    assert_eq!(store.expire(NOW_US + 9, 10).await.unwrap(), 0);
+    assert_eq!(store.expire(NOW_US + 10, 1).await.unwrap(), 1);
+    assert_eq!(store.expire(NOW_US + 10, 10).await.unwrap(), 1);
+    assert_eq!(store.expire(NOW_US + 10, 10).await.unwrap(), 0);
+    assert_eq!(texts(&*store).await, ["b", "c"]);
+    assert_eq!(add(&*store, news).await.forgotten, 1);
+}
+
+/// Vectors are found missing by the model's id, and one of an old body is not taken.
+pub async fn vectors_are_kept_with_what_made_them(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let news = ["a", "b", "c"].map(|id| memory(id, id));
+    add(&*store, news.to_vec()).await;
+    let scope = ada();
+    let lacking = async |store: &dyn MemoryStore, model: &str, after: u64| -> Vec<u64> {
+        let rows = store.without_embedding(&scope, model, after, 10).await;
+        rows.unwrap().iter().map(|row| row.about.seq).collect()
+    };
+    assert_eq!(lacking(&*store, "m1", 0).await, [1, 2, 3]);
+    assert_eq!(lacking(&*store, "m1", 2).await, [3]);
+    let revision = mark(&*store).await.revision;
+    let vector = |seq, revision, model: &str| NewEmbedding {
+        seq,
+        revision,
+        vector: MemoryVector::from_floats(model, &[seq as f32, 0.5]),
+    };
+    add(&*store, vec![memory("b", "changed")]).await;
+    let before = mark(&*store).await;
+    let vectors = vec![
+        vector(1, revision, "m1"),
+        vector(2, revision, "m1"),
+        vector(9, 1, "m1"),
+    ];
+    store
+        .set_embeddings(&scope, Arc::new(vectors))
+        .await
+        .unwrap();
+    let rows = all(&*store).await;
+    let embedding = rows[0].vectors.embedding.clone().unwrap();
+    assert_eq!(
+        (embedding.model.as_str(), embedding.floats()),
+        ("m1", vec![1.0, 0.5])
+    );
+    assert_eq!(rows[1].vectors.embedding, None);
+    assert_eq!(lacking(&*store, "m1", 0).await, [2, 3]);
+    assert_eq!(lacking(&*store, "m2", 0).await, [1, 2, 3]);
+    let changes = store.changes(&scope, before).await.unwrap();
+    assert!(matches!(changes, MemoryChanges::Touched { seqs, .. } if seqs == [1]));
+    let other = vec![vector(1, revision, "m2")];
+    store.set_embeddings(&scope, Arc::new(other)).await.unwrap();
+    assert_eq!(lacking(&*store, "m2", 0).await, [2, 3]);
+    assert_eq!(lacking(&*store, "m1", 0).await, [1, 2, 3]);
+}
+
+/// Counts are those of what is there.
+pub async fn statistics_count_what_there_is(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let nothing = store.statistics(&ada()).await.unwrap();
+    assert_eq!(nothing, MemoryStatistics::default());
+    let from_tool = NewMemory {
+        session: Some("s2".to_owned()),
+        origin: MemoryOrigin::Tool {
+            name: "web".to_owned(),
+        },
+        timestamp: 5.0,
+        ..memory("t", "from the web")
+    };
+    let direct = NewMemory {
+        kind: MemoryKind::Direct,
+        session: None,
+        origin: MemoryOrigin::Direct,
+        ..memory("d", "given")
+    };
+    add(
+        &*store,
+        vec![memory("a", "one"), memory("b", "two"), from_tool, direct],
+    )
+    .await;
+    let counted = store.statistics(&ada()).await.unwrap();
+    assert_eq!((counted.entries, counted.sessions), (4, 2));
+    assert_eq!(
+        (counted.from_tools, counted.direct, counted.embedded),
+        (1, 1, 0)
+    );
+    assert_eq!(
+        (counted.oldest, counted.newest),
+        (Some(5.0), Some(1_600_000_000.25))
+    );
+    assert_eq!((counted.tombstones, counted.revision), (0, 1));
+    assert!(counted.bytes > 100);
+}
+
+/// What one store acknowledged, another on the same data has.
+pub async fn two_stores_on_the_same_data_agree(harness: MemoryStoreHarness) {
+    let (one, two) = (harness.store().await, harness.store().await);
+    for number in 0..10 {
+        let (writer, reader) = if number % 2 == 0 {
+            (&one, &two)
+        } else {
+            (&two, &one)
+        };
+        add(&**writer, vec![memory(&format!("e{number}"), "x")]).await;
+        assert_eq!(mark(&**reader).await.last_seq, number + 1);
+        assert_eq!(all(&**reader).await.len() as u64, number + 1);
+    }
+    assert_eq!(mark(&*one).await, mark(&*two).await);
+}
