@@ -16,8 +16,10 @@ use crate::{
 enum Standing {
     /// It has more to do.
     AtWork,
-    /// It has handed over to this agent, which is not done.
+    /// It has handed over to this agent, which is not done, and waits for it.
     HandedTo(Arc<dyn Agent>),
+    /// It has handed over to this agent, with which the runner itself goes on.
+    HandedOn(Arc<dyn Agent>),
     /// It, or who it handed over to, has answered.
     Answered,
 }
@@ -29,6 +31,7 @@ pub(crate) async fn run_resumably(agent: &LlmAgent, ctx: &InvocationContext) -> 
     match standing(ctx)? {
         Standing::AtWork => super::run(agent, &watched).await?,
         Standing::HandedTo(target) => watched.run_agent(&target).await?,
+        Standing::HandedOn(target) => ctx.hand_over(target),
         Standing::Answered => {}
     }
     if watch.is_waiting() {
@@ -47,26 +50,29 @@ pub(crate) fn has_answered(ctx: &InvocationContext) -> Result<bool> {
         return Ok(false);
     }
     let is_answered = matches!(standing(ctx)?, Standing::Answered);
-    Ok(is_answered && !ctx.has_handed_over() && !is_waiting(ctx))
+    Ok(is_answered && !is_waiting(ctx))
 }
 
 /// Whether a call of the agent waits for somebody.
 fn is_waiting(ctx: &InvocationContext) -> bool {
     let events = ctx.events();
+    let turn = turn(ctx, &ctx.of_this_run(&events));
+    interrupts::is_waiting(&turn, ctx.agent_name())
+}
+
+/// What happened on the agent's branch since it was begun, of the events of the run.
+fn turn<'a>(ctx: &InvocationContext, run: &[&'a Event]) -> Vec<&'a Event> {
     let since = ctx.checkpoint().map_or(0, |checkpoint| checkpoint.since);
-    let run = ctx.of_this_run(&events);
-    let since_then = run.get(since..).unwrap_or_default().to_vec();
-    interrupts::is_waiting(&ctx.of_this_branch(since_then), ctx.agent_name())
+    ctx.of_this_branch(run.get(since..).unwrap_or_default().to_vec())
 }
 
 fn standing(ctx: &InvocationContext) -> Result<Standing> {
-    let Some(checkpoint) = ctx.checkpoint().filter(|known| known.state.is_some()) else {
+    if ctx.agent_state().is_none() {
         return Ok(Standing::AtWork);
-    };
+    }
     let events = ctx.events();
     let run = ctx.of_this_run(&events);
-    let since = run.get(checkpoint.since..).unwrap_or_default().to_vec();
-    let turn = ctx.of_this_branch(since);
+    let turn = turn(ctx, &run);
     let says = |event: &&&Event| event.content().is_some() || event.response.error_code.is_some();
     let Some(last) = turn.iter().rfind(says) else {
         return Ok(Standing::AtWork);
@@ -98,11 +104,7 @@ fn own_standing(ctx: &InvocationContext, last: &Event) -> Result<Standing> {
             ctx.is_top() && ctx.shared.is_conversation,
             handed_to(ctx, target)?,
         ) {
-            // Then the runner itself goes on with the other one.
-            (true, Standing::HandedTo(target)) => {
-                ctx.hand_over(target);
-                Ok(Standing::Answered)
-            }
+            (true, Standing::HandedTo(target)) => Ok(Standing::HandedOn(target)),
             (_, standing) => Ok(standing),
         };
     }
