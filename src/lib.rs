@@ -66,8 +66,8 @@ pub use retain_core::{
     Repeats, Tombstone, derived_memory_id, plan_growth, plan_memory,
 };
 pub use retain_memory::{
-    FoundMemory, InMemoryMemoryService, IngestOptions, ListMemories, MemoryPage, SearchMemory,
-    StoreMemoryService, VectorMemoryService,
+    FoundMemory, InMemoryMemoryService, IngestOptions, ListMemories, LongTermMemory, MemoryPage,
+    SearchMemory, StoreMemoryService, VectorMemoryService,
     index::{Explanation, Language, MatchedWord, Place},
     static_vectors,
 };

@@ -4,7 +4,7 @@ mod commands;
 
 use clap::{Parser, Subcommand};
 
-use commands::{append, backup, check, demo, erase, export, import};
+use commands::{append, backup, check, demo, erase, export, import, serve};
 
 /// Durable sessions, scoped state and long-term memory for AI agents.
 #[derive(Debug, Parser)]
@@ -16,6 +16,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve agents over HTTP: ADK's API, and Retain's own.
+    Serve(serve::Serve),
     /// Tell a story in the terminal: memory across sessions, state, rewind, fork, crash.
     Demo(demo::Demo),
     /// Append events (JSON Lines on standard input) to a session; each is acknowledged when durable.
@@ -46,6 +48,7 @@ async fn main() {
 
 async fn run(command: Command) -> anyhow::Result<()> {
     match command {
+        Command::Serve(serve) => serve.run().await,
         Command::Demo(demo) => demo.run().await,
         Command::Append(append) => append.run().await,
         Command::Export(export) => export.run().await,

@@ -32,6 +32,7 @@ mod words;
 
 pub use in_memory::InMemoryMemoryService;
 pub use service::{
-    FoundMemory, IngestOptions, ListMemories, MemoryPage, SearchMemory, StoreMemoryService,
+    FoundMemory, IngestOptions, ListMemories, LongTermMemory, MemoryPage, SearchMemory,
+    StoreMemoryService,
 };
 pub use vector::VectorMemoryService;

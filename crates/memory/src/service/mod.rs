@@ -7,6 +7,7 @@
 mod cache;
 pub(crate) mod embedding;
 mod ingest;
+mod long_term;
 mod meaning;
 mod options;
 mod search;
@@ -35,6 +36,7 @@ use cache::Views;
 use embedding::Embedding;
 use ingest::Ingest;
 pub use ingest::IngestOptions;
+pub use long_term::LongTermMemory;
 use meaning::Table;
 pub use options::{FoundMemory, ListMemories, MemoryPage, SearchMemory};
 

@@ -1,0 +1,182 @@
+//! `LongTermMemory`: everything that [`StoreMemoryService`] can do, behind one object whatever the
+//! store is. This is what a server holds.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use retain_core::{
+    Event, Forget, ForgetReceipt, MemoryAdded, MemoryEntry, MemoryError, MemoryRecord,
+    MemoryService, MemoryStatistics, MemoryStore, MemoryUpdate, Session,
+};
+
+use super::{
+    IngestOptions, StoreMemoryService,
+    options::{FoundMemory, ListMemories, MemoryPage, SearchMemory},
+};
+
+/// Memory beyond ADK's methods. Each method is described at [`StoreMemoryService`].
+#[async_trait]
+pub trait LongTermMemory: MemoryService {
+    /// Takes up what the session's events say.
+    async fn add_session_with(
+        &self,
+        session: &Session,
+        options: &IngestOptions,
+    ) -> Result<MemoryAdded, MemoryError>;
+
+    /// Takes up these events.
+    async fn add_events_with(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        events: &[Arc<Event>],
+        session_id: Option<&str>,
+        options: &IngestOptions,
+    ) -> Result<MemoryAdded, MemoryError>;
+
+    /// Takes up memories as they are.
+    async fn add_memory_with(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        memories: &[MemoryEntry],
+        options: &IngestOptions,
+    ) -> Result<MemoryAdded, MemoryError>;
+
+    /// Finds what answers a question, and says why.
+    async fn search_memory_with(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        search: SearchMemory,
+    ) -> Result<Vec<FoundMemory>, MemoryError>;
+
+    /// The memory with this id.
+    async fn get(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        id: &str,
+    ) -> Result<Option<MemoryRecord>, MemoryError>;
+
+    /// Memories page by page.
+    async fn list(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        list: ListMemories,
+    ) -> Result<MemoryPage, MemoryError>;
+
+    /// Changes a memory by hand.
+    async fn update(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        id: &str,
+        update: MemoryUpdate,
+    ) -> Result<bool, MemoryError>;
+
+    /// Forgets memories for good.
+    async fn forget(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        what: Forget,
+    ) -> Result<ForgetReceipt, MemoryError>;
+
+    /// What is kept of a user.
+    async fn statistics(
+        &self,
+        app_name: &str,
+        user_id: &str,
+    ) -> Result<MemoryStatistics, MemoryError>;
+}
+
+/// The service's own methods are found before the trait's, so none of these calls itself.
+#[async_trait]
+impl<S: MemoryStore> LongTermMemory for StoreMemoryService<S> {
+    async fn add_session_with(
+        &self,
+        session: &Session,
+        options: &IngestOptions,
+    ) -> Result<MemoryAdded, MemoryError> {
+        self.add_session_with(session, options).await
+    }
+
+    async fn add_events_with(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        events: &[Arc<Event>],
+        session_id: Option<&str>,
+        options: &IngestOptions,
+    ) -> Result<MemoryAdded, MemoryError> {
+        self.add_events_with(app_name, user_id, events, session_id, options)
+            .await
+    }
+
+    async fn add_memory_with(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        memories: &[MemoryEntry],
+        options: &IngestOptions,
+    ) -> Result<MemoryAdded, MemoryError> {
+        self.add_memory_with(app_name, user_id, memories, options)
+            .await
+    }
+
+    async fn search_memory_with(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        search: SearchMemory,
+    ) -> Result<Vec<FoundMemory>, MemoryError> {
+        self.search_memory_with(app_name, user_id, search).await
+    }
+
+    async fn get(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        id: &str,
+    ) -> Result<Option<MemoryRecord>, MemoryError> {
+        self.get(app_name, user_id, id).await
+    }
+
+    async fn list(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        list: ListMemories,
+    ) -> Result<MemoryPage, MemoryError> {
+        self.list(app_name, user_id, list).await
+    }
+
+    async fn update(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        id: &str,
+        update: MemoryUpdate,
+    ) -> Result<bool, MemoryError> {
+        self.update(app_name, user_id, id, update).await
+    }
+
+    async fn forget(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        what: Forget,
+    ) -> Result<ForgetReceipt, MemoryError> {
+        self.forget(app_name, user_id, what).await
+    }
+
+    async fn statistics(
+        &self,
+        app_name: &str,
+        user_id: &str,
+    ) -> Result<MemoryStatistics, MemoryError> {
+        self.statistics(app_name, user_id).await
+    }
+}

@@ -1,0 +1,163 @@
+//! The apps: agents by name, each with a runner that is made once.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use retain_runtime::{Agent, AgentsDir, BuildError, ConfigError, Plugin, Runner};
+
+use crate::services::Services;
+
+/// Why an app cannot be used, by what a caller can do next.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// There is no such app. Ask for the list.
+    #[error("there is no app {app:?}; there are: {known}")]
+    NotFound {
+        /// The app asked for.
+        app: String,
+        /// The apps there are.
+        known: String,
+    },
+    /// Its configuration cannot be read. Mend the file that is named.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Its agent cannot be run as it is described.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// The apps that are served: those of a folder, and those that a program gives.
+pub struct Apps {
+    services: Services,
+    dir: Option<AgentsDir>,
+    given: BTreeMap<String, Arc<dyn Agent>>,
+    plugins: Vec<Arc<dyn Plugin>>,
+    ingests_turns: bool,
+    reloads: bool,
+    runners: Mutex<BTreeMap<String, Runner>>,
+}
+
+impl fmt::Debug for Apps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Apps");
+        shown.field("dir", &self.dir).field("given", &self.given);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Apps {
+    /// No apps yet, for runs on these services.
+    pub fn new(services: Services) -> Apps {
+        Apps {
+            services,
+            dir: None,
+            given: BTreeMap::new(),
+            plugins: Vec::new(),
+            ingests_turns: false,
+            reloads: false,
+            runners: Mutex::default(),
+        }
+    }
+
+    /// With the agents of a folder.
+    pub fn dir(mut self, dir: AgentsDir) -> Apps {
+        self.dir = Some(dir);
+        self
+    }
+
+    /// With an agent of the program's own.
+    pub fn agent(mut self, app: impl Into<String>, agent: Arc<dyn Agent>) -> Apps {
+        self.given.insert(app.into(), agent);
+        self
+    }
+
+    /// With a plugin for all runs.
+    pub fn plugin(mut self, plugin: Arc<dyn Plugin>) -> Apps {
+        self.plugins.push(plugin);
+        self
+    }
+
+    /// Whether what is said goes into memory after each run.
+    pub fn ingest_after_turns(mut self, ingest: bool) -> Apps {
+        self.ingests_turns = ingest;
+        self
+    }
+
+    /// Whether changed files are read again when an app is used.
+    pub fn reload_agents(mut self, reload: bool) -> Apps {
+        self.reloads = reload;
+        self
+    }
+
+    /// The names of all apps, sorted. Reads the folder.
+    pub fn names(&self) -> Result<Vec<String>, AppError> {
+        let mut names: Vec<String> = self.given.keys().cloned().collect();
+        if let Some(dir) = &self.dir {
+            names.extend(dir.apps()?);
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// The runner of an app. Reads files the first time, and whenever they are to be read again.
+    pub fn runner(&self, app: &str) -> Result<Runner, AppError> {
+        let kept = self.runners().get(app).cloned();
+        let reads = self.reloads && !self.given.contains_key(app);
+        if let Some(runner) = &kept
+            && !reads
+        {
+            return Ok(runner.clone());
+        }
+        let agent = self.agent_of(app)?;
+        match kept {
+            Some(runner) if Arc::ptr_eq(runner.agent(), &agent) => Ok(runner),
+            _ => self.make_runner(app, agent),
+        }
+    }
+
+    fn agent_of(&self, app: &str) -> Result<Arc<dyn Agent>, AppError> {
+        if let Some(agent) = self.given.get(app) {
+            return Ok(Arc::clone(agent));
+        }
+        let known = self.names()?;
+        let Some(dir) = self
+            .dir
+            .as_ref()
+            .filter(|_| known.iter().any(|name| name == app))
+        else {
+            return Err(AppError::NotFound {
+                app: app.to_owned(),
+                known: known.join(", "),
+            });
+        };
+        Ok(match self.reloads {
+            true => dir.reload(app)?.agent,
+            false => dir.load(app)?,
+        })
+    }
+
+    fn make_runner(&self, app: &str, agent: Arc<dyn Agent>) -> Result<Runner, AppError> {
+        let services = &self.services;
+        let mut builder = Runner::builder()
+            .app_name(app)
+            .shared_agent(agent)
+            .session_service(services.session_service())
+            .memory_service(Arc::clone(&services.memory))
+            .artifact_service(Arc::clone(&services.artifacts))
+            .ingest_after_turns(self.ingests_turns);
+        for plugin in &self.plugins {
+            builder = builder.shared_plugin(Arc::clone(plugin));
+        }
+        let runner = builder.build()?;
+        self.runners().insert(app.to_owned(), runner.clone());
+        Ok(runner)
+    }
+
+    fn runners(&self) -> MutexGuard<'_, BTreeMap<String, Runner>> {
+        self.runners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,72 @@
+//! The caller of a request, and what it may do.
+
+use axum::{
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+
+/// What a key may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// Read sessions, state and artifacts.
+    SessionsRead,
+    /// Create, change and delete them.
+    SessionsWrite,
+    /// Search and list memories.
+    MemoryRead,
+    /// Add and change memories.
+    MemoryWrite,
+    /// Forget memories.
+    MemoryDelete,
+    /// Run agents.
+    Run,
+    /// Everything, for all users: import, erase, metrics.
+    Admin,
+}
+
+/// Who asks. Without a key, on a loopback address, everything is allowed.
+#[derive(Debug, Clone, Default)]
+pub struct Caller {
+    /// What the key may do; `None`: no key is needed.
+    pub scopes: Option<Vec<Scope>>,
+    /// The only app it may touch.
+    pub app: Option<String>,
+    /// The only user it may touch.
+    pub user: Option<String>,
+}
+
+/// A request that its caller may not make.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Refused(pub(crate) String);
+
+impl Caller {
+    /// Whether the key may be used for this.
+    pub(crate) fn check_scope(&self, scope: Scope) -> Result<(), Refused> {
+        match &self.scopes {
+            Some(scopes) if !scopes.contains(&scope) && !scopes.contains(&Scope::Admin) => {
+                Err(Refused(format!("this key has no scope {scope:?}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the key is good for data of this app and user. `None` means: of any.
+    pub(crate) fn check_owner(&self, app: Option<&str>, user: Option<&str>) -> Result<(), Refused> {
+        let fits = |bound: &Option<String>, asked: Option<&str>| {
+            bound.as_deref().is_none_or(|bound| asked == Some(bound))
+        };
+        if fits(&self.app, app) && fits(&self.user, user) {
+            return Ok(());
+        }
+        Err(Refused(
+            "this key is bound to another app or user".to_owned(),
+        ))
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        (StatusCode::FORBIDDEN, self.0).into_response()
+    }
+}

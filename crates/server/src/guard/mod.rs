@@ -1,0 +1,5 @@
+//! Who asks, from where, and how much: what stands before every handler.
+
+mod caller;
+
+pub use caller::{Caller, Scope};

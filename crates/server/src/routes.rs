@@ -1,0 +1,110 @@
+//! The list of routes, each with who may use it: a route without that cannot be written.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{RawPathParams, Request, State},
+    handler::Handler,
+    http::Method,
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse as _, Response},
+    routing::{MethodFilter, on},
+};
+
+use crate::{
+    guard::{Caller, Scope},
+    services::{Server, Shared},
+};
+
+/// Who may use a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody, also without a key: health, the files of the web UI.
+    Public,
+    /// Who has the scope. A key that is bound to an app or a user must fit the `{app}` and `{user}`
+    /// of the path; if the path has no `{user}`, a key that is bound to one is refused.
+    Path(Scope),
+    /// Who has the scope. Owner and app are in the body or the query, and the handler asks
+    /// [`Caller::check_owner`].
+    Body(Scope),
+    /// Who has the scope, whatever the key is bound to: the answer tells nothing of anybody's data.
+    Anybody(Scope),
+}
+
+/// A route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteInfo {
+    /// The method.
+    pub method: Method,
+    /// The path, with names in braces.
+    pub path: &'static str,
+    /// Who may use it.
+    pub access: Access,
+}
+
+/// Routes as they are put together.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    router: Router<Shared>,
+    list: Vec<RouteInfo>,
+}
+
+impl Routes {
+    /// Adds a route.
+    pub(crate) fn add<H, T>(
+        mut self,
+        method: Method,
+        path: &'static str,
+        access: Access,
+        handler: H,
+    ) -> Routes
+    where
+        H: Handler<T, Shared>,
+        T: 'static,
+    {
+        let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
+        let guarded = on(filter, handler).layer(from_fn_with_state(access, check_access));
+        self.router = self.router.route(path, guarded);
+        self.list.push(RouteInfo {
+            method,
+            path,
+            access,
+        });
+        self
+    }
+
+    pub(crate) fn into_router(self, _server: &Arc<Server>) -> Router<Shared> {
+        self.router
+    }
+
+    pub(crate) fn list(self) -> Vec<RouteInfo> {
+        self.list
+    }
+}
+
+/// Lets a request pass if its caller may use the route.
+async fn check_access(
+    State(access): State<Access>,
+    params: RawPathParams,
+    request: Request,
+    next: Next,
+) -> Response {
+    let caller = request.extensions().get::<Caller>().cloned();
+    let caller = caller.unwrap_or_default();
+    let param = |name: &str| {
+        let found = params.iter().find(|(key, _)| *key == name);
+        found.map(|(_, value)| value.to_owned())
+    };
+    let checked = match access {
+        Access::Public => Ok(()),
+        Access::Path(scope) => caller
+            .check_scope(scope)
+            .and_then(|()| caller.check_owner(param("app").as_deref(), param("user").as_deref())),
+        Access::Body(scope) | Access::Anybody(scope) => caller.check_scope(scope),
+    };
+    match checked {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
+    }
+}

@@ -1,0 +1,65 @@
+//! What all requests share: the services, the apps, the settings.
+
+use std::sync::Arc;
+
+use axum::Router;
+use retain_core::{ArtifactService, MemoryService, SessionLog, SessionService};
+use retain_memory::LongTermMemory;
+
+use crate::{
+    adk, api,
+    apps::Apps,
+    ops,
+    routes::{RouteInfo, Routes},
+};
+
+/// Where sessions, memories and artifacts are.
+#[derive(Debug, Clone)]
+pub struct Services {
+    /// Sessions.
+    pub sessions: Arc<dyn SessionLog>,
+    /// Memories, as agents and ADK's routes use them.
+    pub memory: Arc<dyn MemoryService>,
+    /// The same memories with everything that Retain can do, where the service can.
+    pub long_term_memory: Option<Arc<dyn LongTermMemory>>,
+    /// Artifacts.
+    pub artifacts: Arc<dyn ArtifactService>,
+}
+
+impl Services {
+    /// Sessions, as ADK sees them.
+    pub fn session_service(&self) -> Arc<dyn SessionService> {
+        Arc::clone(&self.sessions) as Arc<dyn SessionService>
+    }
+}
+
+/// What all requests share.
+#[derive(Debug)]
+pub struct Server {
+    /// Where data is.
+    pub services: Services,
+    /// The agents.
+    pub apps: Apps,
+}
+
+/// What handlers get as their state.
+pub(crate) type Shared = Arc<Server>;
+
+impl Server {
+    /// All routes, with their guards.
+    pub fn router(self: &Arc<Self>) -> Router {
+        Server::all_routes()
+            .into_router(self)
+            .with_state(Arc::clone(self))
+    }
+
+    /// What is served, for tests that go through all of it.
+    pub fn routes() -> Vec<RouteInfo> {
+        Server::all_routes().list()
+    }
+
+    fn all_routes() -> Routes {
+        let routes = ops::routes(Routes::default());
+        api::routes(adk::routes(routes))
+    }
+}
