@@ -1,0 +1,393 @@
+"""Server: Retain's server beside `adk api_server`, over HTTP on this machine.
+
+The same requests by the same client program to both, one server at a time; agents with a
+mock model. Once with sessions in memory on both sides, once in SQLite files on the same
+disk. What is compared is throughput: answers a second.
+"""
+
+import http.client
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+from harness import (
+    DATA,
+    HERE,
+    PeerError,
+    TARGET,
+    Peer,
+    build,
+    filesystem,
+    fsync_us,
+    load_average,
+    machine,
+    middle,
+    number,
+    progress,
+    ratios,
+    say,
+    spread,
+    table,
+)
+
+LISTED = 10_000
+ANSWER = "two quiet rooms"
+MESSAGE = "Do you have two quiet rooms on a high floor for the nights of the third and the fourth?"
+STORES = ("memory", "sqlite")
+OURS, THEIRS = "retain", "adk api_server"
+AGENTS = HERE / "peers" / "google_adk" / "server" / "agents"
+
+
+def run_body(prefix):
+    said = '{"role":"user","parts":[{"text":"' + MESSAGE + '"}]}'
+    owner = '"appName":"mock","userId":"bench"'
+    return "{" + owner + ',"sessionId":"' + prefix + '-{i}","newMessage":' + said + "}"
+
+
+def session_path(name=""):
+    return "/apps/mock/users/bench/sessions" + (f"/{name}" if name else "")
+
+
+class Row:
+    """A kind of request. `counts` is how many a window has, of Retain and of google-adk."""
+
+    def __init__(self, name, counts, request, **more):
+        self.name, self.counts, self.request, self.more = name, counts, request, more
+        self.runs = name.startswith("/run")
+
+    def window(self, theirs, prefix):
+        method, path, body, expect, times = self.request(prefix)
+        return {
+            "method": method,
+            "path": path,
+            "body": body,
+            "expect": expect,
+            "times": times,
+            "count": self.counts[1] if theirs else self.counts[0],
+            **self.more,
+        }
+
+
+def create(prefix):
+    body = '{"sessionId":"' + prefix + '-{i}","state":{"number":1}}'
+    return "POST", session_path(), body, '"lastUpdateTime"', 1
+
+
+def get(events):
+    return lambda _: ("GET", session_path(f"long-{events}"), "", '"invocationId"', events)
+
+
+ROWS = [
+    Row("create a session", (4000, 400), create),
+    Row("/run", (2000, 160), lambda p: ("POST", "/run", run_body(p), ANSWER, 1)),
+    Row(
+        "/run_sse to the first event",
+        (2000, 160),
+        lambda p: ("POST", "/run_sse", run_body(p), ANSWER, 1),
+        first_event=True,
+    ),
+    Row("get a session of 10 events", (4000, 400), get(10)),
+    Row("get a session of 1,000 events", (400, 32), get(1000)),
+    Row(
+        "list 10,000 sessions",
+        (64, 4),
+        lambda _: ("GET", "/apps/mock/users/many/sessions", "", '"lastUpdateTime"', LISTED),
+    ),
+]
+CLIENTS = (1, 32)
+
+
+# ---- the servers ------------------------------------------------------------
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """A server process with sessions of its own."""
+
+    def __init__(self, name, store):
+        self.name, self.store, self.port = name, store, free_port()
+        directory = DATA / f"server-{name.split()[0]}-{store}"
+        directory.mkdir(parents=True)
+        self.log = open(directory / "log", "w+b")
+        environment = dict(os.environ, BENCH_LISTED_SESSIONS=str(LISTED))
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        self.process = subprocess.Popen(
+            self.command(directory), stdout=self.log, stderr=self.log, env=environment
+        )
+        self.wait()
+
+    def command(self, directory):
+        file = directory / "sessions.db"
+        if self.name == OURS:
+            own = [*build("server"), str(self.port), str(LISTED)]
+            return own + ([str(file)] if self.store == "sqlite" else [])
+        adk = pathlib.Path(build("google_adk")[0]).parent / "adk"
+        uri = f"filled-sqlite://{file}" if self.store == "sqlite" else "filled-memory://"
+        options = ["--port", str(self.port), "--session_service_uri", uri]
+        options += ["--artifact_service_uri", "memory://", "--log_level", "warning"]
+        return [str(adk), "api_server", *options, str(AGENTS)]
+
+    def wait(self, seconds=90):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise PeerError(f"{self.name} ended: {self.last_words()}")
+            try:
+                if self.ask("GET", "/health")[0] == 200:
+                    return
+            except OSError:
+                time.sleep(0.05)
+        raise PeerError(f"{self.name} did not listen in {seconds} s: {self.last_words()}")
+
+    def ask(self, method, path, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            headers = {"content-type": "application/json"}
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def fill(self, events):
+        """A session with so many events, by the server's own import."""
+        one = '{"author":"%s","invocationId":"e-%d","id":"%d","timestamp":%d.5,'
+        one += '"content":{"role":"%s","parts":[{"text":"%s"}]}}'
+        who = (("user", "user"), ("assistant", "model"))
+        text = (MESSAGE * 3)[:200]
+        items = [
+            one % (who[n % 2][0], n // 2, n, 1_700_000_000 + n, who[n % 2][1], text)
+            for n in range(events)
+        ]
+        body = '{"sessionId":"long-%d","events":[%s]}' % (events, ",".join(items))
+        status, answer = self.ask("POST", session_path(), body)
+        if status != 200:
+            raise PeerError(f"{self.name}: import answered {status}: {answer[:200]!r}")
+
+    def last_words(self):
+        self.log.flush()
+        self.log.seek(0)
+        lines = self.log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def stop(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.log.close()
+
+
+# ---- the suite --------------------------------------------------------------
+
+
+class Suite:
+    def __init__(self, quick):
+        self.quick = quick
+        self.rounds = 1 if quick else 3
+        self.max_ms = 700 if quick else 5000
+        self.samples = {}  # (store, clients, row, server): {round: answers a second}
+        self.half = {}  # the same: the median request in microseconds, of the last round
+        self.failed = {}
+        self.number = 0
+        self.load = Peer("load", "load")
+        if not self.load.start():
+            raise PeerError("there is no package bench/peers/load")
+
+    def measure(self):
+        for store in STORES:
+            servers = []
+            try:
+                for name in (THEIRS, OURS):
+                    progress(f"starting {name}, sessions in {store}")
+                    servers.append(Server(name, store))
+                    for events in (10, 1000):
+                        servers[-1].fill(events)
+                for turn in range(self.rounds):
+                    self.round(store, servers if turn % 2 == 0 else servers[::-1], turn)
+            finally:
+                for server in servers:
+                    server.stop()
+
+    def round(self, store, servers, turn):
+        for clients in CLIENTS:
+            for row in ROWS:
+                progress(f"{store}, {clients} clients, round {turn + 1}: {row.name}")
+                for server in servers:
+                    self.attempt(store, clients, row, server, turn)
+
+    def attempt(self, store, clients, row, server, turn):
+        key = store, clients, row.name, server.name
+        try:
+            answer = self.window(clients, row, server)
+        except PeerError as e:
+            self.failed[key] = str(e)
+            return
+        # With a time to the first event, what follows it is not part of the request.
+        seconds = answer["busy_us"] / clients if row.more else answer["wall_us"]
+        self.samples.setdefault(key, {})[turn] = answer["ops"] / seconds * 1e6
+        self.half[key] = answer["p50_us"]
+
+    def window(self, clients, row, server):
+        self.number += 1
+        prefix = f"w{self.number}"
+        window = row.window(server.name == THEIRS, prefix)
+        if row.runs:
+            # Each run is the first of its session, so that a faster server has no longer ones.
+            made = ROWS[0].window(server.name == THEIRS, prefix)
+            made["count"] = window["count"]
+            self.load.ask(cmd="create", port=server.port, clients=8, max_ms=60_000, **made)
+        return self.load.ask(
+            cmd=row.name, port=server.port, clients=clients, max_ms=self.max_ms, **window
+        )
+
+    # ---- report
+
+    def times(self, store, clients, row):
+        ours = self.samples.get((store, clients, row.name, OURS), {})
+        return ratios(ours, self.samples.get((store, clients, row.name, THEIRS), {}))
+
+    def report(self):
+        for store in STORES:
+            for clients in CLIENTS:
+                say(f"Sessions in {store}, {clients} client{'s' if clients > 1 else ''}")
+                body = [self.line(store, clients, row) for row in ROWS]
+                head = ["", "adk a second", "Retain a second", "adk p50 ms", "p50 ms", "times"]
+                table(head, body)
+                say()
+        for (store, clients, row, name), why in self.failed.items():
+            say(f"error: {store}, {clients} clients, {row}, {name}: {why}")
+
+    def line(self, store, clients, row):
+        cells = []
+        for name in (THEIRS, OURS):
+            rates = self.samples.get((store, clients, row.name, name), {}).values()
+            cells.append(number(sum(rates) / len(rates)) if rates else "error")
+        for name in (THEIRS, OURS):
+            half = self.half.get((store, clients, row.name, name))
+            cells.append("-" if half is None else f"{half / 1000:.2f}")
+        return [row.name, *cells, spread(self.times(store, clients, row))]
+
+    def worst(self, store, clients):
+        """The worst row's median; nothing if a row is missing, for it might be the worst."""
+        found = [middle(self.times(store, c, row)) for c in clients for row in ROWS]
+        return None if None in found else min(found)
+
+    def keys(self, ready_ms, rss_mb):
+        lists = [middle(self.times(store, 1, ROWS[-1])) for store in STORES]
+        return {
+            "memory_worst_row_vs_adk": self.worst("memory", CLIENTS),
+            "sqlite32_worst_row_vs_adk": self.worst("sqlite", (32,)),
+            "list10k_vs_adk": None if None in lists else min(lists),
+            "ready_ms": ready_ms,
+            "rss_mb_1000_sse": rss_mb,
+        }
+
+
+# ---- the binary itself ------------------------------------------------------
+
+
+def binary():
+    """Builds `retain` as it is shipped from source."""
+    root = HERE.parent
+    target = TARGET / "root"
+    command = ["cargo", "build", "--release", "--quiet", "--bin", "retain"]
+    environment = dict(os.environ, CARGO_TARGET_DIR=str(target))
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise PeerError("the program does not build")
+    return target / "release" / "retain"
+
+
+def alone(program, streams):
+    """How long the program takes to be ready on a new database, and what it takes when so many
+    clients follow a session in which nothing happens."""
+    directory = DATA / "server-alone"
+    directory.mkdir(parents=True)
+    port = free_port()
+    log = open(directory / "log", "wb")
+    begin = time.perf_counter()
+    process = subprocess.Popen(
+        [str(program), "serve", "--port", str(port)], cwd=directory, stdout=log, stderr=log
+    )
+    try:
+        ready = wait_ready(port, process)
+        ready_ms = round((ready - begin) * 1000)
+        before = rss_mb(process.pid)
+        sockets = follow(port, streams)
+        after = rss_mb(process.pid)
+        for one in sockets:
+            one.close()
+        return ready_ms, before, after
+    finally:
+        process.kill()
+        process.wait()
+        log.close()
+
+
+def wait_ready(port, process):
+    while process.poll() is None:
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection.request("GET", "/ready")
+            status = connection.getresponse().status
+            connection.close()
+            if status == 200:
+                return time.perf_counter()
+        except OSError:
+            pass
+        time.sleep(0.002)
+    raise PeerError("`retain serve` ended")
+
+
+def follow(port, count):
+    base = "/api/v1/apps/assistant/users/bench/sessions"
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    headers = {"content-type": "application/json"}
+    connection.request("POST", base, '{"sessionId":"followed"}', headers)
+    if connection.getresponse().status != 201:
+        raise PeerError("no session to follow could be made")
+    connection.close()
+    ask = f"GET {base}/followed/tail HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n".encode()
+    sockets = []
+    for _ in range(count):
+        one = socket.create_connection(("127.0.0.1", port), timeout=30)
+        one.sendall(ask)
+        sockets.append(one)
+    for one in sockets:
+        if b" 200 " not in one.recv(64):
+            raise PeerError("a client could not follow the session")
+    return sockets
+
+
+def rss_mb(pid):
+    for line in open(f"/proc/{pid}/status"):
+        if line.startswith("VmRSS"):
+            return round(int(line.split()[1]) / 1024, 1)
+    return None
+
+
+def main(quick, peers):
+    if peers:
+        raise SystemExit("this suite has two servers and compares both; leave --peers out")
+    DATA.mkdir(parents=True, exist_ok=True)
+    progress("building")
+    program = binary()
+    for package in ("server", "google_adk"):
+        build(package)
+    suite = Suite(quick)
+    say(f"{machine()}; load {load_average()}; {filesystem()}, sync {fsync_us():.0f} us")
+    say()
+    suite.measure()
+    suite.load.stop()
+    suite.report()
+    ready_ms, before, after = alone(program, 1000)
+    say(f"`retain serve` on a new database is ready after {ready_ms} ms.")
+    say(f"It takes {before} MB, and {after} MB with 1,000 clients that follow a quiet session.")
+    return suite.keys(ready_ms, after)
