@@ -1,10 +1,11 @@
 //! Maintaining: what is deleted is gone, what is copied is whole, what is damaged is named.
 
-use std::fs;
+use std::{fs, sync::Arc};
 
 use retain_core::{
-    Event, SessionError, SessionKey, SessionLog as _, SessionService as _, SessionStore as _,
-    Window,
+    Content, Event, MemoryBatch, MemoryLimits, MemoryScope, MemoryStore as _, NewMemory,
+    PreparedMemory, Repeats, SessionError, SessionKey, SessionLog as _, SessionService as _,
+    SessionStore as _, Window,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -178,4 +179,60 @@ async fn what_was_left_half_done_is_purged_at_the_next_start() {
     assert_eq!(logs, 1);
     let kept = SessionKey::new("app", "ada", "kept");
     assert!(sessions.read(&kept, Window::ALL).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn damaged_memories_are_named() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("s.db");
+    let sessions = super::open(&file).await;
+    let memories = (0..6).map(|number| NewMemory {
+        id: format!("m{number}"),
+        content: Content::user("I like tea."),
+        ..NewMemory::default()
+    });
+    let memories = memories.map(PreparedMemory::new);
+    let batch = MemoryBatch {
+        scope: MemoryScope::new("app", "ada"),
+        memories: memories.collect::<Result<_, _>>().unwrap(),
+        repeats: Repeats::Replace,
+        limits: MemoryLimits::default(),
+        now_us: 1,
+    };
+    sessions
+        .store()
+        .memory()
+        .add(Arc::new(batch))
+        .await
+        .unwrap();
+    assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
+    let damage = [
+        (
+            "UPDATE memories SET content = '{\"parts\": 7}' WHERE id = 'm0'",
+            "\"m0\" of app/ada",
+        ),
+        ("UPDATE memories SET kind = 9 WHERE id = 'm1'", "kind 9"),
+        (
+            "UPDATE memories SET origin = 2 WHERE id = 'm2'",
+            "without a name",
+        ),
+        (
+            "UPDATE memories SET custom_metadata = '[]' WHERE id = 'm3'",
+            "no object",
+        ),
+        (
+            "DELETE FROM memories WHERE id = 'm4'",
+            "5 are there, should be 6",
+        ),
+        (
+            "UPDATE memories SET key = key + (7 << 32) WHERE id = 'm5'",
+            "is nobody's",
+        ),
+    ];
+    let connection = Connection::open(&file).unwrap();
+    for (sql, told) in damage {
+        assert_eq!(connection.execute(sql, []).unwrap(), 1, "{sql}");
+        let problems = sessions.check().await.unwrap();
+        assert!(problems.iter().any(|it| it.contains(told)), "{problems:?}");
+    }
 }

@@ -3,6 +3,7 @@
 //! The way of an add: [`SqliteMemoryStore`] → `writer` → `write` (plans, then rows). The way of a
 //! read: → `readers` (a snapshot) → `read` (rows).
 
+mod check;
 mod read;
 mod write;
 
@@ -18,6 +19,7 @@ use rusqlite::Connection;
 
 use super::{SqliteStore, failed, readers::Readers, writer::Writer};
 
+pub(super) use check::check;
 pub(super) use write::erase_chunk;
 
 /// The memories on a session database: [`SqliteStore::memory`] gives it.
