@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use retain_core::{
-    Content, Json, KnownMemory, MemoryAbout, MemoryChanges, MemoryError, MemoryKind, MemoryMark,
-    MemoryOrigin, MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics, MemoryTotals,
-    MemoryVector, MemoryVectors,
+    BoxError, Content, Json, JsonMap, KnownMemory, MemoryAbout, MemoryChanges, MemoryError,
+    MemoryKind, MemoryMark, MemoryOrigin, MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics,
+    MemoryTotals, MemoryVector, MemoryVectors,
 };
 use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 
@@ -228,11 +228,10 @@ fn records(
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let about = about(row)?;
-        let content = Content::from_json(row.get_ref(15)?.as_str().map_err(rusqlite::Error::from)?);
-        let content = content.map_err(|e| corrupt(&about.id, e))?;
+        let content = content(row).map_err(|e| corrupt(&about.id, e))?;
         let vectors = MemoryVectors {
-            fixed: vector(row, 16, models)?,
-            embedding: vector(row, 18, models)?,
+            fixed: vector(row, 16, models).map_err(|e| corrupt(&about.id, e))?,
+            embedding: vector(row, 18, models).map_err(|e| corrupt(&about.id, e))?,
         };
         found.push(MemoryRecord {
             about,
@@ -243,6 +242,11 @@ fn records(
     Ok(found)
 }
 
+fn content(row: &Row<'_>) -> Result<Content, BoxError> {
+    Ok(Content::from_json(row.get_ref(15)?.as_str()?)?)
+}
+
+/// A vector of a model that is not known is none: it is made anew.
 fn vector(row: &Row<'_>, at: usize, models: &Models) -> rusqlite::Result<Option<MemoryVector>> {
     let model: Option<i64> = row.get(at)?;
     let bytes: Option<Vec<u8>> = row.get(at + 1)?;
@@ -254,56 +258,72 @@ fn vector(row: &Row<'_>, at: usize, models: &Models) -> rusqlite::Result<Option<
     }))
 }
 
-/// Reads the columns of [`ABOUT`].
+/// Reads the columns of [`ABOUT`]. What cannot be read is said with the memory's id: nothing is left
+/// out, and nothing is taken for something else.
 pub(super) fn about(row: &Row<'_>) -> Outcome<MemoryAbout> {
-    let id: String = row.get(1)?;
-    let kind = match row.get::<_, i64>(3)? {
-        0 => MemoryKind::Turn,
-        _ => MemoryKind::Direct,
-    };
-    let tool: Option<String> = row.get(5)?;
-    let origin = match row.get::<_, i64>(4)? {
-        0 => MemoryOrigin::Person,
-        1 => MemoryOrigin::Agent,
-        2 => MemoryOrigin::Tool {
-            name: tool.unwrap_or_default(),
-        },
-        _ => MemoryOrigin::Direct,
-    };
+    let seq = seq_of(row.get(0)?);
+    let id = row.get::<_, String>(1);
+    let id = id.map_err(|e| corrupt(&format!("number {seq}"), e))?;
+    let about = about_of(row, seq, &id);
+    Ok(about.map_err(|e| corrupt(&id, e))?)
+}
+
+fn about_of(row: &Row<'_>, seq: u64, id: &str) -> Result<MemoryAbout, BoxError> {
+    let kind = kind(row.get(3)?)?;
     let event_id: Option<String> = row.get(8)?;
-    let notes: Option<String> = row.get(14)?;
-    let custom_metadata = match notes {
-        Some(notes) => {
-            let notes = Json::parse(&notes).map_err(|e| corrupt(&id, e))?;
-            notes.as_object().cloned().unwrap_or_default()
-        }
-        None => Default::default(),
-    };
     Ok(MemoryAbout {
-        seq: seq_of(row.get(0)?),
+        seq,
+        id: id.to_owned(),
         revision: row.get(2)?,
         kind,
         session: row.get(6)?,
         position: row.get(7)?,
         event_id: match kind {
-            MemoryKind::Turn => Some(event_id.unwrap_or_else(|| id.clone())),
+            MemoryKind::Turn => Some(event_id.unwrap_or_else(|| id.to_owned())),
             MemoryKind::Direct => None,
         },
         author: row.get(9)?,
-        origin,
+        origin: origin(row.get(4)?, row.get(5)?)?,
         timestamp: row.get(10)?,
         created_us: row.get(11)?,
         updated_us: row.get(12)?,
         expires_us: row.get(13)?,
-        custom_metadata,
-        id,
+        custom_metadata: notes(row.get(14)?)?,
     })
 }
 
-fn corrupt(id: &str, cause: retain_core::JsonError) -> MemoryError {
+fn kind(number: i64) -> Result<MemoryKind, BoxError> {
+    match number {
+        0 => Ok(MemoryKind::Turn),
+        1 => Ok(MemoryKind::Direct),
+        other => Err(format!("there is no kind {other}").into()),
+    }
+}
+
+fn origin(number: i64, tool: Option<String>) -> Result<MemoryOrigin, BoxError> {
+    match (number, tool) {
+        (0, _) => Ok(MemoryOrigin::Person),
+        (1, _) => Ok(MemoryOrigin::Agent),
+        (2, Some(name)) => Ok(MemoryOrigin::Tool { name }),
+        (2, None) => Err("it is from a tool that has no name".into()),
+        (3, _) => Ok(MemoryOrigin::Direct),
+        (other, _) => Err(format!("there is no origin {other}").into()),
+    }
+}
+
+fn notes(text: Option<String>) -> Result<JsonMap, BoxError> {
+    let Some(text) = text else {
+        return Ok(JsonMap::new());
+    };
+    let notes = Json::parse(&text)?;
+    let notes = notes.as_object().cloned();
+    notes.ok_or_else(|| "its notes are no object".into())
+}
+
+fn corrupt(id: &str, cause: impl Into<BoxError>) -> MemoryError {
     MemoryError::Corrupt {
         id: id.to_owned(),
-        source: Box::new(cause),
+        source: cause.into(),
     }
 }
 

@@ -319,13 +319,7 @@ pub(super) fn forget(
     match what {
         Forget::Ids(ids) => {
             for id in ids {
-                let known = read::known(connection, row.number, id)?.into_iter();
-                victims.extend(known.map(|known| Victim {
-                    seq: known.seq,
-                    id: id.clone(),
-                    session: known.session,
-                    bytes: known.bytes,
-                }));
+                victims.extend(with_id(connection, &row, id)?);
             }
             victims.sort_unstable_by_key(|victim| victim.seq);
             victims.dedup_by_key(|victim| victim.seq);
@@ -349,6 +343,21 @@ pub(super) fn forget(
     }
     let by_id = matches!(what, Forget::Ids(_));
     Ok(remove(connection, scope, &mut row, &victims, by_id)?)
+}
+
+/// The memories of this id. Nothing else of them is read: one that is damaged can go too.
+fn with_id(connection: &Connection, row: &ScopeRow, id: &str) -> rusqlite::Result<Vec<Victim>> {
+    let sql = format!("SELECT key, {BYTES} FROM memories WHERE key >> 32 = ?1 AND id = ?2");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map((row.number, id), |found| {
+        Ok(Victim {
+            seq: seq_of(found.get(0)?),
+            id: id.to_owned(),
+            session: None,
+            bytes: found.get(1)?,
+        })
+    })?;
+    rows.collect()
 }
 
 fn remove(
