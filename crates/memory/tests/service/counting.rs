@@ -7,9 +7,9 @@ use std::sync::{
 
 use async_trait::async_trait;
 use retain_core::{
-    Event, Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryChanges, MemoryError, MemoryMark,
-    MemoryRecord, MemoryRows, MemoryScope, MemoryService as _, MemoryStatistics, MemoryStore,
-    MemoryUpdate, NewEmbedding,
+    Event, Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
+    MemoryMark, MemoryRecord, MemoryRows, MemoryScope, MemoryService as _, MemoryStatistics,
+    MemoryStore, NewEmbedding,
 };
 use retain_memory::StoreMemoryService;
 use retain_sessions::InMemoryMemoryStore;
@@ -62,14 +62,8 @@ impl MemoryStore for Counting {
         self.store.rows(scope, rows, with_vectors).await
     }
 
-    async fn update(
-        &self,
-        scope: &MemoryScope,
-        seq: u64,
-        update: Arc<MemoryUpdate>,
-        now_us: i64,
-    ) -> Answer<bool> {
-        self.store.update(scope, seq, update, now_us).await
+    async fn update(&self, scope: &MemoryScope, id: &str, edit: Arc<MemoryEdit>) -> Answer<bool> {
+        self.store.update(scope, id, edit).await
     }
 
     async fn forget(&self, scope: &MemoryScope, what: Arc<Forget>) -> Answer<ForgetReceipt> {
@@ -80,28 +74,31 @@ impl MemoryStore for Counting {
         self.store.expire(now_us, limit).await
     }
 
-    async fn statistics(&self, scope: &MemoryScope) -> Answer<MemoryStatistics> {
-        self.store.statistics(scope).await
+    async fn statistics(&self, scope: &MemoryScope, now_us: i64) -> Answer<MemoryStatistics> {
+        self.store.statistics(scope, now_us).await
     }
 
     async fn without_embedding(
         &self,
         scope: &MemoryScope,
         model: &str,
+        dims: usize,
         after: u64,
         limit: usize,
     ) -> Answer<Vec<MemoryRecord>> {
         self.store
-            .without_embedding(scope, model, after, limit)
+            .without_embedding(scope, model, dims, after, limit)
             .await
     }
 
     async fn set_embeddings(
         &self,
         scope: &MemoryScope,
+        generation: u64,
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Answer<()> {
-        self.store.set_embeddings(scope, embeddings).await
+        let set = self.store.set_embeddings(scope, generation, embeddings);
+        set.await
     }
 }
 

@@ -27,6 +27,11 @@ pub(super) fn seq_of(key: i64) -> u64 {
 pub(super) const ABOUT: &str = "key, id, revision, kind, origin, tool, session, position, \
      event_id, author, timestamp, created_us, updated_us, expires_us, custom_metadata";
 
+/// How many bytes of a memory count against the limit, as `PreparedMemory::bytes` has it.
+pub(super) const BYTES: &str = "octet_length(content) + \
+     ifnull(octet_length(custom_metadata), 0) + ifnull(octet_length(author), 0) + \
+     ifnull(octet_length(tool), 0)";
+
 /// A row of `memory_scopes`.
 #[derive(Debug, Clone)]
 pub(super) struct ScopeRow {
@@ -88,10 +93,11 @@ pub(super) fn known(
     scope: i64,
     id: &str,
 ) -> rusqlite::Result<Vec<KnownMemory>> {
-    let sql = "SELECT key, session, body_hash, updated_us IS NOT NULL, \
-               octet_length(content) + ifnull(octet_length(custom_metadata), 0) \
-               FROM memories WHERE key >> 32 = ?1 AND id = ?2 ORDER BY key";
-    let mut statement = connection.prepare_cached(sql)?;
+    let sql = format!(
+        "SELECT key, session, body_hash, updated_us IS NOT NULL, {BYTES}, kind, expires_us \
+         FROM memories WHERE key >> 32 = ?1 AND id = ?2 ORDER BY key"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map((scope, id), |row| {
         Ok(KnownMemory {
             seq: seq_of(row.get(0)?),
@@ -99,6 +105,12 @@ pub(super) fn known(
             body_hash: row.get::<_, i64>(2)? as u64,
             is_edited: row.get(3)?,
             bytes: row.get(4)?,
+            kind: match row.get::<_, i64>(5)? {
+                1 => MemoryKind::Direct,
+                // One that is damaged stays as it is, and whoever reads it is told.
+                _ => MemoryKind::Turn,
+            },
+            expires_us: row.get(6)?,
         })
     })?;
     rows.collect()
@@ -128,8 +140,10 @@ pub(super) fn changes(
     since: MemoryMark,
 ) -> Outcome<MemoryChanges> {
     let row = ScopeRow::find(connection, scope)?;
-    let is_known =
-        |row: &ScopeRow| row.mark().generation == since.generation && since.revision >= row.floor;
+    let is_known = |row: &ScopeRow| {
+        let known = row.floor..=row.revision;
+        row.mark().generation == since.generation && known.contains(&since.revision)
+    };
     let Some(row) = row.filter(is_known) else {
         return Ok(MemoryChanges::Rebuild);
     };
@@ -197,6 +211,7 @@ pub(super) fn without_embedding(
     connection: &Connection,
     scope: &MemoryScope,
     model: &str,
+    dims: usize,
     after: u64,
     limit: usize,
 ) -> Outcome<Vec<MemoryRecord>> {
@@ -206,10 +221,11 @@ pub(super) fn without_embedding(
     let sql = format!(
         "SELECT {ABOUT}, content, NULL, NULL, NULL, NULL FROM memories \
          WHERE key > ?1 AND key <= ?2 AND (embedding_model IS NULL OR embedding_model NOT IN \
-         (SELECT number FROM memory_models WHERE id = ?3)) ORDER BY key LIMIT ?4"
+         (SELECT number FROM memory_models WHERE id = ?3 AND dims = ?4) \
+         OR octet_length(embedding) IS NOT 4 * ?4) ORDER BY key LIMIT ?5"
     );
     let after = memory_key(scope.number, after);
-    let asked = (after, scope.keys().1, model, small(limit));
+    let asked = (after, scope.keys().1, model, dims, small(limit));
     records(connection, &sql, asked, &Models::new())
 }
 
@@ -337,25 +353,30 @@ pub(super) fn first_expiry(connection: &Connection) -> Outcome<Option<i64>> {
 pub(super) fn statistics(
     connection: &Connection,
     scope: &MemoryScope,
+    now_us: i64,
 ) -> Outcome<MemoryStatistics> {
     let Some(scope) = ScopeRow::find(connection, scope)? else {
         return Ok(MemoryStatistics::default());
     };
-    let sql = "SELECT count(DISTINCT session), ifnull(sum(origin = 2), 0), \
-               ifnull(sum(kind = 1), 0), count(embedding_model), min(timestamp), max(timestamp) \
-               FROM memories WHERE key BETWEEN ?1 AND ?2";
-    let mut statement = connection.prepare_cached(sql)?;
-    let counted = statement.query_row(scope.keys(), |row| {
+    let sql = format!(
+        "SELECT count(*), ifnull(sum({BYTES}), 0), count(DISTINCT session), \
+         ifnull(sum(origin = 2), 0), ifnull(sum(kind = 1), 0), count(embedding_model), \
+         min(timestamp), max(timestamp) FROM memories \
+         WHERE key BETWEEN ?1 AND ?2 AND (expires_us IS NULL OR expires_us > ?3)"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let (first, last) = scope.keys();
+    let counted = statement.query_row((first, last, now_us), |row| {
         Ok(MemoryStatistics {
-            entries: scope.totals.entries,
-            bytes: scope.totals.bytes,
-            sessions: row.get(0)?,
-            from_tools: row.get(1)?,
-            direct: row.get(2)?,
-            embedded: row.get(3)?,
+            entries: row.get(0)?,
+            bytes: row.get(1)?,
+            sessions: row.get(2)?,
+            from_tools: row.get(3)?,
+            direct: row.get(4)?,
+            embedded: row.get(5)?,
             tombstones: scope.tombstones,
-            oldest: row.get(4)?,
-            newest: row.get(5)?,
+            oldest: row.get(6)?,
+            newest: row.get(7)?,
             revision: scope.revision,
         })
     })?;
