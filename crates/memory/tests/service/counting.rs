@@ -1,7 +1,8 @@
-//! A store that counts what is read, to see that indexes are built once and then only followed.
+//! A store that counts what is read, to see that indexes are built once and then only followed, and
+//! that fails or changes at the worst of times.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -19,10 +20,30 @@ use super::session_with;
 type Answer<T> = Result<T, MemoryError>;
 
 #[derive(Debug, Clone, Default)]
-struct Counting {
-    store: InMemoryMemoryStore,
+pub(super) struct Counting {
+    pub(super) store: InMemoryMemoryStore,
     /// Pages that were read for an index.
     pages: Arc<AtomicUsize>,
+    /// The page behind which no more can be read; 0: all can.
+    last_page: Arc<AtomicUsize>,
+    /// What is changed, once, right before memories are read by their numbers.
+    change: Arc<Mutex<Option<(String, MemoryEdit)>>>,
+}
+
+impl Counting {
+    /// So many more pages can be read.
+    pub(super) fn fails_after(&self, pages: usize) {
+        let last = self.pages.load(Ordering::SeqCst) + pages;
+        self.last_page.store(last, Ordering::SeqCst);
+    }
+
+    pub(super) fn works_again(&self) {
+        self.last_page.store(0, Ordering::SeqCst);
+    }
+
+    pub(super) fn change_before_reading(&self, id: &str, edit: MemoryEdit) {
+        *self.change.lock().unwrap() = Some((id.to_owned(), edit));
+    }
 }
 
 #[async_trait]
@@ -55,9 +76,20 @@ impl MemoryStore for Counting {
         with_vectors: bool,
     ) -> Answer<Vec<MemoryRecord>> {
         if matches!(rows, MemoryRows::After { .. }) {
-            self.pages.fetch_add(1, Ordering::SeqCst);
+            let page = self.pages.fetch_add(1, Ordering::SeqCst) + 1;
+            let last = self.last_page.load(Ordering::SeqCst);
+            if last > 0 && page > last {
+                return Err(MemoryError::backend("the disk is on fire"));
+            }
             // Others get in while this one reads.
             tokio::task::yield_now().await;
+        }
+        let change = match rows {
+            MemoryRows::Numbered(_) => self.change.lock().unwrap().take(),
+            _ => None,
+        };
+        if let Some((id, edit)) = change {
+            self.store.update(scope, &id, Arc::new(edit)).await?;
         }
         self.store.rows(scope, rows, with_vectors).await
     }

@@ -6,8 +6,11 @@
 mod counting;
 mod disk;
 mod embedders;
+mod embedding;
 mod explaining;
 mod finding;
+mod following;
+mod limiting;
 mod promises;
 mod rules;
 mod word_vectors;
