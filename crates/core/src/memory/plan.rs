@@ -64,14 +64,20 @@ impl PreparedMemory {
         }
         let content_json = new.content.to_json().map_err(|e| unwritable("memory", e))?;
         let metadata_json = metadata_json(&new.custom_metadata)?;
-        let notes = metadata_json.as_deref().unwrap_or_default();
-        let author = new.author.as_deref().unwrap_or_default();
-        Ok(PreparedMemory {
-            body_hash: body_hash(&[&content_json, notes, author]),
+        let mut prepared = PreparedMemory {
+            body_hash: 0,
             content_json,
             metadata_json,
             new,
-        })
+        };
+        prepared.body_hash = prepared.hash_with(prepared.metadata_json.as_deref());
+        Ok(prepared)
+    }
+
+    /// What [`body_hash`](Self::body_hash) is with these notes.
+    fn hash_with(&self, notes: Option<&str>) -> u64 {
+        let author = self.new.author.as_deref().unwrap_or_default();
+        body_hash(&[&self.content_json, notes.unwrap_or_default(), author])
     }
 
     /// How many bytes count against the limit.
@@ -170,6 +176,8 @@ pub struct KnownMemory {
     pub session: Option<String>,
     /// Its [`PreparedMemory::body_hash`].
     pub body_hash: u64,
+    /// Its notes as JSON, if there are any.
+    pub metadata_json: Option<String>,
     /// How many bytes it takes.
     pub bytes: u64,
     /// Whether it was changed by hand.
@@ -242,6 +250,7 @@ fn taken_up(memory: &PreparedMemory, seq: u64) -> KnownMemory {
         seq,
         session: memory.new.session.clone(),
         body_hash: memory.body_hash,
+        metadata_json: memory.metadata_json.clone(),
         bytes: memory.bytes(),
         is_edited: false,
         kind: memory.new.kind,
@@ -274,7 +283,7 @@ fn plan_memory(
                 MemoryKind::Direct => replaced,
             };
         }
-        let is_new = known.body_hash != new.body_hash && !known.is_edited;
+        let is_new = !says_the_same(known, new) && !known.is_edited;
         return match is_new && batch.repeats == Repeats::Replace {
             true => replaced,
             false => MemoryPlan::Known,
@@ -287,6 +296,14 @@ fn plan_memory(
         true => MemoryPlan::Known,
         false => MemoryPlan::Insert,
     }
+}
+
+/// Whether a turn says what is known. Who adds it again without notes does not take back those it
+/// has; what is given is meant as it is.
+fn says_the_same(known: &KnownMemory, new: &PreparedMemory) -> bool {
+    let is_bare = new.metadata_json.is_none() && new.new.kind == MemoryKind::Turn;
+    known.body_hash == new.body_hash
+        || is_bare && known.body_hash == new.hash_with(known.metadata_json.as_deref())
 }
 
 /// The memory that a change by hand is of. `same_id`: those with the id that was named. `None` if
@@ -449,6 +466,7 @@ mod tests {
             seq: 7,
             session: session.map(str::to_owned),
             body_hash: new(session, text).body_hash,
+            metadata_json: None,
             bytes: 50,
             is_edited,
             kind: MemoryKind::Turn,

@@ -44,7 +44,7 @@ use text::spoken_text;
 const BATCH: usize = 500;
 /// How many memories one sweep removes, and how long it is to the next if those were all.
 const SWEEP: usize = 1000;
-const TIDY_EVERY_US: i64 = 60_000_000;
+const SWEEP_EVERY_US: i64 = 60_000_000;
 /// Bytes of indexes that are kept at hand, unless something else is said.
 const CACHE_BYTES: usize = 512 * 1024 * 1024;
 
@@ -82,7 +82,8 @@ pub struct StoreMemoryService<S> {
     embedder: Option<Arc<dyn Embedder>>,
     embedding: Arc<Embedding>,
     views: Arc<Views>,
-    tidied_us: Arc<AtomicI64>,
+    swept_us: Arc<AtomicI64>,
+    looked_us: Arc<AtomicI64>,
 }
 
 impl<S> Clone for StoreMemoryService<S> {
@@ -99,7 +100,8 @@ impl<S> Clone for StoreMemoryService<S> {
             embedder: self.embedder.clone(),
             embedding: Arc::clone(&self.embedding),
             views: Arc::clone(&self.views),
-            tidied_us: Arc::clone(&self.tidied_us),
+            swept_us: Arc::clone(&self.swept_us),
+            looked_us: Arc::clone(&self.looked_us),
         }
     }
 }
@@ -126,7 +128,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             embedder: None,
             embedding: Arc::default(),
             views: Arc::new(Views::new(CACHE_BYTES)),
-            tidied_us: Arc::new(AtomicI64::new(i64::MIN)),
+            swept_us: Arc::new(AtomicI64::new(i64::MIN)),
+            looked_us: Arc::new(AtomicI64::new(i64::MIN)),
         }
     }
 
@@ -346,7 +349,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 
     /// Removes memories, of anybody, whose time is up, and says how many. They are not found any
-    /// more in any case; this frees their space. Adding and searching do it too, once a minute.
+    /// more in any case; this frees their space. Adding does it too, once a minute.
     pub async fn expire(&self) -> Result<u64, MemoryError> {
         self.views.let_go_of_erased(&*self.store).await;
         let mut removed = 0;
@@ -393,7 +396,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         memories: Vec<NewMemory>,
         repeats: Repeats,
     ) -> Result<MemoryAdded, MemoryError> {
-        self.tidy_sometimes().await;
+        self.let_go_of_erased_sometimes().await;
+        self.sweep_sometimes().await;
         let mut total = MemoryAdded::default();
         let new = self.unknown(&scope, memories, &mut total).await?;
         let mut new = new.into_iter().peekable();
@@ -410,7 +414,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             total.replaced += added.replaced;
             total.known += added.known;
             total.forgotten += added.forgotten;
-            self.tidy_sometimes().await;
+            self.sweep_sometimes().await;
         }
         if total.added + total.replaced > 0 {
             self.embed_later(&scope);
@@ -499,24 +503,36 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Once a minute lets go of what is over: memories whose time is up, and indexes of users who
-    /// were erased.
-    async fn tidy_sometimes(&self) {
-        let (now_us, tidied_us) = (self.clock.now_us(), self.tidied_us.load(Ordering::Relaxed));
-        if now_us.saturating_sub(tidied_us) < TIDY_EVERY_US {
+    /// Once a minute removes memories whose time is up. Not for searches: they would wait for
+    /// whoever is writing.
+    async fn sweep_sometimes(&self) {
+        let now_us = self.clock.now_us();
+        if !is_due(&self.swept_us, now_us) {
             return;
         }
-        self.tidied_us.store(now_us, Ordering::Relaxed);
-        self.views.let_go_of_erased(&*self.store).await;
         match self.store.expire(now_us, SWEEP).await {
             // There may be more: who comes next goes on.
-            Ok(swept) if swept >= SWEEP as u64 => {
-                self.tidied_us.store(i64::MIN, Ordering::Relaxed);
-            }
+            Ok(swept) if swept >= SWEEP as u64 => self.swept_us.store(i64::MIN, Ordering::Relaxed),
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "memories whose time is up stay for now"),
         }
     }
+
+    /// Once a minute lets go of the indexes of users who were erased.
+    async fn let_go_of_erased_sometimes(&self) {
+        if is_due(&self.looked_us, self.clock.now_us()) {
+            self.views.let_go_of_erased(&*self.store).await;
+        }
+    }
+}
+
+/// Whether a minute has passed; if so, the next one begins.
+fn is_due(last_us: &AtomicI64, now_us: i64) -> bool {
+    let is_due = now_us.saturating_sub(last_us.load(Ordering::Relaxed)) >= SWEEP_EVERY_US;
+    if is_due {
+        last_us.store(now_us, Ordering::Relaxed);
+    }
+    is_due
 }
 
 #[async_trait]

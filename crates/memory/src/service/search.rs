@@ -35,7 +35,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             return Ok(Vec::new());
         }
         let scope = MemoryScope::new(app_name, user_id);
-        self.tidy_sometimes().await;
+        self.let_go_of_erased_sometimes().await;
         let embedding = match &self.embedder {
             Some(embedder) => embed_question(&**embedder, &search.query).await,
             None => Vec::new(),

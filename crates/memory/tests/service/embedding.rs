@@ -172,7 +172,9 @@ async fn vectors_of_an_erased_user_do_not_come_back() {
     let new = session_with("s2", vec![Event::user_text("short")]);
     memory.add_session_to_memory(&new).await.unwrap();
     embedder.open.add_permits(1);
+    // It is asked for the new one, unless the old one's vector was taken for it.
     while embedder.asked.lock().unwrap().len() < 2 {
+        assert_eq!(lengths_of(&rows(&store).await), [None]);
         tokio::task::yield_now().await;
     }
     assert_eq!(lengths_of(&rows(&store).await), [None]);

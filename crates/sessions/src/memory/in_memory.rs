@@ -43,7 +43,9 @@ struct Kept {
 #[derive(Debug)]
 struct Row {
     record: MemoryRecord,
+    /// Of what was ingested, and so are the notes.
     body_hash: u64,
+    metadata_json: Option<String>,
     bytes: u64,
 }
 
@@ -79,6 +81,7 @@ impl Kept {
             seq: row.record.about.seq,
             session: row.record.about.session.clone(),
             body_hash: row.body_hash,
+            metadata_json: row.metadata_json.clone(),
             bytes: row.bytes,
             is_edited: row.record.about.updated_us.is_some(),
             kind: row.record.about.kind,
@@ -156,6 +159,7 @@ impl Kept {
                 vectors: new.vectors,
             },
             body_hash: memory.body_hash,
+            metadata_json: memory.metadata_json.clone(),
             bytes: memory.bytes(),
         };
         self.rows.insert(seq, row);

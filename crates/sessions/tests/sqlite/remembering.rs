@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc};
 use retain_core::{
     Content, Forget, Json, MemoryBatch, MemoryError, MemoryFilter, MemoryLimits, MemoryOrigin,
     MemoryRows, MemoryScope, MemoryStore as _, NewMemory, PreparedMemory, Repeats,
+    SessionStore as _,
 };
 use retain_sessions::{SqliteMemoryStore, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
@@ -14,9 +15,10 @@ fn ada() -> MemoryScope {
     MemoryScope::new("app", "ada")
 }
 
-async fn open(path: &Path) -> SqliteMemoryStore {
+async fn open(path: &Path) -> (SqliteStore, SqliteMemoryStore) {
     let store = SqliteStore::open(SqliteOptions::file(path)).await.unwrap();
-    store.memory()
+    let memory = store.memory();
+    (store, memory)
 }
 
 /// Two memories: `said`, and `told` by a tool and with notes.
@@ -75,11 +77,15 @@ async fn damaged_memories_are_named() {
     ] {
         let folder = TempDir::new().unwrap();
         let file = folder.path().join("m.db");
-        let store = open(&file).await;
+        let (database, store) = open(&file).await;
         fill(&store).await;
+        assert_eq!(database.check().await.unwrap(), Vec::<String>::new());
         let sql = format!("UPDATE memories SET {damage} WHERE id = 'told'");
         let changed = Connection::open(&file).unwrap().execute(&sql, []).unwrap();
         assert_eq!(changed, 1);
+        let problems = database.check().await.unwrap().join("; ");
+        let named = format!("memories of app/ada: memory {id:?} cannot be read: ");
+        assert!(problems.contains(&named), "{damage}: {problems}");
 
         let all = MemoryRows::After { seq: 0, limit: 10 };
         is_named(store.rows(&ada(), all, true).await, id, damage);
@@ -100,4 +106,20 @@ async fn damaged_memories_are_named() {
             assert_eq!(left[0].about.id, "said");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn totals_that_are_not_those_of_the_rows_are_told() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("m.db");
+    let (database, store) = open(&file).await;
+    fill(&store).await;
+    let sql = "DELETE FROM memories WHERE id = 'told'";
+    Connection::open(&file).unwrap().execute(sql, []).unwrap();
+    let problems = database.check().await.unwrap();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(
+        problems[0].starts_with("memories of app/ada: 1 of "),
+        "{problems:?}"
+    );
 }

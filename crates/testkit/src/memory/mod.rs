@@ -171,6 +171,7 @@ macro_rules! memory_store_promises {
         $crate::memory_promises! { @each $open;
             a_batch_is_taken_up_as_a_whole_or_not_at_all,
             the_same_id_twice_in_a_batch_comes_twice,
+            notes_stay_when_a_turn_is_added_without,
             limits_of_a_user_are_kept,
             changes_by_hand_keep_the_limits,
             records_come_back_as_they_were,

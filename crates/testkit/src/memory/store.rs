@@ -619,6 +619,31 @@ pub async fn the_same_id_twice_in_a_batch_comes_twice(harness: MemoryStoreHarnes
     assert_eq!(receipt.bytes, bytes);
 }
 
+/// Who adds a turn again without notes does not take back those it has.
+pub async fn notes_stay_when_a_turn_is_added_without(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let notes: JsonMap = [("k".to_owned(), Json::from(1))].into_iter().collect();
+    let noted = |text: &str| NewMemory {
+        custom_metadata: notes.clone(),
+        ..memory("a", text)
+    };
+    add(&*store, vec![noted("one")]).await;
+    assert_eq!(add(&*store, vec![memory("a", "one")]).await.known, 1);
+    assert_eq!(all(&*store).await[0].about.custom_metadata, notes);
+    // It says something else now, or has other notes: then it is replaced.
+    assert_eq!(add(&*store, vec![memory("a", "two")]).await.replaced, 1);
+    assert_eq!(add(&*store, vec![noted("two")]).await.replaced, 1);
+    let given = |custom_metadata: JsonMap| NewMemory {
+        kind: MemoryKind::Direct,
+        origin: MemoryOrigin::Direct,
+        custom_metadata,
+        ..memory("g", "given")
+    };
+    add(&*store, vec![given(notes.clone())]).await;
+    let bare = add(&*store, vec![given(JsonMap::new())]).await;
+    assert_eq!(bare.replaced, 1);
+}
+
 /// A change by hand is refused where an add of as much would be, and then nothing has changed.
 pub async fn changes_by_hand_keep_the_limits(harness: MemoryStoreHarness) {
     let store = harness.store().await;

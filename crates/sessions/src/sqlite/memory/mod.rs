@@ -17,6 +17,7 @@ use rusqlite::Connection;
 
 use super::{SqliteStore, failed, readers::Readers, writer::Writer};
 
+pub(super) use read::check;
 pub(super) use write::erase_chunk;
 
 /// The memories on a session database: [`SqliteStore::memory`] gives it.

@@ -9,7 +9,7 @@ use retain_core::{
 };
 use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 
-use super::Outcome;
+use super::{Failure, Outcome};
 
 /// Memories have 32 bits of a key, as positions have.
 const SEQ_MAX: u64 = u32::MAX as u64;
@@ -94,7 +94,8 @@ pub(super) fn known(
     id: &str,
 ) -> rusqlite::Result<Vec<KnownMemory>> {
     let sql = format!(
-        "SELECT key, session, body_hash, updated_us IS NOT NULL, {BYTES}, kind, expires_us \
+        "SELECT key, session, body_hash, updated_us IS NOT NULL, {BYTES}, kind, expires_us, \
+         custom_metadata \
          FROM memories WHERE key >> 32 = ?1 AND id = ?2 ORDER BY key"
     );
     let mut statement = connection.prepare_cached(&sql)?;
@@ -111,6 +112,7 @@ pub(super) fn known(
                 _ => MemoryKind::Turn,
             },
             expires_us: row.get(6)?,
+            metadata_json: row.get(7)?,
         })
     })?;
     rows.collect()
@@ -243,19 +245,24 @@ fn records(
     let mut rows = statement.query(asked)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let about = about(row)?;
-        let content = content(row).map_err(|e| corrupt(&about.id, e))?;
-        let vectors = MemoryVectors {
-            fixed: vector(row, 16, models).map_err(|e| corrupt(&about.id, e))?,
-            embedding: vector(row, 18, models).map_err(|e| corrupt(&about.id, e))?,
-        };
-        found.push(MemoryRecord {
-            about,
-            content,
-            vectors,
-        });
+        found.push(record(row, models)?);
     }
     Ok(found)
+}
+
+/// Reads the columns of [`ABOUT`], then content and vectors.
+fn record(row: &Row<'_>, models: &Models) -> Outcome<MemoryRecord> {
+    let about = about(row)?;
+    let content = content(row).map_err(|e| corrupt(&about.id, e))?;
+    let vectors = MemoryVectors {
+        fixed: vector(row, 16, models).map_err(|e| corrupt(&about.id, e))?,
+        embedding: vector(row, 18, models).map_err(|e| corrupt(&about.id, e))?,
+    };
+    Ok(MemoryRecord {
+        about,
+        content,
+        vectors,
+    })
 }
 
 fn content(row: &Row<'_>) -> Result<Content, BoxError> {
@@ -341,6 +348,61 @@ fn corrupt(id: &str, cause: impl Into<BoxError>) -> MemoryError {
         id: id.to_owned(),
         source: cause.into(),
     }
+}
+
+/// Looks for memories that cannot be read, and for users whose totals are not those of their rows.
+pub(in crate::sqlite) fn check(
+    connection: &Connection,
+    problems: &mut Vec<String>,
+) -> rusqlite::Result<()> {
+    let sql = format!(
+        "SELECT app, user, number, entries, bytes, \
+         (SELECT count(*) FROM memories WHERE key BETWEEN number << 32 AND number << 32 | ?1), \
+         (SELECT ifnull(sum({BYTES}), 0) FROM memories \
+         WHERE key BETWEEN number << 32 AND number << 32 | ?1) FROM memory_scopes"
+    );
+    let mut scopes = connection.prepare(&sql)?;
+    let mut scopes = scopes.query([SEQ_MAX])?;
+    while let Some(row) = scopes.next()? {
+        let scope = MemoryScope::new(row.get::<_, String>(0)?, row.get::<_, String>(1)?);
+        let noted: (u64, u64) = (row.get(3)?, row.get(4)?);
+        let found: (u64, u64) = (row.get(5)?, row.get(6)?);
+        if noted != found {
+            problems.push(format!(
+                "memories of {scope}: {} of {} bytes, should be {} of {}",
+                found.0, found.1, noted.0, noted.1
+            ));
+        }
+        check_rows(connection, row.get(2)?, &scope, problems)?;
+    }
+    Ok(())
+}
+
+fn check_rows(
+    connection: &Connection,
+    number: i64,
+    scope: &MemoryScope,
+    problems: &mut Vec<String>,
+) -> rusqlite::Result<()> {
+    let sql = format!(
+        "SELECT {ABOUT}, content, fixed_model, fixed, embedding_model, embedding FROM memories \
+         WHERE key BETWEEN ?1 AND ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let keys = (memory_key(number, 0), memory_key(number, SEQ_MAX));
+    let mut rows = statement.query(keys)?;
+    while let Some(row) = rows.next()? {
+        match record(row, &Models::new()) {
+            Ok(_) => {}
+            Err(Failure::Refused(error)) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                let cause = cause.unwrap_or_default();
+                problems.push(format!("memories of {scope}: {error}: {cause}"));
+            }
+            Err(Failure::Sql(error)) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// When the first memory of all is to go.
