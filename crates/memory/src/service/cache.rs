@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicI64, AtomicUsize, Ordering},
     },
 };
 
@@ -39,6 +39,7 @@ pub(super) struct ScopeView {
     mark: Mutex<MemoryMark>,
     bytes: AtomicUsize,
     lacking: AtomicUsize,
+    first_expiry_us: AtomicI64,
 }
 
 type Gate = Arc<tokio::sync::Mutex<()>>;
@@ -51,6 +52,7 @@ impl ScopeView {
             mark: Mutex::default(),
             bytes: AtomicUsize::new(EMPTY_BYTES),
             lacking: AtomicUsize::new(0),
+            first_expiry_us: AtomicI64::new(i64::MAX),
         }
     }
 
@@ -90,6 +92,25 @@ impl ScopeView {
         let bytes = EMPTY_BYTES + view.bytes();
         self.bytes.store(bytes, Ordering::Relaxed);
         self.lacking.store(view.lacking(), Ordering::Relaxed);
+        let first_expiry_us = view.first_expiry_us().unwrap_or(i64::MAX);
+        self.first_expiry_us
+            .store(first_expiry_us, Ordering::Relaxed);
+    }
+
+    /// Takes memories whose time is up out of the view, if there are any.
+    pub(super) async fn let_go_of_expired(
+        self: &Arc<Self>,
+        now_us: i64,
+    ) -> Result<(), MemoryError> {
+        if self.first_expiry_us.load(Ordering::Relaxed) > now_us {
+            return Ok(());
+        }
+        let shared = Arc::clone(self);
+        off_executor(move || {
+            shared.write().remove_expired(now_us);
+            shared.measure();
+        })
+        .await
     }
 }
 

@@ -94,6 +94,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         };
         let view = self.views.up_to_date(&*self.store, scope, models).await?;
         let now_us = self.clock.now_us();
+        view.let_go_of_expired(now_us).await?;
         if view.lacks_vectors() && !self.embedding.is_pausing(scope, now_us) {
             self.embed_later(scope);
         }

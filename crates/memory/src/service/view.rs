@@ -1,7 +1,7 @@
 //! The view of one scope: its index, and what filters ask of each memory.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -28,8 +28,8 @@ pub(super) struct View {
     facts: HashMap<u64, Facts>,
     /// Sessions, authors and tools: the same few, again and again.
     names: HashSet<Arc<str>>,
-    /// How many have a time to live.
-    mortal: usize,
+    /// Those that have a time to live, by its end.
+    mortal: BTreeSet<(i64, u64)>,
     /// How many lack a vector of the embedder.
     lacking: usize,
     /// About how many bytes their notes take.
@@ -106,18 +106,20 @@ impl View {
             embedding,
         });
         self.newest = self.newest.max(about.seq);
-        self.mortal += usize::from(facts.expires_us.is_some());
+        let before = self.facts.remove(&about.seq);
+        self.uncount(about.seq, before);
+        self.mortal
+            .extend(facts.expires_us.map(|at| (at, about.seq)));
         self.lacking += usize::from(facts.lacks_vector);
         self.notes_bytes += facts.notes_bytes;
-        let before = self.facts.insert(about.seq, facts);
-        self.uncount(before);
+        self.facts.insert(about.seq, facts);
     }
 
     pub(super) fn remove(&mut self, seqs: &[u64]) {
         for seq in seqs {
             self.index.remove(*seq);
             let gone = self.facts.remove(seq);
-            self.uncount(gone);
+            self.uncount(*seq, gone);
         }
         if !seqs.is_empty() {
             // Names of sessions and people are to go with the last that has them.
@@ -125,11 +127,26 @@ impl View {
         }
     }
 
-    fn uncount(&mut self, gone: Option<Facts>) {
+    /// Removes those whose time is up. That they are not found is not enough: their words would find
+    /// those beside them.
+    pub(super) fn remove_expired(&mut self, now_us: i64) {
+        let over = self.mortal.range(..=(now_us, u64::MAX));
+        let over: Vec<u64> = over.map(|(_, seq)| *seq).collect();
+        self.remove(&over);
+    }
+
+    /// When the time of the first is up.
+    pub(super) fn first_expiry_us(&self) -> Option<i64> {
+        self.mortal.first().map(|(at, _)| *at)
+    }
+
+    fn uncount(&mut self, seq: u64, gone: Option<Facts>) {
         let Some(gone) = gone else {
             return;
         };
-        self.mortal -= usize::from(gone.expires_us.is_some());
+        if let Some(at) = gone.expires_us {
+            self.mortal.remove(&(at, seq));
+        }
         self.lacking -= usize::from(gone.lacks_vector);
         self.notes_bytes -= gone.notes_bytes;
     }
@@ -156,7 +173,7 @@ impl View {
     pub(super) fn search(&self, asked: &Asked<'_>) -> Vec<Hit> {
         let anybody = asked.filter.is_any();
         let allowed = |seq: u64| {
-            if anybody && self.mortal == 0 {
+            if anybody && self.mortal.is_empty() {
                 return true;
             }
             let facts = self.facts.get(&seq);

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod agreeing;
 mod counting;
 mod disk;
 mod embedders;
@@ -10,6 +11,7 @@ mod embedding;
 mod explaining;
 mod finding;
 mod following;
+mod growing;
 mod limiting;
 mod promises;
 mod rules;
