@@ -3,9 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use retain_core::{
-    Content, Event, MemoryBatch, MemoryLimits, MemoryScope, MemoryService as _, MemoryStore as _,
-    MemoryVector, MemoryVectors, NewMemory, PreparedMemory, Repeats, SessionLog as _,
-    SessionService as _,
+    Content, Event, MemoryBatch, MemoryLimits, MemoryRows, MemoryScope, MemoryService as _,
+    MemoryStore as _, MemoryVector, MemoryVectors, NewEmbedding, NewMemory, PreparedMemory,
+    Repeats, SessionLog as _, SessionService as _, Tombstone,
 };
 use retain_memory::{ListMemories, StoreMemoryService};
 use retain_sessions::{SqliteSessionService, SqliteStore};
@@ -37,6 +37,28 @@ async fn nothing_is_left_of_a_user_who_is_erased() {
         .delete_memory("app", "adalovelace", Some("secretsession-7"))
         .await
         .unwrap();
+    let scope = MemoryScope::new("app", "adalovelace");
+    let hash = Tombstone::of_id(&scope, "secretsession-7");
+    let generation = memory.store().mark(&scope).await.unwrap().generation;
+    let vector = MemoryVector::from_floats("m", &[0.123, 4.567, 8.9, -0.1234]);
+    let embedding = NewEmbedding {
+        seq: 300,
+        revision: 1,
+        vector: vector.clone(),
+    };
+    let set = memory
+        .store()
+        .set_embeddings(&scope, generation, Arc::new(vec![embedding]))
+        .await;
+    set.unwrap();
+    let last = MemoryRows::Numbered(vec![300]);
+    let last = memory.store().rows(&scope, last, true).await.unwrap();
+    let fixed = last[0].vectors.fixed.clone().map(|it| it.bytes);
+    let mut bytes = vec![hash.0.to_vec(), vector.bytes];
+    bytes.extend(fixed);
+    for there in &bytes {
+        assert!(stands_in(folder.path(), there));
+    }
     let before = memory
         .search_memory("app", "adalovelace", "swordfish")
         .await
@@ -51,6 +73,9 @@ async fn nothing_is_left_of_a_user_who_is_erased() {
             !stands_in(folder.path(), gone.as_bytes()),
             "{gone} is still there"
         );
+    }
+    for gone in &bytes {
+        assert!(!stands_in(folder.path(), gone), "{gone:?} is still there");
     }
     let after = memory
         .search_memory("app", "adalovelace", "swordfish")

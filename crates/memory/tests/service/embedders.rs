@@ -110,14 +110,20 @@ async fn another_model_embeds_anew() {
         .await
         .unwrap();
     memory.flush().await;
-    let lacking = store.without_embedding(&scope, "m1", 0, 10).await.unwrap();
+    let lacking = store
+        .without_embedding(&scope, "m1", DIMS, 0, 10)
+        .await
+        .unwrap();
     assert!(lacking.is_empty());
     let second = Arc::new(WordEmbedder::new("m2"));
     let memory = StoreMemoryService::over(store.clone()).with_embedder(second);
     // The first search finds that vectors are another model's, and has them made.
     assert_eq!(found(&memory, "apples").await[0], "Apples are red.");
     memory.flush().await;
-    let lacking = store.without_embedding(&scope, "m2", 0, 10).await.unwrap();
+    let lacking = store
+        .without_embedding(&scope, "m2", DIMS, 0, 10)
+        .await
+        .unwrap();
     assert!(lacking.is_empty());
     assert_eq!(memory.statistics("app", "ada").await.unwrap().embedded, 2);
 }

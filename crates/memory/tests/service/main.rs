@@ -3,11 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod agreeing;
 mod counting;
 mod disk;
 mod embedders;
+mod embedding;
 mod explaining;
 mod finding;
+mod following;
+mod growing;
+mod limiting;
 mod promises;
 mod rules;
 mod word_vectors;

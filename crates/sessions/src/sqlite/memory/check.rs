@@ -1,61 +1,74 @@
 //! Looks for damage in memories: what a search would stumble over.
 
-use retain_core::{Content, Json};
-use rusqlite::{Connection, Row};
+use retain_core::MemoryScope;
+use rusqlite::Connection;
 
-/// Every memory can be read and is somebody's, and there are as many as were counted.
+use super::{
+    Failure,
+    read::{ABOUT, BYTES, Models, SEQ_MAX, memory_key, record},
+};
+
+/// Every memory can be read and is somebody's, and users' totals are those of their rows.
 pub(in crate::sqlite) fn check(
     connection: &Connection,
     problems: &mut Vec<String>,
 ) -> rusqlite::Result<()> {
-    let sql = "SELECT id, kind, origin, tool, custom_metadata, content, app, user FROM memories \
-               LEFT JOIN memory_scopes ON number = key >> 32 ORDER BY key";
-    let mut statement = connection.prepare(sql)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        if let Some(fault) = fault(row) {
-            let text = |at| row.get(at).unwrap_or_else(|_| "?".to_owned());
-            let (id, app, user) = (text(0), text(6), text(7));
-            problems.push(format!("memory {id:?} of {app}/{user}: {fault}"));
+    let sql = format!(
+        "SELECT app, user, number, entries, bytes, \
+         (SELECT count(*) FROM memories WHERE key BETWEEN number << 32 AND number << 32 | ?1), \
+         (SELECT ifnull(sum({BYTES}), 0) FROM memories \
+         WHERE key BETWEEN number << 32 AND number << 32 | ?1) FROM memory_scopes"
+    );
+    let mut scopes = connection.prepare(&sql)?;
+    let mut scopes = scopes.query([SEQ_MAX])?;
+    while let Some(row) = scopes.next()? {
+        let scope = MemoryScope::new(row.get::<_, String>(0)?, row.get::<_, String>(1)?);
+        let noted: (u64, u64) = (row.get(3)?, row.get(4)?);
+        let found: (u64, u64) = (row.get(5)?, row.get(6)?);
+        if noted != found {
+            problems.push(format!(
+                "memories of {scope}: {} of {} bytes, should be {} of {}",
+                found.0, found.1, noted.0, noted.1
+            ));
         }
+        check_rows(connection, row.get(2)?, &scope, problems)?;
     }
-    let sql = "SELECT app, user, entries, count(key) FROM memory_scopes \
-               LEFT JOIN memories ON key >> 32 = number GROUP BY number";
+    check_owners(connection, problems)
+}
+
+fn check_owners(connection: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
+    let sql = "SELECT key FROM memories WHERE NOT EXISTS \
+               (SELECT 1 FROM memory_scopes WHERE number = key >> 32) ORDER BY key";
     let mut statement = connection.prepare(sql)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let (app, user): (String, String) = (row.get(0)?, row.get(1)?);
-        let (counted, there): (i64, i64) = (row.get(2)?, row.get(3)?);
-        if counted != there {
-            let told = format!("memories of {app}/{user}: {there} are there, should be {counted}");
-            problems.push(told);
-        }
+    for key in statement.query_map([], |row| row.get::<_, i64>(0))? {
+        problems.push(format!("the memory in row {} is nobody's", key?));
     }
     Ok(())
 }
 
-/// Why a memory cannot be what it is.
-fn fault(row: &Row<'_>) -> Option<String> {
-    let read = || -> rusqlite::Result<Option<String>> {
-        let (kind, origin): (i64, i64) = (row.get(1)?, row.get(2)?);
-        if !(0..=1).contains(&kind) || !(0..=3).contains(&origin) {
-            return Ok(Some(format!("has kind {kind} and origin {origin}")));
+fn check_rows(
+    connection: &Connection,
+    number: i64,
+    scope: &MemoryScope,
+    problems: &mut Vec<String>,
+) -> rusqlite::Result<()> {
+    let sql = format!(
+        "SELECT {ABOUT}, content, fixed_model, fixed, embedding_model, embedding FROM memories \
+         WHERE key BETWEEN ?1 AND ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let keys = (memory_key(number, 0), memory_key(number, SEQ_MAX));
+    let mut rows = statement.query(keys)?;
+    while let Some(row) = rows.next()? {
+        match record(row, &Models::new()) {
+            Ok(_) => {}
+            Err(Failure::Refused(error)) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                let cause = cause.unwrap_or_default();
+                problems.push(format!("memories of {scope}: {error}: {cause}"));
+            }
+            Err(Failure::Sql(error)) => return Err(error),
         }
-        if origin == 2 && row.get::<_, Option<String>>(3)?.is_none() {
-            return Ok(Some("is of a tool without a name".to_owned()));
-        }
-        let notes: Option<String> = row.get(4)?;
-        let notes = notes.map(|notes| Json::parse(&notes));
-        if !notes.is_none_or(|notes| notes.is_ok_and(|notes| notes.as_object().is_some())) {
-            return Ok(Some("has notes that are no object".to_owned()));
-        }
-        if row.get::<_, Option<String>>(6)?.is_none() {
-            return Ok(Some("is nobody's".to_owned()));
-        }
-        let content = Content::from_json(row.get_ref(5)?.as_str()?);
-        Ok(content
-            .err()
-            .map(|error| format!("cannot be read: {error}")))
-    };
-    read().unwrap_or_else(|error| Some(format!("cannot be read: {error}")))
+    }
+    Ok(())
 }
