@@ -61,7 +61,9 @@ pub(crate) struct Signals<'a> {
 
 impl<'a> Signals<'a> {
     pub(crate) fn new(index: &'a UserIndex, asked: &'a Asked, question: &Question<'_>) -> Self {
-        let meaning = index.meaning.as_ref().map(|it| it.embed(question.text).0);
+        let meaning = index.meaning.as_ref();
+        let meaning = meaning.filter(|it| it.knows(question.text));
+        let meaning = meaning.map(|it| it.embed(question.text).0);
         let window = &index.ranking.context;
         let compared = |it: Vec<i8>| index.vectors.compared_with(&it, &index.documents, window);
         let likeness = meaning.and_then(compared);
@@ -128,7 +130,7 @@ impl<'a> Signals<'a> {
             }
         }
         let mut answers = self.answers_by_words();
-        let floor = self.index.ranking.meaning_floor;
+        let floor = self.index.ranking.meaning_floor_among(self.index.len());
         if let Some(likeness) = &self.likeness {
             let both = likeness.own.iter().zip(&likeness.in_context);
             for ((score, answers), (own, in_context)) in

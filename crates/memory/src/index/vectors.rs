@@ -20,6 +20,12 @@ pub trait Meaning: Send + Sync {
     /// nothing is known has a vector of zeros. The first numbers say the most, as after an analysis of
     /// principal components: the index looks at no more than 192 of them.
     fn embed(&self, text: &str) -> (Vec<i8>, f32);
+
+    /// Whether it has something to say about a question. If not, the question is answered by words
+    /// alone: likenesses by chance would only mix up what the words have found.
+    fn knows(&self, _question: &str) -> bool {
+        true
+    }
 }
 
 impl<M: Meaning + ?Sized> Meaning for &M {
@@ -29,6 +35,10 @@ impl<M: Meaning + ?Sized> Meaning for &M {
 
     fn embed(&self, text: &str) -> (Vec<i8>, f32) {
         (**self).embed(text)
+    }
+
+    fn knows(&self, question: &str) -> bool {
+        (**self).knows(question)
     }
 }
 
