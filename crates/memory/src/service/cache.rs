@@ -17,6 +17,7 @@ use retain_core::{
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::view::{Models, View};
+use crate::index::KnownWords;
 
 /// Memories that are read at a time.
 const PAGE: usize = 1000;
@@ -242,9 +243,9 @@ impl Update<'_> {
                 table,
                 embedder,
             };
-            let mut is_complete = true;
+            let (mut is_complete, mut known) = (true, KnownWords::default());
             for record in found {
-                is_complete &= view.insert(record, models);
+                is_complete &= view.insert(record, models, &mut known);
             }
             is_complete
         })

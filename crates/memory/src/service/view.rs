@@ -14,7 +14,7 @@ use super::{
     meaning::{self, Table},
     text::spoken_text,
 };
-use crate::index::{Document, Hit, Language, Meaning, Question, Ranking, UserIndex};
+use crate::index::{Document, Hit, KnownWords, Language, Meaning, Question, Ranking, UserIndex};
 
 /// About how many bytes a [`Facts`] takes with its place in the map.
 const FACTS_BYTES: usize = 120;
@@ -79,7 +79,12 @@ impl View {
 
     /// Takes a memory up, or what has become of it. Says whether it has a vector of the embedder,
     /// if there is one.
-    pub(super) fn insert(&mut self, record: MemoryRecord, models: Models<'_>) -> bool {
+    pub(super) fn insert(
+        &mut self,
+        record: MemoryRecord,
+        models: Models<'_>,
+        known: &mut KnownWords,
+    ) -> bool {
         let vector = record.vectors.embedding.as_ref();
         let vector = vector.filter(|vector| Some(vector.model.as_str()) == models.embedder);
         let embedding = vector.map(|vector| vector.floats()).unwrap_or_default();
@@ -88,7 +93,7 @@ impl View {
         let about = record.about;
         let facts = self.facts_of(&about);
         self.mortal += usize::from(facts.expires_us.is_some());
-        self.index.insert(Document {
+        let document = Document {
             seq: about.seq,
             session: facts.session.clone(),
             order: about.position,
@@ -97,7 +102,8 @@ impl View {
             text: spoken_text(&record.content),
             meaning,
             embedding,
-        });
+        };
+        self.index.insert_with(document, Some(known));
         let before = self.facts.insert(about.seq, facts);
         self.mortal -= usize::from(before.is_some_and(|facts| facts.expires_us.is_some()));
         is_complete
