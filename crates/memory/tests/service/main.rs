@@ -8,6 +8,7 @@ mod disk;
 mod embedders;
 mod explaining;
 mod finding;
+mod following;
 mod promises;
 mod rules;
 mod word_vectors;
