@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use super::view::{Models, View};
+use crate::index::KnownWords;
 
 /// Memories that are read at a time.
 const PAGE: usize = 1000;
@@ -339,11 +340,12 @@ impl Update<'_> {
                 table,
                 embedder,
             };
+            let mut known = KnownWords::default();
             let mut found = found.into_iter().peekable();
             while found.peek().is_some() {
                 let mut view = shared.write();
                 let some = found.by_ref().take(AT_ONCE);
-                some.for_each(|record| view.insert(record, models));
+                some.for_each(|record| view.insert(record, models, &mut known));
             }
             drop(gate);
         })

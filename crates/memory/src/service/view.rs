@@ -14,7 +14,7 @@ use super::{
     meaning::{self, Table},
     text::spoken_text,
 };
-use crate::index::{Document, Hit, Language, Meaning, Question, Ranking, UserIndex};
+use crate::index::{Document, Hit, KnownWords, Language, Meaning, Question, Ranking, UserIndex};
 
 /// About how many bytes a [`Facts`] takes with its place in the map.
 const FACTS_BYTES: usize = 120;
@@ -86,7 +86,12 @@ impl View {
     }
 
     /// Takes a memory up, or what has become of it.
-    pub(super) fn insert(&mut self, record: MemoryRecord, models: Models<'_>) {
+    pub(super) fn insert(
+        &mut self,
+        record: MemoryRecord,
+        models: Models<'_>,
+        known: &mut KnownWords,
+    ) {
         let vector = record.vectors.embedding.as_ref();
         let is_ours = |it: &&MemoryVector| models.embedder == Some((it.model.as_str(), it.dims));
         let embedding = vector.filter(is_ours).map(MemoryVector::floats);
@@ -95,7 +100,7 @@ impl View {
         let about = record.about;
         let mut facts = self.facts_of(&about);
         facts.lacks_vector = models.embedder.is_some() && embedding.is_empty();
-        self.index.insert(Document {
+        let document = Document {
             seq: about.seq,
             session: facts.session.clone(),
             order: about.position,
@@ -104,7 +109,8 @@ impl View {
             text: spoken_text(&record.content),
             meaning,
             embedding,
-        });
+        };
+        self.index.insert_with(document, Some(known));
         self.newest = self.newest.max(about.seq);
         let before = self.facts.remove(&about.seq);
         self.uncount(about.seq, before);

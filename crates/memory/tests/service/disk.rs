@@ -175,11 +175,11 @@ const SECOND: &str = "RETAIN_MEMORY_OF_SECOND_PROCESS";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_process_adds_is_found_at_once() {
-    let tea = session_with("s1", vec![Event::user_text("I like tea.")]);
+    let violin = session_with("s1", vec![Event::user_text("I play the violin.")]);
     if let Some(path) = std::env::var_os(SECOND) {
         let memory = StoreMemoryService::over(sqlite(Path::new(&path)).await);
         assert_eq!(found(&memory, "coffee").await, ["I like coffee."]);
-        memory.add_session_to_memory(&tea).await.unwrap();
+        memory.add_session_to_memory(&violin).await.unwrap();
         memory
             .delete_memory("app", "ada", Some("s0-1"))
             .await
@@ -192,7 +192,7 @@ async fn what_another_process_adds_is_found_at_once() {
     let coffee = session_with("s0", vec![Event::user_text("I like coffee.")]);
     memory.add_session_to_memory(&coffee).await.unwrap();
     assert_eq!(found(&memory, "coffee").await, ["I like coffee."]);
-    assert!(found(&memory, "tea").await.is_empty());
+    assert!(found(&memory, "violin").await.is_empty());
     let second = tokio::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -207,6 +207,6 @@ async fn what_another_process_adds_is_found_at_once() {
         second.status.success() && said.contains("1 passed"),
         "{said}"
     );
-    assert_eq!(found(&memory, "tea").await, ["I like tea."]);
+    assert_eq!(found(&memory, "violin").await, ["I play the violin."]);
     assert!(found(&memory, "coffee").await.is_empty());
 }

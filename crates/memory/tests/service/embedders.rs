@@ -251,9 +251,9 @@ impl Embedder for Odd {
 }
 
 #[tokio::test]
-async fn vectors_that_are_no_numbers_come_last_and_many_go_in_batches() {
+async fn vectors_without_a_length_come_last_and_many_go_in_batches() {
     let memory = VectorMemoryService::new(Arc::new(Odd)).with_top_k(200);
-    let mut texts = vec!["odd".to_owned(), "huge".to_owned()];
+    let mut texts = vec!["huge".to_owned()];
     texts.extend((0..150).map(|n| format!("plain {n}")));
     let texts = texts.into_iter().map(Event::user_text).collect();
     memory
@@ -261,6 +261,17 @@ async fn vectors_that_are_no_numbers_come_last_and_many_go_in_batches() {
         .await
         .unwrap();
     let found = found(&memory, "plain").await;
-    assert_eq!(found.len(), 152);
-    assert_eq!(found[150..], ["odd", "huge"]);
+    assert_eq!(found.len(), 151);
+    assert_eq!(found[150..], ["huge"]);
+}
+
+#[tokio::test]
+async fn a_vector_that_is_no_number_is_an_error() {
+    let memory = VectorMemoryService::new(Arc::new(Odd));
+    let texts = ["plain", "odd"].map(Event::user_text).to_vec();
+    let added = memory
+        .add_session_to_memory(&session_with("s1", texts))
+        .await;
+    assert!(matches!(added, Err(MemoryError::Backend(_))), "{added:?}");
+    assert!(found(&memory, "plain").await.is_empty());
 }

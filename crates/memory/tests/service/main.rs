@@ -14,6 +14,7 @@ mod following;
 mod growing;
 mod limiting;
 mod promises;
+mod rebuilt;
 mod rules;
 mod word_vectors;
 
