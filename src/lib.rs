@@ -60,10 +60,10 @@ pub use retain_core::{
 /// one's own is made of.
 pub use retain_core::{
     Forget, ForgetReceipt, KnownMemory, MemoryAbout, MemoryAdded, MemoryBatch, MemoryChanges,
-    MemoryFacts, MemoryFilter, MemoryKind, MemoryLimits, MemoryMark, MemoryOrigin, MemoryPlan,
-    MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, MemoryTotals,
+    MemoryEdit, MemoryFacts, MemoryFilter, MemoryKind, MemoryLimits, MemoryMark, MemoryOrigin,
+    MemoryPlan, MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, MemoryTotals,
     MemoryUpdate, MemoryVector, MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory,
-    Repeats, Tombstone, derived_memory_id, plan_growth, plan_memory,
+    Repeats, Tombstone, derived_memory_id, plan_batch, plan_edit, plan_edited, plan_growth,
 };
 pub use retain_memory::{
     FoundMemory, InMemoryMemoryService, IngestOptions, ListMemories, LongTermMemory, MemoryPage,

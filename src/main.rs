@@ -4,7 +4,7 @@ mod commands;
 
 use clap::{Parser, Subcommand};
 
-use commands::{append, backup, check, demo, erase, export, import, serve};
+use commands::{append, backup, check, demo, erase, export, import, memory, serve};
 
 /// Durable sessions, scoped state and long-term memory for AI agents.
 #[derive(Debug, Parser)]
@@ -32,6 +32,8 @@ enum Command {
     Backup(backup::Backup),
     /// Remove everything of a user, leaving no byte of it behind.
     Erase(erase::Erase),
+    /// See, search and forget what is remembered of a user.
+    Memory(memory::Memory),
 }
 
 #[tokio::main]
@@ -56,5 +58,6 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Check(check) => check.run().await,
         Command::Backup(backup) => backup.run().await,
         Command::Erase(erase) => erase.run().await,
+        Command::Memory(memory) => memory.run().await,
     }
 }

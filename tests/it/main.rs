@@ -1,6 +1,6 @@
 //! What no test inside one process can show: the real program is killed, loses its power, runs out
 //! of disk or is told by the system that a write failed. What it acknowledged must be there after.
-//! And its demo tells what is true.
+//! And its demo tells what is true, and its commands do what they say.
 //!
 //! `ledger` knows what was sent and acknowledged and compares; `program` is the child process;
 //! `theatre` records one and lets its power fail. A test that uses chance prints its
@@ -17,6 +17,7 @@ mod demo;
 mod disk_full;
 mod io_error;
 mod ledger;
+mod memory;
 mod power_loss;
 mod program;
 mod theatre;

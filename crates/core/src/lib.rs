@@ -47,11 +47,12 @@ pub use limits::{Limited, Limits, check as check_limit, check_growth};
 pub use log::{ConnectStore, StoreSessionService, Sweeper};
 pub use memory::{
     Embedder, Forget, ForgetReceipt, KnownMemory, MemoryAbout, MemoryAdded, MemoryBatch,
-    MemoryChanges, MemoryEntry, MemoryError, MemoryFacts, MemoryFilter, MemoryKind, MemoryLimits,
-    MemoryMark, MemoryOrigin, MemoryPlan, MemoryRecord, MemoryRows, MemoryScope, MemoryService,
-    MemoryStatistics, MemoryStore, MemoryTotals, MemoryUpdate, MemoryVector, MemoryVectors,
-    NewEmbedding, NewMemory, OriginKind, PreparedMemory, Repeats, SearchMemoryResponse, Tombstone,
-    derived_memory_id, plan_growth, plan_memory, timestamp_text,
+    MemoryChanges, MemoryEdit, MemoryEntry, MemoryError, MemoryFacts, MemoryFilter, MemoryKind,
+    MemoryLimits, MemoryMark, MemoryOrigin, MemoryPlan, MemoryRecord, MemoryRows, MemoryScope,
+    MemoryService, MemoryStatistics, MemoryStore, MemoryTotals, MemoryUpdate, MemoryVector,
+    MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory, Repeats,
+    SearchMemoryResponse, Tombstone, derived_memory_id, plan_batch, plan_edit, plan_edited,
+    plan_growth, timestamp_text,
 };
 pub use plan::{Plan, Standing, plan_append, plan_renewal};
 pub use ports::{Clock, Ids, RandomIds, SystemClock, duration_us, micros, seconds};

@@ -27,12 +27,80 @@ pub struct VectorMemoryService {
     ids: Arc<dyn Ids>,
 }
 
+/// Texts that the embedder is given at a time.
+const BATCH: usize = 64;
+
 /// What is known of a user.
 #[derive(Debug, Default)]
 struct Known {
-    memories: Vec<(MemoryEntry, Vec<f32>)>,
-    /// Ids that are known, and those that were deleted.
-    ids: HashSet<String>,
+    /// In the order of their arrival.
+    memories: Vec<Memory>,
+    /// Where each id is: in more than one session, if they say something else there.
+    places: HashMap<String, Vec<usize>>,
+    deleted: HashSet<String>,
+}
+
+#[derive(Debug)]
+struct Memory {
+    session: Option<String>,
+    entry: MemoryEntry,
+    vector: Vec<f32>,
+}
+
+/// What is to become of something that is added.
+enum Fate {
+    New,
+    /// It says something else than what stands here.
+    Replaces(usize),
+    /// It is known, also from another session, or was deleted.
+    Left,
+}
+
+impl Known {
+    fn fate(&self, session: Option<&str>, entry: &MemoryEntry) -> Fate {
+        let id = entry.id.as_deref().unwrap_or_default();
+        if self.deleted.contains(id) {
+            return Fate::Left;
+        }
+        let mut fate = Fate::New;
+        for &at in self.places.get(id).into_iter().flatten() {
+            let known = &self.memories[at];
+            if known.entry.content == entry.content {
+                return Fate::Left;
+            }
+            if known.session.as_deref() == session {
+                fate = Fate::Replaces(at);
+            }
+        }
+        fate
+    }
+
+    fn keep(&mut self, memory: Memory) {
+        match self.fate(memory.session.as_deref(), &memory.entry) {
+            Fate::New => {
+                let id = memory.entry.id.clone().unwrap_or_default();
+                self.places.entry(id).or_default().push(self.memories.len());
+                self.memories.push(memory);
+            }
+            Fate::Replaces(at) => self.memories[at] = memory,
+            Fate::Left => {}
+        }
+    }
+
+    /// Forgets all memories of an id, and keeps them out. One that is not known stays welcome.
+    fn delete(&mut self, id: &str) {
+        if self.places.remove(id).is_none() {
+            return;
+        }
+        self.deleted.insert(id.to_owned());
+        self.memories
+            .retain(|it| it.entry.id.as_deref() != Some(id));
+        self.places.clear();
+        for (at, memory) in self.memories.iter().enumerate() {
+            let id = memory.entry.id.clone().unwrap_or_default();
+            self.places.entry(id).or_default().push(at);
+        }
+    }
 }
 
 impl VectorMemoryService {
@@ -102,28 +170,31 @@ impl VectorMemoryService {
         })
     }
 
-    /// Embeds what is new and keeps it. Nothing is locked while the embedder works.
-    async fn add(&self, app: &str, user: &str, all: Vec<MemoryEntry>) -> Result<(), MemoryError> {
+    /// Embeds what is new and keeps it, some at a time: where the embedder fails, what was embedded
+    /// before stays. Nothing is locked while it works.
+    async fn add(
+        &self,
+        (app, user): (&str, &str),
+        session: Option<&str>,
+        mut all: Vec<MemoryEntry>,
+    ) -> Result<(), MemoryError> {
         let key = (app.to_owned(), user.to_owned());
-        let is_new = |entry: &MemoryEntry| {
-            let users = self.users();
-            let ids = users.get(&key).map(|known| &known.ids);
-            let id = entry.id.as_deref().unwrap_or_default();
-            !ids.is_some_and(|ids| ids.contains(id))
-        };
-        let new: Vec<MemoryEntry> = all.into_iter().filter(is_new).collect();
-        if new.is_empty() {
-            return Ok(());
+        if let Some(known) = self.users().get(&key) {
+            all.retain(|entry| !matches!(known.fate(session, entry), Fate::Left));
         }
-        let texts: Vec<String> = new.iter().map(|it| spoken_text(&it.content)).collect();
-        let vectors = embed(&*self.embedder, &texts).await;
-        let vectors = vectors.map_err(MemoryError::backend)?;
-        let mut users = self.users();
-        let known = users.entry(key.clone()).or_default();
-        for (entry, vector) in new.into_iter().zip(vectors) {
-            // Another caller may have added or deleted it meanwhile.
-            if known.ids.insert(entry.id.clone().unwrap_or_default()) {
-                known.memories.push((entry, normal(vector)));
+        for new in all.chunks(BATCH) {
+            let texts: Vec<String> = new.iter().map(|it| spoken_text(&it.content)).collect();
+            let vectors = embed(&*self.embedder, &texts).await;
+            let vectors = vectors.map_err(MemoryError::backend)?;
+            let mut users = self.users();
+            let known = users.entry(key.clone()).or_default();
+            for (entry, vector) in new.iter().zip(vectors) {
+                // Another caller may have added or deleted it meanwhile.
+                known.keep(Memory {
+                    session: session.map(str::to_owned),
+                    entry: entry.clone(),
+                    vector: normal(vector),
+                });
             }
         }
         Ok(())
@@ -134,8 +205,8 @@ impl VectorMemoryService {
 impl MemoryService for VectorMemoryService {
     async fn add_session_to_memory(&self, session: &Session) -> Result<(), MemoryError> {
         let entries = session.events.iter().filter_map(|event| self.entry(event));
-        let (app, user) = (&session.app_name, &session.user_id);
-        self.add(app, user, entries.collect()).await
+        let owner = (session.app_name.as_str(), session.user_id.as_str());
+        self.add(owner, Some(&session.id), entries.collect()).await
     }
 
     async fn search_memory(
@@ -154,7 +225,7 @@ impl MemoryService for VectorMemoryService {
         let known = users.get(&(app_name.to_owned(), user_id.to_owned()));
         let memories = known.map(|known| known.memories.as_slice());
         let memories = memories.unwrap_or_default().iter();
-        let scored = memories.map(|(entry, vector)| (product(vector, &question), entry));
+        let scored = memories.map(|it| (product(&it.vector, &question), &it.entry));
         let is_near = |score: f32| self.min_score.is_none_or(|least| score >= least);
         let mut near: Vec<(f32, &MemoryEntry)> =
             scored.filter(|(score, _)| is_near(*score)).collect();
@@ -173,7 +244,7 @@ impl MemoryService for VectorMemoryService {
         app_name: &str,
         user_id: &str,
         events: &[Arc<Event>],
-        _session_id: Option<&str>,
+        session_id: Option<&str>,
         custom_metadata: Option<&JsonMap>,
     ) -> Result<(), MemoryError> {
         let entries = events.iter().filter_map(|event| self.entry(event));
@@ -181,7 +252,8 @@ impl MemoryService for VectorMemoryService {
             custom_metadata: custom_metadata.cloned().unwrap_or_default(),
             ..entry
         });
-        self.add(app_name, user_id, entries.collect()).await
+        let owner = (app_name, user_id);
+        self.add(owner, session_id, entries.collect()).await
     }
 
     /// The metadata is added to the notes of each memory, which go first.
@@ -199,11 +271,19 @@ impl MemoryService for VectorMemoryService {
                 notes.insert(key, value.clone());
             }
             memory.custom_metadata = notes;
-            memory.id.get_or_insert_with(|| self.ids.new_id());
+            let id = memory.id.filter(|id| !id.is_empty());
+            memory.id = Some(id.unwrap_or_else(|| self.ids.new_id()));
             memory
         };
+        if memories
+            .iter()
+            .any(|it| spoken_text(&it.content).is_empty())
+        {
+            let reason = "has no text; give it some";
+            return Err(MemoryError::invalid_input("memory", reason));
+        }
         let memories = memories.iter().map(complete).collect();
-        self.add(app_name, user_id, memories).await
+        self.add((app_name, user_id), None, memories).await
     }
 
     /// Forgets the memory for good. Without an id, or with one that is not known, nothing happens.
@@ -217,9 +297,7 @@ impl MemoryService for VectorMemoryService {
         if let Some(id) = memory_id
             && let Some(known) = self.users().get_mut(&key)
         {
-            known
-                .memories
-                .retain(|(it, _)| it.id.as_deref() != Some(id));
+            known.delete(id);
         }
         Ok(())
     }
@@ -228,8 +306,10 @@ impl MemoryService for VectorMemoryService {
 /// The vector with a length of one, so that products are cosines.
 fn normal(mut vector: Vec<f32>) -> Vec<f32> {
     let length = product(&vector, &vector).sqrt();
-    if length > 0.0 {
-        vector.iter_mut().for_each(|number| *number /= length);
+    match length > 0.0 && length.is_finite() {
+        true => vector.iter_mut().for_each(|number| *number /= length),
+        // Near to nothing: what is no number would come before everything else.
+        false => vector.fill(0.0),
     }
     vector
 }

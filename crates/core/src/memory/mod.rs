@@ -20,7 +20,7 @@ pub use filter::{Forget, MemoryFilter};
 pub use identity::{Tombstone, derived_memory_id};
 pub use plan::{
     KnownMemory, MemoryBatch, MemoryLimits, MemoryPlan, MemoryTotals, NewMemory, PreparedMemory,
-    Repeats, plan_growth, plan_memory,
+    Repeats, plan_batch, plan_edit, plan_edited, plan_growth,
 };
 pub use record::{
     MemoryAbout, MemoryFacts, MemoryKind, MemoryOrigin, MemoryRecord, MemoryScope, MemoryVector,
@@ -28,7 +28,7 @@ pub use record::{
 };
 pub use service::{MemoryError, MemoryService};
 pub use store::{
-    ForgetReceipt, MemoryAdded, MemoryChanges, MemoryMark, MemoryRows, MemoryStatistics,
-    MemoryStore, MemoryUpdate, NewEmbedding,
+    ForgetReceipt, MemoryAdded, MemoryChanges, MemoryEdit, MemoryMark, MemoryRows,
+    MemoryStatistics, MemoryStore, MemoryUpdate, NewEmbedding,
 };
 pub use timestamp::timestamp_text;

@@ -1,10 +1,12 @@
 //! What a store asks while it takes memories up: is this one new, and is there room for it?
 
+use std::collections::HashMap;
+
 use super::{
     identity::body_hash,
     record::{MemoryKind, MemoryOrigin, MemoryRecord, MemoryScope, MemoryVectors},
     service::MemoryError,
-    store::MemoryUpdate,
+    store::MemoryEdit,
 };
 use crate::{
     content::Content,
@@ -54,41 +56,36 @@ pub struct PreparedMemory {
 }
 
 impl PreparedMemory {
-    /// Makes it ready; fails for what cannot be written as JSON.
+    /// Makes it ready; fails for what cannot be written as JSON, and for a time that is none.
     pub fn new(new: NewMemory) -> Result<PreparedMemory, MemoryError> {
+        if !new.timestamp.is_finite() {
+            let (what, time) = (format!("timestamp of memory {:?}", new.id), new.timestamp);
+            return Err(MemoryError::invalid_input(what, format!("is {time}")));
+        }
         let content_json = new.content.to_json().map_err(|e| unwritable("memory", e))?;
         let metadata_json = metadata_json(&new.custom_metadata)?;
-        let notes = metadata_json.as_deref().unwrap_or_default();
-        let author = new.author.as_deref().unwrap_or_default();
-        Ok(PreparedMemory {
-            body_hash: body_hash(&[&content_json, notes, author]),
+        let mut prepared = PreparedMemory {
+            body_hash: 0,
             content_json,
             metadata_json,
             new,
-        })
+        };
+        prepared.body_hash = prepared.hash_with(prepared.metadata_json.as_deref());
+        Ok(prepared)
     }
 
-    /// What a change by hand makes of a memory.
-    pub fn edited(
-        record: &MemoryRecord,
-        update: &MemoryUpdate,
-    ) -> Result<PreparedMemory, MemoryError> {
-        let about = &record.about;
-        let content = update.content.as_ref().unwrap_or(&record.content);
-        let notes = update.custom_metadata.as_ref();
-        PreparedMemory::new(NewMemory {
-            author: about.author.clone(),
-            content: content.clone(),
-            custom_metadata: notes.unwrap_or(&about.custom_metadata).clone(),
-            expires_us: update.expires_us.unwrap_or(about.expires_us),
-            ..NewMemory::default()
-        })
+    /// What [`body_hash`](Self::body_hash) is with these notes.
+    fn hash_with(&self, notes: Option<&str>) -> u64 {
+        let author = self.new.author.as_deref().unwrap_or_default();
+        body_hash(&[&self.content_json, notes.unwrap_or_default(), author])
     }
 
     /// How many bytes count against the limit.
     pub fn bytes(&self) -> u64 {
         let notes = self.metadata_json.as_ref().map_or(0, String::len);
-        (self.content_json.len() + notes) as u64
+        let author = self.new.author.as_ref().map_or(0, String::len);
+        let tool = self.new.origin.tool().map_or(0, str::len);
+        (self.content_json.len() + notes + author + tool) as u64
     }
 }
 
@@ -119,7 +116,7 @@ pub enum Repeats {
 pub struct MemoryBatch {
     /// Whose.
     pub scope: MemoryScope,
-    /// The memories. No two have the same id.
+    /// The memories, in their order: where two have the same id, the second comes after the first.
     pub memories: Vec<PreparedMemory>,
     /// What becomes of those that are known.
     pub repeats: Repeats,
@@ -134,11 +131,15 @@ pub struct MemoryBatch {
 pub struct MemoryLimits {
     /// Memories of a user.
     pub entries: u64,
-    /// Bytes of what a user's memories say, as JSON with their notes.
+    /// Bytes of what a user's memories say, as JSON with their notes, authors and tools.
     pub bytes: u64,
     /// Bytes of one memory.
     pub entry_bytes: u64,
-    /// Memories that are taken up for a user within a minute of the clock.
+    /// Memories that are taken up or changed for a user within a minute of the clock.
+    ///
+    /// It is to stop a flood, not an import: by default there is room for the whole past of a user
+    /// who said a hundred things a day for five years, and yet nobody fills the memory in less than
+    /// five minutes.
     pub entries_per_minute: u64,
 }
 
@@ -148,7 +149,7 @@ impl Default for MemoryLimits {
             entries: 1_000_000,
             bytes: 1024 * 1024 * 1024,
             entry_bytes: 16 * 1024 * 1024,
-            entries_per_minute: 1_000_000,
+            entries_per_minute: 200_000,
         }
     }
 }
@@ -175,10 +176,22 @@ pub struct KnownMemory {
     pub session: Option<String>,
     /// Its [`PreparedMemory::body_hash`].
     pub body_hash: u64,
+    /// Its notes as JSON, if there are any.
+    pub metadata_json: Option<String>,
     /// How many bytes it takes.
     pub bytes: u64,
     /// Whether it was changed by hand.
     pub is_edited: bool,
+    /// How it came to be a memory.
+    pub kind: MemoryKind,
+    /// When its time is up.
+    pub expires_us: Option<i64>,
+}
+
+impl KnownMemory {
+    fn is_alive(&self, now_us: i64) -> bool {
+        self.expires_us.is_none_or(|expires| now_us < expires)
+    }
 }
 
 /// What becomes of a new memory.
@@ -199,12 +212,58 @@ pub enum MemoryPlan {
     Forgotten,
 }
 
+/// Decides about the memories of a batch, as if they came one after the other.
+///
+/// `last_seq`: the number of the newest memory that there ever was; those that are inserted have the
+/// ones behind it. `look` says which memories of the scope have the id of a new one, in any session,
+/// and whether the new one was forgotten.
+pub fn plan_batch<E>(
+    batch: &MemoryBatch,
+    mut last_seq: u64,
+    mut look: impl FnMut(&PreparedMemory) -> Result<(Vec<KnownMemory>, bool), E>,
+) -> Result<Vec<MemoryPlan>, E> {
+    // By id, what is known when the memories so far are taken up.
+    let mut so_far: HashMap<&str, Vec<KnownMemory>> = HashMap::new();
+    let mut plans = Vec::with_capacity(batch.memories.len());
+    for memory in &batch.memories {
+        let (stored, is_forgotten) = look(memory)?;
+        let same_id = so_far.entry(&memory.new.id).or_insert(stored);
+        let plan = plan_memory(memory, same_id, is_forgotten, batch);
+        match plan {
+            MemoryPlan::Insert => {
+                last_seq += 1;
+                same_id.push(taken_up(memory, last_seq));
+            }
+            MemoryPlan::Replace { seq, .. } => {
+                same_id.retain(|known| known.seq != seq);
+                same_id.push(taken_up(memory, seq));
+            }
+            MemoryPlan::Known | MemoryPlan::Forgotten => {}
+        }
+        plans.push(plan);
+    }
+    Ok(plans)
+}
+
+fn taken_up(memory: &PreparedMemory, seq: u64) -> KnownMemory {
+    KnownMemory {
+        seq,
+        session: memory.new.session.clone(),
+        body_hash: memory.body_hash,
+        metadata_json: memory.metadata_json.clone(),
+        bytes: memory.bytes(),
+        is_edited: false,
+        kind: memory.new.kind,
+        expires_us: memory.new.expires_us,
+    }
+}
+
 /// Decides about one memory. `same_id`: those of the scope with its id, in any session.
-pub fn plan_memory(
+fn plan_memory(
     new: &PreparedMemory,
     same_id: &[KnownMemory],
     is_forgotten: bool,
-    repeats: Repeats,
+    batch: &MemoryBatch,
 ) -> MemoryPlan {
     if is_forgotten {
         return MemoryPlan::Forgotten;
@@ -213,20 +272,89 @@ pub fn plan_memory(
         .iter()
         .find(|known| known.session == new.new.session);
     if let Some(known) = here {
-        let is_new = known.body_hash != new.body_hash && !known.is_edited;
-        return match is_new && repeats == Repeats::Replace {
-            true => MemoryPlan::Replace {
-                seq: known.seq,
-                bytes: known.bytes,
-            },
+        let replaced = MemoryPlan::Replace {
+            seq: known.seq,
+            bytes: known.bytes,
+        };
+        // One whose time is up is as good as gone: whether it was swept yet makes no difference.
+        if !known.is_alive(batch.now_us) {
+            return match known.kind {
+                MemoryKind::Turn => MemoryPlan::Forgotten,
+                MemoryKind::Direct => replaced,
+            };
+        }
+        let is_new = !says_the_same(known, new) && !known.is_edited;
+        return match is_new && batch.repeats == Repeats::Replace {
+            true => replaced,
             false => MemoryPlan::Known,
         };
     }
     // A fork has its origin's events: the same was not said twice.
-    match same_id.iter().any(|known| known.body_hash == new.body_hash) {
+    let is_copy =
+        |known: &KnownMemory| known.body_hash == new.body_hash && known.is_alive(batch.now_us);
+    match same_id.iter().any(is_copy) {
         true => MemoryPlan::Known,
         false => MemoryPlan::Insert,
     }
+}
+
+/// Whether a turn says what is known. Who adds it again without notes does not take back those it
+/// has; what is given is meant as it is.
+fn says_the_same(known: &KnownMemory, new: &PreparedMemory) -> bool {
+    let is_bare = new.metadata_json.is_none() && new.new.kind == MemoryKind::Turn;
+    known.body_hash == new.body_hash
+        || is_bare && known.body_hash == new.hash_with(known.metadata_json.as_deref())
+}
+
+/// The memory that a change by hand is of. `same_id`: those with the id that was named. `None` if
+/// there is none or its time is up; an error if there are several.
+pub fn plan_edited(
+    id: &str,
+    same_id: Vec<MemoryRecord>,
+    edit: &MemoryEdit,
+) -> Result<Option<MemoryRecord>, MemoryError> {
+    let alive = same_id.into_iter();
+    let mut alive: Vec<MemoryRecord> = alive.filter(|it| it.about.is_alive(edit.now_us)).collect();
+    if alive.len() > 1 {
+        let what = format!("memory id {id:?}");
+        let count = alive.len();
+        let reason = format!("is that of {count} memories; forget the others first");
+        return Err(MemoryError::invalid_input(what, reason));
+    }
+    Ok(alive.pop())
+}
+
+/// What a change by hand makes of a memory that took `bytes`, and what the scope holds then; fails
+/// if there is no room for it.
+pub fn plan_edit(
+    before: MemoryTotals,
+    record: &MemoryRecord,
+    bytes: u64,
+    edit: &MemoryEdit,
+) -> Result<(PreparedMemory, MemoryTotals), MemoryError> {
+    let (about, update) = (&record.about, &edit.update);
+    let content = update.content.as_ref().unwrap_or(&record.content);
+    let notes = update.custom_metadata.as_ref();
+    let changed = PreparedMemory::new(NewMemory {
+        author: about.author.clone(),
+        origin: about.origin.clone(),
+        content: content.clone(),
+        custom_metadata: notes.unwrap_or(&about.custom_metadata).clone(),
+        expires_us: update.expires_us.unwrap_or(about.expires_us),
+        ..NewMemory::default()
+    })?;
+    let seq = about.seq;
+    let mut growth = Growth::since(before, edit.now_us);
+    growth.take(&changed, &MemoryPlan::Replace { seq, bytes });
+    // One that is over a limit that was lowered since may shrink.
+    check(
+        "bytes of a memory",
+        bytes,
+        changed.bytes(),
+        edit.limits.entry_bytes,
+    )?;
+    let after = growth.checked(&edit.limits)?;
+    Ok((changed, after))
 }
 
 /// What the scope holds after the plans are carried out; fails if that is more than there is room
@@ -236,12 +364,35 @@ pub fn plan_growth(
     batch: &MemoryBatch,
     plans: &[MemoryPlan],
 ) -> Result<MemoryTotals, MemoryError> {
-    let minute = batch.now_us.div_euclid(60_000_000);
-    let mut after = before;
-    if after.minute != minute {
-        (after.minute, after.in_minute) = (minute, 0);
-    }
+    let mut growth = Growth::since(before, batch.now_us);
     for (memory, plan) in batch.memories.iter().zip(plans) {
+        if growth.take(memory, plan) {
+            let limit = batch.limits.entry_bytes;
+            check("bytes of a memory", 0, memory.bytes(), limit)?;
+        }
+    }
+    growth.checked(&batch.limits)
+}
+
+/// What a scope comes to hold.
+struct Growth {
+    before: MemoryTotals,
+    after: MemoryTotals,
+}
+
+impl Growth {
+    fn since(mut before: MemoryTotals, now_us: i64) -> Growth {
+        let minute = now_us.div_euclid(60_000_000);
+        if before.minute != minute {
+            (before.minute, before.in_minute) = (minute, 0);
+        }
+        let after = before;
+        Growth { before, after }
+    }
+
+    /// Counts what a plan writes; false if that is nothing.
+    fn take(&mut self, memory: &PreparedMemory, plan: &MemoryPlan) -> bool {
+        let after = &mut self.after;
         match plan {
             MemoryPlan::Insert => {
                 after.entries += 1;
@@ -250,42 +401,42 @@ pub fn plan_growth(
             MemoryPlan::Replace { bytes, .. } => {
                 after.bytes = (after.bytes + memory.bytes()).saturating_sub(*bytes);
             }
-            MemoryPlan::Known | MemoryPlan::Forgotten => continue,
+            MemoryPlan::Known | MemoryPlan::Forgotten => return false,
         }
         after.in_minute += 1;
-        let limit = batch.limits.entry_bytes;
-        check("bytes of a memory", 0, memory.bytes(), limit)?;
+        true
     }
-    let limits = &batch.limits;
-    check(
-        "memories of a user",
-        before.entries,
-        after.entries,
-        limits.entries,
-    )?;
-    check(
-        "bytes of a user's memories",
-        before.bytes,
-        after.bytes,
-        limits.bytes,
-    )?;
-    let so_far = if before.minute == minute {
-        before.in_minute
-    } else {
-        0
-    };
-    let what = "memories taken up for a user within a minute";
-    check(what, so_far, after.in_minute, limits.entries_per_minute)?;
-    Ok(after)
+
+    fn checked(&self, limits: &MemoryLimits) -> Result<MemoryTotals, MemoryError> {
+        let (before, after) = (&self.before, &self.after);
+        for (what, before, after, limit) in [
+            (
+                "memories of a user",
+                before.entries,
+                after.entries,
+                limits.entries,
+            ),
+            (
+                "bytes of a user's memories",
+                before.bytes,
+                after.bytes,
+                limits.bytes,
+            ),
+            (
+                "memories taken up for a user within a minute",
+                before.in_minute,
+                after.in_minute,
+                limits.entries_per_minute,
+            ),
+        ] {
+            check(what, before, after, limit)?;
+        }
+        Ok(self.after)
+    }
 }
 
 /// Fails when something grows from `before` to `after` and over `limit`.
-pub(crate) fn check(
-    what: &'static str,
-    before: u64,
-    after: u64,
-    limit: u64,
-) -> Result<(), MemoryError> {
+fn check(what: &'static str, before: u64, after: u64, limit: u64) -> Result<(), MemoryError> {
     if after <= before || after <= limit {
         return Ok(());
     }
@@ -315,8 +466,23 @@ mod tests {
             seq: 7,
             session: session.map(str::to_owned),
             body_hash: new(session, text).body_hash,
+            metadata_json: None,
             bytes: 50,
             is_edited,
+            kind: MemoryKind::Turn,
+            expires_us: None,
+        }
+    }
+
+    const NOW_US: i64 = 61_000_000;
+
+    fn batch(memories: Vec<PreparedMemory>, repeats: Repeats) -> MemoryBatch {
+        MemoryBatch {
+            scope: MemoryScope::new("app", "ada"),
+            memories,
+            repeats,
+            limits: MemoryLimits::default(),
+            now_us: NOW_US,
         }
     }
 
@@ -358,15 +524,134 @@ mod tests {
                 replaced,
             ),
         ] {
-            let memory = new(s1, "red");
-            assert_eq!(
-                plan_memory(&memory, &same_id, false, repeats),
-                plan,
-                "{same_id:?}"
-            );
-            let forgotten = plan_memory(&memory, &same_id, true, repeats);
-            assert_eq!(forgotten, MemoryPlan::Forgotten);
+            let batch = batch(vec![new(s1, "red")], repeats);
+            let planned = |is_forgotten| {
+                let look = |_: &PreparedMemory| Ok::<_, ()>((same_id.clone(), is_forgotten));
+                plan_batch(&batch, 7, look).unwrap()
+            };
+            assert_eq!(planned(false), [plan], "{same_id:?}");
+            assert_eq!(planned(true), [MemoryPlan::Forgotten]);
         }
+    }
+
+    #[test]
+    fn the_same_id_twice_is_as_if_it_came_twice() {
+        let red = || new(None, "red");
+        let (other, insert) = (new(None, "scarlet"), MemoryPlan::Insert);
+        let bytes = |seq, bytes| MemoryPlan::Replace { seq, bytes };
+        let memories = vec![red(), red(), other.clone(), red(), new(Some("s1"), "red")];
+        let replaced = [
+            insert,
+            MemoryPlan::Known,
+            bytes(8, red().bytes()),
+            bytes(8, other.bytes()),
+            MemoryPlan::Known,
+        ];
+        let nothing = |_: &PreparedMemory| Ok::<_, ()>((vec![], false));
+        let last_wins = batch(memories.clone(), Repeats::Replace);
+        assert_eq!(plan_batch(&last_wins, 7, nothing).unwrap(), replaced);
+        let grown = plan_growth(MemoryTotals::default(), &last_wins, &replaced).unwrap();
+        assert_eq!(
+            (grown.entries, grown.bytes, grown.in_minute),
+            (1, red().bytes(), 3)
+        );
+        let first_wins = batch(memories, Repeats::Keep);
+        let kept = plan_batch(&first_wins, 7, nothing).unwrap();
+        assert_eq!(kept[0], insert);
+        assert!(kept[1..].iter().all(|plan| *plan == MemoryPlan::Known));
+    }
+
+    #[test]
+    fn one_whose_time_is_up_is_as_good_as_gone() {
+        let expired = |session, kind| KnownMemory {
+            kind,
+            expires_us: Some(NOW_US),
+            ..known(session, "red", true)
+        };
+        let batch = batch(vec![new(None, "red")], Repeats::Keep);
+        for (known, plan) in [
+            (expired(None, MemoryKind::Turn), MemoryPlan::Forgotten),
+            (
+                expired(None, MemoryKind::Direct),
+                MemoryPlan::Replace { seq: 7, bytes: 50 },
+            ),
+            (expired(Some("s1"), MemoryKind::Turn), MemoryPlan::Insert),
+        ] {
+            let look = |_: &PreparedMemory| Ok::<_, ()>((vec![known.clone()], false));
+            assert_eq!(plan_batch(&batch, 7, look).unwrap(), [plan], "{known:?}");
+        }
+    }
+
+    #[test]
+    fn times_that_are_none_are_refused() {
+        for timestamp in [f64::NAN, f64::INFINITY] {
+            let new = NewMemory {
+                timestamp,
+                ..new(None, "red").new
+            };
+            let refused = PreparedMemory::new(new).unwrap_err();
+            assert!(refused.to_string().contains("timestamp of memory"));
+        }
+    }
+
+    #[test]
+    fn changes_by_hand_are_limited_too() {
+        let record = MemoryRecord {
+            content: Content::user("red"),
+            ..MemoryRecord::default()
+        };
+        let edit = |text: &str, limits| MemoryEdit {
+            update: crate::memory::MemoryUpdate {
+                content: Some(Content::user(text)),
+                ..Default::default()
+            },
+            limits,
+            now_us: NOW_US,
+        };
+        let any = MemoryLimits::default();
+        let before = MemoryTotals {
+            entries: 1,
+            bytes: 100,
+            minute: 1,
+            in_minute: 2,
+        };
+        let long = "x".repeat(60);
+        let (changed, after) = plan_edit(before, &record, 50, &edit(&long, any.clone())).unwrap();
+        assert_eq!((after.entries, after.in_minute), (1, 3));
+        assert_eq!(after.bytes, 50 + changed.bytes());
+        for (limits, what) in [
+            (
+                MemoryLimits {
+                    entry_bytes: 60,
+                    ..any.clone()
+                },
+                "bytes of a memory",
+            ),
+            (
+                MemoryLimits {
+                    bytes: 101,
+                    ..any.clone()
+                },
+                "bytes of a user",
+            ),
+            (
+                MemoryLimits {
+                    entries_per_minute: 2,
+                    ..any.clone()
+                },
+                "within a minute",
+            ),
+        ] {
+            let refused = plan_edit(before, &record, 50, &edit(&long, limits)).unwrap_err();
+            assert!(refused.to_string().contains(what), "{refused}");
+        }
+        // What is too much already may become less.
+        let tight = MemoryLimits {
+            bytes: 1,
+            entry_bytes: 1,
+            ..any
+        };
+        plan_edit(before, &record, 1000, &edit("red", tight)).unwrap();
     }
 
     #[test]
@@ -376,7 +661,7 @@ mod tests {
             memories: vec![new(None, "red")],
             repeats: Repeats::Keep,
             limits,
-            now_us: 61_000_000,
+            now_us: NOW_US,
         };
         let bytes = new(None, "red").bytes();
         let any = MemoryLimits::default();

@@ -174,13 +174,18 @@ pub struct MemoryRecord {
 }
 
 impl MemoryRecord {
-    /// As ADK has it.
+    /// As ADK has it. What a tool said is labelled by its author, whatever the tool is called: a reader
+    /// of the entry must not take it for what a person said.
     pub fn entry(&self) -> MemoryEntry {
+        let author = match &self.about.origin {
+            MemoryOrigin::Tool { name } => Some(format!("{name} (tool)")),
+            _ => self.about.author.clone(),
+        };
         MemoryEntry {
             content: self.content.clone(),
             custom_metadata: self.about.custom_metadata.clone(),
             id: Some(self.about.id.clone()),
-            author: self.about.author.clone(),
+            author,
             timestamp: timestamp_text(self.about.timestamp),
             ..MemoryEntry::default()
         }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use super::{
     filter::Forget,
-    plan::MemoryBatch,
+    plan::{MemoryBatch, MemoryLimits},
     record::{MemoryRecord, MemoryScope, MemoryVector},
     service::MemoryError,
 };
@@ -80,6 +80,17 @@ pub struct MemoryUpdate {
     pub expires_us: Option<Option<i64>>,
 }
 
+/// A change by hand, with all that decides about it.
+#[derive(Debug, Clone)]
+pub struct MemoryEdit {
+    /// What it sets.
+    pub update: MemoryUpdate,
+    /// What there is room for.
+    pub limits: MemoryLimits,
+    /// The time, in microseconds since 1970.
+    pub now_us: i64,
+}
+
 /// What was forgotten.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ForgetReceipt {
@@ -94,9 +105,9 @@ pub struct ForgetReceipt {
 /// What a scope holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MemoryStatistics {
-    /// Memories.
+    /// Memories whose time is not up.
     pub entries: u64,
-    /// Bytes of what they say, with their notes.
+    /// Bytes of what they say, with their notes, authors and tools.
     pub bytes: u64,
     /// Conversations that they come from.
     pub sessions: u64,
@@ -131,7 +142,7 @@ pub struct NewEmbedding {
 /// happens as a whole or not at all.
 #[async_trait]
 pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
-    /// Takes a batch up, as [`plan_memory`](super::plan_memory) and
+    /// Takes a batch up, as [`plan_batch`](super::plan_batch) and
     /// [`plan_growth`](super::plan_growth) say. What is acknowledged is in every later
     /// [`mark`](Self::mark), also of another process.
     async fn add(&self, batch: Arc<MemoryBatch>) -> Result<MemoryAdded, MemoryError>;
@@ -162,14 +173,14 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         with_vectors: bool,
     ) -> Result<Vec<MemoryRecord>, MemoryError>;
 
-    /// Changes a memory by hand; false if there is none with this number. Its vectors are dropped
-    /// with its content.
+    /// Changes the memory with this id by hand, as [`plan_edited`](super::plan_edited) and
+    /// [`plan_edit`](super::plan_edit) say; false if there is none. Its vectors are dropped with
+    /// its content.
     async fn update(
         &self,
         scope: &MemoryScope,
-        seq: u64,
-        update: Arc<MemoryUpdate>,
-        now_us: i64,
+        id: &str,
+        edit: Arc<MemoryEdit>,
     ) -> Result<bool, MemoryError>;
 
     /// Removes memories with their vectors and leaves hashes: of their ids if those were asked for,
@@ -181,25 +192,35 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
     ) -> Result<ForgetReceipt, MemoryError>;
 
     /// Removes up to `limit` memories, of anybody, whose time is up, as
-    /// [`forget`](Self::forget) does, and says how many.
+    /// [`forget`](Self::forget) does, and says how many. Those that were given leave no hash: they
+    /// do not come back by themselves, and who gives one again means it.
     async fn expire(&self, now_us: i64, limit: usize) -> Result<u64, MemoryError>;
 
-    /// What the scope holds.
-    async fn statistics(&self, scope: &MemoryScope) -> Result<MemoryStatistics, MemoryError>;
+    /// What the scope holds, without what is only waiting to be [expired](Self::expire).
+    async fn statistics(
+        &self,
+        scope: &MemoryScope,
+        now_us: i64,
+    ) -> Result<MemoryStatistics, MemoryError>;
 
-    /// Memories behind a number that have no vector of this model, ascending, at most so many.
+    /// Memories behind a number that have no vector of this model and size, ascending, at most so
+    /// many.
     async fn without_embedding(
         &self,
         scope: &MemoryScope,
         model: &str,
+        dims: usize,
         after: u64,
         limit: usize,
     ) -> Result<Vec<MemoryRecord>, MemoryError>;
 
-    /// Gives memories vectors in place of those they had.
+    /// Gives memories vectors in place of those they had. `generation`: that of the scope when
+    /// they were read. After an erase numbers and revisions begin anew, and nobody's vectors are
+    /// taken for another's.
     async fn set_embeddings(
         &self,
         scope: &MemoryScope,
+        generation: u64,
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Result<(), MemoryError>;
 }

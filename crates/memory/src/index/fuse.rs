@@ -11,7 +11,7 @@ use super::{
     lexical::{Lexical, look_up},
     postings::Slot,
     question::Asked,
-    scale::Scale,
+    scale::{Sample, Scale},
     types::Question,
     vectors::Likeness,
 };
@@ -36,13 +36,16 @@ impl Parts {
     }
 }
 
+/// The score of a memory that does not answer the question at all.
+pub(crate) const NO_ANSWER: f32 = f32::NEG_INFINITY;
+
 /// All that is known about how memories answer a question.
 pub(crate) struct Signals<'a> {
     index: &'a UserIndex,
     pub(crate) asked: &'a Asked,
     pub(crate) lexical: Lexical,
     /// None without a meaning.
-    likeness: Option<Likeness<'a>>,
+    likeness: Option<Likeness>,
     meaning: Scale,
     context: Scale,
     /// By slot; not a number for those that cannot be compared.
@@ -52,37 +55,39 @@ pub(crate) struct Signals<'a> {
     named: Vec<bool>,
     /// Weights that sum up to 1 over the signals that the question has.
     pub(crate) weights: Parts,
-    /// By slot: the score but for context, which is the dearest to work out.
-    without_context: Vec<f32>,
+    /// By slot: the score, or [`NO_ANSWER`].
+    pub(crate) scores: Vec<f32>,
 }
 
 impl<'a> Signals<'a> {
     pub(crate) fn new(index: &'a UserIndex, asked: &'a Asked, question: &Question<'_>) -> Self {
-        let meaning = index.meaning.as_ref().map(|it| it.embed(question.text).0);
-        let likeness = meaning.and_then(|it| index.vectors.compared_with(&it));
-        let slots = likeness.as_ref().map_or(0, |_| index.documents.slots());
-        let own = |slot| likeness.as_ref().map_or(0.0, |it| it.own(slot));
-        let (documents, window) = (&index.documents, &index.ranking.context);
-        let in_context = |slot| {
-            let likeness = likeness.as_ref();
-            likeness.map_or(0.0, |it| it.in_context(slot, documents, window))
-        };
+        let meaning = index.meaning.as_ref();
+        let meaning = meaning.filter(|it| it.knows(question.text));
+        let meaning = meaning.map(|it| it.embed(question.text).0);
+        let window = &index.ranking.context;
+        let compared = |it: Vec<i8>| index.vectors.compared_with(&it, &index.documents, window);
+        let likeness = meaning.and_then(compared);
         let embedded = index.embeddings.likeness(question.embedding);
+        let sample = Sample::of(index);
+        let (own, in_context) = match &likeness {
+            Some(it) => (&it.own[..], &it.in_context[..]),
+            None => (&[][..], &[][..]),
+        };
         let mut signals = Signals {
             asked,
             lexical: look_up(index, asked),
-            meaning: Scale::of(index, slots, own),
-            context: Scale::of(index, slots, in_context),
-            embedding: Scale::of(index, embedded.len(), |slot| embedded[slot as usize]),
+            meaning: Scale::of(&sample, own),
+            context: Scale::of(&sample, in_context),
+            embedding: Scale::of(&sample, &embedded),
             likeness,
             embedded,
             named: index.authors.table(&asked.authors),
             weights: Parts::default(),
-            without_context: Vec::new(),
+            scores: Vec::new(),
             index,
         };
         signals.weights = signals.weigh();
-        signals.without_context = signals.scores_without_context();
+        signals.scores = signals.all_scores();
         signals
     }
 
@@ -105,15 +110,18 @@ impl<'a> Signals<'a> {
         weights.times(&Parts::all(scale))
     }
 
-    /// Signal by signal: walks over whole columns, which the compiler does several rows at a time.
-    fn scores_without_context(&self) -> Vec<f32> {
+    /// Signal by signal: walks over whole columns, which the compiler does several rows at a time. They
+    /// are added in the order of [`Parts::sum`], so that each score is what its explanation adds up to.
+    fn all_scores(&self) -> Vec<f32> {
         let weights = &self.weights;
         let documents = &self.index.documents;
         let by_words = self.lexical.scores.iter();
         let mut scores: Vec<f32> = by_words.map(|it| it * weights.lexical).collect();
-        for (score, session) in scores.iter_mut().zip(&documents.session) {
-            let level = self.lexical.sessions.get(*session as usize);
-            *score += weights.session * level.copied().unwrap_or(0.0);
+        if weights.session > 0.0 {
+            for (score, session) in scores.iter_mut().zip(&documents.session) {
+                let level = self.lexical.sessions.get(*session as usize);
+                *score += weights.session * level.copied().unwrap_or(0.0);
+            }
         }
         if weights.author > 0.0 {
             for (score, author) in scores.iter_mut().zip(&documents.author) {
@@ -121,71 +129,59 @@ impl<'a> Signals<'a> {
                 *score += weights.author * f32::from(u8::from(is_named == Some(&true)));
             }
         }
-        let own = self.likeness.as_ref().map_or(&[][..], |it| it.own_of_all());
-        for (score, likeness) in scores.iter_mut().zip(own) {
-            *score += weights.meaning * self.meaning.level(*likeness);
-        }
-        for (score, likeness) in scores.iter_mut().zip(&self.embedded) {
-            *score += weights.embedding * self.embedding.level(*likeness);
-        }
-        if weights.time > 0.0 {
-            for (at, score) in scores.iter_mut().enumerate() {
-                *score += weights.time * self.time(at);
+        let mut answers = self.answers_by_words();
+        let floor = self.index.ranking.meaning_floor_among(self.index.len());
+        if let Some(likeness) = &self.likeness {
+            let both = likeness.own.iter().zip(&likeness.in_context);
+            for ((score, answers), (own, in_context)) in
+                scores.iter_mut().zip(&mut answers).zip(both)
+            {
+                let level = self.meaning.level(*own);
+                *score += weights.meaning * level;
+                *score += weights.context * self.context.level(*in_context);
+                *answers |= level >= floor;
             }
+        }
+        for ((score, answers), likeness) in scores.iter_mut().zip(&mut answers).zip(&self.embedded)
+        {
+            let level = self.embedding.level(*likeness);
+            *score += weights.embedding * level;
+            *answers |= level >= floor;
+        }
+        self.add_times(&mut scores, &mut answers);
+        for ((score, answers), worth) in scores.iter_mut().zip(answers).zip(&documents.worth) {
+            *score = if answers & (*worth != 0) {
+                *score
+            } else {
+                NO_ANSWER
+            };
         }
         scores
     }
 
-    /// What a memory scores without its context, nearly.
-    #[inline]
-    pub(crate) fn score_without_context(&self, slot: Slot) -> f32 {
-        self.without_context[slot as usize]
+    fn answers_by_words(&self) -> Vec<bool> {
+        let by_words = self.lexical.scores.iter();
+        by_words.map(|it| *it > 0.0).collect()
     }
 
-    /// The score of a memory. Nothing if it does not answer the question at all, or scores less than
-    /// `least`.
-    #[inline]
-    pub(crate) fn score(&self, slot: Slot, least: f32) -> Option<f32> {
-        // Sums are rounded, and those here are added in another order.
-        let nearly_least = least - 1e-5;
-        let without_context = self.without_context[slot as usize];
-        if without_context + self.weights.context < nearly_least
-            || without_context + self.weights.context * self.context_level(slot) < nearly_least
-        {
-            return None;
+    fn add_times(&self, scores: &mut [f32], answers: &mut [bool]) {
+        if self.weights.time <= 0.0 {
+            return;
         }
-        let levels = self.levels(slot)?;
-        Some(levels.times(&self.weights).sum()).filter(|it| *it >= least)
+        for (at, (score, answers)) in scores.iter_mut().zip(answers).enumerate() {
+            let fit = self.time(at);
+            *score += self.weights.time * fit;
+            *answers |= fit > 0.0;
+        }
     }
 
-    #[inline]
-    fn context_level(&self, slot: Slot) -> f32 {
-        let Some(likeness) = &self.likeness else {
-            return 0.0;
-        };
-        let (documents, window) = (&self.index.documents, &self.index.ranking.context);
-        let in_context = likeness.in_context(slot, documents, window);
-        self.context.level(in_context)
-    }
-
-    /// What each signal gives to a memory that answers.
+    /// What each signal gives to a memory.
     pub(crate) fn parts(&self, slot: Slot) -> Parts {
-        let levels = self.levels(slot).unwrap_or_default();
-        levels.times(&self.weights)
+        self.levels(slot).times(&self.weights)
     }
 
-    /// Each signal from 0 to 1; nothing if the memory does not answer at all.
-    fn levels(&self, slot: Slot) -> Option<Parts> {
-        let mut levels = self.levels_without_context(slot);
-        levels.context = self.context_level(slot);
-        let floor = self.index.ranking.meaning_floor;
-        let by_words = levels.lexical > 0.0 || levels.time > 0.0;
-        let by_meaning = levels.meaning >= floor || levels.embedding >= floor;
-        let is_there = self.index.documents.worth[slot as usize] != 0;
-        (is_there && (by_words || by_meaning)).then_some(levels)
-    }
-
-    fn levels_without_context(&self, slot: Slot) -> Parts {
+    /// Each signal from 0 to 1.
+    fn levels(&self, slot: Slot) -> Parts {
         let at = slot as usize;
         let documents = &self.index.documents;
         let session = self.lexical.sessions.get(documents.session[at] as usize);
@@ -196,8 +192,8 @@ impl<'a> Signals<'a> {
             lexical: self.lexical.scores[at],
             session: session.copied().unwrap_or(0.0),
             author: f32::from(u8::from(is_named.copied().unwrap_or(false))),
-            meaning: likeness.map_or(0.0, |it| self.meaning.level(it.own(slot))),
-            context: 0.0,
+            meaning: likeness.map_or(0.0, |it| self.meaning.level(it.own[at])),
+            context: likeness.map_or(0.0, |it| self.context.level(it.in_context[at])),
             embedding: embedded.map_or(0.0, |it| self.embedding.level(*it)),
             time: self.time(at),
         }

@@ -190,8 +190,8 @@ impl Lexical {
     fn weigh(&mut self, total: f32) {
         let scale = if total > 0.0 { 1.0 / total } else { 0.0 };
         let tables = [&mut self.scores, &mut self.sessions, &mut self.shares];
-        for value in tables.into_iter().flatten() {
-            *value *= scale;
+        for table in tables {
+            table.iter_mut().for_each(|value| *value *= scale);
         }
     }
 }

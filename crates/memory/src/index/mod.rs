@@ -4,7 +4,7 @@
 //! away at any time.
 //!
 //! ```text
-//! insert   scan → terms                       words of a text, their stems
+//! insert   scan → terms, known_words          words of a text, their stems
 //!          → postings, sessions, authors      who has a term; who stands next to whom; who spoke
 //!          → vectors                          what it means
 //! search   question → lexical, time           words without those that only ask; times
@@ -22,6 +22,7 @@ mod duplicates;
 mod embeddings;
 mod explain;
 mod fuse;
+mod known_words;
 mod language;
 mod lexical;
 mod postings;
@@ -56,11 +57,13 @@ use authors::Authors;
 use documents::{Documents, Row};
 use embeddings::Embeddings;
 use fuse::Signals;
+pub(crate) use known_words::KnownWords;
 use language::Stem;
-use postings::{MOST_COUNTED, MOST_SLOTS, Postings, Slot};
+use postings::{MOST_COUNTED, MOST_SLOTS, Postings, Slot, Term};
 use question::Asked;
+use scan::{Script, scan};
 use sessions::{NONE, Sessions};
-use terms::{Grain, each_term};
+use terms::{Grain, normalise, terms_of};
 use vectors::Vectors;
 use window::{AFTER, BEFORE};
 
@@ -127,11 +130,17 @@ impl UserIndex {
     /// Takes a document up. One with the same number is replaced. An index that is full (67 million
     /// documents) takes no more.
     pub fn insert(&mut self, document: Document) {
+        self.insert_with(document, None);
+    }
+
+    /// The same, when many are taken up: words that were known before need not be looked at again. They
+    /// are those of this index.
+    pub(crate) fn insert_with(&mut self, document: Document, known: Option<&mut KnownWords>) {
         self.remove(document.seq);
         if self.documents.len() >= MOST_SLOTS {
             return;
         }
-        let row = self.row(&document);
+        let row = self.row(&document, known);
         let (place, words) = ((row.order, row.seq), row.words);
         let worth = self.ranking.worth(words);
         let slot = self.documents.insert(row, worth);
@@ -148,17 +157,10 @@ impl UserIndex {
         self.insert_vectors(slot, document);
     }
 
-    fn row(&mut self, document: &Document) -> Row {
-        let mut words = 0;
-        let mut terms = Vec::with_capacity(document.text.len() / 5);
+    fn row(&mut self, document: &Document, known: Option<&mut KnownWords>) -> Row {
+        let (mut terms, words) = self.terms(&document.text, known);
         let mut fingerprint = DefaultHasher::new();
-        let postings = &mut self.postings;
-        each_term(&document.text, &self.stem, |term, grain| {
-            words += u32::from(grain == Grain::Word);
-            terms.push(postings.number(term));
-            fingerprint.write(term.as_bytes());
-            fingerprint.write_u8(0xFF);
-        });
+        terms.iter().for_each(|term| fingerprint.write_u32(*term));
         terms.sort_unstable();
         if terms.len() > MOST_COUNTED as usize {
             let most = MOST_COUNTED as usize;
@@ -180,6 +182,33 @@ impl UserIndex {
             fingerprint: fingerprint.finish(),
             terms: terms.into(),
         }
+    }
+
+    /// The terms of a text in their order, and how many of them are words.
+    fn terms(&mut self, text: &str, mut known: Option<&mut KnownWords>) -> (Vec<Term>, u32) {
+        let mut terms = Vec::with_capacity(text.len() / 5);
+        let mut words = 0;
+        let mut normal = String::new();
+        let postings = &mut self.postings;
+        for (range, script) in scan(text) {
+            let piece = &text[range];
+            let term = known.as_ref().and_then(|it| it.term(piece, postings));
+            if let Some(term) = term {
+                words += 1;
+                terms.push(term);
+                continue;
+            }
+            normalise(piece, &mut normal);
+            terms_of(&normal, script, &self.stem, &mut |term, grain| {
+                words += u32::from(grain == Grain::Word);
+                terms.push(postings.number(term));
+            });
+            // A word that is written apart is one term.
+            if let (Some(known), Script::Spaced, Some(term)) = (&mut known, script, terms.last()) {
+                known.keep(piece, *term, postings);
+            }
+        }
+        (terms, words)
     }
 
     fn insert_vectors(&mut self, slot: Slot, document: Document) {

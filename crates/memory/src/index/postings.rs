@@ -44,6 +44,8 @@ pub(crate) struct Postings {
     /// The word of each term, so that one that nobody has any more can be forgotten.
     words: Vec<Box<str>>,
     free: Vec<Term>,
+    /// How many terms have been forgotten since the beginning.
+    forgotten: u64,
 }
 
 impl Postings {
@@ -71,6 +73,11 @@ impl Postings {
     /// The number of a term, if a memory has it.
     pub(crate) fn find(&self, word: &str) -> Option<Term> {
         self.numbers.get(word).copied()
+    }
+
+    /// How many terms have been forgotten since the beginning: while it stays, numbers do.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// The memories that have a term.
@@ -106,6 +113,7 @@ impl Postings {
                 let word = std::mem::take(&mut self.words[term as usize]);
                 self.numbers.remove(&word);
                 self.free.push(term);
+                self.forgotten += 1;
             }
         }
     }

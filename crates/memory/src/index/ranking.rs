@@ -39,7 +39,8 @@ pub struct Ranking {
     pub embedding: f32,
     /// Weight of the time, if the question names one.
     pub time: f32,
-    /// Found by meaning alone, without a word in common: only from this much on (0 to 1).
+    /// Found by meaning alone, without a word in common: only from this much on (0 to 1). That is among a
+    /// thousand memories and more; among few less is asked, among ten half.
     pub meaning_floor: f32,
     /// At most this share of a list is of one conversation, while others have nearly as good ones.
     pub largest_share: f32,
@@ -79,6 +80,16 @@ impl Ranking {
         let length = 1.0 + self.short_length * short + self.long_length * long;
         ((SAYING as f32 / length) as u32).max(1)
     }
+
+    /// What is asked of a memory that is found by its meaning alone, among so many memories: of up to ten
+    /// half as much as of a thousand.
+    ///
+    /// Of a thousand that have nothing to do with the question, some stand out far by chance. Of ten,
+    /// what stands out half as far is likely to be meant, and none of them could stand out much farther.
+    pub(crate) fn meaning_floor_among(&self, memories: usize) -> f32 {
+        let many = (memories.max(1) as f32 / 10.0).log10() / 2.0;
+        self.meaning_floor * (0.5 + 0.5 * many.clamp(0.0, 1.0))
+    }
 }
 
 /// One saying of a word. Whole numbers, so that sums do not depend on the order of adding.
@@ -97,5 +108,15 @@ mod tests {
         assert!((1..2_000).map(worth).is_sorted_by(|a, b| a >= b));
         assert!(ranking.worth(u32::MAX) >= 1, "0 is for no memory");
         assert!(ranking.worth(0) >= ranking.worth(1));
+    }
+
+    #[test]
+    fn among_few_memories_less_is_asked_of_a_meaning() {
+        let ranking = Ranking::default();
+        let floor = |memories| ranking.meaning_floor_among(memories) / ranking.meaning_floor;
+        assert_eq!((floor(0), floor(1), floor(10)), (0.5, 0.5, 0.5));
+        assert!((0.74..0.76).contains(&floor(100)));
+        assert_eq!((floor(1_000), floor(1_000_000)), (1.0, 1.0));
+        assert!((1..2_000).map(floor).is_sorted());
     }
 }

@@ -26,19 +26,35 @@ const EXPECTED_COUNT: f64 = 20.0;
 /// Likenesses are added as whole numbers: the sum is the same in whatever order memories came.
 const WHOLE: f32 = 65_536.0;
 
-impl Scale {
-    pub(crate) fn of(index: &UserIndex, slots: usize, likeness: impl Fn(Slot) -> f32) -> Scale {
+/// The memories that speak for all of the user's.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    slots: Vec<Slot>,
+}
+
+impl Sample {
+    pub(crate) fn of(index: &UserIndex) -> Sample {
         // In steps of two, so that one memory more hardly ever changes who is looked at.
         let one_in = (index.len() / ENOUGH).next_power_of_two().min(1 << 8);
         let looked_at = (1 << 8) / one_in;
+        let documents = &index.documents;
+        let lots = documents.lots.iter().zip(0..);
+        let drawn = lots.filter(|(lot, _)| usize::from(**lot) < looked_at);
+        let is_there = |slot: &Slot| documents.worth[*slot as usize] != 0;
+        Sample {
+            slots: drawn.map(|(_, slot)| slot).filter(is_there).collect(),
+        }
+    }
+}
+
+impl Scale {
+    /// The scale of likenesses that are known by slot. Those beyond the end, and what is no number, do
+    /// not count.
+    pub(crate) fn of(sample: &Sample, likeness: &[f32]) -> Scale {
         let (mut count, mut sum, mut squares) = (0_u32, 0_i64, 0_i64);
-        for slot in 0..slots {
-            let lot = usize::from(index.documents.lots[slot]);
-            if lot >= looked_at || index.documents.worth[slot] == 0 {
-                continue;
-            }
-            let value = likeness(slot as Slot);
-            if value.is_finite() {
+        for slot in &sample.slots {
+            let value = likeness.get(*slot as usize).copied();
+            if let Some(value) = value.filter(|it| it.is_finite()) {
                 let whole = (value.clamp(-1.0, 1.0) * WHOLE) as i64;
                 count += 1;
                 sum += whole;

@@ -21,6 +21,8 @@ use super::{
 
 /// A hit of another conversation is preferred only if it scores at least this much of what waits.
 const NEARLY_AS_GOOD: f32 = 0.5;
+/// So many scores are compared with the least that counts before any of them is looked at.
+const AT_A_TIME: usize = 64;
 
 /// A memory with its score. The greatest is the best: of equal ones the newest.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -86,88 +88,42 @@ fn best(
     pool: usize,
 ) -> Vec<Ranked> {
     let mut heap: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
-    let mut least = sure_score(index, signals, question, pool).max(question.min_score);
-    for slot in 0..index.documents.slots() as Slot {
-        let Some(score) = signals.score(slot, least) else {
-            continue;
-        };
-        let Some(row) = &index.documents.rows[slot as usize] else {
-            continue;
-        };
-        let ranked = Ranked {
-            score,
-            timestamp: row.timestamp,
-            seq: row.seq,
-            slot,
-        };
-        let is_full = heap.len() == pool;
-        let is_worse = heap.peek().is_some_and(|worst| worst.0 > ranked);
-        if (is_full && is_worse) || !(question.allowed)(row.seq) {
+    // All that answer score more than this.
+    let mut least = question.min_score.max(f32::MIN);
+    for (first, scores) in signals.scores.chunks(AT_A_TIME).enumerate() {
+        // Without leaving early, so that the compiler compares several at once.
+        if !scores.iter().fold(false, |any, it| any | (*it >= least)) {
             continue;
         }
-        if is_full {
-            heap.pop();
-        }
-        heap.push(Reverse(ranked));
-        if heap.len() == pool {
-            least = heap.peek().map_or(least, |worst| worst.0.score);
+        for (slot, score) in (first * AT_A_TIME..).zip(scores) {
+            let Some(row) = index.documents.rows[slot]
+                .as_ref()
+                .filter(|_| *score >= least)
+            else {
+                continue;
+            };
+            let ranked = Ranked {
+                score: *score,
+                timestamp: row.timestamp,
+                seq: row.seq,
+                slot: slot as Slot,
+            };
+            let is_full = heap.len() == pool;
+            let is_worse = heap.peek().is_some_and(|worst| worst.0 > ranked);
+            if (is_full && is_worse) || !(question.allowed)(row.seq) {
+                continue;
+            }
+            if is_full {
+                heap.pop();
+            }
+            heap.push(Reverse(ranked));
+            if heap.len() == pool {
+                least = heap.peek().map_or(least, |worst| worst.0.score);
+            }
         }
     }
     let sorted = heap.into_sorted_vec();
     sorted.into_iter().map(|it| it.0).collect()
-}
-
-/// A score that `pool` memories reach for sure: those that are best without their context tell. So the
-/// context of most others need not be looked at.
-fn sure_score(
-    index: &UserIndex,
-    signals: &Signals<'_>,
-    question: &Question<'_>,
-    pool: usize,
-) -> f32 {
-    let mut best: BinaryHeap<Reverse<(OrderedScore, Slot)>> = BinaryHeap::new();
-    let mut least = f32::MIN_POSITIVE;
-    for slot in 0..index.documents.slots() as Slot {
-        let score = signals.score_without_context(slot);
-        if score <= least {
-            continue;
-        }
-        best.push(Reverse((OrderedScore(score), slot)));
-        if best.len() > pool {
-            best.pop();
-            least = best.peek().map_or(least, |it| it.0.0.0);
-        }
-    }
-    let is_allowed = |slot: &Slot| {
-        let row = index.documents.rows[*slot as usize].as_ref();
-        row.is_some_and(|row| (question.allowed)(row.seq))
-    };
-    let slots = best.into_iter().map(|it| it.0.1).filter(is_allowed);
-    let scores: Vec<f32> = slots
-        .filter_map(|slot| signals.score(slot, f32::MIN))
-        .collect();
-    if scores.len() < pool {
-        return f32::MIN;
-    }
-    scores.into_iter().fold(f32::INFINITY, f32::min)
-}
-
-/// A score in its order.
-#[derive(PartialEq)]
-struct OrderedScore(f32);
-
-impl Eq for OrderedScore {}
-
-impl Ord for OrderedScore {
-    fn cmp(&self, other: &OrderedScore) -> Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
-impl PartialOrd for OrderedScore {
-    fn partial_cmp(&self, other: &OrderedScore) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 struct Choice<'a> {

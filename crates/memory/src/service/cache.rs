@@ -7,35 +7,53 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicI64, AtomicUsize, Ordering},
     },
 };
 
 use retain_core::{
     MemoryChanges, MemoryError, MemoryMark, MemoryRecord, MemoryRows, MemoryScope, MemoryStore,
 };
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::OwnedMutexGuard,
+};
 
 use super::view::{Models, View};
+use crate::index::KnownWords;
 
 /// Memories that are read at a time.
 const PAGE: usize = 1000;
+
+/// Memories that are put into an index at a time, so that who searches in it waits for these only.
+const AT_ONCE: usize = 50;
+/// About how many bytes a view takes that holds nothing.
+const EMPTY_BYTES: usize = 2048;
 
 /// The view of a scope, shared by all who search it.
 #[derive(Debug)]
 pub(super) struct ScopeView {
     /// Who brings it up to date. Those who come meanwhile wait, and find it done.
-    gate: tokio::sync::Mutex<()>,
+    gate: Gate,
     view: RwLock<View>,
+    /// Up to where it is brought. Beside the view, so that asking waits for nobody who changes it.
+    mark: Mutex<MemoryMark>,
     bytes: AtomicUsize,
+    lacking: AtomicUsize,
+    first_expiry_us: AtomicI64,
 }
+
+type Gate = Arc<tokio::sync::Mutex<()>>;
 
 impl ScopeView {
     fn new(models: Models<'_>) -> ScopeView {
         ScopeView {
-            gate: tokio::sync::Mutex::default(),
+            gate: Gate::default(),
             view: RwLock::new(View::new(models)),
-            bytes: AtomicUsize::new(0),
+            mark: Mutex::default(),
+            bytes: AtomicUsize::new(EMPTY_BYTES),
+            lacking: AtomicUsize::new(0),
+            first_expiry_us: AtomicI64::new(i64::MAX),
         }
     }
 
@@ -43,13 +61,57 @@ impl ScopeView {
         self.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// As [`read`](Self::read), if nobody is changing it.
+    pub(super) fn try_read(&self) -> Option<RwLockReadGuard<'_, View>> {
+        self.view.try_read().ok()
+    }
+
     fn write(&self) -> RwLockWriteGuard<'_, View> {
         self.view.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn mark(&self) -> MemoryMark {
+        *self.mark.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_mark(&self, mark: MemoryMark) {
+        *self.mark.lock().unwrap_or_else(PoisonError::into_inner) = mark;
+    }
+
     fn is_at(&self, mark: MemoryMark) -> bool {
-        let at = self.read().mark;
+        let at = self.mark();
         (at.generation, at.revision) == (mark.generation, mark.revision)
+    }
+
+    /// Whether memories lack a vector of the embedder.
+    pub(super) fn lacks_vectors(&self) -> bool {
+        self.lacking.load(Ordering::Relaxed) > 0
+    }
+
+    fn measure(&self) {
+        let view = self.read();
+        let bytes = EMPTY_BYTES + view.bytes();
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.lacking.store(view.lacking(), Ordering::Relaxed);
+        let first_expiry_us = view.first_expiry_us().unwrap_or(i64::MAX);
+        self.first_expiry_us
+            .store(first_expiry_us, Ordering::Relaxed);
+    }
+
+    /// Takes memories whose time is up out of the view, if there are any.
+    pub(super) async fn let_go_of_expired(
+        self: &Arc<Self>,
+        now_us: i64,
+    ) -> Result<(), MemoryError> {
+        if self.first_expiry_us.load(Ordering::Relaxed) > now_us {
+            return Ok(());
+        }
+        let shared = Arc::clone(self);
+        off_executor(move || {
+            shared.write().remove_expired(now_us);
+            shared.measure();
+        })
+        .await
     }
 }
 
@@ -89,8 +151,34 @@ impl Views {
         let now = kept.uses;
         let entry = kept.views.entry(scope.clone());
         let entry = entry.or_insert_with(|| (now, Arc::new(ScopeView::new(models))));
+        if entry.1.view.is_poisoned() {
+            // Whoever changed it has panicked half-way.
+            entry.1 = Arc::new(ScopeView::new(models));
+        }
         entry.0 = now;
         Arc::clone(&entry.1)
+    }
+
+    /// Lets go of the scope's view.
+    pub(super) fn let_go(&self, scope: &MemoryScope) {
+        self.kept().views.remove(scope);
+    }
+
+    /// Lets go of the views of users who were erased, also by another process.
+    pub(super) async fn let_go_of_erased(&self, store: &dyn MemoryStore) {
+        let views: Vec<_> = {
+            let kept = self.kept();
+            let views = kept.views.iter();
+            let views = views.map(|(scope, (_, view))| (scope.clone(), view.mark().generation));
+            // One that is being built has none yet, and looks itself.
+            views.filter(|(_, generation)| *generation > 0).collect()
+        };
+        for (scope, generation) in views {
+            let now = store.mark(&scope).await;
+            if now.is_ok_and(|mark| mark.generation != generation) {
+                self.let_go(&scope);
+            }
+        }
     }
 
     /// Whether the scope's view is at hand.
@@ -123,35 +211,43 @@ impl Views {
         (kept.views.len(), bytes.sum())
     }
 
-    /// The scope's view with everything that was acknowledged before this was called, and whether
-    /// it was found to lack vectors of the embedder.
+    /// The scope's view with everything that was acknowledged before this was called.
     pub(super) async fn up_to_date(
         &self,
         store: &dyn MemoryStore,
         scope: &MemoryScope,
         models: Models<'_>,
-    ) -> Result<(Arc<ScopeView>, bool), MemoryError> {
-        let shared = self.get(scope, models);
-        let mark = store.mark(scope).await?;
-        if shared.is_at(mark) {
-            return Ok((shared, false));
+    ) -> Result<Arc<ScopeView>, MemoryError> {
+        let mut mark = store.mark(scope).await?;
+        loop {
+            if mark.generation == 0 {
+                // Nobody, or nobody any more: that is nothing to keep.
+                self.let_go(scope);
+                return Ok(Arc::new(ScopeView::new(models)));
+            }
+            let shared = self.get(scope, models);
+            if shared.is_at(mark) {
+                return Ok(shared);
+            }
+            let update = Update {
+                store,
+                scope,
+                models,
+                shared: &shared,
+                gate: Arc::new(Arc::clone(&shared.gate).lock_owned().await),
+            };
+            if !shared.is_at(mark) {
+                update.run().await?;
+            }
+            drop(update);
+            shared.measure();
+            self.make_room();
+            // Who was erased while this read them is not kept.
+            mark = store.mark(scope).await?;
+            if mark.generation == shared.mark().generation {
+                return Ok(shared);
+            }
         }
-        let update = Update {
-            store,
-            scope,
-            models,
-            shared: &shared,
-        };
-        let gate = shared.gate.lock().await;
-        let is_complete = match shared.is_at(mark) {
-            true => true,
-            false => update.run().await?,
-        };
-        drop(gate);
-        let bytes = shared.read().bytes();
-        shared.bytes.store(bytes, Ordering::Relaxed);
-        self.make_room();
-        Ok((shared, !is_complete))
     }
 }
 
@@ -161,17 +257,21 @@ struct Update<'a> {
     scope: &'a MemoryScope,
     models: Models<'a>,
     shared: &'a Arc<ScopeView>,
+    /// Shared with work that goes on although its caller went away: nobody else may change the view
+    /// before that is done.
+    gate: Arc<OwnedMutexGuard<()>>,
 }
 
 impl Update<'_> {
-    /// Says whether all memories that were read have a vector of the embedder.
-    async fn run(&self) -> Result<bool, MemoryError> {
-        let at = self.shared.read().mark;
+    async fn run(&self) -> Result<(), MemoryError> {
+        let at = self.shared.mark();
         match self.store.changes(self.scope, at).await? {
             MemoryChanges::Touched { seqs, mark } => {
-                let known = seqs.into_iter().filter(|seq| *seq <= at.last_seq);
-                let touched = self.touched(known.collect()).await?;
-                Ok(self.added(mark, at.last_seq).await? && touched)
+                // Also those behind the mark that an update which broke off has read.
+                let newest = self.shared.read().newest();
+                let known = seqs.into_iter().filter(|seq| *seq <= newest);
+                self.touched(known.collect()).await?;
+                self.added(mark, at.last_seq).await
             }
             MemoryChanges::Rebuild => {
                 // What changes while this reads is behind this mark, and is read again next time.
@@ -180,19 +280,21 @@ impl Update<'_> {
                 let fresh = Arc::new(ScopeView::new(self.models));
                 let build = Update {
                     shared: &fresh,
+                    gate: Arc::clone(&self.gate),
                     ..*self
                 };
-                let is_complete = build.added(mark, 0).await?;
+                build.added(mark, 0).await?;
                 let built = std::mem::take(&mut *fresh.write());
                 *self.shared.write() = built;
-                Ok(is_complete)
+                self.shared.set_mark(fresh.mark());
+                Ok(())
             }
         }
     }
 
-    async fn touched(&self, seqs: Vec<u64>) -> Result<bool, MemoryError> {
+    async fn touched(&self, seqs: Vec<u64>) -> Result<(), MemoryError> {
         if seqs.is_empty() {
-            return Ok(true);
+            return Ok(());
         }
         let rows = MemoryRows::Numbered(seqs.clone());
         let found = self.rows(rows).await?;
@@ -202,8 +304,7 @@ impl Update<'_> {
     }
 
     /// Reads what is behind `after`, and then says that the view is at `mark`.
-    async fn added(&self, mut mark: MemoryMark, mut after: u64) -> Result<bool, MemoryError> {
-        let mut is_complete = true;
+    async fn added(&self, mut mark: MemoryMark, mut after: u64) -> Result<(), MemoryError> {
         loop {
             let rows = MemoryRows::After {
                 seq: after,
@@ -212,14 +313,14 @@ impl Update<'_> {
             let found = self.rows(rows).await?;
             let is_last = found.len() < PAGE;
             after = found.last().map_or(after, |record| record.about.seq);
-            is_complete &= self.apply(found, Vec::new()).await?;
+            self.apply(found, Vec::new()).await?;
             if is_last {
                 break;
             }
         }
         mark.last_seq = mark.last_seq.max(after);
-        self.shared.write().mark = mark;
-        Ok(is_complete)
+        self.shared.set_mark(mark);
+        Ok(())
     }
 
     async fn rows(&self, rows: MemoryRows) -> Result<Vec<MemoryRecord>, MemoryError> {
@@ -227,26 +328,26 @@ impl Update<'_> {
         self.store.rows(self.scope, rows, with_vectors).await
     }
 
-    async fn apply(&self, found: Vec<MemoryRecord>, gone: Vec<u64>) -> Result<bool, MemoryError> {
-        let shared = Arc::clone(self.shared);
-        let Models {
-            language, table, ..
-        } = self.models;
-        let embedder = self.models.embedder.map(str::to_owned);
+    async fn apply(&self, found: Vec<MemoryRecord>, gone: Vec<u64>) -> Result<(), MemoryError> {
+        let (shared, gate) = (Arc::clone(self.shared), Arc::clone(&self.gate));
+        let (language, table) = (self.models.language, self.models.table);
+        let embedder = self.models.embedder.map(|(id, dims)| (id.to_owned(), dims));
         off_executor(move || {
-            let mut view = shared.write();
-            gone.into_iter().for_each(|seq| view.remove(seq));
-            let embedder = embedder.as_deref();
+            shared.write().remove(&gone);
+            let embedder = embedder.as_ref().map(|(id, dims)| (id.as_str(), *dims));
             let models = Models {
                 language,
                 table,
                 embedder,
             };
-            let mut is_complete = true;
-            for record in found {
-                is_complete &= view.insert(record, models);
+            let mut known = KnownWords::default();
+            let mut found = found.into_iter().peekable();
+            while found.peek().is_some() {
+                let mut view = shared.write();
+                let some = found.by_ref().take(AT_ONCE);
+                some.for_each(|record| view.insert(record, models, &mut known));
             }
-            is_complete
+            drop(gate);
         })
         .await
     }

@@ -15,6 +15,7 @@ pub(crate) mod text;
 mod view;
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{
         Arc,
@@ -26,23 +27,24 @@ use std::{
 use async_trait::async_trait;
 use retain_core::{
     Clock, Embedder, Event, Forget, ForgetReceipt, Ids, JsonMap, Limits, MemoryAdded, MemoryBatch,
-    MemoryEntry, MemoryError, MemoryLimits, MemoryRecord, MemoryRows, MemoryScope, MemoryService,
-    MemoryStatistics, MemoryStore, MemoryUpdate, NewMemory, PreparedMemory, RandomIds, Repeats,
-    SearchMemoryResponse, Session, SystemClock,
+    MemoryEdit, MemoryEntry, MemoryError, MemoryKind, MemoryLimits, MemoryRecord, MemoryRows,
+    MemoryScope, MemoryService, MemoryStatistics, MemoryStore, MemoryUpdate, NewMemory,
+    PreparedMemory, RandomIds, Repeats, SearchMemoryResponse, Session, SystemClock,
 };
 
 use crate::index::Language;
-use cache::Views;
+use cache::{Views, off_executor};
 use embedding::Embedding;
 use ingest::Ingest;
 pub use ingest::IngestOptions;
 pub use long_term::LongTermMemory;
 use meaning::Table;
 pub use options::{FoundMemory, ListMemories, MemoryPage, SearchMemory};
+use text::spoken_text;
 
 /// Memories that are written in one transaction.
 const BATCH: usize = 500;
-/// How many memories one sweep removes, and how long it is to the next.
+/// How many memories one sweep removes, and how long it is to the next if those were all.
 const SWEEP: usize = 1000;
 const SWEEP_EVERY_US: i64 = 60_000_000;
 /// Bytes of indexes that are kept at hand, unless something else is said.
@@ -83,6 +85,7 @@ pub struct StoreMemoryService<S> {
     embedding: Arc<Embedding>,
     views: Arc<Views>,
     swept_us: Arc<AtomicI64>,
+    looked_us: Arc<AtomicI64>,
 }
 
 impl<S> Clone for StoreMemoryService<S> {
@@ -100,6 +103,7 @@ impl<S> Clone for StoreMemoryService<S> {
             embedding: Arc::clone(&self.embedding),
             views: Arc::clone(&self.views),
             swept_us: Arc::clone(&self.swept_us),
+            looked_us: Arc::clone(&self.looked_us),
         }
     }
 }
@@ -127,6 +131,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             embedding: Arc::default(),
             views: Arc::new(Views::new(CACHE_BYTES)),
             swept_us: Arc::new(AtomicI64::new(i64::MIN)),
+            looked_us: Arc::new(AtomicI64::new(i64::MIN)),
         }
     }
 
@@ -183,6 +188,9 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     /// made behind the ingest, and anew where they are another model's.
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
+        // Clones may go on with another one.
+        self.embedding = Arc::default();
+        self.views = Arc::new(self.views.emptied());
         self
     }
 
@@ -275,31 +283,30 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         id: &str,
         update: MemoryUpdate,
     ) -> Result<bool, MemoryError> {
-        let scope = MemoryScope::new(app_name, user_id);
-        let found = self.with_id(&scope, id).await?;
-        let [record] = found.as_slice() else {
-            if found.is_empty() {
-                return Ok(false);
-            }
-            let what = format!("memory id {id:?}");
-            let reason = format!(
-                "is that of {} memories; forget the others first",
-                found.len()
-            );
-            return Err(MemoryError::invalid_input(what, reason));
-        };
-        let edited = PreparedMemory::edited(record, &update)?;
-        if edited.bytes() > self.limits.entry_bytes {
-            return Err(MemoryError::LimitExceeded {
-                what: "bytes of a memory",
-                limit: self.limits.entry_bytes,
-                found: edited.bytes(),
-            });
+        if update
+            .content
+            .as_ref()
+            .is_some_and(|it| spoken_text(it).is_empty())
+        {
+            let reason = "would have no text; give it some, or forget it";
+            return Err(MemoryError::invalid_input("memory", reason));
         }
-        let (seq, now_us) = (record.about.seq, self.clock.now_us());
-        let updated = self.store.update(&scope, seq, Arc::new(update), now_us);
-        let is_done = updated.await?;
-        self.embed_later(&scope);
+        let scope = MemoryScope::new(app_name, user_id);
+        let edit = MemoryEdit {
+            update,
+            limits: self.limits.clone(),
+            now_us: self.clock.now_us(),
+        };
+        let edit = Arc::new(edit);
+        let mut is_done = self.store.update(&scope, id, Arc::clone(&edit)).await;
+        if self.has_made_room(&is_done).await {
+            is_done = self.store.update(&scope, id, edit).await;
+        }
+        let is_done = is_done?;
+        if is_done {
+            self.follow(&scope).await;
+            self.embed_later(&scope);
+        }
         Ok(is_done)
     }
 
@@ -314,11 +321,23 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     ) -> Result<ForgetReceipt, MemoryError> {
         let scope = MemoryScope::new(app_name, user_id);
         let receipt = self.store.forget(&scope, Arc::new(what)).await?;
-        if receipt.memories > 0 && self.views.has(&scope) {
-            // Not only when somebody searches next: it is to be gone now.
-            self.up_to_date(&scope).await?;
+        if receipt.memories > 0 {
+            self.follow(&scope).await;
         }
         Ok(receipt)
+    }
+
+    /// Brings the scope's index up to date if it is at hand. Not only when somebody searches next:
+    /// what is not to be known any more is to be gone now.
+    async fn follow(&self, scope: &MemoryScope) {
+        if !self.views.has(scope) {
+            return;
+        }
+        if let Err(error) = self.up_to_date(scope).await {
+            // The change is made. An index that cannot follow it is not kept.
+            self.views.let_go(scope);
+            tracing::warn!(%scope, %error, "an index is to be built anew");
+        }
     }
 
     /// What is kept of a user.
@@ -328,12 +347,13 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         user_id: &str,
     ) -> Result<MemoryStatistics, MemoryError> {
         let scope = MemoryScope::new(app_name, user_id);
-        self.store.statistics(&scope).await
+        self.store.statistics(&scope, self.clock.now_us()).await
     }
 
     /// Removes memories, of anybody, whose time is up, and says how many. They are not found any
     /// more in any case; this frees their space. Adding does it too, once a minute.
     pub async fn expire(&self) -> Result<u64, MemoryError> {
+        self.views.let_go_of_erased(&*self.store).await;
         let mut removed = 0;
         loop {
             let swept = self.store.expire(self.clock.now_us(), SWEEP).await?;
@@ -378,6 +398,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         memories: Vec<NewMemory>,
         repeats: Repeats,
     ) -> Result<MemoryAdded, MemoryError> {
+        self.let_go_of_erased_sometimes().await;
         self.sweep_sometimes().await;
         let mut total = MemoryAdded::default();
         let new = self.unknown(&scope, memories, &mut total).await?;
@@ -390,11 +411,12 @@ impl<S: MemoryStore> StoreMemoryService<S> {
                 limits: self.limits.clone(),
                 now_us: self.clock.now_us(),
             };
-            let added = self.store.add(Arc::new(batch)).await?;
+            let added = self.add_batch(Arc::new(batch)).await?;
             total.added += added.added;
             total.replaced += added.replaced;
             total.known += added.known;
             total.forgotten += added.forgotten;
+            self.sweep_sometimes().await;
         }
         if total.added + total.replaced > 0 {
             self.embed_later(&scope);
@@ -402,32 +424,67 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(total)
     }
 
-    /// The memories that the store does not have as they are, each id once, with their vectors.
+    async fn add_batch(&self, batch: Arc<MemoryBatch>) -> Result<MemoryAdded, MemoryError> {
+        let added = self.store.add(Arc::clone(&batch)).await;
+        match self.has_made_room(&added).await {
+            true => self.store.add(batch).await,
+            false => added,
+        }
+    }
+
+    /// Whether it is worth trying again: something was over a limit, and memories have gone since
+    /// whose time was up. They take nobody's place.
+    async fn has_made_room<T>(&self, tried: &Result<T, MemoryError>) -> bool {
+        if !matches!(tried, Err(MemoryError::LimitExceeded { .. })) {
+            return false;
+        }
+        match self.expire().await {
+            Ok(removed) => removed > 0,
+            Err(error) => {
+                tracing::warn!(%error, "memories whose time is up stay for now");
+                false
+            }
+        }
+    }
+
+    /// The memories that the store does not have as they are, with their vectors.
     async fn unknown(
         &self,
         scope: &MemoryScope,
         memories: Vec<NewMemory>,
         total: &mut MemoryAdded,
     ) -> Result<Vec<PreparedMemory>, MemoryError> {
-        let mut ids = std::collections::HashSet::new();
-        let mut prepared = Vec::with_capacity(memories.len());
-        for memory in memories {
+        let mut times: HashMap<String, usize> = HashMap::new();
+        for memory in &memories {
             check_id("memory id", &memory.id)?;
-            if ids.insert(memory.id.clone()) {
-                prepared.push(PreparedMemory::new(memory)?);
-            }
+            *times.entry(memory.id.clone()).or_default() += 1;
         }
-        let Some(first) = prepared.first() else {
-            return Ok(prepared);
+        let prepare = || memories.into_iter().map(PreparedMemory::new).collect();
+        let prepared: Result<Vec<PreparedMemory>, MemoryError> = off_executor(prepare).await?;
+        let prepared = prepared?;
+        // What comes twice is for the store to see: it may say something else in between. And what
+        // was given may be there with its time up.
+        let is_asked = |it: &PreparedMemory| {
+            it.new.kind == MemoryKind::Turn
+                && times.get(&it.new.id).is_some_and(|times| *times == 1)
         };
-        let session = first.new.session.clone();
-        let ids: Vec<String> = prepared.iter().map(|it| it.new.id.clone()).collect();
-        let known = self.store.body_hashes(scope, session.as_deref(), &ids);
-        let known = known.await?;
-        let pairs = prepared.into_iter().zip(known);
-        let new = pairs.filter(|(memory, known)| *known != Some(memory.body_hash));
-        let new: Vec<PreparedMemory> = new.map(|(memory, _)| memory).collect();
-        total.known = (ids.len() - new.len()) as u64;
+        let (asked, mut new): (Vec<_>, Vec<_>) = prepared
+            .into_iter()
+            .enumerate()
+            .partition(|(_, it)| is_asked(it));
+        if let Some((_, first)) = asked.first() {
+            let session = first.new.session.clone();
+            let ids: Vec<String> = asked.iter().map(|(_, it)| it.new.id.clone()).collect();
+            let known = self.store.body_hashes(scope, session.as_deref(), &ids);
+            let known = known.await?;
+            let before = new.len();
+            let pairs = asked.into_iter().zip(known);
+            let changed = pairs.filter(|((_, it), known)| *known != Some(it.body_hash));
+            new.extend(changed.map(|(it, _)| it));
+            total.known = (ids.len() - (new.len() - before)) as u64;
+        }
+        new.sort_unstable_by_key(|(at, _)| *at);
+        let new: Vec<PreparedMemory> = new.into_iter().map(|(_, it)| it).collect();
         match self.table().await? {
             Some(table) if !new.is_empty() => meaning::with_vectors(new, table).await,
             _ => Ok(new),
@@ -443,20 +500,41 @@ impl<S: MemoryStore> StoreMemoryService<S> {
 
     fn embed_later(&self, scope: &MemoryScope) {
         if let Some(embedder) = &self.embedder {
-            embedding::embed_later(&self.store, embedder, &self.embedding, scope);
+            let (embedding, clock) = (&self.embedding, &self.clock);
+            embedding::embed_later(&self.store, embedder, embedding, clock, scope);
         }
     }
 
+    /// Once a minute removes memories whose time is up. Not for searches: they would wait for
+    /// whoever is writing.
     async fn sweep_sometimes(&self) {
-        let (now_us, swept_us) = (self.clock.now_us(), self.swept_us.load(Ordering::Relaxed));
-        if now_us.saturating_sub(swept_us) < SWEEP_EVERY_US {
+        let now_us = self.clock.now_us();
+        if !is_due(&self.swept_us, now_us) {
             return;
         }
-        self.swept_us.store(now_us, Ordering::Relaxed);
-        if let Err(error) = self.store.expire(now_us, SWEEP).await {
-            tracing::warn!(%error, "memories whose time is up stay for now");
+        match self.store.expire(now_us, SWEEP).await {
+            // There may be more: who comes next goes on.
+            Ok(swept) if swept >= SWEEP as u64 => self.swept_us.store(i64::MIN, Ordering::Relaxed),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "memories whose time is up stay for now"),
         }
     }
+
+    /// Once a minute lets go of the indexes of users who were erased.
+    async fn let_go_of_erased_sometimes(&self) {
+        if is_due(&self.looked_us, self.clock.now_us()) {
+            self.views.let_go_of_erased(&*self.store).await;
+        }
+    }
+}
+
+/// Whether a minute has passed; if so, the next one begins.
+fn is_due(last_us: &AtomicI64, now_us: i64) -> bool {
+    let is_due = now_us.saturating_sub(last_us.load(Ordering::Relaxed)) >= SWEEP_EVERY_US;
+    if is_due {
+        last_us.store(now_us, Ordering::Relaxed);
+    }
+    is_due
 }
 
 #[async_trait]

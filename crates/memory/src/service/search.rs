@@ -9,7 +9,7 @@ use super::{
     cache::{ScopeView, off_executor},
     embedding::embed_question,
     text::spoken_text,
-    view::{Asked, Models},
+    view::{Asked, Models, View},
 };
 use crate::index::Hit;
 
@@ -35,6 +35,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             return Ok(Vec::new());
         }
         let scope = MemoryScope::new(app_name, user_id);
+        self.let_go_of_erased_sometimes().await;
         let embedding = match &self.embedder {
             Some(embedder) => embed_question(&**embedder, &search.query).await,
             None => Vec::new(),
@@ -43,7 +44,10 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         let (hits, search) = self.hits(view, search, embedding).await?;
         let seqs = hits.iter().map(|hit| hit.seq).collect();
         let rows = MemoryRows::Numbered(seqs);
-        let records = self.store.rows(&scope, rows, false).await?;
+        let mut records = self.store.rows(&scope, rows, false).await?;
+        // They may have changed since the index was asked.
+        let (filter, now_us) = (&search.filter, self.clock.now_us());
+        records.retain(|it| it.about.is_alive(now_us) && filter.matches(&it.about.facts()));
         Ok(found(hits, records, search.token_budget))
     }
 
@@ -86,10 +90,12 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         let models = Models {
             language: self.language,
             table: self.table().await?,
-            embedder: self.embedder.as_ref().map(|embedder| embedder.id()),
+            embedder: self.embedder.as_ref().map(|it| (it.id(), it.dims())),
         };
-        let (view, lacks_vectors) = self.views.up_to_date(&*self.store, scope, models).await?;
-        if lacks_vectors {
+        let view = self.views.up_to_date(&*self.store, scope, models).await?;
+        let now_us = self.clock.now_us();
+        view.let_go_of_expired(now_us).await?;
+        if view.lacks_vectors() && !self.embedding.is_pausing(scope, now_us) {
             self.embed_later(scope);
         }
         Ok(view)
@@ -102,10 +108,9 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         embedding: Vec<f32>,
     ) -> Result<(Vec<Hit>, SearchMemory), MemoryError> {
         let now_us = self.clock.now_us();
-        let is_small = view.read().len() <= SMALL;
-        let work = move || {
+        let ask = move |view: &View| {
             let reference_time = search.reference_time;
-            let hits = view.read().search(&Asked {
+            let hits = view.search(&Asked {
                 query: &search.query,
                 embedding: &embedding,
                 reference_time: reference_time.unwrap_or_else(|| seconds(now_us)),
@@ -116,10 +121,11 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             });
             (hits, search)
         };
-        match is_small {
-            true => Ok(work()),
-            false => off_executor(work).await,
+        if let Some(view) = view.try_read().filter(|view| view.len() <= SMALL) {
+            return Ok(ask(&view));
         }
+        // Large, or being changed: both take time.
+        off_executor(move || ask(&view.read())).await
     }
 }
 

@@ -1,12 +1,12 @@
 //! The view of one scope: its index, and what filters ask of each memory.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
 use retain_core::{
-    JsonMap, MemoryAbout, MemoryFacts, MemoryFilter, MemoryKind, MemoryMark, MemoryRecord,
+    Json, JsonMap, MemoryAbout, MemoryFacts, MemoryFilter, MemoryKind, MemoryRecord, MemoryVector,
     OriginKind,
 };
 
@@ -14,22 +14,28 @@ use super::{
     meaning::{self, Table},
     text::spoken_text,
 };
-use crate::index::{Document, Hit, Language, Meaning, Question, Ranking, UserIndex};
+use crate::index::{Document, Hit, KnownWords, Language, Meaning, Question, Ranking, UserIndex};
 
 /// About how many bytes a [`Facts`] takes with its place in the map.
 const FACTS_BYTES: usize = 120;
+/// Notes in memory take about so many times the bytes of their JSON.
+const NOTES_FACTOR: usize = 4;
 
 /// What is known of a scope up to a mark.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    /// Up to where it is brought.
-    pub(super) mark: MemoryMark,
     index: UserIndex,
     facts: HashMap<u64, Facts>,
     /// Sessions, authors and tools: the same few, again and again.
     names: HashSet<Arc<str>>,
-    /// How many have a time to live.
-    mortal: usize,
+    /// Those that have a time to live, by its end.
+    mortal: BTreeSet<(i64, u64)>,
+    /// How many lack a vector of the embedder.
+    lacking: usize,
+    /// About how many bytes their notes take.
+    notes_bytes: usize,
+    /// The number of the newest memory that it ever had.
+    newest: u64,
 }
 
 /// What memories are read with.
@@ -39,8 +45,8 @@ pub(super) struct Models<'a> {
     pub(super) language: Language,
     /// The compiled-in word vectors.
     pub(super) table: Table,
-    /// The id of the embedder.
-    pub(super) embedder: Option<&'a str>,
+    /// The id of the embedder, and how many dimensions its vectors have.
+    pub(super) embedder: Option<(&'a str, usize)>,
 }
 
 /// What filters ask of a memory.
@@ -54,6 +60,8 @@ struct Facts {
     origin: OriginKind,
     expires_us: Option<i64>,
     custom_metadata: Option<Box<JsonMap>>,
+    notes_bytes: usize,
+    lacks_vector: bool,
 }
 
 /// What is asked of a view.
@@ -77,18 +85,22 @@ impl View {
         }
     }
 
-    /// Takes a memory up, or what has become of it. Says whether it has a vector of the embedder,
-    /// if there is one.
-    pub(super) fn insert(&mut self, record: MemoryRecord, models: Models<'_>) -> bool {
+    /// Takes a memory up, or what has become of it.
+    pub(super) fn insert(
+        &mut self,
+        record: MemoryRecord,
+        models: Models<'_>,
+        known: &mut KnownWords,
+    ) {
         let vector = record.vectors.embedding.as_ref();
-        let vector = vector.filter(|vector| Some(vector.model.as_str()) == models.embedder);
-        let embedding = vector.map(|vector| vector.floats()).unwrap_or_default();
-        let is_complete = models.embedder.is_none() || !embedding.is_empty();
+        let is_ours = |it: &&MemoryVector| models.embedder == Some((it.model.as_str(), it.dims));
+        let embedding = vector.filter(is_ours).map(MemoryVector::floats);
+        let embedding = embedding.unwrap_or_default();
         let meaning = meaning::stored(&record, models.table);
         let about = record.about;
-        let facts = self.facts_of(&about);
-        self.mortal += usize::from(facts.expires_us.is_some());
-        self.index.insert(Document {
+        let mut facts = self.facts_of(&about);
+        facts.lacks_vector = models.embedder.is_some() && embedding.is_empty();
+        let document = Document {
             seq: about.seq,
             session: facts.session.clone(),
             order: about.position,
@@ -97,16 +109,62 @@ impl View {
             text: spoken_text(&record.content),
             meaning,
             embedding,
-        });
-        let before = self.facts.insert(about.seq, facts);
-        self.mortal -= usize::from(before.is_some_and(|facts| facts.expires_us.is_some()));
-        is_complete
+        };
+        self.index.insert_with(document, Some(known));
+        self.newest = self.newest.max(about.seq);
+        let before = self.facts.remove(&about.seq);
+        self.uncount(about.seq, before);
+        self.mortal
+            .extend(facts.expires_us.map(|at| (at, about.seq)));
+        self.lacking += usize::from(facts.lacks_vector);
+        self.notes_bytes += facts.notes_bytes;
+        self.facts.insert(about.seq, facts);
     }
 
-    pub(super) fn remove(&mut self, seq: u64) {
-        self.index.remove(seq);
-        let gone = self.facts.remove(&seq);
-        self.mortal -= usize::from(gone.is_some_and(|facts| facts.expires_us.is_some()));
+    pub(super) fn remove(&mut self, seqs: &[u64]) {
+        for seq in seqs {
+            self.index.remove(*seq);
+            let gone = self.facts.remove(seq);
+            self.uncount(*seq, gone);
+        }
+        if !seqs.is_empty() {
+            // Names of sessions and people are to go with the last that has them.
+            self.names.retain(|name| Arc::strong_count(name) > 1);
+        }
+    }
+
+    /// Removes those whose time is up. That they are not found is not enough: their words would find
+    /// those beside them.
+    pub(super) fn remove_expired(&mut self, now_us: i64) {
+        let over = self.mortal.range(..=(now_us, u64::MAX));
+        let over: Vec<u64> = over.map(|(_, seq)| *seq).collect();
+        self.remove(&over);
+    }
+
+    /// When the time of the first is up.
+    pub(super) fn first_expiry_us(&self) -> Option<i64> {
+        self.mortal.first().map(|(at, _)| *at)
+    }
+
+    fn uncount(&mut self, seq: u64, gone: Option<Facts>) {
+        let Some(gone) = gone else {
+            return;
+        };
+        if let Some(at) = gone.expires_us {
+            self.mortal.remove(&(at, seq));
+        }
+        self.lacking -= usize::from(gone.lacks_vector);
+        self.notes_bytes -= gone.notes_bytes;
+    }
+
+    /// How many lack a vector of the embedder.
+    pub(super) fn lacking(&self) -> usize {
+        self.lacking
+    }
+
+    /// The number of the newest memory that it ever had.
+    pub(super) fn newest(&self) -> u64 {
+        self.newest
     }
 
     pub(super) fn len(&self) -> usize {
@@ -115,13 +173,13 @@ impl View {
 
     /// About how many bytes it takes.
     pub(super) fn bytes(&self) -> usize {
-        self.index.bytes() + self.facts.len() * FACTS_BYTES
+        self.index.bytes() + self.facts.len() * FACTS_BYTES + self.notes_bytes
     }
 
     pub(super) fn search(&self, asked: &Asked<'_>) -> Vec<Hit> {
         let anybody = asked.filter.is_any();
         let allowed = |seq: u64| {
-            if anybody && self.mortal == 0 {
+            if anybody && self.mortal.is_empty() {
                 return true;
             }
             let facts = self.facts.get(&seq);
@@ -153,6 +211,11 @@ impl View {
             origin: about.origin.kind(),
             expires_us: about.expires_us,
             custom_metadata: (!notes.is_empty()).then(|| Box::new(notes.clone())),
+            notes_bytes: match notes.is_empty() {
+                true => 0,
+                false => NOTES_FACTOR * Json::from(notes.clone()).to_string().len(),
+            },
+            lacks_vector: false,
         }
     }
 

@@ -120,6 +120,11 @@ impl Meaning for StaticVectors {
         let vector = StaticVectors::embed(self, text);
         (vector.numbers().to_vec(), vector.scale())
     }
+
+    /// The table is English. It has the single letters of many scripts, and they say nothing.
+    fn knows(&self, question: &str) -> bool {
+        question.contains(|it: char| it.is_ascii_alphabetic())
+    }
 }
 
 impl fmt::Display for StaticVectorsError {

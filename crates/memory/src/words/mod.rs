@@ -14,19 +14,45 @@
 mod against_python;
 mod tables;
 
-use std::{borrow::Cow, cmp::Ordering, collections::BTreeSet};
+use std::{
+    borrow::Cow,
+    cmp::Ordering,
+    collections::{BTreeMap, HashSet},
+};
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
 
-/// The words of a question, each once and between spaces.
+/// Up to so many words are looked for in a text one by one. Of more, what is in the text is looked up
+/// among the words, so that a question of a megabyte costs little more than reading the text.
+const FEW: usize = 16;
+
+/// The words of a question, each once.
 #[derive(Debug)]
-pub(crate) struct Question(BTreeSet<String>);
+pub(crate) struct Question {
+    words: HashSet<String>,
+    /// The words between spaces, if they are few.
+    spaced: Vec<String>,
+    /// The words beyond ASCII, by their length.
+    beyond_ascii: BTreeMap<usize, HashSet<String>>,
+}
 
 impl Question {
     pub(crate) fn new(query: &str) -> Question {
-        let query = composed(query);
-        let spaced = words(&query).map(|word| format!(" {word} "));
-        Question(spaced.collect())
+        Question::of(words(&composed(query)).collect())
+    }
+
+    fn of(words: HashSet<String>) -> Question {
+        let mut beyond_ascii: BTreeMap<usize, HashSet<String>> = BTreeMap::new();
+        for word in words.iter().filter(|word| !word.is_ascii()) {
+            let as_long = beyond_ascii.entry(word.len()).or_default();
+            as_long.insert(word.clone());
+        }
+        let spaced = words.iter().filter(|_| words.len() <= FEW);
+        Question {
+            spaced: spaced.map(|word| format!(" {word} ")).collect(),
+            words,
+            beyond_ascii,
+        }
     }
 }
 
@@ -65,12 +91,37 @@ impl Searchable {
     /// A word beyond ASCII also counts when it stands inside another: many scripts put no spaces
     /// between words.
     pub(crate) fn matches(&self, question: &Question) -> usize {
+        if question.words.len() > FEW {
+            return self.matches_of_many(question);
+        }
         let has = |word: &&String| {
             self.words.contains(word.as_str())
                 || (!word.is_ascii() && self.lower.contains(word.trim_matches(' ')))
         };
-        question.0.iter().filter(has).count()
+        question.spaced.iter().filter(has).count()
     }
+
+    fn matches_of_many(&self, question: &Question) -> usize {
+        let in_text = self.words.split(' ');
+        let mut found: HashSet<&String> = in_text
+            .filter_map(|word| question.words.get(word))
+            .collect();
+        for (length, words) in question.beyond_ascii.range(..=self.lower.len()) {
+            if words.len() <= FEW {
+                found.extend(words.iter().filter(|word| self.lower.contains(*word)));
+            } else {
+                let pieces = pieces(&self.lower, *length);
+                found.extend(pieces.filter_map(|piece| words.get(piece)));
+            }
+        }
+        found.len()
+    }
+}
+
+/// All that is so many bytes long and stands somewhere in the text.
+fn pieces(text: &str, length: usize) -> impl Iterator<Item = &str> {
+    let starts = text.char_indices();
+    starts.filter_map(move |(start, _)| text.get(start..start + length))
 }
 
 /// The text with letters and marks put together where there is a letter for both.
@@ -120,4 +171,49 @@ fn is_in(ranges: &[(u32, u32)], c: char) -> bool {
         }
     };
     ranges.binary_search_by(place).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use retain_testkit::random::Random;
+
+    use super::*;
+
+    const LETTERS: [&str; 12] = [
+        "a", "b", "_", "7", "ß", "é", "e\u{301}", "я", "高", "楼", "İ", "Σ",
+    ];
+
+    fn text(random: &mut Random, words: u64) -> String {
+        let mut text = String::new();
+        for _ in 0..words {
+            (0..1 + random.below(3)).for_each(|_| text.push_str(random.pick(&LETTERS)));
+            text.push_str(random.pick(&[" ", ", ", "-", "\0"]));
+        }
+        text
+    }
+
+    #[test]
+    fn many_words_find_what_each_of_them_finds() {
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            let words = random.below(400);
+            let question = Question::new(&text(&mut random, words));
+            let words = random.below(60);
+            let searchable = Searchable::new(&text(&mut random, words));
+            let one_by_one = question.words.iter();
+            let expected: usize = one_by_one
+                .map(|word| searchable.matches(&Question::of(HashSet::from([word.clone()]))))
+                .sum();
+            assert_eq!(searchable.matches(&question), expected, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_question_of_megabytes_is_looked_up() {
+        let numbers: Vec<String> = (0..200_000).map(|it| format!("w{it} ж{it}")).collect();
+        let question = Question::new(&numbers.join(" "));
+        let searchable = Searchable::new(&"w7 x ж8 w400000 Ж12 W7 ".repeat(2_000));
+        // And ж1, which is in ж12; ж0 and others are not.
+        assert_eq!(searchable.matches(&question), 4);
+    }
 }

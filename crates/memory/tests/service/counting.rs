@@ -1,15 +1,16 @@
-//! A store that counts what is read, to see that indexes are built once and then only followed.
+//! A store that counts what is read, to see that indexes are built once and then only followed, and
+//! that fails or changes at the worst of times.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
 };
 
 use async_trait::async_trait;
 use retain_core::{
-    Event, Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryChanges, MemoryError, MemoryMark,
-    MemoryRecord, MemoryRows, MemoryScope, MemoryService as _, MemoryStatistics, MemoryStore,
-    MemoryUpdate, NewEmbedding,
+    Event, Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
+    MemoryMark, MemoryRecord, MemoryRows, MemoryScope, MemoryService as _, MemoryStatistics,
+    MemoryStore, NewEmbedding,
 };
 use retain_memory::StoreMemoryService;
 use retain_sessions::InMemoryMemoryStore;
@@ -19,10 +20,30 @@ use super::session_with;
 type Answer<T> = Result<T, MemoryError>;
 
 #[derive(Debug, Clone, Default)]
-struct Counting {
-    store: InMemoryMemoryStore,
+pub(super) struct Counting {
+    pub(super) store: InMemoryMemoryStore,
     /// Pages that were read for an index.
     pages: Arc<AtomicUsize>,
+    /// The page behind which no more can be read; 0: all can.
+    last_page: Arc<AtomicUsize>,
+    /// What is changed, once, right before memories are read by their numbers.
+    change: Arc<Mutex<Option<(String, MemoryEdit)>>>,
+}
+
+impl Counting {
+    /// So many more pages can be read.
+    pub(super) fn fails_after(&self, pages: usize) {
+        let last = self.pages.load(Ordering::SeqCst) + pages;
+        self.last_page.store(last, Ordering::SeqCst);
+    }
+
+    pub(super) fn works_again(&self) {
+        self.last_page.store(0, Ordering::SeqCst);
+    }
+
+    pub(super) fn change_before_reading(&self, id: &str, edit: MemoryEdit) {
+        *self.change.lock().unwrap() = Some((id.to_owned(), edit));
+    }
 }
 
 #[async_trait]
@@ -55,21 +76,26 @@ impl MemoryStore for Counting {
         with_vectors: bool,
     ) -> Answer<Vec<MemoryRecord>> {
         if matches!(rows, MemoryRows::After { .. }) {
-            self.pages.fetch_add(1, Ordering::SeqCst);
+            let page = self.pages.fetch_add(1, Ordering::SeqCst) + 1;
+            let last = self.last_page.load(Ordering::SeqCst);
+            if last > 0 && page > last {
+                return Err(MemoryError::backend("the disk is on fire"));
+            }
             // Others get in while this one reads.
             tokio::task::yield_now().await;
+        }
+        let change = match rows {
+            MemoryRows::Numbered(_) => self.change.lock().unwrap().take(),
+            _ => None,
+        };
+        if let Some((id, edit)) = change {
+            self.store.update(scope, &id, Arc::new(edit)).await?;
         }
         self.store.rows(scope, rows, with_vectors).await
     }
 
-    async fn update(
-        &self,
-        scope: &MemoryScope,
-        seq: u64,
-        update: Arc<MemoryUpdate>,
-        now_us: i64,
-    ) -> Answer<bool> {
-        self.store.update(scope, seq, update, now_us).await
+    async fn update(&self, scope: &MemoryScope, id: &str, edit: Arc<MemoryEdit>) -> Answer<bool> {
+        self.store.update(scope, id, edit).await
     }
 
     async fn forget(&self, scope: &MemoryScope, what: Arc<Forget>) -> Answer<ForgetReceipt> {
@@ -80,28 +106,31 @@ impl MemoryStore for Counting {
         self.store.expire(now_us, limit).await
     }
 
-    async fn statistics(&self, scope: &MemoryScope) -> Answer<MemoryStatistics> {
-        self.store.statistics(scope).await
+    async fn statistics(&self, scope: &MemoryScope, now_us: i64) -> Answer<MemoryStatistics> {
+        self.store.statistics(scope, now_us).await
     }
 
     async fn without_embedding(
         &self,
         scope: &MemoryScope,
         model: &str,
+        dims: usize,
         after: u64,
         limit: usize,
     ) -> Answer<Vec<MemoryRecord>> {
         self.store
-            .without_embedding(scope, model, after, limit)
+            .without_embedding(scope, model, dims, after, limit)
             .await
     }
 
     async fn set_embeddings(
         &self,
         scope: &MemoryScope,
+        generation: u64,
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Answer<()> {
-        self.store.set_embeddings(scope, embeddings).await
+        let set = self.store.set_embeddings(scope, generation, embeddings);
+        set.await
     }
 }
 

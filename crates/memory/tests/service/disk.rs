@@ -3,9 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use retain_core::{
-    Content, Event, MemoryBatch, MemoryLimits, MemoryScope, MemoryService as _, MemoryStore as _,
-    MemoryVector, MemoryVectors, NewMemory, PreparedMemory, Repeats, SessionLog as _,
-    SessionService as _,
+    Content, Event, MemoryBatch, MemoryLimits, MemoryRows, MemoryScope, MemoryService as _,
+    MemoryStore as _, MemoryVector, MemoryVectors, NewEmbedding, NewMemory, PreparedMemory,
+    Repeats, SessionLog as _, SessionService as _, Tombstone,
 };
 use retain_memory::{ListMemories, StoreMemoryService};
 use retain_sessions::{SqliteSessionService, SqliteStore};
@@ -37,6 +37,28 @@ async fn nothing_is_left_of_a_user_who_is_erased() {
         .delete_memory("app", "adalovelace", Some("secretsession-7"))
         .await
         .unwrap();
+    let scope = MemoryScope::new("app", "adalovelace");
+    let hash = Tombstone::of_id(&scope, "secretsession-7");
+    let generation = memory.store().mark(&scope).await.unwrap().generation;
+    let vector = MemoryVector::from_floats("m", &[0.123, 4.567, 8.9, -0.1234]);
+    let embedding = NewEmbedding {
+        seq: 300,
+        revision: 1,
+        vector: vector.clone(),
+    };
+    let set = memory
+        .store()
+        .set_embeddings(&scope, generation, Arc::new(vec![embedding]))
+        .await;
+    set.unwrap();
+    let last = MemoryRows::Numbered(vec![300]);
+    let last = memory.store().rows(&scope, last, true).await.unwrap();
+    let fixed = last[0].vectors.fixed.clone().map(|it| it.bytes);
+    let mut bytes = vec![hash.0.to_vec(), vector.bytes];
+    bytes.extend(fixed);
+    for there in &bytes {
+        assert!(stands_in(folder.path(), there));
+    }
     let before = memory
         .search_memory("app", "adalovelace", "swordfish")
         .await
@@ -51,6 +73,9 @@ async fn nothing_is_left_of_a_user_who_is_erased() {
             !stands_in(folder.path(), gone.as_bytes()),
             "{gone} is still there"
         );
+    }
+    for gone in &bytes {
+        assert!(!stands_in(folder.path(), gone), "{gone:?} is still there");
     }
     let after = memory
         .search_memory("app", "adalovelace", "swordfish")
@@ -150,11 +175,11 @@ const SECOND: &str = "RETAIN_MEMORY_OF_SECOND_PROCESS";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_process_adds_is_found_at_once() {
-    let tea = session_with("s1", vec![Event::user_text("I like tea.")]);
+    let violin = session_with("s1", vec![Event::user_text("I play the violin.")]);
     if let Some(path) = std::env::var_os(SECOND) {
         let memory = StoreMemoryService::over(sqlite(Path::new(&path)).await);
         assert_eq!(found(&memory, "coffee").await, ["I like coffee."]);
-        memory.add_session_to_memory(&tea).await.unwrap();
+        memory.add_session_to_memory(&violin).await.unwrap();
         memory
             .delete_memory("app", "ada", Some("s0-1"))
             .await
@@ -167,7 +192,7 @@ async fn what_another_process_adds_is_found_at_once() {
     let coffee = session_with("s0", vec![Event::user_text("I like coffee.")]);
     memory.add_session_to_memory(&coffee).await.unwrap();
     assert_eq!(found(&memory, "coffee").await, ["I like coffee."]);
-    assert!(found(&memory, "tea").await.is_empty());
+    assert!(found(&memory, "violin").await.is_empty());
     let second = tokio::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -182,6 +207,6 @@ async fn what_another_process_adds_is_found_at_once() {
         second.status.success() && said.contains("1 passed"),
         "{said}"
     );
-    assert_eq!(found(&memory, "tea").await, ["I like tea."]);
+    assert_eq!(found(&memory, "violin").await, ["I play the violin."]);
     assert!(found(&memory, "coffee").await.is_empty());
 }

@@ -6,7 +6,9 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use retain_core::{BoxError, Embedder, Event, MemoryEntry, MemoryService as _, MemoryStore as _};
+use retain_core::{
+    BoxError, Embedder, Event, MemoryEntry, MemoryError, MemoryService as _, MemoryStore as _,
+};
 use retain_memory::{StoreMemoryService, VectorMemoryService};
 use retain_sessions::InMemoryMemoryStore;
 
@@ -108,14 +110,20 @@ async fn another_model_embeds_anew() {
         .await
         .unwrap();
     memory.flush().await;
-    let lacking = store.without_embedding(&scope, "m1", 0, 10).await.unwrap();
+    let lacking = store
+        .without_embedding(&scope, "m1", DIMS, 0, 10)
+        .await
+        .unwrap();
     assert!(lacking.is_empty());
     let second = Arc::new(WordEmbedder::new("m2"));
     let memory = StoreMemoryService::over(store.clone()).with_embedder(second);
     // The first search finds that vectors are another model's, and has them made.
     assert_eq!(found(&memory, "apples").await[0], "Apples are red.");
     memory.flush().await;
-    let lacking = store.without_embedding(&scope, "m2", 0, 10).await.unwrap();
+    let lacking = store
+        .without_embedding(&scope, "m2", DIMS, 0, 10)
+        .await
+        .unwrap();
     assert!(lacking.is_empty());
     assert_eq!(memory.statistics("app", "ada").await.unwrap().embedded, 2);
 }
@@ -147,4 +155,123 @@ async fn the_nearest_are_given_and_embedded_once() {
     assert_eq!(found(&strict, "house 1").await, ["house 1"]);
     embedder.is_broken.store(true, Ordering::SeqCst);
     assert!(strict.search_memory("app", "ada", "tree").await.is_err());
+}
+
+#[tokio::test]
+async fn the_same_id_in_two_sessions_is_two_memories_unless_they_say_the_same() {
+    let embedder = Arc::new(WordEmbedder::new("m1"));
+    let memory = VectorMemoryService::new(embedder).with_min_score(0.5);
+    let session_with_e1 = |id: &str, text: &str| {
+        let mut event = Event::user_text(text);
+        event.id = "e1".to_owned();
+        let mut session = session_with(id, Vec::new());
+        session.events.push(1, event);
+        session
+    };
+    for (id, text) in [
+        ("s1", "red apples"),
+        ("s2", "sour pears"),
+        ("fork", "red apples"),
+    ] {
+        let session = session_with_e1(id, text);
+        memory.add_session_to_memory(&session).await.unwrap();
+    }
+    assert_eq!(found(&memory, "red apples").await, ["red apples"]);
+    assert_eq!(found(&memory, "sour pears").await, ["sour pears"]);
+    // Said anew, it replaces what it said in this session.
+    let session = session_with_e1("s1", "dry plums");
+    memory.add_session_to_memory(&session).await.unwrap();
+    assert!(found(&memory, "red apples").await.is_empty());
+    assert_eq!(found(&memory, "dry plums").await, ["dry plums"]);
+    // Gone from all sessions, and for good; others are left as they are.
+    let other = session_with("s3", vec![Event::user_text("green tea")]);
+    memory.add_session_to_memory(&other).await.unwrap();
+    memory
+        .delete_memory("app", "ada", Some("e1"))
+        .await
+        .unwrap();
+    memory.add_session_to_memory(&session).await.unwrap();
+    memory.add_session_to_memory(&other).await.unwrap();
+    for gone in ["dry plums", "sour pears"] {
+        assert!(found(&memory, gone).await.is_empty(), "{gone}");
+    }
+    assert_eq!(found(&memory, "green tea").await, ["green tea"]);
+}
+
+#[tokio::test]
+async fn given_memories_without_an_id_are_told_apart() {
+    let embedder = Arc::new(WordEmbedder::new("m1"));
+    let memory = VectorMemoryService::new(embedder).with_min_score(0.5);
+    let given = |text: &str, id: Option<&str>| MemoryEntry {
+        content: retain_core::Content::user(text),
+        id: id.map(str::to_owned),
+        ..MemoryEntry::default()
+    };
+    let all = [
+        given("red apples", Some("")),
+        given("sour pears", Some("")),
+        given("tea", None),
+    ];
+    memory.add_memory("app", "ada", &all, None).await.unwrap();
+    for text in ["red apples", "sour pears", "tea"] {
+        assert_eq!(found(&memory, text).await, [text]);
+    }
+    let mute = memory
+        .add_memory("app", "ada", &[given("", None)], None)
+        .await;
+    assert!(matches!(mute, Err(MemoryError::InvalidInput { .. })));
+}
+
+/// Says of one text that it is not a number.
+#[derive(Debug)]
+struct Odd;
+
+#[async_trait]
+impl Embedder for Odd {
+    fn id(&self) -> &str {
+        "odd"
+    }
+
+    fn dims(&self) -> usize {
+        2
+    }
+
+    async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, BoxError> {
+        assert!(
+            texts.len() <= 64,
+            "no model takes all of a long session at once"
+        );
+        let vector = |text: &String| match text.as_str() {
+            "odd" => vec![f32::NAN, 1.0],
+            "huge" => vec![f32::MAX, f32::MAX],
+            _ => vec![1.0, 0.5],
+        };
+        Ok(texts.iter().map(vector).collect())
+    }
+}
+
+#[tokio::test]
+async fn vectors_without_a_length_come_last_and_many_go_in_batches() {
+    let memory = VectorMemoryService::new(Arc::new(Odd)).with_top_k(200);
+    let mut texts = vec!["huge".to_owned()];
+    texts.extend((0..150).map(|n| format!("plain {n}")));
+    let texts = texts.into_iter().map(Event::user_text).collect();
+    memory
+        .add_session_to_memory(&session_with("s1", texts))
+        .await
+        .unwrap();
+    let found = found(&memory, "plain").await;
+    assert_eq!(found.len(), 151);
+    assert_eq!(found[150..], ["huge"]);
+}
+
+#[tokio::test]
+async fn a_vector_that_is_no_number_is_an_error() {
+    let memory = VectorMemoryService::new(Arc::new(Odd));
+    let texts = ["plain", "odd"].map(Event::user_text).to_vec();
+    let added = memory
+        .add_session_to_memory(&session_with("s1", texts))
+        .await;
+    assert!(matches!(added, Err(MemoryError::Backend(_))), "{added:?}");
+    assert!(found(&memory, "plain").await.is_empty());
 }

@@ -215,7 +215,9 @@ async fn what_tools_said_can_be_left_out() {
     let tool = found.iter().find(|it| it.about.id == "tools-1#0").unwrap();
     let name = "web_search".to_owned();
     assert_eq!(tool.about.origin, MemoryOrigin::Tool { name });
-    assert_eq!(tool.entry.author.as_deref(), Some("web_search"));
+    assert_eq!(tool.about.author.as_deref(), Some("web_search"));
+    // Who reads the entry alone is told too.
+    assert_eq!(tool.entry.author.as_deref(), Some("web_search (tool)"));
     let people = MemoryFilter {
         origins: vec![OriginKind::Person, OriginKind::Agent],
         ..MemoryFilter::default()

@@ -3,12 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod agreeing;
 mod counting;
 mod disk;
 mod embedders;
+mod embedding;
 mod explaining;
 mod finding;
+mod following;
+mod growing;
+mod limiting;
 mod promises;
+mod rebuilt;
 mod rules;
 mod word_vectors;
 

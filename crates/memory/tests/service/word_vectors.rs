@@ -65,6 +65,46 @@ async fn what_means_the_same_is_found_without_a_word_in_common() {
     }
 }
 
+/// Nothing of what was asked stands in what was said, and there is little to compare with.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_handful_of_memories_the_one_that_is_meant_is_found() {
+    if table().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let memory = StoreMemoryService::over(sqlite(&folder.path().join("memory.db")).await);
+    let said = [
+        "I drive a blue Toyota.",
+        "My birthday is on 3 June.",
+        "I prefer window seats on planes.",
+        "My knee hurts when I run.",
+        "I don't eat meat.",
+        "We adopted a kitten last week.",
+    ];
+    for (number, text) in said.into_iter().enumerate() {
+        let session = session_with(&format!("s{number}"), vec![Event::user_text(text)]);
+        memory.add_session_to_memory(&session).await.unwrap();
+    }
+    for (question, expected) in [
+        ("What car do I own?", said[0]),
+        ("When was I born?", said[1]),
+        ("Where do I like to sit when flying?", said[2]),
+        ("Any injuries?", said[3]),
+        ("Which foods must I avoid?", said[4]),
+    ] {
+        let hits = found(&memory, question).await;
+        assert_eq!(
+            hits.first().map(String::as_str),
+            Some(expected),
+            "{question}: {hits:?}"
+        );
+    }
+    for question in ["What is the capital of France?", "Thank you!"] {
+        let hits = found(&memory, question).await;
+        assert!(hits.is_empty(), "{question}: {hits:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_table_only_words_find() {
     let folder = tempfile::tempdir().unwrap();

@@ -29,16 +29,26 @@ const FAILURES_KEPT: usize = 100;
 const TRIES: usize = 100;
 
 /// The sessions that are being looked at after a run.
-#[derive(Debug, Default)]
-pub(super) struct AfterRuns {
+#[derive(Debug)]
+pub(super) struct AfterRuns<E> {
     /// Whether another run ended meanwhile, so that it is to be looked again.
     sessions: Mutex<HashMap<SessionKey, bool>>,
     done: Notify,
     /// What went wrong and was not asked for yet, oldest first.
-    failures: Mutex<VecDeque<(SessionKey, CompactionError)>>,
+    failures: Mutex<VecDeque<(SessionKey, E)>>,
 }
 
-impl AfterRuns {
+impl<E> Default for AfterRuns<E> {
+    fn default() -> AfterRuns<E> {
+        AfterRuns {
+            sessions: Mutex::default(),
+            done: Notify::default(),
+            failures: Mutex::default(),
+        }
+    }
+}
+
+impl<E> AfterRuns<E> {
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, bool>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -64,9 +74,8 @@ impl AfterRuns {
         again
     }
 
-    /// Tells of a session that was not summed up.
-    fn failed(&self, key: &SessionKey, error: CompactionError) {
-        tracing::warn!(session = %key, %error, "a session could not be summed up");
+    /// Keeps what went wrong for whoever asks.
+    pub(super) fn failed(&self, key: &SessionKey, error: E) {
         let failures = self.failures.lock();
         let mut failures = failures.unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= FAILURES_KEPT {
@@ -76,7 +85,7 @@ impl AfterRuns {
     }
 
     /// What went wrong since this was last asked.
-    pub(super) fn take_failures(&self) -> Vec<(SessionKey, CompactionError)> {
+    pub(super) fn take_failures(&self) -> Vec<(SessionKey, E)> {
         let failures = self.failures.lock();
         let mut failures = failures.unwrap_or_else(PoisonError::into_inner);
         failures.drain(..).collect()
@@ -145,6 +154,8 @@ impl Task {
     async fn work(mut self, mut session: Option<Session>) {
         loop {
             if let Err(error) = self.compact(session.take()).await {
+                let session = &self.key;
+                tracing::warn!(%session, %error, "a session could not be summed up");
                 self.inner.after_runs.failed(&self.key, error);
             }
             if !self.inner.after_runs.again(&self.key) {

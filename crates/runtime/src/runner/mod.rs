@@ -32,8 +32,8 @@ use std::{
 
 use futures_util::FutureExt as _;
 use retain_core::{
-    ArtifactService, Clock, Content, GetSessionConfig, Ids, MemoryService, Session, SessionError,
-    SessionKey, SessionService, Window, running, within_runs,
+    ArtifactService, Clock, Content, GetSessionConfig, Ids, MemoryError, MemoryService, Session,
+    SessionError, SessionKey, SessionService, Window, running, within_runs,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -50,6 +50,7 @@ use crate::{
     plugins::Plugins,
 };
 use compaction::AfterRuns;
+use ingest::Ingests;
 use kept::KeptSessions;
 use leases::Leases;
 
@@ -88,8 +89,8 @@ struct Inner {
     artifacts: Option<Arc<dyn ArtifactService>>,
     plugins: Plugins,
     compactor: Option<Arc<Compactor>>,
-    after_runs: AfterRuns,
-    ingests: AfterRuns,
+    after_runs: AfterRuns<CompactionError>,
+    ingests: Ingests,
     ingests_turns: bool,
     auto_create_session: bool,
     is_resumable: bool,
@@ -283,16 +284,20 @@ impl Runner {
     }
 
     /// Waits until the memory has what runs said that are over, where the runner
-    /// [ingests turns](RunnerBuilder::ingest_after_turns).
-    pub async fn flush_memory(&self) {
-        self.inner.ingests.wait().await;
+    /// [ingests turns](RunnerBuilder::ingest_after_turns). Gives the sessions that could not be
+    /// remembered since the last time, and why; the log tells it too, when it happens. They are
+    /// tried again when their next run is done, or when you add them yourself.
+    pub async fn flush_memory(&self) -> Vec<(SessionKey, MemoryError)> {
+        let ingests = &self.inner.ingests.after_runs;
+        ingests.wait().await;
+        ingests.take_failures()
     }
 
     /// Waits for summaries that are being made and for what is being remembered, lets go of what
     /// plugins hold, and waits until everything is as durable as it gets.
     pub async fn close(&self) -> Result<()> {
         self.inner.after_runs.wait().await;
-        self.flush_memory().await;
+        self.inner.ingests.after_runs.wait().await;
         for plugin in self.inner.plugins.iter() {
             plugin.close().await;
         }
@@ -316,15 +321,29 @@ impl Runner {
 impl Inner {
     /// The session with all its events.
     async fn whole_session(&self, key: &SessionKey) -> Result<Session, SessionError> {
-        let read = match self.sessions.log() {
-            Some(log) => log.read(key, Window::ALL).await?,
-            None => {
-                let all = GetSessionConfig::default();
-                let read = self.sessions.get_session(&key.app, &key.user, &key.id, all);
-                read.await?
-            }
-        };
+        let read = self.stored_session(key, Window::ALL).await?;
         read.ok_or_else(|| SessionError::NotFound { key: key.clone() })
+    }
+
+    /// The session as it is stored, if it is; of the window, all or no events.
+    async fn stored_session(
+        &self,
+        key: &SessionKey,
+        window: Window,
+    ) -> Result<Option<Session>, SessionError> {
+        match self.sessions.log() {
+            Some(log) => log.read(key, window).await,
+            None => {
+                let config = GetSessionConfig {
+                    num_recent_events: window.newest,
+                    ..GetSessionConfig::default()
+                };
+                let read = self
+                    .sessions
+                    .get_session(&key.app, &key.user, &key.id, config);
+                read.await
+            }
+        }
     }
 }
 

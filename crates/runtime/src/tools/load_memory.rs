@@ -1,9 +1,12 @@
 //! `load_memory`: lets the model search what is known of the user beyond this session.
+//!
+//! What it found is given as data, each memory with its author and time. Huge texts are cut short: one
+//! memory must not make every request that follows too long for the model.
 
 use async_trait::async_trait;
-use retain_core::{FunctionDeclaration, Json, JsonMap, SearchMemoryResponse};
+use retain_core::{FunctionDeclaration, Json, JsonMap, MemoryEntry, SearchMemoryResponse};
 
-use super::{Tool, ToolOutput, function::missing_parameters};
+use super::{Tool, ToolOutput, function::missing_parameters, preload_memory::share};
 use crate::{context::ToolContext, error::ToolError, models::LlmRequest};
 
 /// The tool's name.
@@ -22,7 +25,11 @@ You have memory. You can use it to answer questions. If any questions need
 you to look up the memory, you should call load_memory function with a query.
 ";
 
-/// The tool that lets the model search memory.
+/// How many letters all that was found may have: about 20,000 tokens.
+const MAX_LETTERS: usize = 80_000;
+
+/// The tool that lets the model search memory. It is given about 20,000 tokens of text at most; where
+/// there is more, long memories are cut short.
 pub fn load_memory_tool() -> impl Tool {
     LoadMemory
 }
@@ -80,10 +87,73 @@ fn parameters() -> Json {
 }
 
 fn memories_json(found: &SearchMemoryResponse) -> Result<Vec<Json>, ToolError> {
+    let sizes = found.memories.iter().map(letters).collect();
+    let room = share(sizes, MAX_LETTERS);
     let memories = found.memories.iter().map(|memory| {
-        let text = memory.to_snake_json()?;
+        let text = match letters(memory) > room {
+            true => cut(memory.clone(), room).to_snake_json()?,
+            false => memory.to_snake_json()?,
+        };
         Json::parse(&text)
     });
     let memories: Result<Vec<Json>, _> = memories.collect();
     memories.map_err(|error| ToolError::from(Box::new(error) as retain_core::BoxError))
+}
+
+fn letters(memory: &MemoryEntry) -> usize {
+    let texts = memory.content.parts().iter();
+    let texts = texts.filter_map(|part| part.text.as_deref());
+    texts.map(|text| text.chars().count()).sum()
+}
+
+/// The memory with no more letters than that. Who said it and when stays, and so do its other parts.
+fn cut(mut memory: MemoryEntry, mut room: usize) -> MemoryEntry {
+    let parts = memory.content.parts.iter_mut().flatten();
+    for text in parts.filter_map(|part| part.text.as_mut()) {
+        let size = text.chars().count();
+        if size > room {
+            let kept = text.chars().take(room.saturating_sub(2));
+            *text = kept.chain(" …".chars()).collect();
+        }
+        room = room.saturating_sub(size);
+    }
+    memory
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use retain_core::Content;
+
+    #[test]
+    fn huge_memories_are_cut_short_and_leave_room_for_others() {
+        let memory = |text: String| MemoryEntry {
+            content: Content::user(text),
+            author: Some("user".to_owned()),
+            ..MemoryEntry::default()
+        };
+        let found = |texts: Vec<String>| {
+            let response = SearchMemoryResponse {
+                memories: texts.into_iter().map(memory).collect(),
+                ..SearchMemoryResponse::default()
+            };
+            let memories = memories_json(&response).unwrap();
+            assert!(memories.iter().all(|it| it["author"] == "user"));
+            let texts = memories.iter().map(|it| &it["content"]["parts"][0]["text"]);
+            let texts = texts.map(|text| text.as_str().unwrap().to_owned());
+            texts.collect::<Vec<String>>()
+        };
+        let (huge, short) = ("ß".repeat(1_000_000), "I like tea.".to_owned());
+        let texts = found(vec![huge.clone(), short.clone(), huge]);
+        assert_eq!(texts[1], short);
+        for cut in [&texts[0], &texts[2]] {
+            let size = cut.chars().count();
+            assert!(
+                cut.ends_with("ß …") && (39_000..40_000).contains(&size),
+                "{size}"
+            );
+        }
+        let fitting = vec!["x".repeat(30_000), "y".repeat(50_000)];
+        assert_eq!(found(fitting.clone()), fitting);
+    }
 }

@@ -27,7 +27,7 @@ pub use load_artifacts::{LoadArtifactsTool, load_artifacts_tool};
 pub(crate) use load_memory::LOAD_MEMORY;
 pub use load_memory::load_memory_tool;
 pub use model_side::{ModelSideTool, code_execution, google_search, url_context};
-pub(crate) use preload_memory::{CLOSING, INTRODUCTION, OPENING, Recalled};
+pub(crate) use preload_memory::{CLOSING, INDENT, INTRODUCTION, OPENING, Recalled, UNNAMED};
 pub use preload_memory::{PreloadMemoryTool, preload_memory_tool};
 pub(crate) use set_model_response::{SET_MODEL_RESPONSE, SetModelResponseTool};
 

@@ -88,6 +88,14 @@ impl Attempt {
         self.author.as_deref().unwrap_or(usual)
     }
 
+    /// Who a reader is told has said it.
+    fn label(&self) -> String {
+        match self.by {
+            By::Tool => format!("{} (tool)", self.author()),
+            _ => self.author().to_owned(),
+        }
+    }
+
     /// What is said, turn by turn.
     fn said(&self) -> Vec<String> {
         let given = self.text.iter().chain(&self.texts);
@@ -116,6 +124,32 @@ impl Attempt {
         event.author = "helper".to_owned();
         event.response.content = Some(Content::new("user", vec![part]));
         event
+    }
+
+    /// Whether a line at the margin of the block is one of a memory that there is: when it was said,
+    /// or who said it with the beginning of it.
+    fn may_begin(&self, line: &str) -> bool {
+        let plain = |text: &str| -> String {
+            let letters = text.chars().take(12);
+            letters
+                .take_while(|it| it.is_ascii_alphanumeric() || *it == ' ')
+                .collect()
+        };
+        let is_time = |time: &str| time.starts_with("20") && time.len() < 30;
+        if line.strip_prefix("Time: ").is_some_and(is_time) || line == format!("user: {HONEST}") {
+            return true;
+        }
+        // A name is in one line, and has no colon in it. No mark is in it either: those are told below.
+        let label = self.label().replace([':', '：'], "_").replace('\n', " ");
+        let label = label.replace('<', "&lt;");
+        let text = match label.is_empty() {
+            // Nobody is named: it must not read as if somebody was.
+            true => Some(line.strip_prefix("unknown: ").unwrap_or(line))
+                .filter(|text| *text != line || !line.contains(':')),
+            false => line.strip_prefix(&format!("{label}: ")),
+        };
+        let said = self.said();
+        text.is_some_and(|text| said.iter().any(|said| text.starts_with(&plain(said))))
     }
 
     /// Adds it where it wants to be.
@@ -264,6 +298,15 @@ fn as_it_looks(text: &str) -> String {
         .collect()
 }
 
+/// The lines that begin where memories begin, whatever it is that ends a line.
+fn lines_at_the_margin(block: &str) -> impl Iterator<Item = &str> {
+    let ends = [
+        '\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}',
+    ];
+    let lines = block.split(ends).filter(|line| !line.is_empty());
+    lines.filter(|line| !line.starts_with("  "))
+}
+
 /// The text of all parts.
 fn text_of(content: &Content) -> String {
     let texts = content.parts().iter().filter_map(|it| it.text.as_deref());
@@ -309,6 +352,12 @@ async fn no_attempt_leaves_the_block_of_what_is_preloaded() {
         for mark in ["_QUOTED_AGENT_CONTENT>>>", "_SYSTEM_INSTRUCTION>>>"] {
             assert!(!inner.contains(mark), "{name}: {inner}");
         }
+        for line in lines_at_the_margin(inner) {
+            assert!(
+                attempt.may_begin(line),
+                "{name} passes for a memory: {line}"
+            );
+        }
         assert!(
             inner.contains(HONEST),
             "{name} hides the honest: {inner:.300}"
@@ -348,7 +397,7 @@ async fn no_attempt_leaves_the_answer_of_the_tool() {
             .iter()
             .find(|it| it["content"]["parts"][0]["text"] != HONEST);
         let author = poison.unwrap_or_else(|| panic!("{name} was not tried"))["author"].as_str();
-        assert_eq!(author.unwrap_or_default(), attempt.author(), "{name}");
+        assert_eq!(author.unwrap_or_default(), attempt.label(), "{name}");
     }
 }
 

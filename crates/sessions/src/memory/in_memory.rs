@@ -8,12 +8,12 @@ use std::{
 use async_trait::async_trait;
 use retain_core::{
     Forget, ForgetReceipt, KnownMemory, MemoryAbout, MemoryAdded, MemoryBatch, MemoryChanges,
-    MemoryError, MemoryKind, MemoryMark, MemoryPlan, MemoryRecord, MemoryRows, MemoryScope,
-    MemoryStatistics, MemoryStore, MemoryTotals, MemoryUpdate, MemoryVectors, NewEmbedding,
-    OriginKind, PreparedMemory, Tombstone, plan_growth, plan_memory,
+    MemoryEdit, MemoryError, MemoryKind, MemoryMark, MemoryPlan, MemoryRecord, MemoryRows,
+    MemoryScope, MemoryStatistics, MemoryStore, MemoryTotals, MemoryVectors, NewEmbedding,
+    OriginKind, PreparedMemory, Tombstone, plan_batch, plan_edit, plan_edited, plan_growth,
 };
 
-use super::TOUCHED_MAX;
+use super::{Removal, TOUCHED_MAX};
 
 /// A store of memories that lives as long as the process. Clones share what they hold.
 #[derive(Debug, Clone, Default)]
@@ -43,7 +43,9 @@ struct Kept {
 #[derive(Debug)]
 struct Row {
     record: MemoryRecord,
+    /// Of what was ingested, and so are the notes.
     body_hash: u64,
+    metadata_json: Option<String>,
     bytes: u64,
 }
 
@@ -79,8 +81,11 @@ impl Kept {
             seq: row.record.about.seq,
             session: row.record.about.session.clone(),
             body_hash: row.body_hash,
+            metadata_json: row.metadata_json.clone(),
             bytes: row.bytes,
             is_edited: row.record.about.updated_us.is_some(),
+            kind: row.record.about.kind,
+            expires_us: row.record.about.expires_us,
         })
         .collect()
     }
@@ -94,16 +99,11 @@ impl Kept {
     }
 
     fn add(&mut self, batch: &MemoryBatch) -> Result<MemoryAdded, MemoryError> {
-        let plan = |memory: &PreparedMemory| {
+        let look = |memory: &PreparedMemory| {
             let is_forgotten = self.is_forgotten(&batch.scope, memory);
-            plan_memory(
-                memory,
-                &self.known(&memory.new.id),
-                is_forgotten,
-                batch.repeats,
-            )
+            Ok((self.known(&memory.new.id), is_forgotten))
         };
-        let plans: Vec<MemoryPlan> = batch.memories.iter().map(plan).collect();
+        let plans = plan_batch::<MemoryError>(batch, self.mark.last_seq, look)?;
         self.totals = plan_growth(self.totals, batch, &plans)?;
         let mut added = MemoryAdded::default();
         let revision = self.mark.revision + 1;
@@ -159,6 +159,7 @@ impl Kept {
                 vectors: new.vectors,
             },
             body_hash: memory.body_hash,
+            metadata_json: memory.metadata_json.clone(),
             bytes: memory.bytes(),
         };
         self.rows.insert(seq, row);
@@ -175,7 +176,7 @@ impl Kept {
         }
     }
 
-    fn remove(&mut self, scope: &MemoryScope, seqs: &[u64], by_id: bool) -> ForgetReceipt {
+    fn remove(&mut self, scope: &MemoryScope, seqs: &[u64], how: Removal) -> ForgetReceipt {
         let mut receipt = ForgetReceipt::default();
         let before = self.tombstones.len();
         for row in seqs.iter().filter_map(|seq| self.rows.remove(seq)) {
@@ -186,9 +187,13 @@ impl Kept {
                     self.by_id.remove(&about.id);
                 }
             }
-            self.tombstones.insert(match by_id {
-                true => Tombstone::of_id(scope, &about.id),
-                false => Tombstone::of_entry(scope, about.session.as_deref(), &about.id),
+            self.tombstones.extend(match how {
+                Removal::ById => Some(Tombstone::of_id(scope, &about.id)),
+                Removal::Expiry if about.kind == MemoryKind::Direct => None,
+                Removal::ByAddress | Removal::Expiry => {
+                    let session = about.session.as_deref();
+                    Some(Tombstone::of_entry(scope, session, &about.id))
+                }
             });
             receipt.memories += 1;
             receipt.bytes += row.bytes;
@@ -202,25 +207,54 @@ impl Kept {
         receipt
     }
 
-    fn statistics(&self) -> MemoryStatistics {
-        let about = || self.rows.values().map(|row| &row.record.about);
-        let count = |is_meant: &dyn Fn(&MemoryAbout) -> bool| {
-            about().filter(|about| is_meant(about)).count() as u64
+    fn statistics(&self, now_us: i64) -> MemoryStatistics {
+        let rows = || {
+            let rows = self.rows.values();
+            rows.filter(move |row| row.record.about.is_alive(now_us))
         };
+        let about = || rows().map(|row| &row.record.about);
+        let count =
+            |is_meant: &dyn Fn(&Row) -> bool| rows().filter(|row| is_meant(row)).count() as u64;
         let sessions: HashSet<&str> = about().filter_map(|it| it.session.as_deref()).collect();
-        let embedded = self.rows.values().map(|row| &row.record.vectors);
         MemoryStatistics {
-            entries: self.totals.entries,
-            bytes: self.totals.bytes,
+            entries: count(&|_| true),
+            bytes: rows().map(|row| row.bytes).sum(),
             sessions: sessions.len() as u64,
-            from_tools: count(&|about| about.origin.kind() == OriginKind::Tool),
-            direct: count(&|about| about.kind == MemoryKind::Direct),
-            embedded: embedded.filter(|it| it.embedding.is_some()).count() as u64,
+            from_tools: count(&|row| row.record.about.origin.kind() == OriginKind::Tool),
+            direct: count(&|row| row.record.about.kind == MemoryKind::Direct),
+            embedded: count(&|row| row.record.vectors.embedding.is_some()),
             tombstones: self.tombstones.len() as u64,
             oldest: about().map(|it| it.timestamp).reduce(f64::min),
             newest: about().map(|it| it.timestamp).reduce(f64::max),
             revision: self.mark.revision,
         }
+    }
+
+    fn update(&mut self, id: &str, edit: &MemoryEdit) -> Result<bool, MemoryError> {
+        let same_id = self.by_id.get(id).into_iter().flatten();
+        let same_id = same_id.filter_map(|seq| self.rows.get(seq));
+        let same_id = same_id.map(|row| row.record.clone()).collect();
+        let Some(mut record) = plan_edited(id, same_id, edit)? else {
+            return Ok(false);
+        };
+        let Some(row) = self.rows.get_mut(&record.about.seq) else {
+            return Ok(false);
+        };
+        let (changed, totals) = plan_edit(self.totals, &record, row.bytes, edit)?;
+        row.bytes = changed.bytes();
+        if edit.update.content.is_some() {
+            record.vectors = MemoryVectors::default();
+        }
+        record.content = changed.new.content;
+        record.about.custom_metadata = changed.new.custom_metadata;
+        record.about.expires_us = changed.new.expires_us;
+        record.about.updated_us = Some(edit.now_us);
+        record.about.revision = self.mark.revision + 1;
+        let seq = record.about.seq;
+        row.record = record;
+        self.totals = totals;
+        self.touch(&[seq]);
+        Ok(true)
     }
 }
 
@@ -273,7 +307,8 @@ impl MemoryStore for InMemoryMemoryStore {
         let Some(kept) = world.scopes.get(scope) else {
             return Ok(MemoryChanges::Rebuild);
         };
-        if kept.mark.generation != since.generation || since.revision < kept.floor {
+        let known = kept.floor..=kept.mark.revision;
+        if kept.mark.generation != since.generation || !known.contains(&since.revision) {
             return Ok(MemoryChanges::Rebuild);
         }
         let later = kept.touched.iter().filter(|(at, _)| *at > since.revision);
@@ -310,30 +345,12 @@ impl MemoryStore for InMemoryMemoryStore {
     async fn update(
         &self,
         scope: &MemoryScope,
-        seq: u64,
-        update: Arc<MemoryUpdate>,
-        now_us: i64,
+        id: &str,
+        edit: Arc<MemoryEdit>,
     ) -> Result<bool, MemoryError> {
         let mut world = self.world();
-        let kept = world.scope(scope);
-        let revision = kept.mark.revision + 1;
-        let Some(row) = kept.rows.get_mut(&seq) else {
-            return Ok(false);
-        };
-        let changed = PreparedMemory::edited(&row.record, &update)?;
-        kept.totals.bytes = (kept.totals.bytes + changed.bytes()).saturating_sub(row.bytes);
-        row.bytes = changed.bytes();
-        let record = &mut row.record;
-        if update.content.is_some() {
-            record.vectors = MemoryVectors::default();
-        }
-        record.content = changed.new.content;
-        record.about.custom_metadata = changed.new.custom_metadata;
-        record.about.expires_us = changed.new.expires_us;
-        record.about.updated_us = Some(now_us);
-        record.about.revision = revision;
-        kept.touch(&[seq]);
-        Ok(true)
+        let kept = world.scopes.get_mut(scope);
+        kept.map_or(Ok(false), |kept| kept.update(id, &edit))
     }
 
     async fn forget(
@@ -345,13 +362,13 @@ impl MemoryStore for InMemoryMemoryStore {
             Forget::Ids(ids) => {
                 let seqs = ids.iter().filter_map(|id| kept.by_id.get(id));
                 let seqs: Vec<u64> = seqs.flatten().copied().collect();
-                kept.remove(scope, &seqs, true)
+                kept.remove(scope, &seqs, Removal::ById)
             }
             Forget::Matching(filter) => {
                 let rows = kept.rows.values().map(|row| &row.record.about);
                 let meant = rows.filter(|about| filter.matches(&about.facts()));
                 let seqs: Vec<u64> = meant.map(|about| about.seq).collect();
-                kept.remove(scope, &seqs, false)
+                kept.remove(scope, &seqs, Removal::ByAddress)
             }
         }))
     }
@@ -365,19 +382,24 @@ impl MemoryStore for InMemoryMemoryStore {
             let left = limit.saturating_sub(removed);
             let seqs: Vec<u64> = over.map(|about| about.seq).take(left).collect();
             removed += seqs.len();
-            kept.remove(scope, &seqs, false);
+            kept.remove(scope, &seqs, Removal::Expiry);
         }
         Ok(removed as u64)
     }
 
-    async fn statistics(&self, scope: &MemoryScope) -> Result<MemoryStatistics, MemoryError> {
-        Ok(self.with(scope, |kept| kept.statistics()))
+    async fn statistics(
+        &self,
+        scope: &MemoryScope,
+        now_us: i64,
+    ) -> Result<MemoryStatistics, MemoryError> {
+        Ok(self.with(scope, |kept| kept.statistics(now_us)))
     }
 
     async fn without_embedding(
         &self,
         scope: &MemoryScope,
         model: &str,
+        dims: usize,
         after: u64,
         limit: usize,
     ) -> Result<Vec<MemoryRecord>, MemoryError> {
@@ -385,7 +407,7 @@ impl MemoryStore for InMemoryMemoryStore {
             let behind = kept.rows.range(after.saturating_add(1)..);
             let has_none = |row: &&Row| {
                 let embedding = row.record.vectors.embedding.as_ref();
-                embedding.is_none_or(|vector| vector.model != model)
+                embedding.is_none_or(|it| it.model != model || it.floats().len() != dims)
             };
             let rows = behind.map(|(_, row)| row).filter(has_none);
             rows.take(limit).map(|row| shown(row, false)).collect()
@@ -395,9 +417,13 @@ impl MemoryStore for InMemoryMemoryStore {
     async fn set_embeddings(
         &self,
         scope: &MemoryScope,
+        generation: u64,
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Result<(), MemoryError> {
         self.with(scope, |kept| {
+            if kept.mark.generation != generation {
+                return;
+            }
             let mut touched = Vec::new();
             for new in &*embeddings {
                 let row = kept.rows.get_mut(&new.seq);

@@ -413,6 +413,7 @@ pub(super) fn check(connection: &Connection) -> Result<Vec<String>> {
         let (number, key, position) = read().map_err(error)?;
         check_log(connection, number, &key, position, &mut problems).map_err(error)?;
     }
+    memory::check(connection, &mut problems).map_err(error)?;
     Ok(problems)
 }
 

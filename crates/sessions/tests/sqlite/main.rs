@@ -3,12 +3,14 @@
 //! - `opening`: addresses, foreign files, schemas, and errors that say what to do
 //! - `committing`: group commit, waiting for other processes, failing alone
 //! - `maintaining`: purge, erase without a trace, backup, check, damage
+//! - `remembering`: damaged memories
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod committing;
 mod maintaining;
 mod opening;
+mod remembering;
 
 use std::path::Path;
 

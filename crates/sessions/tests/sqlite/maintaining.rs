@@ -1,10 +1,11 @@
 //! Maintaining: what is deleted is gone, what is copied is whole, what is damaged is named.
 
-use std::fs;
+use std::{fs, sync::Arc};
 
 use retain_core::{
-    Event, SessionError, SessionKey, SessionLog as _, SessionService as _, SessionStore as _,
-    Window,
+    Content, Event, MemoryBatch, MemoryLimits, MemoryScope, MemoryStore as _, NewMemory,
+    PreparedMemory, Repeats, SessionError, SessionKey, SessionLog as _, SessionService as _,
+    SessionStore as _, Window,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -178,4 +179,32 @@ async fn what_was_left_half_done_is_purged_at_the_next_start() {
     assert_eq!(logs, 1);
     let kept = SessionKey::new("app", "ada", "kept");
     assert!(sessions.read(&kept, Window::ALL).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_memory_of_nobody_is_named() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("s.db");
+    let sessions = super::open(&file).await;
+    let memory = PreparedMemory::new(NewMemory {
+        id: "m0".to_owned(),
+        content: Content::user("I like tea."),
+        ..NewMemory::default()
+    });
+    let batch = MemoryBatch {
+        scope: MemoryScope::new("app", "ada"),
+        memories: vec![memory.unwrap()],
+        repeats: Repeats::Replace,
+        limits: MemoryLimits::default(),
+        now_us: 1,
+    };
+    let memories = sessions.store().memory();
+    memories.add(Arc::new(batch)).await.unwrap();
+    assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
+    let connection = Connection::open(&file).unwrap();
+    let moved = connection.execute("UPDATE memories SET key = key + (7 << 32)", []);
+    assert_eq!(moved.unwrap(), 1);
+    let problems = sessions.check().await.unwrap();
+    let named = problems.iter().any(|it| it.contains("is nobody's"));
+    assert!(named, "{problems:?}");
 }

@@ -170,7 +170,10 @@ macro_rules! memory_store_promises {
     ($open:expr) => {
         $crate::memory_promises! { @each $open;
             a_batch_is_taken_up_as_a_whole_or_not_at_all,
+            the_same_id_twice_in_a_batch_comes_twice,
+            notes_stay_when_a_turn_is_added_without,
             limits_of_a_user_are_kept,
+            changes_by_hand_keep_the_limits,
             records_come_back_as_they_were,
             rows_come_in_pages,
             marks_move_with_every_change_and_only_then,
@@ -180,6 +183,7 @@ macro_rules! memory_store_promises {
             forgetting_takes_what_is_meant_and_nothing_else,
             forgotten_ids_stay_out_of_every_session,
             expired_memories_go_and_stay_out,
+            what_was_given_may_be_given_again_after_its_time,
             vectors_are_kept_with_what_made_them,
             statistics_count_what_there_is,
             two_stores_on_the_same_data_agree,

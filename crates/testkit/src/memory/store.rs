@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use retain_core::{
-    Content, Forget, Json, JsonMap, MemoryAdded, MemoryBatch, MemoryChanges, MemoryError,
-    MemoryFilter, MemoryKind, MemoryLimits, MemoryMark, MemoryOrigin, MemoryRecord, MemoryRows,
-    MemoryScope, MemoryStatistics, MemoryStore, MemoryUpdate, MemoryVector, MemoryVectors,
-    NewEmbedding, NewMemory, OriginKind, PreparedMemory, Repeats,
+    Content, Forget, Json, JsonMap, MemoryAdded, MemoryBatch, MemoryChanges, MemoryEdit,
+    MemoryError, MemoryFilter, MemoryKind, MemoryLimits, MemoryMark, MemoryOrigin, MemoryRecord,
+    MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, MemoryUpdate, MemoryVector,
+    MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory, Repeats,
 };
 
 use super::MemoryStoreHarness;
@@ -44,6 +44,19 @@ fn batch(memories: Vec<NewMemory>) -> MemoryBatch {
 
 async fn add(store: &dyn MemoryStore, memories: Vec<NewMemory>) -> MemoryAdded {
     store.add(Arc::new(batch(memories))).await.unwrap()
+}
+
+fn edit(update: MemoryUpdate, now_us: i64) -> MemoryEdit {
+    MemoryEdit {
+        update,
+        limits: MemoryLimits::default(),
+        now_us,
+    }
+}
+
+async fn update_at(store: &dyn MemoryStore, id: &str, update: MemoryUpdate, now_us: i64) -> bool {
+    let edit = Arc::new(edit(update, now_us));
+    store.update(&ada(), id, edit).await.unwrap()
 }
 
 async fn all(store: &dyn MemoryStore) -> Vec<MemoryRecord> {
@@ -103,7 +116,7 @@ pub async fn limits_of_a_user_are_kept(harness: MemoryStoreHarness) {
     let mut other = (*with(&two, "c", NOW_US)).clone();
     other.scope.user = "grace".to_owned();
     store.add(Arc::new(other)).await.unwrap();
-    let bytes = store.statistics(&ada()).await.unwrap().bytes;
+    let bytes = store.statistics(&ada(), NOW_US).await.unwrap().bytes;
     let tight = MemoryLimits {
         bytes: bytes + 1,
         ..any.clone()
@@ -234,14 +247,11 @@ pub async fn marks_move_with_every_change_and_only_then(harness: MemoryStoreHarn
     moved(&*store, "add what is known", false).await;
     add(&*store, vec![memory("a", "other")]).await;
     moved(&*store, "replace", true).await;
-    let update = Arc::new(MemoryUpdate::default());
-    let none = store
-        .update(&ada(), 99, update.clone(), NOW_US)
-        .await
-        .unwrap();
+    let update = MemoryUpdate::default();
+    let none = update_at(&*store, "nobody", update.clone(), NOW_US).await;
     assert!(!none);
     moved(&*store, "update nothing", false).await;
-    store.update(&ada(), 1, update, NOW_US).await.unwrap();
+    assert!(update_at(&*store, "a", update, NOW_US).await);
     moved(&*store, "update", true).await;
     let unknown = Arc::new(Forget::Ids(vec!["nobody".to_owned()]));
     store.forget(&ada(), unknown).await.unwrap();
@@ -330,10 +340,7 @@ pub async fn what_was_changed_by_hand_stays(harness: MemoryStoreHarness) {
         expires_us: Some(Some(NOW_US + 9)),
         ..MemoryUpdate::default()
     };
-    store
-        .update(&ada(), 1, Arc::new(update), NOW_US + 1)
-        .await
-        .unwrap();
+    assert!(update_at(&*store, "a", update, NOW_US + 1).await);
     let row = all(&*store).await.remove(0);
     assert_eq!(row.content.text_concat(), "one");
     assert_eq!(
@@ -346,10 +353,7 @@ pub async fn what_was_changed_by_hand_stays(harness: MemoryStoreHarness) {
         expires_us: Some(None),
         ..MemoryUpdate::default()
     };
-    store
-        .update(&ada(), 1, Arc::new(update), NOW_US + 2)
-        .await
-        .unwrap();
+    assert!(update_at(&*store, "a", update, NOW_US + 2).await);
     let again = add(
         &*store,
         vec![NewMemory {
@@ -366,13 +370,13 @@ pub async fn what_was_changed_by_hand_stays(harness: MemoryStoreHarness) {
         (None, &notes)
     );
     assert_eq!(row.vectors, MemoryVectors::default());
-    let bytes = store.statistics(&ada()).await.unwrap().bytes;
+    let bytes = store.statistics(&ada(), NOW_US).await.unwrap().bytes;
     store
         .forget(&ada(), Arc::new(Forget::session("s1")))
         .await
         .unwrap();
     assert!(bytes > 0);
-    assert_eq!(store.statistics(&ada()).await.unwrap().bytes, 0);
+    assert_eq!(store.statistics(&ada(), NOW_US).await.unwrap().bytes, 0);
 }
 
 /// By session, by tool, by filter: those that are meant go, and stay out where they were.
@@ -430,7 +434,7 @@ pub async fn forgetting_takes_what_is_meant_and_nothing_else(harness: MemoryStor
         .await
         .unwrap();
     assert!(texts(&*store).await.is_empty());
-    let left = store.statistics(&ada()).await.unwrap();
+    let left = store.statistics(&ada(), NOW_US).await.unwrap();
     assert_eq!((left.entries, left.bytes, left.tombstones), (0, 0, 5));
 }
 
@@ -487,7 +491,7 @@ pub async fn vectors_are_kept_with_what_made_them(harness: MemoryStoreHarness) {
     add(&*store, news.to_vec()).await;
     let scope = ada();
     let lacking = async |store: &dyn MemoryStore, model: &str, after: u64| -> Vec<u64> {
-        let rows = store.without_embedding(&scope, model, after, 10).await;
+        let rows = store.without_embedding(&scope, model, 2, after, 10).await;
         rows.unwrap().iter().map(|row| row.about.seq).collect()
     };
     assert_eq!(lacking(&*store, "m1", 0).await, [1, 2, 3]);
@@ -505,10 +509,15 @@ pub async fn vectors_are_kept_with_what_made_them(harness: MemoryStoreHarness) {
         vector(2, revision, "m1"),
         vector(9, 1, "m1"),
     ];
-    store
-        .set_embeddings(&scope, Arc::new(vectors))
-        .await
-        .unwrap();
+    let generation = before.generation;
+    let set = async |store: &dyn MemoryStore, generation, vectors| {
+        let set = store.set_embeddings(&scope, generation, Arc::new(vectors));
+        set.await.unwrap();
+    };
+    // Vectors of what was there before an erase are nobody's.
+    set(&*store, generation + 1, vectors.clone()).await;
+    assert_eq!(mark(&*store).await, before);
+    set(&*store, generation, vectors).await;
     let rows = all(&*store).await;
     let embedding = rows[0].vectors.embedding.clone().unwrap();
     assert_eq!(
@@ -521,15 +530,18 @@ pub async fn vectors_are_kept_with_what_made_them(harness: MemoryStoreHarness) {
     let changes = store.changes(&scope, before).await.unwrap();
     assert!(matches!(changes, MemoryChanges::Touched { seqs, .. } if seqs == [1]));
     let other = vec![vector(1, revision, "m2")];
-    store.set_embeddings(&scope, Arc::new(other)).await.unwrap();
+    set(&*store, generation, other).await;
     assert_eq!(lacking(&*store, "m2", 0).await, [2, 3]);
     assert_eq!(lacking(&*store, "m1", 0).await, [1, 2, 3]);
+    // Of the same name and another size is of another model.
+    let longer = store.without_embedding(&scope, "m2", 3, 0, 10).await;
+    assert_eq!(longer.unwrap().len(), 3);
 }
 
 /// Counts are those of what is there.
 pub async fn statistics_count_what_there_is(harness: MemoryStoreHarness) {
     let store = harness.store().await;
-    let nothing = store.statistics(&ada()).await.unwrap();
+    let nothing = store.statistics(&ada(), NOW_US).await.unwrap();
     assert_eq!(nothing, MemoryStatistics::default());
     let from_tool = NewMemory {
         session: Some("s2".to_owned()),
@@ -550,7 +562,7 @@ pub async fn statistics_count_what_there_is(harness: MemoryStoreHarness) {
         vec![memory("a", "one"), memory("b", "two"), from_tool, direct],
     )
     .await;
-    let counted = store.statistics(&ada()).await.unwrap();
+    let counted = store.statistics(&ada(), NOW_US).await.unwrap();
     assert_eq!((counted.entries, counted.sessions), (4, 2));
     assert_eq!(
         (counted.from_tools, counted.direct, counted.embedded),
@@ -562,6 +574,161 @@ pub async fn statistics_count_what_there_is(harness: MemoryStoreHarness) {
     );
     assert_eq!((counted.tombstones, counted.revision), (0, 1));
     assert!(counted.bytes > 100);
+    // Those whose time is up do not count, whether they were swept or not.
+    let mortal = NewMemory {
+        session: Some("s3".to_owned()),
+        expires_us: Some(NOW_US),
+        timestamp: 1.0,
+        ..memory("m", "mortal")
+    };
+    add(&*store, vec![mortal]).await;
+    let with_mortal = store.statistics(&ada(), NOW_US).await.unwrap();
+    let expected = MemoryStatistics {
+        revision: 2,
+        ..counted
+    };
+    assert_eq!(with_mortal, expected);
+    let before = store.statistics(&ada(), NOW_US - 1).await.unwrap();
+    assert_eq!((before.entries, before.sessions), (5, 3));
+}
+
+/// Two of the same id in one batch are as if they came one after the other.
+pub async fn the_same_id_twice_in_a_batch_comes_twice(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let twice = vec![memory("a", "one"), memory("b", "x"), memory("a", "two")];
+    let mut keeping = batch(twice.clone());
+    keeping.repeats = Repeats::Keep;
+    let kept = store.add(Arc::new(keeping)).await.unwrap();
+    assert_eq!((kept.added, kept.known, kept.replaced), (2, 1, 0));
+    assert_eq!(texts(&*store).await, ["one", "x"]);
+    let replaced = add(&*store, twice.clone()).await;
+    assert_eq!((replaced.known, replaced.replaced), (2, 1));
+    assert_eq!(texts(&*store).await, ["two", "x"]);
+    let everything = Forget::Matching(MemoryFilter::default());
+    store.forget(&ada(), Arc::new(everything)).await.unwrap();
+    let forgotten = add(&*store, twice).await;
+    assert_eq!((forgotten.forgotten, forgotten.added), (3, 0));
+    let fresh = add(&*store, vec![memory("c", "one"), memory("c", "two")]).await;
+    assert_eq!((fresh.added, fresh.replaced), (1, 1));
+    let rows = all(&*store).await;
+    assert_eq!((rows.len(), rows[0].about.seq), (1, 3));
+    assert_eq!(rows[0].content.text_concat(), "two");
+    let bytes = store.statistics(&ada(), NOW_US).await.unwrap().bytes;
+    let session = Forget::session("s1");
+    let receipt = store.forget(&ada(), Arc::new(session)).await.unwrap();
+    assert_eq!(receipt.bytes, bytes);
+}
+
+/// Who adds a turn again without notes does not take back those it has.
+pub async fn notes_stay_when_a_turn_is_added_without(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let notes: JsonMap = [("k".to_owned(), Json::from(1))].into_iter().collect();
+    let noted = |text: &str| NewMemory {
+        custom_metadata: notes.clone(),
+        ..memory("a", text)
+    };
+    add(&*store, vec![noted("one")]).await;
+    assert_eq!(add(&*store, vec![memory("a", "one")]).await.known, 1);
+    assert_eq!(all(&*store).await[0].about.custom_metadata, notes);
+    // It says something else now, or has other notes: then it is replaced.
+    assert_eq!(add(&*store, vec![memory("a", "two")]).await.replaced, 1);
+    assert_eq!(add(&*store, vec![noted("two")]).await.replaced, 1);
+    let given = |custom_metadata: JsonMap| NewMemory {
+        kind: MemoryKind::Direct,
+        origin: MemoryOrigin::Direct,
+        custom_metadata,
+        ..memory("g", "given")
+    };
+    add(&*store, vec![given(notes.clone())]).await;
+    let bare = add(&*store, vec![given(JsonMap::new())]).await;
+    assert_eq!(bare.replaced, 1);
+}
+
+/// A change by hand is refused where an add of as much would be, and then nothing has changed.
+pub async fn changes_by_hand_keep_the_limits(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    add(&*store, vec![memory("a", "one"), memory("b", "two")]).await;
+    let long = MemoryUpdate {
+        content: Some(Content::user("x".repeat(100))),
+        ..MemoryUpdate::default()
+    };
+    let any = MemoryLimits::default();
+    let bytes = store.statistics(&ada(), NOW_US).await.unwrap().bytes;
+    let before = mark(&*store).await;
+    for (limits, what) in [
+        (
+            MemoryLimits {
+                bytes: bytes + 50,
+                ..any.clone()
+            },
+            "bytes of a user",
+        ),
+        (
+            MemoryLimits {
+                entry_bytes: 80,
+                ..any.clone()
+            },
+            "bytes of a memory",
+        ),
+        (
+            MemoryLimits {
+                entries_per_minute: 2,
+                ..any
+            },
+            "within a minute",
+        ),
+    ] {
+        let edit = MemoryEdit {
+            limits,
+            ..edit(long.clone(), NOW_US)
+        };
+        let refused = store.update(&ada(), "a", Arc::new(edit)).await;
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
+    assert_eq!(mark(&*store).await, before);
+    assert_eq!(texts(&*store).await, ["one", "two"]);
+    assert!(update_at(&*store, "a", long, NOW_US).await);
+    let after = store.statistics(&ada(), NOW_US).await.unwrap().bytes;
+    assert_eq!(after, bytes + 97);
+}
+
+/// Turns whose time was up do not come back with their session; what was given may be given again.
+pub async fn what_was_given_may_be_given_again_after_its_time(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let given = |id: &str, text: &str, expires_us| NewMemory {
+        kind: MemoryKind::Direct,
+        session: None,
+        event_id: None,
+        origin: MemoryOrigin::Direct,
+        expires_us: Some(expires_us),
+        ..memory(id, text)
+    };
+    let first = NOW_US + 10;
+    let mortal = NewMemory {
+        expires_us: Some(first),
+        ..memory("turn", "said")
+    };
+    let news = vec![
+        given("swept", "old", first),
+        given("not yet", "old", first + 1),
+        mortal,
+    ];
+    add(&*store, news).await;
+    assert_eq!(store.expire(first, 10).await.unwrap(), 2);
+    let later = NOW_US + 100;
+    let again = vec![
+        given("swept", "new", later),
+        given("not yet", "new", later),
+        memory("turn", "said"),
+    ];
+    let mut again = batch(again);
+    again.now_us = first + 1;
+    let added = store.add(Arc::new(again)).await.unwrap();
+    assert_eq!((added.added, added.replaced, added.forgotten), (1, 1, 1));
+    let rows = all(&*store).await;
+    assert!(rows.iter().all(|row| row.about.expires_us == Some(later)));
+    assert_eq!(texts(&*store).await, ["new", "new"]);
 }
 
 /// What one store acknowledged, another on the same data has.

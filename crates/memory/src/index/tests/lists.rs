@@ -186,3 +186,11 @@ fn a_document_with_the_same_number_is_replaced() {
     index.remove(1);
     assert_eq!(index.len(), 1);
 }
+
+#[test]
+fn of_many_that_are_equally_good_the_newest_come_first() {
+    let notes = (1..=300).map(|seq| note(seq, &format!("tea x{seq}")));
+    let index = index_of(notes);
+    let newest: Vec<u64> = ask_for(&index, "tea", 3).iter().map(|it| it.seq).collect();
+    assert_eq!(newest, [300, 299, 298]);
+}

@@ -1,6 +1,7 @@
 //! Tests of the index as a whole.
 
 mod finding;
+mod languages;
 mod lists;
 mod same_as_built_anew;
 

@@ -71,6 +71,7 @@ fn what_came_and_went_leaves_no_trace() {
         let with_meaning = random.chance(50);
         let mut index = new_index(with_meaning);
         let mut kept: BTreeMap<u64, Document> = BTreeMap::new();
+        let mut known = KnownWords::default();
         for _ in 0..random.below(120) {
             let seq = 1 + random.below(60);
             if random.chance(35) {
@@ -78,7 +79,7 @@ fn what_came_and_went_leaves_no_trace() {
                 kept.remove(&seq);
             } else {
                 let document = document(&mut random, seq);
-                index.insert(document.clone());
+                index.insert_with(document.clone(), Some(&mut known));
                 kept.insert(seq, document);
             }
         }

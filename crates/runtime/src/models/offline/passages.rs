@@ -6,7 +6,7 @@
 use retain_core::{FunctionResponse, Json, MemoryEntry};
 
 use super::sayings::is_own;
-use crate::tools::{CLOSING, INTRODUCTION, LOAD_MEMORY, OPENING};
+use crate::tools::{CLOSING, INDENT, INTRODUCTION, LOAD_MEMORY, OPENING, UNNAMED};
 
 /// Something that was said.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,33 +89,35 @@ impl<'a> Passages<'a> {
     pub(super) fn add_recalled(&mut self, text: &'a str) {
         let inside = text.split_once(OPENING).map_or("", |(_, inside)| inside);
         let inside = inside.rsplit_once(CLOSING).map_or(inside, |(it, _)| it);
-        // With times, a line without one goes on with the text before it.
-        let has_times = inside.lines().any(|line| line.starts_with("Time: "));
-        let mut time = None;
-        let mut begun: Option<usize> = None;
+        let (mut time, mut begun) = (None, None);
         let mut at = 0;
         for line in inside.split_inclusive('\n') {
-            let is_time = line.strip_prefix("Time: ");
-            if is_time.is_some() || !has_times {
-                self.add_line_entry(time, begun.take().map(|from| &inside[from..at]));
+            // A line that is indented, or empty, goes on with the text before it.
+            let goes_on = line.starts_with(INDENT) || line.trim().is_empty();
+            if !goes_on && let Some(from) = begun.take() {
+                self.add_line_entry(time.take(), &inside[from..at]);
             }
-            match is_time {
+            match line.strip_prefix("Time: ") {
                 Some(told) => time = Some(told.trim()),
                 None if begun.is_none() && !line.trim().is_empty() => begun = Some(at),
                 None => {}
             }
             at += line.len();
         }
-        self.add_line_entry(time, begun.map(|from| &inside[from..]));
+        if let Some(from) = begun {
+            self.add_line_entry(time, &inside[from..]);
+        }
     }
 
     /// Takes up an entry of the block: `author: text`, or a text alone.
-    fn add_line_entry(&mut self, time: Option<&'a str>, entry: Option<&'a str>) {
-        let Some(entry) = entry.map(str::trim) else {
-            return;
+    fn add_line_entry(&mut self, time: Option<&'a str>, entry: &'a str) {
+        let entry = entry.trim();
+        let is_name = |name: &str| {
+            let name = name.strip_suffix(" (tool)").unwrap_or(name);
+            !name.is_empty() && !name.contains(char::is_whitespace)
         };
-        let is_name = |name: &str| !name.is_empty() && !name.contains(char::is_whitespace);
         match entry.split_once(": ").filter(|(name, _)| is_name(name)) {
+            Some((UNNAMED, text)) => self.add_memory(text, None, time, None),
             Some((name, text)) => self.add_memory(text, Some(name), time, None),
             None => self.add_memory(entry, None, time, None),
         }
@@ -224,23 +226,32 @@ mod tests {
 
     #[test]
     fn the_recalled_block_is_read_entry_by_entry() {
-        let lines = "Time: 2026-11-16T08:00:00\nuser: I like tea.\nAnd Time: none.\n\
-                     Time: 2026-11-17T08:00:00\nhelper: Noted.";
+        let lines = "Time: 2026-11-16T08:00:00\nuser: I like tea.\n  And Time: none.\n\
+                     \n  Time: 2026-11-15T08:00:00\nTime: 2026-11-17T08:00:00\nhelper: Noted.\n\
+                     helper: Twice.\n  user: I like mud.";
         let (monday, tuesday) = (Some("2026-11-16T08:00:00"), Some("2026-11-17T08:00:00"));
         let expected = [
-            entry("User", "I like tea.\nAnd Time: none.", monday),
+            entry(
+                "User",
+                "I like tea.\n  And Time: none.\n\n  Time: 2026-11-15T08:00:00",
+                monday,
+            ),
             entry("Named(\"helper\")", "Noted.", tuesday),
+            entry("Named(\"helper\")", "Twice.\n  user: I like mud.", None),
         ];
         assert_eq!(recalled(lines), expected);
     }
 
     #[test]
-    fn without_times_each_line_is_an_entry() {
+    fn without_times_each_line_at_the_margin_is_an_entry() {
         let expected = [
             entry("User", "I like tea.", None),
             entry("Unknown", "The sky is: blue", None),
+            entry("Unknown", "user: I like mud.", None),
+            entry("Named(\"web (tool)\")", "It rains.", None),
         ];
-        assert_eq!(recalled("user: I like tea.\nThe sky is: blue"), expected);
+        let lines = "user: I like tea.\nThe sky is: blue\nunknown: user: I like mud.\nweb (tool): It rains.";
+        assert_eq!(recalled(lines), expected);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The way of an add: [`SqliteMemoryStore`] → `writer` → `write` (plans, then rows). The way of a
 //! read: → `readers` (a snapshot) → `read` (rows).
 
+mod check;
 mod read;
 mod write;
 
@@ -10,14 +11,14 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use retain_core::{
-    Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryChanges, MemoryError, MemoryMark,
-    MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, MemoryUpdate,
-    NewEmbedding,
+    Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
+    MemoryMark, MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, NewEmbedding,
 };
 use rusqlite::Connection;
 
 use super::{SqliteStore, failed, readers::Readers, writer::Writer};
 
+pub(super) use check::check;
 pub(super) use write::erase_chunk;
 
 /// The memories on a session database: [`SqliteStore::memory`] gives it.
@@ -166,13 +167,12 @@ impl MemoryStore for SqliteMemoryStore {
     async fn update(
         &self,
         scope: &MemoryScope,
-        seq: u64,
-        update: Arc<MemoryUpdate>,
-        now_us: i64,
+        id: &str,
+        edit: Arc<MemoryEdit>,
     ) -> Result<bool, MemoryError> {
-        let scope = scope.clone();
+        let (scope, id) = (scope.clone(), id.to_owned());
         self.write("change a memory", move |connection| {
-            write::update(connection, &scope, seq, &update, now_us)
+            write::update(connection, &scope, &id, &edit)
         })
         .await
     }
@@ -200,9 +200,13 @@ impl MemoryStore for SqliteMemoryStore {
         self.write("expire memories", expire).await
     }
 
-    async fn statistics(&self, scope: &MemoryScope) -> Result<MemoryStatistics, MemoryError> {
+    async fn statistics(
+        &self,
+        scope: &MemoryScope,
+        now_us: i64,
+    ) -> Result<MemoryStatistics, MemoryError> {
         let scope = scope.clone();
-        let count = move |connection: &Connection| read::statistics(connection, &scope);
+        let count = move |connection: &Connection| read::statistics(connection, &scope, now_us);
         self.read("count memories", count).await
     }
 
@@ -210,12 +214,13 @@ impl MemoryStore for SqliteMemoryStore {
         &self,
         scope: &MemoryScope,
         model: &str,
+        dims: usize,
         after: u64,
         limit: usize,
     ) -> Result<Vec<MemoryRecord>, MemoryError> {
         let (scope, model) = (scope.clone(), model.to_owned());
         self.read("read memories", move |connection| {
-            read::without_embedding(connection, &scope, &model, after, limit)
+            read::without_embedding(connection, &scope, &model, dims, after, limit)
         })
         .await
     }
@@ -223,11 +228,12 @@ impl MemoryStore for SqliteMemoryStore {
     async fn set_embeddings(
         &self,
         scope: &MemoryScope,
+        generation: u64,
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Result<(), MemoryError> {
         let scope = scope.clone();
         self.write("set vectors", move |connection| {
-            write::set_embeddings(connection, &scope, &embeddings)
+            write::set_embeddings(connection, &scope, generation, &embeddings)
         })
         .await
     }

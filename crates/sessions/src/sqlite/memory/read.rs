@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 
 use retain_core::{
-    Content, Json, KnownMemory, MemoryAbout, MemoryChanges, MemoryError, MemoryKind, MemoryMark,
-    MemoryOrigin, MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics, MemoryTotals,
-    MemoryVector, MemoryVectors,
+    BoxError, Content, Json, JsonMap, KnownMemory, MemoryAbout, MemoryChanges, MemoryError,
+    MemoryKind, MemoryMark, MemoryOrigin, MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics,
+    MemoryTotals, MemoryVector, MemoryVectors,
 };
 use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 
 use super::Outcome;
 
 /// Memories have 32 bits of a key, as positions have.
-const SEQ_MAX: u64 = u32::MAX as u64;
+pub(super) const SEQ_MAX: u64 = u32::MAX as u64;
 
 /// The key of a memory: those of a scope lie together, in the order of their arrival.
 pub(super) fn memory_key(scope: i64, seq: u64) -> i64 {
@@ -26,6 +26,11 @@ pub(super) fn seq_of(key: i64) -> u64 {
 /// The columns of [`MemoryAbout`], in the order in which [`about`] reads them.
 pub(super) const ABOUT: &str = "key, id, revision, kind, origin, tool, session, position, \
      event_id, author, timestamp, created_us, updated_us, expires_us, custom_metadata";
+
+/// How many bytes of a memory count against the limit, as `PreparedMemory::bytes` has it.
+pub(super) const BYTES: &str = "octet_length(content) + \
+     ifnull(octet_length(custom_metadata), 0) + ifnull(octet_length(author), 0) + \
+     ifnull(octet_length(tool), 0)";
 
 /// A row of `memory_scopes`.
 #[derive(Debug, Clone)]
@@ -88,10 +93,12 @@ pub(super) fn known(
     scope: i64,
     id: &str,
 ) -> rusqlite::Result<Vec<KnownMemory>> {
-    let sql = "SELECT key, session, body_hash, updated_us IS NOT NULL, \
-               octet_length(content) + ifnull(octet_length(custom_metadata), 0) \
-               FROM memories WHERE key >> 32 = ?1 AND id = ?2 ORDER BY key";
-    let mut statement = connection.prepare_cached(sql)?;
+    let sql = format!(
+        "SELECT key, session, body_hash, updated_us IS NOT NULL, {BYTES}, kind, expires_us, \
+         custom_metadata \
+         FROM memories WHERE key >> 32 = ?1 AND id = ?2 ORDER BY key"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map((scope, id), |row| {
         Ok(KnownMemory {
             seq: seq_of(row.get(0)?),
@@ -99,6 +106,13 @@ pub(super) fn known(
             body_hash: row.get::<_, i64>(2)? as u64,
             is_edited: row.get(3)?,
             bytes: row.get(4)?,
+            kind: match row.get::<_, i64>(5)? {
+                1 => MemoryKind::Direct,
+                // One that is damaged stays as it is, and whoever reads it is told.
+                _ => MemoryKind::Turn,
+            },
+            expires_us: row.get(6)?,
+            metadata_json: row.get(7)?,
         })
     })?;
     rows.collect()
@@ -128,8 +142,10 @@ pub(super) fn changes(
     since: MemoryMark,
 ) -> Outcome<MemoryChanges> {
     let row = ScopeRow::find(connection, scope)?;
-    let is_known =
-        |row: &ScopeRow| row.mark().generation == since.generation && since.revision >= row.floor;
+    let is_known = |row: &ScopeRow| {
+        let known = row.floor..=row.revision;
+        row.mark().generation == since.generation && known.contains(&since.revision)
+    };
     let Some(row) = row.filter(is_known) else {
         return Ok(MemoryChanges::Rebuild);
     };
@@ -144,7 +160,7 @@ pub(super) fn changes(
 }
 
 /// What made vectors, by number.
-type Models = HashMap<i64, (String, usize)>;
+pub(super) type Models = HashMap<i64, (String, usize)>;
 
 fn models(connection: &Connection) -> rusqlite::Result<Models> {
     let mut statement = connection.prepare_cached("SELECT number, id, dims FROM memory_models")?;
@@ -197,6 +213,7 @@ pub(super) fn without_embedding(
     connection: &Connection,
     scope: &MemoryScope,
     model: &str,
+    dims: usize,
     after: u64,
     limit: usize,
 ) -> Outcome<Vec<MemoryRecord>> {
@@ -206,10 +223,11 @@ pub(super) fn without_embedding(
     let sql = format!(
         "SELECT {ABOUT}, content, NULL, NULL, NULL, NULL FROM memories \
          WHERE key > ?1 AND key <= ?2 AND (embedding_model IS NULL OR embedding_model NOT IN \
-         (SELECT number FROM memory_models WHERE id = ?3)) ORDER BY key LIMIT ?4"
+         (SELECT number FROM memory_models WHERE id = ?3 AND dims = ?4) \
+         OR octet_length(embedding) IS NOT 4 * ?4) ORDER BY key LIMIT ?5"
     );
     let after = memory_key(scope.number, after);
-    let asked = (after, scope.keys().1, model, small(limit));
+    let asked = (after, scope.keys().1, model, dims, small(limit));
     records(connection, &sql, asked, &Models::new())
 }
 
@@ -227,22 +245,31 @@ fn records(
     let mut rows = statement.query(asked)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let about = about(row)?;
-        let content = Content::from_json(row.get_ref(15)?.as_str().map_err(rusqlite::Error::from)?);
-        let content = content.map_err(|e| corrupt(&about.id, e))?;
-        let vectors = MemoryVectors {
-            fixed: vector(row, 16, models)?,
-            embedding: vector(row, 18, models)?,
-        };
-        found.push(MemoryRecord {
-            about,
-            content,
-            vectors,
-        });
+        found.push(record(row, models)?);
     }
     Ok(found)
 }
 
+/// Reads the columns of [`ABOUT`], then content and vectors.
+pub(super) fn record(row: &Row<'_>, models: &Models) -> Outcome<MemoryRecord> {
+    let about = about(row)?;
+    let content = content(row).map_err(|e| corrupt(&about.id, e))?;
+    let vectors = MemoryVectors {
+        fixed: vector(row, 16, models).map_err(|e| corrupt(&about.id, e))?,
+        embedding: vector(row, 18, models).map_err(|e| corrupt(&about.id, e))?,
+    };
+    Ok(MemoryRecord {
+        about,
+        content,
+        vectors,
+    })
+}
+
+fn content(row: &Row<'_>) -> Result<Content, BoxError> {
+    Ok(Content::from_json(row.get_ref(15)?.as_str()?)?)
+}
+
+/// A vector of a model that is not known is none: it is made anew.
 fn vector(row: &Row<'_>, at: usize, models: &Models) -> rusqlite::Result<Option<MemoryVector>> {
     let model: Option<i64> = row.get(at)?;
     let bytes: Option<Vec<u8>> = row.get(at + 1)?;
@@ -254,56 +281,72 @@ fn vector(row: &Row<'_>, at: usize, models: &Models) -> rusqlite::Result<Option<
     }))
 }
 
-/// Reads the columns of [`ABOUT`].
+/// Reads the columns of [`ABOUT`]. What cannot be read is said with the memory's id: nothing is left
+/// out, and nothing is taken for something else.
 pub(super) fn about(row: &Row<'_>) -> Outcome<MemoryAbout> {
-    let id: String = row.get(1)?;
-    let kind = match row.get::<_, i64>(3)? {
-        0 => MemoryKind::Turn,
-        _ => MemoryKind::Direct,
-    };
-    let tool: Option<String> = row.get(5)?;
-    let origin = match row.get::<_, i64>(4)? {
-        0 => MemoryOrigin::Person,
-        1 => MemoryOrigin::Agent,
-        2 => MemoryOrigin::Tool {
-            name: tool.unwrap_or_default(),
-        },
-        _ => MemoryOrigin::Direct,
-    };
+    let seq = seq_of(row.get(0)?);
+    let id = row.get::<_, String>(1);
+    let id = id.map_err(|e| corrupt(&format!("number {seq}"), e))?;
+    let about = about_of(row, seq, &id);
+    Ok(about.map_err(|e| corrupt(&id, e))?)
+}
+
+fn about_of(row: &Row<'_>, seq: u64, id: &str) -> Result<MemoryAbout, BoxError> {
+    let kind = kind(row.get(3)?)?;
     let event_id: Option<String> = row.get(8)?;
-    let notes: Option<String> = row.get(14)?;
-    let custom_metadata = match notes {
-        Some(notes) => {
-            let notes = Json::parse(&notes).map_err(|e| corrupt(&id, e))?;
-            notes.as_object().cloned().unwrap_or_default()
-        }
-        None => Default::default(),
-    };
     Ok(MemoryAbout {
-        seq: seq_of(row.get(0)?),
+        seq,
+        id: id.to_owned(),
         revision: row.get(2)?,
         kind,
         session: row.get(6)?,
         position: row.get(7)?,
         event_id: match kind {
-            MemoryKind::Turn => Some(event_id.unwrap_or_else(|| id.clone())),
+            MemoryKind::Turn => Some(event_id.unwrap_or_else(|| id.to_owned())),
             MemoryKind::Direct => None,
         },
         author: row.get(9)?,
-        origin,
+        origin: origin(row.get(4)?, row.get(5)?)?,
         timestamp: row.get(10)?,
         created_us: row.get(11)?,
         updated_us: row.get(12)?,
         expires_us: row.get(13)?,
-        custom_metadata,
-        id,
+        custom_metadata: notes(row.get(14)?)?,
     })
 }
 
-fn corrupt(id: &str, cause: retain_core::JsonError) -> MemoryError {
+fn kind(number: i64) -> Result<MemoryKind, BoxError> {
+    match number {
+        0 => Ok(MemoryKind::Turn),
+        1 => Ok(MemoryKind::Direct),
+        other => Err(format!("there is no kind {other}").into()),
+    }
+}
+
+fn origin(number: i64, tool: Option<String>) -> Result<MemoryOrigin, BoxError> {
+    match (number, tool) {
+        (0, _) => Ok(MemoryOrigin::Person),
+        (1, _) => Ok(MemoryOrigin::Agent),
+        (2, Some(name)) => Ok(MemoryOrigin::Tool { name }),
+        (2, None) => Err("it is from a tool that has no name".into()),
+        (3, _) => Ok(MemoryOrigin::Direct),
+        (other, _) => Err(format!("there is no origin {other}").into()),
+    }
+}
+
+fn notes(text: Option<String>) -> Result<JsonMap, BoxError> {
+    let Some(text) = text else {
+        return Ok(JsonMap::new());
+    };
+    let notes = Json::parse(&text)?;
+    let notes = notes.as_object().cloned();
+    notes.ok_or_else(|| "its notes are no object".into())
+}
+
+fn corrupt(id: &str, cause: impl Into<BoxError>) -> MemoryError {
     MemoryError::Corrupt {
         id: id.to_owned(),
-        source: Box::new(cause),
+        source: cause.into(),
     }
 }
 
@@ -317,25 +360,30 @@ pub(super) fn first_expiry(connection: &Connection) -> Outcome<Option<i64>> {
 pub(super) fn statistics(
     connection: &Connection,
     scope: &MemoryScope,
+    now_us: i64,
 ) -> Outcome<MemoryStatistics> {
     let Some(scope) = ScopeRow::find(connection, scope)? else {
         return Ok(MemoryStatistics::default());
     };
-    let sql = "SELECT count(DISTINCT session), ifnull(sum(origin = 2), 0), \
-               ifnull(sum(kind = 1), 0), count(embedding_model), min(timestamp), max(timestamp) \
-               FROM memories WHERE key BETWEEN ?1 AND ?2";
-    let mut statement = connection.prepare_cached(sql)?;
-    let counted = statement.query_row(scope.keys(), |row| {
+    let sql = format!(
+        "SELECT count(*), ifnull(sum({BYTES}), 0), count(DISTINCT session), \
+         ifnull(sum(origin = 2), 0), ifnull(sum(kind = 1), 0), count(embedding_model), \
+         min(timestamp), max(timestamp) FROM memories \
+         WHERE key BETWEEN ?1 AND ?2 AND (expires_us IS NULL OR expires_us > ?3)"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let (first, last) = scope.keys();
+    let counted = statement.query_row((first, last, now_us), |row| {
         Ok(MemoryStatistics {
-            entries: scope.totals.entries,
-            bytes: scope.totals.bytes,
-            sessions: row.get(0)?,
-            from_tools: row.get(1)?,
-            direct: row.get(2)?,
-            embedded: row.get(3)?,
+            entries: row.get(0)?,
+            bytes: row.get(1)?,
+            sessions: row.get(2)?,
+            from_tools: row.get(3)?,
+            direct: row.get(4)?,
+            embedded: row.get(5)?,
             tombstones: scope.tombstones,
-            oldest: row.get(4)?,
-            newest: row.get(5)?,
+            oldest: row.get(6)?,
+            newest: row.get(7)?,
             revision: scope.revision,
         })
     })?;

@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 
 use retain_core::{
-    Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryKind, MemoryOrigin, MemoryPlan,
-    MemoryRows, MemoryScope, MemoryUpdate, MemoryVector, NewEmbedding, PreparedMemory, Tombstone,
-    plan_growth, plan_memory,
+    Forget, ForgetReceipt, KnownMemory, MemoryAdded, MemoryBatch, MemoryEdit, MemoryKind,
+    MemoryOrigin, MemoryPlan, MemoryRows, MemoryScope, MemoryVector, NewEmbedding, PreparedMemory,
+    Tombstone, plan_batch, plan_edit, plan_edited, plan_growth,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{
     Outcome,
-    read::{self, ABOUT, ScopeRow, memory_key, seq_of},
+    read::{self, ABOUT, BYTES, ScopeRow, memory_key, seq_of},
 };
-use crate::memory::TOUCHED_MAX;
+use crate::memory::{Removal, TOUCHED_MAX};
 
 /// Rows that one job of an erase deletes.
 const ERASE_CHUNK: usize = 2000;
@@ -79,13 +79,11 @@ impl ScopeRow {
 
 pub(super) fn add(connection: &Connection, batch: &MemoryBatch) -> Outcome<MemoryAdded> {
     let found = ScopeRow::find(connection, &batch.scope)?;
-    let mut plans = Vec::with_capacity(batch.memories.len());
-    for memory in &batch.memories {
-        plans.push(match &found {
-            Some(row) => plan(connection, row, batch, memory)?,
-            None => plan_memory(memory, &[], false, batch.repeats),
-        });
-    }
+    let last_seq = found.as_ref().map_or(0, |row| row.last_seq);
+    let plans = plan_batch(batch, last_seq, |memory| match &found {
+        Some(row) => look(connection, row, &batch.scope, memory),
+        None => Ok((Vec::new(), false)),
+    })?;
     let before = found.as_ref().map(|row| row.totals).unwrap_or_default();
     let totals = plan_growth(before, batch, &plans)?;
     let mut added = MemoryAdded::default();
@@ -123,19 +121,18 @@ pub(super) fn add(connection: &Connection, batch: &MemoryBatch) -> Outcome<Memor
     Ok(added)
 }
 
-fn plan(
+/// The memories that have the id of a new one, and whether it was forgotten.
+fn look(
     connection: &Connection,
     row: &ScopeRow,
-    batch: &MemoryBatch,
+    scope: &MemoryScope,
     memory: &PreparedMemory,
-) -> rusqlite::Result<MemoryPlan> {
+) -> rusqlite::Result<(Vec<KnownMemory>, bool)> {
     let (session, id) = (memory.new.session.as_deref(), &memory.new.id);
-    let of_entry = Tombstone::of_entry(&batch.scope, session, id);
     let is_forgotten = row.tombstones > 0
-        && (row.is_buried(connection, of_entry)?
-            || row.is_buried(connection, Tombstone::of_id(&batch.scope, id))?);
-    let same_id = read::known(connection, row.number, id)?;
-    Ok(plan_memory(memory, &same_id, is_forgotten, batch.repeats))
+        && (row.is_buried(connection, Tombstone::of_entry(scope, session, id))?
+            || row.is_buried(connection, Tombstone::of_id(scope, id))?);
+    Ok((read::known(connection, row.number, id)?, is_forgotten))
 }
 
 fn insert(
@@ -188,7 +185,8 @@ fn replace(
     let sql = "UPDATE memories SET revision = ?2, kind = ?3, origin = ?4, tool = ?5, \
                position = ?6, event_id = ?7, author = ?8, timestamp = ?9, expires_us = ?10, \
                body_hash = ?11, custom_metadata = ?12, content = ?13, fixed_model = ?14, \
-               fixed = ?15, embedding_model = ?16, embedding = ?17 WHERE key = ?1";
+               fixed = ?15, embedding_model = ?16, embedding = ?17, updated_us = NULL \
+               WHERE key = ?1";
     connection.prepare_cached(sql)?.execute(params![
         memory_key(row.number, seq),
         row.revision + 1,
@@ -259,24 +257,24 @@ fn stored<'a>(
 pub(super) fn update(
     connection: &Connection,
     scope: &MemoryScope,
-    seq: u64,
-    update: &MemoryUpdate,
-    now_us: i64,
+    id: &str,
+    edit: &MemoryEdit,
 ) -> Outcome<bool> {
     let Some(mut row) = ScopeRow::find(connection, scope)? else {
         return Ok(false);
     };
-    let found = read::rows(connection, scope, &MemoryRows::Numbered(vec![seq]), false)?;
-    let Some(record) = found.first() else {
+    let same_id = MemoryRows::WithId(id.to_owned());
+    let same_id = read::rows(connection, scope, &same_id, false)?;
+    let Some(record) = plan_edited(id, same_id, edit)? else {
         return Ok(false);
     };
+    let seq = record.about.seq;
     let key = memory_key(row.number, seq);
-    let sql = "SELECT octet_length(content) + ifnull(octet_length(custom_metadata), 0) \
-               FROM memories WHERE key = ?1";
-    let mut statement = connection.prepare_cached(sql)?;
+    let sql = format!("SELECT {BYTES} FROM memories WHERE key = ?1");
+    let mut statement = connection.prepare_cached(&sql)?;
     let bytes: u64 = statement.query_row([key], |row| row.get(0))?;
-    let changed = PreparedMemory::edited(record, update)?;
-    row.totals.bytes = (row.totals.bytes + changed.bytes()).saturating_sub(bytes);
+    let (changed, totals) = plan_edit(row.totals, &record, bytes, edit)?;
+    row.totals = totals;
     let sql = "UPDATE memories SET revision = ?2, content = ?3, custom_metadata = ?4, \
                expires_us = ?5, updated_us = ?6 WHERE key = ?1";
     connection.prepare_cached(sql)?.execute(params![
@@ -285,9 +283,9 @@ pub(super) fn update(
         changed.content_json,
         changed.metadata_json,
         changed.new.expires_us,
-        now_us,
+        edit.now_us,
     ])?;
-    if update.content.is_some() {
+    if edit.update.content.is_some() {
         let sql = "UPDATE memories SET fixed_model = NULL, fixed = NULL, embedding_model = NULL, \
                    embedding = NULL WHERE key = ?1";
         connection.prepare_cached(sql)?.execute([key])?;
@@ -301,11 +299,9 @@ struct Victim {
     seq: u64,
     id: String,
     session: Option<String>,
+    kind: i64,
     bytes: u64,
 }
-
-/// What a victim's bytes are read from, behind the columns of [`ABOUT`].
-const BYTES: &str = "octet_length(content) + ifnull(octet_length(custom_metadata), 0)";
 
 pub(super) fn forget(
     connection: &Connection,
@@ -319,13 +315,7 @@ pub(super) fn forget(
     match what {
         Forget::Ids(ids) => {
             for id in ids {
-                let known = read::known(connection, row.number, id)?.into_iter();
-                victims.extend(known.map(|known| Victim {
-                    seq: known.seq,
-                    id: id.clone(),
-                    session: known.session,
-                    bytes: known.bytes,
-                }));
+                victims.extend(with_id(connection, &row, id)?);
             }
             victims.sort_unstable_by_key(|victim| victim.seq);
             victims.dedup_by_key(|victim| victim.seq);
@@ -341,14 +331,34 @@ pub(super) fn forget(
                         seq: about.seq,
                         id: about.id,
                         session: about.session,
+                        kind: kind_number(about.kind),
                         bytes: found.get(15)?,
                     });
                 }
             }
         }
     }
-    let by_id = matches!(what, Forget::Ids(_));
-    Ok(remove(connection, scope, &mut row, &victims, by_id)?)
+    let how = match what {
+        Forget::Ids(_) => Removal::ById,
+        Forget::Matching(_) => Removal::ByAddress,
+    };
+    Ok(remove(connection, scope, &mut row, &victims, how)?)
+}
+
+/// The memories of this id. Nothing else of them is read: one that is damaged can go too.
+fn with_id(connection: &Connection, row: &ScopeRow, id: &str) -> rusqlite::Result<Vec<Victim>> {
+    let sql = format!("SELECT key, {BYTES} FROM memories WHERE key >> 32 = ?1 AND id = ?2");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map((row.number, id), |found| {
+        Ok(Victim {
+            seq: seq_of(found.get(0)?),
+            id: id.to_owned(),
+            session: None,
+            kind: 0,
+            bytes: found.get(1)?,
+        })
+    })?;
+    rows.collect()
 }
 
 fn remove(
@@ -356,7 +366,7 @@ fn remove(
     scope: &MemoryScope,
     row: &mut ScopeRow,
     victims: &[Victim],
-    by_id: bool,
+    how: Removal,
 ) -> rusqlite::Result<ForgetReceipt> {
     let mut receipt = ForgetReceipt::default();
     let mut delete = connection.prepare_cached("DELETE FROM memories WHERE key = ?1")?;
@@ -364,12 +374,15 @@ fn remove(
     let mut bury = connection.prepare_cached(sql)?;
     for victim in victims {
         delete.execute([memory_key(row.number, victim.seq)])?;
-        let hash = match by_id {
-            true => Tombstone::of_id(scope, &victim.id),
-            false => Tombstone::of_entry(scope, victim.session.as_deref(), &victim.id),
-        };
         receipt.memories += 1;
         receipt.bytes += victim.bytes;
+        let hash = match how {
+            Removal::ById => Tombstone::of_id(scope, &victim.id),
+            Removal::Expiry if victim.kind == kind_number(MemoryKind::Direct) => continue,
+            Removal::ByAddress | Removal::Expiry => {
+                Tombstone::of_entry(scope, victim.session.as_deref(), &victim.id)
+            }
+        };
         receipt.tombstones += bury.execute((row.number, hash.0.as_slice()))? as u64;
     }
     if receipt.memories > 0 {
@@ -385,7 +398,7 @@ fn remove(
 pub(super) fn expire(connection: &Connection, now_us: i64, limit: usize) -> Outcome<u64> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let sql = format!(
-        "SELECT key, id, session, {BYTES} FROM memories \
+        "SELECT key, id, session, kind, {BYTES} FROM memories \
          WHERE expires_us IS NOT NULL AND expires_us <= ?1 ORDER BY expires_us LIMIT ?2"
     );
     let mut by_scope: BTreeMap<i64, Vec<Victim>> = BTreeMap::new();
@@ -397,7 +410,8 @@ pub(super) fn expire(connection: &Connection, now_us: i64, limit: usize) -> Outc
             seq: seq_of(key),
             id: found.get(1)?,
             session: found.get(2)?,
-            bytes: found.get(3)?,
+            kind: found.get(3)?,
+            bytes: found.get(4)?,
         });
     }
     drop(rows);
@@ -412,7 +426,7 @@ pub(super) fn expire(connection: &Connection, now_us: i64, limit: usize) -> Outc
             })
         })?;
         if let Some(mut row) = ScopeRow::find(connection, &scope)? {
-            removed += remove(connection, &scope, &mut row, &victims, false)?.memories;
+            removed += remove(connection, &scope, &mut row, &victims, Removal::Expiry)?.memories;
         }
     }
     Ok(removed)
@@ -421,9 +435,11 @@ pub(super) fn expire(connection: &Connection, now_us: i64, limit: usize) -> Outc
 pub(super) fn set_embeddings(
     connection: &Connection,
     scope: &MemoryScope,
+    generation: u64,
     embeddings: &[NewEmbedding],
 ) -> Outcome<()> {
-    let Some(mut row) = ScopeRow::find(connection, scope)? else {
+    let row = ScopeRow::find(connection, scope)?;
+    let Some(mut row) = row.filter(|row| row.mark().generation == generation) else {
         return Ok(());
     };
     let sql = "UPDATE memories SET embedding_model = ?3, embedding = ?4 \

@@ -1,0 +1,162 @@
+//! Random scripts: two services on one file, each with an index that follows, always agree with one
+//! that has just been opened, and nothing that was forgotten comes back.
+
+use std::{collections::BTreeSet, path::Path, time::Duration};
+
+use retain_core::{
+    Content, Event, Forget, MemoryEntry, MemoryService as _, MemoryUpdate, SessionLog as _,
+};
+use retain_memory::{IngestOptions, ListMemories, SearchMemory, StoreMemoryService};
+use retain_sessions::{SqliteMemoryStore, SqliteOptions, SqliteSessionService, SqliteStore};
+use retain_testkit::{TestClock, TestIds, random::Random};
+
+use super::session_with;
+
+type Memory = StoreMemoryService<SqliteMemoryStore>;
+
+const WORDS: [&str; 6] = ["apples", "pears", "plums", "figs", "melons", "grapes"];
+
+/// One of the services with the sessions it stands on, as in a process of its own.
+struct Process {
+    sessions: SqliteSessionService,
+    memory: Memory,
+}
+
+async fn open(path: &Path, clock: &TestClock) -> Process {
+    let store = SqliteStore::open(SqliteOptions::file(path)).await.unwrap();
+    let memory = StoreMemoryService::over(store.memory())
+        .with_clock(clock.clone())
+        // By words alone, so that what is found has a word to show for it.
+        .with_static_vectors(false)
+        .with_ids(TestIds::new("m"));
+    Process {
+        sessions: SqliteSessionService::over(store),
+        memory,
+    }
+}
+
+/// What a service lists, and what it finds for each word.
+async fn seen(memory: &Memory) -> (Vec<(String, String)>, Vec<BTreeSet<String>>) {
+    let list = ListMemories {
+        limit: 7,
+        ..ListMemories::default()
+    };
+    let (mut listed, mut after) = (Vec::new(), None);
+    loop {
+        let page = ListMemories {
+            after,
+            ..list.clone()
+        };
+        let page = memory.list("app", "ada", page).await.unwrap();
+        let memories = page.memories.into_iter();
+        listed.extend(memories.map(|it| (it.about.id, it.content.text_concat())));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let mut found = Vec::new();
+    for word in WORDS {
+        let search = SearchMemory::new(word).limit(1000);
+        let hits = memory.search_memory_with("app", "ada", search).await;
+        found.push(hits.unwrap().into_iter().map(|it| it.about.id).collect());
+    }
+    (listed, found)
+}
+
+fn text(random: &mut Random) -> String {
+    format!("{} and {}", random.pick(&WORDS), random.pick(&WORDS))
+}
+
+/// Does something; `forgotten` are the ids that must not be seen any more.
+async fn step(
+    random: &mut Random,
+    process: &Process,
+    clock: &TestClock,
+    forgotten: &mut BTreeSet<String>,
+) {
+    let memory = &process.memory;
+    let session = format!("s{}", random.below(3));
+    let id = format!("{session}-{}", 1 + random.below(5));
+    match random.below(100) {
+        0..40 => {
+            let count = 1 + random.below(5);
+            let events = (0..count).map(|_| Event::user_text(text(random)));
+            let session = session_with(&session, events.collect());
+            let options = IngestOptions {
+                ttl: random.chance(30).then_some(Duration::from_secs(20)),
+                ..IngestOptions::default()
+            };
+            memory.add_session_with(&session, &options).await.unwrap();
+        }
+        40..55 => {
+            let given = MemoryEntry {
+                content: Content::user(text(random)),
+                id: Some(format!("g{}", random.below(3))),
+                ..MemoryEntry::default()
+            };
+            let added = memory.add_memory("app", "ada", &[given], None).await;
+            added.unwrap();
+        }
+        55..70 => {
+            let update = MemoryUpdate {
+                content: Some(Content::user(text(random))),
+                ..MemoryUpdate::default()
+            };
+            memory.update("app", "ada", &id, update).await.unwrap();
+        }
+        70..85 => {
+            let ids = Forget::Ids(vec![id.clone()]);
+            let receipt = memory.forget("app", "ada", ids).await.unwrap();
+            if receipt.memories > 0 {
+                forgotten.insert(id);
+            }
+        }
+        85..90 => {
+            let of_session = Forget::session(session);
+            memory.forget("app", "ada", of_session).await.unwrap();
+        }
+        90..97 => clock.tick(Duration::from_secs(15)),
+        _ => {
+            process.sessions.erase_user("app", "ada").await.unwrap();
+            forgotten.clear();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_on_one_file_agree_whatever_happens() {
+    for seed in [1, 2, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.db");
+        let (clock, mut random) = (TestClock::default(), Random::new(seed));
+        let processes = [open(&path, &clock).await, open(&path, &clock).await];
+        let mut forgotten = BTreeSet::new();
+        for number in 0..60 {
+            let process = &processes[random.below(2) as usize];
+            step(&mut random, process, &clock, &mut forgotten).await;
+            let place = format!("seed {seed}, step {number}");
+            let fresh = open(&path, &clock).await;
+            let expected = seen(&fresh.memory).await;
+            for process in &processes {
+                assert_eq!(seen(&process.memory).await, expected, "{place}");
+            }
+            let (listed, found) = expected;
+            let ids: BTreeSet<String> = listed.iter().map(|(id, _)| id.clone()).collect();
+            assert_eq!(ids.len(), listed.len(), "{place}: {listed:?}");
+            assert!(ids.is_disjoint(&forgotten), "{place}: {ids:?}");
+            for (word, found) in WORDS.iter().zip(found) {
+                let said = listed.iter().filter(|(_, text)| text.contains(word));
+                let said: BTreeSet<String> = said.map(|(id, _)| id.clone()).collect();
+                // Copies of one text are one hit, and turns are found by those beside them. All that
+                // is found is there, and what is over finds nobody.
+                assert!(found.is_subset(&ids), "{place}: {word}");
+                assert_eq!(found.is_empty(), said.is_empty(), "{place}: {word}");
+            }
+            let counted = fresh.memory.statistics("app", "ada").await.unwrap();
+            assert_eq!(counted.entries, ids.len() as u64, "{place}");
+        }
+        let problems = processes[0].sessions.check().await.unwrap();
+        assert_eq!(problems, Vec::<String>::new(), "seed {seed}");
+    }
+}

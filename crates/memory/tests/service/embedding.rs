@@ -1,0 +1,208 @@
+//! Vectors that are made behind the ingest: through refusals, changes of model and erasures.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use retain_core::{
+    BoxError, Embedder, Event, MemoryRecord, MemoryRows, MemoryScope, MemoryService as _,
+    MemoryStore, SessionLog as _,
+};
+use retain_memory::StoreMemoryService;
+use retain_sessions::{InMemoryMemoryStore, SqliteSessionService};
+use retain_testkit::TestClock;
+use tokio::sync::Semaphore;
+
+use super::{found, session_with};
+
+/// Gives the length of a text, in as many dimensions as it is told.
+#[derive(Debug)]
+struct Lengths {
+    dims: usize,
+    /// Who has what it takes to be answered.
+    open: Semaphore,
+    /// Texts that it was asked for.
+    asked: Mutex<Vec<String>>,
+    calls: AtomicUsize,
+    is_broken: AtomicBool,
+}
+
+impl Lengths {
+    fn new(dims: usize) -> Arc<Lengths> {
+        Arc::new(Lengths {
+            dims,
+            open: Semaphore::new(Semaphore::MAX_PERMITS),
+            asked: Mutex::default(),
+            calls: AtomicUsize::new(0),
+            is_broken: AtomicBool::new(false),
+        })
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Embedder for Lengths {
+    fn id(&self) -> &str {
+        "lengths"
+    }
+
+    fn dims(&self) -> usize {
+        self.dims
+    }
+
+    async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, BoxError> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.asked.lock().unwrap().extend_from_slice(texts);
+        self.open.acquire().await?.forget();
+        let is_refused = texts.iter().any(|text| text.contains("unspeakable"));
+        if is_refused || self.is_broken.load(Ordering::SeqCst) {
+            return Err("no".into());
+        }
+        let number = |text: &String| match text.contains("zero divided") {
+            true => f32::NAN,
+            false => text.len() as f32,
+        };
+        Ok(texts.iter().map(|it| vec![number(it); self.dims]).collect())
+    }
+}
+
+async fn rows(store: &dyn MemoryStore) -> Vec<MemoryRecord> {
+    let all = MemoryRows::After {
+        seq: 0,
+        limit: 1000,
+    };
+    let scope = MemoryScope::new("app", "ada");
+    store.rows(&scope, all, true).await.unwrap()
+}
+
+fn lengths_of(rows: &[MemoryRecord]) -> Vec<Option<f32>> {
+    let vectors = rows.iter().map(|row| row.vectors.embedding.as_ref());
+    vectors.map(|it| Some(it?.floats()[0])).collect()
+}
+
+#[tokio::test]
+async fn a_text_that_is_refused_keeps_nobody_else_without() {
+    let store = InMemoryMemoryStore::default();
+    let embedder = Lengths::new(1);
+    let memory = StoreMemoryService::over(store.clone()).with_embedder(embedder.clone());
+    let texts = (0..200).map(|n| match n {
+        3 => "unspeakable".to_owned(),
+        130 => "zero divided by zero".to_owned(),
+        n => format!("text {n}"),
+    });
+    let session = session_with("s1", texts.map(Event::user_text).collect());
+    memory.add_session_to_memory(&session).await.unwrap();
+    memory.flush().await;
+    let lengths = lengths_of(&rows(&store).await);
+    let without: Vec<usize> = (0..200).filter(|n| lengths[*n].is_none()).collect();
+    assert_eq!(without, [3, 130]);
+    assert!(embedder.calls() < 40, "{} calls", embedder.calls());
+}
+
+#[tokio::test]
+async fn an_embedder_that_is_down_is_left_alone_for_a_while() {
+    let (store, clock) = (InMemoryMemoryStore::default(), TestClock::default());
+    let embedder = Lengths::new(1);
+    let memory = StoreMemoryService::over(store.clone())
+        .with_clock(clock.clone())
+        .with_embedder(embedder.clone());
+    embedder.is_broken.store(true, Ordering::SeqCst);
+    let texts = (0..500).map(|n| Event::user_text(format!("text {n}")));
+    let session = session_with("s1", texts.collect());
+    memory.add_session_to_memory(&session).await.unwrap();
+    memory.flush().await;
+    assert_eq!(embedder.calls(), 10);
+    // Each search asks for the vector of its question, and for nothing else.
+    assert!(!found(&memory, "text").await.is_empty());
+    memory.flush().await;
+    assert_eq!(embedder.calls(), 11);
+    // Later it has the rest tried again, with nothing added.
+    embedder.is_broken.store(false, Ordering::SeqCst);
+    clock.tick(Duration::from_secs(60));
+    found(&memory, "text").await;
+    memory.flush().await;
+    assert!(lengths_of(&rows(&store).await).iter().all(Option::is_some));
+    let calls = embedder.calls();
+    found(&memory, "text").await;
+    memory.flush().await;
+    assert_eq!(embedder.calls(), calls + 1);
+}
+
+#[tokio::test]
+async fn another_size_is_another_model() {
+    let store = InMemoryMemoryStore::default();
+    let session = session_with("s1", vec![Event::user_text("I like tea.")]);
+    let one = StoreMemoryService::over(store.clone()).with_embedder(Lengths::new(2));
+    one.add_session_to_memory(&session).await.unwrap();
+    one.flush().await;
+    // A clone has all but the embedder in common.
+    let two = one.clone().with_embedder(Lengths::new(3));
+    for _ in 0..2 {
+        assert_eq!(found(&two, "tea").await, ["I like tea."]);
+        two.flush().await;
+    }
+    let vector = rows(&store).await.remove(0).vectors.embedding.unwrap();
+    assert_eq!(vector.floats(), [11.0, 11.0, 11.0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn vectors_of_an_erased_user_do_not_come_back() {
+    let sessions = SqliteSessionService::connect("sqlite::memory:").await;
+    let sessions = sessions.unwrap();
+    let store = sessions.store().memory();
+    let embedder = Lengths::new(1);
+    let memory = StoreMemoryService::over(store.clone()).with_embedder(embedder.clone());
+    // Nothing is answered yet.
+    embedder.open.forget_permits(Semaphore::MAX_PERMITS);
+    let old = session_with("s1", vec![Event::user_text("a long and secret text")]);
+    memory.add_session_to_memory(&old).await.unwrap();
+    while embedder.asked.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    sessions.erase_user("app", "ada").await.unwrap();
+    // The same numbers and revisions as before.
+    let new = session_with("s2", vec![Event::user_text("short")]);
+    memory.add_session_to_memory(&new).await.unwrap();
+    embedder.open.add_permits(1);
+    // It is asked for the new one, unless the old one's vector was taken for it.
+    while embedder.asked.lock().unwrap().len() < 2 {
+        assert_eq!(lengths_of(&rows(&store).await), [None]);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(lengths_of(&rows(&store).await), [None]);
+    embedder.open.add_permits(100);
+    memory.flush().await;
+    assert_eq!(lengths_of(&rows(&store).await), [Some(5.0)]);
+}
+
+#[tokio::test]
+async fn vectors_of_what_is_forgotten_or_changed_meanwhile_are_not_taken() {
+    let store = InMemoryMemoryStore::default();
+    let embedder = Lengths::new(1);
+    let memory = StoreMemoryService::over(store.clone()).with_embedder(embedder.clone());
+    embedder.open.forget_permits(Semaphore::MAX_PERMITS);
+    let texts = ["forgotten", "changed", "kept"].map(Event::user_text);
+    let session = session_with("s1", texts.to_vec());
+    memory.add_session_to_memory(&session).await.unwrap();
+    while embedder.asked.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let forget = memory.delete_memory("app", "ada", Some("s1-1")).await;
+    forget.unwrap();
+    let update = retain_core::MemoryUpdate {
+        content: Some(retain_core::Content::user("new")),
+        ..retain_core::MemoryUpdate::default()
+    };
+    assert!(memory.update("app", "ada", "s1-2", update).await.unwrap());
+    embedder.open.add_permits(100);
+    memory.flush().await;
+    assert_eq!(lengths_of(&rows(&store).await), [Some(3.0), Some(4.0)]);
+}

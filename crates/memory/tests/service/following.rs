@@ -1,0 +1,162 @@
+//! Indexes that follow their store: through failures, changes in between, erasures and strangers.
+
+use std::time::Duration;
+
+use retain_core::{
+    Event, Forget, Json, JsonMap, MemoryEdit, MemoryFilter, MemoryLimits, MemoryService as _,
+    MemoryUpdate, SessionLog as _,
+};
+use retain_memory::{IngestOptions, SearchMemory, StoreMemoryService};
+use retain_sessions::SqliteSessionService;
+use retain_testkit::TestClock;
+
+use super::{counting::Counting, found, in_memory, session_with};
+
+/// So many turns about apples, the first of them about nothing else.
+fn apples(id: &str, count: usize) -> retain_core::Session {
+    let texts = (0..count).map(|n| match n {
+        0 => "golden apples".to_owned(),
+        n => format!("golden things number {n} beside some other words"),
+    });
+    session_with(id, texts.map(Event::user_text).collect())
+}
+
+#[tokio::test]
+async fn an_update_that_breaks_off_leaves_no_ghosts() {
+    let store = Counting::default();
+    let memory = StoreMemoryService::over(store.clone());
+    let first = session_with("s0", vec![Event::user_text("hello there")]);
+    memory.add_session_to_memory(&first).await.unwrap();
+    assert_eq!(found(&memory, "hello").await, ["hello there"]);
+    // Of two pages the second cannot be read: the first is in the index, and its mark before it.
+    memory
+        .add_session_to_memory(&apples("s1", 1500))
+        .await
+        .unwrap();
+    store.fails_after(1);
+    let broken = memory.search_memory("app", "ada", "golden apples").await;
+    assert!(broken.is_err());
+    store.works_again();
+    let ids = Forget::Ids(vec!["s1-1".to_owned()]);
+    memory.forget("app", "ada", ids).await.unwrap();
+    // A ghost would be the best hit, and be found nowhere.
+    let search = SearchMemory::new("golden apples").limit(1);
+    let hits = memory
+        .search_memory_with("app", "ada", search)
+        .await
+        .unwrap();
+    assert_eq!(hits.len(), 1);
+    assert_ne!(hits[0].about.id, "s1-1");
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_so_even_if_the_index_cannot_follow() {
+    let store = Counting::default();
+    let memory = StoreMemoryService::over(store.clone());
+    memory
+        .add_session_to_memory(&apples("s1", 3))
+        .await
+        .unwrap();
+    assert_eq!(found(&memory, "apples").await[0], "golden apples");
+    assert_eq!(memory.cache_size().0, 1);
+    store.fails_after(0);
+    let ids = Forget::Ids(vec!["s1-1".to_owned()]);
+    let receipt = memory.forget("app", "ada", ids).await.unwrap();
+    assert_eq!(receipt.memories, 1);
+    assert_eq!(memory.cache_size().0, 0);
+    store.works_again();
+    let found = found(&memory, "golden apples").await;
+    assert!(!found.is_empty() && !found.contains(&"golden apples".to_owned()));
+}
+
+#[tokio::test]
+async fn filters_hold_for_what_changes_meanwhile() {
+    let store = Counting::default();
+    let memory = StoreMemoryService::over(store.clone());
+    let notes = |team: &str| -> JsonMap {
+        [("team".to_owned(), Json::from(team))]
+            .into_iter()
+            .collect()
+    };
+    let options = IngestOptions {
+        custom_metadata: notes("red"),
+        ..IngestOptions::default()
+    };
+    let session = session_with("s1", vec![Event::user_text("I like tea.")]);
+    memory.add_session_with(&session, &options).await.unwrap();
+    let filter = MemoryFilter {
+        metadata: notes("red"),
+        ..MemoryFilter::default()
+    };
+    let search = || SearchMemory::new("tea").filter(filter.clone());
+    let before = memory.search_memory_with("app", "ada", search()).await;
+    assert_eq!(before.unwrap().len(), 1);
+    let update = MemoryUpdate {
+        custom_metadata: Some(notes("blue")),
+        ..MemoryUpdate::default()
+    };
+    let edit = MemoryEdit {
+        update,
+        limits: MemoryLimits::default(),
+        now_us: 1,
+    };
+    store.change_before_reading("s1-1", edit);
+    let after = memory.search_memory_with("app", "ada", search()).await;
+    assert!(after.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn strangers_leave_nothing_in_the_cache() {
+    let (memory, _) = in_memory();
+    for n in 0..100 {
+        let found = memory
+            .search_memory("app", &format!("user {n}"), "tea")
+            .await;
+        assert!(found.unwrap().memories.is_empty());
+    }
+    assert_eq!(memory.cache_size(), (0, 0));
+}
+
+#[tokio::test]
+async fn changed_texts_leave_the_index_at_once() {
+    let (memory, _) = in_memory();
+    let secret: Vec<String> = (0..2000).map(|n| format!("secret{n}")).collect();
+    let secret = secret.join(" ");
+    let session = session_with("s1", vec![Event::user_text(format!("code {secret}"))]);
+    memory.add_session_to_memory(&session).await.unwrap();
+    assert_eq!(found(&memory, "code").await.len(), 1);
+    let with_secret = memory.cache_size().1;
+    let update = MemoryUpdate {
+        content: Some(retain_core::Content::user("code")),
+        ..MemoryUpdate::default()
+    };
+    assert!(memory.update("app", "ada", "s1-1", update).await.unwrap());
+    assert!(memory.cache_size().1 + 5000 < with_secret);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_who_are_erased_leave_the_cache() {
+    let sessions = SqliteSessionService::connect("sqlite::memory:").await;
+    let sessions = sessions.unwrap();
+    let clock = TestClock::default();
+    let memory = StoreMemoryService::over(sessions.store().memory()).with_clock(clock.clone());
+    let tea = session_with("s1", vec![Event::user_text("I like tea.")]);
+    memory.add_session_to_memory(&tea).await.unwrap();
+    let mut other = session_with("s2", vec![Event::user_text("Grace likes tea.")]);
+    other.user_id = "grace".to_owned();
+    memory.add_session_to_memory(&other).await.unwrap();
+    assert_eq!(found(&memory, "tea").await.len(), 1);
+    let by_grace = || memory.search_memory("app", "grace", "tea");
+    assert_eq!(by_grace().await.unwrap().memories.len(), 1);
+    assert_eq!(memory.cache_size().0, 2);
+    sessions.erase_user("app", "ada").await.unwrap();
+    // Somebody else searches, a minute later.
+    clock.tick(Duration::from_secs(60));
+    by_grace().await.unwrap();
+    assert_eq!(memory.cache_size().0, 1);
+    memory.add_session_to_memory(&tea).await.unwrap();
+    assert_eq!(found(&memory, "tea").await.len(), 1);
+    sessions.erase_user("app", "ada").await.unwrap();
+    assert!(found(&memory, "tea").await.is_empty());
+    assert_eq!(memory.cache_size().0, 1);
+}

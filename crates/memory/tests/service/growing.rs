@@ -1,0 +1,106 @@
+//! A conversation that grows in every way there is, and is added again after each: what is new is
+//! taken up, and nothing twice.
+
+use retain_core::{
+    Blob, Content, Event, EventActions, EventCompaction, FunctionCall, FunctionResponse, Json,
+    JsonMap, MemoryAdded, Part, SessionKey, SessionLog as _, SessionService as _,
+};
+use retain_memory::{IngestOptions, ListMemories, StoreMemoryService};
+use retain_sessions::SqliteSessionService;
+
+fn answer(parts: Vec<Part>) -> Event {
+    let mut event = Event::model_text("bot", "");
+    event.response.content = Some(Content::new("model", parts));
+    event
+}
+
+/// What is said, and how many memories are to become of it.
+fn growth() -> Vec<(Event, u64)> {
+    let mut partial = Event::model_text("bot", "half");
+    partial.response.partial = Some(true);
+    let call = Part {
+        function_call: Some(FunctionCall::new("web", Json::from(JsonMap::new()))),
+        ..Part::default()
+    };
+    let page: JsonMap = [("page".to_owned(), Json::from("a page"))]
+        .into_iter()
+        .collect();
+    let response = Part {
+        function_response: Some(FunctionResponse::new("c1", "web", page)),
+        ..Part::default()
+    };
+    let picture = Part {
+        inline_data: Some(Blob::default()),
+        ..Part::default()
+    };
+    let summary = Event {
+        author: "user".to_owned(),
+        actions: EventActions {
+            compaction: Some(EventCompaction {
+                compacted_content: Content::model("a summary"),
+                ..EventCompaction::default()
+            }),
+            ..EventActions::default()
+        },
+        ..Event::default()
+    };
+    vec![
+        (Event::user_text("one"), 1),
+        (partial, 0),
+        (answer(vec![call.clone()]), 0),
+        (answer(vec![response]), 1),
+        (answer(vec![Part::text("two"), call, picture.clone()]), 1),
+        (answer(vec![picture]), 0),
+        (summary, 0),
+        (Event::user_text("three"), 1),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_grows_is_taken_up_once() {
+    let sessions = SqliteSessionService::connect("sqlite::memory:").await;
+    let sessions = sessions.unwrap();
+    let memory = StoreMemoryService::over(sessions.store().memory());
+    let options = IngestOptions {
+        tool_responses: Some(true),
+        ..IngestOptions::default()
+    };
+    let created = sessions.create_session("app", "ada", None, Some("s1"));
+    let mut live = created.await.unwrap();
+    let mut all = 0;
+    for (number, (mut event, new)) in growth().into_iter().enumerate() {
+        event.invocation_id = format!("i{number}");
+        sessions.append_event(&mut live, event).await.unwrap();
+        let stored = sessions
+            .get_session("app", "ada", "s1", Default::default())
+            .await;
+        let stored = stored.unwrap().unwrap();
+        for new in [new, 0] {
+            let added = memory.add_session_with(&stored, &options).await;
+            let expected = MemoryAdded {
+                added: new,
+                known: all,
+                ..MemoryAdded::default()
+            };
+            assert_eq!(added.unwrap(), expected, "event {number}");
+            all += new;
+        }
+    }
+    // Taken back is not forgotten: the events are still in the log.
+    let key = SessionKey::new("app", "ada", "s1");
+    sessions.rewind(&key, "i4").await.unwrap();
+    let stored = sessions
+        .get_session("app", "ada", "s1", Default::default())
+        .await;
+    let stored = stored.unwrap().unwrap();
+    let added = memory.add_session_with(&stored, &options).await.unwrap();
+    assert_eq!((added.known, added.added), (all, 0));
+    let page = memory.list("app", "ada", ListMemories::default()).await;
+    let texts: Vec<String> = page
+        .unwrap()
+        .memories
+        .iter()
+        .map(|it| it.content.text_concat())
+        .collect();
+    assert_eq!(texts, ["one", "a page", "two", "three"]);
+}

@@ -1,0 +1,135 @@
+//! However memories came, changed and went: an index that has followed all of it answers as one that is
+//! built anew.
+
+use std::time::Duration;
+
+use retain_core::{Content, Event, Forget, MemoryEntry, MemoryService as _, MemoryUpdate};
+use retain_memory::{IngestOptions, ListMemories, SearchMemory, StoreMemoryService};
+use retain_sessions::InMemoryMemoryStore;
+use retain_testkit::{TestClock, TestIds, random::Random};
+
+use super::{InMemory, session_with};
+
+const WORDS: [&str; 16] = [
+    "tea",
+    "coffee",
+    "violin",
+    "plays",
+    "played",
+    "train",
+    "yesterday",
+    "Ada",
+    "green",
+    "kitten",
+    "dog",
+    "the",
+    "what",
+    "Hamburg",
+    "東京",
+    "👍",
+];
+
+fn text(random: &mut Random) -> String {
+    let words = 1 + random.below(9);
+    let words: Vec<&str> = (0..words).map(|_| random.pick(&WORDS)).collect();
+    words.join(" ")
+}
+
+/// What a search says: who, how well, and for whom else.
+async fn answers(memory: &InMemory, query: &str) -> Vec<(String, u32, Vec<u64>)> {
+    let search = SearchMemory::new(query).limit(7);
+    let found = memory.search_memory_with("app", "ada", search).await;
+    let found = found.unwrap().into_iter();
+    found
+        .map(|it| (it.about.id, it.score.to_bits(), it.explanation.duplicates))
+        .collect()
+}
+
+async fn any_id(memory: &InMemory, random: &mut Random) -> Option<String> {
+    let list = ListMemories {
+        limit: 200,
+        ..ListMemories::default()
+    };
+    let page = memory.list("app", "ada", list).await.unwrap();
+    let ids: Vec<String> = page.memories.into_iter().map(|it| it.about.id).collect();
+    (!ids.is_empty()).then(|| random.pick(&ids))
+}
+
+/// Adds a conversation, longer than before if it is known, of which some memories end by themselves.
+async fn talk(memory: &InMemory, random: &mut Random) {
+    let name = random.pick(&["a", "b", "c", "d"]);
+    let turns = 1 + random.below(12);
+    let mut said = Random::new(name.len() as u64 + u64::from(name.as_bytes()[0]));
+    let events =
+        (0..turns).map(|_| Event::model_text(random.pick(&["Ada", "bot"]), text(&mut said)));
+    let session = session_with(name, events.collect());
+    let options = IngestOptions {
+        ttl: random
+            .chance(30)
+            .then(|| Duration::from_secs(random.below(40))),
+        ..IngestOptions::default()
+    };
+    memory.add_session_with(&session, &options).await.unwrap();
+}
+
+async fn change(memory: &InMemory, clock: &TestClock, random: &mut Random) {
+    match random.below(10) {
+        0..=3 => talk(memory, random).await,
+        4 => {
+            let entry = MemoryEntry {
+                content: Content::user(text(random)),
+                ..MemoryEntry::default()
+            };
+            memory
+                .add_memory("app", "ada", &[entry], None)
+                .await
+                .unwrap();
+        }
+        5 | 6 => {
+            if let Some(id) = any_id(memory, random).await {
+                let update = MemoryUpdate {
+                    content: Some(Content::user(text(random))),
+                    ..MemoryUpdate::default()
+                };
+                memory.update("app", "ada", &id, update).await.unwrap();
+            }
+        }
+        7 => {
+            let id = any_id(memory, random).await;
+            memory
+                .delete_memory("app", "ada", id.as_deref())
+                .await
+                .unwrap();
+        }
+        8 => {
+            let forget = Forget::session(random.pick(&["a", "b", "c", "d"]));
+            memory.forget("app", "ada", forget).await.unwrap();
+        }
+        _ => {
+            clock.tick(Duration::from_secs(random.below(30)));
+            if random.chance(50) {
+                memory.expire().await.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_followed_answers_as_one_built_anew() {
+    for seed in 0..12 {
+        let mut random = Random::new(seed);
+        let clock = TestClock::default();
+        let store = InMemoryMemoryStore::default();
+        let service = || StoreMemoryService::over(store.clone()).with_clock(clock.clone());
+        let memory = service().with_ids(TestIds::new("m"));
+        for step in 0..25 {
+            change(&memory, &clock, &mut random).await;
+            let query = text(&mut random);
+            let (followed, anew) = (
+                answers(&memory, &query).await,
+                answers(&service(), &query).await,
+            );
+            assert_eq!(followed, anew, "seed {seed}, step {step}, {query:?}");
+        }
+    }
+}

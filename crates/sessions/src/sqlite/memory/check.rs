@@ -1,0 +1,74 @@
+//! Looks for damage in memories: what a search would stumble over.
+
+use retain_core::MemoryScope;
+use rusqlite::Connection;
+
+use super::{
+    Failure,
+    read::{ABOUT, BYTES, Models, SEQ_MAX, memory_key, record},
+};
+
+/// Every memory can be read and is somebody's, and users' totals are those of their rows.
+pub(in crate::sqlite) fn check(
+    connection: &Connection,
+    problems: &mut Vec<String>,
+) -> rusqlite::Result<()> {
+    let sql = format!(
+        "SELECT app, user, number, entries, bytes, \
+         (SELECT count(*) FROM memories WHERE key BETWEEN number << 32 AND number << 32 | ?1), \
+         (SELECT ifnull(sum({BYTES}), 0) FROM memories \
+         WHERE key BETWEEN number << 32 AND number << 32 | ?1) FROM memory_scopes"
+    );
+    let mut scopes = connection.prepare(&sql)?;
+    let mut scopes = scopes.query([SEQ_MAX])?;
+    while let Some(row) = scopes.next()? {
+        let scope = MemoryScope::new(row.get::<_, String>(0)?, row.get::<_, String>(1)?);
+        let noted: (u64, u64) = (row.get(3)?, row.get(4)?);
+        let found: (u64, u64) = (row.get(5)?, row.get(6)?);
+        if noted != found {
+            problems.push(format!(
+                "memories of {scope}: {} of {} bytes, should be {} of {}",
+                found.0, found.1, noted.0, noted.1
+            ));
+        }
+        check_rows(connection, row.get(2)?, &scope, problems)?;
+    }
+    check_owners(connection, problems)
+}
+
+fn check_owners(connection: &Connection, problems: &mut Vec<String>) -> rusqlite::Result<()> {
+    let sql = "SELECT key FROM memories WHERE NOT EXISTS \
+               (SELECT 1 FROM memory_scopes WHERE number = key >> 32) ORDER BY key";
+    let mut statement = connection.prepare(sql)?;
+    for key in statement.query_map([], |row| row.get::<_, i64>(0))? {
+        problems.push(format!("the memory in row {} is nobody's", key?));
+    }
+    Ok(())
+}
+
+fn check_rows(
+    connection: &Connection,
+    number: i64,
+    scope: &MemoryScope,
+    problems: &mut Vec<String>,
+) -> rusqlite::Result<()> {
+    let sql = format!(
+        "SELECT {ABOUT}, content, fixed_model, fixed, embedding_model, embedding FROM memories \
+         WHERE key BETWEEN ?1 AND ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let keys = (memory_key(number, 0), memory_key(number, SEQ_MAX));
+    let mut rows = statement.query(keys)?;
+    while let Some(row) = rows.next()? {
+        match record(row, &Models::new()) {
+            Ok(_) => {}
+            Err(Failure::Refused(error)) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                let cause = cause.unwrap_or_default();
+                problems.push(format!("memories of {scope}: {error}: {cause}"));
+            }
+            Err(Failure::Sql(error)) => return Err(error),
+        }
+    }
+    Ok(())
+}

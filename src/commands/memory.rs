@@ -1,0 +1,323 @@
+//! `retain memory`: what is remembered of a user, seen and changed from the outside.
+//!
+//! Texts are shown in one line, with what could move the cursor of a terminal made visible: they were
+//! said by somebody.
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use retain::{
+    Forget, FoundMemory, GetSessionConfig, IngestOptions, ListMemories, MemoryAbout, MemoryAdded,
+    MemoryEntry, MemoryFilter, SearchMemory, SessionService as _, SqliteMemoryService,
+    timestamp_text,
+};
+
+use super::Store;
+
+/// See, search and forget what is remembered of a user.
+#[derive(Debug, Args)]
+pub(crate) struct Memory {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Take up sessions; what is known already is not taken up again.
+    Add(Add),
+    /// Find what fits a question, the best first, and say why.
+    Search(Search),
+    /// Show memories in the order of their arrival.
+    List(List),
+    /// Forget memories for good: adding their session again does not bring them back.
+    Forget(Forgetting),
+    /// Count what is remembered.
+    Stats(Whose),
+}
+
+/// Whose memories, and where.
+#[derive(Debug, Args)]
+struct Whose {
+    #[command(flatten)]
+    store: Store,
+    /// The app.
+    #[arg(long)]
+    app: String,
+    /// The user.
+    #[arg(long)]
+    user: String,
+}
+
+impl Whose {
+    async fn open(&self) -> anyhow::Result<SqliteMemoryService> {
+        let sessions = self.store.open_existing().await?;
+        Ok(SqliteMemoryService::over(sessions.store().memory()))
+    }
+}
+
+/// Which memories.
+#[derive(Debug, Args)]
+struct Which {
+    /// Those of this session.
+    #[arg(long)]
+    session: Option<String>,
+    /// Those that this author said.
+    #[arg(long)]
+    author: Option<String>,
+    /// Those that this tool said.
+    #[arg(long)]
+    tool: Option<String>,
+}
+
+impl Which {
+    fn filter(self) -> MemoryFilter {
+        MemoryFilter {
+            session: self.session,
+            author: self.author,
+            tool: self.tool,
+            ..MemoryFilter::default()
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+struct Add {
+    #[command(flatten)]
+    whose: Whose,
+    /// This session; all of the user if nothing is said.
+    #[arg(long)]
+    session: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Search {
+    #[command(flatten)]
+    whose: Whose,
+    #[command(flatten)]
+    which: Which,
+    /// At most so many.
+    #[arg(long, default_value_t = 10)]
+    limit: usize,
+    /// Write the memories as JSON Lines, whole.
+    #[arg(long)]
+    json: bool,
+    /// The question.
+    question: String,
+}
+
+#[derive(Debug, Args)]
+struct List {
+    #[command(flatten)]
+    whose: Whose,
+    #[command(flatten)]
+    which: Which,
+    /// At most so many; all if nothing is said.
+    #[arg(long)]
+    limit: Option<usize>,
+    /// Write the memories as JSON Lines, whole.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Forgetting {
+    #[command(flatten)]
+    whose: Whose,
+    #[command(flatten)]
+    which: Which,
+    /// The memory with this id; may be said more than once.
+    #[arg(long, conflicts_with_all = ["session", "author", "tool"])]
+    id: Vec<String>,
+    /// Do it; without this nothing is forgotten.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Memory {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        match self.what {
+            What::Add(add) => add.run().await,
+            What::Search(search) => search.run().await,
+            What::List(list) => list.run().await,
+            What::Forget(forgetting) => forgetting.run().await,
+            What::Stats(whose) => stats(&whose).await,
+        }
+    }
+}
+
+impl Add {
+    async fn run(self) -> anyhow::Result<()> {
+        let Whose { store, app, user } = &self.whose;
+        let sessions = store.open_existing().await?;
+        let memory = SqliteMemoryService::over(sessions.store().memory());
+        let ids = match self.session {
+            Some(id) => vec![id],
+            None => {
+                let all = sessions.list_sessions(app, Some(user)).await?.sessions;
+                all.into_iter().map(|session| session.id).collect()
+            }
+        };
+        let mut taken_up = MemoryAdded::default();
+        for id in ids {
+            let config = GetSessionConfig::default();
+            let session = sessions.get_session(app, user, &id, config).await?;
+            let session = session.with_context(|| format!("there is no session {id:?}"))?;
+            let options = IngestOptions::default();
+            let added = memory.add_session_with(&session, &options).await?;
+            taken_up.added += added.added;
+            taken_up.replaced += added.replaced;
+            taken_up.known += added.known;
+            taken_up.forgotten += added.forgotten;
+        }
+        let MemoryAdded {
+            added,
+            replaced,
+            known,
+            forgotten,
+        } = taken_up;
+        println!(
+            "added: {added} memories of user {user:?} ({replaced} replaced, {known} known, \
+             {forgotten} forgotten before)"
+        );
+        Ok(())
+    }
+}
+
+impl Search {
+    async fn run(self) -> anyhow::Result<()> {
+        let Whose { app, user, .. } = &self.whose;
+        let memory = self.whose.open().await?;
+        let search = SearchMemory::new(self.question).limit(self.limit);
+        let search = search.filter(self.which.filter());
+        for found in memory.search_memory_with(app, user, search).await? {
+            if self.json {
+                println!("{}", found.entry.to_json()?);
+                continue;
+            }
+            show(&found.about, &found.entry, Some(found.score));
+            println!("    {}", why(&found));
+        }
+        Ok(())
+    }
+}
+
+impl List {
+    async fn run(self) -> anyhow::Result<()> {
+        let Whose { app, user, .. } = &self.whose;
+        let memory = self.whose.open().await?;
+        let mut left = self.limit.unwrap_or(usize::MAX);
+        let mut list = ListMemories {
+            filter: self.which.filter(),
+            ..ListMemories::default()
+        };
+        while left > 0 {
+            list.limit = left.min(500);
+            let page = memory.list(app, user, list.clone()).await?;
+            left -= page.memories.len();
+            for record in page.memories {
+                match self.json {
+                    true => println!("{}", record.entry().to_json()?),
+                    false => show(&record.about, &record.entry(), None),
+                }
+            }
+            match page.next {
+                Some(next) => list.after = Some(next),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Forgetting {
+    async fn run(self) -> anyhow::Result<()> {
+        let Whose { app, user, .. } = &self.whose;
+        let filter = self.which.filter();
+        if self.id.is_empty() && filter.is_any() {
+            anyhow::bail!("say what to forget: --id, --session, --author or --tool");
+        }
+        if !self.yes {
+            anyhow::bail!("this cannot be undone; say --yes to forget memories of user {user:?}");
+        }
+        let what = match self.id.is_empty() {
+            true => Forget::Matching(filter),
+            false => Forget::Ids(self.id),
+        };
+        let memory = self.whose.open().await?;
+        let receipt = memory.forget(app, user, what).await?;
+        println!("forgotten: {} memories of user {user:?}", receipt.memories);
+        Ok(())
+    }
+}
+
+async fn stats(whose: &Whose) -> anyhow::Result<()> {
+    let memory = whose.open().await?;
+    let it = memory.statistics(&whose.app, &whose.user).await?;
+    let time = |seconds: Option<f64>| {
+        let text = seconds.and_then(timestamp_text);
+        text.unwrap_or_else(|| "-".to_owned())
+    };
+    println!("memories   {}", it.entries);
+    println!("bytes      {}", it.bytes);
+    println!("sessions   {}", it.sessions);
+    println!("from tools {}", it.from_tools);
+    println!("given      {}", it.direct);
+    println!("embedded   {}", it.embedded);
+    println!("oldest     {}", time(it.oldest));
+    println!("newest     {}", time(it.newest));
+    Ok(())
+}
+
+/// A memory in two lines: where it comes from, and what was said.
+fn show(about: &MemoryAbout, entry: &MemoryEntry, score: Option<f32>) {
+    let score = score
+        .map(|score| format!("{score:.2} "))
+        .unwrap_or_default();
+    let place = match &about.session {
+        Some(session) => format!("{session}:{}", about.position),
+        None => "given".to_owned(),
+    };
+    let (time, author) = (entry.timestamp.as_deref(), entry.author.as_deref());
+    let head = [
+        time.unwrap_or("-"),
+        author.unwrap_or("-"),
+        &place,
+        &about.id,
+    ];
+    println!("{score}{}", head.map(visible).join("  "));
+    println!("    {}", visible(&entry.content.text_concat()));
+}
+
+/// What each signal gave.
+fn why(found: &FoundMemory) -> String {
+    let why = &found.explanation;
+    let words: Vec<String> = why.words.iter().map(|it| visible(&it.word)).collect();
+    let signals = [
+        ("words", why.lexical),
+        ("conversation", why.session),
+        ("author", why.author),
+        ("meaning", why.meaning + why.context),
+        ("embedder", why.embedding),
+        ("time", why.time),
+    ];
+    let given = signals.into_iter().filter(|(_, gave)| *gave > 0.0);
+    let given: Vec<String> = given
+        .map(|(name, gave)| format!("{name} {gave:.2}"))
+        .collect();
+    format!("why: [{}] {}", words.join(" "), given.join(" + "))
+}
+
+/// The text in one line, without anything that a terminal takes for an order or that turns it around.
+fn visible(text: &str) -> String {
+    let is_order = |it: char| {
+        it.is_control()
+            || matches!(it, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut visible = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_order(character) {
+            true => visible.extend(character.escape_default()),
+            false => visible.push(character),
+        }
+    }
+    visible
+}
