@@ -197,14 +197,16 @@ impl Server {
         }
         let (server, name) = (Arc::clone(self), app.to_owned());
         let read = tokio::task::spawn_blocking(move || server.apps.runner(&name));
-        read.await.unwrap_or_else(|error| Err(broken_off(app, &error)))
+        read.await
+            .unwrap_or_else(|error| Err(broken_off(app, &error)))
     }
 
     /// The names of all apps, sorted.
     pub(crate) async fn app_names(self: &Arc<Self>) -> Result<Vec<String>, AppError> {
         let server = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || server.apps.names());
-        read.await.unwrap_or_else(|error| Err(broken_off("", &error)))
+        read.await
+            .unwrap_or_else(|error| Err(broken_off("", &error)))
     }
 }
 

@@ -41,7 +41,10 @@ async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Respons
 /// Answers with each event as it comes.
 async fn run_sse(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
     let asked = Asked::read(&server, request).await?;
-    let splits_artifacts = !asked.body.text("functionCallEventId").is_some_and(|id| !id.is_empty());
+    let splits_artifacts = !asked
+        .body
+        .text("functionCallEventId")
+        .is_some_and(|id| !id.is_empty());
     let mode = match asked.body.bool("streaming") {
         true => StreamingMode::Sse,
         false => StreamingMode::None,

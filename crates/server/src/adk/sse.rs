@@ -77,7 +77,9 @@ impl Sending {
 /// An event as the web UI wants it: it looks for artifacts in events without content, so that one
 /// with both is sent as two.
 fn shown(event: Event, splits_artifacts: bool) -> Vec<Event> {
-    let has_parts = event.content().is_some_and(|content| !content.parts().is_empty());
+    let has_parts = event
+        .content()
+        .is_some_and(|content| !content.parts().is_empty());
     if !splits_artifacts || event.actions.artifact_delta.is_empty() || !has_parts {
         return vec![event];
     }
