@@ -79,6 +79,8 @@ fn parse(bytes: &[u8]) -> Result<Json, AdkError> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return Err(AdkError::bad_request("There was an error parsing the body"));
     };
+    // Python takes a mark of the byte order for nothing.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     Json::parse(text).map_err(|error| {
         let (place, said) = json_error::as_python(text)
             .unwrap_or_else(|| (chars_before(text, error.offset()), error.message().into()));
