@@ -64,9 +64,8 @@ impl Unmatched {
             return None;
         }
         let uri = with_path(request.uri(), path)?;
-        let target = uri.path_and_query()?.as_str();
-        let host = request.headers().get(header::HOST)?.to_str().ok()?;
-        let target = HeaderValue::from_str(&format!("http://{host}{target}")).ok()?;
+        // Without a host: whatever stands before this server knows its own.
+        let target = HeaderValue::from_str(uri.path_and_query()?.as_str()).ok()?;
         let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
         response.headers_mut().insert(header::LOCATION, target);
         Some(response)

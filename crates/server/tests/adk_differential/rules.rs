@@ -22,12 +22,14 @@ pub(crate) enum Rule {
     NulIsRefused,
     LongIdsAreRefused,
     EmptyNamesAreRefused,
+    RedirectsAreRelative,
 }
 
 impl Rule {
     pub(crate) const ALL: &[Rule] = &[
         Rule::VersionSaysRust,
         Rule::NoPathsInErrors,
+        Rule::RedirectsAreRelative,
         Rule::WrongMessagesAreRefused,
         Rule::NulIsRefused,
         Rule::LongIdsAreRefused,
@@ -55,6 +57,10 @@ impl Rule {
                 };
                 let told = " No matching directory or module exists in '/";
                 both(ours, theirs, 404, 404) && their.starts_with(&format!("{our}{told}"))
+            }
+            Rule::RedirectsAreRelative => {
+                both(ours, theirs, 307, 307)
+                    && theirs.location == format!("http://127.0.0.1:8000{}", ours.location)
             }
             Rule::WrongMessagesAreRefused => {
                 let failed = match theirs.kind.starts_with("text/event-stream") {
