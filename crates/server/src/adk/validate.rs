@@ -76,6 +76,8 @@ pub(super) enum Kind {
     /// A map with any values.
     Map,
     List(&'static Kind),
+    /// A list of texts whose order says nothing.
+    Set,
     Model(&'static Model),
     /// Either this word or any text: a union that tells both ways in which a value is wrong.
     WordOrText(&'static str, &'static [&'static str]),
@@ -153,6 +155,8 @@ impl Checker {
                     items.map(|(at, item)| self.inside(at.into(), |this| this.value(kind, item)));
                 return items.collect::<Vec<Json>>().into();
             }
+            (Kind::Set, Json::Array(_)) => return self.value(&Kind::List(&Kind::Text), value),
+            (Kind::Set, _) => self.wrong("set_type", "Input should be a valid set", value),
             (Kind::List(_), _) => self.wrong("list_type", "Input should be a valid list", value),
             (Kind::Model(model), Json::Object(map)) => return self.model(model, map).into(),
             (Kind::Model(_), _) => {
