@@ -54,9 +54,8 @@ impl Server {
 
     /// All routes, with their guards.
     pub fn guarded_router(self: &Arc<Self>, guards: &Arc<Guards>) -> Router {
-        Server::all_routes()
-            .into_router(self)
-            .with_state(Arc::clone(self))
+        let router = Server::all_routes().into_router(self);
+        adk::with_fallbacks(router.with_state(Arc::clone(self)), self)
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(Arc::clone(guards), stand_before))
     }
