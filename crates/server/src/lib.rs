@@ -19,6 +19,7 @@ mod services;
 mod shutdown;
 mod stalled;
 
+pub use api::openapi_json;
 pub use apps::{AppError, Apps};
 pub use guard::{
     Caller, Guards, Keys, Origins, OriginsError, RunPermit, Runs, Scope, ServerLimits, TooManyRuns,
