@@ -20,6 +20,7 @@ mod ledger;
 mod memory;
 mod power_loss;
 mod program;
+mod serve;
 mod theatre;
 mod together;
 

@@ -8,12 +8,12 @@ use axum::{
     handler::Handler,
     http::Method,
     middleware::{Next, from_fn_with_state},
-    response::{IntoResponse as _, Response},
+    response::Response,
     routing::{MethodFilter, on},
 };
 
 use crate::{
-    guard::{Caller, Scope},
+    guard::{Caller, Refused, Scope, fault, unauthorized},
     services::{Server, Shared},
 };
 
@@ -28,7 +28,8 @@ pub enum Access {
     /// Who has the scope. Owner and app are in the body or the query, and the handler asks
     /// [`Caller::check_owner`].
     Body(Scope),
-    /// Who has the scope, whatever the key is bound to: the answer tells nothing of anybody's data.
+    /// Who has the scope, whatever user the key is bound to: the answer tells nothing of anybody's
+    /// data. A key that is bound to an app must fit the `{app}` of the path, if there is one.
     Anybody(Scope),
 }
 
@@ -96,15 +97,25 @@ async fn check_access(
         let found = params.iter().find(|(key, _)| *key == name);
         found.map(|(_, value)| value.to_owned())
     };
+    if caller.is_nobody() && access != Access::Public {
+        return unauthorized(
+            request.uri().path(),
+            "a key is needed: Authorization: Bearer …",
+        );
+    }
     let checked = match access {
         Access::Public => Ok(()),
         Access::Path(scope) => caller
             .check_scope(scope)
             .and_then(|()| caller.check_owner(param("app").as_deref(), param("user").as_deref())),
-        Access::Body(scope) | Access::Anybody(scope) => caller.check_scope(scope),
+        Access::Body(scope) => caller.check_scope(scope),
+        Access::Anybody(scope) => caller.check_scope(scope).and_then(|()| match param("app") {
+            Some(app) => caller.check_app(&app),
+            None => Ok(()),
+        }),
     };
     match checked {
         Ok(()) => next.run(request).await,
-        Err(refused) => refused.into_response(),
+        Err(Refused(detail)) => fault(request.uri().path(), 403, &detail),
     }
 }

@@ -1,28 +1,9 @@
 //! The caller of a request, and what it may do.
 
-use axum::{
-    http::StatusCode,
-    response::{IntoResponse, Response},
-};
+use axum::response::{IntoResponse, Response};
+pub use retain_core::KeyScope as Scope;
 
-/// What a key may be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Scope {
-    /// Read sessions, state and artifacts.
-    SessionsRead,
-    /// Create, change and delete them.
-    SessionsWrite,
-    /// Search and list memories.
-    MemoryRead,
-    /// Add and change memories.
-    MemoryWrite,
-    /// Forget memories.
-    MemoryDelete,
-    /// Run agents.
-    Run,
-    /// Everything, for all users: import, erase, metrics.
-    Admin,
-}
+use super::fault;
 
 /// Who asks. Without a key, on a loopback address, everything is allowed.
 #[derive(Debug, Clone, Default)]
@@ -41,14 +22,24 @@ pub struct Caller {
 pub(crate) struct Refused(pub(crate) String);
 
 impl Caller {
+    /// Whether a key is needed and there was none. A key always has a scope.
+    pub(crate) fn is_nobody(&self) -> bool {
+        self.scopes.as_ref().is_some_and(Vec::is_empty)
+    }
+
     /// Whether the key may be used for this.
     pub(crate) fn check_scope(&self, scope: Scope) -> Result<(), Refused> {
         match &self.scopes {
             Some(scopes) if !scopes.contains(&scope) && !scopes.contains(&Scope::Admin) => {
-                Err(Refused(format!("this key has no scope {scope:?}")))
+                Err(Refused(format!("this key has no scope {scope}")))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether the key is good for what is said about an app itself.
+    pub(crate) fn check_app(&self, app: &str) -> Result<(), Refused> {
+        self.check_owner(Some(app), self.user.as_deref())
     }
 
     /// Whether the key is good for data of this app and user. `None` means: of any.
@@ -67,6 +58,6 @@ impl Caller {
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        (StatusCode::FORBIDDEN, self.0).into_response()
+        fault("", 403, &self.0)
     }
 }
