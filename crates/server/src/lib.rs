@@ -10,14 +10,18 @@
 mod adk;
 mod api;
 mod apps;
+mod conformance;
 mod guard;
 mod ops;
 mod routes;
 mod serve;
 mod services;
+mod trace;
 
 pub use apps::{AppError, Apps};
+pub use conformance::Conformance;
 pub use guard::{Caller, Scope};
 pub use routes::{Access, RouteInfo};
 pub use serve::serve;
 pub use services::{Server, Services};
+pub use trace::Traces;
