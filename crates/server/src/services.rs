@@ -48,9 +48,8 @@ pub(crate) type Shared = Arc<Server>;
 impl Server {
     /// All routes, with their guards.
     pub fn router(self: &Arc<Self>) -> Router {
-        Server::all_routes()
-            .into_router(self)
-            .with_state(Arc::clone(self))
+        let router = Server::all_routes().into_router(self);
+        adk::with_fallbacks(router.with_state(Arc::clone(self)), self)
     }
 
     /// What is served, for tests that go through all of it.

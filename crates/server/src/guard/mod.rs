@@ -2,4 +2,5 @@
 
 mod caller;
 
+pub(crate) use caller::Refused;
 pub use caller::{Caller, Scope};
