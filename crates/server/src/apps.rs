@@ -3,12 +3,16 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use retain_runtime::{Agent, AgentsDir, BuildError, ConfigError, Plugin, Runner};
 
-use crate::services::{Server, Services};
+use crate::{
+    adk::Dev,
+    services::{Server, Services},
+};
 
 /// Why an app cannot be used, by what a caller can do next.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +50,7 @@ pub struct Apps {
     ingests_turns: bool,
     reloads: bool,
     default_app: Option<String>,
+    dev: Option<Dev>,
     runners: Mutex<BTreeMap<String, Runner>>,
 }
 
@@ -68,6 +73,7 @@ impl Apps {
             ingests_turns: false,
             reloads: false,
             default_app: None,
+            dev: None,
             runners: Mutex::default(),
         }
     }
@@ -88,6 +94,26 @@ impl Apps {
     pub fn plugin(mut self, plugin: Arc<dyn Plugin>) -> Apps {
         self.plugins.push(plugin);
         self
+    }
+
+    /// With what developers look at: the web UI, drawings of agents, traces of runs.
+    pub fn dev(mut self, dev: Dev) -> Apps {
+        // First, so that it sees what other plugins answer for.
+        self.plugins.insert(0, dev.traces().plugin());
+        self.dev = Some(dev);
+        self
+    }
+
+    pub(crate) fn dev_settings(&self) -> Option<&Dev> {
+        self.dev.as_ref()
+    }
+
+    /// Where an app was read from, if it has a folder of that name.
+    pub(crate) fn folder_of(&self, app: &str) -> Option<PathBuf> {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+        let dir = self.dir.as_ref()?;
+        let is_name = !app.is_empty() && app.chars().all(is_word);
+        (is_name && !self.given.contains_key(app)).then(|| dir.root().join(app))
     }
 
     /// Whether what is said goes into memory after each run.
@@ -197,14 +223,16 @@ impl Server {
         }
         let (server, name) = (Arc::clone(self), app.to_owned());
         let read = tokio::task::spawn_blocking(move || server.apps.runner(&name));
-        read.await.unwrap_or_else(|error| Err(broken_off(app, &error)))
+        read.await
+            .unwrap_or_else(|error| Err(broken_off(app, &error)))
     }
 
     /// The names of all apps, sorted.
     pub(crate) async fn app_names(self: &Arc<Self>) -> Result<Vec<String>, AppError> {
         let server = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || server.apps.names());
-        read.await.unwrap_or_else(|error| Err(broken_off("", &error)))
+        read.await
+            .unwrap_or_else(|error| Err(broken_off("", &error)))
     }
 }
 

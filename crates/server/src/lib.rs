@@ -18,6 +18,7 @@ mod serve;
 mod services;
 mod trace;
 
+pub use adk::Dev;
 pub use apps::{AppError, Apps};
 pub use conformance::Conformance;
 pub use guard::{Caller, Scope};

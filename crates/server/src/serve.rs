@@ -1,6 +1,6 @@
 //! Listens, until told to stop.
 
-use std::{future::Future, io, sync::Arc};
+use std::{future::Future, io, net::SocketAddr, sync::Arc};
 
 use tokio::net::TcpListener;
 
@@ -12,7 +12,9 @@ pub async fn serve(
     listener: TcpListener,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    axum::serve(listener, server.router())
+    let router = server.router();
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service)
         .with_graceful_shutdown(stop)
         .await
 }

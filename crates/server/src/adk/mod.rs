@@ -9,6 +9,7 @@ mod answers;
 mod apps;
 mod artifacts;
 mod bodies;
+mod dev;
 mod errors;
 mod json_error;
 mod live;
@@ -23,6 +24,8 @@ mod validate;
 
 use crate::routes::Routes;
 
+pub use dev::Dev;
+
 pub(crate) use unmatched::with_fallbacks;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
@@ -30,5 +33,6 @@ pub(crate) fn routes(routes: Routes) -> Routes {
     let routes = sessions::routes(routes);
     let routes = artifacts::routes(routes);
     let routes = memory::routes(routes);
+    let routes = dev::routes(routes);
     live::routes(run::routes(routes))
 }

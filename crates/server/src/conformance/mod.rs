@@ -93,7 +93,9 @@ fn wanted(state: &State) -> Result<Option<(PathBuf, i64)>, BoxError> {
 
 fn read(file: &Path) -> Result<Recordings, BoxError> {
     let told = |problem: BoxError| format!("{}: {problem}", file.display());
-    let size = std::fs::metadata(file).map_err(|error| told(error.into()))?.len();
+    let size = std::fs::metadata(file)
+        .map_err(|error| told(error.into()))?
+        .len();
     if size > FILE_MAX {
         return Err(told(format!("is larger than {FILE_MAX} bytes").into()).into());
     }

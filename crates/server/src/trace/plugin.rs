@@ -241,7 +241,7 @@ impl Plugin for TracePlugin {
     }
 
     /// Tells the spans which event came of them.
-    async fn on_event(&self, ctx: &InvocationContext, event: &Event) -> Hooked<Event> {
+    async fn on_event(&self, _ctx: &InvocationContext, event: &Event) -> Hooked<Event> {
         let answered: Vec<&str> = event
             .function_responses()
             .iter()
@@ -261,13 +261,15 @@ impl Plugin for TracePlugin {
                     }
                 }
                 false => {
-                    for at in of.filter(|&at| is_of(&run.spans[at].what)).collect::<Vec<_>>() {
+                    for at in of
+                        .filter(|&at| is_of(&run.spans[at].what))
+                        .collect::<Vec<_>>()
+                    {
                         run.name_event(at, &event.id);
                     }
                 }
             }
         });
-        let _ = ctx;
         Ok(None)
     }
 }

@@ -7,7 +7,8 @@ use retain_runtime::LlmRequest;
 pub(super) fn request_text(request: &LlmRequest) -> String {
     let contents = request.contents.iter().map(|content| {
         let text = content.to_snake_json().ok();
-        text.and_then(|text| Json::parse(&text).ok()).unwrap_or_default()
+        text.and_then(|text| Json::parse(&text).ok())
+            .unwrap_or_default()
     });
     let contents: Vec<Json> = contents.collect();
     let config = request.config.to_snake_json().ok();
