@@ -12,17 +12,25 @@ mod api;
 mod apps;
 mod conformance;
 mod guard;
+mod metrics;
 mod ops;
 mod routes;
 mod serve;
 mod services;
 mod trace;
+mod shutdown;
+mod stalled;
 
 pub use adk::Dev;
 pub use apps::{AppError, Apps};
 pub use conformance::Conformance;
-pub use guard::{Caller, Scope};
+pub use guard::{
+    Caller, Guards, Keys, Origins, OriginsError, RunPermit, Runs, Scope, ServerLimits, TooManyRuns,
+    is_loopback_name,
+};
+pub use metrics::Metrics;
 pub use routes::{Access, RouteInfo};
-pub use serve::serve;
+pub use serve::{serve, serve_guarded};
 pub use services::{Server, Services};
 pub use trace::Traces;
+pub use shutdown::Shutdown;
