@@ -105,7 +105,10 @@ await step("event details", async () => {
 
 await step("traces", async () => {
   await page.getByText("Traces", { exact: true }).click();
-  for (const name of ["invoke_agent chat", "execute_tool load_memory"]) await shown(name);
+  await page.getByText("INVOCATION ID").nth(3).waitFor();
+  const span = page.getByText(/^(execute_tool )?load_memory/).last();
+  await span.scrollIntoViewIfNeeded();
+  await span.click();
 });
 
 await step("reload", async () => {
