@@ -106,12 +106,13 @@ await step("event details", async () => {
 await step("traces", async () => {
   await page.getByText("Traces", { exact: true }).click();
   await page.getByText("INVOCATION ID").nth(3).waitFor();
-  const span = page.getByText(/^(execute_tool )?load_memory/).last();
-  await span.scrollIntoViewIfNeeded();
-  await span.click();
+  const tool = page.getByText("load_memory", { exact: true }).locator("visible=true").last();
+  await tool.scrollIntoViewIfNeeded();
+  await tool.click();
 });
 
 await step("reload", async () => {
+  await page.getByRole("radio", { name: "Events" }).click();
   await page.reload({ waitUntil: "load" });
   await shown("What is the name of my cat?");
   await page.getByRole("button", { name: "load_memory" }).first().waitFor();

@@ -94,7 +94,7 @@ async fn answer(folder: PathBuf, name: &str, headers: &HeaderMap) -> Result<Resp
         Ok(found) => found,
         Err(error) => {
             tracing::debug!(%error, "a file of the web UI cannot be read");
-            return Err(not_found());
+            return Ok(missing(name));
         }
     };
     let mut response = match content {
@@ -117,6 +117,12 @@ async fn answer(folder: PathBuf, name: &str, headers: &HeaderMap) -> Result<Resp
         headers.insert(header::ETAG, tag);
     }
     Ok(response)
+}
+
+/// Of the kind that was asked for: a browser says «not found» then, and not that JSON is no style.
+fn missing(name: &str) -> Response {
+    let kind = [(header::CONTENT_TYPE, content_type(name))];
+    (StatusCode::NOT_FOUND, kind).into_response()
 }
 
 /// Where a file is, if its name leads to nothing outside of the folder.
