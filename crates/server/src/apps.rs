@@ -52,10 +52,10 @@ pub struct Apps {
     plugins: Vec<Arc<dyn Plugin>>,
     ingests_turns: bool,
     reloads: bool,
-    default_app: Option<String>,
-    dev: Option<Dev>,
     creates_sessions: bool,
     runs: Runs,
+    default_app: Option<String>,
+    dev: Option<Dev>,
     runners: Mutex<BTreeMap<String, Runner>>,
 }
 
@@ -77,10 +77,10 @@ impl Apps {
             plugins: Vec::new(),
             ingests_turns: false,
             reloads: false,
-            default_app: None,
-            dev: None,
             creates_sessions: false,
             runs: Runs::default(),
+            default_app: None,
+            dev: None,
             runners: Mutex::default(),
         }
     }
@@ -135,17 +135,6 @@ impl Apps {
         self
     }
 
-    /// With an app that need not be named: paths that begin with `/users/` are its.
-    pub fn with_default_app(mut self, app: impl Into<String>) -> Apps {
-        self.default_app = Some(app.into());
-        self
-    }
-
-    /// The app that need not be named.
-    pub fn default_app(&self) -> Option<&str> {
-        self.default_app.as_deref()
-    }
-
     /// Whether a run makes its session where there is none.
     pub fn auto_create_session(mut self, create: bool) -> Apps {
         self.creates_sessions = create;
@@ -180,6 +169,17 @@ impl Apps {
                 tracing::error!(%error, app = runner.app_name(), "a runner could not be closed");
             }
         }
+    }
+
+    /// With an app that need not be named: paths that begin with `/users/` are its.
+    pub fn with_default_app(mut self, app: impl Into<String>) -> Apps {
+        self.default_app = Some(app.into());
+        self
+    }
+
+    /// The app that need not be named.
+    pub fn default_app(&self) -> Option<&str> {
+        self.default_app.as_deref()
     }
 
     /// The names of all apps, sorted. Reads the folder.

@@ -17,11 +17,12 @@ mod ops;
 mod routes;
 mod serve;
 mod services;
-mod trace;
 mod shutdown;
 mod stalled;
+mod trace;
 
 pub use adk::Dev;
+pub use api::openapi_json;
 pub use apps::{AppError, Apps};
 pub use conformance::Conformance;
 pub use guard::{
@@ -32,5 +33,5 @@ pub use metrics::Metrics;
 pub use routes::{Access, RouteInfo};
 pub use serve::{serve, serve_guarded};
 pub use services::{Server, Services};
-pub use trace::Traces;
 pub use shutdown::Shutdown;
+pub use trace::Traces;

@@ -202,7 +202,9 @@ async fn load(server: &Shared, key: &ArtifactKey, version: Wanted) -> Result<Res
 }
 
 fn version_text(version: &ArtifactVersion) -> Result<String, AdkError> {
-    version.to_json().map_err(|error| AdkError::internal(&error))
+    version
+        .to_json()
+        .map_err(|error| AdkError::internal(&error))
 }
 
 fn version_response(version: &ArtifactVersion) -> Result<Response, AdkError> {
@@ -220,11 +222,23 @@ mod tests {
             ("d/a.txt", "d/a.txt", Asked::Artifact),
             ("d/a.txt/versions", "d/a.txt", Asked::Versions),
             ("d/a.txt/versions/3", "d/a.txt", Asked::Version("3")),
-            ("d/a.txt/versions/latest", "d/a.txt", Asked::Version("latest")),
+            (
+                "d/a.txt/versions/latest",
+                "d/a.txt",
+                Asked::Version("latest"),
+            ),
             ("a/versions/metadata", "a", Asked::AllMetadata),
             ("a/versions/3/metadata", "a", Asked::Metadata("3")),
-            ("a/versions/1/versions/2", "a/versions/1", Asked::Version("2")),
-            ("a/versions/versions/metadata", "a", Asked::Metadata("versions")),
+            (
+                "a/versions/1/versions/2",
+                "a/versions/1",
+                Asked::Version("2"),
+            ),
+            (
+                "a/versions/versions/metadata",
+                "a",
+                Asked::Metadata("versions"),
+            ),
             ("versions", "versions", Asked::Artifact),
             ("versions/1", "versions/1", Asked::Artifact),
             ("a/versions/", "a/versions/", Asked::Artifact),

@@ -125,7 +125,8 @@ impl Body {
 
     /// A text that must be there, and is, for the table says so.
     pub(super) fn needed_text(&self, name: &str) -> Result<String, AdkError> {
-        let missing = || AdkError::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{name} required"));
+        let missing =
+            || AdkError::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{name} required"));
         self.text(name).ok_or_else(missing)
     }
 

@@ -1,14 +1,17 @@
 //! What cannot be done, as FastAPI says it: `{"detail": …}`, and a bare 500 for what nobody expected.
 
 use axum::{
-    http::{StatusCode, header},
+    http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use retain_core::{ArtifactError, Json, JsonMap, MemoryError, SessionError};
 use retain_runtime::{RunError, python_text::python_repr};
 
 use super::{answers::json_response, validate::Problem};
-use crate::{apps::AppError, guard::Refused};
+use crate::{
+    apps::AppError,
+    guard::{Refused, TooManyRuns},
+};
 
 /// Why a request of ADK's face is not answered as asked.
 #[derive(Debug)]
@@ -19,6 +22,8 @@ pub(crate) enum AdkError {
     Invalid(Vec<Problem>),
     /// The key may not be used for this.
     Refused(Refused),
+    /// Too many turns are running.
+    TooManyRuns(TooManyRuns),
     /// Something failed that is nobody's mistake but ours: a bare 500, the reason is in the log.
     Internal,
 }
@@ -61,6 +66,13 @@ impl IntoResponse for AdkError {
                 detail_response(StatusCode::UNPROCESSABLE_ENTITY, detail)
             }
             AdkError::Refused(refused) => refused.into_response(),
+            AdkError::TooManyRuns(refused) => {
+                let detail = JsonMap::from([("detail", refused.to_string())]);
+                let mut response = detail_response(StatusCode::TOO_MANY_REQUESTS, detail);
+                let soon = HeaderValue::from_static("1");
+                response.headers_mut().insert(header::RETRY_AFTER, soon);
+                response
+            }
             AdkError::Internal => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
@@ -80,6 +92,12 @@ fn detail_response(status: StatusCode, body: JsonMap) -> Response {
 impl From<Refused> for AdkError {
     fn from(refused: Refused) -> AdkError {
         AdkError::Refused(refused)
+    }
+}
+
+impl From<TooManyRuns> for AdkError {
+    fn from(refused: TooManyRuns) -> AdkError {
+        AdkError::TooManyRuns(refused)
     }
 }
 

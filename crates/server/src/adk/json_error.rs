@@ -74,7 +74,10 @@ impl Scanner {
     fn word(&mut self, word: &str) -> bool {
         let rest = &self.chars[self.at..];
         let is_next = word.chars().count() <= rest.len()
-            && word.chars().zip(rest).all(|(wanted, found)| wanted == *found);
+            && word
+                .chars()
+                .zip(rest)
+                .all(|(wanted, found)| wanted == *found);
         self.at += if is_next { word.len() } else { 0 };
         is_next
     }
@@ -203,7 +206,11 @@ mod tests {
             ("{", 1, "Expecting property name enclosed in double quotes"),
             ("{\"a\" 1}", 5, "Expecting ':' delimiter"),
             ("{\"a\":1 \"b\":2}", 7, "Expecting ',' delimiter"),
-            ("{\"a\":1,}", 7, "Expecting property name enclosed in double quotes"),
+            (
+                "{\"a\":1,}",
+                7,
+                "Expecting property name enclosed in double quotes",
+            ),
             ("[1,]", 3, "Expecting value"),
             ("[1", 2, "Expecting ',' delimiter"),
             ("{} x", 3, "Extra data"),

@@ -6,12 +6,7 @@ use super::validate::{
     Model, Needed,
 };
 
-const fn field(
-    camel: &'static str,
-    snake: &'static str,
-    kind: Kind,
-    needed: Needed,
-) -> Field {
+const fn field(camel: &'static str, snake: &'static str, kind: Kind, needed: Needed) -> Field {
     Field {
         camel,
         snake,
@@ -114,7 +109,12 @@ static ACTIONS: Model = closed(&[
     maybe("transferToAgent", "transfer_to_agent", Text),
     maybe("transferReason", "transfer_reason", Text),
     maybe("escalate", "escalate", Bool),
-    field("requestedAuthConfigs", "requested_auth_configs", Map, Needed::No),
+    field(
+        "requestedAuthConfigs",
+        "requested_auth_configs",
+        Map,
+        Needed::No,
+    ),
     field(
         "requestedToolConfirmations",
         "requested_tool_confirmations",
@@ -168,7 +168,11 @@ static PART: Model = closed(&[
     maybe("text", "text", Text),
     maybe("thought", "thought", Bool),
     maybe("thoughtSignature", "thought_signature", Bytes),
-    maybe("videoMetadata", "video_metadata", Kind::Model(&VIDEO_METADATA)),
+    maybe(
+        "videoMetadata",
+        "video_metadata",
+        Kind::Model(&VIDEO_METADATA),
+    ),
     maybe("toolCall", "tool_call", Kind::Model(&TOOL_CALL)),
     maybe("toolResponse", "tool_response", Kind::Model(&TOOL_RESPONSE)),
     maybe("partMetadata", "part_metadata", Map),

@@ -17,7 +17,7 @@ use super::{
     validate::Kind,
 };
 use crate::{
-    guard::{Caller, Scope},
+    guard::{Caller, RunPermit, Scope},
     routes::{Access, Routes},
     services::Shared,
 };
@@ -33,7 +33,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
 /// it is cut off.
 async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
     let asked = Asked::read(&server, request).await?;
-    let run = asked.begin(StreamingMode::None).await?;
+    let (run, _permit) = asked.begin(StreamingMode::None).await?;
     let events = run.collect_events().await?;
     Ok(json_response(events_text(&events)?))
 }
@@ -41,13 +41,16 @@ async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Respons
 /// Answers with each event as it comes.
 async fn run_sse(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
     let asked = Asked::read(&server, request).await?;
-    let splits_artifacts = !asked.body.text("functionCallEventId").is_some_and(|id| !id.is_empty());
+    let splits_artifacts = !asked
+        .body
+        .text("functionCallEventId")
+        .is_some_and(|id| !id.is_empty());
     let mode = match asked.body.bool("streaming") {
         true => StreamingMode::Sse,
         false => StreamingMode::None,
     };
-    let run = asked.begin(mode).await?;
-    Ok(sse::response(run, splits_artifacts))
+    let (run, permit) = asked.begin(mode).await?;
+    Ok(sse::response(run, permit, splits_artifacts))
 }
 
 /// The app that is named, or the one that need not be.
@@ -72,6 +75,7 @@ pub(super) async fn runner(server: &Shared, app: &str) -> Result<Runner, AdkErro
 struct Asked {
     runner: Runner,
     body: Body,
+    permit: RunPermit,
 }
 
 impl Asked {
@@ -85,13 +89,22 @@ impl Asked {
                 "app_name is required when ADK_DEFAULT_APP_NAME is not set",
             ));
         };
-        caller.check_owner(Some(&app), Some(&body.needed_text("userId")?))?;
+        let user = body.needed_text("userId")?;
+        caller.check_owner(Some(&app), Some(&user))?;
         let runner = runner(server, &app).await?;
-        Ok(Asked { runner, body })
+        let permit = server.apps.runs().admit(&app, &user)?;
+        Ok(Asked {
+            runner,
+            body,
+            permit,
+        })
     }
 
     /// Begins the run: when this returns, the message is stored.
-    async fn begin(self, streaming_mode: StreamingMode) -> Result<RunStream, AdkError> {
+    async fn begin(
+        self,
+        streaming_mode: StreamingMode,
+    ) -> Result<(RunStream, RunPermit), AdkError> {
         let body = self.body;
         let request = RunRequest {
             message: body.content("newMessage")?,
@@ -109,7 +122,7 @@ impl Asked {
             return Err(nothing_to_run(&self.runner, &user, &session).await);
         }
         let run = self.runner.run_with(&user, Some(&session), request);
-        Ok(run.await?)
+        Ok((run.await?, self.permit))
     }
 }
 

@@ -184,7 +184,9 @@ impl NewSession {
         let key: SessionKey = created.key();
         let appended = sessions.append(&key, Append::from(events)).await;
         if let Err(error) = appended {
-            sessions.delete_session(&key.app, &key.user, &key.id).await?;
+            sessions
+                .delete_session(&key.app, &key.user, &key.id)
+                .await?;
             return Err(error.into());
         }
         find(server, &key.app, &key.user, &key.id).await

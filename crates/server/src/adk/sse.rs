@@ -16,14 +16,16 @@ use retain_core::{Clock as _, Event, Json, JsonMap, SystemClock};
 use retain_runtime::{RunError, RunStream, python_text::python_json_ascii};
 
 use super::answers::event_text;
+use crate::guard::RunPermit;
 
 /// After so much silence a comment is sent, so that nothing on the way takes the connection for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// The answer that carries a run.
-pub(super) fn response(run: RunStream, splits_artifacts: bool) -> Response {
+pub(super) fn response(run: RunStream, permit: RunPermit, splits_artifacts: bool) -> Response {
     let sending = Sending {
         run: Some(run),
+        _permit: permit,
         ready: VecDeque::new(),
         splits_artifacts,
     };
@@ -44,6 +46,7 @@ pub(super) fn response(run: RunStream, splits_artifacts: bool) -> Response {
 struct Sending {
     /// `None` when it is over.
     run: Option<RunStream>,
+    _permit: RunPermit,
     /// What of the last event is still to be sent.
     ready: VecDeque<Bytes>,
     splits_artifacts: bool,
@@ -77,7 +80,9 @@ impl Sending {
 /// An event as the web UI wants it: it looks for artifacts in events without content, so that one
 /// with both is sent as two.
 fn shown(event: Event, splits_artifacts: bool) -> Vec<Event> {
-    let has_parts = event.content().is_some_and(|content| !content.parts().is_empty());
+    let has_parts = event
+        .content()
+        .is_some_and(|content| !content.parts().is_empty());
     if !splits_artifacts || event.actions.artifact_delta.is_empty() || !has_parts {
         return vec![event];
     }
