@@ -56,7 +56,7 @@ async function say(text) {
 
 async function openSessions() {
   await page.locator("button.selector-button").nth(1).click();
-  await page.getByText("Select a Session").waitFor();
+  await page.getByText("Select a Session", { exact: true }).waitFor();
 }
 
 await step("load", async () => {

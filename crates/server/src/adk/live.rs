@@ -4,7 +4,7 @@
 use axum::{
     extract::{
         RawQuery, State as Shares, WebSocketUpgrade,
-        ws::{CloseFrame, Message, WebSocket},
+        ws::{CloseFrame, Message, WebSocket, rejection::WebSocketUpgradeRejection},
     },
     http::{Extensions, Method},
     response::Response,
@@ -25,8 +25,10 @@ async fn run_live(
     Shares(server): Shares<Shared>,
     RawQuery(query): RawQuery,
     extensions: Extensions,
-    upgrade: WebSocketUpgrade,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, AdkError> {
+    // To FastAPI there is nothing here but a socket.
+    let upgrade = upgrade.map_err(|_| AdkError::not_found("Not Found"))?;
     let caller = extensions.get::<Caller>().cloned().unwrap_or_default();
     let query = query.as_deref();
     let app = app_name(&server, query_value(query, "app_name"));
