@@ -140,7 +140,9 @@ impl Apps {
         let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
         let dir = self.dir.as_ref()?;
         let is_name = !app.is_empty() && app.chars().all(is_word);
-        (is_name && !self.given.contains_key(app)).then(|| dir.root().join(app))
+        let is_served = self.only.as_ref().is_none_or(|only| only == app);
+        let is_of_folder = is_name && is_served && !self.given.contains_key(app);
+        is_of_folder.then(|| dir.root().join(app))
     }
 
     /// Whether what is said goes into memory after each run.
