@@ -25,6 +25,7 @@ mod validate;
 use crate::routes::Routes;
 
 pub use dev::Dev;
+pub(crate) use redact::redacted;
 
 pub(crate) use unmatched::with_fallbacks;
 

@@ -292,3 +292,57 @@ impl Span {
 fn span_id(id: u64) -> String {
     format!("{id:016x}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traced(traces: &Traces, run: usize, attribute: usize) {
+        let id = format!("e-{run}");
+        traces.begin_run("app", "s", &id);
+        let text = JsonMap::from([("text", "x".repeat(attribute))]);
+        traces.begin(&id, What::Invocation, |_| None, text);
+        traces.end_run(&id);
+    }
+
+    #[test]
+    fn the_oldest_runs_are_forgotten_by_count() {
+        let traces = Traces::default();
+        for run in 0..RUNS_MAX + 5 {
+            traced(&traces, run, 10);
+        }
+        let spans = traces.of_session(None, "s");
+        assert_eq!(spans.len(), RUNS_MAX);
+        let oldest = traces.kept().runs[0].invocation.clone();
+        assert_eq!(oldest, "e-5");
+    }
+
+    #[test]
+    fn the_oldest_runs_are_forgotten_by_bytes() {
+        let traces = Traces::default();
+        let each = 1 << 19;
+        for run in 0..2 * BYTES_MAX / each {
+            traced(&traces, run, each);
+        }
+        let kept = traces.kept();
+        assert!(kept.bytes <= BYTES_MAX, "{}", kept.bytes);
+        assert!(kept.bytes > BYTES_MAX - 2 * each, "{}", kept.bytes);
+        assert_eq!(kept.bytes, kept.runs.iter().map(|run| run.bytes).sum::<usize>());
+    }
+
+    #[test]
+    fn one_run_cannot_have_more_than_its_share() {
+        let traces = Traces::default();
+        traces.begin_run("app", "s", "e-1");
+        let huge = || JsonMap::from([("text", "x".repeat(ATTRIBUTE_MAX - 10))]);
+        for _ in 0..SPANS_MAX + 5 {
+            traces.begin("e-1", What::Invocation, |_| None, huge());
+        }
+        traces.end_run("e-1");
+        let kept = traces.kept();
+        assert_eq!(kept.runs[0].spans.len(), SPANS_MAX);
+        assert!(kept.bytes <= RUN_BYTES_MAX + 64 * SPANS_MAX, "{}", kept.bytes);
+        let last = &kept.runs[0].spans[SPANS_MAX - 1].attributes["text"];
+        assert!(Json::parse(last.as_str().unwrap()).unwrap()["left_out"].as_str().is_some());
+    }
+}

@@ -9,7 +9,7 @@ use retain_runtime::{
 
 use super::{
     RunTrace, Traces, What,
-    request::{request_text, response_text},
+    request::{request_text, response_text, value_text},
 };
 
 // ADK's names, which its web UI looks for.
@@ -208,7 +208,7 @@ impl Plugin for TracePlugin {
             (REQUEST, "{}"),
             (RESPONSE, "{}"),
         ]);
-        attributes.insert(TOOL_ARGS, Json::from(args.clone()).to_string());
+        attributes.insert(TOOL_ARGS, value_text(&args.clone().into()));
         let agent = ctx.agent_name();
         let parent = |run: &RunTrace| agent_span(run, agent);
         let call = tool_call(ctx, tool);
@@ -223,7 +223,7 @@ impl Plugin for TracePlugin {
         _args: &JsonMap,
         result: &Json,
     ) -> Hooked<Json> {
-        let found = JsonMap::from([(TOOL_RESPONSE, result.to_string())]);
+        let found = JsonMap::from([(TOOL_RESPONSE, value_text(result))]);
         self.end_tool(ctx, tool, found);
         Ok(None)
     }

@@ -3,6 +3,8 @@
 use retain_core::{Json, JsonMap, LlmResponse};
 use retain_runtime::LlmRequest;
 
+use crate::adk::redacted;
+
 /// The request, in the form in which ADK puts it into a span.
 pub(super) fn request_text(request: &LlmRequest) -> String {
     let contents = request.contents.iter().map(|content| {
@@ -16,10 +18,16 @@ pub(super) fn request_text(request: &LlmRequest) -> String {
     let mut json = JsonMap::from([("model", request.model.as_str())]);
     json.insert("config", config.unwrap_or_default());
     json.insert("contents", contents);
-    Json::from(json).to_string()
+    redacted(Json::from(json).to_string())
 }
 
 /// The answer, likewise.
 pub(super) fn response_text(response: &LlmResponse) -> String {
-    response.to_snake_json().unwrap_or_else(|_| "{}".to_owned())
+    let text = response.to_snake_json();
+    redacted(text.unwrap_or_else(|_| "{}".to_owned()))
+}
+
+/// What a tool was given, or gave.
+pub(super) fn value_text(value: &Json) -> String {
+    redacted(value.to_string())
 }
