@@ -13,10 +13,12 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use retain::{
-    AgentsDir, ConfigRegistry, LlmAgent, ModelRegistry, OfflineModel, SystemClock,
-    load_memory_tool, preload_memory_tool,
+    ConfigRegistry, LlmAgent, ModelRegistry, OfflineModel, SystemClock, load_memory_tool,
+    preload_memory_tool,
 };
-use retain_server::{Apps, Conformance, Dev, Guards, Keys, Origins, Runs, Server, Services, serve_guarded};
+use retain_server::{
+    Apps, Conformance, Dev, Guards, Keys, Origins, Runs, Server, Services, serve_guarded,
+};
 
 use address::Address;
 use announce::Announcement;
@@ -79,6 +81,9 @@ fn apps(settings: &Settings, services: &Services) -> anyhow::Result<Apps> {
         .limit_runs(runs)
         .auto_create_session(settings.auto_create_session)
         .reload_agents(settings.reload_agents);
+    if let Some(app) = &settings.default_app {
+        apps = apps.with_default_app(app);
+    }
     if let Some(dir) = &settings.ui_dir {
         apps = apps.dev(Dev::new().ui_dir(dir));
     }
@@ -90,7 +95,7 @@ fn apps(settings: &Settings, services: &Services) -> anyhow::Result<Apps> {
     }
     if let Some(dir) = &settings.agents_dir {
         let apps = apps.ingest_after_turns(settings.ingest_after_turns);
-        return Ok(apps.dir(AgentsDir::open(dir, registry)?));
+        return Ok(apps.agents_at(dir, registry)?);
     }
     let agent = LlmAgent::builder(BUILT_IN_APP)
         .description("Remembers what it is told, across sessions.")

@@ -21,6 +21,7 @@ mod sessions;
 mod sse;
 mod unmatched;
 mod validate;
+mod websocket;
 
 use crate::routes::Routes;
 

@@ -53,14 +53,19 @@ impl Unmatched {
             return not_found();
         };
         *request.uri_mut() = uri;
+        if let Some(redirect) = self.redirect(&request) {
+            return redirect;
+        }
         let answered = self.routed.clone().oneshot(request).await;
         answered.unwrap_or_else(|never| match never {})
     }
 
     /// As FastAPI: a known path with a slash behind it is asked for again without.
     fn redirect(&self, request: &Request) -> Option<Response> {
-        let path = request.uri().path().strip_suffix('/')?;
-        if !self.paths.iter().any(|known| fits(known, path)) {
+        let asked = request.uri().path();
+        let path = asked.strip_suffix('/')?;
+        let is_known = |path: &str| self.paths.iter().any(|known| fits(known, path));
+        if is_known(asked) || !is_known(path) {
             return None;
         }
         let uri = with_path(request.uri(), path)?;

@@ -36,6 +36,53 @@ pub(crate) fn all() -> Vec<Case> {
     cases
 }
 
+/// Requests that do not name their app.
+pub(crate) fn without_app() -> Vec<Case> {
+    let hello = r#"{"userId":"ada","sessionId":"s","newMessage":{"parts":[{"text":"hi"}]}}"#;
+    vec![
+        case("GET", "/app-info", ""),
+        case("GET", "/app-info/", ""),
+        case("GET", "/users/ada/sessions", ""),
+        case("POST", "/users/ada/sessions", r#"{"sessionId":"s"}"#),
+        case("POST", "/users/ada/sessions?a=b", r#"{"sessionId":"s"}"#),
+        case("POST", "/users/ada/sessions/t", ""),
+        case("GET", "/users/ada/sessions/s", ""),
+        case("GET", "/users/%C3%A9/sessions/none", ""),
+        case("GET", "/users/ada/sessions/", ""),
+        case("POST", "/run", hello),
+        case("POST", "/run_sse", hello),
+        case(
+            "POST",
+            "/run",
+            hello.replace("\"userId", "\"appName\":\"\",\"userId"),
+        ),
+        case(
+            "POST",
+            "/run",
+            hello.replace("\"userId", "\"appName\":\"family\",\"userId"),
+        ),
+        case(
+            "PATCH",
+            "/users/ada/sessions/s",
+            r#"{"stateDelta":{"a":1}}"#,
+        ),
+        case("PATCH", "/users/ada/memory", r#"{"sessionId":"s"}"#),
+        case(
+            "POST",
+            "/users/ada/sessions/s/artifacts",
+            r#"{"filename":"d/f","artifact":{"text":"x"}}"#,
+        ),
+        case("GET", "/users/ada/sessions/s/artifacts/d/f/versions", ""),
+        case("GET", "/users/ada/sessions/s/artifacts/", ""),
+        case("GET", "/users/ada/sessions/s/artifacts/d/f/", ""),
+        case("GET", "/apps/plain/users/ada/sessions/s", ""),
+        case("GET", "/users/ada", ""),
+        case("GET", "/users", ""),
+        case("PUT", "/users/ada/sessions", ""),
+        case("DELETE", "/users/ada/sessions/s", ""),
+    ]
+}
+
 fn good() -> Vec<Case> {
     let sessions = format!("{USER}/sessions");
     let s1 = format!("{sessions}/s1");
