@@ -22,6 +22,7 @@ mod models;
 mod own_stack;
 mod plugins;
 pub mod python_text;
+pub mod replay;
 mod runner;
 mod schema;
 mod shared_content;

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -12,6 +12,7 @@ use retain_runtime::{Agent, AgentsDir, BuildError, ConfigError, ConfigRegistry, 
 use tokio::time::{sleep, timeout};
 
 use crate::{
+    adk::Dev,
     guard::Runs,
     services::{Server, Services},
 };
@@ -54,6 +55,7 @@ pub struct Apps {
     creates_sessions: bool,
     runs: Runs,
     default_app: Option<String>,
+    dev: Option<Dev>,
     /// The only app of the folder that is served, where the folder given was an app itself.
     only: Option<String>,
     runners: Mutex<BTreeMap<String, Runner>>,
@@ -80,6 +82,7 @@ impl Apps {
             creates_sessions: false,
             runs: Runs::default(),
             default_app: None,
+            dev: None,
             only: None,
             runners: Mutex::default(),
         }
@@ -118,6 +121,28 @@ impl Apps {
     pub fn plugin(mut self, plugin: Arc<dyn Plugin>) -> Apps {
         self.plugins.push(plugin);
         self
+    }
+
+    /// With what developers look at: the web UI, drawings of agents, traces of runs.
+    pub fn dev(mut self, dev: Dev) -> Apps {
+        // First, so that it sees what other plugins answer for.
+        self.plugins.insert(0, dev.traces().plugin());
+        self.dev = Some(dev);
+        self
+    }
+
+    pub(crate) fn dev_settings(&self) -> Option<&Dev> {
+        self.dev.as_ref()
+    }
+
+    /// Where an app was read from, if it has a folder of that name.
+    pub(crate) fn folder_of(&self, app: &str) -> Option<PathBuf> {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+        let dir = self.dir.as_ref()?;
+        let is_name = !app.is_empty() && app.chars().all(is_word);
+        let is_served = self.only.as_ref().is_none_or(|only| only == app);
+        let is_of_folder = is_name && is_served && !self.given.contains_key(app);
+        is_of_folder.then(|| dir.root().join(app))
     }
 
     /// Whether what is said goes into memory after each run.

@@ -10,6 +10,7 @@
 mod adk;
 mod api;
 mod apps;
+mod conformance;
 mod guard;
 mod metrics;
 mod ops;
@@ -18,9 +19,12 @@ mod serve;
 mod services;
 mod shutdown;
 mod stalled;
+mod trace;
 
+pub use adk::Dev;
 pub use api::openapi_json;
 pub use apps::{AppError, Apps};
+pub use conformance::Conformance;
 pub use guard::{
     Caller, Guards, Keys, Origins, OriginsError, RunPermit, Runs, Scope, ServerLimits, TooManyRuns,
     is_loopback_name,
@@ -30,3 +34,4 @@ pub use routes::{Access, RouteInfo};
 pub use serve::{serve, serve_guarded};
 pub use services::{Server, Services};
 pub use shutdown::Shutdown;
+pub use trace::Traces;

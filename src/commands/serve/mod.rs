@@ -13,9 +13,12 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use retain::{
-    ConfigRegistry, LlmAgent, OfflineModel, SystemClock, load_memory_tool, preload_memory_tool,
+    ConfigRegistry, LlmAgent, ModelRegistry, OfflineModel, SystemClock, load_memory_tool,
+    preload_memory_tool,
 };
-use retain_server::{Apps, Guards, Keys, Origins, Runs, Server, Services, serve_guarded};
+use retain_server::{
+    Apps, Conformance, Dev, Guards, Keys, Origins, Runs, Server, Services, serve_guarded,
+};
 
 use address::Address;
 use announce::Announcement;
@@ -74,17 +77,25 @@ impl Serve {
 /// The agents of the folder, or the one that is built in.
 fn apps(settings: &Settings, services: &Services) -> anyhow::Result<Apps> {
     let runs = Runs::limited(settings.max_runs_per_user, settings.max_runs);
-    let apps = Apps::new(services.clone())
+    let mut apps = Apps::new(services.clone())
         .limit_runs(runs)
         .auto_create_session(settings.auto_create_session)
         .reload_agents(settings.reload_agents);
-    let apps = match &settings.default_app {
-        Some(app) => apps.with_default_app(app),
-        None => apps,
-    };
+    if let Some(app) = &settings.default_app {
+        apps = apps.with_default_app(app);
+    }
+    if let Some(dir) = &settings.ui_dir {
+        apps = apps.dev(Dev::new().ui_dir(dir));
+    }
+    let mut registry = ConfigRegistry::new();
+    if settings.conformance {
+        let conformance = Conformance::default();
+        registry = conformance.registry(registry, ModelRegistry::default());
+        apps = apps.plugin(conformance.plugin());
+    }
     if let Some(dir) = &settings.agents_dir {
         let apps = apps.ingest_after_turns(settings.ingest_after_turns);
-        return Ok(apps.agents_at(dir, ConfigRegistry::new())?);
+        return Ok(apps.agents_at(dir, registry)?);
     }
     let agent = LlmAgent::builder(BUILT_IN_APP)
         .description("Remembers what it is told, across sessions.")

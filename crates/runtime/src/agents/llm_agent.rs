@@ -125,6 +125,10 @@ impl fmt::Debug for LlmAgent {
 
 #[async_trait]
 impl Agent for LlmAgent {
+    fn kind(&self) -> &'static str {
+        "LlmAgent"
+    }
+
     fn name(&self) -> &str {
         &self.name
     }

@@ -68,6 +68,11 @@ pub trait Agent: fmt::Debug + Send + Sync + 'static {
         ""
     }
 
+    /// What kind of agent it is, by ADK's name, for those who draw or list agents.
+    fn kind(&self) -> &'static str {
+        "BaseAgent"
+    }
+
     /// The agents below it.
     fn sub_agents(&self) -> &[Arc<dyn Agent>] {
         &[]

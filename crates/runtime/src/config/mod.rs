@@ -28,7 +28,14 @@ pub use custom_agent::CustomAgentConfig;
 pub use error::ConfigError;
 pub use registry::ConfigRegistry;
 
+use retain_core::Json;
+
 use crate::agents::Agent;
+
+/// The values of a YAML text, as ADK's reader takes them.
+pub(crate) fn yaml_to_json(text: &str) -> Result<Json, ConfigError> {
+    Ok(yaml::parse(Path::new("the text"), text)?.to_json())
+}
 
 /// ADK's agent configuration: a YAML file that describes an agent, and the files that it names.
 ///

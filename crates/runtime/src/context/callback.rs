@@ -43,6 +43,22 @@ impl ReadonlyContext {
         &self.invocation.session_key().user
     }
 
+    /// The id of the session.
+    pub fn session_id(&self) -> &str {
+        &self.invocation.session_key().id
+    }
+
+    /// The names of the agents above this one, nearest first.
+    pub fn agents_above(&self) -> impl Iterator<Item = &str> {
+        let above = self.invocation.shared.tree.ancestors(self.agent_name());
+        above.map(|agent| agent.name())
+    }
+
+    /// What the agent is good for.
+    pub fn agent_description(&self) -> &str {
+        self.invocation.agent.description()
+    }
+
     /// What the user said to start the run.
     pub fn user_content(&self) -> &Content {
         self.invocation.user_content()

@@ -102,6 +102,10 @@ impl AgentTool {
 
 #[async_trait]
 impl Tool for AgentTool {
+    fn kind(&self) -> &'static str {
+        "AgentTool"
+    }
+
     fn name(&self) -> &str {
         self.agent.name()
     }

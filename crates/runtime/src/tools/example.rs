@@ -60,6 +60,10 @@ impl ExampleTool {
 
 #[async_trait]
 impl Tool for ExampleTool {
+    fn kind(&self) -> &'static str {
+        "ExampleTool"
+    }
+
     fn name(&self) -> &str {
         "example_tool"
     }

@@ -146,6 +146,13 @@ const LONG_RUNNING_NOTE: &str = "NOTE: This is a long-running operation. Do not 
 
 #[async_trait]
 impl Tool for FunctionTool {
+    fn kind(&self) -> &'static str {
+        match self.is_long_running {
+            true => "LongRunningFunctionTool",
+            false => "FunctionTool",
+        }
+    }
+
     fn name(&self) -> &str {
         &self.name
     }

@@ -103,6 +103,10 @@ impl LoadArtifactsTool {
 
 #[async_trait]
 impl Tool for LoadArtifactsTool {
+    fn kind(&self) -> &'static str {
+        "LoadArtifactsTool"
+    }
+
     fn name(&self) -> &str {
         NAME
     }

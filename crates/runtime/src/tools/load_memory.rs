@@ -39,6 +39,10 @@ struct LoadMemory;
 
 #[async_trait]
 impl Tool for LoadMemory {
+    fn kind(&self) -> &'static str {
+        "LoadMemoryTool"
+    }
+
     fn name(&self) -> &str {
         LOAD_MEMORY
     }

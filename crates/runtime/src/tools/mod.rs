@@ -51,6 +51,11 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
         ""
     }
 
+    /// What kind of tool it is, by ADK's name, for those who draw or list tools.
+    fn kind(&self) -> &'static str {
+        "BaseTool"
+    }
+
     /// Whether its result comes later, in a message of its own.
     fn is_long_running(&self) -> bool {
         false
@@ -263,6 +268,10 @@ impl Prefixed {
 
 #[async_trait]
 impl Tool for Prefixed {
+    fn kind(&self) -> &'static str {
+        self.tool.kind()
+    }
+
     fn name(&self) -> &str {
         &self.name
     }

@@ -12,6 +12,7 @@ pub struct ModelSideTool {
     name: &'static str,
     /// What it is called in the complaint about a model that does not have it.
     title: &'static str,
+    kind: &'static str,
     tool: ModelTool,
 }
 
@@ -21,7 +22,12 @@ pub fn google_search() -> ModelSideTool {
         google_search: Some(JsonMap::default()),
         ..ModelTool::default()
     };
-    ModelSideTool::new("google_search", "Google search tool", tool)
+    ModelSideTool {
+        name: "google_search",
+        title: "Google search tool",
+        kind: "GoogleSearchTool",
+        tool,
+    }
 }
 
 /// Reads the pages whose addresses are in the conversation.
@@ -30,7 +36,12 @@ pub fn url_context() -> ModelSideTool {
         url_context: Some(JsonMap::default()),
         ..ModelTool::default()
     };
-    ModelSideTool::new("url_context", "Url context tool", tool)
+    ModelSideTool {
+        name: "url_context",
+        title: "Url context tool",
+        kind: "UrlContextTool",
+        tool,
+    }
 }
 
 /// Writes code and runs it.
@@ -39,17 +50,20 @@ pub fn code_execution() -> ModelSideTool {
         code_execution: Some(JsonMap::default()),
         ..ModelTool::default()
     };
-    ModelSideTool::new("code_execution", "Gemini code execution tool", tool)
-}
-
-impl ModelSideTool {
-    fn new(name: &'static str, title: &'static str, tool: ModelTool) -> ModelSideTool {
-        ModelSideTool { name, title, tool }
+    ModelSideTool {
+        name: "code_execution",
+        title: "Gemini code execution tool",
+        kind: "BuiltInCodeExecutor",
+        tool,
     }
 }
 
 #[async_trait]
 impl Tool for ModelSideTool {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+
     fn name(&self) -> &str {
         self.name
     }

@@ -92,6 +92,10 @@ impl Default for PreloadMemoryTool {
 
 #[async_trait]
 impl Tool for PreloadMemoryTool {
+    fn kind(&self) -> &'static str {
+        "PreloadMemoryTool"
+    }
+
     fn name(&self) -> &str {
         "preload_memory"
     }

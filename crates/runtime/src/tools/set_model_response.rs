@@ -42,6 +42,10 @@ impl SetModelResponseTool {
 
 #[async_trait]
 impl Tool for SetModelResponseTool {
+    fn kind(&self) -> &'static str {
+        "SetModelResponseTool"
+    }
+
     fn name(&self) -> &str {
         SET_MODEL_RESPONSE
     }

@@ -61,6 +61,16 @@ impl Case {
         }
     }
 
+    /// The file of recordings as it is.
+    pub(crate) fn recordings_text(&self, mode: StreamingMode) -> String {
+        let suffix = match mode {
+            StreamingMode::None => "",
+            StreamingMode::Sse => "-sse",
+        };
+        let name = format!("tests/{}/generated-recordings{suffix}.yaml", self.name);
+        fs::read_to_string(root().join(&name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
     pub(crate) fn app(&self) -> &str {
         self.spec["agent"].as_str().expect("a case names its app")
     }

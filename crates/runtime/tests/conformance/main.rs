@@ -10,7 +10,7 @@ mod replay;
 mod run;
 
 use case::Case;
-use retain_runtime::StreamingMode;
+use retain_runtime::{StreamingMode, replay::Recordings};
 use run::Store;
 
 const MODES: [StreamingMode; 2] = [StreamingMode::None, StreamingMode::Sse];
@@ -43,6 +43,22 @@ async fn every_recorded_case_replays() {
         "{} replays differ: {failed:#?}",
         failed.len()
     );
+}
+
+/// The reader that a server uses for recordings is our own.
+#[test]
+fn our_reader_of_yaml_reads_every_recording() {
+    let mut read = 0;
+    for case in Case::all() {
+        for mode in MODES {
+            let ours = Recordings::from_yaml(&case.recordings_text(mode));
+            let ours = ours.unwrap_or_else(|error| panic!("{} ({mode:?}): {error}", case.name));
+            let theirs = &case.recorded(mode).recordings;
+            assert_eq!(ours.entries(), &theirs[..], "{} ({mode:?})", case.name);
+            read += ours.entries().len();
+        }
+    }
+    println!("{read} recordings read");
 }
 
 #[tokio::test]

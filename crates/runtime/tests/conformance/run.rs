@@ -6,14 +6,17 @@ use retain_core::{
     Content, Event, GetSessionConfig, Json, MemoryService, Session, SessionService, State,
 };
 use retain_memory::InMemoryMemoryService;
-use retain_runtime::{Model, RunConfig, RunRequest, Runner, StreamingMode};
+use retain_runtime::{
+    RunConfig, RunRequest, Runner, StreamingMode,
+    replay::{Difference, Recordings, Replay, differences},
+};
 use retain_sessions::{InMemoryArtifactService, InMemorySessionService, SqliteSessionService};
 
 use crate::{
     agents::{content, root_agent},
     case::{Case, Recorded, list},
-    compare::{Difference, comparable_session, differences, recorded_session},
-    replay::{Replay, ReplayModel, ReplayTools},
+    compare::{comparable_session, recorded_session},
+    replay::CaseScript,
 };
 
 const USER: &str = "adk_conformance_test_user";
@@ -47,21 +50,18 @@ pub(crate) async fn replay(
     recorded: &Recorded,
 ) -> Vec<Difference> {
     let sessions = store.open().await;
-    let replay = Replay::new(recorded.recordings.clone());
-    let recordings = Arc::clone(&replay);
-    let agent = root_agent(case.app(), move |name| {
-        Arc::new(ReplayModel {
-            name: name.to_owned(),
-            replay: Arc::clone(&recordings),
-        }) as Arc<dyn Model>
-    });
+    let script = CaseScript::new(Recordings::new(recorded.recordings.clone()));
+    // The tools are ADK's own, so they must give what ADK's gave.
+    let replay = Replay::new(script.clone()).check_results(true);
+    let models = replay.clone();
+    let agent = root_agent(case.app(), move |name| models.model(name, None));
     let mut runner = Runner::builder()
         .app_name(case.app())
         .shared_agent(agent)
         .session_service(Arc::clone(&sessions))
         // ADK was recorded with one, empty.
         .artifact_service(Arc::new(InMemoryArtifactService::new()))
-        .plugin(ReplayTools(Arc::clone(&replay)));
+        .shared_plugin(replay.plugin());
     let memory = InMemoryMemoryService::new();
     if let Some(seed) = &case.seed {
         fill(&memory, seed).await;
@@ -69,11 +69,11 @@ pub(crate) async fn replay(
     runner = runner.memory_service(Arc::new(memory));
     let runner = runner.build().expect("the runner can be built");
     let session = create(&sessions, case).await;
-    let failed = converse(&runner, &replay, case, mode, &session.id).await;
+    let failed = converse(&runner, &script, case, mode, &session.id).await;
     let mut found = replay.differences();
     // A failure that is none of ours explains all that follows.
     if found.is_empty() {
-        found.extend(failed.or_else(|| replay.unused()));
+        found.extend(failed);
     }
     let session = sessions
         .get_session(case.app(), USER, &session.id, GetSessionConfig::default())
@@ -100,14 +100,14 @@ async fn create(sessions: &Arc<dyn SessionService>, case: &Case) -> Session {
 /// Says everything that the user says. A run that fails ends it.
 async fn converse(
     runner: &Runner,
-    replay: &Replay,
+    script: &CaseScript,
     case: &Case,
     mode: StreamingMode,
     session: &str,
 ) -> Option<Difference> {
     let mut open = OpenCalls::default();
     for (number, message) in case.messages().iter().enumerate() {
-        replay.set_message(number);
+        script.set_message(number);
         let delta = message["state_delta"].as_object();
         let request = RunRequest::new(open.answer(message))
             .state_delta(delta.cloned().unwrap_or_default())

@@ -9,6 +9,7 @@ mod answers;
 mod apps;
 mod artifacts;
 mod bodies;
+mod dev;
 mod errors;
 mod json_error;
 mod live;
@@ -24,6 +25,9 @@ mod websocket;
 
 use crate::routes::Routes;
 
+pub use dev::Dev;
+pub(crate) use redact::redacted;
+
 pub(crate) use unmatched::with_fallbacks;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
@@ -31,5 +35,6 @@ pub(crate) fn routes(routes: Routes) -> Routes {
     let routes = sessions::routes(routes);
     let routes = artifacts::routes(routes);
     let routes = memory::routes(routes);
+    let routes = dev::routes(routes);
     live::routes(run::routes(routes))
 }

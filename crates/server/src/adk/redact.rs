@@ -105,7 +105,7 @@ pub(super) fn public_notes(mut notes: JsonMap) -> Option<JsonMap> {
 
 /// A JSON text that our own writer wrote, without the secrets in it. Most texts hold none, and are
 /// only looked through.
-pub(super) fn redacted(text: String) -> String {
+pub(crate) fn redacted(text: String) -> String {
     if !may_hold_secrets(text.as_bytes()) {
         return text;
     }

@@ -63,6 +63,10 @@ impl LoopAgentBuilder {
 
 #[async_trait]
 impl Agent for LoopAgent {
+    fn kind(&self) -> &'static str {
+        "LoopAgent"
+    }
+
     shell_agent!();
 
     async fn run(&self, ctx: &InvocationContext) -> Result<()> {

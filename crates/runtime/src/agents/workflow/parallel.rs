@@ -49,6 +49,10 @@ impl ParallelAgentBuilder {
 
 #[async_trait]
 impl Agent for ParallelAgent {
+    fn kind(&self) -> &'static str {
+        "ParallelAgent"
+    }
+
     shell_agent!();
 
     async fn run(&self, ctx: &InvocationContext) -> Result<()> {

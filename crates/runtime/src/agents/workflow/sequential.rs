@@ -51,6 +51,10 @@ impl SequentialAgentBuilder {
 
 #[async_trait]
 impl Agent for SequentialAgent {
+    fn kind(&self) -> &'static str {
+        "SequentialAgent"
+    }
+
     shell_agent!();
 
     async fn run(&self, ctx: &InvocationContext) -> Result<()> {

@@ -1,0 +1,100 @@
+//! Where two values differ, told so that a person sees it.
+
+use std::fmt;
+
+use retain_core::Json;
+
+/// Something that is not as it was recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// In which request, call, event.
+    place: String,
+    /// Where in it.
+    path: String,
+    expected: String,
+    found: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}", self.place, self.path)?;
+        writeln!(f, "  expected: {}", self.expected)?;
+        write!(f, "  found:    {}", self.found)
+    }
+}
+
+impl Difference {
+    /// One that is told in words.
+    pub fn of(
+        place: impl Into<String>,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> Difference {
+        Difference {
+            place: place.into(),
+            path: "as a whole".to_owned(),
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+}
+
+/// Where two values differ.
+pub fn differences(place: &str, expected: &Json, found: &Json) -> Vec<Difference> {
+    let mut all = Vec::new();
+    walk(expected, found, "$", &mut |path, expected, found| {
+        let (expected, found) = excerpts(expected, found);
+        all.push(Difference {
+            place: place.to_owned(),
+            path: path.to_owned(),
+            expected,
+            found,
+        });
+    });
+    all
+}
+
+type Tell<'a> = &'a mut dyn FnMut(&str, Option<&Json>, Option<&Json>);
+
+fn walk(expected: &Json, found: &Json, path: &str, tell: Tell<'_>) {
+    match (expected, found) {
+        (Json::Object(expected), Json::Object(found)) => {
+            for (key, value) in expected.iter() {
+                let path = format!("{path}.{key}");
+                match found.get(key) {
+                    Some(other) => walk(value, other, &path, tell),
+                    None => tell(&path, Some(value), None),
+                }
+            }
+            for (key, value) in found.iter().filter(|(key, _)| !expected.contains_key(key)) {
+                tell(&format!("{path}.{key}"), None, Some(value));
+            }
+        }
+        (Json::Array(expected), Json::Array(found)) => {
+            for at in 0..expected.len().max(found.len()) {
+                let path = format!("{path}[{at}]");
+                match (expected.get(at), found.get(at)) {
+                    (Some(value), Some(other)) => walk(value, other, &path, tell),
+                    (value, other) => tell(&path, value, other),
+                }
+            }
+        }
+        (expected, found) if expected == found => {}
+        (expected, found) => tell(path, Some(expected), Some(found)),
+    }
+}
+
+/// Both values as texts, from shortly before the first letter that differs.
+fn excerpts(expected: Option<&Json>, found: Option<&Json>) -> (String, String) {
+    let text = |value: Option<&Json>| value.map_or("nothing".to_owned(), Json::to_string);
+    let (expected, found) = (text(expected), text(found));
+    let same = expected.chars().zip(found.chars());
+    let same = same.take_while(|(a, b)| a == b).count();
+    let excerpt = |text: String| -> String {
+        let from = if same > 80 { same - 40 } else { 0 };
+        let lead = if from > 0 { "…" } else { "" };
+        let shown: String = text.chars().skip(from).take(300).collect();
+        format!("{lead}{shown}")
+    };
+    (excerpt(expected), excerpt(found))
+}

@@ -1,0 +1,63 @@
+//! The model of runs that are replayed.
+
+use std::sync::Arc;
+
+use futures_util::stream;
+use retain_core::Json;
+
+use super::Replay;
+use crate::{
+    error::ModelError,
+    models::{LlmRequest, Model, ModelCapabilities, ModelStream},
+};
+
+/// Labels by which the plugin tells the model who asks. Labels are for bills, and not compared.
+pub(super) const RUN_LABEL: &str = "retain_replay_run";
+pub(super) const AGENT_LABEL: &str = "retain_replay_agent";
+
+/// Answers runs that are replayed from their recordings, and lets another model answer the rest.
+#[derive(Debug)]
+pub(super) struct ReplayModel {
+    pub(super) name: String,
+    pub(super) replay: Replay,
+    pub(super) otherwise: Option<Arc<dyn Model>>,
+}
+
+impl Model for ReplayModel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
+        let label = |name: &str| {
+            let labels = request.config.labels.as_ref();
+            labels
+                .and_then(|labels| labels.get(name))
+                .and_then(Json::as_str)
+        };
+        let (Some(run), Some(agent)) = (label(RUN_LABEL), label(AGENT_LABEL)) else {
+            return match &self.otherwise {
+                Some(model) => model.generate(request, stream),
+                None => failed(format!(
+                    "model {:?} is not there; this run is not replayed from a recording",
+                    self.name
+                )),
+            };
+        };
+        match self.replay.answer(run, agent, &request) {
+            Ok(responses) => Box::pin(stream::iter(responses.into_iter().map(Ok))),
+            Err(difference) => failed(difference),
+        }
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        let otherwise = self.otherwise.as_ref();
+        otherwise
+            .map(|model| model.capabilities())
+            .unwrap_or_default()
+    }
+}
+
+fn failed(why: String) -> ModelStream {
+    Box::pin(stream::iter([Err(ModelError::new(why))]))
+}

@@ -1,0 +1,126 @@
+//! The hooks of runs that are replayed: where they begin and end, and around their tools.
+
+use async_trait::async_trait;
+use retain_core::{BoxError, Content, Json, JsonMap, LlmResponse};
+
+use super::{
+    Kind, Replay, differences,
+    model::{AGENT_LABEL, RUN_LABEL},
+};
+use crate::{
+    context::{CallbackContext, InvocationContext, ToolContext},
+    error::RunError,
+    models::LlmRequest,
+    plugins::{Hooked, Plugin},
+    tools::Tool,
+};
+
+/// Checks the calls of tools, lets them run, and puts the recorded results in place of theirs.
+#[derive(Debug)]
+pub(super) struct ReplayPlugin(pub(super) Replay);
+
+#[async_trait]
+impl Plugin for ReplayPlugin {
+    fn name(&self) -> &str {
+        "replay"
+    }
+
+    async fn before_run(&self, ctx: &InvocationContext) -> Hooked<Content> {
+        let state = ctx.readonly().state();
+        if let Some(script) = self.0.scripts.script(&state).await? {
+            self.0.begin(ctx.invocation_id(), script);
+        }
+        Ok(None)
+    }
+
+    async fn after_run(&self, ctx: &InvocationContext) -> Hooked<()> {
+        if let Some(run) = self.0.end(ctx.invocation_id()) {
+            let found = self.0.unused(&run);
+            self.0.check(found.into_iter().collect())?;
+        }
+        Ok(None)
+    }
+
+    async fn on_run_error(
+        &self,
+        ctx: &InvocationContext,
+        _error: &RunError,
+    ) -> std::result::Result<(), BoxError> {
+        self.0.end(ctx.invocation_id());
+        Ok(())
+    }
+
+    async fn before_model(
+        &self,
+        ctx: &CallbackContext,
+        request: &mut LlmRequest,
+    ) -> Hooked<LlmResponse> {
+        if self.0.is_replayed(ctx.invocation_id()) {
+            let labels = request.config.labels.get_or_insert_default();
+            labels.insert(RUN_LABEL, ctx.invocation_id());
+            labels.insert(AGENT_LABEL, ctx.agent_name());
+        }
+        Ok(None)
+    }
+
+    async fn before_tool(
+        &self,
+        ctx: &ToolContext,
+        tool: &dyn Tool,
+        args: &mut JsonMap,
+    ) -> Hooked<Json> {
+        let run = ctx.invocation_id();
+        if !self.0.is_replayed(run) {
+            return Ok(None);
+        }
+        let (place, recording) = self.0.next(run, ctx.agent_name(), Kind::Tool);
+        let ours = called(tool.name().into(), args.clone());
+        let Some(recording) = recording else {
+            return Ok(self.0.differs(place, "no tool call", ours.to_string())?);
+        };
+        let call = &recording["tool_call"];
+        let recorded_args = call["args"].as_object().cloned().unwrap_or_default();
+        let theirs = called(call["name"].clone(), recorded_args);
+        self.0.check(differences(&place, &theirs, &ours))?;
+        let response = recording["tool_response"]["response"].clone();
+        // An agent that is called as a tool was not recorded: its answer is taken.
+        if tool.kind() == "AgentTool" {
+            return Ok(Some(response));
+        }
+        if let (Some(id), Some(run)) = (ctx.function_call_id(), self.0.runs().by_id.get_mut(run)) {
+            run.running.insert(id.to_owned(), (place, response));
+        }
+        Ok(None)
+    }
+
+    async fn after_tool(
+        &self,
+        ctx: &ToolContext,
+        tool: &dyn Tool,
+        _args: &JsonMap,
+        result: &Json,
+    ) -> Hooked<Json> {
+        let id = ctx.function_call_id().unwrap_or_default();
+        let running = match self.0.runs().by_id.get_mut(ctx.invocation_id()) {
+            Some(run) => run.running.remove(id),
+            None => None,
+        };
+        let Some((place, recorded)) = running else {
+            return Ok(None);
+        };
+        if self.0.checks_results {
+            let ours = match result {
+                Json::Null if tool.is_long_running() => Json::Null,
+                Json::Object(_) => result.clone(),
+                plain => JsonMap::from([("result", plain.clone())]).into(),
+            };
+            let place = format!("{place}, result");
+            self.0.check(differences(&place, &recorded, &ours))?;
+        }
+        Ok((!recorded.is_null()).then_some(recorded))
+    }
+}
+
+fn called(name: Json, args: JsonMap) -> Json {
+    JsonMap::from([("name", name), ("args", args.into())]).into()
+}

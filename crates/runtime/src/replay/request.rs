@@ -1,0 +1,109 @@
+//! What is compared of a request to a model.
+
+use retain_core::{Content, GenerateContentConfig, Json, JsonMap};
+
+use crate::models::LlmRequest;
+
+fn text(problem: impl ToString) -> String {
+    problem.to_string()
+}
+
+/// A request of ours in the form of the recordings.
+pub(super) fn request_json(request: &LlmRequest) -> Result<Json, String> {
+    let contents = request.contents.iter().map(|content| snake(content));
+    let contents = contents.collect::<Result<Vec<Json>, String>>()?;
+    let config = request.config.to_snake_json().map_err(text)?;
+    let mut map = JsonMap::from([("model", request.model.as_str())]);
+    map.insert("contents", contents);
+    map.insert("config", Json::parse(&config).map_err(text)?);
+    if let Some(id) = &request.previous_interaction_id {
+        map.insert("previous_interaction_id", id.as_str());
+    }
+    Ok(map.into())
+}
+
+fn snake(content: &Content) -> Result<Json, String> {
+    Json::parse(&content.to_snake_json().map_err(text)?).map_err(text)
+}
+
+/// A recorded request, spelled as ours is.
+pub(super) fn recorded_request(recorded: &Json) -> Result<Json, String> {
+    let contents = recorded["contents"].as_array().unwrap_or_default().iter();
+    let contents = contents.map(|content| {
+        let content = Content::from_json(&content.to_string()).map_err(text)?;
+        snake(&content)
+    });
+    let contents = contents.collect::<Result<Vec<Json>, String>>()?;
+    let config = match &recorded["config"] {
+        Json::Null => GenerateContentConfig::default(),
+        config => GenerateContentConfig::from_json(&config.to_string()).map_err(text)?,
+    };
+    let config = config.to_snake_json().map_err(text)?;
+    let mut map = recorded.as_object().cloned().unwrap_or_default();
+    map.insert("contents", contents);
+    map.insert("config", Json::parse(&config).map_err(text)?);
+    Ok(map.into())
+}
+
+/// What is compared of a request.
+pub(super) fn comparable_request(mut request: Json) -> Json {
+    let Some(map) = request.as_object_mut() else {
+        return request;
+    };
+    map.remove("live_connect_config");
+    let Some(config) = map.get_mut("config").and_then(Json::as_object_mut) else {
+        return request;
+    };
+    config.remove("http_options");
+    config.remove("labels");
+    let tools = config.get_mut("tools").and_then(Json::as_array_mut);
+    let tools = tools.into_iter().flatten().filter_map(Json::as_object_mut);
+    for tool in tools {
+        let declared = tool.get_mut("function_declarations");
+        let declared = declared.and_then(Json::as_array_mut).into_iter().flatten();
+        for declaration in declared.filter_map(Json::as_object_mut) {
+            normalize_declaration(declaration);
+        }
+    }
+    request
+}
+
+/// The model sees a description of the parameters in the tool's own; how a schema says it in
+/// addition differs from library to library.
+fn normalize_declaration(declaration: &mut JsonMap) {
+    declaration.remove("response");
+    declaration.remove("response_json_schema");
+    if let Some(schema) = declaration.remove("parameters") {
+        declaration.insert("parameters_json_schema", schema);
+    }
+    if let Some(schema) = declaration.get_mut("parameters_json_schema") {
+        *schema = comparable_schema(schema);
+    }
+}
+
+fn comparable_schema(schema: &Json) -> Json {
+    let map = match schema {
+        Json::Object(map) => map,
+        Json::Array(items) => {
+            let items = items.iter().map(comparable_schema);
+            return items.collect::<Vec<_>>().into();
+        }
+        plain => return plain.clone(),
+    };
+    let mut kept = JsonMap::default();
+    for (key, value) in map.iter() {
+        match (key, value) {
+            ("title" | "default" | "description", _) => {}
+            // Its keys are the names of parameters, which may be any word.
+            ("properties", Json::Object(properties)) => {
+                let properties = properties.iter();
+                let properties = properties.map(|(name, schema)| (name, comparable_schema(schema)));
+                kept.insert(key, properties.collect::<JsonMap>());
+            }
+            _ => {
+                kept.insert(key, comparable_schema(value));
+            }
+        }
+    }
+    kept.into()
+}

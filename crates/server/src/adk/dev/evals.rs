@@ -1,0 +1,114 @@
+//! Evaluations and recorded tests of agents: there are none here, and so the lists are empty. What
+//! would make one is refused in words.
+
+use axum::{
+    extract::Path,
+    http::{Method, StatusCode},
+    response::Response,
+};
+use retain_core::{Json, JsonMap};
+
+use super::{super::errors::AdkError, CHANGES, IsDev, LOOKS, json, local::Local, not_supported};
+use crate::routes::Routes;
+
+/// The two families of paths.
+const LISTS: [[&str; 6]; 2] = [
+    [
+        "/dev/apps/{app}/eval_sets",
+        "/dev/apps/{app}/eval-sets",
+        "/dev/apps/{app}/eval_results",
+        "/dev/apps/{app}/eval-results",
+        "/dev/apps/{app}/metrics-info",
+        "/dev/apps/{app}/tests",
+    ],
+    [
+        "/apps/{app}/eval_sets",
+        "/apps/{app}/eval-sets",
+        "/apps/{app}/eval_results",
+        "/apps/{app}/eval-results",
+        "/apps/{app}/metrics-info",
+        "/apps/{app}/tests",
+    ],
+];
+
+pub(super) fn routes(mut routes: Routes) -> Routes {
+    for [sets, named_sets, results, named_results, metrics, tests] in LISTS {
+        routes = routes
+            .add(Method::GET, sets, LOOKS, none)
+            .add(Method::GET, named_sets, LOOKS, no_sets)
+            .add(Method::POST, named_sets, CHANGES, refused)
+            .add(Method::GET, results, LOOKS, none)
+            .add(Method::GET, named_results, LOOKS, no_results)
+            .add(Method::GET, metrics, LOOKS, no_metrics)
+            .add(Method::GET, tests, LOOKS, none);
+    }
+    routes = with_set(routes, "/dev/apps/{app}/eval_sets/{set}");
+    routes = with_set(routes, "/apps/{app}/eval_sets/{set}");
+    for [evals, result, named_result] in [
+        [
+            "/dev/apps/{app}/eval_sets/{set}/evals",
+            "/dev/apps/{app}/eval_results/{result}",
+            "/dev/apps/{app}/eval-results/{result}",
+        ],
+        [
+            "/apps/{app}/eval_sets/{set}/evals",
+            "/apps/{app}/eval_results/{result}",
+            "/apps/{app}/eval-results/{result}",
+        ],
+    ] {
+        routes = routes
+            .add(Method::GET, evals, LOOKS, no_such_set)
+            .add(Method::GET, result, LOOKS, no_such_result)
+            .add(Method::GET, named_result, LOOKS, no_such_result);
+    }
+    for action in [
+        "/dev/apps/{app}/eval_sets/{set}/add_session",
+        "/dev/apps/{app}/eval_sets/{set}/run_eval",
+        "/dev/apps/{app}/eval-sets/{set}/run",
+        "/dev/apps/{app}/eval-sets/{set}/add-session",
+        "/apps/{app}/eval_sets/{set}/add_session",
+        "/apps/{app}/eval_sets/{set}/run_eval",
+        "/apps/{app}/eval-sets/{set}/run",
+        "/apps/{app}/eval-sets/{set}/add-session",
+    ] {
+        routes = routes.add(Method::POST, action, CHANGES, refused);
+    }
+    routes
+}
+
+fn with_set(routes: Routes, set: &'static str) -> Routes {
+    routes.add(Method::POST, set, CHANGES, refused)
+}
+
+async fn none(_: IsDev) -> Response {
+    json(Vec::<Json>::new())
+}
+
+fn empty(key: &str) -> Response {
+    json(JsonMap::from([(key, Vec::<Json>::new())]))
+}
+
+async fn no_sets(_: IsDev) -> Response {
+    empty("evalSetIds")
+}
+
+async fn no_results(_: IsDev) -> Response {
+    empty("evalResultIds")
+}
+
+async fn no_metrics(_: IsDev) -> Response {
+    empty("metricsInfo")
+}
+
+async fn no_such_set(_: IsDev, Path((_, set)): Path<(String, String)>) -> AdkError {
+    AdkError::bad_request(format!("Eval set `{set}` not found."))
+}
+
+async fn no_such_result(_: IsDev, Path((_, result)): Path<(String, String)>) -> AdkError {
+    let detail = format!("Eval set result `{result}` not found.");
+    AdkError::new(StatusCode::NOT_FOUND, detail)
+}
+
+async fn refused(_: IsDev, _: Local) -> AdkError {
+    not_supported("Evaluation (adk eval)")
+}

@@ -1,0 +1,113 @@
+//! What ADK's web UI asks for beside the API: its own files, drawings of agents, traces of runs.
+//!
+//! ```text
+//! ui.rs (files) · graph.rs, dot.rs (drawings) · trace.rs · builder.rs (YAML) · evals.rs (none here)
+//! ```
+//!
+//! The paths of ADK 1.x and 2.x are both served. Without [`Dev`] none of them is there: a server for
+//! others shows no instructions of agents and keeps no traces.
+
+mod builder;
+mod dot;
+mod evals;
+mod graph;
+mod local;
+mod trace;
+mod ui;
+
+use std::path::{Path, PathBuf};
+
+use axum::{
+    extract::FromRequestParts,
+    http::{Method, StatusCode, request::Parts},
+    response::Response,
+};
+use retain_core::Json;
+
+use super::{answers::json_response, errors::AdkError};
+use crate::{
+    guard::Scope,
+    routes::{Access, Routes},
+    services::Shared,
+    trace::Traces,
+};
+
+/// What a server has for developers.
+#[derive(Debug, Clone, Default)]
+pub struct Dev {
+    ui_dir: Option<PathBuf>,
+    traces: Traces,
+}
+
+impl Dev {
+    /// Drawings and traces, for a web UI that is served from elsewhere.
+    pub fn new() -> Dev {
+        Dev::default()
+    }
+
+    /// With the files of the web UI: the folder `browser` of an installed google-adk.
+    pub fn ui_dir(mut self, dir: impl Into<PathBuf>) -> Dev {
+        self.ui_dir = Some(dir.into());
+        self
+    }
+
+    /// The runs that were remembered.
+    pub fn traces(&self) -> &Traces {
+        &self.traces
+    }
+
+    pub(crate) fn files(&self) -> Option<&Path> {
+        self.ui_dir.as_deref()
+    }
+}
+
+pub(super) fn routes(routes: Routes) -> Routes {
+    let routes = telemetry(ui::routes(routes));
+    let routes = trace::routes(graph::routes(routes));
+    evals::routes(builder::routes(routes))
+}
+
+/// Handlers that take it are there only if the server is one for developers.
+pub(super) struct IsDev(pub(super) Dev);
+
+impl FromRequestParts<Shared> for IsDev {
+    type Rejection = AdkError;
+
+    async fn from_request_parts(_: &mut Parts, server: &Shared) -> Result<IsDev, AdkError> {
+        let dev = server.apps.dev_settings().cloned();
+        dev.map(IsDev)
+            .ok_or_else(|| AdkError::not_found("Not Found"))
+    }
+}
+
+fn json(value: impl Into<Json>) -> Response {
+    json_response(value.into().to_string())
+}
+
+/// What others do and this server does not.
+fn not_supported(what: &str) -> AdkError {
+    let detail = format!("{what} is not part of this server.");
+    AdkError::new(StatusCode::NOT_IMPLEMENTED, detail)
+}
+
+/// Who may look at what an app is made of.
+const LOOKS: Access = Access::Path(Scope::SessionsRead);
+
+/// Who may change an app.
+const CHANGES: Access = Access::Path(Scope::Admin);
+
+fn telemetry(routes: Routes) -> Routes {
+    let path = "/config/telemetry";
+    routes.add(Method::GET, path, Access::Public, consent).add(
+        Method::POST,
+        path,
+        Access::Public,
+        consent,
+    )
+}
+
+/// The web UI asks whether it may report to Google. It may not, whatever is wished: so it does not
+/// ask its user.
+async fn consent(_: IsDev) -> Response {
+    json(retain_core::JsonMap::from([("telemetry", false)]))
+}

@@ -1,0 +1,104 @@
+//! Runs that are answered from recordings: for `adk conformance test`, which drives a server over
+//! HTTP and compares what it does.
+//!
+//! The client puts into the session's state where the recordings are. Reading files because a
+//! client says so is nothing for a server that others can reach: this is only there when it was
+//! asked for (`--conformance`), and only files of the recordings' names are read.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use retain_core::{BoxError, Json, State};
+use retain_runtime::{
+    ConfigRegistry, Model, ModelRegistry, Plugin,
+    replay::{Recordings, Replay, Script, Scripts},
+};
+
+/// The key of the state under which a client says what to replay.
+const CONFIG: &str = "_adk_replay_config";
+
+/// How large a file of recordings may be.
+const FILE_MAX: u64 = 64 << 20;
+
+/// What apps need to be replayed.
+#[derive(Debug, Clone)]
+pub struct Conformance(Replay);
+
+impl Default for Conformance {
+    fn default() -> Conformance {
+        Conformance(Replay::new(Files))
+    }
+}
+
+impl Conformance {
+    /// For all apps: begins and ends replays, and answers for tools.
+    pub fn plugin(&self) -> Arc<dyn Plugin> {
+        self.0.plugin()
+    }
+
+    /// Lets the agents of configurations ask for any model. Runs that are not replayed go to the
+    /// models that are registered.
+    pub fn registry(&self, registry: ConfigRegistry, models: ModelRegistry) -> ConfigRegistry {
+        let replay = self.0.clone();
+        registry.model_of(move |_, name| Ok(replay.model(name, models.model(name).ok())))
+    }
+
+    /// A model of that name. Runs that are not replayed go to `otherwise`.
+    pub fn model(&self, name: &str, otherwise: Option<Arc<dyn Model>>) -> Arc<dyn Model> {
+        self.0.model(name, otherwise)
+    }
+}
+
+/// Reads recordings from where the state says.
+#[derive(Debug)]
+struct Files;
+
+#[async_trait]
+impl Scripts for Files {
+    async fn script(&self, state: &State) -> Result<Option<Script>, BoxError> {
+        let Some((file, message)) = wanted(state)? else {
+            return Ok(None);
+        };
+        let read = tokio::task::spawn_blocking(move || read(&file));
+        Ok(Some(Script {
+            recordings: read.await??,
+            message,
+        }))
+    }
+}
+
+/// Which file, and which message of it.
+fn wanted(state: &State) -> Result<Option<(PathBuf, i64)>, BoxError> {
+    let Some(config) = state.get(CONFIG).filter(|config| !config.is_null()) else {
+        return Ok(None);
+    };
+    // As ADK has it: without a folder and a message nothing is replayed.
+    let (Some(dir), Some(message)) = (
+        config["dir"].as_str().filter(|dir| !dir.is_empty()),
+        config["user_message_index"].as_i64(),
+    ) else {
+        return Ok(None);
+    };
+    let file = match &config["streaming_mode"] {
+        mode if *mode == "none" => "generated-recordings.yaml",
+        mode if *mode == "sse" => "generated-recordings-sse.yaml",
+        Json::Null => return Err(format!("{CONFIG} names no streaming_mode").into()),
+        mode => return Err(format!("unsupported streaming mode: {mode}").into()),
+    };
+    Ok(Some((Path::new(dir).join(file), message)))
+}
+
+fn read(file: &Path) -> Result<Recordings, BoxError> {
+    let told = |problem: BoxError| format!("{}: {problem}", file.display());
+    let size = std::fs::metadata(file)
+        .map_err(|error| told(error.into()))?
+        .len();
+    if size > FILE_MAX {
+        return Err(told(format!("is larger than {FILE_MAX} bytes").into()).into());
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| told(error.into()))?;
+    Ok(Recordings::from_yaml(&text).map_err(told)?)
+}

@@ -1,0 +1,348 @@
+//! What happened in runs, as spans: for people who look at a run in the web UI.
+//!
+//! ```text
+//! a run → plugin.rs (hooks → spans) → Traces (the newest, bounded) → adk/dev/trace.rs
+//! ```
+//!
+//! They are in memory only, and of this process. The oldest runs are forgotten first.
+
+mod plugin;
+mod request;
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use retain_core::{Clock, Json, JsonMap, SystemClock};
+use retain_runtime::Plugin;
+
+use plugin::TracePlugin;
+
+/// How many runs are remembered.
+const RUNS_MAX: usize = 1_000;
+
+/// How many bytes of attributes are remembered in all.
+const BYTES_MAX: usize = 32 << 20;
+
+/// How many bytes of attributes one run may have before requests are left out.
+const RUN_BYTES_MAX: usize = 8 << 20;
+
+/// How long one attribute may be.
+const ATTRIBUTE_MAX: usize = 1 << 20;
+
+/// How many spans one run may have.
+const SPANS_MAX: usize = 2_000;
+
+/// The spans of the newest runs. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Traces {
+    clock: Arc<dyn Clock>,
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Oldest first.
+    runs: VecDeque<RunTrace>,
+    bytes: usize,
+    /// How many spans were ever begun; their ids.
+    spans: u64,
+}
+
+/// One run.
+#[derive(Debug)]
+struct RunTrace {
+    app: String,
+    session: String,
+    invocation: String,
+    spans: Vec<Span>,
+    bytes: usize,
+}
+
+/// Something that took time.
+#[derive(Debug)]
+struct Span {
+    id: u64,
+    parent: Option<u64>,
+    what: What,
+    start_us: i64,
+    end_us: Option<i64>,
+    attributes: JsonMap,
+}
+
+/// What a span is of, as far as it is looked for again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    Invocation,
+    Agent(String),
+    ModelCall(String),
+    ToolCall { tool: String, call: String },
+}
+
+impl What {
+    /// The names that ADK's web UI, old and new, has pictures for.
+    fn name(&self) -> String {
+        match self {
+            What::Invocation => "invocation".to_owned(),
+            What::Agent(agent) => format!("invoke_agent {agent}"),
+            What::ModelCall(_) => "call_llm".to_owned(),
+            What::ToolCall { tool, .. } => format!("execute_tool {tool}"),
+        }
+    }
+}
+
+impl Default for Traces {
+    fn default() -> Traces {
+        Traces::new(Arc::new(SystemClock))
+    }
+}
+
+impl Traces {
+    /// None yet. Times are those of `clock`.
+    pub fn new(clock: Arc<dyn Clock>) -> Traces {
+        Traces {
+            clock,
+            kept: Arc::default(),
+        }
+    }
+
+    /// What a runner needs so that its runs are remembered.
+    pub fn plugin(&self) -> Arc<dyn Plugin> {
+        Arc::new(TracePlugin(self.clone()))
+    }
+
+    /// The finished spans of a session, as ADK gives them; of all apps if none is named.
+    pub(crate) fn of_session(&self, app: Option<&str>, session: &str) -> Vec<Json> {
+        let kept = self.kept();
+        let runs = kept.runs.iter();
+        let runs = runs.filter(|run| run.session == session && run.is_of(app));
+        let mut spans = Vec::new();
+        for run in runs {
+            spans.extend(run.spans.iter().filter_map(|span| run.span_json(span)));
+        }
+        spans
+    }
+
+    /// The attributes of the span that an event came from; the last one, if there are several.
+    pub(crate) fn of_event(&self, app: Option<&str>, event: &str) -> Option<Json> {
+        let kept = self.kept();
+        let mut runs = kept.runs.iter().rev().filter(|run| run.is_of(app));
+        runs.find_map(|run| {
+            let mut spans = run.spans.iter().rev();
+            let span = spans.find(|span| span.event_id() == Some(event))?;
+            let mut attributes = span.attributes.clone();
+            attributes.insert("trace_id", run.trace_id());
+            attributes.insert("span_id", span_id(span.id));
+            Some(attributes.into())
+        })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the newest run of that id.
+    fn with_run<T>(&self, invocation: &str, change: impl FnOnce(&mut RunTrace) -> T) -> Option<T> {
+        let mut kept = self.kept();
+        let mut runs = kept.runs.iter_mut().rev();
+        let run = runs.find(|run| run.invocation == invocation)?;
+        let before = run.bytes;
+        let changed = change(run);
+        let after = run.bytes;
+        kept.bytes = kept.bytes - before + after;
+        kept.forget_oldest();
+        Some(changed)
+    }
+
+    /// Begins a run with its outermost span.
+    fn begin_run(&self, app: &str, session: &str, invocation: &str) {
+        let mut kept = self.kept();
+        kept.runs.push_back(RunTrace {
+            app: app.to_owned(),
+            session: session.to_owned(),
+            invocation: invocation.to_owned(),
+            spans: Vec::new(),
+            bytes: 0,
+        });
+        kept.forget_oldest();
+    }
+
+    /// Begins a span inside of another one.
+    fn begin(
+        &self,
+        invocation: &str,
+        what: What,
+        parent: impl FnOnce(&RunTrace) -> Option<u64>,
+        attributes: JsonMap,
+    ) {
+        let start_us = self.clock.now_us();
+        let id = {
+            let mut kept = self.kept();
+            kept.spans += 1;
+            kept.spans
+        };
+        self.with_run(invocation, |run| {
+            if run.spans.len() >= SPANS_MAX {
+                return;
+            }
+            let parent = parent(run);
+            run.spans.push(Span {
+                id,
+                parent,
+                what,
+                start_us,
+                end_us: None,
+                attributes: JsonMap::new(),
+            });
+            let at = run.spans.len() - 1;
+            run.add(at, attributes);
+        });
+    }
+
+    /// Ends the newest open span of that kind, with what is known of it now.
+    fn end(&self, invocation: &str, what: &What, attributes: JsonMap) {
+        let now = self.clock.now_us();
+        self.with_run(invocation, |run| {
+            if let Some(at) = run.open(what) {
+                run.add(at, attributes);
+                run.spans[at].end_us = Some(now);
+            }
+        });
+    }
+
+    /// Ends a run, and what is still open in it.
+    fn end_run(&self, invocation: &str) {
+        let now = self.clock.now_us();
+        self.with_run(invocation, |run| {
+            for span in &mut run.spans {
+                span.end_us.get_or_insert(now);
+            }
+        });
+    }
+}
+
+impl Kept {
+    fn forget_oldest(&mut self) {
+        while self.runs.len() > RUNS_MAX || self.bytes > BYTES_MAX {
+            let Some(oldest) = self.runs.pop_front() else {
+                return;
+            };
+            self.bytes -= oldest.bytes;
+        }
+    }
+}
+
+impl RunTrace {
+    fn is_of(&self, app: Option<&str>) -> bool {
+        app.is_none_or(|app| self.app == app)
+    }
+
+    /// 128 bits in hexadecimal, made of the run's id.
+    fn trace_id(&self) -> String {
+        let id = self.invocation.trim_start_matches("e-");
+        id.chars().filter(char::is_ascii_hexdigit).collect()
+    }
+
+    /// The newest open span of that kind.
+    fn open(&self, what: &What) -> Option<usize> {
+        let is_it = |span: &Span| span.end_us.is_none() && span.what == *what;
+        self.spans.iter().rposition(is_it)
+    }
+
+    /// Adds attributes to a span, as far as there is room.
+    fn add(&mut self, at: usize, attributes: JsonMap) {
+        for (key, value) in attributes.iter() {
+            let size = key.len() + value.as_str().map_or(16, str::len);
+            let has_room = size <= ATTRIBUTE_MAX && self.bytes + size <= RUN_BYTES_MAX;
+            let (value, size) = match has_room {
+                true => (value.clone(), size),
+                // JSON, as the web UI reads the long ones.
+                false => (format!("{{\"left_out\":\"{size} bytes\"}}").into(), 64),
+            };
+            self.bytes += size;
+            self.spans[at].attributes.insert(key, value);
+        }
+    }
+
+    fn span_json(&self, span: &Span) -> Option<Json> {
+        let end_us = span.end_us?;
+        let mut json = JsonMap::from([("name", span.what.name())]);
+        json.insert("start_time", span.start_us.saturating_mul(1_000));
+        json.insert("end_time", end_us.saturating_mul(1_000));
+        json.insert("trace_id", self.trace_id());
+        json.insert("span_id", span_id(span.id));
+        json.insert(
+            "parent_span_id",
+            span.parent.map_or(Json::Null, |id| span_id(id).into()),
+        );
+        json.insert("attributes", span.attributes.clone());
+        json.insert("logs", Vec::<Json>::new());
+        Some(json.into())
+    }
+}
+
+impl Span {
+    fn event_id(&self) -> Option<&str> {
+        self.attributes.get(plugin::EVENT_ID)?.as_str()
+    }
+}
+
+/// 64 bits in hexadecimal: a text, as JavaScript's numbers are too small for it.
+fn span_id(id: u64) -> String {
+    format!("{id:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traced(traces: &Traces, run: usize, attribute: usize) {
+        let id = format!("e-{run}");
+        traces.begin_run("app", "s", &id);
+        let text = JsonMap::from([("text", "x".repeat(attribute))]);
+        traces.begin(&id, What::Invocation, |_| None, text);
+        traces.end_run(&id);
+    }
+
+    #[test]
+    fn the_oldest_runs_are_forgotten_by_count() {
+        let traces = Traces::default();
+        for run in 0..RUNS_MAX + 5 {
+            traced(&traces, run, 10);
+        }
+        let spans = traces.of_session(None, "s");
+        assert_eq!(spans.len(), RUNS_MAX);
+        let oldest = traces.kept().runs[0].invocation.clone();
+        assert_eq!(oldest, "e-5");
+    }
+
+    #[test]
+    fn the_oldest_runs_are_forgotten_by_bytes() {
+        let traces = Traces::default();
+        let each = 1 << 19;
+        for run in 0..2 * BYTES_MAX / each {
+            traced(&traces, run, each);
+        }
+        let kept = traces.kept();
+        assert!(kept.bytes <= BYTES_MAX, "{}", kept.bytes);
+        assert!(kept.bytes > BYTES_MAX - 2 * each, "{}", kept.bytes);
+        assert_eq!(kept.bytes, kept.runs.iter().map(|run| run.bytes).sum::<usize>());
+    }
+
+    #[test]
+    fn one_run_cannot_have_more_than_its_share() {
+        let traces = Traces::default();
+        traces.begin_run("app", "s", "e-1");
+        let huge = || JsonMap::from([("text", "x".repeat(ATTRIBUTE_MAX - 10))]);
+        for _ in 0..SPANS_MAX + 5 {
+            traces.begin("e-1", What::Invocation, |_| None, huge());
+        }
+        traces.end_run("e-1");
+        let kept = traces.kept();
+        assert_eq!(kept.runs[0].spans.len(), SPANS_MAX);
+        assert!(kept.bytes <= RUN_BYTES_MAX + 64 * SPANS_MAX, "{}", kept.bytes);
+        let last = &kept.runs[0].spans[SPANS_MAX - 1].attributes["text"];
+        assert!(Json::parse(last.as_str().unwrap()).unwrap()["left_out"].as_str().is_some());
+    }
+}

@@ -1,0 +1,7 @@
+//! What is there for developers: the web UI's files, drawings, traces, and replays of recordings.
+
+mod conformance;
+mod graphs;
+mod support;
+mod traces;
+mod ui;

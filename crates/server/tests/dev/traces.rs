@@ -1,0 +1,156 @@
+//! Traces: every run leaves spans that fit together and to its events.
+
+use std::collections::BTreeMap;
+
+use retain_core::Json;
+use retain_runtime::ConfigRegistry;
+use retain_server::Dev;
+
+use crate::support::{agents, get, say, server, write};
+
+fn text<'a>(value: &'a Json, key: &str) -> &'a str {
+    let found = value[key].as_str();
+    found.unwrap_or_else(|| panic!("{key} is no text in {value}"))
+}
+
+#[tokio::test]
+async fn a_run_with_a_tool_leaves_spans() {
+    let folder = agents();
+    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
+        apps.dev(Dev::new())
+    });
+    say(&server, "chat", "What is the name of my cat?", "").await;
+    let spans = get(&server, "/dev/apps/chat/debug/trace/session/s")
+        .await
+        .json();
+    let spans = spans.as_array().expect("a list").to_vec();
+    let names: Vec<&str> = spans.iter().map(|span| text(span, "name")).collect();
+    let expected = [
+        "invocation",
+        "invoke_agent chat",
+        "call_llm",
+        "execute_tool load_memory",
+        "call_llm",
+    ];
+    assert_eq!(names, expected);
+
+    let ids: Vec<&str> = spans.iter().map(|span| text(span, "span_id")).collect();
+    let parents: Vec<Option<&str>> = spans
+        .iter()
+        .map(|it| it["parent_span_id"].as_str())
+        .collect();
+    assert_eq!(
+        parents,
+        [None, Some(ids[0]), Some(ids[1]), Some(ids[1]), Some(ids[1])]
+    );
+    for span in &spans {
+        assert_eq!(text(span, "trace_id").len(), 32);
+        assert!(span["start_time"].as_i64() <= span["end_time"].as_i64());
+        assert!(span["logs"].as_array().is_some_and(<[Json]>::is_empty));
+        let attributes = span["attributes"].as_object().expect("a map");
+        assert!(
+            attributes.iter().all(|(_, value)| !value.is_null()),
+            "{span}"
+        );
+    }
+
+    let session = get(&server, "/apps/chat/users/ada/sessions/s").await.json();
+    let events = session["events"].as_array().expect("events").to_vec();
+    let of_events: Vec<&str> = events[1..].iter().map(|event| text(event, "id")).collect();
+    let of_spans: Vec<&str> = spans[2..]
+        .iter()
+        .map(|span| text(&span["attributes"], "gcp.vertex.agent.event_id"))
+        .collect();
+    assert_eq!(
+        of_spans, of_events,
+        "call, answer and last words have a span each"
+    );
+
+    let asked = text(&spans[4]["attributes"], "gcp.vertex.agent.llm_request");
+    let asked = Json::parse(asked).expect("JSON");
+    assert_eq!(asked["contents"].as_array().map(<[Json]>::len), Some(3));
+    let said = text(&spans[4]["attributes"], "gcp.vertex.agent.llm_response");
+    assert!(said.contains("I know nothing about that"), "{said}");
+    let args = text(&spans[3]["attributes"], "gcp.vertex.agent.tool_call_args");
+    assert!(args.contains("cat"), "{args}");
+}
+
+#[tokio::test]
+async fn both_families_of_paths_give_the_same() {
+    let folder = agents();
+    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
+        apps.dev(Dev::new())
+    });
+    say(&server, "chat", "Hello!", "").await;
+    let of_app = get(&server, "/dev/apps/chat/debug/trace/session/s").await;
+    let of_all = get(&server, "/debug/trace/session/s").await;
+    assert_eq!(of_app.text, of_all.text);
+    assert_eq!(
+        get(&server, "/dev/apps/other/debug/trace/session/s")
+            .await
+            .text,
+        "[]"
+    );
+    assert_eq!(get(&server, "/debug/trace/session/other").await.text, "[]");
+
+    let spans = of_app.json();
+    let id = text(&spans[2]["attributes"], "gcp.vertex.agent.event_id").to_owned();
+    for path in [
+        format!("/debug/trace/{id}"),
+        format!("/dev/apps/chat/debug/trace/{id}"),
+    ] {
+        let found = get(&server, &path).await.json();
+        assert_eq!(text(&found, "span_id"), text(&spans[2], "span_id"));
+        assert!(text(&found, "gcp.vertex.agent.llm_request").contains("Hello!"));
+    }
+    let none = get(&server, "/dev/apps/chat/debug/trace/none").await;
+    assert_eq!(
+        (none.status, none.text.as_str()),
+        (404, r#"{"detail":"Trace not found"}"#)
+    );
+}
+
+#[tokio::test]
+async fn agents_that_run_others_are_above_them() {
+    let folder = agents();
+    let both = "agent_class: ParallelAgent\nname: both\nsub_agents:\n  - config_path: a.yaml\n  \
+                - config_path: b.yaml\n";
+    write(folder.path(), "pair/root_agent.yaml", both);
+    write(
+        folder.path(),
+        "pair/a.yaml",
+        "name: a\nmodel: offline\ninstruction: A.\n",
+    );
+    write(
+        folder.path(),
+        "pair/b.yaml",
+        "name: b\nmodel: offline\ninstruction: B.\n",
+    );
+    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
+        apps.dev(Dev::new())
+    });
+    say(&server, "pair", "Hello!", "").await;
+    let spans = get(&server, "/dev/apps/pair/debug/trace/session/s")
+        .await
+        .json();
+    let spans = spans.as_array().expect("a list").to_vec();
+    let by_id: BTreeMap<&str, &Json> = spans.iter().map(|it| (text(it, "span_id"), it)).collect();
+    let parent = |span: &Json| {
+        let id = span["parent_span_id"].as_str();
+        id.map_or("", |id| text(by_id[id], "name")).to_owned()
+    };
+    let mut found: Vec<String> = spans
+        .iter()
+        .map(|span| format!("{} < {}", text(span, "name"), parent(span)))
+        .collect();
+    found.sort();
+    let expected = [
+        "call_llm < invoke_agent a",
+        "call_llm < invoke_agent b",
+        "invocation < ",
+        "invoke_agent a < invoke_agent both",
+        "invoke_agent b < invoke_agent both",
+        "invoke_agent both < invocation",
+    ];
+    assert_eq!(found, expected);
+}
