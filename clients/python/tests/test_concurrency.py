@@ -7,7 +7,7 @@ import threading
 from collections import defaultdict
 
 import pytest
-from backends import Backend, run_python
+from backends import Backend, Server, run_python
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.genai import types
@@ -32,9 +32,7 @@ def event_of(who: str, n: int) -> Event:
     return Event(author="user", content=content, actions=EventActions(state_delta=delta))
 
 
-async def write(
-    service: retain_adk.RetainSessionService, app: str, who: str, count: int, **where: str
-) -> None:
+async def write(service: retain_adk.RetainSessionService, app: str, who: str, count: int) -> None:
     """Appends `count` events through one copy of the session."""
     key = {"app_name": app, "user_id": "ada", "session_id": "s"}
     session = await service.get_session(**key)
@@ -102,9 +100,11 @@ async def test_threads_share_one_service(retain: Backend) -> None:
     check(await retain.get("s"), writers, 10)
 
 
-async def test_several_processes(retain: Backend, url: str) -> None:
+async def test_several_processes(servers: dict[str, Server]) -> None:
+    url = servers["retain-sqlite"].url
+    retain = Backend("retain", retain_adk.RetainSessionService(url))
     await retain.create(session_id="s")
-    writers = [f"process{n}" for n in range(4)]
+    writers = [f"process{n}" for n in range(3)]
     processes = [run_python(WRITER, url, retain.app, who, "25") for who in writers]
     for process in processes:
         out, _ = await asyncio.to_thread(process.communicate, timeout=100)

@@ -15,6 +15,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
 import retain_adk
+from retain_adk import sessions as retain_sessions
 
 pytestmark = pytest.mark.anyio
 
@@ -317,7 +318,8 @@ async def test_an_old_event_again_is_not_told_twice(retain: Backend) -> None:
         await retain.sessions.append_event(session, event)
     got = await retain.get("s")
     assert texts(session) == texts(got) == ["1", "2"]
-    assert got.state == {"a": 2}
+    assert got.state == session.state == {"a": 2}
+    assert session.last_update_time == got.last_update_time
 
 
 async def test_another_event_under_a_known_id_is_a_conflict(retain: Backend) -> None:
@@ -428,8 +430,9 @@ async def test_the_last_of_a_list_was_written_last(backend: Backend) -> None:
     assert sorted(listed) == ["a", "b", "c"]
 
 
-async def test_long_lists_are_whole(retain: Backend) -> None:
-    ids = [f"s{n:04}" for n in range(1234)]
+async def test_long_lists_are_whole(retain: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retain_sessions, "_PAGE", 17)
+    ids = [f"s{n:04}" for n in range(170)]
     for at in range(0, len(ids), 50):
         await asyncio.gather(
             *(

@@ -105,6 +105,23 @@ class Client:
             tuple[httpx.AsyncClient, AsyncGenerator[None, None]],
         ] = {}
 
+    async def find(
+        self,
+        app: str,
+        below: str,
+        *,
+        params: Mapping[str, str | int | float | None] | None = None,
+        absent: str,
+    ) -> bytes | None:
+        """Reads what may not be there: then the server says `absent`, and this is None."""
+        try:
+            return await self.call("GET", app, below, params=params)
+        except RetainError as error:
+            # Nothing else will do: a server that is not Retain answers 404 to every path of ours.
+            if error.code == absent:
+                return None
+            raise
+
     async def call(
         self,
         method: str,
@@ -114,13 +131,10 @@ class Client:
         body: bytes | None = None,
         params: Mapping[str, str | int | float | None] | None = None,
         repeatable: bool = True,
-        absent: bool = False,
-    ) -> httpx.Response:
+    ) -> bytes:
         """Asks, tries again where that is safe, and raises for every answer that is no success.
 
-        Args:
-            repeatable: Carrying the request out twice is the same as once.
-            absent: A 404 of the server is an answer, and returned.
+        `repeatable` says that carrying the request out twice is the same as once.
         """
         url = f"{self.url}/api/v1/apps/{path(named('app name', app))}/{below}"
         given = {key: value for key, value in (params or {}).items() if value is not None}
@@ -141,7 +155,7 @@ class Client:
             else:
                 again = answer.status_code == 429 or (repeatable and answer.status_code in _BUSY)
                 if delay is None or not again:
-                    return _checked(answer, absent)
+                    return _checked(answer)
                 wait = _asked_to_wait(answer, delay)
             # Not all at once: those who were turned away together come back one by one.
             await asyncio.sleep(wait * random.uniform(0.75, 1.25))
@@ -165,6 +179,8 @@ class Client:
                 del self._held[gone]
             client = httpx.AsyncClient(
                 headers=self._headers,
+                # Reading the certificates takes longer than many a call, and http needs none.
+                verify=self.url.startswith("https:"),
                 # However many tasks there are: they wait for a connection, and not in vain.
                 timeout=httpx.Timeout(self._timeout, pool=None),
                 limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
@@ -191,26 +207,21 @@ def _asked_to_wait(answer: httpx.Response, delay: float) -> float:
     return min(max(asked, delay), _LONGEST_WAIT)
 
 
-def _checked(answer: httpx.Response, absent: bool) -> httpx.Response:
+def _checked(answer: httpx.Response) -> bytes:
     if answer.is_success:
-        return answer
+        return answer.content
     problem = _problem(answer)
-    if answer.status_code == 404 and problem is None:
-        # Only a Retain server says that a session is not there; others do not know the path.
-        raise RetainError(
-            f"there is no Retain API at {answer.request.url.copy_with(raw_path=b'/')}",
-            status=404,
-        )
-    if answer.status_code == 404 and absent:
-        return answer
-    raise error_for(answer.status_code, problem or {}, answer.text)
+    if answer.status_code == 404 and not problem:
+        where = answer.request.url.copy_with(raw_path=b"/")
+        raise RetainError(f"there is no Retain API at {where}", status=404)
+    raise error_for(answer.status_code, problem, answer.text)
 
 
-def _problem(answer: httpx.Response) -> dict[str, Any] | None:
+def _problem(answer: httpx.Response) -> dict[str, Any]:
     if not answer.headers.get("content-type", "").startswith("application/problem+json"):
-        return None
+        return {}
     try:
         problem = json.loads(answer.content)
     except ValueError:
-        return None
-    return problem if isinstance(problem, dict) else None
+        return {}
+    return problem if isinstance(problem, dict) else {}

@@ -55,17 +55,9 @@ class StoredSession(_Answer):
         )
 
 
-class Place(_Answer):
-    """Where an event stands in the log."""
-
-    position: int
-
-
 class Appended(_Answer):
     """What an append came to."""
 
-    events: list[Place]
-    position: int
     last_update_time: float
 
 

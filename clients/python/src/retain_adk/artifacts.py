@@ -12,6 +12,9 @@ from pydantic import BaseModel
 from . import _wire
 from ._client import DEFAULT_TIMEOUT, Client, named, path
 
+# What the server calls a file or a version that is not there.
+_ARTIFACT_NOT_FOUND = "artifact_not_found"
+
 
 class _Names(BaseModel):
     names: list[str]
@@ -63,7 +66,7 @@ class RetainArtifactService(BaseArtifactService):
             # Saved twice would be two versions.
             repeatable=False,
         )
-        return _wire.read(ArtifactVersion, answer.content).version
+        return _wire.read(ArtifactVersion, answer).version
 
     async def load_artifact(
         self,
@@ -75,21 +78,22 @@ class RetainArtifactService(BaseArtifactService):
         version: int | None = None,
     ) -> types.Part | None:
         """A version of the file, the newest by default."""
-        answer = await self._client.call(
-            "GET",
+        if version is not None and version < 0:
+            return None
+        answer = await self._client.find(
             app_name,
             f"{_scope(user_id, session_id)}/load",
             params={"name": filename, "version": version},
-            absent=True,
+            absent=_ARTIFACT_NOT_FOUND,
         )
-        return None if answer.status_code == 404 else _wire.read(types.Part, answer.content)
+        return None if answer is None else _wire.read(types.Part, answer)
 
     async def list_artifact_keys(
         self, *, app_name: str, user_id: str, session_id: str | None = None
     ) -> list[str]:
         """The names of the session's files and the user's, or of the user's alone."""
         answer = await self._client.call("GET", app_name, _scope(user_id, session_id))
-        return _wire.read(_Names, answer.content).names
+        return _wire.read(_Names, answer).names
 
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
@@ -100,7 +104,6 @@ class RetainArtifactService(BaseArtifactService):
             app_name,
             _scope(user_id, session_id),
             params={"name": filename},
-            absent=True,
         )
 
     async def list_versions(
@@ -121,11 +124,8 @@ class RetainArtifactService(BaseArtifactService):
             app_name,
             f"{_scope(user_id, session_id)}/versions",
             params={"name": filename},
-            absent=True,
         )
-        if answer.status_code == 404:
-            return []
-        return _wire.read(_Versions, answer.content).versions
+        return _wire.read(_Versions, answer).versions
 
     async def get_artifact_version(
         self,
@@ -137,14 +137,15 @@ class RetainArtifactService(BaseArtifactService):
         version: int | None = None,
     ) -> ArtifactVersion | None:
         """What is noted of a version, the newest by default."""
-        answer = await self._client.call(
-            "GET",
+        if version is not None and version < 0:
+            return None
+        answer = await self._client.find(
             app_name,
             f"{_scope(user_id, session_id)}/version",
             params={"name": filename, "version": version},
-            absent=True,
+            absent=_ARTIFACT_NOT_FOUND,
         )
-        return None if answer.status_code == 404 else _wire.read(ArtifactVersion, answer.content)
+        return None if answer is None else _wire.read(ArtifactVersion, answer)
 
     async def close(self) -> None:
         """Closes the connections of this event loop; without it they end with the loop."""

@@ -106,7 +106,7 @@ class RetainMemoryService(BaseMemoryService):
         """Forgets the memory with this id, for good; nothing happens if there is none."""
         if memory_id:
             below = f"{_memory_of(user_id)}/entries/{path(memory_id)}"
-            await self._client.call("DELETE", app_name, below, absent=True)
+            await self._client.call("DELETE", app_name, below)
 
     async def close(self) -> None:
         """Closes the connections of this event loop; without it they end with the loop."""
@@ -124,8 +124,7 @@ class RetainMemoryService(BaseMemoryService):
         await self.close()
 
     async def _post(self, app: str, user: str, below: str, body: bytes) -> bytes:
-        answer = await self._client.call("POST", app, f"{_memory_of(user)}/{below}", body=body)
-        return answer.content
+        return await self._client.call("POST", app, f"{_memory_of(user)}/{below}", body=body)
 
 
 def _memory_of(user_id: str) -> str:

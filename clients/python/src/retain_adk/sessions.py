@@ -19,6 +19,11 @@ from . import _wire
 from ._client import DEFAULT_TIMEOUT, Client, named, path
 from ._errors import RetainConflictError, RetainError, RetainRequestError, SessionNotFoundError
 
+# What the server calls a session that is not there.
+SESSION_NOT_FOUND = "session_not_found"
+# How many sessions of a list come at once: as many as the server gives.
+_PAGE = 1000
+
 
 class RetainSessionService(BaseSessionService):
     """ADK's sessions, kept by a Retain server.
@@ -76,7 +81,7 @@ class RetainSessionService(BaseSessionService):
                 if made is not None:
                     return made
             raise AlreadyExistsError(f"Session with id {id} already exists.") from error
-        return _wire.read(_wire.StoredSession, answer.content).to_session()
+        return _wire.read(_wire.StoredSession, answer).to_session()
 
     async def get_session(
         self,
@@ -90,16 +95,15 @@ class RetainSessionService(BaseSessionService):
         recent = config.num_recent_events if config else None
         if recent is not None and recent < 0:
             raise RetainRequestError("num_recent_events must not be negative")
-        answer = await self._client.call(
-            "GET",
+        answer = await self._client.find(
             app_name,
             _session(user_id, session_id),
             params={"recent": recent, "afterTime": config.after_timestamp if config else None},
-            absent=True,
+            absent=SESSION_NOT_FOUND,
         )
-        if answer.status_code == 404:
+        if answer is None:
             return None
-        return _wire.read(_wire.StoredSession, answer.content).to_session()
+        return _wire.read(_wire.StoredSession, answer).to_session()
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
@@ -110,9 +114,9 @@ class RetainSessionService(BaseSessionService):
         after: str | None = None
         while True:
             answer = await self._client.call(
-                "GET", app_name, below, params={"state": "true", "after": after}
+                "GET", app_name, below, params={"state": "true", "limit": _PAGE, "after": after}
             )
-            page = _wire.read(_wire.SessionPage, answer.content)
+            page = _wire.read(_wire.SessionPage, answer)
             # One that is written meanwhile may turn up on two pages: the later one counts.
             found.update(((s.user_id, s.id), s.to_session()) for s in page.sessions)
             if page.next is None:
@@ -123,13 +127,13 @@ class RetainSessionService(BaseSessionService):
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Deletes the session with its events; nothing happens if there is none."""
-        await self._client.call("DELETE", app_name, _session(user_id, session_id), absent=True)
+        await self._client.call("DELETE", app_name, _session(user_id, session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The user's state over all sessions, without the `user:` prefix."""
         below = f"users/{path(named('user id', user_id))}/state"
         answer = await self._client.call("GET", app_name, below)
-        return _wire.read(_wire.UserState, answer.content).state
+        return _wire.read(_wire.UserState, answer).state
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Stores the event and brings `session` up to date. A partial event is not stored.
@@ -148,10 +152,10 @@ class RetainSessionService(BaseSessionService):
                 body=_wire.body(events=_wire.array([_wire.event_json(event)])),
             )
         except RetainError as error:
-            if error.status == 404 and error.problem:
+            if error.code == SESSION_NOT_FOUND:
                 raise SessionNotFoundError(f"Session {session.id} not found.") from error
             raise
-        _bring_up_to_date(session, event, _wire.read(_wire.Appended, answer.content))
+        _bring_up_to_date(session, event, _wire.read(_wire.Appended, answer))
         return event
 
     async def close(self) -> None:
@@ -179,18 +183,12 @@ def _session(user_id: str, session_id: str) -> str:
 
 
 def _bring_up_to_date(session: Session, event: Event, appended: _wire.Appended) -> None:
+    if any(known.id == event.id for known in reversed(session.events)):
+        return  # a repeat: it was stored before, and the session is further on
     session.last_update_time = appended.last_update_time
     if event.actions and event.actions.state_delta:
         delta = event.actions.state_delta
         session.state.update(delta)
         # `temp:` keys live in the session object, and the event says what was stored.
         event.actions.state_delta = _wire.without_temp(delta)
-    if not _is_there(session, event, appended):
-        session.events.append(event)
-
-
-def _is_there(session: Session, event: Event, appended: _wire.Appended) -> bool:
-    """Whether the session has the event, which was stored before."""
-    fresh = appended.events and appended.events[-1].position == appended.position
-    known = session.events[-1:] if fresh else session.events
-    return any(other.id == event.id for other in known)
+    session.events.append(event)
