@@ -16,6 +16,7 @@ mod routes;
 mod serve;
 mod services;
 
+pub use api::openapi_json;
 pub use apps::{AppError, Apps};
 pub use guard::{Caller, Scope};
 pub use routes::{Access, RouteInfo};

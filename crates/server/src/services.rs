@@ -50,6 +50,7 @@ impl Server {
     pub fn router(self: &Arc<Self>) -> Router {
         Server::all_routes()
             .into_router(self)
+            .layer(axum::middleware::from_fn(api::refusals_as_problems))
             .with_state(Arc::clone(self))
     }
 

@@ -1,7 +1,75 @@
 //! Retain's own API, `/api/v1`: what the services can do and ADK's API cannot say.
+//!
+//! ```text
+//! path.rs, query.rs, body.rs (checked input) → a handler → services → body.rs | problem.rs
+//! ```
+//!
+//! A route is added together with its [`Operation`], so that the description of the API cannot
+//! forget it.
 
-use crate::routes::Routes;
+mod artifacts;
+mod body;
+mod erase;
+mod events;
+mod memory;
+mod openapi;
+mod operation;
+mod path;
+mod problem;
+mod query;
+mod sessions;
+mod shapes;
+mod state;
+mod tail;
+mod transfer;
+
+use axum::handler::Handler;
+pub use openapi::openapi_json;
+use operation::Operation;
+pub(crate) use problem::refusals_as_problems;
+
+use crate::{
+    routes::{Access, Routes},
+    services::Shared,
+};
+
+/// Routes, with their descriptions.
+#[derive(Default)]
+struct Api {
+    routes: Routes,
+    operations: Vec<(Operation, Access)>,
+}
+
+impl Api {
+    fn add<H, T>(mut self, operation: Operation, access: Access, handler: H) -> Api
+    where
+        H: Handler<T, Shared>,
+        T: 'static,
+    {
+        let method = operation.method.clone();
+        let (routes, path) = (self.routes, operation.path);
+        self.routes = routes.add(method, path, access, handler);
+        self.operations.push((operation, access));
+        self
+    }
+}
+
+fn api(routes: Routes) -> Api {
+    let api = Api {
+        routes,
+        operations: Vec::new(),
+    };
+    let api = events::routes(sessions::routes(api));
+    let api = transfer::routes(tail::routes(state::routes(api)));
+    let api = memory::routes(erase::routes(api));
+    openapi::routes(artifacts::routes(api))
+}
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    routes
+    api(routes).routes
+}
+
+/// The descriptions of the routes of this face.
+fn operations() -> Vec<(Operation, Access)> {
+    api(Routes::default()).operations
 }

@@ -1,0 +1,270 @@
+//! Artifacts of a user and of a session. Names stand in the query: they may hold slashes.
+
+use axum::{extract::State, http::Method, response::Response};
+use retain_core::{ArtifactKey, ArtifactVersion, JsonMap, Part};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Api,
+    body::{JsonBody, done, ok},
+    operation::Operation,
+    path::{OfSession, OfUser},
+    problem::Problem,
+    query::{INTEGER_MAX, Kind, Param, Params},
+    shapes::{ArtifactVersionObject, FreeObject, PartObject},
+};
+use crate::{guard::Scope, routes::Access, services::Shared};
+
+const NAME: Param = Param::new("name", Kind::Text, "The name of the file.").required();
+const VERSION: Param = Param::new(
+    "version",
+    Kind::Integer(0, INTEGER_MAX),
+    "The version; the newest if nothing is said.",
+);
+const ONE: &[Param] = &[NAME];
+const ONE_VERSION: &[Param] = &[NAME, VERSION];
+
+/// The routes of one owner: the same four paths below a user and below a session.
+macro_rules! routes_of {
+    ($api:expr, $base:literal, $of:ident, $owner:literal) => {{
+        let read = Access::Path(Scope::SessionsRead);
+        let write = Access::Path(Scope::SessionsWrite);
+        let operation = |method, path, id, summary| Operation::new(method, path, id, summary);
+        $api.add(
+            operation(
+                Method::GET,
+                $base,
+                concat!("list", $owner, "Artifacts"),
+                "Names of the artifacts that can be seen from here",
+            )
+            .answers::<Names>(200),
+            read,
+            |State(server), of: $of, params| async move { list(server, of.into(), params).await },
+        )
+        .add(
+            operation(
+                Method::POST,
+                $base,
+                concat!("save", $owner, "Artifact"),
+                "Save a new version",
+            )
+            .takes::<NewArtifact>()
+            .answers::<ArtifactVersionObject>(200)
+            .fails(&[404, 422]),
+            write,
+            |State(server), of: $of, params, body| async move {
+                save(server, of.into(), params, body).await
+            },
+        )
+        .add(
+            operation(
+                Method::DELETE,
+                $base,
+                concat!("delete", $owner, "Artifact"),
+                "Remove all versions; no error if there are none",
+            )
+            .query(ONE),
+            write,
+            |State(server), of: $of, params| async move { delete(server, of.into(), params).await },
+        )
+        .add(
+            operation(
+                Method::GET,
+                concat!($base, "/load"),
+                concat!("load", $owner, "Artifact"),
+                "Load a version",
+            )
+            .query(ONE_VERSION)
+            .answers::<PartObject>(200)
+            .fails(&[404, 422]),
+            read,
+            |State(server), of: $of, params| async move { load(server, of.into(), params).await },
+        )
+        .add(
+            operation(
+                Method::GET,
+                concat!($base, "/versions"),
+                concat!("list", $owner, "ArtifactVersions"),
+                "What is known of all versions",
+            )
+            .query(ONE)
+            .answers::<Versions>(200),
+            read,
+            |State(server), of: $of, params| async move {
+                versions(server, of.into(), params).await
+            },
+        )
+        .add(
+            operation(
+                Method::GET,
+                concat!($base, "/version"),
+                concat!("get", $owner, "ArtifactVersion"),
+                "What is known of a version",
+            )
+            .query(ONE_VERSION)
+            .answers::<ArtifactVersionObject>(200)
+            .fails(&[404]),
+            read,
+            |State(server), of: $of, params| async move {
+                version(server, of.into(), params).await
+            },
+        )
+    }};
+}
+
+pub(super) fn routes(api: Api) -> Api {
+    let api = routes_of!(
+        api,
+        "/api/v1/apps/{app}/users/{user}/artifacts",
+        OfUser,
+        "User"
+    );
+    routes_of!(
+        api,
+        "/api/v1/apps/{app}/users/{user}/sessions/{session}/artifacts",
+        OfSession,
+        "Session"
+    )
+}
+
+/// Who has artifacts.
+struct Owner {
+    app: String,
+    user: String,
+    session: Option<String>,
+}
+
+impl From<OfUser> for Owner {
+    fn from(OfUser { app, user }: OfUser) -> Owner {
+        Owner {
+            app,
+            user,
+            session: None,
+        }
+    }
+}
+
+impl From<OfSession> for Owner {
+    fn from(OfSession(key): OfSession) -> Owner {
+        Owner {
+            app: key.app,
+            user: key.user,
+            session: Some(key.id),
+        }
+    }
+}
+
+impl Owner {
+    fn key(self, filename: impl Into<String>) -> ArtifactKey {
+        ArtifactKey {
+            app_name: self.app,
+            user_id: self.user,
+            session_id: self.session,
+            filename: filename.into(),
+        }
+    }
+
+    fn named(self, params: &Params) -> ArtifactKey {
+        self.key(params.text(&NAME).unwrap_or_default())
+    }
+}
+
+/// Names of artifacts.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ArtifactNames")]
+struct Names {
+    /// The names, sorted.
+    names: Vec<String>,
+}
+
+/// A version to be saved.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct NewArtifact {
+    /// The name of the file. One that begins with `user:` belongs to the user.
+    filename: String,
+    /// What is kept.
+    #[schemars(with = "PartObject")]
+    artifact: Part,
+    /// The user's own notes.
+    #[schemars(with = "Option<FreeObject>")]
+    custom_metadata: Option<JsonMap>,
+}
+
+/// The versions of an artifact.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ArtifactVersions")]
+struct Versions {
+    /// Ascending.
+    #[schemars(with = "Vec<ArtifactVersionObject>")]
+    versions: Vec<ArtifactVersion>,
+}
+
+fn not_found(key: &ArtifactKey) -> Problem {
+    let detail = format!(
+        "there is no artifact {:?}, or not this version",
+        key.filename
+    );
+    Problem::not_found("artifact_not_found", detail)
+}
+
+async fn list(server: Shared, owner: Owner, params: Params) -> Result<Response, Problem> {
+    params.only(&[])?;
+    let artifacts = &server.services.artifacts;
+    let names = artifacts.list_artifact_keys(&owner.app, &owner.user, owner.session.as_deref());
+    ok(&Names {
+        names: names.await?,
+    })
+}
+
+async fn save(
+    server: Shared,
+    owner: Owner,
+    params: Params,
+    JsonBody(new): JsonBody<NewArtifact>,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    let key = owner.key(new.filename);
+    let artifacts = &server.services.artifacts;
+    let version = artifacts.save_artifact(&key, new.artifact, new.custom_metadata);
+    let version = version.await?;
+    let saved = artifacts.get_artifact_version(&key, Some(version)).await?;
+    // Somebody may have removed it meanwhile.
+    ok(&saved.ok_or_else(|| not_found(&key))?)
+}
+
+async fn delete(server: Shared, owner: Owner, params: Params) -> Result<Response, Problem> {
+    let key = owner.named(&params.only(ONE)?);
+    server.services.artifacts.delete_artifact(&key).await?;
+    Ok(done())
+}
+
+async fn load(server: Shared, owner: Owner, params: Params) -> Result<Response, Problem> {
+    let params = params.only(ONE_VERSION)?;
+    let (key, version) = (owner.named(&params), params.integer(&VERSION)?);
+    let part = server
+        .services
+        .artifacts
+        .load_artifact(&key, version)
+        .await?;
+    ok(&part.ok_or_else(|| not_found(&key))?)
+}
+
+async fn versions(server: Shared, owner: Owner, params: Params) -> Result<Response, Problem> {
+    let key = owner.named(&params.only(ONE)?);
+    let versions = server.services.artifacts.list_artifact_versions(&key);
+    ok(&Versions {
+        versions: versions.await?,
+    })
+}
+
+async fn version(server: Shared, owner: Owner, params: Params) -> Result<Response, Problem> {
+    let params = params.only(ONE_VERSION)?;
+    let (key, version) = (owner.named(&params), params.integer(&VERSION)?);
+    let found = server
+        .services
+        .artifacts
+        .get_artifact_version(&key, version);
+    ok(&found.await?.ok_or_else(|| not_found(&key))?)
+}

@@ -1,0 +1,253 @@
+//! Events: read a range, append with everything an append can say, rewind; and the runs they
+//! belong to.
+
+use std::time::Duration;
+
+use axum::{extract::State, http::Method, response::Response};
+use retain_core::{Append, Appended, Event, Rewind, RunOptions, RunUse, Window};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Api,
+    body::{JsonBody, done, ok},
+    operation::Operation,
+    path::{OfRun, OfSession, run_token, token_text},
+    problem::Problem,
+    query::{Kind, Param, Params},
+    sessions::{WINDOW, read, window},
+    shapes::{EventObject, LoggedEvent, Position, WaitMs, logged_events},
+};
+use crate::{guard::Scope, routes::Access, services::Shared};
+
+const LIMIT: Param = Param::new(
+    "limit",
+    Kind::Integer(1, 10_000),
+    "Of those, only the oldest so many, to read on in steps. All if nothing is said.",
+);
+const READ: &[Param] = &[WINDOW[0], WINDOW[1], WINDOW[2], WINDOW[3], LIMIT];
+
+pub(super) fn routes(api: Api) -> Api {
+    const EVENTS: &str = "/api/v1/apps/{app}/users/{user}/sessions/{session}/events";
+    const REWIND: &str = "/api/v1/apps/{app}/users/{user}/sessions/{session}/rewind";
+    const RUN: &str = "/api/v1/apps/{app}/users/{user}/sessions/{session}/runs/{token}";
+    const RENEW: &str = "/api/v1/apps/{app}/users/{user}/sessions/{session}/runs/{token}/renew";
+    let reads = Access::Path(Scope::SessionsRead);
+    let writes = Access::Path(Scope::SessionsWrite);
+    let get = Operation::new(Method::GET, EVENTS, "getEvents", "Read events of a session");
+    let post = Operation::new(
+        Method::POST,
+        EVENTS,
+        "appendEvents",
+        "Append events, all or none; the same events again succeed and change nothing",
+    );
+    let rewind_it = Operation::new(
+        Method::POST,
+        REWIND,
+        "rewindSession",
+        "Take back everything from an invocation on, with the session's artifacts",
+    );
+    let renew_it = Operation::new(Method::POST, RENEW, "renewRun", "Prolong a run");
+    let end_it = Operation::new(Method::DELETE, RUN, "endRun", "End a run");
+    api.add(
+        get.query(READ).answers::<EventPage>(200).fails(&[404]),
+        reads,
+        get_events,
+    )
+    .add(
+        post.takes::<AppendBody>()
+            .answers::<AppendedBody>(200)
+            .fails(&[404, 409]),
+        writes,
+        append,
+    )
+    .add(
+        rewind_it
+            .takes::<RewindBody>()
+            .answers::<RewoundBody>(200)
+            .fails(&[404, 409]),
+        writes,
+        rewind,
+    )
+    .add(renew_it.fails(&[404, 409]), writes, renew)
+    .add(end_it.fails(&[404, 409]), writes, end)
+}
+
+/// Some events of a session.
+#[derive(Debug, Serialize, JsonSchema)]
+struct EventPage {
+    /// The events, oldest first.
+    events: Vec<LoggedEvent>,
+    /// The last position of the log.
+    position: u64,
+    /// With a `limit`: give this as `afterPosition` to go on; null at the end.
+    next: Option<u64>,
+}
+
+/// Events to be appended.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Append")]
+struct AppendBody {
+    /// The events, in order. Partial ones are left out.
+    #[schemars(with = "Vec<EventObject>")]
+    events: Vec<Event>,
+    /// Fail unless the log ends at this position.
+    expected: Option<Position>,
+    /// What this has to do with a run.
+    run: Option<RunBody>,
+}
+
+/// What an append has to do with a run.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+#[schemars(rename = "RunUse")]
+enum RunBody {
+    /// It begins one, when the session is free.
+    Begin {
+        /// How long to wait for another run to end. Not at all if nothing is said.
+        wait_ms: Option<WaitMs>,
+    },
+    /// It belongs to the run of this token.
+    Within(String),
+    /// It is the last of the run of this token.
+    End(String),
+}
+
+/// What was appended.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Appended")]
+struct AppendedBody {
+    /// The events as stored.
+    events: Vec<LoggedEvent>,
+    /// The position of the last of them; the session's, if none was stored.
+    position: u64,
+    /// Its time; the session's, if none was stored.
+    last_update_time: f64,
+    /// The token of the run that was begun or goes on.
+    run: Option<String>,
+}
+
+/// What is taken back.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Rewind")]
+struct RewindBody {
+    /// Everything from the first event of this invocation on.
+    before_invocation_id: String,
+}
+
+/// The event that took back.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Rewound")]
+struct RewoundBody {
+    /// It, as stored.
+    events: Vec<LoggedEvent>,
+    /// The last position of the log.
+    position: u64,
+}
+
+async fn get_events(
+    State(server): State<Shared>,
+    OfSession(key): OfSession,
+    params: Params,
+) -> Result<Response, Problem> {
+    let params = params.only(READ)?;
+    let limit = params.count(&LIMIT)?;
+    let window = Window {
+        // One more tells whether there is more.
+        oldest: limit.map(|limit| limit + 1),
+        ..window(&params)?
+    };
+    let session = read(&server, &key, window).await?;
+    let mut events = logged_events(&session);
+    let has_more = limit.is_some_and(|limit| events.len() > limit);
+    events.truncate(limit.unwrap_or(usize::MAX));
+    let last = events.last().map(LoggedEvent::position);
+    ok(&EventPage {
+        events,
+        position: session.position,
+        next: last.filter(|_| has_more),
+    })
+}
+
+fn run_use(run: Option<RunBody>) -> Result<RunUse, Problem> {
+    Ok(match run {
+        None => RunUse::Outside,
+        Some(RunBody::Begin { wait_ms }) => RunUse::Begin(RunOptions {
+            wait: wait_ms.map_or(Duration::ZERO, |wait| Duration::from_millis(wait.0)),
+        }),
+        Some(RunBody::Within(token)) => RunUse::Within(run_token(&token)?),
+        Some(RunBody::End(token)) => RunUse::End(run_token(&token)?),
+    })
+}
+
+async fn append(
+    State(server): State<Shared>,
+    OfSession(key): OfSession,
+    params: Params,
+    JsonBody(body): JsonBody<AppendBody>,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    let append = Append {
+        events: body.events,
+        expected: body.expected.map(|position| position.0),
+        run: run_use(body.run)?,
+    };
+    let Appended { events, run } = server.services.sessions.append(&key, append).await?;
+    let events: Vec<LoggedEvent> = events.into_iter().map(LoggedEvent::from).collect();
+    let (position, last_update_time) = match events.last() {
+        Some(last) => (last.position(), last.timestamp()),
+        None => {
+            let session = read(&server, &key, Window::NONE).await?;
+            (session.position, session.last_update_time)
+        }
+    };
+    ok(&AppendedBody {
+        events,
+        position,
+        last_update_time,
+        run: run.map(token_text),
+    })
+}
+
+async fn rewind(
+    State(server): State<Shared>,
+    OfSession(key): OfSession,
+    params: Params,
+    JsonBody(body): JsonBody<RewindBody>,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    let services = &server.services;
+    let rewind = Rewind::before(body.before_invocation_id);
+    let rewind = rewind.with_artifacts(services.artifacts.clone());
+    let appended = services.sessions.rewind_with(&key, rewind).await?;
+    let events: Vec<LoggedEvent> = appended.events.into_iter().map(LoggedEvent::from).collect();
+    let position = events.last().map_or(0, LoggedEvent::position);
+    ok(&RewoundBody { events, position })
+}
+
+async fn renew(
+    State(server): State<Shared>,
+    OfRun(key, token): OfRun,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    server.services.sessions.renew_run(&key, token).await?;
+    Ok(done())
+}
+
+async fn end(
+    State(server): State<Shared>,
+    OfRun(key, token): OfRun,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    server.services.sessions.end_run(&key, token).await?;
+    Ok(done())
+}

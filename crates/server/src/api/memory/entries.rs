@@ -1,0 +1,237 @@
+//! Memories one by one: list, read, change, delete; and how much there is.
+
+use axum::{extract::State, http::Method, response::Response};
+use retain_core::{Content, JsonMap, MemoryStatistics, MemoryUpdate, micros};
+use retain_memory::ListMemories;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    super::{
+        Api,
+        body::{JsonBody, done, ok},
+        operation::Operation,
+        path::{OfMemory, OfUser},
+        problem::Problem,
+        query::{INTEGER_MAX, Kind, Param, Params},
+        shapes::{ContentObject, FreeObject, Time, given},
+    },
+    about::MemoryBody,
+    filter, long_term,
+};
+use crate::{guard::Scope, routes::Access, services::Shared};
+
+const AFTER: Param = Param::new(
+    "after",
+    Kind::Integer(0, INTEGER_MAX),
+    "Where the last page ended: its `next`.",
+);
+const LIMIT: Param = Param::new(
+    "limit",
+    Kind::Integer(1, 1000),
+    "At most so many. 100 if nothing is said.",
+);
+const LIST: &[Param] = &[
+    AFTER,
+    LIMIT,
+    filter::PARAMS[0],
+    filter::PARAMS[1],
+    filter::PARAMS[2],
+    filter::PARAMS[3],
+    filter::PARAMS[4],
+    filter::PARAMS[5],
+    filter::PARAMS[6],
+];
+
+pub(super) fn routes(api: Api) -> Api {
+    const ENTRIES: &str = "/api/v1/apps/{app}/users/{user}/memory/entries";
+    const ENTRY: &str = "/api/v1/apps/{app}/users/{user}/memory/entries/{memory}";
+    const STATISTICS: &str = "/api/v1/apps/{app}/users/{user}/memory/statistics";
+    let reads = Access::Path(Scope::MemoryRead);
+    let list_it = Operation::new(
+        Method::GET,
+        ENTRIES,
+        "listMemories",
+        "Memories in the order of their arrival",
+    );
+    let get_it = Operation::new(Method::GET, ENTRY, "getMemory", "Read a memory");
+    let change_it = Operation::new(
+        Method::PATCH,
+        ENTRY,
+        "changeMemory",
+        "Change a memory by hand; from then on taking up leaves it as it is",
+    );
+    let delete_it = Operation::new(
+        Method::DELETE,
+        ENTRY,
+        "deleteMemory",
+        "Forget the memories of this id for good; no error if there are none",
+    );
+    let count_it = Operation::new(
+        Method::GET,
+        STATISTICS,
+        "memoryStatistics",
+        "How much there is",
+    );
+    api.add(list_it.query(LIST).answers::<Page>(200), reads, list)
+        .add(get_it.answers::<MemoryBody>(200).fails(&[404]), reads, get)
+        .add(
+            change_it
+                .takes::<Change>()
+                .answers::<MemoryBody>(200)
+                .fails(&[404]),
+            Access::Path(Scope::MemoryWrite),
+            change,
+        )
+        .add(delete_it, Access::Path(Scope::MemoryDelete), delete)
+        .add(count_it.answers::<Statistics>(200), reads, statistics)
+}
+
+/// Some memories.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "MemoryPage")]
+struct Page {
+    /// The memories.
+    memories: Vec<MemoryBody>,
+    /// Give this as `after` to go on; null at the end.
+    next: Option<String>,
+}
+
+/// What a change by hand sets. What is not said stays.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "ChangeMemory")]
+struct Change {
+    /// What it says now.
+    #[schemars(with = "Option<ContentObject>")]
+    content: Option<Content>,
+    /// The user's own notes.
+    #[schemars(with = "Option<FreeObject>")]
+    custom_metadata: Option<JsonMap>,
+    /// When its time is up, in seconds since 1970; null: never.
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(with = "Option<Time>")]
+    expires_at: Option<Option<Time>>,
+}
+
+/// How much is kept of a user.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "MemoryStatistics")]
+struct Statistics {
+    /// Memories.
+    entries: u64,
+    /// Bytes of what they say, with their notes.
+    bytes: u64,
+    /// Conversations that they come from.
+    sessions: u64,
+    /// Those that come from tools.
+    from_tools: u64,
+    /// Those that were given as memories.
+    direct: u64,
+    /// Those that have a vector of an embedder.
+    embedded: u64,
+    /// Hashes of what was forgotten.
+    tombstones: u64,
+    /// When the oldest was said.
+    oldest: Option<f64>,
+    /// When the newest was said.
+    newest: Option<f64>,
+    /// How often something has changed.
+    revision: u64,
+}
+
+impl From<MemoryStatistics> for Statistics {
+    fn from(it: MemoryStatistics) -> Statistics {
+        Statistics {
+            entries: it.entries,
+            bytes: it.bytes,
+            sessions: it.sessions,
+            from_tools: it.from_tools,
+            direct: it.direct,
+            embedded: it.embedded,
+            tombstones: it.tombstones,
+            oldest: it.oldest,
+            newest: it.newest,
+            revision: it.revision,
+        }
+    }
+}
+
+fn not_found(id: &str) -> Problem {
+    Problem::not_found("memory_not_found", format!("there is no memory {id:?}"))
+}
+
+async fn list(
+    State(server): State<Shared>,
+    OfUser { app, user }: OfUser,
+    params: Params,
+) -> Result<Response, Problem> {
+    let params = params.only(LIST)?;
+    let default = ListMemories::default();
+    let list = ListMemories {
+        filter: filter::of_query(&params)?,
+        limit: params.count(&LIMIT)?.unwrap_or(default.limit),
+        after: params.integer(&AFTER)?,
+    };
+    let page = long_term(&server, "list")?.list(&app, &user, list).await?;
+    ok(&Page {
+        memories: page.memories.into_iter().map(MemoryBody::from).collect(),
+        next: page.next.map(|next| next.to_string()),
+    })
+}
+
+async fn get(
+    State(server): State<Shared>,
+    OfMemory { of, id }: OfMemory,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    read(&server, &of, &id).await
+}
+
+async fn read(server: &Shared, of: &OfUser, id: &str) -> Result<Response, Problem> {
+    let memory = long_term(server, "way to read one")?;
+    let record = memory.get(&of.app, &of.user, id).await?;
+    ok(&MemoryBody::from(record.ok_or_else(|| not_found(id))?))
+}
+
+async fn change(
+    State(server): State<Shared>,
+    OfMemory { of, id }: OfMemory,
+    params: Params,
+    JsonBody(change): JsonBody<Change>,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    let update = MemoryUpdate {
+        content: change.content,
+        custom_metadata: change.custom_metadata,
+        expires_us: change.expires_at.map(|at| at.map(|at| micros(at.0))),
+    };
+    let memory = long_term(&server, "way to change one")?;
+    match memory.update(&of.app, &of.user, &id, update).await? {
+        true => read(&server, &of, &id).await,
+        false => Err(not_found(&id)),
+    }
+}
+
+async fn delete(
+    State(server): State<Shared>,
+    OfMemory { of, id }: OfMemory,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    let memory = &server.services.memory;
+    memory.delete_memory(&of.app, &of.user, Some(&id)).await?;
+    Ok(done())
+}
+
+async fn statistics(
+    State(server): State<Shared>,
+    OfUser { app, user }: OfUser,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    let found = long_term(&server, "statistics")?.statistics(&app, &user);
+    ok(&Statistics::from(found.await?))
+}

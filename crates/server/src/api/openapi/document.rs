@@ -1,0 +1,261 @@
+//! Puts the descriptions of all routes together.
+
+use schemars::{JsonSchema as _, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::{
+        operation::{Body, Operation},
+        operations, problem,
+        shapes::{ContentObject, PartObject, ProblemObject},
+    },
+    others::{self, Other},
+};
+use crate::{guard::Scope, routes::Access, services::Server};
+
+/// What every route of Retain's API may answer: something is wrong with the request, no key, not
+/// with this key, too often, damaged data, a store that fails.
+const COMMON: &[u16] = &[400, 401, 403, 429, 500, 503];
+/// What those may that take a body: too large, of another type, no space.
+const WITH_BODY: &[u16] = &[413, 415, 507];
+
+/// The whole document.
+pub(super) fn document() -> Value {
+    let mut schemas = Schemas::new();
+    let mut paths = Map::new();
+    for (operation, access) in operations() {
+        let described = describe(&operation, access, &mut schemas);
+        insert(
+            &mut paths,
+            operation.path,
+            operation.method.as_str(),
+            described,
+        );
+    }
+    for route in Server::routes() {
+        if let Some(other) = others::find(&route.method, route.path) {
+            let described = describe_other(&other, route.path, route.access);
+            insert(&mut paths, route.path, route.method.as_str(), described);
+        }
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Retain",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Durable sessions, scoped state and memory for AI agents. `/api/v1` is Retain's own API; the other paths are those of ADK's API server, and operations.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "tags": [
+            {"name": "sessions"}, {"name": "memory"}, {"name": "artifacts"}, {"name": "adk"},
+            {"name": "operations"},
+        ],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.finish(),
+            "responses": {"Problem": {
+                "description": "What went wrong.",
+                "content": {problem::MEDIA_TYPE: {
+                    "schema": {"$ref": "#/components/schemas/Problem"},
+                }},
+            }},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
+        },
+    })
+}
+
+/// The schemas of bodies: what is read and what is written differ in what must be there.
+struct Schemas {
+    reading: SchemaGenerator,
+    writing: SchemaGenerator,
+}
+
+impl Schemas {
+    fn new() -> Schemas {
+        let settings = || {
+            SchemaSettings::draft2020_12().with(|settings| {
+                settings.definitions_path = "/components/schemas".into();
+                settings.meta_schema = None;
+            })
+        };
+        let mut writing = settings().for_serialize().into_generator();
+        writing.subschema_for::<ProblemObject>();
+        // Named by the schemas of other objects.
+        for (name, schema) in [
+            (
+                ContentObject::schema_name(),
+                ContentObject::json_schema(&mut writing),
+            ),
+            (
+                PartObject::schema_name(),
+                PartObject::json_schema(&mut writing),
+            ),
+        ] {
+            let definitions = writing.definitions_mut();
+            definitions.insert(name.into_owned(), schema.into());
+        }
+        Schemas {
+            reading: settings().for_deserialize().into_generator(),
+            writing,
+        }
+    }
+
+    fn finish(mut self) -> Map<String, Value> {
+        let mut all = self.writing.take_definitions(true);
+        all.extend(self.reading.take_definitions(true));
+        all.sort_keys();
+        all
+    }
+}
+
+fn insert(paths: &mut Map<String, Value>, path: &str, method: &str, described: Value) {
+    // A parameter that takes the rest of a path is one like others here.
+    let path = path.replace("{*", "{");
+    let item = paths.entry(path).or_insert_with(|| json!({}));
+    item[method.to_ascii_lowercase()] = described;
+}
+
+fn describe(operation: &Operation, access: Access, schemas: &mut Schemas) -> Value {
+    let mut parameters = path_parameters(operation.path);
+    parameters.extend(operation.query.iter().map(|param| param.describe()));
+    parameters.extend(operation.headers.iter().map(|(name, about)| {
+        json!({
+            "name": name,
+            "in": "header",
+            "required": false,
+            "description": about,
+            "schema": {"type": "integer", "minimum": 0},
+        })
+    }));
+    let mut described = json!({
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "tags": [tag(operation.path)],
+        "parameters": parameters,
+    });
+    if let Some(body) = &operation.body {
+        described["requestBody"] = json!({
+            "required": !operation.body_is_optional,
+            "content": content(body, &mut schemas.reading),
+        });
+    }
+    described["responses"] = responses(operation, access, &mut schemas.writing);
+    add_access(&mut described, access);
+    described
+}
+
+fn responses(operation: &Operation, access: Access, schemas: &mut SchemaGenerator) -> Value {
+    let mut success = json!({"description": operation.summary});
+    if let Some(body) = &operation.answer {
+        success["content"] = content(body, schemas);
+    }
+    let mut statuses = operation.failures.to_vec();
+    if access != Access::Public {
+        statuses.extend(COMMON);
+    }
+    if operation.body.is_some() {
+        statuses.extend(WITH_BODY);
+    }
+    if operation.path.contains("/memory/") {
+        statuses.push(501);
+    }
+    statuses.sort_unstable();
+    statuses.dedup();
+    let mut responses = Map::new();
+    responses.insert(operation.status.to_string(), success);
+    for status in statuses {
+        let problem = json!({"$ref": "#/components/responses/Problem"});
+        responses.insert(status.to_string(), problem);
+    }
+    responses.into()
+}
+
+fn content(body: &Body, schemas: &mut SchemaGenerator) -> Value {
+    let schema = match body.schema {
+        Some(make) => make(schemas).into(),
+        None if body.media_type == "application/json" => json!({"type": "object"}),
+        None => json!({"type": "string"}),
+    };
+    json!({body.media_type: {"schema": schema}})
+}
+
+/// The parameters of a path.
+fn path_parameters(path: &str) -> Vec<Value> {
+    let names = path.split('/').filter_map(|segment| {
+        let name = segment.strip_prefix('{')?.strip_suffix('}')?;
+        Some(name.trim_start_matches('*'))
+    });
+    let described = names.map(|name| {
+        json!({
+            "name": name,
+            "in": "path",
+            "required": true,
+            "schema": {"type": "string", "minLength": 1},
+        })
+    });
+    described.collect()
+}
+
+fn tag(path: &str) -> &'static str {
+    match path {
+        path if path.contains("/memory/") => "memory",
+        path if path.contains("/artifacts") => "artifacts",
+        path if path.starts_with("/api/") => "sessions",
+        _ => "operations",
+    }
+}
+
+/// Which keys may be used. On a loopback address none is needed.
+fn add_access(described: &mut Value, access: Access) {
+    let scope = match access {
+        Access::Public => {
+            described["security"] = json!([]);
+            return;
+        }
+        Access::Path(scope) | Access::Body(scope) | Access::Anybody(scope) => scope,
+    };
+    described["security"] = json!([{}, {"bearer": []}, {"apiKey": []}]);
+    described["x-retain-scope"] = scope_name(scope).into();
+}
+
+fn scope_name(scope: Scope) -> &'static str {
+    match scope {
+        Scope::SessionsRead => "sessions:read",
+        Scope::SessionsWrite => "sessions:write",
+        Scope::MemoryRead => "memory:read",
+        Scope::MemoryWrite => "memory:write",
+        Scope::MemoryDelete => "memory:delete",
+        Scope::Run => "run",
+        Scope::Admin => "admin",
+    }
+}
+
+fn describe_other(other: &Other, path: &str, access: Access) -> Value {
+    let mut described = json!({
+        "summary": other.summary,
+        "tags": [if other.is_adk { "adk" } else { "operations" }],
+        "parameters": path_parameters(path),
+    });
+    if let Some(media_type) = other.takes {
+        described["requestBody"] = json!({"content": {media_type: {"schema": true}}});
+    }
+    let mut responses = Map::new();
+    for status in other.statuses {
+        let mut response = json!({"description": other.summary});
+        let is_answer = (200..300).contains(status) && *status != 204;
+        if let Some(media_type) = other.answers.filter(|_| is_answer) {
+            let schema = match media_type {
+                "application/json" => json!(true),
+                _ => json!({"type": "string"}),
+            };
+            response["content"] = json!({media_type: {"schema": schema}});
+        }
+        responses.insert(status.to_string(), response);
+    }
+    described["responses"] = responses.into();
+    add_access(&mut described, access);
+    described
+}

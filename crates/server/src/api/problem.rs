@@ -1,0 +1,279 @@
+//! Errors as RFC 9457 says them: `application/problem+json`, with a `code` that programs can go by.
+
+use axum::{
+    body::{Body, to_bytes},
+    extract::Request,
+    http::{HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use retain_core::{ArtifactError, Conflict, Json, JsonMap, MemoryError, SessionError};
+
+/// What the media type is called.
+pub(super) const MEDIA_TYPE: &str = "application/problem+json";
+
+/// A longer text of a guard is no message.
+const DETAIL_BYTES: usize = 4096;
+
+/// An answer that says what went wrong.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+    members: Vec<(&'static str, Json)>,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, code: &'static str, detail: impl ToString) -> Problem {
+        Problem {
+            status,
+            code,
+            detail: detail.to_string(),
+            members: Vec::new(),
+        }
+    }
+
+    /// A body that is not what the route takes.
+    pub(super) fn invalid_body(detail: impl ToString) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail)
+    }
+
+    /// A parameter of the query or a header that cannot be taken.
+    pub(super) fn invalid_parameter(name: &str, reason: impl std::fmt::Display) -> Problem {
+        let detail = format!("parameter {name:?} {reason}");
+        Problem::new(StatusCode::BAD_REQUEST, "invalid_parameter", detail).with("parameter", name)
+    }
+
+    /// Something that is not there.
+    pub(super) fn not_found(code: &'static str, detail: impl ToString) -> Problem {
+        Problem::new(StatusCode::NOT_FOUND, code, detail)
+    }
+
+    /// Something that the services behind this server cannot do.
+    pub(super) fn unsupported(detail: impl ToString) -> Problem {
+        Problem::new(StatusCode::NOT_IMPLEMENTED, "unsupported", detail)
+    }
+
+    /// With a member for programs.
+    pub(super) fn with(mut self, name: &'static str, value: impl Into<Json>) -> Problem {
+        self.members.push((name, value.into()));
+        self
+    }
+
+    /// As JSON.
+    pub(super) fn to_json(&self) -> String {
+        let mut title = self.code.replace('_', " ");
+        if let Some(first) = title.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        let mut body = JsonMap::from([
+            (
+                "type",
+                Json::from(format!("urn:retain:problem:{}", self.code)),
+            ),
+            ("title", title.into()),
+            ("status", u64::from(self.status.as_u16()).into()),
+            ("detail", self.detail.as_str().into()),
+            ("code", self.code.into()),
+        ]);
+        for (name, value) in &self.members {
+            body.insert(*name, value.clone());
+        }
+        Json::from(body).to_string()
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = self.to_json();
+        let headers = [(header::CONTENT_TYPE, MEDIA_TYPE)];
+        (self.status, headers, body).into_response()
+    }
+}
+
+/// What went wrong below is for the log; callers are told what they can do about.
+fn log_cause(error: &dyn std::error::Error) {
+    let cause = error.source().map(ToString::to_string);
+    tracing::error!(%error, cause, "a request failed");
+}
+
+impl From<SessionError> for Problem {
+    fn from(error: SessionError) -> Problem {
+        let detail = error.to_string();
+        let problem = |status, code| Problem::new(status, code, &detail);
+        match error {
+            SessionError::NotFound { .. } => problem(StatusCode::NOT_FOUND, "session_not_found"),
+            SessionError::AlreadyExists { .. } => problem(StatusCode::CONFLICT, "session_exists"),
+            SessionError::Conflict { conflict, .. } => match conflict {
+                Conflict::Position { expected, found } => {
+                    let problem = problem(StatusCode::CONFLICT, "position_conflict");
+                    problem.with("expected", expected).with("found", found)
+                }
+                Conflict::EventId { id, position } => {
+                    let problem = problem(StatusCode::CONFLICT, "event_id_taken");
+                    problem.with("eventId", id).with("position", position)
+                }
+            },
+            SessionError::RunBusy { waited, .. } => {
+                let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+                problem(StatusCode::CONFLICT, "run_busy").with("waitedMs", waited)
+            }
+            SessionError::RunLost { .. } => problem(StatusCode::CONFLICT, "run_lost"),
+            SessionError::NestedRun { .. } => problem(StatusCode::CONFLICT, "run_nested"),
+            SessionError::InvocationNotFound { invocation_id, .. } => {
+                let problem = problem(StatusCode::NOT_FOUND, "invocation_not_found");
+                problem.with("invocationId", invocation_id)
+            }
+            SessionError::PositionNotFound { position, last, .. } => {
+                let problem = problem(StatusCode::NOT_FOUND, "position_not_found");
+                problem.with("position", position).with("last", last)
+            }
+            SessionError::Artifact {
+                filename, source, ..
+            } => not_restored(detail, filename, source),
+            SessionError::Invalid { what, .. } => {
+                problem(StatusCode::BAD_REQUEST, "invalid").with("what", what)
+            }
+            SessionError::TooLarge { what, limit, found } => {
+                let problem = problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large");
+                let problem = problem.with("what", what.to_string());
+                problem.with("limit", limit).with("found", found)
+            }
+            SessionError::Import { line, .. } => {
+                problem(StatusCode::BAD_REQUEST, "import_invalid").with("line", line)
+            }
+            SessionError::Unsupported { .. } => Problem::unsupported(detail),
+            error @ SessionError::Corrupt { .. } => {
+                log_cause(&error);
+                problem(StatusCode::INTERNAL_SERVER_ERROR, "corrupt")
+            }
+            error @ SessionError::Full { .. } => {
+                log_cause(&error);
+                problem(StatusCode::INSUFFICIENT_STORAGE, "store_full")
+            }
+            // The address of a store is nothing for callers.
+            error @ SessionError::Open { .. } => {
+                log_cause(&error);
+                let detail = "the store could not be opened";
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_failed", detail)
+            }
+            error @ SessionError::Store { .. } => {
+                log_cause(&error);
+                problem(StatusCode::SERVICE_UNAVAILABLE, "store_failed")
+            }
+        }
+    }
+}
+
+/// A rewind that stopped at an artifact: what to do about it is what the artifact's error says,
+/// except that nothing is wrong with the request.
+fn not_restored(detail: String, filename: String, source: retain_core::BoxError) -> Problem {
+    let cause = source
+        .downcast::<ArtifactError>()
+        .map(|it| Problem::from(*it));
+    let status = match &cause {
+        Ok(cause) if cause.status.is_client_error() => StatusCode::CONFLICT,
+        Ok(cause) => cause.status,
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    Problem::new(status, "artifact_not_restored", detail).with("filename", filename)
+}
+
+impl From<MemoryError> for Problem {
+    fn from(error: MemoryError) -> Problem {
+        let detail = error.to_string();
+        match error {
+            MemoryError::Unsupported { .. } | MemoryError::NoService => {
+                Problem::unsupported(detail)
+            }
+            MemoryError::InvalidInput { what, .. } => {
+                Problem::new(StatusCode::BAD_REQUEST, "invalid", detail).with("what", what)
+            }
+            MemoryError::LimitExceeded { what, limit, found } => {
+                let status = StatusCode::PAYLOAD_TOO_LARGE;
+                let problem = Problem::new(status, "limit_exceeded", detail).with("what", what);
+                problem.with("limit", limit).with("found", found)
+            }
+            error @ MemoryError::Corrupt { .. } => {
+                log_cause(&error);
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail)
+            }
+            error @ MemoryError::Backend(_) => {
+                log_cause(&error);
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_failed", detail)
+            }
+        }
+    }
+}
+
+impl From<ArtifactError> for Problem {
+    fn from(error: ArtifactError) -> Problem {
+        let detail = error.to_string();
+        match error {
+            ArtifactError::NoService => Problem::unsupported(detail),
+            ArtifactError::Invalid { what, .. } => {
+                Problem::new(StatusCode::BAD_REQUEST, "invalid", detail).with("what", what)
+            }
+            ArtifactError::Reference { uri, .. } => {
+                let status = StatusCode::UNPROCESSABLE_ENTITY;
+                Problem::new(status, "artifact_reference", detail).with("uri", uri)
+            }
+            error @ ArtifactError::Corrupt { .. } => {
+                log_cause(&error);
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "corrupt", detail)
+            }
+            error @ ArtifactError::Full { .. } => {
+                log_cause(&error);
+                Problem::new(StatusCode::INSUFFICIENT_STORAGE, "store_full", detail)
+            }
+            error @ ArtifactError::Store { .. } => {
+                log_cause(&error);
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_failed", detail)
+            }
+        }
+    }
+}
+
+/// Turns what others refuse below `/api/` into problems: no such path or method, and the guards.
+pub(crate) async fn refusals_as_problems(request: Request, next: Next) -> Response {
+    let is_api = request.uri().path().starts_with("/api/");
+    let response = next.run(request).await;
+    let failed = response.status().is_client_error() || response.status().is_server_error();
+    match is_api && failed && content_type(&response) != MEDIA_TYPE {
+        true => as_problem(response).await,
+        false => response,
+    }
+}
+
+fn content_type(response: &Response) -> &str {
+    let value = response.headers().get(header::CONTENT_TYPE);
+    value.and_then(|value| value.to_str().ok()).unwrap_or("")
+}
+
+async fn as_problem(response: Response) -> Response {
+    let is_text = content_type(&response).starts_with("text/plain");
+    let (mut parts, body) = response.into_parts();
+    let text = match is_text {
+        true => to_bytes(body, DETAIL_BYTES).await.unwrap_or_default(),
+        false => Default::default(),
+    };
+    let code = match parts.status {
+        StatusCode::UNAUTHORIZED => "unauthorized",
+        StatusCode::FORBIDDEN => "forbidden",
+        StatusCode::NOT_FOUND => "not_found",
+        StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
+        StatusCode::PAYLOAD_TOO_LARGE => "too_large",
+        StatusCode::TOO_MANY_REQUESTS => "too_many_requests",
+        status if status.is_client_error() => "invalid",
+        _ => "failed",
+    };
+    let reason = parts.status.canonical_reason().unwrap_or("refused");
+    let text = String::from_utf8_lossy(&text);
+    let detail = if text.is_empty() { reason } else { &text };
+    let problem = Problem::new(parts.status, code, detail);
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let media_type = HeaderValue::from_static(MEDIA_TYPE);
+    parts.headers.insert(header::CONTENT_TYPE, media_type);
+    Response::from_parts(parts, Body::from(problem.to_json()))
+}

@@ -1,0 +1,223 @@
+//! What bodies are made of: ADK's objects, which pass through without loss, and checked numbers.
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use retain_core::{Event, Session};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+use super::query::{INTEGER_MAX, TIME_MAX};
+
+/// No life is longer: a hundred years.
+const TTL_MAX: f64 = 3_155_760_000.0;
+
+/// Gives a type that only stands for a schema its schema.
+macro_rules! schema {
+    ($($(#[doc = $about:literal])* $type:ident = $name:literal $schema:tt;)*) => { $(
+        $(#[doc = $about])*
+        pub(super) enum $type {}
+
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    )* };
+}
+
+schema! {
+    /// A map of the user's own.
+    FreeObject = "FreeObject" {
+        "type": "object",
+        "additionalProperties": true,
+    };
+    /// ADK's `Event`.
+    EventObject = "Event" {
+        "description": "An event as ADK's REST API writes it. Fields that are not named here are kept as they are.",
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "author": {"type": "string"},
+            "invocationId": {"type": "string"},
+            "timestamp": {"type": "number"},
+            "content": {"$ref": "#/components/schemas/Content"},
+            "actions": {"type": "object", "additionalProperties": true},
+            "partial": {"type": "boolean"},
+        },
+        "additionalProperties": true,
+    };
+    /// genai's `Content`.
+    ContentObject = "Content" {
+        "description": "A content as genai writes it: a role and parts.",
+        "type": "object",
+        "properties": {
+            "role": {"type": "string"},
+            "parts": {"type": "array", "items": {"$ref": "#/components/schemas/Part"}},
+        },
+        "additionalProperties": true,
+    };
+    /// genai's `Part`.
+    PartObject = "Part" {
+        "description": "A part as genai writes it, bytes in base64.",
+        "type": "object",
+        "properties": {"text": {"type": "string"}},
+        "additionalProperties": true,
+    };
+    /// ADK's `MemoryEntry`.
+    MemoryEntryObject = "MemoryEntry" {
+        "description": "A memory as ADK writes it.",
+        "type": "object",
+        "properties": {
+            "content": {"$ref": "#/components/schemas/Content"},
+            "custom_metadata": {"type": "object", "additionalProperties": true},
+            "id": {"type": "string"},
+            "author": {"type": "string"},
+            "timestamp": {"type": "string"},
+        },
+        "required": ["content"],
+        "additionalProperties": true,
+    };
+    /// ADK's `ArtifactVersion`.
+    ArtifactVersionObject = "ArtifactVersion" {
+        "description": "What is known of one version of an artifact.",
+        "type": "object",
+        "properties": {
+            "version": {"type": "integer"},
+            "canonicalUri": {"type": "string"},
+            "customMetadata": {"type": "object", "additionalProperties": true},
+            "createTime": {"type": "number"},
+            "mimeType": {"type": "string"},
+        },
+        "required": ["version"],
+        "additionalProperties": true,
+    };
+    /// An error.
+    ProblemObject = "Problem" {
+        "description": "What went wrong (RFC 9457). `code` is for programs; further members depend on it.",
+        "type": "object",
+        "properties": {
+            "type": {"type": "string"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+            "code": {"type": "string"},
+        },
+        "required": ["type", "title", "status", "detail", "code"],
+        "additionalProperties": true,
+    };
+}
+
+/// An event with its place in the log.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct LoggedEvent {
+    /// Its position, from 1.
+    position: u64,
+    /// The event.
+    #[serde(serialize_with = "shared_event")]
+    #[schemars(with = "EventObject")]
+    event: Arc<Event>,
+}
+
+fn shared_event<S: Serializer>(event: &Arc<Event>, serializer: S) -> Result<S::Ok, S::Error> {
+    event.serialize(serializer)
+}
+
+impl From<(u64, Arc<Event>)> for LoggedEvent {
+    fn from((position, event): (u64, Arc<Event>)) -> LoggedEvent {
+        LoggedEvent { position, event }
+    }
+}
+
+impl LoggedEvent {
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    pub(super) fn timestamp(&self) -> f64 {
+        self.event.timestamp
+    }
+}
+
+/// The events of a session, each with its place.
+pub(super) fn logged_events(session: &Session) -> Vec<LoggedEvent> {
+    let events = (0..session.events.len()).filter_map(|at| {
+        let position = session.events.position(at)?;
+        Some((position, session.events.get_shared(at)?).into())
+    });
+    events.collect()
+}
+
+/// Makes a number that is checked as it is read, with the schema that says so.
+macro_rules! checked {
+    ($($(#[doc = $about:literal])* $type:ident($inner:ty) is $kind:literal from $min:expr => $max:expr;)*) => { $(
+        $(#[doc = $about])*
+        #[derive(Debug, Clone, Copy)]
+        pub(super) struct $type(pub(super) $inner);
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                let number = <$inner>::deserialize(deserializer)?;
+                let range = $min..=$max;
+                match range.contains(&number) {
+                    true => Ok($type(number)),
+                    false => Err(D::Error::custom(format!(
+                        "{number} is out of range: from {} to {}",
+                        range.start(),
+                        range.end(),
+                    ))),
+                }
+            }
+        }
+
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"type": $kind, "minimum": $min, "maximum": $max})
+            }
+        }
+    )* };
+}
+
+checked! {
+    /// A position in a log.
+    Position(u64) is "integer" from 0 => INTEGER_MAX;
+    /// How long to wait, in milliseconds.
+    WaitMs(u64) is "integer" from 0 => 60_000;
+    /// How many memories a search brings.
+    SearchLimit(u64) is "integer" from 1 => 1000;
+    /// How many tokens they may have.
+    Tokens(u64) is "integer" from 1 => INTEGER_MAX;
+    /// A score.
+    Score(f32) is "number" from 0.0 => 1.0;
+    /// A time in seconds since 1970.
+    Time(f64) is "number" from -TIME_MAX => TIME_MAX;
+    /// How long something lives, in seconds.
+    Ttl(f64) is "number" from 0.001 => TTL_MAX;
+}
+
+impl From<Ttl> for Duration {
+    fn from(ttl: Ttl) -> Duration {
+        // In range: that is what it was checked for.
+        Duration::try_from_secs_f64(ttl.0).unwrap_or_default()
+    }
+}
+
+/// A text that can be left out, or be null.
+pub(super) fn given<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Some)
+}

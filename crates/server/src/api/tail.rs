@@ -1,0 +1,109 @@
+//! A session's events as they come, as server-sent events. `id` is the position, so that a client
+//! that was cut off goes on where it was.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::State,
+    http::{HeaderMap, Method, header},
+    response::{IntoResponse as _, Response},
+};
+use futures_util::{StreamExt as _, stream};
+use retain_core::{EventStream, SessionError, Window};
+use tokio::time::timeout;
+
+use super::{
+    Api,
+    operation::{self, Operation},
+    path::OfSession,
+    problem::Problem,
+    query::{INTEGER_MAX, Kind, Param, Params},
+    sessions::read,
+};
+use crate::{guard::Scope, routes::Access, services::Shared};
+
+/// After so long without an event, a comment shows that the connection is alive.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+const LAST_EVENT_ID: &str = "last-event-id";
+
+const AFTER: Param = Param::new(
+    "after",
+    Kind::Integer(0, INTEGER_MAX),
+    "Events behind this position, and then each new one. The header Last-Event-ID goes first.",
+);
+const TAIL: &[Param] = &[AFTER];
+
+pub(super) fn routes(api: Api) -> Api {
+    const PATH: &str = "/api/v1/apps/{app}/users/{user}/sessions/{session}/tail";
+    let tail_it = Operation::new(
+        Method::GET,
+        PATH,
+        "tailSession",
+        "Events as they are stored. `event: end` when the session is deleted or the server stops",
+    );
+    let tail_it = tail_it
+        .query(TAIL)
+        .headers(&[(
+            "Last-Event-ID",
+            "The position of the last event that was seen.",
+        )])
+        .answers_body(200, operation::Body::stream("text/event-stream"))
+        .fails(&[404]);
+    api.add(tail_it, Access::Path(Scope::SessionsRead), tail)
+}
+
+async fn tail(
+    State(server): State<Shared>,
+    OfSession(key): OfSession,
+    params: Params,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let after = params.only(TAIL)?.integer(&AFTER)?;
+    let after = last_event_id(&headers)?.or(after).unwrap_or(0);
+    // Before the answer begins, so that one that is not there is said by the status.
+    read(&server, &key, Window::NONE).await?;
+    let events = server.services.sessions.tail(&key, after);
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    Ok((headers, Body::from_stream(frames(events))).into_response())
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(value) = headers.get(LAST_EVENT_ID) else {
+        return Ok(None);
+    };
+    let position = value.to_str().ok().and_then(|text| text.parse().ok());
+    let position = position.filter(|position| *position <= INTEGER_MAX);
+    let reason = "must be the id of an event of this stream: a position";
+    let wrong = || Problem::invalid_parameter("Last-Event-ID", reason);
+    position.ok_or_else(wrong).map(Some)
+}
+
+/// What goes over the wire: an event, a sign of life or the end, each in one piece.
+fn frames(events: EventStream) -> impl futures_core::Stream<Item = Result<Bytes, Infallible>> {
+    stream::unfold(Some(events), |events| async move {
+        let mut events = events?;
+        let (frame, goes_on) = match timeout(HEARTBEAT, events.next()).await {
+            Err(_) => (":\n\n".to_owned(), true),
+            Ok(Some(Ok((position, event)))) => match event.to_json() {
+                Ok(text) => (format!("id: {position}\ndata: {text}\n\n"), true),
+                Err(error) => (failed(&Problem::invalid_body(error)), false),
+            },
+            Ok(Some(Err(SessionError::NotFound { .. })) | None) => (ended("deleted"), false),
+            Ok(Some(Err(error))) => (failed(&Problem::from(error)), false),
+        };
+        Some((Ok(Bytes::from(frame)), goes_on.then_some(events)))
+    })
+}
+
+fn ended(reason: &str) -> String {
+    format!("event: end\ndata: {{\"reason\":\"{reason}\"}}\n\n")
+}
+
+fn failed(problem: &Problem) -> String {
+    format!("event: error\ndata: {}\n\n", problem.to_json())
+}

@@ -1,0 +1,272 @@
+//! Export and import as NDJSON: streams in both directions, however long the logs are.
+
+use axum::{
+    body::{Body, BodyDataStream},
+    extract::{Request, State},
+    http::{Method, header},
+    response::{IntoResponse as _, Response},
+};
+use futures_util::{StreamExt as _, stream};
+use retain_core::{ExportScope, LineStream, SessionError};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    Api,
+    body::{media_type, ok, unsupported_media_type},
+    operation::{self, Operation},
+    path::{OfApp, OfSession, OfUser},
+    problem::Problem,
+    query::Params,
+};
+use crate::{guard::Scope, routes::Access, services::Shared};
+
+const NDJSON: &str = "application/x-ndjson";
+
+/// A line holds an event or the state that a session began with; none of ours is longer.
+const LINE_BYTES: usize = 80 * 1024 * 1024;
+
+/// Lines that are at hand go out together.
+const LINES_AT_ONCE: usize = 64;
+
+pub(super) fn routes(api: Api) -> Api {
+    const SESSION: &str = "/api/v1/apps/{app}/users/{user}/sessions/{session}/export";
+    const USER: &str = "/api/v1/apps/{app}/users/{user}/export";
+    const APP: &str = "/api/v1/apps/{app}/export";
+    const IMPORT: &str = "/api/v1/import";
+    let access = Access::Path(Scope::SessionsRead);
+    let lines = operation::Body::stream(NDJSON);
+    let session = Operation::new(
+        Method::GET,
+        SESSION,
+        "exportSession",
+        "A session, without loss",
+    );
+    let user = Operation::new(Method::GET, USER, "exportUser", "All sessions of a user");
+    let app = Operation::new(Method::GET, APP, "exportApp", "All sessions of an app");
+    let import_it = Operation::new(
+        Method::POST,
+        IMPORT,
+        "importSessions",
+        "Take in what an export gave; each session as a whole or not at all",
+    );
+    let import_it = import_it
+        .takes_body(lines)
+        .answers::<Imported>(200)
+        .fails(&[409]);
+    api.add(
+        session.answers_body(200, lines).fails(&[404]),
+        access,
+        export_session,
+    )
+    .add(user.answers_body(200, lines), access, export_user)
+    .add(app.answers_body(200, lines), access, export_app)
+    .add(import_it, Access::Path(Scope::Admin), import)
+}
+
+/// What came in.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Imported {
+    /// Sessions.
+    sessions: u64,
+    /// Events.
+    events: u64,
+}
+
+async fn export_session(
+    State(server): State<Shared>,
+    OfSession(key): OfSession,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    export(&server, ExportScope::Session(key)).await
+}
+
+async fn export_user(
+    State(server): State<Shared>,
+    OfUser { app, user }: OfUser,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    export(&server, ExportScope::User { app, user }).await
+}
+
+async fn export_app(
+    State(server): State<Shared>,
+    OfApp(app): OfApp,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    export(&server, ExportScope::App { app }).await
+}
+
+/// The first line is waited for, so that what fails at once is said by the status. What fails
+/// later breaks the answer off: half an export must not look like a whole one.
+async fn export(server: &Shared, scope: ExportScope) -> Result<Response, Problem> {
+    let mut lines = server.services.sessions.export(scope);
+    let first = lines.next().await.transpose()?;
+    let lines = stream::iter(first.map(Ok)).chain(lines);
+    let pieces = lines.ready_chunks(LINES_AT_ONCE).map(|lines| {
+        let mut piece = String::new();
+        for line in lines {
+            let line: String = line.inspect_err(|error| {
+                tracing::error!(%error, "an export broke off");
+            })?;
+            piece.push_str(&line);
+            piece.push('\n');
+        }
+        Ok::<_, SessionError>(piece)
+    });
+    let headers = [(header::CONTENT_TYPE, NDJSON)];
+    Ok((headers, Body::from_stream(pieces)).into_response())
+}
+
+async fn import(
+    State(server): State<Shared>,
+    params: Params,
+    request: Request,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    let media_type = media_type(request.headers());
+    if ![NDJSON, "application/jsonl", "application/ndjson"].contains(&media_type.as_str()) {
+        return Err(unsupported_media_type(NDJSON));
+    }
+    let lines = lines_of(request.into_body().into_data_stream());
+    let receipt = server.services.sessions.import(lines).await?;
+    ok(&Imported {
+        sessions: receipt.sessions,
+        events: receipt.events,
+    })
+}
+
+/// A body cut into lines.
+struct Lines {
+    body: BodyDataStream,
+    /// What came and was not given out yet begins at `start`.
+    buffer: Vec<u8>,
+    start: usize,
+    /// Up to here there is no line end.
+    searched: usize,
+    line: u64,
+    is_ended: bool,
+}
+
+fn lines_of(body: BodyDataStream) -> LineStream {
+    let lines = Lines {
+        body,
+        buffer: Vec::new(),
+        start: 0,
+        searched: 0,
+        line: 0,
+        is_ended: false,
+    };
+    Box::pin(stream::unfold(lines, |mut lines| async move {
+        let next = lines.next().await.transpose()?;
+        lines.is_ended |= next.is_err();
+        Some((next, lines))
+    }))
+}
+
+impl Lines {
+    async fn next(&mut self) -> Result<Option<String>, SessionError> {
+        loop {
+            let found = self.buffer[self.searched..]
+                .iter()
+                .position(|it| *it == b'\n');
+            if let Some(found) = found {
+                let end = self.searched + found;
+                return self.take(end, end + 1).map(Some);
+            }
+            self.searched = self.buffer.len();
+            if self.is_ended {
+                let end = self.buffer.len();
+                return match self.start < end {
+                    true => self.take(end, end).map(Some),
+                    false => Ok(None),
+                };
+            }
+            self.read_on().await?;
+        }
+    }
+
+    /// The line up to `end`; the next one begins at `next`.
+    fn take(&mut self, end: usize, next: usize) -> Result<String, SessionError> {
+        let bytes = self.buffer[self.start..end].to_vec();
+        (self.start, self.searched) = (next, next);
+        self.line += 1;
+        String::from_utf8(bytes).map_err(|_| self.wrong("is not UTF-8"))
+    }
+
+    async fn read_on(&mut self) -> Result<(), SessionError> {
+        self.buffer.drain(..self.start);
+        self.searched -= self.start;
+        self.start = 0;
+        match self.body.next().await {
+            Some(Ok(bytes)) if self.buffer.len() + bytes.len() > LINE_BYTES => {
+                self.line += 1;
+                Err(self.wrong("is too long"))
+            }
+            Some(Ok(bytes)) => {
+                self.buffer.extend_from_slice(&bytes);
+                Ok(())
+            }
+            Some(Err(error)) => {
+                self.line += 1;
+                Err(self.wrong(&format!("did not arrive: {error}")))
+            }
+            None => {
+                self.is_ended = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn wrong(&self, reason: &str) -> SessionError {
+        SessionError::Import {
+            line: self.line,
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn lines(pieces: &[&'static [u8]]) -> Vec<Result<String, String>> {
+        let pieces: Vec<_> = pieces
+            .iter()
+            .map(|it| Ok::<_, std::io::Error>(*it))
+            .collect();
+        let body = Body::from_stream(stream::iter(pieces)).into_data_stream();
+        let lines = lines_of(body).map(|line| line.map_err(|error| error.to_string()));
+        lines.collect().await
+    }
+
+    #[tokio::test]
+    async fn lines_are_the_same_however_the_body_is_cut() {
+        let text = "{\"a\":1}\n\nзwei\nlast".as_bytes();
+        let whole = lines(&[text]).await;
+        let expected = ["{\"a\":1}", "", "зwei", "last"].map(|it| Ok(it.to_owned()));
+        assert_eq!(whole, expected);
+        for at in 0..text.len() {
+            assert_eq!(
+                lines(&[&text[..at], &text[at..]]).await,
+                expected,
+                "cut at {at}"
+            );
+        }
+        let bytes: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(lines(&bytes).await, expected);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_text_ends_the_lines() {
+        let found = lines(&[b"a\n\xff\nb\n"]).await;
+        assert_eq!(found[0], Ok("a".to_owned()));
+        assert_eq!(
+            found[1],
+            Err("line 2 of the import: is not UTF-8".to_owned())
+        );
+    }
+}
