@@ -41,6 +41,10 @@ pub use retain_core::{
     StoreSessionService, StoredArtifact, Want, Written, check_growth, check_limit, plan_append,
     plan_renewal,
 };
+/// Keys of a server.
+pub use retain_core::{
+    ApiKey, KEY_SECRET_BYTES, KeyRefused, KeyScope, KeyStore, KeyText, is_same_secret,
+};
 pub use retain_core::{
     Append, Appended, ArtifactError, ArtifactKey, ArtifactReference, ArtifactService,
     ArtifactVersion, Blob, BoxError, Bytes, Clock, CodeExecutionResult, Conflict, Content,
@@ -91,12 +95,12 @@ pub use retain_runtime::{
 };
 #[cfg(feature = "sqlite")]
 pub use retain_sessions::{
-    Durability, SqliteArtifactService, SqliteArtifactStore, SqliteMemoryStore, SqliteOptions,
-    SqliteSessionService, SqliteStore,
+    Durability, SqliteArtifactService, SqliteArtifactStore, SqliteKeyStore, SqliteMemoryStore,
+    SqliteOptions, SqliteSessionService, SqliteStore,
 };
 pub use retain_sessions::{
     FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemoryArtifactStore,
-    InMemoryMemoryStore, InMemorySessionService, InMemoryStore,
+    InMemoryKeyStore, InMemoryMemoryStore, InMemorySessionService, InMemoryStore,
 };
 
 /// Long-term memory in the database of a [`SqliteSessionService`].

@@ -4,7 +4,7 @@ mod commands;
 
 use clap::{Parser, Subcommand};
 
-use commands::{append, backup, check, demo, erase, export, import, serve};
+use commands::{append, backup, check, demo, erase, export, import, keys, serve};
 
 /// Durable sessions, scoped state and long-term memory for AI agents.
 #[derive(Debug, Parser)]
@@ -17,7 +17,9 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve agents over HTTP: ADK's API, and Retain's own.
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
+    /// Make, list and revoke the keys of a server.
+    Keys(keys::Keys),
     /// Tell a story in the terminal: memory across sessions, state, rewind, fork, crash.
     Demo(demo::Demo),
     /// Append events (JSON Lines on standard input) to a session; each is acknowledged when durable.
@@ -49,6 +51,7 @@ async fn main() {
 async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve(serve) => serve.run().await,
+        Command::Keys(keys) => keys.run().await,
         Command::Demo(demo) => demo.run().await,
         Command::Append(append) => append.run().await,
         Command::Export(export) => export.run().await,

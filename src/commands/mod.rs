@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod erase;
 pub(crate) mod export;
 pub(crate) mod import;
+pub(crate) mod keys;
 pub(crate) mod serve;
 
 use clap::Args;

@@ -163,6 +163,15 @@ pub trait SessionLog: SessionService {
 
     /// Looks for damage in the store. An empty list is a clean bill.
     async fn check(&self) -> Result<Vec<String>>;
+
+    /// Whether the store can be used now: it is there, and its form is the one that this program
+    /// knows.
+    async fn ready(&self) -> Result<()>;
+
+    /// How many events this service has acknowledged since it was made.
+    fn appended_events(&self) -> u64 {
+        0
+    }
 }
 
 /// Events with their positions, as they come.

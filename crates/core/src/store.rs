@@ -298,4 +298,9 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
 
     /// Returns when everything acknowledged is as durable as it gets.
     async fn flush(&self) -> Result<()>;
+
+    /// Whether it can be used now: it is there, and its form is the one that this program knows.
+    async fn ready(&self) -> Result<()> {
+        Ok(())
+    }
 }

@@ -4,11 +4,13 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use retain_runtime::{Agent, AgentsDir, BuildError, ConfigError, Plugin, Runner};
+use tokio::time::{sleep, timeout};
 
-use crate::services::Services;
+use crate::{guard::Runs, services::Services};
 
 /// Why an app cannot be used, by what a caller can do next.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +39,8 @@ pub struct Apps {
     plugins: Vec<Arc<dyn Plugin>>,
     ingests_turns: bool,
     reloads: bool,
+    creates_sessions: bool,
+    runs: Runs,
     runners: Mutex<BTreeMap<String, Runner>>,
 }
 
@@ -58,6 +62,8 @@ impl Apps {
             plugins: Vec::new(),
             ingests_turns: false,
             reloads: false,
+            creates_sessions: false,
+            runs: Runs::default(),
             runners: Mutex::default(),
         }
     }
@@ -90,6 +96,42 @@ impl Apps {
     pub fn reload_agents(mut self, reload: bool) -> Apps {
         self.reloads = reload;
         self
+    }
+
+    /// Whether a run makes its session where there is none.
+    pub fn auto_create_session(mut self, create: bool) -> Apps {
+        self.creates_sessions = create;
+        self
+    }
+
+    /// Limits how many turns run at once.
+    pub fn limit_runs(mut self, runs: Runs) -> Apps {
+        self.runs = runs;
+        self
+    }
+
+    /// The turns that run. Whoever runs one asks [`Runs::admit`] before.
+    pub fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    /// Waits until turns whose callers have gone away are stored as cut off, though not for longer
+    /// than `patience`; and until what was said is remembered.
+    pub async fn close(&self, patience: Duration) {
+        let runners: Vec<Runner> = self.runners().values().cloned().collect();
+        let sealed = async {
+            while runners.iter().any(|runner| runner.running() > 0) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if timeout(patience, sealed).await.is_err() {
+            tracing::warn!("a turn was not stored as cut off in time; its lease runs out");
+        }
+        for runner in runners {
+            if let Err(error) = runner.close().await {
+                tracing::error!(%error, app = runner.app_name(), "a runner could not be closed");
+            }
+        }
     }
 
     /// The names of all apps, sorted. Reads the folder.
@@ -148,7 +190,8 @@ impl Apps {
             .session_service(services.session_service())
             .memory_service(Arc::clone(&services.memory))
             .artifact_service(Arc::clone(&services.artifacts))
-            .ingest_after_turns(self.ingests_turns);
+            .ingest_after_turns(self.ingests_turns)
+            .auto_create_session(self.creates_sessions);
         for plugin in &self.plugins {
             builder = builder.shared_plugin(Arc::clone(plugin));
         }

@@ -11,14 +11,22 @@ mod adk;
 mod api;
 mod apps;
 mod guard;
+mod metrics;
 mod ops;
 mod routes;
 mod serve;
 mod services;
+mod shutdown;
+mod stalled;
 
 pub use api::openapi_json;
 pub use apps::{AppError, Apps};
-pub use guard::{Caller, Scope};
+pub use guard::{
+    Caller, Guards, Keys, Origins, OriginsError, RunPermit, Runs, Scope, ServerLimits, TooManyRuns,
+    is_loopback_name,
+};
+pub use metrics::Metrics;
 pub use routes::{Access, RouteInfo};
-pub use serve::serve;
+pub use serve::{serve, serve_guarded};
 pub use services::{Server, Services};
+pub use shutdown::Shutdown;

@@ -1,12 +1,30 @@
-//! What operators ask: is it there, is it ready.
+//! What operators ask: is it there, is it ready, what does it do.
 
-use axum::http::{Method, header};
-use axum::response::IntoResponse;
+use std::sync::Arc;
 
-use crate::routes::{Access, Routes};
+use axum::{
+    Extension,
+    extract::State,
+    http::{Method, StatusCode, header},
+    response::IntoResponse,
+};
+
+use crate::{
+    guard::{Guards, Scope},
+    routes::{Access, Routes},
+    services::Shared,
+};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    routes.add(Method::GET, "/health", Access::Public, health)
+    routes
+        .add(Method::GET, "/health", Access::Public, health)
+        .add(Method::GET, "/ready", Access::Public, ready)
+        .add(
+            Method::GET,
+            "/metrics",
+            Access::Anybody(Scope::Admin),
+            metrics,
+        )
 }
 
 async fn health() -> impl IntoResponse {
@@ -14,4 +32,47 @@ async fn health() -> impl IntoResponse {
         [(header::CONTENT_TYPE, "application/json")],
         r#"{"status":"ok"}"#,
     )
+}
+
+/// Whether requests can be answered: the store is there and its schema is the one that is known.
+/// Why not is in the log only: everybody may ask this.
+async fn ready(State(server): State<Shared>) -> impl IntoResponse {
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    match server.services.sessions.ready().await {
+        Ok(()) => (StatusCode::OK, json, r#"{"status":"ready"}"#),
+        Err(error) => {
+            tracing::error!(%error, "the store cannot be used");
+            let body = r#"{"status":"not ready","detail":"the store cannot be used; see the log"}"#;
+            (StatusCode::SERVICE_UNAVAILABLE, json, body)
+        }
+    }
+}
+
+async fn metrics(
+    State(server): State<Shared>,
+    Extension(guards): Extension<Arc<Guards>>,
+) -> impl IntoResponse {
+    let runs = server.apps.runs();
+    let text = guards.metrics.text(&[
+        (
+            "retain_runs_total",
+            "counter",
+            "Turns of agents that were begun.",
+            runs.begun(),
+        ),
+        (
+            "retain_runs_active",
+            "gauge",
+            "Turns of agents that are running.",
+            runs.running() as u64,
+        ),
+        (
+            "retain_events_appended_total",
+            "counter",
+            "Events that were stored and acknowledged.",
+            server.services.sessions.appended_events(),
+        ),
+    ]);
+    let content_type = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, content_type)], text)
 }

@@ -8,12 +8,12 @@ use axum::{
     handler::Handler,
     http::Method,
     middleware::{Next, from_fn_with_state},
-    response::{IntoResponse as _, Response},
+    response::Response,
     routing::{MethodFilter, on},
 };
 
 use crate::{
-    guard::{Caller, Scope},
+    guard::{Caller, Refused, Scope, fault, unauthorized},
     services::{Server, Shared},
 };
 
@@ -96,6 +96,12 @@ async fn check_access(
         let found = params.iter().find(|(key, _)| *key == name);
         found.map(|(_, value)| value.to_owned())
     };
+    if caller.is_nobody() && access != Access::Public {
+        return unauthorized(
+            request.uri().path(),
+            "a key is needed: Authorization: Bearer …",
+        );
+    }
     let checked = match access {
         Access::Public => Ok(()),
         Access::Path(scope) => caller
@@ -105,6 +111,6 @@ async fn check_access(
     };
     match checked {
         Ok(()) => next.run(request).await,
-        Err(refused) => refused.into_response(),
+        Err(Refused(detail)) => fault(request.uri().path(), 403, &detail),
     }
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Router, extract::DefaultBodyLimit, middleware::from_fn_with_state};
 use retain_core::{ArtifactService, MemoryService, SessionLog, SessionService};
 use retain_memory::LongTermMemory;
 
 use crate::{
     adk, api,
     apps::Apps,
+    guard::{Guards, stand_before},
     ops,
     routes::{RouteInfo, Routes},
 };
@@ -46,12 +47,19 @@ pub struct Server {
 pub(crate) type Shared = Arc<Server>;
 
 impl Server {
-    /// All routes, with their guards.
+    /// All routes, without keys and with the usual limits.
     pub fn router(self: &Arc<Self>) -> Router {
+        self.guarded_router(&Arc::new(Guards::default()))
+    }
+
+    /// All routes, with their guards.
+    pub fn guarded_router(self: &Arc<Self>, guards: &Arc<Guards>) -> Router {
         Server::all_routes()
             .into_router(self)
             .layer(axum::middleware::from_fn(api::refusals_as_problems))
             .with_state(Arc::clone(self))
+            .layer(DefaultBodyLimit::disable())
+            .layer(from_fn_with_state(Arc::clone(guards), stand_before))
     }
 
     /// What is served, for tests that go through all of it.

@@ -6,6 +6,7 @@
 
 mod artifacts;
 mod in_memory;
+mod keys;
 mod memory;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -15,9 +16,10 @@ pub use artifacts::{
     FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemoryArtifactStore,
 };
 pub use in_memory::{InMemorySessionService, InMemoryStore};
+pub use keys::InMemoryKeyStore;
 pub use memory::InMemoryMemoryStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{
-    Durability, SqliteArtifactService, SqliteArtifactStore, SqliteMemoryStore, SqliteOptions,
-    SqliteSessionService, SqliteStore,
+    Durability, SqliteArtifactService, SqliteArtifactStore, SqliteKeyStore, SqliteMemoryStore,
+    SqliteOptions, SqliteSessionService, SqliteStore,
 };

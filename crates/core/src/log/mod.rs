@@ -13,7 +13,13 @@ mod tail;
 mod transfer;
 mod turns;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 
@@ -53,6 +59,8 @@ pub struct StoreSessionService<S> {
     store: Arc<S>,
     settings: Arc<Settings>,
     turns: Arc<Turns>,
+    /// Events that were acknowledged.
+    appended: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Clone)]
@@ -70,6 +78,7 @@ impl<S> Clone for StoreSessionService<S> {
             store: Arc::clone(&self.store),
             settings: Arc::clone(&self.settings),
             turns: Arc::clone(&self.turns),
+            appended: Arc::clone(&self.appended),
         }
     }
 }
@@ -114,6 +123,7 @@ impl<S: SessionStore> StoreSessionService<S> {
                 session_ttl: None,
             }),
             turns: Arc::default(),
+            appended: Arc::default(),
         }
     }
 
@@ -237,7 +247,10 @@ impl<S: SessionStore> StoreSessionService<S> {
         }
         let mut batch = Arc::new(batch);
         let written = self.write(key, &mut batch, append.run).await?;
-        Ok((appended(key, written)?, batch))
+        let appended = appended(key, written)?;
+        let count = appended.events.len() as u64;
+        self.appended.fetch_add(count, Ordering::Relaxed);
+        Ok((appended, batch))
     }
 
     /// Hands the batch to the store as part of the run it belongs to.
@@ -607,5 +620,13 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
 
     async fn check(&self) -> Result<Vec<String>> {
         self.store.check().await
+    }
+
+    async fn ready(&self) -> Result<()> {
+        self.store.ready().await
+    }
+
+    fn appended_events(&self) -> u64 {
+        self.appended.load(Ordering::Relaxed)
     }
 }

@@ -105,6 +105,11 @@ impl Leases {
         }
     }
 
+    /// How many are held.
+    pub(super) fn count(&self) -> usize {
+        self.lock().leases.len()
+    }
+
     fn period(&self) -> Duration {
         let ttl = self.sessions.log().map(|log| log.run_ttl());
         ttl.unwrap_or(Duration::from_secs(30)) / 3

@@ -288,6 +288,11 @@ impl Runner {
         self.inner.ingests.wait().await;
     }
 
+    /// How many runs hold a session at this moment, also those whose callers have gone away.
+    pub fn running(&self) -> usize {
+        self.inner.leases.count()
+    }
+
     /// Waits for summaries that are being made and for what is being remembered, lets go of what
     /// plugins hold, and waits until everything is as durable as it gets.
     pub async fn close(&self) -> Result<()> {

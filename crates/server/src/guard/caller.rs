@@ -4,25 +4,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-
-/// What a key may be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Scope {
-    /// Read sessions, state and artifacts.
-    SessionsRead,
-    /// Create, change and delete them.
-    SessionsWrite,
-    /// Search and list memories.
-    MemoryRead,
-    /// Add and change memories.
-    MemoryWrite,
-    /// Forget memories.
-    MemoryDelete,
-    /// Run agents.
-    Run,
-    /// Everything, for all users: import, erase, metrics.
-    Admin,
-}
+pub use retain_core::KeyScope as Scope;
 
 /// Who asks. Without a key, on a loopback address, everything is allowed.
 #[derive(Debug, Clone, Default)]
@@ -41,11 +23,16 @@ pub struct Caller {
 pub(crate) struct Refused(pub(crate) String);
 
 impl Caller {
+    /// Whether a key is needed and there was none. A key always has a scope.
+    pub(crate) fn is_nobody(&self) -> bool {
+        self.scopes.as_ref().is_some_and(Vec::is_empty)
+    }
+
     /// Whether the key may be used for this.
     pub(crate) fn check_scope(&self, scope: Scope) -> Result<(), Refused> {
         match &self.scopes {
             Some(scopes) if !scopes.contains(&scope) && !scopes.contains(&Scope::Admin) => {
-                Err(Refused(format!("this key has no scope {scope:?}")))
+                Err(Refused(format!("this key has no scope {scope}")))
             }
             _ => Ok(()),
         }

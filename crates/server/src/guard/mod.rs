@@ -1,5 +1,137 @@
 //! Who asks, from where, and how much: what stands before every handler.
+//!
+//! ```text
+//! a request → observe (id, log, counters) → origin (Host, Origin, CORS) → body (size, encoding,
+//! time) → keys (who, how often) → the route's Access → its handler
+//! ```
 
+mod body;
 mod caller;
+mod fault;
+mod keys;
+mod limits;
+mod observe;
+mod origin;
+mod rate;
+mod runs;
 
+use std::sync::Arc;
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::{HeaderValue, header},
+    middleware::Next,
+    response::Response,
+};
+use retain_core::{Clock, Ids, RandomIds, SystemClock};
+
+use crate::{
+    metrics::Metrics,
+    shutdown::{Phase, Shutdown},
+};
+pub(crate) use caller::Refused;
 pub use caller::{Caller, Scope};
+pub(crate) use fault::fault;
+pub use keys::Keys;
+pub(crate) use keys::unauthorized;
+pub use limits::ServerLimits;
+pub use origin::{Origins, OriginsError, is_loopback_name};
+pub use runs::{RunPermit, Runs, TooManyRuns};
+
+/// What is asked of a request before it comes to its handler.
+#[derive(Debug)]
+pub struct Guards {
+    /// From where a browser may ask.
+    pub origins: Origins,
+    /// Who may ask.
+    pub keys: Keys,
+    /// How much may be asked.
+    pub limits: ServerLimits,
+    /// What has been asked.
+    pub metrics: Metrics,
+    /// Whether the server is about to end.
+    pub shutdown: Shutdown,
+    /// Where request ids come from.
+    pub ids: Arc<dyn Ids>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for Guards {
+    /// Without keys, for an address that is not known; with the usual limits.
+    fn default() -> Guards {
+        Guards {
+            origins: Origins::default(),
+            keys: Keys::default(),
+            limits: ServerLimits::default(),
+            metrics: Metrics::default(),
+            shutdown: Shutdown::default(),
+            ids: Arc::new(RandomIds),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// Lets a request pass if nothing is against it. The outermost layer.
+pub(crate) async fn stand_before(
+    State(guards): State<Arc<Guards>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    observe::observed(&guards, request, |request| check(&guards, request, next)).await
+}
+
+async fn check(guards: &Arc<Guards>, mut request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let cors = match guards.origins.check(&request) {
+        Ok(cors) => cors,
+        Err(refused) => return *refused,
+    };
+    if let Some(answer) = cors.preflight(&request) {
+        return answer;
+    }
+    let mut response = match admit(guards, &mut request).await {
+        Ok(()) => {
+            let request = body::limited(request, &path, &guards.limits);
+            run(guards, request, &path, next).await
+        }
+        Err(refused) => *refused,
+    };
+    cors.allow(response.headers_mut());
+    let headers = response.headers_mut();
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    response
+}
+
+/// Who asks, and whether what is sent can be taken.
+async fn admit(guards: &Arc<Guards>, request: &mut Request) -> Result<(), Box<Response>> {
+    body::check(request, &guards.limits)?;
+    let caller = {
+        let (headers, path) = (request.headers(), request.uri().path());
+        guards.keys.caller(headers, path, &*guards.clock).await?
+    };
+    let extensions = request.extensions_mut();
+    extensions.insert(caller);
+    extensions.insert(Arc::clone(guards));
+    Ok(())
+}
+
+/// Runs the handler, unless the server's patience ends before.
+async fn run(guards: &Arc<Guards>, request: Request, path: &str, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>();
+    let is_run = route.is_some_and(|route| route.as_str().starts_with("/run"));
+    let mut over = guards.shutdown.follow();
+    let response = tokio::select! {
+        biased;
+        response = next.run(request) => response,
+        () = over.reached(Phase::Over) => {
+            let mut response = fault(path, 503, "the server is shutting down");
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            return response;
+        }
+    };
+    guards.shutdown.ending(response, is_run, &guards.metrics)
+}

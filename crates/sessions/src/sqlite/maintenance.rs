@@ -17,7 +17,7 @@ use retain_core::{
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{
-    NAME, append, artifacts, failed, memory, open,
+    NAME, append, artifacts, failed, keys, memory, open,
     rows::{self, SessionRow, event_key, position_of},
 };
 use crate::window::{self, DRAFT_TTL_US};
@@ -349,6 +349,7 @@ pub(super) fn erase_chunk(
         // Imports that were never finished.
         let sql = "UPDATE logs SET purge_after_us = 0 WHERE app = ?1 AND user = ?2";
         connection.execute(sql, (app, user))?;
+        keys::erase(connection, app, user)?;
         connection.execute(
             "DELETE FROM shared_bytes WHERE app = ?1 AND user = ?2",
             (app, user),

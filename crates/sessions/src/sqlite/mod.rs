@@ -5,6 +5,7 @@
 
 mod append;
 mod artifacts;
+mod keys;
 mod maintenance;
 mod memory;
 mod open;
@@ -30,6 +31,7 @@ use retain_core::{
 use rusqlite::ErrorCode;
 
 pub use artifacts::{SqliteArtifactService, SqliteArtifactStore};
+pub use keys::SqliteKeyStore;
 pub use memory::SqliteMemoryStore;
 use readers::Readers;
 use writer::Writer;
@@ -471,5 +473,12 @@ impl SessionStore for SqliteStore {
     async fn flush(&self) -> Result<()> {
         // Every acknowledged write is on the disk already; this waits for those under way.
         self.writer.write("flush", |_| Ok(())).await
+    }
+
+    async fn ready(&self) -> Result<()> {
+        let options = self.options.clone();
+        let check =
+            move |connection: &rusqlite::Connection| open::check_ready(&options, connection);
+        self.readers.read("look at the database", check).await
     }
 }

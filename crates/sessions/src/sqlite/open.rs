@@ -18,6 +18,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001_create-sessions.sql"),
     include_str!("migrations/0002_create-artifacts.sql"),
     include_str!("migrations/0003_create-memories.sql"),
+    include_str!("migrations/0004_create-api-keys.sql"),
 ];
 
 /// How long a statement waits for another process that writes.
@@ -48,6 +49,25 @@ pub(super) fn open_reader(options: &SqliteOptions) -> Result<Connection> {
         .pragma_update(None, "query_only", true)
         .map_err(|e| opener.error("cannot be read", e))?;
     Ok(connection)
+}
+
+/// Whether what `connection` reads is the database that stands at its path, in the form that this
+/// program knows. A file that was removed can be written and read by those who have it open, and is
+/// gone when they end.
+pub(super) fn check_ready(options: &SqliteOptions, connection: &Connection) -> Result<()> {
+    let opener = Opener { options };
+    if options.path.as_ref().is_some_and(|path| !path.is_file()) {
+        return Err(opener.refuse("the file is gone; what is written now will be lost"));
+    }
+    let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
+    let version: usize = version.map_err(|e| opener.error("cannot be read", e))?;
+    if version != MIGRATIONS.len() {
+        let known = MIGRATIONS.len();
+        return Err(opener.refuse(format!(
+            "its schema is {version} by now and this program knows {known}; restart with a Retain that knows it"
+        )));
+    }
+    Ok(())
 }
 
 struct Opener<'a> {

@@ -51,7 +51,7 @@ async fn a_database_without_artifacts_is_brought_up_to_date() {
     let connection = rusqlite::Connection::open(&file).unwrap();
     let later = "DROP TABLE artifacts; DROP TABLE memories; DROP TABLE memory_scopes; \
                  DROP TABLE memory_touched; DROP TABLE memory_tombstones; \
-                 DROP TABLE memory_models; PRAGMA user_version = 1";
+                 DROP TABLE memory_models; DROP TABLE api_keys; PRAGMA user_version = 1";
     connection.execute_batch(later).unwrap();
     drop(connection);
     let sessions = SqliteSessionService::connect(&uri).await.unwrap();

@@ -1,0 +1,108 @@
+//! What a request brings along: not too much, not packed, not too slowly.
+
+use std::{
+    future::Future as _,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::Request,
+    http::{HeaderValue, header},
+    response::Response,
+};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::Limited;
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::{fault, limits::ServerLimits};
+
+/// Whether the headers speak of a body that can be taken.
+pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<Response>> {
+    let path = request.uri().path();
+    let encoding = request.headers().get(header::CONTENT_ENCODING);
+    if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        // What a packed body grows to is known only when it is too late.
+        let detail = "a packed body is not taken; send it without Content-Encoding";
+        let mut response = fault(path, 415, detail);
+        let identity = HeaderValue::from_static("identity");
+        response
+            .headers_mut()
+            .insert(header::ACCEPT_ENCODING, identity);
+        return Err(Box::new(response));
+    }
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > limits.body_bytes as u64) && !is_stream(path) {
+        let limit = limits.body_bytes;
+        let detail = format!("the body is larger than {limit} bytes, which is the most there is");
+        return Err(Box::new(fault(path, 413, &detail)));
+    }
+    Ok(())
+}
+
+/// The request, whose body ends in an error where it is too large or comes too slowly.
+pub(super) fn limited(request: Request, path: &str, limits: &ServerLimits) -> Request {
+    // Nothing to wait for: nothing to watch.
+    if request.body().is_end_stream() {
+        return request;
+    }
+    let patience = limits.body_timeout;
+    let most = match is_stream(path) {
+        true => usize::MAX,
+        false => limits.body_bytes,
+    };
+    request.map(|body| Body::new(Limited::new(Timely::new(body, patience), most)))
+}
+
+/// Whether a body is handled as it comes, and never in memory as a whole.
+fn is_stream(path: &str) -> bool {
+    path.starts_with("/api/") && path.ends_with("/import")
+}
+
+/// A body whose pieces come in time.
+struct Timely {
+    body: Body,
+    patience: Duration,
+    alarm: Pin<Box<Sleep>>,
+}
+
+impl Timely {
+    fn new(body: Body, patience: Duration) -> Timely {
+        Timely {
+            body,
+            patience,
+            alarm: Box::pin(sleep(patience)),
+        }
+    }
+}
+
+impl HttpBody for Timely {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            let deadline = Instant::now() + self.patience;
+            self.alarm.as_mut().reset(deadline);
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        match self.alarm.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Some(Err("the body came too slowly".into()))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,187 @@
+//! Which key a request brings, and whose it is.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::{
+    http::{HeaderMap, HeaderValue, header},
+    response::Response,
+};
+use retain_core::{ApiKey, Clock, KeyRefused, KeyStore, KeyText, SessionError, is_same_secret};
+
+use super::{
+    caller::{Caller, Scope},
+    fault,
+    rate::Rates,
+};
+
+/// A key's use is noted once in this time, so that reading does not become writing.
+const NOTE_EVERY_US: i64 = 60_000_000;
+
+/// The keys that open the server.
+#[derive(Debug, Default)]
+pub struct Keys {
+    /// Where keys are; others may change them at any time.
+    store: Option<Arc<dyn KeyStore>>,
+    /// One key from the settings, for everything.
+    single: Option<String>,
+    /// Whether nobody comes in without one.
+    required: bool,
+    requests_per_second: Option<f64>,
+    rates: Rates,
+    /// When the use of a key was noted last.
+    noted: Mutex<HashMap<String, i64>>,
+}
+
+impl Keys {
+    /// The keys of a store, and perhaps one of the settings. `required`: nobody comes in without.
+    pub fn new(store: Arc<dyn KeyStore>, single: Option<String>, required: bool) -> Keys {
+        Keys {
+            store: Some(store),
+            single,
+            required,
+            ..Keys::default()
+        }
+    }
+
+    /// Limits how often each may be used.
+    pub fn limited(mut self, requests_per_second: f64) -> Keys {
+        self.requests_per_second = Some(requests_per_second);
+        self
+    }
+
+    /// Whether nobody comes in without a key.
+    pub fn are_required(&self) -> bool {
+        self.required
+    }
+
+    /// Who makes this request, or the answer that refuses it.
+    pub(super) async fn caller(
+        &self,
+        headers: &HeaderMap,
+        path: &str,
+        clock: &dyn Clock,
+    ) -> Result<Caller, Box<Response>> {
+        let Some(sent) = sent_key(headers) else {
+            // Who may do what is asked after that: what is for everybody needs no key.
+            return match self.required {
+                true => Ok(nobody()),
+                false => Ok(Caller::default()),
+            };
+        };
+        let is_single = self
+            .single
+            .as_deref()
+            .is_some_and(|single| is_same_secret(single, sent));
+        if is_single {
+            self.check_rate("", path, clock.now_us())?;
+            return Ok(Caller {
+                scopes: Some(vec![Scope::Admin]),
+                ..Caller::default()
+            });
+        }
+        if !self.required && KeyText::parse(sent).is_none() {
+            // No key is needed here, and this is none of ours: it is meant for somebody else.
+            return Ok(Caller::default());
+        }
+        match self.stored(sent, clock.now_us()).await {
+            Ok(Ok(key)) => {
+                self.check_rate(&key.id, path, clock.now_us())?;
+                self.note_use(&key, clock.now_us());
+                Ok(Caller {
+                    scopes: Some(key.scopes),
+                    app: key.app,
+                    user: key.user,
+                })
+            }
+            Ok(Err(refused)) => Err(Box::new(unauthorized(path, &refused.to_string()))),
+            Err(error) => {
+                tracing::error!(%error, "a key could not be looked up");
+                let detail = "keys cannot be looked up at this moment";
+                Err(Box::new(fault(path, 503, detail)))
+            }
+        }
+    }
+
+    async fn stored(
+        &self,
+        sent: &str,
+        now_us: i64,
+    ) -> Result<Result<ApiKey, KeyRefused>, SessionError> {
+        let (Some(store), Some(text)) = (&self.store, KeyText::parse(sent)) else {
+            return Ok(Err(KeyRefused::Unknown));
+        };
+        let Some(key) = store.key(&text.id).await? else {
+            return Ok(Err(KeyRefused::Unknown));
+        };
+        Ok(key.verify(text.secret(), now_us).map(|()| key))
+    }
+
+    fn check_rate(&self, key: &str, path: &str, now_us: i64) -> Result<(), Box<Response>> {
+        let Some(per_second) = self.requests_per_second else {
+            return Ok(());
+        };
+        self.rates.take(key, per_second, now_us).map_err(|seconds| {
+            let detail = "this key makes too many requests; see Retry-After";
+            let mut response = fault(path, 429, detail);
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            Box::new(response)
+        })
+    }
+
+    /// Notes that the key was used, beside the request.
+    fn note_use(&self, key: &ApiKey, now_us: i64) {
+        let Some(store) = self.store.clone() else {
+            return;
+        };
+        let last = {
+            let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = noted.insert(key.id.clone(), now_us);
+            if let Some(last) = last.filter(|last| now_us - last < NOTE_EVERY_US) {
+                noted.insert(key.id.clone(), last);
+                return;
+            }
+            last
+        };
+        tracing::debug!(key = key.id, ?last, "a key is used");
+        let id = key.id.clone();
+        tokio::spawn(async move {
+            if let Err(error) = store.note_use(&id, now_us).await {
+                tracing::warn!(%error, key = id, "the use of a key could not be noted");
+            }
+        });
+    }
+}
+
+/// Somebody without a key, where one is needed: may do nothing but what is for everybody.
+fn nobody() -> Caller {
+    Caller {
+        scopes: Some(Vec::new()),
+        ..Caller::default()
+    }
+}
+
+/// The key that a request brings: `Authorization: Bearer …` or `x-api-key`.
+fn sent_key(headers: &HeaderMap) -> Option<&str> {
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
+        let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+    });
+    // What cannot be read is a key nevertheless: a wrong one.
+    let plain = headers.get("x-api-key");
+    bearer.or_else(|| plain.map(|value| value.to_str().unwrap_or_default()))
+}
+
+/// The answer to who needs a key, or a better one.
+pub(crate) fn unauthorized(path: &str, detail: &str) -> Response {
+    let mut response = fault(path, 401, detail);
+    let challenge = HeaderValue::from_static("Bearer realm=\"retain\"");
+    response
+        .headers_mut()
+        .insert(header::WWW_AUTHENTICATE, challenge);
+    response
+}

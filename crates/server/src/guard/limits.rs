@@ -1,0 +1,43 @@
+//! How much may be asked of the server, and how slowly.
+
+use std::time::Duration;
+
+/// Limits of a server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ServerLimits {
+    /// Bytes of a request's body. Imports, which are read as they come, have no limit.
+    pub body_bytes: usize,
+    /// Bytes of a request's line and headers together.
+    pub header_bytes: usize,
+    /// Headers of a request.
+    pub headers: usize,
+    /// How long a client may take to send its headers, and a connection may wait for the next
+    /// request.
+    pub header_timeout: Duration,
+    /// How long a client may make the server wait for the next piece of a body.
+    pub body_timeout: Duration,
+    /// How long a client may take nothing of what it is sent.
+    pub write_timeout: Duration,
+    /// Connections at a time. Who comes later waits.
+    pub connections: usize,
+    /// Requests that one key may make in a second, on average; twice as many at once.
+    pub requests_per_key: f64,
+    /// How long running turns may go on once the server is told to stop.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> ServerLimits {
+        ServerLimits {
+            body_bytes: 10 * 1024 * 1024,
+            header_bytes: 64 * 1024,
+            headers: 100,
+            header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(60),
+            connections: 20_000,
+            requests_per_key: 100.0,
+            shutdown_grace: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! From where a browser may ask: `Host` and `Origin` as ADK 2.13 checks them, and CORS for those
+//! that are named.
+//!
+//! A page of another site must neither read nor write here, also not by a name that it lets point
+//! to this machine. Programs that are no browsers send no `Origin` and are not concerned.
+
+use std::{collections::HashSet, net::IpAddr};
+
+use axum::{
+    extract::Request,
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use regex::Regex;
+
+/// What `--allow-origins` says in front of a pattern.
+const PATTERN: &str = "regex:";
+
+/// An origin that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("allowed origin {origin:?} is no pattern that can be read")]
+pub struct OriginsError {
+    origin: String,
+    source: regex::Error,
+}
+
+/// Which origins and hosts may be named in a request.
+#[derive(Debug, Default)]
+pub struct Origins {
+    /// The address that is listened on, if it is known.
+    bind_host: Option<String>,
+    literal: Vec<String>,
+    patterns: Vec<Regex>,
+    /// Hosts that stand in allowed origins.
+    hosts: HashSet<String>,
+    /// Whether all are allowed.
+    all: bool,
+}
+
+impl Origins {
+    /// For a server that listens on `bind_host`, and allows these origins: literally, by
+    /// `regex:…`, or all by `*`.
+    pub fn new(bind_host: &str, allowed: &[String]) -> Result<Origins, OriginsError> {
+        let mut origins = Origins {
+            bind_host: Some(bind_host.to_owned()),
+            ..Origins::default()
+        };
+        for origin in allowed {
+            match origin.strip_prefix(PATTERN) {
+                Some("") => {}
+                Some(pattern) => {
+                    let whole = Regex::new(&format!("^(?:{pattern})$"));
+                    let origin = origin.clone();
+                    let whole = whole.map_err(|source| OriginsError { origin, source })?;
+                    origins.patterns.push(whole);
+                }
+                None => origins.literal.push(origin.clone()),
+            }
+        }
+        origins.all = origins.literal.iter().any(|origin| origin == "*");
+        let hosts = origins.literal.iter().filter_map(|origin| host_of(origin));
+        origins.hosts = hosts.map(|host| host.to_ascii_lowercase()).collect();
+        Ok(origins)
+    }
+
+    /// Whether any origin was named.
+    fn are_given(&self) -> bool {
+        !self.literal.is_empty() || !self.patterns.is_empty()
+    }
+
+    fn is_on_loopback(&self) -> bool {
+        self.bind_host.as_deref().is_some_and(is_loopback_name)
+    }
+
+    /// Whether the request may be made from where it comes; if so, what a browser is told.
+    pub(super) fn check(&self, request: &Request) -> Result<Cors, Box<Response>> {
+        let headers = request.headers();
+        if !self.is_host_allowed(request) {
+            return Err(Box::new(forbidden("host not allowed")));
+        }
+        let Some(origin) = first(headers, header::ORIGIN) else {
+            return Ok(Cors::default());
+        };
+        let is_named = self.is_named(origin);
+        if !is_named && !self.is_same_origin(origin, request) {
+            return Err(Box::new(forbidden("origin not allowed")));
+        }
+        Ok(Cors {
+            is_on: self.are_given(),
+            origin: is_named
+                .then(|| headers.get(header::ORIGIN).cloned())
+                .flatten(),
+            allows_all: self.all,
+        })
+    }
+
+    /// A server on a loopback address is reached by the names of such only. Whoever names another
+    /// host was led here by a name that points to this machine.
+    fn is_host_allowed(&self, request: &Request) -> bool {
+        if self.all || !self.is_on_loopback() {
+            return true;
+        }
+        let mut hosts = request.headers().get_all(header::HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            // None comes from no browser; two are a trick.
+            return !request.headers().contains_key(header::HOST);
+        };
+        let Ok(host) = host.to_str() else {
+            return false;
+        };
+        let host = host.trim();
+        if host.contains(',') {
+            return false;
+        }
+        is_loopback_name(host)
+            || self.hosts.contains(
+                without_port(host)
+                    .to_ascii_lowercase()
+                    .trim_end_matches('.'),
+            )
+    }
+
+    fn is_named(&self, origin: &str) -> bool {
+        self.all
+            || self.literal.iter().any(|allowed| allowed == origin)
+            || self.patterns.iter().any(|pattern| pattern.is_match(origin))
+    }
+
+    fn is_same_origin(&self, origin: &str, request: &Request) -> bool {
+        if !self.are_given() && self.is_on_loopback() {
+            let host = host_of(origin).unwrap_or_default();
+            if !is_loopback_name(host) {
+                return false;
+            }
+        }
+        own_origin(request.headers()).is_some_and(|own| own == origin)
+    }
+}
+
+/// What a browser is told about reading an answer from elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct Cors {
+    is_on: bool,
+    /// The origin, if it is one of the named.
+    origin: Option<HeaderValue>,
+    allows_all: bool,
+}
+
+impl Cors {
+    /// The answer to a browser that asks before it asks.
+    pub(super) fn preflight(&self, request: &Request) -> Option<Response> {
+        let asked = request.headers().get(header::ACCESS_CONTROL_REQUEST_METHOD);
+        let is_preflight = request.method() == Method::OPTIONS
+            && request.headers().contains_key(header::ORIGIN)
+            && asked.is_some();
+        if !self.is_on || !is_preflight {
+            return None;
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+        let methods = HeaderValue::from_static("DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT");
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+        let age = HeaderValue::from_static("600");
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, age);
+        let credentials = HeaderValue::from_static("true");
+        headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, credentials);
+        if let Some(names) = request
+            .headers()
+            .get(header::ACCESS_CONTROL_REQUEST_HEADERS)
+        {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
+        }
+        let Some(origin) = &self.origin else {
+            let refused = (StatusCode::BAD_REQUEST, headers, "Disallowed CORS origin");
+            return Some(refused.into_response());
+        };
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        Some((StatusCode::OK, headers, "OK").into_response())
+    }
+
+    /// Lets the page of a named origin read the answer.
+    pub(super) fn allow(&self, headers: &mut HeaderMap) {
+        let Some(origin) = &self.origin else {
+            return;
+        };
+        let origin = match self.allows_all {
+            true => HeaderValue::from_static("*"),
+            false => {
+                headers.append(header::VARY, HeaderValue::from_static("Origin"));
+                origin.clone()
+            }
+        };
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        let credentials = HeaderValue::from_static("true");
+        headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, credentials);
+    }
+}
+
+/// Whether a host, with or without a port, is this machine's own.
+pub fn is_loopback_name(host: &str) -> bool {
+    let host = without_port(host).to_ascii_lowercase();
+    let host = host.trim_end_matches('.');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// A host without its port. What is no host with a port comes back whole, so that
+/// `127.0.0.1:8000.evil.example` is not taken for this machine.
+fn without_port(host: &str) -> &str {
+    let (bare, rest) = match host.strip_prefix('[') {
+        Some(inside) => match inside.split_once(']') {
+            Some(parts) => parts,
+            None => return host,
+        },
+        None => match host.split_once(':') {
+            // More than one colon: an IPv6 address without brackets.
+            Some((_, port)) if port.contains(':') => return host,
+            Some((bare, _)) => (bare, &host[bare.len()..]),
+            None => return host,
+        },
+    };
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+    match rest.strip_prefix(':') {
+        Some(port) if is_port(port) => bare,
+        None if rest.is_empty() => bare,
+        _ => host,
+    }
+}
+
+/// The host that stands in an origin.
+fn host_of(origin: &str) -> Option<&str> {
+    let (_, rest) = origin.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let (_, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    Some(without_port(host)).filter(|host| !host.is_empty())
+}
+
+/// The origin at which this server was asked, as a proxy or the client says.
+fn own_origin(headers: &HeaderMap) -> Option<String> {
+    if let Some(origin) = first(headers, header::FORWARDED).and_then(forwarded) {
+        return Some(origin);
+    }
+    let named = |name: &str| {
+        headers
+            .get(name)
+            .and_then(|v| v.to_str().ok())
+            .map(first_of)
+    };
+    let host = named("x-forwarded-host").or_else(|| first(headers, header::HOST))?;
+    let scheme = named("x-forwarded-proto").unwrap_or("http");
+    Some(format!("{}://{host}", of_browser(scheme)))
+}
+
+/// Scheme and host of a `Forwarded` header, where it has both.
+fn forwarded(value: &str) -> Option<String> {
+    let find = |wanted: &str| {
+        let pairs = value.split(';').filter_map(|pair| pair.split_once('='));
+        let mut found = pairs.filter(|(name, _)| name.trim().eq_ignore_ascii_case(wanted));
+        found.next_back().map(|(_, value)| unquoted(value.trim()))
+    };
+    let (scheme, host) = (find("proto")?, find("host")?);
+    Some(format!("{}://{host}", of_browser(scheme)))
+}
+
+fn unquoted(value: &str) -> &str {
+    let inside = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
+    inside.unwrap_or(value)
+}
+
+/// Pages speak of http where a socket speaks of ws.
+fn of_browser(scheme: &str) -> &str {
+    match scheme {
+        "ws" => "http",
+        "wss" => "https",
+        other => other,
+    }
+}
+
+fn first(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok().map(first_of)
+}
+
+/// What stands before the first comma.
+fn first_of(value: &str) -> &str {
+    value.split(',').next().unwrap_or_default().trim()
+}
+
+fn forbidden(reason: &str) -> Response {
+    let body = format!("Forbidden: {reason}");
+    let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))];
+    (StatusCode::FORBIDDEN, content_type, body).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+
+    #[test]
+    fn only_hosts_of_this_machine_are_loopback() {
+        for host in [
+            "localhost",
+            "LOCALHOST:8000",
+            "localhost.",
+            "127.0.0.1",
+            "127.9.9.9:1",
+            "[::1]",
+            "[::1]:8000",
+            "::1",
+        ] {
+            assert!(is_loopback_name(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "127.0.0.1:8000.evil.example",
+            "localhost:x",
+            "localhost:",
+            "[::1",
+            "[::1]x",
+            "0.0.0.0",
+            "10.0.0.1",
+            "localhost.evil.example",
+        ] {
+            assert!(!is_loopback_name(host), "{host}");
+        }
+    }
+
+    fn request(headers: &[(&str, &str)]) -> Request {
+        let mut request = Request::builder().uri("/x");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(Body::empty()).unwrap()
+    }
+
+    fn status(origins: &Origins, headers: &[(&str, &str)]) -> u16 {
+        match origins.check(&request(headers)) {
+            Ok(_) => 200,
+            Err(refused) => refused.status().as_u16(),
+        }
+    }
+
+    fn origins(bind_host: &str, allowed: &[&str]) -> Origins {
+        let allowed: Vec<String> = allowed.iter().map(|text| (*text).to_owned()).collect();
+        Origins::new(bind_host, &allowed).unwrap()
+    }
+
+    const HERE: (&str, &str) = ("host", "127.0.0.1:8000");
+
+    #[test]
+    fn a_foreign_page_is_refused() {
+        let local = origins("127.0.0.1", &[]);
+        assert_eq!(status(&local, &[HERE]), 200);
+        assert_eq!(status(&local, &[("host", "evil.example")]), 403);
+        assert_eq!(
+            status(&local, &[HERE, ("origin", "http://evil.example")]),
+            403
+        );
+        // Another port is another origin.
+        assert_eq!(
+            status(&local, &[HERE, ("origin", "http://127.0.0.1:9")]),
+            403
+        );
+        assert_eq!(
+            status(&local, &[HERE, ("origin", "http://127.0.0.1:8000")]),
+            200
+        );
+        assert_eq!(
+            status(&local, &[HERE, ("origin", "https://127.0.0.1:8000")]),
+            403
+        );
+        assert_eq!(status(&local, &[HERE, ("origin", "null")]), 403);
+        // What points here by a trick is same-origin, and refused by its host.
+        let rebound = [("host", "evil.example"), ("origin", "http://evil.example")];
+        assert_eq!(status(&local, &rebound), 403);
+        assert_eq!(status(&local, &[HERE, ("host", "127.0.0.1")]), 403);
+        assert_eq!(status(&local, &[]), 200);
+    }
+
+    #[test]
+    fn forwarded_hosts_do_not_open_a_loopback_address() {
+        let local = origins("localhost", &[]);
+        let evil = ("origin", "http://evil.example");
+        assert_eq!(
+            status(&local, &[HERE, evil, ("x-forwarded-host", "evil.example")]),
+            403
+        );
+        let forwarded = ("forwarded", "proto=http;host=evil.example");
+        assert_eq!(status(&local, &[HERE, evil, forwarded]), 403);
+    }
+
+    #[test]
+    fn elsewhere_the_own_origin_is_what_a_proxy_says() {
+        let public = origins("0.0.0.0", &[]);
+        let page = ("origin", "https://shop.example");
+        assert_eq!(status(&public, &[("host", "shop.example"), page]), 403);
+        let proxied = [("host", "x"), ("x-forwarded-host", "shop.example")];
+        let https = ("x-forwarded-proto", "https");
+        assert_eq!(status(&public, &[proxied[0], proxied[1], https, page]), 200);
+        let forwarded = ("forwarded", "for=1;proto=https;host=\"shop.example\"");
+        assert_eq!(status(&public, &[("host", "x"), forwarded, page]), 200);
+        assert_eq!(status(&public, &[("host", "anything.example")]), 200);
+    }
+
+    #[test]
+    fn named_origins_are_let_in() {
+        let named = origins(
+            "127.0.0.1",
+            &["https://a.example", "regex:https://.*\\.b\\.example"],
+        );
+        let from = |origin| status(&named, &[HERE, ("origin", origin)]);
+        assert_eq!(from("https://a.example"), 200);
+        assert_eq!(from("https://x.b.example"), 200);
+        assert_eq!(from("https://x.b.example.evil"), 403);
+        assert_eq!(from("https://c.example"), 403);
+        // A literal one vouches for its host, a pattern does not.
+        assert_eq!(status(&named, &[("host", "a.example")]), 200);
+        assert_eq!(status(&named, &[("host", "x.b.example")]), 403);
+        let all = origins("127.0.0.1", &["*"]);
+        assert_eq!(
+            status(&all, &[("host", "evil"), ("origin", "http://evil")]),
+            200
+        );
+        assert!(Origins::new("localhost", &["regex:(".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn cors_is_off_unless_named() {
+        let page = [HERE, ("origin", "http://127.0.0.1:8000")];
+        let mut headers = HeaderMap::new();
+        let cors = origins("127.0.0.1", &[]).check(&request(&page)).unwrap();
+        cors.allow(&mut headers);
+        assert!(headers.is_empty());
+        let named = origins("127.0.0.1", &["https://a.example"]);
+        let page = [HERE, ("origin", "https://a.example")];
+        named.check(&request(&page)).unwrap().allow(&mut headers);
+        assert_eq!(headers["access-control-allow-origin"], "https://a.example");
+        assert_eq!(headers["vary"], "Origin");
+    }
+}

@@ -1,0 +1,83 @@
+//! How often a key may be used: a bucket of tokens that fills by itself.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+/// So many keys are remembered. A bucket that is full need not be.
+const BUCKETS_MAX: usize = 10_000;
+
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    tokens: f64,
+    filled_us: i64,
+}
+
+/// The buckets of all keys.
+#[derive(Debug, Default)]
+pub(crate) struct Rates {
+    buckets: Mutex<HashMap<String, Bucket>>,
+}
+
+impl Rates {
+    /// Takes a token of `key`; or says after how many seconds there will be one.
+    pub(crate) fn take(&self, key: &str, per_second: f64, now_us: i64) -> Result<(), u64> {
+        let capacity = (per_second * 2.0).max(1.0);
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= BUCKETS_MAX && !buckets.contains_key(key) {
+            buckets.retain(|_, bucket| bucket.at(now_us, per_second, capacity) < capacity);
+        }
+        let full = Bucket {
+            tokens: capacity,
+            filled_us: now_us,
+        };
+        let bucket = buckets.entry(key.to_owned()).or_insert(full);
+        bucket.tokens = bucket.at(now_us, per_second, capacity);
+        bucket.filled_us = now_us;
+        if bucket.tokens < 1.0 {
+            let seconds = (1.0 - bucket.tokens) / per_second.max(1e-9);
+            return Err(seconds.ceil().clamp(1.0, 3600.0) as u64);
+        }
+        bucket.tokens -= 1.0;
+        Ok(())
+    }
+}
+
+impl Bucket {
+    /// What is in it now.
+    fn at(&self, now_us: i64, per_second: f64, capacity: f64) -> f64 {
+        let passed = now_us.saturating_sub(self.filled_us).max(0) as f64 / 1e6;
+        (self.tokens + passed * per_second).min(capacity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_empties_and_fills() {
+        let rates = Rates::default();
+        let took = |now_us| rates.take("a", 2.0, now_us);
+        assert_eq!([took(0), took(0), took(0), took(0)], [Ok(()); 4]);
+        assert_eq!(took(0), Err(1));
+        assert_eq!(took(499_999), Err(1));
+        assert_eq!(took(500_000), Ok(()));
+        assert_eq!(took(500_000), Err(1));
+        // A clock that goes back gives nothing and takes nothing.
+        assert_eq!(took(0), Err(1));
+        // Others have their own.
+        assert_eq!(rates.take("b", 2.0, 0), Ok(()));
+    }
+
+    #[test]
+    fn buckets_that_are_full_are_forgotten_when_there_are_many() {
+        let rates = Rates::default();
+        for key in 0..BUCKETS_MAX {
+            rates.take(&key.to_string(), 1.0, 0).unwrap();
+        }
+        rates.take("one more", 1.0, 10_000_000).unwrap();
+        assert_eq!(rates.buckets.lock().unwrap().len(), 1);
+    }
+}

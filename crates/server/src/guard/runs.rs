@@ -1,0 +1,135 @@
+//! How many turns run at once, of a user and of all.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// The turns that run. Clones share the count.
+#[derive(Debug, Clone)]
+pub struct Runs {
+    of_user: usize,
+    of_all: usize,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    running: Mutex<Running>,
+    begun: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    all: usize,
+    users: HashMap<(String, String), usize>,
+}
+
+/// The right to run a turn, until it is dropped.
+#[derive(Debug)]
+pub struct RunPermit {
+    shared: Arc<Shared>,
+    user: (String, String),
+}
+
+/// Too many turns run at this moment. Try again in a second or so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TooManyRuns {
+    /// Of this user.
+    #[error("{0} turns of this user are running already; try again when one has ended")]
+    OfUser(usize),
+    /// Of all users together.
+    #[error("{0} turns are running already; try again when one has ended")]
+    OfAll(usize),
+}
+
+impl Default for Runs {
+    fn default() -> Runs {
+        Runs::limited(8, 1024)
+    }
+}
+
+impl Runs {
+    /// At most so many turns of a user, and so many of all users together.
+    pub fn limited(of_user: usize, of_all: usize) -> Runs {
+        Runs {
+            of_user,
+            of_all,
+            shared: Arc::default(),
+        }
+    }
+
+    /// Lets a turn of a user begin, if not too many run.
+    pub fn admit(&self, app: &str, user: &str) -> Result<RunPermit, TooManyRuns> {
+        let user = (app.to_owned(), user.to_owned());
+        let mut running = self.shared.lock();
+        if running.all >= self.of_all {
+            return Err(TooManyRuns::OfAll(self.of_all));
+        }
+        let of_user = running.users.entry(user.clone()).or_default();
+        if *of_user >= self.of_user {
+            return Err(TooManyRuns::OfUser(self.of_user));
+        }
+        *of_user += 1;
+        running.all += 1;
+        self.shared.begun.fetch_add(1, Ordering::Relaxed);
+        Ok(RunPermit {
+            shared: Arc::clone(&self.shared),
+            user,
+        })
+    }
+
+    /// How many run now.
+    pub fn running(&self) -> usize {
+        self.shared.lock().all
+    }
+
+    /// How many have begun since the server did.
+    pub fn begun(&self) -> u64 {
+        self.shared.begun.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for RunPermit {
+    fn drop(&mut self) {
+        let mut running = self.shared.lock();
+        running.all = running.all.saturating_sub(1);
+        if let Some(of_user) = running.users.get_mut(&self.user) {
+            *of_user -= 1;
+            if *of_user == 0 {
+                running.users.remove(&self.user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_and_all_users_have_so_many_turns() {
+        let runs = Runs::limited(2, 3);
+        let first = runs.admit("app", "ada").unwrap();
+        let second = runs.admit("app", "ada").unwrap();
+        let refused = runs.admit("app", "ada").unwrap_err();
+        assert_eq!(refused, TooManyRuns::OfUser(2));
+        let third = runs.admit("other app", "ada").unwrap();
+        let refused = runs.admit("app", "grace").unwrap_err();
+        assert_eq!(refused, TooManyRuns::OfAll(3));
+        drop(first);
+        assert!(runs.admit("app", "ada").is_ok());
+        drop((second, third));
+        assert_eq!((runs.running(), runs.begun()), (0, 4));
+        assert!(runs.shared.lock().users.is_empty());
+    }
+}

@@ -1,0 +1,198 @@
+//! What has been asked and answered, in numbers, as Prometheus reads them.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// Upper ends of the ranges of time, in microseconds and as they are written.
+const RANGES: [(u64, &str); 12] = [
+    (500, "0.0005"),
+    (1_000, "0.001"),
+    (2_500, "0.0025"),
+    (5_000, "0.005"),
+    (10_000, "0.01"),
+    (25_000, "0.025"),
+    (100_000, "0.1"),
+    (250_000, "0.25"),
+    (1_000_000, "1"),
+    (5_000_000, "5"),
+    (30_000_000, "30"),
+    (120_000_000, "120"),
+];
+
+/// The answers of one method, route and status.
+#[derive(Debug, Default)]
+struct Series {
+    /// How many took at most so long, each counted once.
+    ranges: [AtomicU64; RANGES.len()],
+    count: AtomicU64,
+    micros: AtomicU64,
+}
+
+type Name = (&'static str, String, u16);
+
+/// Counters of a server.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    answers: RwLock<BTreeMap<Name, Arc<Series>>>,
+    streams: Arc<AtomicI64>,
+    connections: Arc<AtomicI64>,
+}
+
+/// One of something, as long as it is there.
+#[derive(Debug)]
+pub(crate) struct Counted(Arc<AtomicI64>);
+
+impl Counted {
+    fn one(count: &Arc<AtomicI64>) -> Counted {
+        count.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(count))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Metrics {
+    pub(crate) fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
+        let series = self.series(method, route, status);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        if let Some(range) = RANGES.iter().position(|(end, _)| micros <= *end) {
+            series.ranges[range].fetch_add(1, Ordering::Relaxed);
+        }
+        series.count.fetch_add(1, Ordering::Relaxed);
+        series.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    fn series(&self, method: &'static str, route: &str, status: u16) -> Arc<Series> {
+        let name = (method, route.to_owned(), status);
+        let answers = self.answers.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(series) = answers.get(&name) {
+            return Arc::clone(series);
+        }
+        drop(answers);
+        let mut answers = self.answers.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(answers.entry(name).or_default())
+    }
+
+    /// A stream that is open until what this gives is dropped.
+    pub(crate) fn stream(&self) -> Counted {
+        Counted::one(&self.streams)
+    }
+
+    /// Likewise a connection.
+    pub(crate) fn connection(&self) -> Counted {
+        Counted::one(&self.connections)
+    }
+
+    /// All counters as text, with those that others keep.
+    pub(crate) fn text(&self, others: &[(&str, &str, &str, u64)]) -> String {
+        let mut text = String::new();
+        let now = |count: &AtomicI64| u64::try_from(count.load(Ordering::Relaxed)).unwrap_or(0);
+        let streams = (
+            "retain_streams_active",
+            "gauge",
+            "Event streams that are open.",
+        );
+        let connections = (
+            "retain_connections_active",
+            "gauge",
+            "Connections that are open.",
+        );
+        let own = [
+            (streams.0, streams.1, streams.2, now(&self.streams)),
+            (
+                connections.0,
+                connections.1,
+                connections.2,
+                now(&self.connections),
+            ),
+        ];
+        for (name, kind, help, value) in own.iter().chain(others) {
+            head(&mut text, name, kind, help);
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{name} {value}");
+        }
+        self.write_answers(&mut text);
+        text
+    }
+
+    fn write_answers(&self, text: &mut String) {
+        let answers = self.answers.read().unwrap_or_else(PoisonError::into_inner);
+        let name = "retain_http_request_seconds";
+        head(
+            text,
+            name,
+            "histogram",
+            "Time until the head of an answer, by route and status.",
+        );
+        for ((method, route, status), series) in answers.iter() {
+            let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
+            let mut so_far = 0;
+            for (range, (_, end)) in series.ranges.iter().zip(RANGES) {
+                so_far += range.load(Ordering::Relaxed);
+                let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{end}\"}} {so_far}");
+            }
+            let count = series.count.load(Ordering::Relaxed);
+            let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+            let seconds = series.micros.load(Ordering::Relaxed) as f64 / 1e6;
+            let _ = writeln!(text, "{name}_sum{{{labels}}} {seconds}");
+            let _ = writeln!(text, "{name}_count{{{labels}}} {count}");
+        }
+        let name = "retain_http_requests_total";
+        head(
+            text,
+            name,
+            "counter",
+            "Requests answered, by route and status.",
+        );
+        for ((method, route, status), series) in answers.iter() {
+            let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
+            let count = series.count.load(Ordering::Relaxed);
+            let _ = writeln!(text, "{name}{{{labels}}} {count}");
+        }
+    }
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_counted_in_ranges_that_add_up() {
+        let metrics = Metrics::default();
+        for micros in [400, 500, 501, 200_000_000] {
+            let took = Duration::from_micros(micros);
+            metrics.answered("GET", "/a/{b}", 200, took);
+        }
+        let stream = metrics.stream();
+        let text = metrics.text(&[("retain_x_total", "counter", "Xs.", 7)]);
+        let labels = "method=\"GET\",route=\"/a/{b}\",status=\"200\"";
+        for line in [
+            format!("retain_http_requests_total{{{labels}}} 4"),
+            format!("retain_http_request_seconds_bucket{{{labels},le=\"0.0005\"}} 2"),
+            format!("retain_http_request_seconds_bucket{{{labels},le=\"0.001\"}} 3"),
+            format!("retain_http_request_seconds_bucket{{{labels},le=\"120\"}} 3"),
+            format!("retain_http_request_seconds_bucket{{{labels},le=\"+Inf\"}} 4"),
+            "retain_streams_active 1".to_owned(),
+            "retain_x_total 7".to_owned(),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        drop(stream);
+        assert!(metrics.text(&[]).contains("retain_streams_active 0"));
+    }
+}

@@ -1,0 +1,55 @@
+//! API keys in memory: gone when the program ends.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use retain_core::{ApiKey, KeyStore, Result, SessionError};
+
+/// Keys that live as long as the process. Clones share what they hold.
+#[derive(Debug, Clone, Default)]
+pub struct InMemoryKeyStore {
+    keys: Arc<Mutex<Vec<ApiKey>>>,
+}
+
+impl InMemoryKeyStore {
+    fn lock(&self) -> MutexGuard<'_, Vec<ApiKey>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl KeyStore for InMemoryKeyStore {
+    async fn add(&self, key: &ApiKey) -> Result<()> {
+        key.check()?;
+        let mut keys = self.lock();
+        if keys.iter().any(|known| known.id == key.id) {
+            return Err(SessionError::invalid("key id", "is taken; try again"));
+        }
+        keys.push(key.clone());
+        Ok(())
+    }
+
+    async fn key(&self, id: &str) -> Result<Option<ApiKey>> {
+        Ok(self.lock().iter().find(|key| key.id == id).cloned())
+    }
+
+    async fn keys(&self) -> Result<Vec<ApiKey>> {
+        Ok(self.lock().clone())
+    }
+
+    async fn revoke(&self, id: &str, now_us: i64) -> Result<bool> {
+        let mut keys = self.lock();
+        let key = keys.iter_mut().find(|key| key.id == id);
+        Ok(key
+            .map(|key| key.revoked_us.get_or_insert(now_us))
+            .is_some())
+    }
+
+    async fn note_use(&self, id: &str, now_us: i64) -> Result<()> {
+        let mut keys = self.lock();
+        if let Some(key) = keys.iter_mut().find(|key| key.id == id) {
+            key.last_used_us = key.last_used_us.max(Some(now_us));
+        }
+        Ok(())
+    }
+}

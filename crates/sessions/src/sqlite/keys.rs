@@ -1,0 +1,154 @@
+//! API keys on the session database, so that a server and whoever makes keys for it share them.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use retain_core::{ApiKey, KeyScope, KeyStore, Result, SessionError};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::{SqliteStore, failed, readers::Readers, writer::Writer};
+
+const COLUMNS: &str = "id, name, hash, app, user, scopes, created_us, expires_us, revoked_us, \
+                       last_used_us";
+
+/// The keys on a [`SqliteStore`]: [`SqliteStore::keys`] gives it.
+#[derive(Clone)]
+pub struct SqliteKeyStore {
+    writer: Arc<Writer>,
+    readers: Arc<Readers>,
+    uri: Arc<str>,
+}
+
+impl fmt::Debug for SqliteKeyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SqliteKeyStore").field(&self.uri).finish()
+    }
+}
+
+impl SqliteStore {
+    /// The API keys on this database.
+    pub fn keys(&self) -> SqliteKeyStore {
+        SqliteKeyStore {
+            writer: Arc::clone(&self.writer),
+            readers: Arc::clone(&self.readers),
+            uri: self.options.uri().into(),
+        }
+    }
+}
+
+/// Removes the keys that are good for nobody but this user of this app.
+pub(super) fn erase(connection: &Connection, app: &str, user: &str) -> rusqlite::Result<usize> {
+    let sql = "DELETE FROM api_keys WHERE app = ?1 AND user = ?2";
+    connection.prepare_cached(sql)?.execute((app, user))
+}
+
+/// A row, and its scopes as they stand there.
+fn read(row: &Row<'_>) -> rusqlite::Result<(ApiKey, String)> {
+    let key = ApiKey {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        hash: row.get(2)?,
+        app: row.get(3)?,
+        user: row.get(4)?,
+        scopes: Vec::new(),
+        created_us: row.get(6)?,
+        expires_us: row.get(7)?,
+        revoked_us: row.get(8)?,
+        last_used_us: row.get(9)?,
+    };
+    Ok((key, row.get(5)?))
+}
+
+fn with_scopes((mut key, scopes): (ApiKey, String)) -> Result<ApiKey> {
+    let scopes = scopes.split_whitespace().map(str::parse::<KeyScope>);
+    key.scopes = scopes.collect::<Result<_>>()?;
+    Ok(key)
+}
+
+fn insert(connection: &Connection, key: &ApiKey) -> rusqlite::Result<usize> {
+    let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.name()).collect();
+    let sql = format!(
+        "INSERT INTO api_keys ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+         ON CONFLICT (id) DO NOTHING"
+    );
+    connection.prepare_cached(&sql)?.execute(params![
+        key.id,
+        key.name,
+        key.hash,
+        key.app,
+        key.user,
+        scopes.join(" "),
+        key.created_us,
+        key.expires_us,
+        key.revoked_us,
+        key.last_used_us,
+    ])
+}
+
+#[async_trait]
+impl KeyStore for SqliteKeyStore {
+    async fn add(&self, key: &ApiKey) -> Result<()> {
+        key.check()?;
+        let key = key.clone();
+        let add = move |connection: &Connection| match insert(connection, &key)
+            .map_err(|e| failed("add a key", e))?
+        {
+            0 => Err(SessionError::invalid("key id", "is taken; try again")),
+            _ => Ok(()),
+        };
+        self.writer.write("add a key", add).await
+    }
+
+    async fn key(&self, id: &str) -> Result<Option<ApiKey>> {
+        let id = id.to_owned();
+        let find = move |connection: &Connection| {
+            let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE id = ?1");
+            let mut statement = connection.prepare_cached(&sql)?;
+            statement.query_row([&id], read).optional()
+        };
+        let read = move |connection: &Connection| {
+            let found = find(connection).map_err(|e| failed("find a key", e))?;
+            found.map(with_scopes).transpose()
+        };
+        self.readers.read_small("find a key", read).await
+    }
+
+    async fn keys(&self) -> Result<Vec<ApiKey>> {
+        let find = |connection: &Connection| -> rusqlite::Result<Vec<_>> {
+            let sql = format!("SELECT {COLUMNS} FROM api_keys ORDER BY number");
+            let mut statement = connection.prepare_cached(&sql)?;
+            statement.query_map([], read)?.collect()
+        };
+        let read = move |connection: &Connection| {
+            let found = find(connection).map_err(|e| failed("list keys", e))?;
+            found.into_iter().map(with_scopes).collect()
+        };
+        self.readers.read("list keys", read).await
+    }
+
+    async fn revoke(&self, id: &str, now_us: i64) -> Result<bool> {
+        let id = id.to_owned();
+        let revoke = move |connection: &Connection| {
+            let sql = "UPDATE api_keys SET revoked_us = ifnull(revoked_us, ?2) WHERE id = ?1";
+            let mut statement = connection.prepare_cached(sql)?;
+            Ok(statement.execute(params![id, now_us])? > 0)
+        };
+        let revoke = move |connection: &Connection| {
+            revoke(connection).map_err(|e: rusqlite::Error| failed("revoke a key", e))
+        };
+        self.writer.write("revoke a key", revoke).await
+    }
+
+    async fn note_use(&self, id: &str, now_us: i64) -> Result<()> {
+        let id = id.to_owned();
+        let note = move |connection: &Connection| {
+            let sql = "UPDATE api_keys SET last_used_us = max(?2, ifnull(last_used_us, ?2)) \
+                       WHERE id = ?1";
+            let noted = connection
+                .prepare_cached(sql)
+                .and_then(|mut statement| statement.execute(params![id, now_us]));
+            noted.map(drop).map_err(|e| failed("note a key's use", e))
+        };
+        self.writer.write("note a key's use", note).await
+    }
+}

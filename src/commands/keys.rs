@@ -1,0 +1,185 @@
+//! `retain keys`: who may use a server.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use retain::{
+    ApiKey, Clock as _, Ids as _, KeyScope, KeyStore as _, KeyText, RandomIds,
+    SqliteSessionService, SystemClock, timestamp_text,
+};
+
+use super::serve::DEFAULT_STORE;
+
+/// Make, list and revoke keys.
+#[derive(Debug, Args)]
+pub(crate) struct Keys {
+    /// The database of the server's sessions: sqlite:///relative.db or sqlite:////absolute.db
+    #[arg(
+        long,
+        alias = "session-service-uri",
+        alias = "session_service_uri",
+        global = true
+    )]
+    #[arg(env = "RETAIN_STORE", value_name = "URI", default_value = DEFAULT_STORE)]
+    store: String,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a key. Its text is shown once, and kept nowhere.
+    Create(Create),
+    /// List keys, also those that are no longer good.
+    List,
+    /// Take a key back, for good and at once.
+    Revoke {
+        /// Its id, as `retain keys list` shows it; or the whole key.
+        id: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Create {
+    /// What it is for, for the list.
+    #[arg(long, default_value = "")]
+    name: String,
+    /// The only app it may touch.
+    #[arg(long)]
+    app: Option<String>,
+    /// The only user it may touch.
+    #[arg(long)]
+    user: Option<String>,
+    /// What it may be used for: sessions:read, sessions:write, memory:read, memory:write,
+    /// memory:delete, run, admin (which is everything) [default: all but admin]
+    #[arg(long, value_delimiter = ',')]
+    scopes: Vec<KeyScope>,
+    /// For how long it is good: 90d, 12h, 30m or 45s [default: until it is revoked]
+    #[arg(long, value_parser = duration)]
+    expires: Option<Duration>,
+}
+
+impl Keys {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        if self.store == DEFAULT_STORE {
+            std::fs::create_dir_all(".retain").context("the folder .retain cannot be made")?;
+        }
+        let sessions = SqliteSessionService::connect(&self.store).await?;
+        let keys = sessions.store().keys();
+        let now_us = SystemClock.now_us();
+        match self.command {
+            Command::Create(create) => {
+                let mut secret = [0; retain::KEY_SECRET_BYTES];
+                getrandom::fill(&mut secret).context("this system gives no random bytes")?;
+                let text = KeyText::new(&RandomIds.new_id(), secret);
+                let key = create.key(&text, now_us);
+                keys.add(&key).await?;
+                // The key alone, so that a script can take it.
+                println!("{}", text.reveal());
+                eprintln!(
+                    "This is the only time it is shown. A server that was started without keys \
+                     asks for one when it is started again."
+                );
+            }
+            Command::List => {
+                for key in keys.keys().await? {
+                    println!("{}", line(&key, now_us));
+                }
+            }
+            Command::Revoke { id } => {
+                let id = KeyText::parse(&id).map_or(id, |text| text.id);
+                if !keys.revoke(&id, now_us).await? {
+                    anyhow::bail!("there is no key {id:?}; see retain keys list");
+                }
+                println!("revoked {id}");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Create {
+    fn key(self, text: &KeyText, now_us: i64) -> ApiKey {
+        let usual = || {
+            let all = KeyScope::ALL.into_iter();
+            all.filter(|scope| *scope != KeyScope::Admin).collect()
+        };
+        let lives_us = |lives: Duration| i64::try_from(lives.as_micros()).unwrap_or(i64::MAX);
+        ApiKey {
+            id: text.id.clone(),
+            name: self.name,
+            hash: text.hash(),
+            app: self.app,
+            user: self.user,
+            scopes: match self.scopes.is_empty() {
+                true => usual(),
+                false => self.scopes,
+            },
+            created_us: now_us,
+            expires_us: self
+                .expires
+                .map(|lives| now_us.saturating_add(lives_us(lives))),
+            revoked_us: None,
+            last_used_us: None,
+        }
+    }
+}
+
+/// What is known of a key, in a line.
+fn line(key: &ApiKey, now_us: i64) -> String {
+    let time = |us: i64| timestamp_text(us as f64 / 1e6).unwrap_or_else(|| us.to_string());
+    let state = match (key.revoked_us, key.expires_us) {
+        (Some(us), _) => format!("revoked {}", time(us)),
+        (None, Some(us)) if us <= now_us => format!("expired {}", time(us)),
+        (None, Some(us)) => format!("good until {}", time(us)),
+        (None, None) => "good".to_owned(),
+    };
+    let used = key
+        .last_used_us
+        .map_or("never used".to_owned(), |us| format!("used {}", time(us)));
+    let bound = |what: &str, to: &Option<String>| {
+        to.as_ref()
+            .map_or(String::new(), |to| format!("  {what} {to:?}"))
+    };
+    let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.name()).collect();
+    format!(
+        "{}  {:?}  {state}  {used}{}{}  {}",
+        key.id,
+        key.name,
+        bound("app", &key.app),
+        bound("user", &key.user),
+        scopes.join(",")
+    )
+}
+
+fn duration(text: &str) -> anyhow::Result<Duration> {
+    let unit = text.chars().last().unwrap_or_default();
+    let seconds = match unit {
+        'd' => 86_400,
+        'h' => 3_600,
+        'm' => 60,
+        's' => 1,
+        _ => anyhow::bail!("write a number and its unit: 90d, 12h, 30m or 45s"),
+    };
+    let number: u64 = text.strip_suffix(unit).unwrap_or_default().parse()?;
+    let seconds = number.checked_mul(seconds).context("is too long")?;
+    if seconds == 0 {
+        anyhow::bail!("a key that is never good is no key");
+    }
+    Ok(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit() {
+        assert_eq!(duration("90d").unwrap(), Duration::from_secs(90 * 86_400));
+        assert_eq!(duration("45s").unwrap(), Duration::from_secs(45));
+        for text in ["", "d", "5", "-5d", "0d", "5dd", "99999999999999999999d"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What the server says when it begins: where it is, where the data is, what to try.
+
+use std::net::SocketAddr;
+
+use super::{BUILT_IN_APP, places::Places, settings::Settings};
+
+/// What there is to say.
+pub(super) struct Announcement<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) places: &'a Places,
+    pub(super) apps: &'a [String],
+    pub(super) needs_key: bool,
+    pub(super) address: SocketAddr,
+}
+
+impl Announcement<'_> {
+    /// Says it. The first line is read by programs too.
+    pub(super) fn print(&self) {
+        println!("Retain listens on http://{}", self.address);
+        println!("  data   {}", self.places.data);
+        match self.settings.agents_dir {
+            Some(_) => println!("  apps   {}", self.named_apps()),
+            None => println!(
+                "  model  offline: answers by quoting what it was told; needs no key and no network"
+            ),
+        }
+        if self.needs_key {
+            println!("  keys   needed: Authorization: Bearer KEY (see retain keys --help)");
+        }
+        if self.settings.agents_dir.is_none() {
+            self.print_what_to_try();
+        }
+    }
+
+    fn named_apps(&self) -> String {
+        match self.apps {
+            [] => "none: no folder here has a root_agent.yaml".to_owned(),
+            apps => apps.join(", "),
+        }
+    }
+
+    fn print_what_to_try(&self) {
+        let key = match self.needs_key {
+            true => " -H \"Authorization: Bearer $KEY\"",
+            false => "",
+        };
+        println!("  tell it something, then ask in another session:");
+        for (session, text) in [
+            ("monday", "My favorite tea is Earl Grey."),
+            ("friday", "What is my favorite tea?"),
+        ] {
+            println!(
+                "    curl -s http://{}/run -H 'Content-Type: application/json'{key} -d \
+                 '{{\"appName\":\"{BUILT_IN_APP}\",\"userId\":\"ada\",\"sessionId\":\"{session}\",\
+                 \"newMessage\":{{\"role\":\"user\",\"parts\":[{{\"text\":\"{text}\"}}]}}}}'",
+                self.address
+            );
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! `retain serve`: settings → services → apps → guards, and then it listens.
+
+mod address;
+mod announce;
+mod logs;
+mod open_files;
+mod places;
+mod settings;
+mod signals;
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Args;
+use retain::{
+    AgentsDir, ConfigRegistry, LlmAgent, OfflineModel, SystemClock, load_memory_tool,
+    preload_memory_tool,
+};
+use retain_server::{Apps, Guards, Keys, Origins, Runs, Server, Services, serve_guarded};
+
+use address::Address;
+use announce::Announcement;
+use places::Places;
+pub(crate) use settings::DEFAULT_STORE;
+use settings::{Given, Settings};
+
+/// The app that is served where no folder of agents is given.
+const BUILT_IN_APP: &str = "assistant";
+
+/// Serve agents over HTTP.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// A file of settings, named as the long options are [default: retain.toml, if it is there]
+    #[arg(long, env = "RETAIN_CONFIG", value_name = "FILE")]
+    config: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    given: Given,
+}
+
+impl Serve {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let settings = Settings::of(self.given, self.config.as_deref())?;
+        logs::start(&settings)?;
+        open_files::allow_many();
+        let address = Address::resolve(&settings.host, settings.port).await?;
+        if settings.conformance && !address.is_loopback() {
+            anyhow::bail!(
+                "--conformance reads files that requests name, and {} can be reached by others; \
+                 listen on 127.0.0.1",
+                settings.host
+            );
+        }
+        let places = Places::open(&settings).await?;
+        let guards = Arc::new(guards(&settings, &places, &address).await?);
+        let apps = apps(&settings, &places.services)?;
+        let listener = address.listen().await?;
+        let stop = signals::stop()?;
+        Announcement {
+            settings: &settings,
+            places: &places,
+            apps: &apps.names()?,
+            needs_key: guards.keys.are_required(),
+            address: listener.local_addr()?,
+        }
+        .print();
+        let server = Arc::new(Server {
+            services: places.services,
+            apps,
+        });
+        serve_guarded(server, listener, guards, stop).await?;
+        Ok(())
+    }
+}
+
+/// The agents of the folder, or the one that is built in.
+fn apps(settings: &Settings, services: &Services) -> anyhow::Result<Apps> {
+    let runs = Runs::limited(settings.max_runs_per_user, settings.max_runs);
+    let apps = Apps::new(services.clone())
+        .limit_runs(runs)
+        .auto_create_session(settings.auto_create_session)
+        .reload_agents(settings.reload_agents);
+    if let Some(dir) = &settings.agents_dir {
+        let apps = apps.ingest_after_turns(settings.ingest_after_turns);
+        return Ok(apps.dir(AgentsDir::open(dir, ConfigRegistry::new())?));
+    }
+    let agent = LlmAgent::builder(BUILT_IN_APP)
+        .description("Remembers what it is told, across sessions.")
+        .instruction("You are a helpful assistant. Use what you remember of the user.")
+        .model(OfflineModel::new())
+        .tool(load_memory_tool())
+        .tool(preload_memory_tool(5))
+        .build()?;
+    Ok(apps
+        .ingest_after_turns(true)
+        .auto_create_session(true)
+        .agent(BUILT_IN_APP, Arc::new(agent)))
+}
+
+/// Who may ask, from where, and how much. An address that others can reach needs a key.
+async fn guards(settings: &Settings, places: &Places, address: &Address) -> anyhow::Result<Guards> {
+    let has_key = settings.api_key.is_some() || places.has_key(&SystemClock).await?;
+    if !has_key && !address.is_loopback() {
+        anyhow::bail!(
+            "{} can be reached by others, and there is no key that keeps them out.\n\
+             Make one with\n  retain keys create --store {} --name first --scopes admin\n\
+             or give one as RETAIN_API_KEY; or listen on 127.0.0.1, where none is needed",
+            settings.host,
+            places.keys_uri,
+        );
+    }
+    let keys = Keys::new(Arc::clone(&places.keys), settings.api_key.clone(), has_key);
+    let origins = Origins::new(&settings.host, &settings.allow_origins);
+    Ok(Guards {
+        origins: origins.context("--allow-origins cannot be used")?,
+        keys: keys.limited(settings.limits.requests_per_key),
+        limits: settings.limits,
+        ..Guards::default()
+    })
+}
