@@ -130,9 +130,10 @@ def server_arguments(name: str, folder: Path) -> list[str]:
     if name == "retain-volatile":
         uris = {"session": "memory://", "memory": "memory://", "artifact": "memory://"}
     else:
-        database = f"sqlite:///{folder / 'retain.db'}"
-        uris = {"session": database, "memory": database, "artifact": f"file://{folder / 'files'}"}
-    return [f"--{name}-service-uri={uri}" for name, uri in uris.items()]
+        # Memory is where the sessions are, unless something else is said.
+        files = f"file://{folder / 'files'}"
+        uris = {"session": f"sqlite:///{folder / 'retain.db'}", "artifact": files}
+    return [f"--{kind}-service-uri={uri}" for kind, uri in uris.items()]
 
 
 @contextmanager
