@@ -139,7 +139,7 @@ impl RunError {
     }
 
     /// What the model, the tool or the callback said itself: the words that are stored, as in ADK.
-    pub(crate) fn cause(&self) -> String {
+    pub fn cause(&self) -> String {
         match self {
             RunError::Model { source, .. } => source.to_string(),
             RunError::Tool { source, .. } => source.to_string(),

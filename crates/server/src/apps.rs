@@ -10,7 +10,10 @@ use std::{
 use retain_runtime::{Agent, AgentsDir, BuildError, ConfigError, Plugin, Runner};
 use tokio::time::{sleep, timeout};
 
-use crate::{guard::Runs, services::Services};
+use crate::{
+    guard::Runs,
+    services::{Server, Services},
+};
 
 /// Why an app cannot be used, by what a caller can do next.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +32,14 @@ pub enum AppError {
     /// Its agent cannot be run as it is described.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// Reading it broke off. Try again.
+    #[error("app {app:?} was not read to the end: {reason}")]
+    BrokenOff {
+        /// The app asked for; empty if it was the list.
+        app: String,
+        /// What happened.
+        reason: String,
+    },
 }
 
 /// The apps that are served: those of a folder, and those that a program gives.
@@ -41,6 +52,7 @@ pub struct Apps {
     reloads: bool,
     creates_sessions: bool,
     runs: Runs,
+    default_app: Option<String>,
     runners: Mutex<BTreeMap<String, Runner>>,
 }
 
@@ -64,6 +76,7 @@ impl Apps {
             reloads: false,
             creates_sessions: false,
             runs: Runs::default(),
+            default_app: None,
             runners: Mutex::default(),
         }
     }
@@ -134,6 +147,17 @@ impl Apps {
         }
     }
 
+    /// With an app that need not be named: paths that begin with `/users/` are its.
+    pub fn with_default_app(mut self, app: impl Into<String>) -> Apps {
+        self.default_app = Some(app.into());
+        self
+    }
+
+    /// The app that need not be named.
+    pub fn default_app(&self) -> Option<&str> {
+        self.default_app.as_deref()
+    }
+
     /// The names of all apps, sorted. Reads the folder.
     pub fn names(&self) -> Result<Vec<String>, AppError> {
         let mut names: Vec<String> = self.given.keys().cloned().collect();
@@ -147,17 +171,23 @@ impl Apps {
 
     /// The runner of an app. Reads files the first time, and whenever they are to be read again.
     pub fn runner(&self, app: &str) -> Result<Runner, AppError> {
-        let kept = self.runners().get(app).cloned();
-        let reads = self.reloads && !self.given.contains_key(app);
-        if let Some(runner) = &kept
-            && !reads
-        {
-            return Ok(runner.clone());
+        if let Some(runner) = self.ready_runner(app) {
+            return Ok(runner);
         }
+        let kept = self.runners().get(app).cloned();
         let agent = self.agent_of(app)?;
         match kept {
             Some(runner) if Arc::ptr_eq(runner.agent(), &agent) => Ok(runner),
             _ => self.make_runner(app, agent),
+        }
+    }
+
+    /// The runner of an app, if no file need be read for it.
+    fn ready_runner(&self, app: &str) -> Option<Runner> {
+        let reads = self.reloads && !self.given.contains_key(app);
+        match reads {
+            true => None,
+            false => self.runners().get(app).cloned(),
         }
     }
 
@@ -202,5 +232,33 @@ impl Apps {
 
     fn runners(&self) -> MutexGuard<'_, BTreeMap<String, Runner>> {
         self.runners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Server {
+    /// The runner of an app. Files are read where that holds up nobody.
+    pub(crate) async fn runner(self: &Arc<Self>, app: &str) -> Result<Runner, AppError> {
+        if let Some(runner) = self.apps.ready_runner(app) {
+            return Ok(runner);
+        }
+        let (server, name) = (Arc::clone(self), app.to_owned());
+        let read = tokio::task::spawn_blocking(move || server.apps.runner(&name));
+        read.await
+            .unwrap_or_else(|error| Err(broken_off(app, &error)))
+    }
+
+    /// The names of all apps, sorted.
+    pub(crate) async fn app_names(self: &Arc<Self>) -> Result<Vec<String>, AppError> {
+        let server = Arc::clone(self);
+        let read = tokio::task::spawn_blocking(move || server.apps.names());
+        read.await
+            .unwrap_or_else(|error| Err(broken_off("", &error)))
+    }
+}
+
+fn broken_off(app: &str, error: &tokio::task::JoinError) -> AppError {
+    AppError::BrokenOff {
+        app: app.to_owned(),
+        reason: error.to_string(),
     }
 }

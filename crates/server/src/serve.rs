@@ -159,5 +159,5 @@ async fn answer(
 ) -> Result<Response, Infallible> {
     let mut request: Request = request.map(Body::new);
     request.extensions_mut().insert(ConnectInfo(peer));
-    tower_service::Service::call(&mut { router }, request).await
+    tower::Service::call(&mut { router }, request).await
 }

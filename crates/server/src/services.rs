@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::{Router, extract::DefaultBodyLimit, middleware::from_fn_with_state};
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    middleware::{from_fn, from_fn_with_state},
+};
 use retain_core::{ArtifactService, MemoryService, SessionLog, SessionService};
 use retain_memory::LongTermMemory;
 
@@ -54,10 +58,10 @@ impl Server {
 
     /// All routes, with their guards.
     pub fn guarded_router(self: &Arc<Self>, guards: &Arc<Guards>) -> Router {
-        Server::all_routes()
+        let router = Server::all_routes()
             .into_router(self)
-            .layer(axum::middleware::from_fn(api::refusals_as_problems))
-            .with_state(Arc::clone(self))
+            .layer(from_fn(api::refusals_as_problems));
+        adk::with_fallbacks(router.with_state(Arc::clone(self)), self)
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(Arc::clone(guards), stand_before))
     }

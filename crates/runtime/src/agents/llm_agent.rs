@@ -75,6 +75,16 @@ impl LlmAgent {
         })
     }
 
+    /// What it is told.
+    pub fn instruction(&self) -> &Instruction {
+        &self.instruction
+    }
+
+    /// Its tools, as they were given.
+    pub fn tools(&self) -> &[ToolSource] {
+        &self.tools
+    }
+
     /// The form that its input has when another agent calls it.
     pub fn input_schema(&self) -> Option<&Json> {
         self.input_schema.as_ref()

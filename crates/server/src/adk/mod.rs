@@ -1,7 +1,34 @@
 //! ADK's API as google-adk 2.13 serves it: paths, status codes, bodies, SSE framing.
+//!
+//! ```text
+//! a request → bodies (what came, checked by models) → sessions | run | artifacts | memory | apps
+//!           → answers (ADK's JSON, secrets taken out by redact) or errors (FastAPI's bodies)
+//! ```
+
+mod answers;
+mod apps;
+mod artifacts;
+mod bodies;
+mod errors;
+mod json_error;
+mod live;
+mod memory;
+mod models;
+mod redact;
+mod run;
+mod sessions;
+mod sse;
+mod unmatched;
+mod validate;
 
 use crate::routes::Routes;
 
+pub(crate) use unmatched::with_fallbacks;
+
 pub(crate) fn routes(routes: Routes) -> Routes {
-    routes
+    let routes = apps::routes(routes);
+    let routes = sessions::routes(routes);
+    let routes = artifacts::routes(routes);
+    let routes = memory::routes(routes);
+    live::routes(run::routes(routes))
 }

@@ -1,10 +1,9 @@
 //! The caller of a request, and what it may do.
 
-use axum::{
-    http::StatusCode,
-    response::{IntoResponse, Response},
-};
+use axum::response::{IntoResponse, Response};
 pub use retain_core::KeyScope as Scope;
+
+use super::fault;
 
 /// Who asks. Without a key, on a loopback address, everything is allowed.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +53,6 @@ impl Caller {
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        (StatusCode::FORBIDDEN, self.0).into_response()
+        fault("", 403, &self.0)
     }
 }

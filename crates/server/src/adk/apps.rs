@@ -1,0 +1,171 @@
+//! What is served: the list of apps, what one consists of, and which ADK this is.
+
+use axum::{
+    extract::{Path, RawQuery, State as Shares},
+    http::Method,
+    response::Response,
+};
+use retain_core::{Json, JsonMap};
+use retain_runtime::{Agent, Instruction, LlmAgent, ToolSource};
+
+use super::{
+    answers::json_response,
+    errors::AdkError,
+    run::runner,
+    validate::{Checker, Kind},
+};
+use crate::{
+    guard::Scope,
+    routes::{Access, Routes},
+    services::Shared,
+};
+
+/// The google-adk whose API this is.
+const ADK_VERSION: &str = "2.13.0";
+
+pub(super) fn routes(routes: Routes) -> Routes {
+    let anybody = Access::Anybody(Scope::SessionsRead);
+    routes
+        .add(Method::GET, "/version", Access::Public, version)
+        .add(Method::GET, "/list-apps", anybody, list_apps)
+        .add(Method::GET, "/apps/{app}/app-info", anybody, app_info)
+}
+
+/// Clients look at the version to know what they may ask for, so it is that of the API; the
+/// language tells who serves it.
+async fn version() -> Response {
+    let told = JsonMap::from([
+        ("version", ADK_VERSION),
+        ("language", "rust"),
+        ("language_version", env!("CARGO_PKG_VERSION")),
+    ]);
+    json_response(Json::from(told).to_string())
+}
+
+async fn list_apps(
+    Shares(server): Shares<Shared>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, AdkError> {
+    let detailed = query_value(query.as_deref(), "detailed");
+    let detailed = match detailed {
+        None => false,
+        Some(text) => {
+            let mut checker = Checker::at("query");
+            checker.enter("detailed");
+            let read = checker.check(&Kind::Bool, &Json::from(text));
+            read.map_err(AdkError::Invalid)?.as_bool() == Some(true)
+        }
+    };
+    let names = server.app_names().await?;
+    if !detailed {
+        let names: Vec<Json> = names.into_iter().map(Json::from).collect();
+        return Ok(json_response(Json::from(names).to_string()));
+    }
+    let mut apps = Vec::new();
+    for name in names {
+        // As in ADK, an app that cannot be loaded is left out; the log says why.
+        match server.runner(&name).await {
+            Ok(runner) => apps.push(Json::from(outline(&name, &**runner.agent(), "yaml"))),
+            Err(error) => tracing::error!(app = name, %error, "an app cannot be loaded"),
+        }
+    }
+    let told = JsonMap::from([("apps", apps)]);
+    Ok(json_response(Json::from(told).to_string()))
+}
+
+/// Name, root agent and what it is for. `agents` is null in a list.
+fn outline(name: &str, root: &dyn Agent, language: &str) -> JsonMap {
+    JsonMap::from([
+        ("name", Json::from(name)),
+        ("rootAgentName", root.name().into()),
+        ("description", root.description().into()),
+        ("language", language.into()),
+        ("isComputerUse", false.into()),
+        ("agents", Json::Null),
+    ])
+}
+
+async fn app_info(
+    Shares(server): Shares<Shared>,
+    Path(app): Path<String>,
+) -> Result<Response, AdkError> {
+    let runner = runner(&server, &app).await?;
+    let root = &**runner.agent();
+    let Some(agent) = root.as_llm_agent() else {
+        return Err(AdkError::bad_request("Root agent is not an LlmAgent"));
+    };
+    let mut agents = JsonMap::new();
+    add_agent(agent, &mut agents);
+    // ADK says «python» here for every app.
+    let mut info = outline(&app, root, "python");
+    info.insert("agents", agents);
+    Ok(json_response(Json::from(info).to_string()))
+}
+
+/// The agents that ask a model, those below first.
+fn add_agent(agent: &LlmAgent, agents: &mut JsonMap) {
+    if agents.contains_key(agent.name()) {
+        return;
+    }
+    let below = agent.sub_agents().iter();
+    let below: Vec<&LlmAgent> = below.filter_map(|agent| agent.as_llm_agent()).collect();
+    for agent in &below {
+        add_agent(agent, agents);
+    }
+    let names: Vec<Json> = below.iter().map(|agent| agent.name().into()).collect();
+    let instruction = match agent.instruction() {
+        Instruction::Text(text) => text.as_str(),
+        Instruction::Provider(_) => "<InstructionProvider: function>",
+    };
+    let info = JsonMap::from([
+        ("name", Json::from(agent.name())),
+        ("description", agent.description().into()),
+        ("instruction", instruction.into()),
+        ("tools", tools(agent).into()),
+        ("sub_agents", names.into()),
+    ]);
+    agents.insert(agent.name(), info);
+}
+
+/// What the model is told of each tool. Sets of tools are asked within a run, and not here.
+fn tools(agent: &LlmAgent) -> Vec<Json> {
+    let declared = agent.tools().iter().filter_map(|source| match source {
+        ToolSource::Tool(tool) => tool.declaration(),
+        ToolSource::Set(_) => None,
+    });
+    let written = declared.filter_map(|declaration| {
+        let text = declaration.to_json().ok()?;
+        Json::parse(&text).ok()
+    });
+    let as_tool = |declaration| JsonMap::from([("functionDeclarations", vec![declaration])]);
+    written.map(|it| as_tool(it).into()).collect()
+}
+
+/// A value of the query, decoded; the last one if there are several, as FastAPI takes it.
+pub(super) fn query_value(query: Option<&str>, name: &str) -> Option<String> {
+    let pairs = query?.split('&').rev();
+    let mut pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let (_, value) = pairs.find(|(key, _)| decoded(key) == name)?;
+    Some(decoded(value))
+}
+
+/// Percent-decoded, with `+` for a space; what is no UTF-8 is replaced, as Python does.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let hex = after.first_chunk::<2>().filter(|_| *first == b'%');
+        let hex = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        match hex {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(if *first == b'+' { b' ' } else { *first });
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

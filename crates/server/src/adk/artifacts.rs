@@ -1,0 +1,260 @@
+//! Artifacts of a session: names may hold slashes, so that everything behind `artifacts/` is one
+//! text here, and what it asks for is read from its end.
+
+use axum::{
+    extract::{Path, RawQuery, Request, State as Shares},
+    http::{Method, StatusCode},
+    response::Response,
+};
+use retain_core::{ArtifactKey, ArtifactVersion, Json, Part, SessionKey};
+
+use super::{
+    answers::{json_response, null_response},
+    apps::query_value,
+    bodies,
+    errors::AdkError,
+    models::SAVE_ARTIFACT,
+    validate::{Checker, Kind},
+};
+use crate::{
+    guard::Scope,
+    routes::{Access, Routes},
+    services::Shared,
+};
+
+const ARTIFACTS: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts";
+const ARTIFACT: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*artifact}";
+
+pub(super) fn routes(routes: Routes) -> Routes {
+    let (reads, writes) = (
+        Access::Path(Scope::SessionsRead),
+        Access::Path(Scope::SessionsWrite),
+    );
+    routes
+        .add(Method::GET, ARTIFACTS, reads, list_names)
+        .add(Method::POST, ARTIFACTS, writes, save)
+        .add(Method::GET, ARTIFACT, reads, get)
+        .add(Method::DELETE, ARTIFACT, writes, delete)
+}
+
+type SessionPath = Path<(String, String, String)>;
+type ArtifactPath = Path<(String, String, String, String)>;
+
+async fn list_names(
+    Shares(server): Shares<Shared>,
+    Path((app, user, session)): SessionPath,
+) -> Result<Response, AdkError> {
+    let artifacts = &server.services.artifacts;
+    let names = artifacts.list_artifact_keys(&app, &user, Some(&session));
+    let names: Vec<Json> = names.await?.into_iter().map(Json::from).collect();
+    Ok(json_response(Json::from(names).to_string()))
+}
+
+async fn save(
+    Shares(server): Shares<Shared>,
+    Path((app, user, session)): SessionPath,
+    request: Request,
+) -> Result<Response, AdkError> {
+    static KIND: Kind = bodies::of(&SAVE_ARTIFACT);
+    let body = bodies::read(request, &KIND).await?;
+    let filename = body.needed_text("filename")?;
+    let artifact = body.part("artifact")?.unwrap_or_default();
+    let key = ArtifactKey::in_session(&SessionKey::new(app, user, session), filename);
+    let artifacts = &server.services.artifacts;
+    let notes = body.map("customMetadata");
+    let version = artifacts.save_artifact(&key, artifact, notes).await?;
+    let saved = artifacts.get_artifact_version(&key, Some(version)).await?;
+    match saved {
+        Some(saved) => version_response(&saved),
+        None => Err(AdkError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "Artifact metadata unavailable",
+        )),
+    }
+}
+
+async fn delete(
+    Shares(server): Shares<Shared>,
+    Path((app, user, session, name)): ArtifactPath,
+) -> Result<Response, AdkError> {
+    let key = ArtifactKey::in_session(&SessionKey::new(app, user, session), name);
+    server.services.artifacts.delete_artifact(&key).await?;
+    Ok(null_response())
+}
+
+/// What is asked of an artifact, by how the path ends.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked<'a> {
+    Artifact,
+    Versions,
+    AllMetadata,
+    Version(&'a str),
+    Metadata(&'a str),
+}
+
+/// The name, and what is asked of it. Where a path can be read in two ways, ADK's order decides.
+fn read_path(path: &str) -> (&str, Asked<'_>) {
+    let versions = |text: &'_ str| text.strip_suffix("/versions").map(str::len);
+    let numbered = |text: &str| {
+        let (before, version) = text.rsplit_once('/')?;
+        let name_len = versions(before)?;
+        (!version.is_empty()).then_some((name_len, before.len() + 1, text.len()))
+    };
+    if let Some(before) = path.strip_suffix("/metadata") {
+        if let Some((name, from, to)) = numbered(before) {
+            return (&path[..name], Asked::Metadata(&path[from..to]));
+        }
+        if let Some(name) = versions(before) {
+            return (&path[..name], Asked::AllMetadata);
+        }
+    }
+    if let Some((name, from, to)) = numbered(path) {
+        return (&path[..name], Asked::Version(&path[from..to]));
+    }
+    match versions(path) {
+        Some(name) => (&path[..name], Asked::Versions),
+        None => (path, Asked::Artifact),
+    }
+}
+
+async fn get(
+    Shares(server): Shares<Shared>,
+    Path((app, user, session, path)): ArtifactPath,
+    RawQuery(query): RawQuery,
+) -> Result<Response, AdkError> {
+    let (name, asked) = read_path(&path);
+    let key = ArtifactKey::in_session(&SessionKey::new(app, user, session), name);
+    let artifacts = &server.services.artifacts;
+    match asked {
+        Asked::Artifact => {
+            let version = version_of_query(query.as_deref())?;
+            load(&server, &key, version).await
+        }
+        Asked::Version(version) => load(&server, &key, read_version(version)?).await,
+        Asked::Versions => {
+            let versions = artifacts.list_versions(&key).await?;
+            let versions: Vec<Json> = versions.into_iter().map(Json::from).collect();
+            Ok(json_response(Json::from(versions).to_string()))
+        }
+        Asked::AllMetadata => {
+            let versions = artifacts.list_artifact_versions(&key).await?;
+            let texts: Result<Vec<String>, AdkError> = versions.iter().map(version_text).collect();
+            Ok(json_response(format!("[{}]", texts?.join(","))))
+        }
+        Asked::Metadata(version) => {
+            let found = match read_version(version)? {
+                Wanted::None => None,
+                Wanted::Latest => artifacts.get_artifact_version(&key, None).await?,
+                Wanted::Number(n) => artifacts.get_artifact_version(&key, Some(n)).await?,
+            };
+            let found = found.ok_or_else(|| AdkError::not_found("Artifact version not found"))?;
+            version_response(&found)
+        }
+    }
+}
+
+/// Which version is wanted.
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    Latest,
+    Number(u64),
+    /// One that cannot be there, such as -1.
+    None,
+}
+
+impl From<i128> for Wanted {
+    fn from(number: i128) -> Wanted {
+        u64::try_from(number).map_or(Wanted::None, Wanted::Number)
+    }
+}
+
+/// A version in a path: `latest`, or a number as Python's `int` reads it.
+fn read_version(text: &str) -> Result<Wanted, AdkError> {
+    if text == "latest" {
+        return Ok(Wanted::Latest);
+    }
+    let digits = text.trim().replace('_', "");
+    let number = digits.parse::<i128>().map(Wanted::from);
+    number.map_err(|_| AdkError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid version ID"))
+}
+
+fn version_of_query(query: Option<&str>) -> Result<Wanted, AdkError> {
+    let Some(version) = query_value(query, "version") else {
+        return Ok(Wanted::Latest);
+    };
+    let mut checker = Checker::at("query");
+    checker.enter("version");
+    let number = checker.check(&Kind::Integer, &Json::from(version));
+    let number = number.map_err(AdkError::Invalid)?;
+    Ok(number.as_u64().map_or(Wanted::None, Wanted::Number))
+}
+
+async fn load(server: &Shared, key: &ArtifactKey, version: Wanted) -> Result<Response, AdkError> {
+    let artifacts = &server.services.artifacts;
+    let part: Option<Part> = match version {
+        Wanted::None => None,
+        Wanted::Latest => artifacts.load_artifact(key, None).await?,
+        Wanted::Number(n) => artifacts.load_artifact(key, Some(n)).await?,
+    };
+    let part = part.ok_or_else(|| AdkError::not_found("Artifact not found"))?;
+    let text = part.to_json().map_err(|error| AdkError::internal(&error))?;
+    Ok(json_response(text))
+}
+
+fn version_text(version: &ArtifactVersion) -> Result<String, AdkError> {
+    version
+        .to_json()
+        .map_err(|error| AdkError::internal(&error))
+}
+
+fn version_response(version: &ArtifactVersion) -> Result<Response, AdkError> {
+    version_text(version).map(json_response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_says_from_its_end_what_is_asked() {
+        let cases = [
+            ("a.txt", "a.txt", Asked::Artifact),
+            ("d/a.txt", "d/a.txt", Asked::Artifact),
+            ("d/a.txt/versions", "d/a.txt", Asked::Versions),
+            ("d/a.txt/versions/3", "d/a.txt", Asked::Version("3")),
+            (
+                "d/a.txt/versions/latest",
+                "d/a.txt",
+                Asked::Version("latest"),
+            ),
+            ("a/versions/metadata", "a", Asked::AllMetadata),
+            ("a/versions/3/metadata", "a", Asked::Metadata("3")),
+            (
+                "a/versions/1/versions/2",
+                "a/versions/1",
+                Asked::Version("2"),
+            ),
+            (
+                "a/versions/versions/metadata",
+                "a",
+                Asked::Metadata("versions"),
+            ),
+            ("versions", "versions", Asked::Artifact),
+            ("versions/1", "versions/1", Asked::Artifact),
+            ("a/versions/", "a/versions/", Asked::Artifact),
+            ("a/metadata", "a/metadata", Asked::Artifact),
+        ];
+        for (path, name, asked) in cases {
+            assert_eq!(read_path(path), (name, asked), "{path}");
+        }
+    }
+
+    #[test]
+    fn versions_are_read_as_python_reads_numbers() {
+        assert_eq!(read_version("latest").ok(), Some(Wanted::Latest));
+        assert_eq!(read_version("12").ok(), Some(Wanted::Number(12)));
+        assert_eq!(read_version("-1").ok(), Some(Wanted::None));
+        assert!(read_version("x").is_err());
+        assert!(read_version("1.0").is_err());
+    }
+}

@@ -1,0 +1,181 @@
+//! Reads what came with a request: the JSON of a body, checked against a table, and its fields.
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest as _, Request},
+    http::{StatusCode, header},
+};
+use retain_core::{Content, Event, Json, JsonError, JsonMap, Part};
+
+use super::{
+    errors::AdkError,
+    json_error,
+    validate::{Checker, Kind, Model, Problem},
+};
+
+/// What a body must be like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expected {
+    pub(super) kind: &'static Kind,
+    /// Whether there need not be one.
+    pub(super) is_optional: bool,
+    /// Whether fields that ADK does not know are kept where it refuses them.
+    pub(super) keeps_unknown: bool,
+}
+
+/// An object that was read from a body, by ADK's names.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Body(JsonMap);
+
+/// Reads a body that must be there.
+pub(super) async fn read(request: Request, kind: &'static Kind) -> Result<Body, AdkError> {
+    let expected = Expected {
+        kind,
+        is_optional: false,
+        keeps_unknown: false,
+    };
+    Ok(read_as(request, expected).await?.unwrap_or_default())
+}
+
+/// Reads a body; `None` if there is none, or null, and it may be so.
+pub(super) async fn read_as(
+    request: Request,
+    expected: Expected,
+) -> Result<Option<Body>, AdkError> {
+    let is_json = is_json(&request);
+    let bytes = Bytes::from_request(request, &()).await;
+    let bytes = bytes.map_err(|error| AdkError::new(error.status(), error.body_text()))?;
+    let value = match (bytes.is_empty(), is_json) {
+        (true, _) => None,
+        (false, true) => Some(parse(&bytes)?),
+        // What does not say that it is JSON is a text to FastAPI: a page elsewhere cannot send JSON
+        // here without asking first.
+        (false, false) => Some(Json::from(String::from_utf8_lossy(&bytes).into_owned())),
+    };
+    let value = match value {
+        None | Some(Json::Null) if expected.is_optional => return Ok(None),
+        None | Some(Json::Null) => return Err(missing()),
+        Some(value) => value,
+    };
+    let mut checker = Checker::at("body");
+    checker.keeps_unknown = expected.keeps_unknown;
+    match checker.check(expected.kind, &value) {
+        Ok(Json::Object(map)) => Ok(Some(Body((*map).clone()))),
+        Ok(_) => Ok(None),
+        Err(problems) => Err(AdkError::Invalid(problems)),
+    }
+}
+
+fn is_json(request: &Request) -> bool {
+    let kind = request.headers().get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let kind = kind.to_ascii_lowercase();
+    let subtype = kind.strip_prefix("application/");
+    subtype.is_some_and(|subtype| subtype == "json" || subtype.ends_with("+json"))
+}
+
+fn parse(bytes: &[u8]) -> Result<Json, AdkError> {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return Err(AdkError::bad_request("There was an error parsing the body"));
+    };
+    Json::parse(text).map_err(|error| {
+        let (place, said) = json_error::as_python(text)
+            .unwrap_or_else(|| (chars_before(text, error.offset()), error.message().into()));
+        AdkError::Invalid(vec![Problem {
+            kind: "json_invalid",
+            loc: vec!["body".into(), place.into()],
+            message: "JSON decode error".to_owned(),
+            input: JsonMap::new().into(),
+            context: Some([("error", said)].into()),
+        }])
+    })
+}
+
+fn chars_before(text: &str, offset: usize) -> usize {
+    let before = text.char_indices();
+    before.take_while(|(at, _)| *at < offset).count()
+}
+
+fn missing() -> AdkError {
+    AdkError::Invalid(vec![Problem {
+        kind: "missing",
+        loc: vec!["body".into()],
+        message: "Field required".to_owned(),
+        input: Json::Null,
+        context: None,
+    }])
+}
+
+/// A value that the table lets pass and that cannot be kept nevertheless.
+fn unreadable(field: &str, value: &Json, error: &JsonError) -> AdkError {
+    AdkError::Invalid(vec![Problem {
+        kind: "value_error",
+        loc: vec!["body".into(), field.into()],
+        message: format!("Value error, {error}"),
+        input: value.clone(),
+        context: None,
+    }])
+}
+
+impl Body {
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        self.0.get(name)?.as_str().map(str::to_owned)
+    }
+
+    /// A text that must be there, and is, for the table says so.
+    pub(super) fn needed_text(&self, name: &str) -> Result<String, AdkError> {
+        let missing =
+            || AdkError::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{name} required"));
+        self.text(name).ok_or_else(missing)
+    }
+
+    pub(super) fn bool(&self, name: &str) -> bool {
+        self.0.get(name).and_then(Json::as_bool).unwrap_or(false)
+    }
+
+    pub(super) fn map(&self, name: &str) -> Option<JsonMap> {
+        self.0.get(name)?.as_object().cloned()
+    }
+
+    /// The object itself, for a body that is a map of the user's.
+    pub(super) fn into_map(self) -> JsonMap {
+        self.0
+    }
+
+    pub(super) fn content(&self, name: &str) -> Result<Option<Content>, AdkError> {
+        self.read(name, Content::from_json)
+    }
+
+    pub(super) fn part(&self, name: &str) -> Result<Option<Part>, AdkError> {
+        self.read(name, Part::from_json)
+    }
+
+    pub(super) fn events(&self, name: &str) -> Result<Vec<Event>, AdkError> {
+        let events = self.0.get(name).and_then(Json::as_array);
+        let events = events.unwrap_or_default().iter();
+        let read = |value: &Json| {
+            let event = Event::from_json(&value.to_string());
+            event.map_err(|error| unreadable(name, value, &error))
+        };
+        events.map(read).collect()
+    }
+
+    fn read<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, JsonError>,
+    ) -> Result<Option<T>, AdkError> {
+        let Some(value) = self.0.get(name) else {
+            return Ok(None);
+        };
+        let read = read(&value.to_string());
+        read.map(Some)
+            .map_err(|error| unreadable(name, value, &error))
+    }
+}
+
+/// The kind of a body that follows a table.
+pub(super) const fn of(model: &'static Model) -> Kind {
+    Kind::Model(model)
+}

@@ -1,0 +1,203 @@
+//! What cannot be done, as FastAPI says it: `{"detail": …}`, and a bare 500 for what nobody expected.
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use retain_core::{ArtifactError, Json, JsonMap, MemoryError, SessionError};
+use retain_runtime::{RunError, python_text::python_repr};
+
+use super::{answers::json_response, validate::Problem};
+use crate::{
+    apps::AppError,
+    guard::{Refused, TooManyRuns},
+};
+
+/// Why a request of ADK's face is not answered as asked.
+#[derive(Debug)]
+pub(crate) enum AdkError {
+    /// `{"detail": "text"}`.
+    Detail(StatusCode, String),
+    /// 422, with one entry for each thing that is wrong with the body or the query.
+    Invalid(Vec<Problem>),
+    /// The key may not be used for this.
+    Refused(Refused),
+    /// Too many turns are running.
+    TooManyRuns(TooManyRuns),
+    /// Something failed that is nobody's mistake but ours: a bare 500, the reason is in the log.
+    Internal,
+}
+
+impl AdkError {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> AdkError {
+        AdkError::Detail(status, detail.into())
+    }
+
+    pub(crate) fn bad_request(detail: impl Into<String>) -> AdkError {
+        AdkError::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    pub(crate) fn not_found(detail: impl Into<String>) -> AdkError {
+        AdkError::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// A bare 500; the log tells why.
+    pub(crate) fn internal(error: &(dyn std::error::Error + 'static)) -> AdkError {
+        let mut reasons = vec![error.to_string()];
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            reasons.push(error.to_string());
+            cause = error.source();
+        }
+        tracing::error!(error = reasons.join(": "), "a request failed");
+        AdkError::Internal
+    }
+}
+
+impl IntoResponse for AdkError {
+    fn into_response(self) -> Response {
+        match self {
+            AdkError::Detail(status, detail) => {
+                detail_response(status, JsonMap::from([("detail", detail)]))
+            }
+            AdkError::Invalid(problems) => {
+                let problems: Vec<Json> = problems.into_iter().map(Problem::into_json).collect();
+                let detail = JsonMap::from([("detail", Json::from(problems))]);
+                detail_response(StatusCode::UNPROCESSABLE_ENTITY, detail)
+            }
+            AdkError::Refused(refused) => refused.into_response(),
+            AdkError::TooManyRuns(refused) => {
+                let detail = JsonMap::from([("detail", refused.to_string())]);
+                let mut response = detail_response(StatusCode::TOO_MANY_REQUESTS, detail);
+                let soon = HeaderValue::from_static("1");
+                response.headers_mut().insert(header::RETRY_AFTER, soon);
+                response
+            }
+            AdkError::Internal => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
+                "Internal Server Error",
+            )
+                .into_response(),
+        }
+    }
+}
+
+fn detail_response(status: StatusCode, body: JsonMap) -> Response {
+    let mut response = json_response(Json::from(body).to_string());
+    *response.status_mut() = status;
+    response
+}
+
+impl From<Refused> for AdkError {
+    fn from(refused: Refused) -> AdkError {
+        AdkError::Refused(refused)
+    }
+}
+
+impl From<TooManyRuns> for AdkError {
+    fn from(refused: TooManyRuns) -> AdkError {
+        AdkError::TooManyRuns(refused)
+    }
+}
+
+impl From<SessionError> for AdkError {
+    fn from(error: SessionError) -> AdkError {
+        use SessionError as E;
+        let status = match &error {
+            E::NotFound { .. } => return AdkError::not_found("Session not found"),
+            E::AlreadyExists { key } => {
+                let detail = format!("Session already exists: {}", key.id);
+                return AdkError::new(StatusCode::CONFLICT, detail);
+            }
+            E::Conflict { .. } | E::RunBusy { .. } | E::RunLost { .. } | E::NestedRun { .. } => {
+                StatusCode::CONFLICT
+            }
+            E::InvocationNotFound { .. } | E::PositionNotFound { .. } => StatusCode::NOT_FOUND,
+            E::Invalid { .. } | E::Import { .. } => StatusCode::BAD_REQUEST,
+            E::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            E::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
+            E::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
+            E::Artifact { .. } | E::Corrupt { .. } | E::Open { .. } | E::Store { .. } => {
+                return AdkError::internal(&error);
+            }
+        };
+        AdkError::new(status, error.to_string())
+    }
+}
+
+impl From<ArtifactError> for AdkError {
+    fn from(error: ArtifactError) -> AdkError {
+        use ArtifactError as E;
+        let status = match &error {
+            E::Invalid { .. } | E::Reference { .. } => StatusCode::BAD_REQUEST,
+            E::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
+            E::NoService => StatusCode::NOT_IMPLEMENTED,
+            E::Corrupt { .. } | E::Store { .. } => return AdkError::internal(&error),
+        };
+        AdkError::new(status, error.to_string())
+    }
+}
+
+impl From<MemoryError> for AdkError {
+    fn from(error: MemoryError) -> AdkError {
+        use MemoryError as E;
+        let status = match &error {
+            E::NoService => return AdkError::bad_request("Memory service is not configured."),
+            E::InvalidInput { .. } => StatusCode::BAD_REQUEST,
+            E::LimitExceeded { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            E::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
+            E::Corrupt { .. } | E::Backend(_) => return AdkError::internal(&error),
+        };
+        AdkError::new(status, error.to_string())
+    }
+}
+
+impl From<RunError> for AdkError {
+    /// A run that has not begun, or one whose events are answered all at once.
+    fn from(error: RunError) -> AdkError {
+        use RunError as E;
+        match error {
+            E::Session(SessionError::NotFound { key }) => {
+                AdkError::not_found(format!("Session not found: {}", key.id))
+            }
+            E::Session(error) => error.into(),
+            E::InvalidMessage { .. } | E::NotResumable { .. } => {
+                AdkError::bad_request(error.to_string())
+            }
+            E::LlmCallsLimitExceeded { .. }
+            | E::Model { .. }
+            | E::Tool { .. }
+            | E::Callback { .. }
+            | E::Plugin { .. }
+            | E::Template { .. }
+            | E::Output { .. }
+            | E::Agent { .. }
+            | E::Memory(_)
+            | E::BrokenOff { .. }
+            | E::Cancelled => AdkError::internal(&error),
+        }
+    }
+}
+
+impl From<AppError> for AdkError {
+    fn from(error: AppError) -> AdkError {
+        match &error {
+            AppError::NotFound { app, .. } => {
+                let name = python_repr(&Json::from(app.as_str()));
+                let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                AdkError::not_found(match !app.is_empty() && app.chars().all(is_word) {
+                    true => format!("Agent not found: {name}."),
+                    false => format!(
+                        "Invalid agent name: {name}. Agent names must be valid Python identifiers \
+                         (letters, digits, and underscores only)."
+                    ),
+                })
+            }
+            AppError::Config(_) | AppError::Build(_) | AppError::BrokenOff { .. } => {
+                AdkError::internal(&error);
+                AdkError::new(StatusCode::INTERNAL_SERVER_ERROR, "Failed to load agent")
+            }
+        }
+    }
+}

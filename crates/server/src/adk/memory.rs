@@ -1,0 +1,37 @@
+//! `PATCH …/memory`: what a session says goes into the user's memory.
+
+use axum::{
+    extract::{Path, Request, State as Shares},
+    http::Method,
+    response::Response,
+};
+
+use super::{
+    answers::null_response, bodies, errors::AdkError, models::UPDATE_MEMORY, sessions,
+    validate::Kind,
+};
+use crate::{
+    guard::Scope,
+    routes::{Access, Routes},
+    services::Shared,
+};
+
+pub(super) fn routes(routes: Routes) -> Routes {
+    let path = "/apps/{app}/users/{user}/memory";
+    let writes = Access::Path(Scope::MemoryWrite);
+    routes.add(Method::PATCH, path, writes, add_session)
+}
+
+async fn add_session(
+    Shares(server): Shares<Shared>,
+    Path((app, user)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, AdkError> {
+    static KIND: Kind = bodies::of(&UPDATE_MEMORY);
+    let body = bodies::read(request, &KIND).await?;
+    let session = body.needed_text("sessionId")?;
+    let session = sessions::find(&server, &app, &user, &session).await?;
+    let memory = &server.services.memory;
+    memory.add_session_to_memory(&session).await?;
+    Ok(null_response())
+}

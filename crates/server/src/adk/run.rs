@@ -1,0 +1,145 @@
+//! `/run` and `/run_sse`: an agent answers a message.
+
+use axum::{
+    extract::{Request, State as Shares},
+    http::{Method, StatusCode},
+    response::Response,
+};
+use retain_core::JsonMap;
+use retain_runtime::{RunConfig, RunRequest, RunStream, Runner, StreamingMode};
+
+use super::{
+    answers::{events_text, json_response},
+    bodies::{self, Body},
+    errors::AdkError,
+    models::RUN_AGENT,
+    sse,
+    validate::Kind,
+};
+use crate::{
+    guard::{Caller, RunPermit, Scope},
+    routes::{Access, Routes},
+    services::Shared,
+};
+
+pub(super) fn routes(routes: Routes) -> Routes {
+    let runs = Access::Body(Scope::Run);
+    routes
+        .add(Method::POST, "/run", runs, run)
+        .add(Method::POST, "/run_sse", runs, run_sse)
+}
+
+/// Answers with all events at once. When the client goes away, this is dropped, and the run with
+/// it is cut off.
+async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
+    let asked = Asked::read(&server, request).await?;
+    let (run, _permit) = asked.begin(StreamingMode::None).await?;
+    let events = run.collect_events().await?;
+    Ok(json_response(events_text(&events)?))
+}
+
+/// Answers with each event as it comes.
+async fn run_sse(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
+    let asked = Asked::read(&server, request).await?;
+    let splits_artifacts = !asked
+        .body
+        .text("functionCallEventId")
+        .is_some_and(|id| !id.is_empty());
+    let mode = match asked.body.bool("streaming") {
+        true => StreamingMode::Sse,
+        false => StreamingMode::None,
+    };
+    let (run, permit) = asked.begin(mode).await?;
+    Ok(sse::response(run, permit, splits_artifacts))
+}
+
+/// The app that is named, or the one that need not be.
+pub(super) fn app_name(server: &Shared, named: Option<String>) -> Option<String> {
+    let named = named.filter(|app| !app.is_empty());
+    named.or_else(|| server.apps.default_app().map(str::to_owned))
+}
+
+/// The runner of an app.
+pub(super) async fn runner(server: &Shared, app: &str) -> Result<Runner, AdkError> {
+    if app.starts_with("__") {
+        return Err(AdkError::new(
+            StatusCode::FORBIDDEN,
+            "Access to internal special agents is disabled in API server mode and on a development \
+             server not known to be bound to a loopback address.",
+        ));
+    }
+    Ok(server.runner(app).await?)
+}
+
+/// What a request asks to be run.
+struct Asked {
+    runner: Runner,
+    body: Body,
+    permit: RunPermit,
+}
+
+impl Asked {
+    async fn read(server: &Shared, request: Request) -> Result<Asked, AdkError> {
+        static KIND: Kind = bodies::of(&RUN_AGENT);
+        let caller = request.extensions().get::<Caller>().cloned();
+        let caller = caller.unwrap_or_default();
+        let body = bodies::read(request, &KIND).await?;
+        let Some(app) = app_name(server, body.text("appName")) else {
+            return Err(AdkError::bad_request(
+                "app_name is required when ADK_DEFAULT_APP_NAME is not set",
+            ));
+        };
+        let user = body.needed_text("userId")?;
+        caller.check_owner(Some(&app), Some(&user))?;
+        let runner = runner(server, &app).await?;
+        let permit = server.apps.runs().admit(&app, &user)?;
+        Ok(Asked {
+            runner,
+            body,
+            permit,
+        })
+    }
+
+    /// Begins the run: when this returns, the message is stored.
+    async fn begin(
+        self,
+        streaming_mode: StreamingMode,
+    ) -> Result<(RunStream, RunPermit), AdkError> {
+        let body = self.body;
+        let request = RunRequest {
+            message: body.content("newMessage")?,
+            invocation_id: body.text("invocationId").filter(|id| !id.is_empty()),
+            state_delta: body.map("stateDelta").unwrap_or_default(),
+            config: RunConfig {
+                streaming_mode,
+                custom_metadata: body.map("customMetadata").unwrap_or_else(JsonMap::new),
+                ..RunConfig::default()
+            },
+            yield_user_message: false,
+        };
+        let (user, session) = (body.needed_text("userId")?, body.needed_text("sessionId")?);
+        if request.message.is_none() && request.invocation_id.is_none() {
+            return Err(nothing_to_run(&self.runner, &user, &session).await);
+        }
+        let run = self.runner.run_with(&user, Some(&session), request);
+        Ok((run.await?, self.permit))
+    }
+}
+
+/// Why a request without a message and without a run to go on with is refused: the session comes
+/// first, as for ADK.
+async fn nothing_to_run(runner: &Runner, user: &str, session: &str) -> AdkError {
+    let none = retain_core::GetSessionConfig {
+        num_recent_events: Some(0),
+        ..Default::default()
+    };
+    let sessions = runner.session_service();
+    let found = sessions.get_session(runner.app_name(), user, session, none);
+    match found.await {
+        Ok(Some(_)) => AdkError::bad_request(
+            "Running an agent requires either newMessage, or invocationId to take a run up again.",
+        ),
+        Ok(None) => AdkError::not_found(format!("Session not found: {session}")),
+        Err(error) => error.into(),
+    }
+}

@@ -1,0 +1,116 @@
+//! The events of a run as server-sent events: `data: <JSON>` and an empty line for each, in one write.
+//!
+//! The next event is asked for when the last one was taken, and silence is filled with comments,
+//! which no client sees. The end of the stream is the end of the run; when the client goes away,
+//! the stream is dropped, and with it the run is cut off.
+
+use std::{collections::VecDeque, convert::Infallible, time::Duration};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{HeaderValue, header},
+    response::Response,
+};
+use futures_util::{StreamExt as _, stream};
+use retain_core::{Clock as _, Event, Json, JsonMap, SystemClock};
+use retain_runtime::{RunError, RunStream, python_text::python_json_ascii};
+
+use super::answers::event_text;
+use crate::guard::RunPermit;
+
+/// After so much silence a comment is sent, so that nothing on the way takes the connection for dead.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The answer that carries a run.
+pub(super) fn response(run: RunStream, permit: RunPermit, splits_artifacts: bool) -> Response {
+    let sending = Sending {
+        run: Some(run),
+        _permit: permit,
+        ready: VecDeque::new(),
+        splits_artifacts,
+    };
+    let frames = stream::unfold(sending, |mut sending| async move {
+        let frame = sending.next().await?;
+        Some((Ok::<Bytes, Infallible>(frame), sending))
+    });
+    let mut response = Response::new(Body::from_stream(frames));
+    let headers = response.headers_mut();
+    let kind = HeaderValue::from_static("text/event-stream; charset=utf-8");
+    headers.insert(header::CONTENT_TYPE, kind);
+    let no_cache = HeaderValue::from_static("no-cache");
+    headers.insert(header::CACHE_CONTROL, no_cache);
+    response
+}
+
+/// A run on its way to a client.
+struct Sending {
+    /// `None` when it is over.
+    run: Option<RunStream>,
+    _permit: RunPermit,
+    /// What of the last event is still to be sent.
+    ready: VecDeque<Bytes>,
+    splits_artifacts: bool,
+}
+
+impl Sending {
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(frame) = self.ready.pop_front() {
+            return Some(frame);
+        }
+        let run = self.run.as_mut()?;
+        match tokio::time::timeout(HEARTBEAT, run.next()).await {
+            Err(_) => Some(Bytes::from_static(b": ping\n\n")),
+            Ok(None) => {
+                self.run = None;
+                None
+            }
+            Ok(Some(Ok(event))) => {
+                let events = shown(event, self.splits_artifacts);
+                self.ready = events.iter().filter_map(frame).collect();
+                self.ready.pop_front()
+            }
+            Ok(Some(Err(error))) => {
+                self.run = None;
+                Some(failure(&error))
+            }
+        }
+    }
+}
+
+/// An event as the web UI wants it: it looks for artifacts in events without content, so that one
+/// with both is sent as two.
+fn shown(event: Event, splits_artifacts: bool) -> Vec<Event> {
+    let has_parts = event
+        .content()
+        .is_some_and(|content| !content.parts().is_empty());
+    if !splits_artifacts || event.actions.artifact_delta.is_empty() || !has_parts {
+        return vec![event];
+    }
+    let mut content = event.clone();
+    content.actions.artifact_delta = JsonMap::new();
+    let mut artifacts = event;
+    artifacts.response.content = None;
+    vec![content, artifacts]
+}
+
+fn frame(event: &Event) -> Option<Bytes> {
+    // An event that cannot be written was not stored either; the log has told why.
+    let text = event_text(event).ok()?;
+    Some(Bytes::from(format!("data: {text}\n\n")))
+}
+
+/// A run that failed after its answer had begun.
+fn failure(error: &RunError) -> Bytes {
+    tracing::error!(%error, "a run failed");
+    let (code, message) = (error.code(), error.cause());
+    let details = JsonMap::from([
+        ("error_type", Json::from(code)),
+        ("error_message", Json::from(message.as_str())),
+        ("timestamp", Json::from(SystemClock.now())),
+    ]);
+    let told = JsonMap::from([
+        ("error", Json::from(format!("{code}: {message}"))),
+        ("error_details", details.into()),
+    ]);
+    Bytes::from(format!("data: {}\n\n", python_json_ascii(&told.into())))
+}

@@ -1,0 +1,144 @@
+//! What the web UI exports can be imported, and is then the same.
+
+use retain_core::{Event, Json, JsonMap};
+
+use crate::support::{Gated, ask, filing_agent, gated_agent, server, with_session};
+
+const SESSIONS: &str = "/apps/desk/users/ada/sessions";
+
+fn export_without_identity(session: &Json) -> Json {
+    let kept = ["state", "events", "appName", "userId"];
+    let kept = kept.map(|key| (key, session[key].clone()));
+    JsonMap::from(kept).into()
+}
+
+/// Everything that ADK refuses in an import, and what it would drop.
+const EVENTS: &str = r#"[
+ {"id":"e1","invocationId":"i1","author":"user","timestamp":1700000000.25,
+  "content":{"role":"user","parts":[{"text":"hello é 😀"}]},
+  "actions":{"stateDelta":{"n":123456789012345678901234567890,"user:name":"Ada"}}},
+ {"id":"e2","invocationId":"i1","author":"desk","timestamp":1700000001.5,
+  "content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"adk_request_confirmation","args":{"x":1}}}]},
+  "longRunningToolIds":["c1"],
+  "actions":{"stateDelta":{"gone":1,"n":2},"artifactDelta":{"a/b.txt":3},"transferToAgent":"other",
+   "requestedToolConfirmations":{"c1":{"hint":"sure?","confirmed":false}}},
+  "customMetadata":{"mine":true},"newerField":{"kept":[1.50]}},
+ {"id":"e3","invocationId":"i2","author":"desk","timestamp":1600000000,
+  "content":{"role":"model","parts":[{"text":"said","newerPartField":1}]},
+  "actions":{"stateDelta":{"later":null},"escalate":true,"newerAction":"kept"},
+  "branch":"a.b","errorCode":"X"},
+ {"id":"e4","invocationId":"r1","author":"user","timestamp":1700000009.0,
+  "actions":{"rewindBeforeInvocationId":"i2","stateDelta":{"later":null}}}
+]"#;
+
+#[tokio::test]
+async fn export_and_import_give_the_same_session() {
+    let server = server(filing_agent());
+    with_session(&server).await;
+    let body =
+        format!(r#"{{"sessionId":"first","state":{{"kept":"yes","n":0}},"events":{EVENTS}}}"#);
+    let first = ask(&server, "POST", SESSIONS, &body).await;
+    assert_eq!(first.status, 200, "{}", first.text);
+    let first = ask(&server, "GET", &format!("{SESSIONS}/first"), "")
+        .await
+        .json();
+    let sent = Json::parse(EVENTS).expect("JSON");
+    for (at, event) in sent.as_array().expect("a list").iter().enumerate() {
+        let event = Event::from_json(&event.to_string()).expect("an event");
+        let got = Event::from_json(&first["events"][at].to_string()).expect("an event");
+        assert_eq!(got, event, "event {at}");
+    }
+    assert_eq!(first["state"]["n"], Json::from(2));
+    assert_eq!(first["state"]["kept"], "yes");
+
+    // As the UI imports: the events and the state of the export, under a new id.
+    let body = JsonMap::from([
+        ("events", first["events"].clone()),
+        ("state", first["state"].clone()),
+    ]);
+    let second = ask(&server, "POST", SESSIONS, &Json::from(body).to_string()).await;
+    assert_eq!(second.status, 200, "{}", second.text);
+    let second = second.json();
+    assert_ne!(second["id"], first["id"]);
+    assert_eq!(
+        export_without_identity(&second),
+        export_without_identity(&first)
+    );
+    let id = second["id"].as_str().expect("an id");
+    let read = ask(&server, "GET", &format!("{SESSIONS}/{id}"), "")
+        .await
+        .json();
+    assert_eq!(read, second);
+}
+
+#[tokio::test]
+async fn a_session_of_runs_survives_the_way_out_and_in() {
+    let server = server(filing_agent());
+    let path = with_session(&server).await;
+    let run = crate::support::message("hi", r#","stateDelta":{"k":[1,2.50]}"#);
+    assert_eq!(ask(&server, "POST", "/run", &run).await.status, 200);
+    let patch = r#"{"stateDelta":{"k":null,"__session_metadata__":{"displayName":"n"}}}"#;
+    assert_eq!(ask(&server, "PATCH", path, patch).await.status, 200);
+    let first = ask(&server, "GET", path, "").await.json();
+    let body = JsonMap::from([
+        ("events", first["events"].clone()),
+        ("state", first["state"].clone()),
+    ]);
+    let second = ask(&server, "POST", SESSIONS, &Json::from(body).to_string()).await;
+    assert_eq!(second.status, 200, "{}", second.text);
+    let second = second.json();
+    assert_eq!(
+        export_without_identity(&second),
+        export_without_identity(&first)
+    );
+    // And it goes on from there.
+    let id = second["id"].as_str().expect("an id");
+    let run = run.replace("\"s\"", &format!("{id:?}"));
+    assert_eq!(ask(&server, "POST", "/run", &run).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_import_that_fails_leaves_nothing() {
+    let server = server(gated_agent(&Gated::new()));
+    with_session(&server).await;
+    let twins = r#"{"sessionId":"t","events":[{"id":"e","author":"a"},{"id":"e","author":"b"}]}"#;
+    let answer = ask(&server, "POST", SESSIONS, twins).await;
+    assert_eq!(answer.status, 409, "{}", answer.text);
+    let answer = ask(&server, "GET", &format!("{SESSIONS}/t"), "").await;
+    assert_eq!(answer.status, 404);
+}
+
+#[tokio::test]
+async fn nobody_forges_internal_notes() {
+    let server = server(gated_agent(&Gated::new()));
+    with_session(&server).await;
+    let body = r#"{"sessionId":"n","events":[{"id":"e","author":"a",
+        "customMetadata":{"__adk_internal_trusted":true,"mine":1}}]}"#;
+    let answer = ask(&server, "POST", SESSIONS, body).await.json();
+    assert_eq!(
+        answer["events"][0]["customMetadata"].to_string(),
+        r#"{"mine":1}"#
+    );
+    let key = retain_core::SessionKey::new("desk", "ada", "n");
+    let sessions = &server.services.sessions;
+    let stored = sessions.read(&key, retain_core::Window::ALL).await;
+    let stored = stored.expect("read").expect("there");
+    let notes = stored.events.iter().next().expect("an event");
+    let notes = notes.response.custom_metadata.clone().expect("notes");
+    let names: Vec<&str> = notes.keys().collect();
+    assert_eq!(names, ["mine", "__adk_internal_restored_event"]);
+}
+
+#[tokio::test]
+async fn sessions_of_evaluations_are_not_listed() {
+    let server = server(gated_agent(&Gated::new()));
+    with_session(&server).await;
+    for id in ["adk-eval-session-1", "___eval___session___2", "mine"] {
+        let body = format!(r#"{{"sessionId":"{id}"}}"#);
+        assert_eq!(ask(&server, "POST", SESSIONS, &body).await.status, 200);
+    }
+    let listed = ask(&server, "GET", SESSIONS, "").await.json();
+    let ids = listed.as_array().expect("a list").iter();
+    let ids: Vec<&str> = ids.filter_map(|it| it["id"].as_str()).collect();
+    assert_eq!(ids, ["s", "mine"]);
+}

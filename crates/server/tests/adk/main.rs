@@ -1,0 +1,10 @@
+//! ADK's face, by what its clients do: stream, vanish, import, save files, ask wrongly.
+
+mod artifacts;
+mod default_app;
+mod import;
+mod live;
+mod owners;
+mod redaction;
+mod running;
+mod support;
