@@ -130,9 +130,8 @@ def server_arguments(name: str, folder: Path) -> list[str]:
     if name == "retain-volatile":
         uris = {"session": "memory://", "memory": "memory://", "artifact": "memory://"}
     else:
-        # Memory is where the sessions are, unless something else is said.
-        files = f"file://{folder / 'files'}"
-        uris = {"session": f"sqlite:///{folder / 'retain.db'}", "artifact": files}
+        # Memory and files are where the sessions are, unless something else is said.
+        uris = {"session": f"sqlite:///{folder / 'retain.db'}"}
     return [f"--{kind}-service-uri={uri}" for kind, uri in uris.items()]
 
 
