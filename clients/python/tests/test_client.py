@@ -161,6 +161,24 @@ async def test_appends_are_exactly_once(retain: Backend, url: str, quick: None, 
 
 
 @pytest.mark.anyio
+async def test_who_asks_too_often_is_slowed_down(
+    retain: Backend, url: str, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's limit is no reason to lose anything; it is told when it does not end."""
+    session = await retain.create(session_id="s")
+    async with (
+        proxy(url, lambda n: "pass" if n % 20 == 0 else "slow-down") as way,
+        retain_adk.RetainSessionService(way) as service,
+    ):
+        for n in range(3):
+            await service.append_event(session, said(str(n)))
+        monkeypatch.setattr(_client, "_PATIENCE", 0.05)
+        with pytest.raises(retain_adk.RetainUnavailableError, match="429"):
+            await service.append_event(session, said("3"))
+    assert len((await retain.get("s")).events) == len(session.events) == 3
+
+
+@pytest.mark.anyio
 async def test_a_save_whose_answer_is_lost_is_not_repeated(
     retain: Backend, url: str, quick: None
 ) -> None:

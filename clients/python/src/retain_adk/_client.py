@@ -21,13 +21,16 @@ DEFAULT_TIMEOUT = 30.0
 
 # Before the second, third … attempt. A server that restarts is back by then.
 _DELAYS = (0.1, 0.3, 0.9, 2.7)
+# How long a caller who makes too many requests is slowed down before it is told.
+_PATIENCE = 60.0
 _LONGEST_WAIT = 10.0
+_LONGEST_CONNECT = 5.0
 
 # Nothing was sent: trying again is always safe.
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 # The request may have been carried out, and the answer lost.
 _UNKNOWN = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.TimeoutException)
-_BUSY = {429, 502, 503, 504}
+_BUSY = {502, 503, 504}
 
 _SCHEMES = {
     "http": "http",
@@ -139,27 +142,33 @@ class Client:
         url = f"{self.url}/api/v1/apps/{path(named('app name', app))}/{below}"
         given = {key: value for key, value in (params or {}).items() if value is not None}
         headers = {} if body is None else {"content-type": "application/json"}
-        for delay in (*_DELAYS, None):
+        delays = iter(_DELAYS)
+        patient_until = asyncio.get_running_loop().time() + _PATIENCE
+        while True:
             client = await self._client()
+            wait: float | None = None
             try:
                 answer = await client.request(
                     method, url, content=body, params=given or None, headers=headers
                 )
             except (*_UNSENT, *_UNKNOWN) as error:
-                if delay is None or not (repeatable or isinstance(error, _UNSENT)):
+                if repeatable or isinstance(error, _UNSENT):
+                    wait = next(delays, None)
+                if wait is None:
                     said = str(error) or type(error).__name__
                     raise RetainUnavailableError(
                         f"no answer from the Retain server at {self.url}: {said}"
                     ) from error
-                wait = delay
             else:
-                again = answer.status_code == 429 or (repeatable and answer.status_code in _BUSY)
-                if delay is None or not again:
+                if answer.status_code == 429:
+                    is_patient = asyncio.get_running_loop().time() < patient_until
+                    wait = _asked_to_wait(answer, _DELAYS[0]) if is_patient else None
+                elif repeatable and answer.status_code in _BUSY:
+                    wait = next(delays, None)
+                if wait is None:
                     return _checked(answer)
-                wait = _asked_to_wait(answer, delay)
             # Not all at once: those who were turned away together come back one by one.
             await asyncio.sleep(wait * random.uniform(0.75, 1.25))
-        raise AssertionError("the last attempt returns or raises")
 
     async def close(self) -> None:
         """Closes the connections of this event loop. Those of other loops end with their loop."""
@@ -182,7 +191,9 @@ class Client:
                 # Reading the certificates takes longer than many a call, and http needs none.
                 verify=self.url.startswith("https:"),
                 # However many tasks there are: they wait for a connection, and not in vain.
-                timeout=httpx.Timeout(self._timeout, pool=None),
+                timeout=httpx.Timeout(
+                    self._timeout, connect=min(self._timeout, _LONGEST_CONNECT), pool=None
+                ),
                 limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
             )
             closer = _close_at_the_end(client)
