@@ -58,10 +58,10 @@ impl Server {
 
     /// All routes, with their guards.
     pub fn guarded_router(self: &Arc<Self>, guards: &Arc<Guards>) -> Router {
-        let router = Server::all_routes()
-            .into_router(self)
-            .layer(from_fn(api::refusals_as_problems));
+        let router = Server::all_routes().into_router(self);
         adk::with_fallbacks(router.with_state(Arc::clone(self)), self)
+            // Around the fallbacks too: below /api/ they are Retain's to tell.
+            .layer(from_fn(api::refusals_as_problems))
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(Arc::clone(guards), stand_before))
     }

@@ -106,7 +106,7 @@ schema! {
             "detail": {"type": "string"},
             "code": {"type": "string"},
         },
-        "required": ["type", "title", "status", "detail", "code"],
+        "required": ["type", "title", "status", "detail"],
         "additionalProperties": true,
     };
 }

@@ -26,6 +26,9 @@ use crate::{guard::Scope, routes::Access, services::Shared};
 /// After so long without an event, a comment shows that the connection is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
+/// Says that there is nothing to come back for. When the server stops, the stream ends without it.
+const ENDED: &str = "event: end\ndata: {\"reason\":\"deleted\"}\n\n";
+
 const LAST_EVENT_ID: &str = "last-event-id";
 
 const AFTER: Param = Param::new(
@@ -41,7 +44,7 @@ pub(super) fn routes(api: Api) -> Api {
         Method::GET,
         PATH,
         "tailSession",
-        "Events as they are stored. `event: end` when the session is deleted or the server stops",
+        "Events as they are stored; `event: end` when the session is deleted",
     );
     let tail_it = tail_it
         .query(TAIL)
@@ -93,15 +96,11 @@ fn frames(events: EventStream) -> impl futures_core::Stream<Item = Result<Bytes,
                 Ok(text) => (format!("id: {position}\ndata: {text}\n\n"), true),
                 Err(error) => (failed(&Problem::invalid_body(error)), false),
             },
-            Ok(Some(Err(SessionError::NotFound { .. })) | None) => (ended("deleted"), false),
+            Ok(Some(Err(SessionError::NotFound { .. })) | None) => (ENDED.to_owned(), false),
             Ok(Some(Err(error))) => (failed(&Problem::from(error)), false),
         };
         Some((Ok(Bytes::from(frame)), goes_on.then_some(events)))
     })
-}
-
-fn ended(reason: &str) -> String {
-    format!("event: end\ndata: {{\"reason\":\"{reason}\"}}\n\n")
 }
 
 fn failed(problem: &Problem) -> String {

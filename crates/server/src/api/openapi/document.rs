@@ -34,7 +34,7 @@ pub(super) fn document() -> Value {
     }
     for route in Server::routes() {
         if let Some(other) = others::find(&route.method, route.path) {
-            let described = describe_other(&other, route.path, route.access);
+            let described = describe_other(other, route.path, route.access);
             insert(&mut paths, route.path, route.method.as_str(), described);
         }
     }
@@ -233,27 +233,24 @@ fn scope_name(scope: Scope) -> &'static str {
     }
 }
 
-fn describe_other(other: &Other, path: &str, access: Access) -> Value {
+fn describe_other(other: Other, path: &str, access: Access) -> Value {
     let mut described = json!({
         "summary": other.summary,
         "tags": [if other.is_adk { "adk" } else { "operations" }],
         "parameters": path_parameters(path),
     });
-    if let Some(media_type) = other.takes {
-        described["requestBody"] = json!({"content": {media_type: {"schema": true}}});
+    if let Some(schema) = other.takes {
+        described["requestBody"] = json!({"content": {"application/json": {"schema": schema}}});
+    }
+    let mut success = json!({"description": other.summary});
+    if let Some((media_type, schema)) = other.answers {
+        success["content"] = json!({media_type: {"schema": schema}});
     }
     let mut responses = Map::new();
-    for status in other.statuses {
-        let mut response = json!({"description": other.summary});
-        let is_answer = (200..300).contains(status) && *status != 204;
-        if let Some(media_type) = other.answers.filter(|_| is_answer) {
-            let schema = match media_type {
-                "application/json" => json!(true),
-                _ => json!({"type": "string"}),
-            };
-            response["content"] = json!({media_type: {"schema": schema}});
-        }
-        responses.insert(status.to_string(), response);
+    responses.insert(other.status.to_string(), success);
+    for status in other.failures {
+        let failure = json!({"description": "What went wrong."});
+        responses.insert(status.to_string(), failure);
     }
     described["responses"] = responses.into();
     add_access(&mut described, access);

@@ -1,43 +1,259 @@
-//! The routes of the other faces: ADK's, which ADK describes, and operations.
+//! The routes of the other faces: ADK's, in the shapes that ADK gives them, and operations.
 
 use axum::http::Method;
+use serde_json::{Value, json};
 
-/// A route that is described elsewhere, in outline.
+/// A route of another face.
 pub(super) struct Other {
     method: Method,
     path: &'static str,
     pub(super) summary: &'static str,
     /// Whether it is one of ADK's.
     pub(super) is_adk: bool,
-    /// The media type of what it takes.
-    pub(super) takes: Option<&'static str>,
-    /// The media type of what it answers.
-    pub(super) answers: Option<&'static str>,
-    /// The statuses that it answers with.
-    pub(super) statuses: &'static [u16],
+    /// The schema of the JSON that it takes.
+    pub(super) takes: Option<Value>,
+    /// The media type and schema of what it answers.
+    pub(super) answers: Option<(&'static str, Value)>,
+    /// What it answers if all is well.
+    pub(super) status: u16,
+    /// What else it answers.
+    pub(super) failures: &'static [u16],
 }
 
-const JSON: Option<&str> = Some("application/json");
+const JSON: &str = "application/json";
 
-fn operation(path: &'static str, summary: &'static str, statuses: &'static [u16]) -> Other {
-    Other {
-        method: Method::GET,
-        path,
-        summary,
-        is_adk: false,
-        takes: None,
-        answers: JSON,
-        statuses,
+impl Other {
+    fn new(method: Method, path: &'static str, summary: &'static str) -> Other {
+        Other {
+            method,
+            path,
+            summary,
+            is_adk: true,
+            takes: None,
+            answers: None,
+            status: 200,
+            failures: &[],
+        }
+    }
+
+    fn takes(mut self, schema: Value) -> Other {
+        self.takes = Some(schema);
+        self
+    }
+
+    fn answers(mut self, schema: Value) -> Other {
+        self.answers = Some((JSON, schema));
+        self
+    }
+
+    fn streams(mut self, media_type: &'static str) -> Other {
+        self.answers = Some((media_type, json!({"type": "string"})));
+        self
+    }
+
+    fn fails(mut self, failures: &'static [u16]) -> Other {
+        self.failures = failures;
+        self
     }
 }
 
-/// All of them.
-fn others() -> Vec<Other> {
-    vec![operation("/health", "Whether the server is there", &[200])]
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn array(items: Value) -> Value {
+    json!({"type": "array", "items": items})
+}
+
+/// An object with these fields, of which the first `required` must be there, and any others.
+fn object(fields: &[(&str, Value)], required: usize) -> Value {
+    let names: Vec<&str> = fields
+        .iter()
+        .take(required)
+        .map(|(name, _)| *name)
+        .collect();
+    let fields: serde_json::Map<String, Value> = fields
+        .iter()
+        .map(|(name, schema)| ((*name).to_owned(), schema.clone()))
+        .collect();
+    json!({"type": "object", "properties": fields, "required": names})
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn map() -> Value {
+    reference("FreeObject")
+}
+
+/// A session as ADK writes it.
+fn session() -> Value {
+    object(
+        &[
+            ("id", text()),
+            ("appName", text()),
+            ("userId", text()),
+            ("state", map()),
+            ("events", array(reference("Event"))),
+            ("lastUpdateTime", json!({"type": "number"})),
+        ],
+        6,
+    )
+}
+
+/// What a run is asked with.
+fn run_request() -> Value {
+    object(
+        &[
+            ("userId", text()),
+            ("sessionId", text()),
+            ("appName", text()),
+            ("newMessage", reference("Content")),
+            ("streaming", json!({"type": "boolean"})),
+            ("stateDelta", map()),
+            ("functionCallEventId", text()),
+            ("invocationId", text()),
+            ("customMetadata", map()),
+        ],
+        2,
+    )
+}
+
+fn operations() -> Vec<Other> {
+    let get = |path, summary| Other {
+        is_adk: false,
+        ..Other::new(Method::GET, path, summary)
+    };
+    let status = object(&[("status", text())], 1);
+    vec![
+        get("/health", "Whether the server is there").answers(status.clone()),
+        get("/ready", "Whether the server can work")
+            .answers(status)
+            .fails(&[503]),
+        get("/metrics", "Counters for Prometheus")
+            .streams("text/plain")
+            .fails(&[401, 403]),
+    ]
+}
+
+fn apps_and_runs() -> Vec<Other> {
+    let get = |path, summary| Other::new(Method::GET, path, summary);
+    let post = |path, summary| Other::new(Method::POST, path, summary);
+    let version = [
+        ("version", text()),
+        ("language", text()),
+        ("language_version", text()),
+    ];
+    let memory = "/apps/{app}/users/{user}/memory";
+    vec![
+        get("/version", "What serves").answers(object(&version, 3)),
+        get("/list-apps", "The apps there are")
+            .answers(json!(true))
+            .fails(&[422]),
+        get("/apps/{app}/app-info", "The agents of an app")
+            .answers(map())
+            .fails(&[400, 403, 404]),
+        post("/run", "Run an agent, and answer with all its events")
+            .takes(run_request())
+            .answers(array(reference("Event")))
+            .fails(&[400, 404, 409, 422, 429, 500]),
+        post("/run_sse", "Run an agent, and send its events as they come")
+            .takes(run_request())
+            .streams("text/event-stream")
+            .fails(&[400, 404, 409, 422, 429, 500]),
+        get(
+            "/run_live",
+            "A WebSocket that says that live runs are not supported",
+        )
+        .fails(&[400, 426]),
+        Other::new(Method::PATCH, memory, "Take a session up into memory")
+            .takes(object(&[("sessionId", text())], 1))
+            .answers(json!({"type": "null"}))
+            .fails(&[400, 404, 422]),
+    ]
+}
+
+fn sessions() -> Vec<Other> {
+    const ALL: &str = "/apps/{app}/users/{user}/sessions";
+    const ONE: &str = "/apps/{app}/users/{user}/sessions/{session}";
+    let new = [
+        ("sessionId", text()),
+        ("state", map()),
+        ("events", array(reference("Event"))),
+    ];
+    vec![
+        Other::new(Method::GET, ALL, "Sessions of a user, without events")
+            .answers(array(session())),
+        Other::new(Method::POST, ALL, "Create a session")
+            .takes(object(&new, 0))
+            .answers(session())
+            .fails(&[400, 409, 422]),
+        Other::new(Method::GET, ONE, "Read a session")
+            .answers(session())
+            .fails(&[400, 404]),
+        Other::new(
+            Method::POST,
+            ONE,
+            "Create a session of this id; the body is its state",
+        )
+        .takes(map())
+        .answers(session())
+        .fails(&[400, 409, 422]),
+        Other::new(Method::PATCH, ONE, "Change the state of a session")
+            .takes(object(&[("stateDelta", map())], 1))
+            .answers(session())
+            .fails(&[400, 404, 422]),
+        Other::new(Method::DELETE, ONE, "Delete a session")
+            .answers(json!({"type": "null"}))
+            .fails(&[400]),
+    ]
+}
+
+fn artifacts() -> Vec<Other> {
+    const ALL: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts";
+    const UNNAMED: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts/";
+    const ONE: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*artifact}";
+    let new = [
+        ("filename", text()),
+        ("artifact", reference("Part")),
+        ("customMetadata", map()),
+    ];
+    let load = "Load an artifact, or below `/versions` what is known of its versions";
+    vec![
+        Other::new(Method::GET, ALL, "Names of artifacts")
+            .answers(array(text()))
+            .fails(&[400]),
+        Other::new(Method::POST, ALL, "Save a version of an artifact")
+            .takes(object(&new, 2))
+            .answers(reference("ArtifactVersion"))
+            .fails(&[400, 422]),
+        Other::new(Method::GET, UNNAMED, "An artifact without a name").fails(&[400, 404]),
+        Other::new(Method::DELETE, UNNAMED, "An artifact without a name").fails(&[400, 404]),
+        Other::new(Method::GET, ONE, load)
+            .answers(json!(true))
+            .fails(&[400, 404, 422]),
+        Other::new(Method::DELETE, ONE, "Delete an artifact")
+            .answers(json!({"type": "null"}))
+            .fails(&[400]),
+    ]
+}
+
+/// What ADK's web UI asks for and nobody else should: it changes with the UI.
+fn is_for_development(path: &str) -> bool {
+    let begins = ["/dev", "/debug/", "/builder/"];
+    path == "/" || begins.iter().any(|it| path.starts_with(it)) || path.contains("/eval")
 }
 
 /// The description of a route.
-pub(super) fn find(method: &Method, path: &str) -> Option<Other> {
-    let mut others = others().into_iter();
-    others.find(|other| other.method == method && other.path == path)
+pub(super) fn find(method: &Method, path: &'static str) -> Option<Other> {
+    let all = [operations(), apps_and_runs(), sessions(), artifacts()];
+    let mut all = all.into_iter().flatten();
+    let found = all.find(|other| other.method == method && other.path == path);
+    found.or_else(|| {
+        let summary = "For ADK's web UI; not described further";
+        let other = Other::new(method.clone(), path, summary);
+        let other = other.fails(&[307, 400, 403, 404, 409, 422, 501]);
+        is_for_development(path).then_some(other)
+    })
 }

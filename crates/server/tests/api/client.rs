@@ -1,0 +1,193 @@
+//! A server, and a way to ask it.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::{Body, Bytes, to_bytes},
+    http::{HeaderMap, Method, Request, StatusCode, header},
+};
+use retain_core::{Event, Json, MemoryService};
+use retain_memory::{InMemoryMemoryService, LongTermMemory, StoreMemoryService};
+use retain_server::{Apps, Server, Services};
+use retain_sessions::{
+    InMemoryArtifactService, InMemoryMemoryStore, InMemorySessionService, SqliteArtifactService,
+    SqliteSessionService,
+};
+use tower::ServiceExt as _;
+
+pub(crate) const SESSIONS: &str = "/api/v1/apps/demo/users/ada/sessions";
+pub(crate) const SESSION: &str = "/api/v1/apps/demo/users/ada/sessions/s1";
+pub(crate) const MEMORY: &str = "/api/v1/apps/demo/users/ada/memory";
+
+/// A server on its own services.
+pub(crate) struct Client {
+    pub(crate) router: Router,
+    /// The database goes when the client does.
+    _folder: Option<tempfile::TempDir>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn json(&self) -> Json {
+        Json::parse(self.text()).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub(crate) fn content_type(&self) -> &str {
+        let value = self.headers.get(header::CONTENT_TYPE);
+        value.map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The JSON of an answer that must be this status.
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Json {
+        assert_eq!(self.status.as_u16(), status, "{self:?}");
+        match self.body.is_empty() {
+            true => Json::Null,
+            false => self.json(),
+        }
+    }
+
+    /// The problem of an answer that must be this status and code.
+    #[track_caller]
+    pub(crate) fn problem(self, status: u16, code: &str) -> Json {
+        assert_eq!(self.content_type(), "application/problem+json", "{self:?}");
+        let problem = self.expect(status);
+        assert_eq!(problem["code"], code, "{problem}");
+        assert_eq!(problem["status"], i64::from(status));
+        assert_eq!(
+            problem["type"],
+            format!("urn:retain:problem:{code}").as_str()
+        );
+        assert!(problem["title"].as_str().is_some_and(|it| !it.is_empty()));
+        assert!(problem["detail"].as_str().is_some_and(|it| !it.is_empty()));
+        problem
+    }
+}
+
+impl Client {
+    fn over(services: Services, folder: Option<tempfile::TempDir>) -> Client {
+        let apps = Apps::new(services.clone());
+        let server = Arc::new(Server { services, apps });
+        Client {
+            router: server.router(),
+            _folder: folder,
+        }
+    }
+
+    /// Everything in memory, with Retain's rules.
+    pub(crate) fn volatile() -> Client {
+        let memory = Arc::new(StoreMemoryService::over(InMemoryMemoryStore::default()));
+        Client::with_memory(memory.clone(), Some(memory))
+    }
+
+    /// As [`volatile`](Self::volatile), with a memory that can only do what ADK's can.
+    pub(crate) fn with_adk_memory() -> Client {
+        Client::with_memory(Arc::new(InMemoryMemoryService::new()), None)
+    }
+
+    fn with_memory(
+        memory: Arc<dyn MemoryService>,
+        long_term_memory: Option<Arc<dyn LongTermMemory>>,
+    ) -> Client {
+        let services = Services {
+            sessions: Arc::new(InMemorySessionService::new()),
+            memory,
+            long_term_memory,
+            artifacts: Arc::new(InMemoryArtifactService::new()),
+        };
+        Client::over(services, None)
+    }
+
+    /// Everything in one database.
+    pub(crate) async fn sqlite() -> Client {
+        let folder = tempfile::tempdir().unwrap();
+        let uri = format!("sqlite:///{}", folder.path().join("retain.db").display());
+        let sessions = SqliteSessionService::connect(&uri).await.unwrap();
+        let memory = Arc::new(StoreMemoryService::over(sessions.store().memory()));
+        let services = Services {
+            memory: memory.clone(),
+            long_term_memory: Some(memory),
+            artifacts: Arc::new(SqliteArtifactService::over(sessions.store().artifacts())),
+            sessions: Arc::new(sessions),
+        };
+        Client::over(services, Some(folder))
+    }
+
+    /// Sends a request as it is, and does not wait for the end of the answer.
+    pub(crate) async fn open(&self, request: Request<Body>) -> axum::response::Response {
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.open(request).await;
+        let (parts, body) = response.into_parts();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body: to_bytes(body, usize::MAX).await.unwrap(),
+        }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(request(Method::GET, path, "")).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.send(request(Method::DELETE, path, "")).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+        self.send(request(Method::POST, path, body)).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: &str) -> Answer {
+        self.send(request(Method::PATCH, path, body)).await
+    }
+
+    /// The session `s1`, empty.
+    pub(crate) async fn with_session(self) -> Client {
+        let created = self.post(SESSIONS, r#"{"sessionId":"s1"}"#).await;
+        created.expect(201);
+        self
+    }
+
+    /// Appends a text to the session at `path`.
+    pub(crate) async fn say(&self, path: &str, id: &str, text: &str) -> Json {
+        let body = format!(r#"{{"events":[{}]}}"#, event(id, text));
+        self.post(&format!("{path}/events"), &body)
+            .await
+            .expect(200)
+    }
+}
+
+/// A request with a JSON body, or with none.
+pub(crate) fn request(method: Method, path: &str, body: &str) -> Request<Body> {
+    let mut request = Request::builder().method(method).uri(path);
+    if !body.is_empty() {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    request.body(Body::from(body.to_owned())).unwrap()
+}
+
+/// An event of the user, as JSON.
+pub(crate) fn event(id: &str, text: &str) -> String {
+    let event = Event {
+        id: id.to_owned(),
+        invocation_id: format!("inv-{id}"),
+        timestamp: 1_700_000_000.5,
+        ..Event::user_text(text)
+    };
+    event.to_json().unwrap()
+}
