@@ -19,6 +19,7 @@ mod io_error;
 mod ledger;
 mod power_loss;
 mod program;
+mod serve;
 mod theatre;
 mod together;
 

@@ -28,7 +28,8 @@ pub enum Access {
     /// Who has the scope. Owner and app are in the body or the query, and the handler asks
     /// [`Caller::check_owner`].
     Body(Scope),
-    /// Who has the scope, whatever the key is bound to: the answer tells nothing of anybody's data.
+    /// Who has the scope, whatever user the key is bound to: the answer tells nothing of anybody's
+    /// data. A key that is bound to an app must fit the `{app}` of the path, if there is one.
     Anybody(Scope),
 }
 
@@ -107,7 +108,11 @@ async fn check_access(
         Access::Path(scope) => caller
             .check_scope(scope)
             .and_then(|()| caller.check_owner(param("app").as_deref(), param("user").as_deref())),
-        Access::Body(scope) | Access::Anybody(scope) => caller.check_scope(scope),
+        Access::Body(scope) => caller.check_scope(scope),
+        Access::Anybody(scope) => caller.check_scope(scope).and_then(|()| match param("app") {
+            Some(app) => caller.check_app(&app),
+            None => Ok(()),
+        }),
     };
     match checked {
         Ok(()) => next.run(request).await,

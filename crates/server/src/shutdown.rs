@@ -77,7 +77,7 @@ impl Shutdown {
         }
         let (phase, last_words) = match is_run {
             true => (Phase::Over, LAST_WORDS),
-            false => (Phase::Draining, &b""[..]),
+            false => (Phase::Draining, END_OF_TAIL),
         };
         let mut follower = self.follow();
         let end = Box::pin(async move { follower.reached(phase).await });
@@ -96,6 +96,9 @@ impl Shutdown {
 /// What the stream of a turn says that is cut off, as ADK says late errors.
 const LAST_WORDS: &[u8] =
     b"data: {\"error\": \"the server is shutting down; the turn was cut off\"}\n\n";
+
+/// What the stream of a session's events says, so that its reader knows that there is more to come.
+const END_OF_TAIL: &[u8] = b"event: end\ndata: {\"reason\":\"shutdown\"}\n\n";
 
 /// A body that ends when the server does.
 struct Ending {
@@ -127,8 +130,7 @@ impl HttpBody for Ending {
             Poll::Ready(()) => {
                 self.body = None;
                 let last_words = std::mem::take(&mut self.last_words);
-                let said = (!last_words.is_empty()).then(|| Ok(Frame::data(last_words)));
-                Poll::Ready(said)
+                Poll::Ready(Some(Ok(Frame::data(last_words))))
             }
         }
     }

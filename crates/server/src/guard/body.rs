@@ -1,4 +1,4 @@
-//! What a request brings along: not too much, not packed, not too slowly.
+//! What a request brings along: headers and a body, not too much, not packed, not too slowly.
 
 use std::{
     future::Future as _,
@@ -19,9 +19,23 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::{fault, limits::ServerLimits};
 
-/// Whether the headers speak of a body that can be taken.
+/// Bytes of the request's line and headers.
+fn head_bytes(request: &Request) -> usize {
+    let headers = request.headers().iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + 4);
+    let line = request.uri().path_and_query();
+    headers.sum::<usize>() + line.map_or(0, |line| line.as_str().len())
+}
+
+/// Whether the headers are of a decent size, and speak of a body that can be taken.
 pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<Response>> {
     let path = request.uri().path();
+    if head_bytes(request) > limits.header_bytes {
+        // What is read is bounded below this; how far above it went depends on how it arrived.
+        let limit = limits.header_bytes;
+        let detail = format!("the headers are larger than {limit} bytes together");
+        return Err(Box::new(fault(path, 431, &detail)));
+    }
     let encoding = request.headers().get(header::CONTENT_ENCODING);
     if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         // What a packed body grows to is known only when it is too late.

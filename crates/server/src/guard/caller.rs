@@ -37,6 +37,11 @@ impl Caller {
         }
     }
 
+    /// Whether the key is good for what is said about an app itself.
+    pub(crate) fn check_app(&self, app: &str) -> Result<(), Refused> {
+        self.check_owner(Some(app), self.user.as_deref())
+    }
+
     /// Whether the key is good for data of this app and user. `None` means: of any.
     pub(crate) fn check_owner(&self, app: Option<&str>, user: Option<&str>) -> Result<(), Refused> {
         let fits = |bound: &Option<String>, asked: Option<&str>| {

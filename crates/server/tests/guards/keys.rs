@@ -1,0 +1,185 @@
+//! Keys: what opens the server, for what, and for how long.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::http::Method;
+use retain_core::{Clock as _, KeyScope, KeyStore as _};
+use retain_server::Keys;
+
+use crate::support::{APP, World, ask, get, request};
+
+const LIST: &str = "/list-apps";
+
+#[tokio::test]
+async fn a_key_is_good_until_it_expires_or_is_revoked() {
+    let world = World::new();
+    let router = world.router(|_| ());
+    let start = world.clock.now_us();
+    let key = world
+        .key("a", None, |key| {
+            key.expires_us = Some(start + 1_000_000_000)
+        })
+        .await;
+    assert_eq!(get(&router, LIST, &key).await.status, 200);
+    world.keys.revoke("a", 1).await.unwrap();
+    let refused = get(&router, LIST, &key).await;
+    assert_eq!(refused.status, 401);
+    assert!(refused.body.contains("revoked"), "{}", refused.body);
+
+    let key = world
+        .key("b", None, |key| key.expires_us = Some(start))
+        .await;
+    let refused = get(&router, LIST, &key).await;
+    assert_eq!(refused.status, 401);
+    assert!(refused.body.contains("expired"), "{}", refused.body);
+    assert_eq!(
+        refused.headers["www-authenticate"],
+        "Bearer realm=\"retain\""
+    );
+}
+
+#[tokio::test]
+async fn a_wrong_secret_opens_nothing() {
+    let world = World::new();
+    let router = world.router(|_| ());
+    let key = world.key("a", None, |_| ()).await;
+    let mut wrong = key.clone();
+    let last = if wrong.pop() == Some('0') { '1' } else { '0' };
+    wrong.push(last);
+    for key in [
+        wrong.as_str(),
+        "x",
+        "retain_a_",
+        &key[..key.len() - 1],
+        &format!("{key}0"),
+    ] {
+        let refused = get(&router, LIST, key).await;
+        assert_eq!(refused.status, 401, "{key}");
+        assert_eq!(refused.body, r#"{"detail":"this key is not known"}"#);
+    }
+    assert_eq!(get(&router, LIST, &key).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_key_comes_in_either_header() {
+    let world = World::new();
+    let router = world.router(|_| ());
+    let key = world.key("a", None, |_| ()).await;
+    let mut asked = request(&Method::GET, LIST, "", None);
+    asked
+        .headers_mut()
+        .insert("x-api-key", key.parse().unwrap());
+    assert_eq!(ask(&router, asked).await.status, 200);
+    let mut asked = request(&Method::GET, LIST, "", None);
+    asked
+        .headers_mut()
+        .insert("authorization", format!("bearer  {key}").parse().unwrap());
+    assert_eq!(ask(&router, asked).await.status, 200);
+    let mut asked = request(&Method::GET, LIST, "", None);
+    asked
+        .headers_mut()
+        .insert("x-api-key", "wrong".parse().unwrap());
+    assert_eq!(ask(&router, asked).await.status, 401);
+}
+
+#[tokio::test]
+async fn scopes_say_what_for() {
+    let world = World::new();
+    let router = world.router(|_| ());
+    let reads = world
+        .key("r", None, |key| key.scopes = vec![KeyScope::SessionsRead])
+        .await;
+    let admin = world
+        .key("m", None, |key| key.scopes = vec![KeyScope::Admin])
+        .await;
+    let sessions = format!("/apps/{APP}/users/ada/sessions");
+    assert_eq!(get(&router, &sessions, &reads).await.status, 200);
+    let create = |key: &str| request(&Method::POST, &sessions, key, Some("{}"));
+    let refused = ask(&router, create(&reads)).await;
+    assert_eq!(refused.status, 403);
+    assert_eq!(
+        refused.body,
+        r#"{"detail":"this key has no scope sessions:write"}"#
+    );
+    assert_eq!(ask(&router, create(&admin)).await.status, 200);
+    assert_eq!(get(&router, "/metrics", &reads).await.status, 403);
+    assert_eq!(get(&router, "/metrics", &admin).await.status, 200);
+}
+
+#[tokio::test]
+async fn refusals_are_in_the_manner_of_the_face() {
+    let world = World::new();
+    let router = world.router(|_| ());
+    let problem = get(&router, &format!("/api/v1/apps/{APP}/sessions"), "").await;
+    assert_eq!(problem.status, 401);
+    assert_eq!(problem.headers["content-type"], "application/problem+json");
+    assert!(problem.body.contains("\"status\":401"), "{}", problem.body);
+    let detail = get(&router, LIST, "").await;
+    assert_eq!(detail.headers["content-type"], "application/json");
+    assert!(detail.body.starts_with("{\"detail\":"), "{}", detail.body);
+}
+
+#[tokio::test]
+async fn a_key_makes_so_many_requests_in_a_second() {
+    let world = World::new();
+    let key = world.key("a", None, |_| ()).await;
+    let other = world.key("b", None, |_| ()).await;
+    let keys = world.keys.clone();
+    let router = world.router(|guards| {
+        guards.keys = Keys::new(Arc::new(keys), None, true).limited(2.0);
+    });
+    for _ in 0..4 {
+        assert_eq!(get(&router, LIST, &key).await.status, 200);
+    }
+    let refused = get(&router, LIST, &key).await;
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(get(&router, LIST, &other).await.status, 200);
+    world.clock.tick(Duration::from_secs(1));
+    assert_eq!(get(&router, LIST, &key).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_use_of_a_key_is_noted_once_a_minute() {
+    let world = World::new();
+    let router = world.router(|_| ());
+    let key = world.key("a", None, |_| ()).await;
+    let used = async || {
+        tokio::task::yield_now().await;
+        world.keys.key("a").await.unwrap().unwrap().last_used_us
+    };
+    let start = world.clock.now_us();
+    for (seconds, expected) in [(0, 0), (59, 0), (1, 60)] {
+        world.clock.tick(Duration::from_secs(seconds));
+        get(&router, LIST, &key).await;
+        assert_eq!(used().await, Some(start + expected * 1_000_000));
+    }
+}
+
+#[tokio::test]
+async fn where_no_key_is_needed_those_of_others_do_not_matter() {
+    let world = World::new();
+    let key = world.key("a", Some("ada"), |_| ()).await;
+    let keys = world.keys.clone();
+    let router = world.router(|guards| guards.keys = Keys::new(Arc::new(keys), None, false));
+    assert_eq!(get(&router, LIST, "").await.status, 200);
+    assert_eq!(get(&router, LIST, "somebody-elses-token").await.status, 200);
+    // But who brings one of ours is held to it.
+    let sessions = format!("/apps/{APP}/users/grace/sessions");
+    assert_eq!(get(&router, &sessions, &key).await.status, 403);
+    world.keys.revoke("a", 1).await.unwrap();
+    assert_eq!(get(&router, LIST, &key).await.status, 401);
+}
+
+#[tokio::test]
+async fn the_key_of_the_settings_opens_everything() {
+    let world = World::new();
+    let keys = world.keys.clone();
+    let single = "a-key-of-the-settings";
+    let router = world.router(|guards| {
+        guards.keys = Keys::new(Arc::new(keys), Some(single.to_owned()), true);
+    });
+    assert_eq!(get(&router, "/metrics", single).await.status, 200);
+    assert_eq!(get(&router, "/metrics", "another-key").await.status, 401);
+    assert_eq!(get(&router, "/metrics", "").await.status, 401);
+}

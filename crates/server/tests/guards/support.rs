@@ -1,0 +1,139 @@
+//! A server with keys, in this process.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Method, Request, StatusCode, header::HeaderMap},
+};
+use http_body_util::BodyExt as _;
+use retain_core::{ApiKey, KEY_SECRET_BYTES, KeyScope, KeyStore as _, KeyText};
+use retain_memory::StoreMemoryService;
+use retain_runtime::{LlmAgent, OfflineModel};
+use retain_server::{Apps, Guards, Keys, Server, Services};
+use retain_sessions::{
+    InMemoryArtifactService, InMemoryKeyStore, InMemoryMemoryStore, InMemorySessionService,
+};
+use retain_testkit::TestClock;
+use tower::ServiceExt as _;
+
+/// The only app.
+pub(crate) const APP: &str = "shop";
+
+/// A server in this process, with what it serves from.
+pub(crate) struct World {
+    pub(crate) server: Arc<Server>,
+    pub(crate) keys: InMemoryKeyStore,
+    pub(crate) clock: Arc<TestClock>,
+}
+
+pub(crate) fn services() -> Services {
+    let memory = Arc::new(StoreMemoryService::over(InMemoryMemoryStore::default()));
+    Services {
+        sessions: Arc::new(InMemorySessionService::new()),
+        memory: Arc::clone(&memory) as _,
+        long_term_memory: Some(memory),
+        artifacts: Arc::new(InMemoryArtifactService::new()),
+    }
+}
+
+/// A server of one app whose agent quotes what it was told.
+pub(crate) fn server(services: Services) -> Arc<Server> {
+    let agent = LlmAgent::builder("clerk").model(OfflineModel::new());
+    let agent = Arc::new(agent.build().unwrap());
+    let apps = Apps::new(services.clone()).agent(APP, agent);
+    Arc::new(Server { services, apps })
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World {
+            server: server(services()),
+            keys: InMemoryKeyStore::default(),
+            clock: Arc::new(TestClock::default()),
+        }
+    }
+
+    /// Adds a key and gives its text.
+    pub(crate) async fn key(
+        &self,
+        id: &str,
+        user: Option<&str>,
+        change: impl FnOnce(&mut ApiKey),
+    ) -> String {
+        let first = id.bytes().next().unwrap_or_default();
+        let text = KeyText::new(id, [first; KEY_SECRET_BYTES]);
+        let all = KeyScope::ALL.into_iter();
+        let mut key = ApiKey {
+            id: text.id.clone(),
+            name: id.to_owned(),
+            hash: text.hash(),
+            app: user.map(|_| APP.to_owned()),
+            user: user.map(str::to_owned),
+            scopes: all.filter(|scope| *scope != KeyScope::Admin).collect(),
+            created_us: 0,
+            expires_us: None,
+            revoked_us: None,
+            last_used_us: None,
+        };
+        change(&mut key);
+        self.keys.add(&key).await.unwrap();
+        text.reveal()
+    }
+
+    /// The routes, behind keys that are needed.
+    pub(crate) fn router(&self, change: impl FnOnce(&mut Guards)) -> Router {
+        let keys = Keys::new(Arc::new(self.keys.clone()), None, true);
+        let mut guards = Guards {
+            keys,
+            clock: Arc::clone(&self.clock) as _,
+            ..Guards::default()
+        };
+        change(&mut guards);
+        self.server.guarded_router(&Arc::new(guards))
+    }
+}
+
+/// An answer that was read.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+/// Asks; reads what comes within a moment, since some answers have no end.
+pub(crate) async fn ask(router: &Router, request: Request<Body>) -> Answer {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let (head, mut body) = response.into_parts();
+    let mut read = Vec::new();
+    let moment = Duration::from_millis(300);
+    while let Ok(Some(Ok(frame))) = tokio::time::timeout(moment, body.frame()).await {
+        read.extend(frame.into_data().unwrap_or_default());
+    }
+    Answer {
+        status: head.status,
+        headers: head.headers,
+        body: String::from_utf8_lossy(&read).into_owned(),
+    }
+}
+
+/// A request with a key and perhaps a body.
+pub(crate) fn request(method: &Method, uri: &str, key: &str, body: Option<&str>) -> Request<Body> {
+    let mut builder = Request::builder().method(method).uri(uri);
+    if !key.is_empty() {
+        builder = builder.header("authorization", format!("Bearer {key}"));
+    }
+    match body {
+        None => builder.body(Body::empty()).unwrap(),
+        Some(body) => builder
+            .header("content-type", "application/json")
+            .body(Body::from(body.to_owned()))
+            .unwrap(),
+    }
+}
+
+pub(crate) async fn get(router: &Router, uri: &str, key: &str) -> Answer {
+    ask(router, request(&Method::GET, uri, key, None)).await
+}

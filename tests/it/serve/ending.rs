@@ -1,0 +1,84 @@
+//! How it ends when it is told to: gently, then not so gently, and at once.
+
+use rustix::process::Signal;
+
+use super::process::{Answer, Server, said};
+
+const SESSION: &str = "/api/v1/apps/assistant/users/ada/sessions/s1";
+
+/// A server with a session that another client holds, so that turns wait.
+fn with_a_busy_session(grace: &str) -> (tempfile::TempDir, Server) {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::with(folder.path(), &["--shutdown-grace", grace]);
+    let told = server.post("/run", &said("s1", "Hello."));
+    assert_eq!(told.status, 200, "{}", told.text);
+    let begin = r#"{"events":[{"author":"user"}],"run":{"begin":{"waitMs":0}}}"#;
+    let begun = server.post(&format!("{SESSION}/events"), begin);
+    assert_eq!(begun.status, 200, "{}", begun.text);
+    (folder, server)
+}
+
+/// Waits until so many turns are running.
+fn wait_for_runs(server: &Server, count: u64) {
+    let line = format!("retain_runs_active {count}");
+    while !server
+        .get("/metrics")
+        .text
+        .lines()
+        .any(|found| found == line)
+    {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn told_to_stop_it_ends_streams_and_turns_and_goes() {
+    let (_folder, server) = with_a_busy_session("0.2");
+    let mut tailing = server.connect();
+    server.send(&mut tailing, "GET", &format!("{SESSION}/tail"), "", "");
+    let mut waiting = server.connect();
+    server.send(
+        &mut waiting,
+        "POST",
+        "/run",
+        "",
+        &said("s1", "Are you there?"),
+    );
+    wait_for_runs(&server, 1);
+    server.signal(Signal::INT);
+    let ended = server.wait();
+    assert!(
+        ended.status.success(),
+        "{:?} {}",
+        ended.status,
+        ended.stderr
+    );
+    let tailed = Answer::read(&mut tailing).text;
+    assert!(
+        tailed.contains("event: end\ndata: {\"reason\":\"shutdown\"}"),
+        "{tailed}"
+    );
+    assert!(tailed.ends_with("0\r\n\r\n"), "{tailed}");
+    assert_eq!(Answer::read(&mut waiting).status, 503);
+}
+
+#[test]
+fn told_twice_it_ends_at_once() {
+    let (_folder, server) = with_a_busy_session("1000");
+    let mut waiting = server.connect();
+    server.send(
+        &mut waiting,
+        "POST",
+        "/run",
+        "",
+        &said("s1", "Are you there?"),
+    );
+    wait_for_runs(&server, 1);
+    server.signal(Signal::TERM);
+    // Listens no more: the first has arrived.
+    while std::net::TcpStream::connect(&server.address).is_ok() {
+        std::thread::yield_now();
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().status.code(), Some(130));
+}

@@ -1,0 +1,110 @@
+//! `retain keys` beside a server that runs.
+
+use std::path::Path;
+
+use super::process::{Server, retain};
+
+fn keys(folder: &Path, arguments: &[&str]) -> String {
+    let ran = retain(folder).arg("keys").args(arguments).output().unwrap();
+    let error = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{arguments:?}: {error}");
+    String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+}
+
+fn ask(server: &Server, path: &str, key: &str) -> u16 {
+    let header = format!("Authorization: Bearer {key}\r\n");
+    server.ask("GET", path, &header, "").status
+}
+
+#[test]
+fn a_key_that_is_revoked_elsewhere_is_no_longer_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = keys(
+        folder.path(),
+        &["create", "--name", "mine", "--expires", "90d"],
+    );
+    let other = keys(folder.path(), &["create"]);
+    // A key is there: also this machine needs one now.
+    let server = Server::with(folder.path(), &[]);
+    assert!(
+        server.announced.join("\n").contains("keys"),
+        "{:?}",
+        server.announced
+    );
+    assert_eq!(server.get("/list-apps").status, 401);
+    assert_eq!(ask(&server, "/list-apps", &key), 200);
+    let later = keys(
+        folder.path(),
+        &["create", "--app", "assistant", "--user", "ada"],
+    );
+    assert_eq!(
+        ask(&server, "/apps/assistant/users/ada/sessions", &later),
+        200
+    );
+    assert_eq!(
+        ask(&server, "/apps/assistant/users/grace/sessions", &later),
+        403
+    );
+
+    let id = key.split('_').nth(1).unwrap();
+    assert_eq!(
+        keys(folder.path(), &["revoke", id]),
+        format!("revoked {id}")
+    );
+    assert_eq!(ask(&server, "/list-apps", &key), 401);
+    assert_eq!(ask(&server, "/list-apps", &other), 200);
+
+    let listed = keys(folder.path(), &["list"]);
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines.len(), 3, "{listed}");
+    assert!(
+        lines[0].contains(id) && lines[0].contains("\"mine\""),
+        "{listed}"
+    );
+    assert!(lines[0].contains("revoked 20"), "{listed}");
+    assert!(lines[1].contains("good  used 20"), "{listed}");
+    assert!(lines[2].contains("user \"ada\""), "{listed}");
+}
+
+#[test]
+fn a_secret_is_kept_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = keys(
+        folder.path(),
+        &["create", "--store", "sqlite:///k.db", "--name", "canary"],
+    );
+    let secret = key.split('_').nth(2).unwrap();
+    assert_eq!(secret.len(), 64);
+    assert!(!keys(folder.path(), &["list", "--store", "sqlite:///k.db"]).contains(secret));
+    let mut found_name = false;
+    for file in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        let holds = |text: &str| {
+            bytes
+                .windows(text.len())
+                .any(|part| part == text.as_bytes())
+        };
+        assert!(!holds(secret));
+        found_name |= holds("canary");
+    }
+    assert!(found_name, "the key itself is not there either");
+}
+
+#[test]
+fn a_key_that_makes_no_sense_is_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [
+        &["create", "--scopes", "admin", "--user", "ada"][..],
+        &["create", "--scopes", "root"],
+        &["create", "--expires", "0d"],
+        &["revoke", "nobody"],
+    ] {
+        let ran = retain(folder.path())
+            .arg("keys")
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(!ran.status.success(), "{arguments:?}");
+    }
+    assert_eq!(keys(folder.path(), &["list"]), "");
+}

@@ -1,0 +1,8 @@
+//! `retain serve` as a process: what it prints, what it refuses, how it ends, what it costs.
+
+mod crowd;
+mod ending;
+mod keys;
+mod process;
+mod settings;
+mod starting;

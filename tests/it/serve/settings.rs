@@ -1,0 +1,112 @@
+//! Options win over the environment, that over the file, and that over what is documented; and some
+//! settings are refused.
+
+use super::process::{Server, serve};
+
+#[test]
+fn options_win_over_the_environment_and_that_over_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "host = \"127.0.0.3\"\nsession-service-uri = \"memory://\"\n";
+    std::fs::write(folder.path().join("retain.toml"), file).unwrap();
+    std::fs::write(folder.path().join("other.toml"), "host = \"127.0.0.4\"\n").unwrap();
+    let started = |arguments: &[&str], environment: &[(&str, &str)]| {
+        let mut command = serve(folder.path(), arguments);
+        command.envs(environment.iter().copied());
+        let server = Server::start(command);
+        server.address.split(':').next().unwrap().to_owned()
+    };
+    let host = ("RETAIN_HOST", "127.0.0.2");
+    assert_eq!(started(&["--host", "127.0.0.1"], &[host]), "127.0.0.1");
+    assert_eq!(started(&[], &[host]), "127.0.0.2");
+    assert_eq!(started(&[], &[]), "127.0.0.3");
+    assert_eq!(started(&["--config", "other.toml"], &[]), "127.0.0.4");
+    assert_eq!(
+        started(&[], &[("RETAIN_CONFIG", "other.toml")]),
+        "127.0.0.4"
+    );
+    std::fs::remove_file(folder.path().join("retain.toml")).unwrap();
+    let volatile = ("RETAIN_SESSION_SERVICE_URI", "memory://");
+    assert_eq!(started(&[], &[volatile]), "127.0.0.1");
+}
+
+fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = serve(folder.path(), arguments);
+    let ended = command.envs(environment.iter().copied()).output().unwrap();
+    assert!(!ended.status.success(), "{arguments:?}");
+    assert_eq!(String::from_utf8(ended.stdout).unwrap(), "");
+    String::from_utf8(ended.stderr).unwrap()
+}
+
+#[test]
+fn an_address_that_others_can_reach_needs_a_key() {
+    for host in ["0.0.0.0", "::"] {
+        let message = refused(&["--host", host], &[]);
+        assert!(message.contains("retain keys create"), "{message}");
+        assert!(message.contains("RETAIN_API_KEY"), "{message}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = serve(folder.path(), &["--host", "0.0.0.0"]);
+    command.env("RETAIN_API_KEY", "a-key-of-sixteen-or-more");
+    let server = Server::start(command);
+    assert_eq!(server.get("/list-apps").status, 401);
+    let key = "X-Api-Key: a-key-of-sixteen-or-more\r\n";
+    assert_eq!(server.ask("GET", "/list-apps", key, "").status, 200);
+}
+
+#[test]
+fn recordings_are_not_replayed_for_others() {
+    let key = ("RETAIN_API_KEY", "a-key-of-sixteen-or-more");
+    let message = refused(&["--host", "0.0.0.0", "--conformance"], &[key]);
+    assert!(message.contains("--conformance"), "{message}");
+}
+
+#[test]
+fn origins_are_those_of_the_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let origins = [
+        "--allow_origins",
+        "https://a.example",
+        "--allow_origins",
+        "regex:https://b.*",
+    ];
+    let server = Server::with(folder.path(), &origins);
+    let from = |origin: &str| {
+        let header = format!("Origin: {origin}\r\n");
+        server.ask("GET", "/list-apps", &header, "")
+    };
+    assert_eq!(from("https://a.example").status, 200);
+    assert!(
+        from("https://b2")
+            .text
+            .contains("access-control-allow-origin: https://b2\r\n")
+    );
+    let refused = from("https://evil.example");
+    assert_eq!(refused.status, 403);
+    assert!(
+        refused.text.ends_with("Forbidden: origin not allowed"),
+        "{}",
+        refused.text
+    );
+    let asked = "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n";
+    let preflight = server.ask("OPTIONS", "/run", asked, "");
+    assert_eq!(preflight.status, 200, "{}", preflight.text);
+    let rebound = server.connect_as("evil.example");
+    assert!(
+        rebound.text.ends_with("Forbidden: host not allowed"),
+        "{}",
+        rebound.text
+    );
+}
+
+impl Server {
+    /// Asks by another name for this machine.
+    fn connect_as(&self, host: &str) -> super::process::Answer {
+        use std::io::Write as _;
+        let mut socket = self.connect();
+        let request =
+            format!("GET /list-apps HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).unwrap();
+        super::process::Answer::read(&mut socket)
+    }
+}

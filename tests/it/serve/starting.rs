@@ -1,0 +1,149 @@
+//! How it begins: a few lines that are true, agents of a folder, and a log without content.
+
+use std::process::Command;
+
+use super::process::{Server, said, serve};
+use crate::skip;
+
+#[test]
+fn the_lines_that_it_prints_can_be_pasted() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::with(folder.path(), &[]);
+    let printed = server.announced.join("\n");
+    assert!(printed.contains(".retain/retain.db"), "{printed}");
+    assert!(printed.contains("offline"), "{printed}");
+    let lines = server.announced.iter().map(|line| line.trim());
+    let lines: Vec<&str> = lines.filter(|line| line.starts_with("curl ")).collect();
+    assert_eq!(lines.len(), 2, "{printed}");
+    if Command::new("curl").arg("--version").output().is_err() {
+        return skip("the_lines_that_it_prints_can_be_pasted", "there is no curl");
+    }
+    let paste = |line: &str| {
+        let ran = Command::new("sh").args(["-c", line]).output().unwrap();
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    assert!(paste(lines[0]).contains("Noted"), "{}", paste(lines[0]));
+    let answer = paste(lines[1]);
+    assert!(answer.contains("You told me"), "{answer}");
+    assert!(answer.contains("Earl Grey"), "{answer}");
+}
+
+#[test]
+fn what_it_was_told_it_knows_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::with(folder.path(), &[]);
+    let told = server.post("/run", &said("monday", "My favorite tea is Earl Grey."));
+    assert_eq!(told.status, 200, "{}", told.text);
+    // At once: what is remembered after a turn must not be lost by stopping.
+    assert!(server.stop().status.success());
+    let server = Server::with(folder.path(), &[]);
+    let answer = server.post("/run", &said("friday", "What is my favorite tea?"));
+    assert!(answer.text.contains("Earl Grey"), "{}", answer.text);
+}
+
+#[test]
+fn an_agent_whose_model_is_not_known_is_listed_and_its_use_says_why_not() {
+    let folder = tempfile::tempdir().unwrap();
+    for (app, model) in [("known", "offline"), ("unknown", "gemini-9-ultra")] {
+        let agents = folder.path().join("agents").join(app);
+        std::fs::create_dir_all(&agents).unwrap();
+        let yaml = format!("name: {app}\nmodel: {model}\ninstruction: Answer.\n");
+        std::fs::write(agents.join("root_agent.yaml"), yaml).unwrap();
+    }
+    let arguments = [
+        "agents",
+        "--auto_create_session",
+        "--session_service_uri",
+        "memory://",
+    ];
+    let server = Server::with(folder.path(), &arguments);
+    assert!(
+        server.announced.join("\n").contains("known, unknown"),
+        "{:?}",
+        server.announced
+    );
+    assert!(
+        server
+            .get("/list-apps")
+            .text
+            .ends_with(r#"["known","unknown"]"#)
+    );
+    let of = |app: &str| said("s", "Hello.").replace("assistant", app);
+    assert_eq!(server.post("/run", &of("known")).status, 200);
+    let refused = server.post("/run", &of("unknown"));
+    assert_eq!(refused.status, 500, "{}", refused.text);
+    let log = server.stop().stderr;
+    assert!(log.contains("gemini-9-ultra"), "{log}");
+    assert!(!folder.path().join(".retain").exists());
+}
+
+#[test]
+fn the_log_tells_what_happened_and_nothing_of_what_was_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--log_format", "json", "--log_level", "DEBUG"];
+    let server = Server::with(folder.path(), &arguments);
+    let id = "X-Request-Id: from-the-client\r\n";
+    let body = said("private-session", "Earl Grey is my secret.");
+    let answer = server.ask("POST", "/run", id, &body);
+    assert_eq!(answer.status, 200);
+    assert!(
+        answer.text.contains("x-request-id: from-the-client\r\n"),
+        "{}",
+        answer.text
+    );
+    let log = server.stop().stderr;
+    for word in ["Earl Grey", "ada", "private-session"] {
+        assert!(!log.contains(word), "{word}: {log}");
+    }
+    let lines: Vec<serde_json::Value> = log
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let ours = lines
+        .iter()
+        .find(|line| line["span"]["id"] == "from-the-client");
+    let ours = ours.unwrap_or_else(|| panic!("{log}"));
+    assert_eq!(ours["route"], "/run");
+    assert_eq!(ours["status"], 200);
+}
+
+#[test]
+fn services_are_where_they_are_said_to_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder.path().join("files");
+    let artifacts = format!("file://{}", files.display());
+    let arguments = [
+        "--session-service-uri",
+        "sqlite:///sessions.db",
+        "--memory-service-uri",
+        "sqlite:///memory.db",
+        "--artifact-service-uri",
+        &artifacts,
+    ];
+    let server = Server::with(folder.path(), &arguments);
+    let answer = server.post("/run", &said("s1", "My favorite tea is Earl Grey."));
+    assert_eq!(answer.status, 200);
+    let path = "/api/v1/apps/assistant/users/ada/sessions/s1/artifacts";
+    let saved = server.post(path, r#"{"filename":"a.txt","artifact":{"text":"hello"}}"#);
+    assert!(saved.status < 300, "{}", saved.text);
+    assert!(server.stop().status.success());
+    let count = |file: &str, table: &str| {
+        let connection = rusqlite::Connection::open(folder.path().join(file)).unwrap();
+        let sql = format!("SELECT count(*) FROM {table}");
+        connection
+            .query_row(&sql, [], |row| row.get::<_, i64>(0))
+            .unwrap()
+    };
+    assert_eq!(count("sessions.db", "memories"), 0);
+    assert!(count("sessions.db", "events") >= 2);
+    assert!(count("memory.db", "memories") >= 1);
+    assert_eq!(count("sessions.db", "artifacts"), 0);
+    assert!(std::fs::read_dir(&files).unwrap().next().is_some());
+
+    let mut unknown = serve(folder.path(), &["--session-service-uri", "postgres://x"]);
+    let refused = unknown.output().unwrap();
+    assert!(!refused.status.success());
+    let message = String::from_utf8(refused.stderr).unwrap();
+    assert!(message.contains("memory://"), "{message}");
+}
