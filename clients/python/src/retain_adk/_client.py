@@ -1,0 +1,238 @@
+"""The way to the server: its address, one HTTP client per event loop, what is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import threading
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from ._errors import RetainError, RetainRequestError, RetainUnavailableError, error_for
+
+API_KEY_VARIABLE = "RETAIN_API_KEY"
+DEFAULT_PORT = 8000
+DEFAULT_TIMEOUT = 30.0
+
+# Before the second, third … attempt. A server that restarts is back by then.
+_DELAYS = (0.1, 0.3, 0.9, 2.7)
+# How long a caller who makes too many requests is slowed down before it is told.
+_PATIENCE = 60.0
+_LONGEST_WAIT = 10.0
+_LONGEST_CONNECT = 5.0
+
+# Nothing was sent: trying again is always safe.
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+# The request may have been carried out, and the answer lost.
+_UNKNOWN = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.TimeoutException)
+_BUSY = {502, 503, 504}
+
+_SCHEMES = {
+    "http": "http",
+    "https": "https",
+    "retain": "http",
+    "retain+http": "http",
+    "retain+https": "https",
+}
+
+
+def base_url(address: str) -> str:
+    """The HTTP address that `address` means: http://, https://, retain:// or retain+https://."""
+    parts = urlsplit(address)
+    scheme = _SCHEMES.get(parts.scheme)
+    if scheme is None:
+        raise ValueError(
+            f"not the address of a Retain server: {address!r};"
+            " write http://HOST:PORT, https://HOST:PORT or retain://HOST:PORT"
+        )
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(
+            "the address of a Retain server has no user or password in it:"
+            f" give the key as api_key or in {API_KEY_VARIABLE}"
+        )
+    if not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(f"the address of a Retain server is SCHEME://HOST:PORT, not {address!r}")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    port = parts.port
+    if port is None and parts.scheme.startswith("retain"):
+        port = DEFAULT_PORT
+    return f"{scheme}://{host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
+
+
+def path(*segments: str) -> str:
+    """A path below an app. Each segment is one name, whatever characters it has."""
+    return "/".join(map(_segment, segments))
+
+
+def _segment(name: str) -> str:
+    if name in (".", ".."):  # which every client and proxy would take for a direction
+        return name.replace(".", "%2E")
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError:
+        raise RetainRequestError(f"not a name, it is no valid text: {name!r}") from None
+
+
+def named(what: str, name: str) -> str:
+    """`name`, which must not be empty."""
+    if not name:
+        raise RetainRequestError(f"{what} is empty; give it at least one character")
+    return name
+
+
+class Client:
+    """Speaks with one server. Can be used from several event loops and threads."""
+
+    def __init__(
+        self,
+        url: str | None,
+        uri: str | None,
+        *,
+        api_key: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        if (url is None) == (uri is None):
+            raise ValueError("give the address of the Retain server, once, as url or as uri")
+        self.url = base_url(url or uri or "")
+        key = api_key if api_key is not None else os.environ.get(API_KEY_VARIABLE)
+        self._headers = {"authorization": f"Bearer {key}"} if key else {}
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._held: dict[
+            asyncio.AbstractEventLoop,
+            tuple[httpx.AsyncClient, AsyncGenerator[None, None]],
+        ] = {}
+
+    async def find(
+        self,
+        app: str,
+        below: str,
+        *,
+        params: Mapping[str, str | int | float | None] | None = None,
+        absent: str,
+    ) -> bytes | None:
+        """Reads what may not be there: then the server says `absent`, and this is None."""
+        try:
+            return await self.call("GET", app, below, params=params)
+        except RetainError as error:
+            # Nothing else will do: a server that is not Retain answers 404 to every path of ours.
+            if error.code == absent:
+                return None
+            raise
+
+    async def call(
+        self,
+        method: str,
+        app: str,
+        below: str,
+        *,
+        body: bytes | None = None,
+        params: Mapping[str, str | int | float | None] | None = None,
+        repeatable: bool = True,
+    ) -> bytes:
+        """Asks, tries again where that is safe, and raises for every answer that is no success.
+
+        `repeatable` says that carrying the request out twice is the same as once.
+        """
+        url = f"{self.url}/api/v1/apps/{path(named('app name', app))}/{below}"
+        given = {key: value for key, value in (params or {}).items() if value is not None}
+        headers = {} if body is None else {"content-type": "application/json"}
+        delays = iter(_DELAYS)
+        patient_until = asyncio.get_running_loop().time() + _PATIENCE
+        while True:
+            client = await self._client()
+            wait: float | None = None
+            try:
+                answer = await client.request(
+                    method, url, content=body, params=given or None, headers=headers
+                )
+            except (*_UNSENT, *_UNKNOWN) as error:
+                if repeatable or isinstance(error, _UNSENT):
+                    wait = next(delays, None)
+                if wait is None:
+                    said = str(error) or type(error).__name__
+                    raise RetainUnavailableError(
+                        f"no answer from the Retain server at {self.url}: {said}"
+                    ) from error
+            else:
+                if answer.status_code == 429:
+                    is_patient = asyncio.get_running_loop().time() < patient_until
+                    wait = _asked_to_wait(answer, _DELAYS[0]) if is_patient else None
+                elif repeatable and answer.status_code in _BUSY:
+                    wait = next(delays, None)
+                if wait is None:
+                    return _checked(answer)
+            # Not all at once: those who were turned away together come back one by one.
+            await asyncio.sleep(wait * random.uniform(0.75, 1.25))
+
+    async def close(self) -> None:
+        """Closes the connections of this event loop. Those of other loops end with their loop."""
+        with self._lock:
+            held = self._held.pop(asyncio.get_running_loop(), None)
+        if held is not None:
+            await held[1].aclose()
+
+    async def _client(self) -> httpx.AsyncClient:
+        """The HTTP client of the running event loop: its connections belong to that loop."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            held = self._held.get(loop)
+            if held is not None:
+                return held[0]
+            for gone in [other for other in self._held if other.is_closed()]:
+                del self._held[gone]
+            client = httpx.AsyncClient(
+                headers=self._headers,
+                # Reading the certificates takes longer than many a call, and http needs none.
+                verify=self.url.startswith("https:"),
+                # However many tasks there are: they wait for a connection, and not in vain.
+                timeout=httpx.Timeout(
+                    self._timeout, connect=min(self._timeout, _LONGEST_CONNECT), pool=None
+                ),
+                limits=httpx.Limits(max_connections=64, max_keepalive_connections=32),
+            )
+            closer = _close_at_the_end(client)
+            self._held[loop] = (client, closer)
+        # A generator that has begun is known to the loop, which ends it before it ends itself.
+        await closer.__anext__()
+        return client
+
+
+async def _close_at_the_end(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        await client.aclose()
+
+
+def _asked_to_wait(answer: httpx.Response, delay: float) -> float:
+    try:
+        asked = float(answer.headers.get("retry-after", ""))
+    except ValueError:
+        return delay
+    return min(max(asked, delay), _LONGEST_WAIT)
+
+
+def _checked(answer: httpx.Response) -> bytes:
+    if answer.is_success:
+        return answer.content
+    problem = _problem(answer)
+    if answer.status_code == 404 and not problem:
+        where = answer.request.url.copy_with(raw_path=b"/")
+        raise RetainError(f"there is no Retain API at {where}", status=404)
+    raise error_for(answer.status_code, problem, answer.text)
+
+
+def _problem(answer: httpx.Response) -> dict[str, Any]:
+    if not answer.headers.get("content-type", "").startswith("application/problem+json"):
+        return {}
+    try:
+        problem = json.loads(answer.content)
+    except ValueError:
+        return {}
+    return problem if isinstance(problem, dict) else {}

@@ -1,0 +1,146 @@
+"""Memory beyond one conversation: `RetainMemoryService`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from google.adk.events.event import Event
+from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.sessions.session import Session
+
+from . import _wire
+from ._client import DEFAULT_TIMEOUT, Client, named, path
+
+# What one request holds at most, unless a single event is larger. Servers limit their bodies.
+_BYTES_PER_REQUEST = 4 * 1024 * 1024
+
+
+class RetainMemoryService(BaseMemoryService):
+    """What a user's conversations have said, kept and searched by a Retain server."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        uri: str | None = None,
+        api_key: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        **_options: Any,
+    ) -> None:
+        """Makes the service; the arguments are those of `RetainSessionService`."""
+        self._client = Client(url, uri, api_key=api_key, timeout=timeout)
+
+    async def add_session_to_memory(self, session: Session) -> None:
+        """Takes up what the session's events say, wherever the session is kept.
+
+        A session may be added again after it has grown.
+        """
+        batches = _batches(session.events)
+        whole = _wire.body(
+            id=_wire.plain(session.id),
+            app_name=_wire.plain(session.app_name),
+            user_id=_wire.plain(session.user_id),
+            events=next(batches, b"[]"),
+            last_update_time=_wire.plain(session.last_update_time),
+        )
+        user = (session.app_name, session.user_id)
+        await self._post(*user, "sessions", _wire.body(session=whole))
+        for events in batches:
+            more = _wire.body(events=events, session_id=_wire.plain(session.id))
+            await self._post(*user, "events", more)
+
+    async def add_events_to_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        events: Sequence[Event],
+        session_id: str | None = None,
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Takes up these events, beside what is known of the session."""
+        for batch in _batches(events):
+            body = _wire.body(
+                events=batch,
+                session_id=_wire.plain(session_id),
+                custom_metadata=_wire.plain(custom_metadata),
+            )
+            await self._post(app_name, user_id, "events", body)
+
+    async def add_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memories: Sequence[MemoryEntry],
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Takes up memories as they are."""
+        # With an id, so that a request whose answer was lost can be repeated.
+        named_ones = [
+            memory if memory.id else memory.model_copy(update={"id": str(uuid.uuid4())})
+            for memory in memories
+        ]
+        body = _wire.body(
+            memories=_wire.array([_wire.object_json(memory) for memory in named_ones]),
+            custom_metadata=_wire.plain(custom_metadata),
+        )
+        await self._post(app_name, user_id, "entries", body)
+
+    async def search_memory(
+        self, *, app_name: str, user_id: str, query: str
+    ) -> SearchMemoryResponse:
+        """What the user's conversations have said about `query`, the best first."""
+        body = _wire.body(query=_wire.plain(query))
+        found = await self._post(app_name, user_id, "search", body)
+        memories = _wire.read(_wire.FoundMemories, found).memories
+        return SearchMemoryResponse(memories=[found.memory for found in memories])
+
+    async def delete_memory(
+        self, *, app_name: str, user_id: str, memory_id: str | None = None
+    ) -> None:
+        """Forgets the memory with this id, for good; nothing happens if there is none."""
+        if memory_id:
+            below = f"{_memory_of(user_id)}/entries/{path(memory_id)}"
+            await self._client.call("DELETE", app_name, below)
+
+    async def close(self) -> None:
+        """Closes the connections of this event loop; without it they end with the loop."""
+        await self._client.close()
+
+    async def __aenter__(self) -> RetainMemoryService:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _post(self, app: str, user: str, below: str, body: bytes) -> bytes:
+        return await self._client.call("POST", app, f"{_memory_of(user)}/{below}", body=body)
+
+
+def _memory_of(user_id: str) -> str:
+    return f"users/{path(named('user id', user_id))}/memory"
+
+
+def _batches(events: Sequence[Event]) -> Iterator[bytes]:
+    """The events as JSON arrays, each small enough for one request."""
+    batch: list[bytes] = []
+    size = 0
+    for event in events:
+        text = _wire.event_json(event)
+        if batch and size + len(text) > _BYTES_PER_REQUEST:
+            yield _wire.array(batch)
+            batch, size = [], 0
+        batch.append(text)
+        size += len(text)
+    if batch:
+        yield _wire.array(batch)

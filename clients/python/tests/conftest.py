@@ -1,0 +1,75 @@
+"""Starts the servers, once for all tests, and gives each case its services."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from backends import (
+    RETAIN_BACKENDS,
+    SESSION_BACKENDS,
+    Backend,
+    Server,
+    adk_sessions,
+    server_arguments,
+    start_server,
+)
+
+import retain_adk
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
+    """The servers by the name of their backend; started when the first case asks."""
+    started = _Servers(tmp_path_factory)
+    yield started
+    for server in started.values():
+        server.stop()
+
+
+class _Servers(dict[str, Server]):
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self.folders = folders
+
+    def __missing__(self, name: str) -> Server:
+        folder: Path = self.folders.mktemp(name)
+        self[name] = start_server(folder, *server_arguments(name, folder))
+        return self[name]
+
+
+@pytest.fixture(params=SESSION_BACKENDS)
+async def backend(
+    request: pytest.FixtureRequest, servers: dict[str, Server], anyio_backend: str
+) -> AsyncIterator[Backend]:
+    """Every session service, one after the other."""
+    name: str = request.param
+    if name in RETAIN_BACKENDS:
+        async with retain_adk.RetainSessionService(servers[name].url) as service:
+            yield Backend(name, service)
+        return
+    with adk_sessions(name) as own:
+        yield Backend(name, own)
+        close = getattr(own, "close", None)
+        if close is not None:
+            await close()
+
+
+@pytest.fixture(params=RETAIN_BACKENDS)
+def url(request: pytest.FixtureRequest, servers: dict[str, Server]) -> str:
+    """The address of a Retain server: a volatile one, then one on SQLite."""
+    return servers[request.param].url
+
+
+@pytest.fixture
+async def retain(
+    url: str, request: pytest.FixtureRequest, anyio_backend: str
+) -> AsyncIterator[Backend]:
+    """Retain alone."""
+    async with retain_adk.RetainSessionService(url) as service:
+        yield Backend("retain", service)

@@ -1,0 +1,290 @@
+"""The way to the server: addresses, keys, lost answers, event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import warnings
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from backends import Backend, start_server
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.genai import types
+
+import retain_adk
+from retain_adk import _client
+from retain_adk._client import Client, base_url
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("http://host", "http://host"),
+        ("https://host/below/", "https://host/below"),
+        ("retain://127.0.0.1:9000", "http://127.0.0.1:9000"),
+        ("retain://host", "http://host:8000"),
+        ("retain://[::1]:81/", "http://[::1]:81"),
+        ("retain+https://host:8443", "https://host:8443"),
+    ],
+)
+def test_addresses(given: str, wanted: str) -> None:
+    assert base_url(given) == wanted
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "host:8000",
+        "sqlite:///x.db",
+        "http://",
+        "http://key@host",
+        "http://host?x=1",
+        "http://h#x",
+    ],
+)
+def test_what_is_no_address(given: str) -> None:
+    with pytest.raises(ValueError):
+        base_url(given)
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        retain_adk.RetainSessionService,
+        retain_adk.RetainMemoryService,
+        retain_adk.RetainArtifactService,
+    ],
+)
+def test_services_are_made_as_adk_makes_them(service: Callable[..., object]) -> None:
+    service(uri="retain://127.0.0.1:8000", agents_dir="agents", per_agent=True)
+    service("http://127.0.0.1:8000", api_key="k", timeout=3)
+    with pytest.raises(ValueError, match="once"):
+        service()
+    with pytest.raises(ValueError, match="once"):
+        service("http://a", uri="http://a")
+
+
+@asynccontextmanager
+async def proxy(url: str, fate: Callable[[int], str]) -> AsyncIterator[str]:
+    """A server in front of the real one; `fate` says what happens to each request.
+
+    pass: hand it on; lose-answer: hand it on and hang up; lose-request: hang up at once;
+    busy: answer 503 itself; slow-down: answer 429.
+    """
+    target = urlsplit(url)
+    count = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal count
+        try:
+            request = await one_message(reader)
+            count += 1
+            what = fate(count)
+            if what == "lose-request":
+                return
+            if what in ("busy", "slow-down"):
+                status = b"503 Busy" if what == "busy" else b"429 Too Many\r\nretry-after: 0"
+                writer.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\n\r\n")
+                await writer.drain()
+                return
+            onward, back = await asyncio.open_connection(target.hostname, target.port)
+            host = f"{target.hostname}:{target.port}".encode()
+            lines = [
+                b"host: " + host if line.lower().startswith(b"host:") else line
+                for line in request.partition(b"\r\n\r\n")[0].split(b"\r\n")
+            ]
+            back.write(b"\r\n".join(lines) + b"\r\n\r\n" + request.partition(b"\r\n\r\n")[2])
+            answer = await one_message(onward)
+            back.close()
+            if what == "pass":
+                head, _, rest = answer.partition(b"\r\n\r\n")
+                writer.write(head + b"\r\nconnection: close\r\n\r\n" + rest)
+                await writer.drain()
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def one_message(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = 0
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            length = int(line.partition(b":")[2])
+    return head + (await reader.readexactly(length) if length else b"")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_client, "_DELAYS", (0.01, 0.01, 0.01, 0.01))
+
+
+def said(text: str) -> Event:
+    content = types.Content(role="user", parts=[types.Part(text=text)])
+    return Event(author="user", content=content, actions=EventActions(state_delta={text: 1}))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("bad", ["lose-answer", "lose-request", "busy", "slow-down"])
+async def test_appends_are_exactly_once(retain: Backend, url: str, quick: None, bad: str) -> None:
+    """Whatever happens to two of three requests, each event is stored once."""
+    await retain.create(session_id="s")
+    where = {"app_name": retain.app, "user_id": "ada", "session_id": "s"}
+    async with (
+        proxy(url, lambda n: "pass" if n % 3 == 0 else bad) as way,
+        retain_adk.RetainSessionService(way) as service,
+    ):
+        session = await service.get_session(**where)
+        assert session is not None
+        for n in range(7):
+            await service.append_event(session, said(str(n)))
+        made = await service.create_session(app_name=retain.app, user_id="ada", state={"a": 1})
+    got = await retain.get("s")
+    assert [e.content.parts[0].text for e in got.events] == list("0123456")
+    assert got.events == session.events
+    assert got.state == session.state
+    assert (await retain.get(made.id)).state == made.state == {"a": 1}
+    assert len(await retain.list()) == 2
+
+
+@pytest.mark.anyio
+async def test_who_asks_too_often_is_slowed_down(
+    retain: Backend, url: str, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's limit is no reason to lose anything; it is told when it does not end."""
+    session = await retain.create(session_id="s")
+    async with (
+        proxy(url, lambda n: "pass" if n % 20 == 0 else "slow-down") as way,
+        retain_adk.RetainSessionService(way) as service,
+    ):
+        for n in range(3):
+            await service.append_event(session, said(str(n)))
+        monkeypatch.setattr(_client, "_PATIENCE", 0.05)
+        with pytest.raises(retain_adk.RetainUnavailableError, match="429"):
+            await service.append_event(session, said("3"))
+    assert len((await retain.get("s")).events) == len(session.events) == 3
+
+
+@pytest.mark.anyio
+async def test_a_save_whose_answer_is_lost_is_not_repeated(
+    retain: Backend, url: str, quick: None
+) -> None:
+    where = {"app_name": retain.app, "user_id": "ada", "filename": "user:f"}
+    async with (
+        proxy(url, lambda n: "lose-answer" if n == 1 else "pass") as way,
+        retain_adk.RetainArtifactService(way) as service,
+    ):
+        with pytest.raises(retain_adk.RetainUnavailableError):
+            await service.save_artifact(**where, artifact=types.Part(text="x"))
+        assert await service.list_versions(**where) == [0]
+
+
+@pytest.mark.anyio
+async def test_an_append_that_fails_changes_nothing(retain: Backend, url: str, quick: None) -> None:
+    session = await retain.create(session_id="s", state={"a": 1})
+    async with (
+        proxy(url, lambda n: "lose-request") as way,
+        retain_adk.RetainSessionService(way) as service,
+    ):
+        event = said("x")
+        event.actions.state_delta["temp:t"] = 1
+        before = (session.model_dump(), event.model_dump())
+        with pytest.raises(retain_adk.RetainUnavailableError):
+            await service.append_event(session, event)
+        assert (session.model_dump(), event.model_dump()) == before
+    await retain.sessions.append_event(session, event)
+    assert session.state == {"a": 1, "x": 1, "temp:t": 1}
+
+
+@pytest.mark.anyio
+async def test_no_server(quick: None) -> None:
+    async with retain_adk.RetainSessionService("http://127.0.0.1:1", timeout=1) as service:
+        with pytest.raises(retain_adk.RetainUnavailableError, match=r"127\.0\.0\.1:1"):
+            await service.get_session(app_name="a", user_id="u", session_id="s")
+
+
+async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await one_message(reader)
+    body = json.dumps({"detail": "Not Found"}).encode()
+    head = f"HTTP/1.1 404 No\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    writer.write(head.encode() + b"connection: close\r\n\r\n" + body)
+    await writer.drain()
+    writer.close()
+
+
+@pytest.mark.anyio
+async def test_another_server_is_not_an_empty_store() -> None:
+    """ADK's own server answers 404 to every path of ours; that must not read as «no session»."""
+    server = await asyncio.start_server(answering, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with retain_adk.RetainSessionService(url) as service:
+        with pytest.raises(retain_adk.RetainError, match="no Retain API"):
+            await service.get_session(app_name="a", user_id="u", session_id="s")
+    server.close()
+
+
+@pytest.mark.anyio
+async def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "test-key-of-the-python-client-0123456789abcdef"
+    uris = [f"--{kind}-service-uri=memory://" for kind in ("session", "memory", "artifact")]
+    server = await asyncio.to_thread(start_server, tmp_path, *uris, RETAIN_API_KEY=secret)
+    where = {"app_name": "a", "user_id": "u"}
+    try:
+        for key in (None, "wrong"):
+            async with retain_adk.RetainSessionService(server.url, api_key=key) as service:
+                with pytest.raises(retain_adk.RetainAccessError):
+                    await service.list_sessions(**where)
+        async with retain_adk.RetainSessionService(server.url, api_key=secret) as service:
+            assert (await service.list_sessions(**where)).sessions == []
+        monkeypatch.setenv("RETAIN_API_KEY", secret)
+        async with retain_adk.RetainMemoryService(server.url) as memory:
+            assert (await memory.search_memory(**where, query="x")).memories == []
+        assert secret not in repr(vars(memory))
+    finally:
+        server.stop()
+
+
+def test_each_event_loop_has_connections_of_its_own_and_closes_them(
+    servers: dict[str, object],
+) -> None:
+    client = Client(servers["retain-volatile"].url, None)
+    service = retain_adk.RetainSessionService(client.url)
+    service._client = client
+    held = []
+
+    async def use() -> None:
+        assert (await service.list_sessions(app_name="nobody", user_id="u")).sessions == []
+        held.append(await client._client())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            asyncio.run(use())
+            gc.collect()
+    assert len({id(http) for http in held}) == 3
+    assert all(http.is_closed for http in held)
+    assert len(client._held) == 1  # closed loops are forgotten when the next one comes
+
+
+def test_a_service_can_be_used_after_it_was_closed(servers: dict[str, object]) -> None:
+    async def use() -> None:
+        service = retain_adk.RetainSessionService(servers["retain-volatile"].url)
+        for _ in range(2):
+            assert (await service.list_sessions(app_name="nobody")).sessions == []
+            await service.close()
+        await service.close()
+
+    asyncio.run(use())
