@@ -202,8 +202,8 @@ checked! {
     Score(f32) is "number" from 0.0 => 1.0;
     /// A time in seconds since 1970.
     Time(f64) is "number" from -TIME_MAX => TIME_MAX;
-    /// How long something lives, in seconds.
-    Ttl(f64) is "number" from 0.001 => TTL_MAX;
+    /// How long something lives, in seconds. What lives shorter may be gone before it is answered.
+    Ttl(f64) is "number" from 1.0 => TTL_MAX;
 }
 
 impl From<Ttl> for Duration {
