@@ -12,14 +12,13 @@ use super::{super::errors::AdkError, CHANGES, IsDev, LOOKS, json, local::Local, 
 use crate::routes::Routes;
 
 /// The two families of paths.
-const LISTS: [[&str; 6]; 2] = [
+const LISTS: [[&str; 5]; 2] = [
     [
         "/dev/apps/{app}/eval_sets",
         "/dev/apps/{app}/eval-sets",
         "/dev/apps/{app}/eval_results",
         "/dev/apps/{app}/eval-results",
         "/dev/apps/{app}/metrics-info",
-        "/dev/apps/{app}/tests",
     ],
     [
         "/apps/{app}/eval_sets",
@@ -27,21 +26,20 @@ const LISTS: [[&str; 6]; 2] = [
         "/apps/{app}/eval_results",
         "/apps/{app}/eval-results",
         "/apps/{app}/metrics-info",
-        "/apps/{app}/tests",
     ],
 ];
 
 pub(super) fn routes(mut routes: Routes) -> Routes {
-    for [sets, named_sets, results, named_results, metrics, tests] in LISTS {
+    for [sets, named_sets, results, named_results, metrics] in LISTS {
         routes = routes
             .add(Method::GET, sets, LOOKS, none)
             .add(Method::GET, named_sets, LOOKS, no_sets)
             .add(Method::POST, named_sets, CHANGES, refused)
             .add(Method::GET, results, LOOKS, none)
             .add(Method::GET, named_results, LOOKS, no_results)
-            .add(Method::GET, metrics, LOOKS, no_metrics)
-            .add(Method::GET, tests, LOOKS, none);
+            .add(Method::GET, metrics, LOOKS, no_metrics);
     }
+    routes = routes.add(Method::GET, "/dev/apps/{app}/tests", LOOKS, none);
     routes = with_set(routes, "/dev/apps/{app}/eval_sets/{set}");
     routes = with_set(routes, "/apps/{app}/eval_sets/{set}");
     for [evals, result, named_result] in [

@@ -20,25 +20,20 @@ use crate::{routes::Routes, services::Shared};
 const README_MAX: u64 = 1 << 20;
 
 pub(super) fn routes(mut routes: Routes) -> Routes {
-    for [build, image, graph, event] in [
-        [
-            "/dev/apps/{app}/build_graph",
+    routes = routes
+        .add(Method::GET, "/dev/apps/{app}/build_graph", LOOKS, described)
+        .add(
+            Method::GET,
             "/dev/apps/{app}/build_graph_image",
-            "/dev/apps/{app}/graph",
-            "/dev/apps/{app}/users/{user}/sessions/{session}/events/{event}/graph",
-        ],
-        [
-            "/apps/{app}/build_graph",
-            "/apps/{app}/build_graph_image",
-            "/apps/{app}/graph",
-            "/apps/{app}/users/{user}/sessions/{session}/events/{event}/graph",
-        ],
+            LOOKS,
+            drawn,
+        )
+        .add(Method::GET, "/dev/apps/{app}/graph", LOOKS, graph_of_app);
+    for of_event in [
+        "/dev/apps/{app}/users/{user}/sessions/{session}/events/{event}/graph",
+        "/apps/{app}/users/{user}/sessions/{session}/events/{event}/graph",
     ] {
-        routes = routes
-            .add(Method::GET, build, LOOKS, described)
-            .add(Method::GET, image, LOOKS, drawn)
-            .add(Method::GET, graph, LOOKS, graph_of_app)
-            .add(Method::GET, event, LOOKS, graph_of_event);
+        routes = routes.add(Method::GET, of_event, LOOKS, graph_of_event);
     }
     routes
 }

@@ -241,8 +241,12 @@ fn artifacts() -> Vec<Other> {
 
 /// What ADK's web UI asks for and nobody else should: it changes with the UI.
 fn is_for_development(path: &str) -> bool {
-    let begins = ["/dev", "/debug/", "/builder/"];
-    path == "/" || begins.iter().any(|it| path.starts_with(it)) || path.contains("/eval")
+    let begins = ["/dev", "/debug/", "/builder/", "/config/"];
+    let ends = ["/graph", "/metrics-info"];
+    path == "/"
+        || begins.iter().any(|it| path.starts_with(it))
+        || ends.iter().any(|it| path.ends_with(it))
+        || path.contains("/eval")
 }
 
 /// The description of a route.
