@@ -10,6 +10,16 @@ use retain_core::{Event, FunctionCall};
 /// The names of calls that wait for the user, also in sessions whose events do not mark them.
 pub(crate) const ASKING: [&str; 2] = ["adk_request_input", "adk_request_credential"];
 
+/// ADK's mark of an event that came into its session from outside, by an import.
+const RESTORED: &str = "__adk_internal_restored_event";
+
+/// Whether an event came from outside: what it asks for is history, and is not run.
+pub(crate) fn is_restored(event: &Event) -> bool {
+    let notes = event.response.custom_metadata.as_ref();
+    let mark = notes.and_then(|notes| notes.get(RESTORED));
+    mark.is_some_and(|mark| mark.as_bool() != Some(false))
+}
+
 /// The ids that wait because of an event.
 pub(crate) fn waiting_ids(event: &Event) -> impl Iterator<Item = &str> {
     let marked = event

@@ -3,11 +3,12 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use retain_runtime::{Agent, AgentsDir, BuildError, ConfigError, Plugin, Runner};
+use retain_runtime::{Agent, AgentsDir, BuildError, ConfigError, ConfigRegistry, Plugin, Runner};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -53,6 +54,8 @@ pub struct Apps {
     creates_sessions: bool,
     runs: Runs,
     default_app: Option<String>,
+    /// The only app of the folder that is served, where the folder given was an app itself.
+    only: Option<String>,
     runners: Mutex<BTreeMap<String, Runner>>,
 }
 
@@ -77,6 +80,7 @@ impl Apps {
             creates_sessions: false,
             runs: Runs::default(),
             default_app: None,
+            only: None,
             runners: Mutex::default(),
         }
     }
@@ -85,6 +89,23 @@ impl Apps {
     pub fn dir(mut self, dir: AgentsDir) -> Apps {
         self.dir = Some(dir);
         self
+    }
+
+    /// With the agents of the folder at `path`, or with the one that it is: a folder that has a
+    /// `root_agent.yaml` itself is the only app, which then need not be named.
+    pub fn agents_at(self, path: &Path, registry: ConfigRegistry) -> Result<Apps, AppError> {
+        if !path.join("root_agent.yaml").is_file() {
+            return Ok(self.dir(AgentsDir::open(path, registry)?));
+        }
+        // `.` has a name too.
+        let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let name = whole.file_name().and_then(|name| name.to_str());
+        let name = name.unwrap_or_default().to_owned();
+        let folder = whole.parent().unwrap_or(&whole);
+        let mut apps = self.dir(AgentsDir::open(folder, registry)?);
+        apps.only = Some(name.clone());
+        apps.default_app.get_or_insert(name);
+        Ok(apps)
     }
 
     /// With an agent of the program's own.
@@ -162,7 +183,8 @@ impl Apps {
     pub fn names(&self) -> Result<Vec<String>, AppError> {
         let mut names: Vec<String> = self.given.keys().cloned().collect();
         if let Some(dir) = &self.dir {
-            names.extend(dir.apps()?);
+            let is_served = |app: &String| self.only.as_ref().is_none_or(|only| only == app);
+            names.extend(dir.apps()?.into_iter().filter(is_served));
         }
         names.sort();
         names.dedup();

@@ -13,8 +13,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use retain::{
-    AgentsDir, ConfigRegistry, LlmAgent, OfflineModel, SystemClock, load_memory_tool,
-    preload_memory_tool,
+    ConfigRegistry, LlmAgent, OfflineModel, SystemClock, load_memory_tool, preload_memory_tool,
 };
 use retain_server::{Apps, Guards, Keys, Origins, Runs, Server, Services, serve_guarded};
 
@@ -79,9 +78,13 @@ fn apps(settings: &Settings, services: &Services) -> anyhow::Result<Apps> {
         .limit_runs(runs)
         .auto_create_session(settings.auto_create_session)
         .reload_agents(settings.reload_agents);
+    let apps = match &settings.default_app {
+        Some(app) => apps.with_default_app(app),
+        None => apps,
+    };
     if let Some(dir) = &settings.agents_dir {
         let apps = apps.ingest_after_turns(settings.ingest_after_turns);
-        return Ok(apps.dir(AgentsDir::open(dir, ConfigRegistry::new())?));
+        return Ok(apps.agents_at(dir, ConfigRegistry::new())?);
     }
     let agent = LlmAgent::builder(BUILT_IN_APP)
         .description("Remembers what it is told, across sessions.")

@@ -36,6 +36,16 @@ pub(super) struct Given {
     #[arg(env = "RETAIN_AGENTS_DIR")]
     #[serde(alias = "agents_dir")]
     agents_dir: Option<PathBuf>,
+    /// The app that need not be named in paths and bodies [default: the folder, if it is an agent
+    /// itself]
+    #[arg(
+        long,
+        alias = "default_app",
+        env = "ADK_DEFAULT_APP_NAME",
+        value_name = "APP"
+    )]
+    #[serde(alias = "default_app")]
+    default_app: Option<String>,
     /// The address to listen on [default: 127.0.0.1]
     #[arg(long, env = "RETAIN_HOST")]
     host: Option<String>,
@@ -230,6 +240,7 @@ pub(super) struct Given {
 #[derive(Debug, PartialEq)]
 pub(super) struct Settings {
     pub(super) agents_dir: Option<PathBuf>,
+    pub(super) default_app: Option<String>,
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) session_service_uri: String,
@@ -262,6 +273,7 @@ impl Settings {
         let log_level = given.log_level.unwrap_or_else(|| "info".to_owned());
         Ok(Settings {
             agents_dir: given.agents_dir,
+            default_app: given.default_app,
             host: given.host.unwrap_or_else(|| "127.0.0.1".to_owned()),
             port: given.port.unwrap_or(8000),
             session_service_uri: given
@@ -299,7 +311,7 @@ macro_rules! first_or_second {
 impl Given {
     fn over(self, file: Given) -> Given {
         first_or_second!(
-            self, file: agents_dir, host, port, session_service_uri, memory_service_uri,
+            self, file: agents_dir, default_app, host, port, session_service_uri, memory_service_uri,
             artifact_service_uri, ui_dir, allow_origins, conformance, reload_agents,
             auto_create_session, ingest_after_turns, api_key, shutdown_grace, max_body_bytes,
             max_header_bytes, header_timeout, body_timeout, write_timeout, max_connections,
@@ -387,7 +399,8 @@ mod tests {
     }
 
     /// Every setting as an option and as a line of a file, with different values.
-    const BOTH: [(&str, &str, &str); 23] = [
+    const BOTH: [(&str, &str, &str); 24] = [
+        ("--default-app", "a", "\"b\""),
         ("--host", "127.0.0.2", "\"127.0.0.3\""),
         ("--port", "1", "2"),
         ("--session-service-uri", "memory://", "\"sqlite:///b.db\""),

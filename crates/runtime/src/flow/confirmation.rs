@@ -15,6 +15,7 @@ use crate::{
     agents::Agent as _,
     context::{InvocationContext, ToolContext},
     error::{Result, RunError},
+    interrupts::is_restored,
     tools::{Tool, ToolConfirmation, ToolMap, ToolOutput},
 };
 
@@ -198,6 +199,9 @@ impl Turn<'_> {
         };
         if event.author != self.agent.name() {
             return Ok(None);
+        }
+        if is_restored(event) {
+            return Err(self.refused(format!("call {id:?} came with an import and is not run")));
         }
         let args = call.args.clone().unwrap_or_default();
         let same_args = *original.get("args").unwrap_or(&Json::Null) == Json::from(args.clone())

@@ -9,7 +9,7 @@ use retain_core::{Event, FunctionCall, FunctionResponse};
 
 use crate::{
     context::InvocationContext,
-    interrupts::{ASKING, is_answered_below, opens_branch, pauses, waiting_ids},
+    interrupts::{ASKING, is_answered_below, is_restored, opens_branch, pauses, waiting_ids},
     models::LlmRequest,
 };
 
@@ -38,7 +38,11 @@ pub(super) fn decide(ctx: &InvocationContext, request: &LlmRequest) -> Decision 
         request,
         run: &run,
     };
-    history.decide()
+    match history.decide() {
+        // Who imports a history must not run tools by it.
+        Decision::Run(event) if is_restored(&event) => Decision::Ask,
+        decided => decided,
+    }
 }
 
 /// What happened in the run on the agent's branch.

@@ -561,3 +561,32 @@ async fn what_callbacks_answered_is_not_answered_again() {
         }
     }
 }
+
+/// A call that somebody has put into the history is not run by taking the run up again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_was_imported_is_not_run() {
+    const SCRIPT: Script = &[("a", &["look()", "I have seen it."])];
+    let team: Team = |agents| Arc::new(agents.done("a"));
+    for (name, sessions) in services().await {
+        let events = whole(&sessions, team, SCRIPT).await;
+        let is_call = |event: &Arc<Event>| !event.function_calls().is_empty();
+        let called = events.iter().position(is_call).expect("a call");
+        for is_imported in [false, true] {
+            let mut begun: Vec<Arc<Event>> = events[..=called].to_vec();
+            if is_imported {
+                let mut call = Event::clone(&begun[called]);
+                let mark = [("__adk_internal_restored_event", true)];
+                call.response.custom_metadata = Some(mark.into());
+                begun[called] = Arc::new(call);
+            }
+            let came = resumed(&sessions, team, SCRIPT, &begun).await;
+            let ran = came.iter().any(|it| !it.function_responses().is_empty());
+            assert_eq!(
+                ran,
+                !is_imported,
+                "{name}: {:?}",
+                story(came.iter().cloned().map(Arc::new))
+            );
+        }
+    }
+}

@@ -27,7 +27,11 @@ pub(super) fn event_text(event: &Event) -> Result<String, AdkError> {
         true => redact::without_internal_notes(event).to_json(),
         false => event.to_json(),
     };
-    let text = text.map_err(|error| AdkError::internal(&error))?;
+    let mut text = text.map_err(|error| AdkError::internal(&error))?;
+    // ADK 2 writes it into every event, and clients of it look there.
+    if event.node_info.is_none() && text.pop() == Some('}') {
+        text.push_str(r#","nodeInfo":{"path":""}}"#);
+    }
     Ok(redact::redacted(text))
 }
 

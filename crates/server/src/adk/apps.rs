@@ -2,7 +2,7 @@
 
 use axum::{
     extract::{Path, RawQuery, State as Shares},
-    http::Method,
+    http::{Extensions, Method},
     response::Response,
 };
 use retain_core::{Json, JsonMap};
@@ -15,7 +15,7 @@ use super::{
     validate::{Checker, Kind},
 };
 use crate::{
-    guard::Scope,
+    guard::{Caller, Scope},
     routes::{Access, Routes},
     services::Shared,
 };
@@ -45,6 +45,7 @@ async fn version() -> Response {
 async fn list_apps(
     Shares(server): Shares<Shared>,
     RawQuery(query): RawQuery,
+    extensions: Extensions,
 ) -> Result<Response, AdkError> {
     let detailed = query_value(query.as_deref(), "detailed");
     let detailed = match detailed {
@@ -56,7 +57,9 @@ async fn list_apps(
             read.map_err(AdkError::Invalid)?.as_bool() == Some(true)
         }
     };
-    let names = server.app_names().await?;
+    let mut names = server.app_names().await?;
+    let caller = extensions.get::<Caller>().cloned().unwrap_or_default();
+    names.retain(|name| caller.app.as_ref().is_none_or(|app| app == name));
     if !detailed {
         let names: Vec<Json> = names.into_iter().map(Json::from).collect();
         return Ok(json_response(Json::from(names).to_string()));
@@ -88,7 +91,11 @@ fn outline(name: &str, root: &dyn Agent, language: &str) -> JsonMap {
 async fn app_info(
     Shares(server): Shares<Shared>,
     Path(app): Path<String>,
+    extensions: Extensions,
 ) -> Result<Response, AdkError> {
+    // What an app consists of is no user's data, so that the user of the key does not matter.
+    let caller = extensions.get::<Caller>().cloned().unwrap_or_default();
+    caller.check_owner(Some(&app), caller.user.as_deref())?;
     let runner = runner(&server, &app).await?;
     let root = &**runner.agent();
     let Some(agent) = root.as_llm_agent() else {

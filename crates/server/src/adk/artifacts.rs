@@ -23,6 +23,7 @@ use crate::{
 };
 
 const ARTIFACTS: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts";
+const UNNAMED: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts/";
 const ARTIFACT: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*artifact}";
 
 pub(super) fn routes(routes: Routes) -> Routes {
@@ -33,6 +34,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
     routes
         .add(Method::GET, ARTIFACTS, reads, list_names)
         .add(Method::POST, ARTIFACTS, writes, save)
+        .add(Method::GET, UNNAMED, reads, get_unnamed)
         .add(Method::GET, ARTIFACT, reads, get)
         .add(Method::DELETE, ARTIFACT, writes, delete)
 }
@@ -151,6 +153,15 @@ async fn get(
             version_response(&found)
         }
     }
+}
+
+/// The artifact whose name is empty, which can be saved.
+async fn get_unnamed(
+    server: Shares<Shared>,
+    Path((app, user, session)): SessionPath,
+    query: RawQuery,
+) -> Result<Response, AdkError> {
+    get(server, Path((app, user, session, String::new())), query).await
 }
 
 /// Which version is wanted.

@@ -79,6 +79,8 @@ fn parse(bytes: &[u8]) -> Result<Json, AdkError> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return Err(AdkError::bad_request("There was an error parsing the body"));
     };
+    // Python takes a mark of the byte order for nothing.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     Json::parse(text).map_err(|error| {
         let (place, said) = json_error::as_python(text)
             .unwrap_or_else(|| (chars_before(text, error.offset()), error.message().into()));
@@ -108,10 +110,10 @@ fn missing() -> AdkError {
 }
 
 /// A value that the table lets pass and that cannot be kept nevertheless.
-fn unreadable(field: &str, value: &Json, error: &JsonError) -> AdkError {
+fn unreadable(place: &[Json], value: &Json, error: &JsonError) -> AdkError {
     AdkError::Invalid(vec![Problem {
         kind: "value_error",
-        loc: vec!["body".into(), field.into()],
+        loc: [&["body".into()], place].concat(),
         message: format!("Value error, {error}"),
         input: value.clone(),
         context: None,
@@ -153,10 +155,10 @@ impl Body {
 
     pub(super) fn events(&self, name: &str) -> Result<Vec<Event>, AdkError> {
         let events = self.0.get(name).and_then(Json::as_array);
-        let events = events.unwrap_or_default().iter();
-        let read = |value: &Json| {
+        let events = events.unwrap_or_default().iter().enumerate();
+        let read = |(at, value): (usize, &Json)| {
             let event = Event::from_json(&value.to_string());
-            event.map_err(|error| unreadable(name, value, &error))
+            event.map_err(|error| unreadable(&[name.into(), at.into()], value, &error))
         };
         events.map(read).collect()
     }
@@ -171,7 +173,7 @@ impl Body {
         };
         let read = read(&value.to_string());
         read.map(Some)
-            .map_err(|error| unreadable(name, value, &error))
+            .map_err(|error| unreadable(&[name.into()], value, &error))
     }
 }
 

@@ -20,8 +20,6 @@ pub(crate) enum AdkError {
     Detail(StatusCode, String),
     /// 422, with one entry for each thing that is wrong with the body or the query.
     Invalid(Vec<Problem>),
-    /// The key may not be used for this.
-    Refused(Refused),
     /// Too many turns are running.
     TooManyRuns(TooManyRuns),
     /// Something failed that is nobody's mistake but ours: a bare 500, the reason is in the log.
@@ -65,7 +63,6 @@ impl IntoResponse for AdkError {
                 let detail = JsonMap::from([("detail", Json::from(problems))]);
                 detail_response(StatusCode::UNPROCESSABLE_ENTITY, detail)
             }
-            AdkError::Refused(refused) => refused.into_response(),
             AdkError::TooManyRuns(refused) => {
                 let detail = JsonMap::from([("detail", refused.to_string())]);
                 let mut response = detail_response(StatusCode::TOO_MANY_REQUESTS, detail);
@@ -91,7 +88,7 @@ fn detail_response(status: StatusCode, body: JsonMap) -> Response {
 
 impl From<Refused> for AdkError {
     fn from(refused: Refused) -> AdkError {
-        AdkError::Refused(refused)
+        AdkError::new(StatusCode::FORBIDDEN, refused.0)
     }
 }
 

@@ -2,15 +2,17 @@
 //! with the reason, for a browser shows nothing of a refused one.
 
 use axum::{
-    extract::{
-        RawQuery, State as Shares, WebSocketUpgrade,
-        ws::{CloseFrame, Message, WebSocket},
-    },
-    http::{Extensions, Method},
+    extract::{RawQuery, Request, State as Shares},
+    http::Method,
     response::Response,
 };
 
-use super::{apps::query_value, errors::AdkError, run::app_name};
+use super::{
+    apps::query_value,
+    errors::AdkError,
+    run::app_name,
+    websocket::{self, Close},
+};
 use crate::{
     guard::{Caller, Scope},
     routes::{Access, Routes},
@@ -24,31 +26,24 @@ pub(super) fn routes(routes: Routes) -> Routes {
 async fn run_live(
     Shares(server): Shares<Shared>,
     RawQuery(query): RawQuery,
-    extensions: Extensions,
-    upgrade: WebSocketUpgrade,
+    request: Request,
 ) -> Result<Response, AdkError> {
-    let caller = extensions.get::<Caller>().cloned().unwrap_or_default();
+    let caller = request.extensions().get::<Caller>().cloned();
     let query = query.as_deref();
     let app = app_name(&server, query_value(query, "app_name"));
     let user = query_value(query, "user_id");
+    let caller = caller.unwrap_or_default();
     caller.check_owner(app.as_deref(), user.as_deref())?;
-    let frame = match app {
-        Some(_) => CloseFrame {
+    let close = match app {
+        Some(_) => Close {
             code: 1011,
-            reason: "live runs are not supported by this server; use /run_sse".into(),
+            reason: "live runs are not supported by this server; use /run_sse",
         },
-        None => CloseFrame {
+        None => Close {
             code: 1008,
-            reason: "app_name query parameter is required when ADK_DEFAULT_APP_NAME is not set"
-                .into(),
+            reason: "app_name query parameter is required when ADK_DEFAULT_APP_NAME is not set",
         },
     };
-    Ok(upgrade.on_upgrade(|socket| close(socket, frame)))
-}
-
-async fn close(mut socket: WebSocket, frame: CloseFrame) {
-    // Whoever is gone needs no reason.
-    let _ = socket.send(Message::Close(Some(frame))).await;
-    let goodbye = async { while let Some(Ok(_)) = socket.recv().await {} };
-    let _ = tokio::time::timeout(std::time::Duration::from_secs(5), goodbye).await;
+    // To FastAPI there is nothing here but a socket.
+    websocket::accept_and_close(request, close).ok_or_else(|| AdkError::not_found("Not Found"))
 }

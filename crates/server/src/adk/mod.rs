@@ -20,6 +20,7 @@ mod sessions;
 mod sse;
 mod unmatched;
 mod validate;
+mod websocket;
 
 use crate::routes::Routes;
 

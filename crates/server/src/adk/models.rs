@@ -2,7 +2,7 @@
 
 use super::validate::{
     Field, Kind,
-    Kind::{Any, Bool, Bytes, Float, Integer, List, Map, Text, Word},
+    Kind::{Any, Bool, Bytes, Float, Integer, List, Map, Set, Text, Word},
     Model, Needed,
 };
 
@@ -79,23 +79,43 @@ pub(super) static SAVE_ARTIFACT: Model = open(&[
 pub(super) static UPDATE_MEMORY: Model =
     open(&[field("sessionId", "session_id", Text, Needed::Yes)]);
 
+/// An object that is only passed on.
+const OBJECT: Kind = Kind::Model(&ANYTHING);
+static ANYTHING: Model = open(&[]);
+
 /// An event, as far as it is looked into here; the reader of events sees to the rest.
 static EVENT: Model = open(&[
     maybe("modelVersion", "model_version", Text),
     maybe("content", "content", Kind::Model(&CONTENT)),
-    maybe("groundingMetadata", "grounding_metadata", Any),
+    maybe("groundingMetadata", "grounding_metadata", OBJECT),
     maybe("partial", "partial", Bool),
     maybe("turnComplete", "turn_complete", Bool),
     maybe("errorCode", "error_code", Text),
     maybe("errorMessage", "error_message", Text),
     maybe("interrupted", "interrupted", Bool),
     maybe("customMetadata", "custom_metadata", Map),
+    maybe("usageMetadata", "usage_metadata", OBJECT),
+    maybe(
+        "liveSessionResumptionUpdate",
+        "live_session_resumption_update",
+        OBJECT,
+    ),
+    maybe("liveSessionId", "live_session_id", Text),
+    maybe("goAway", "go_away", OBJECT),
+    maybe("voiceActivity", "voice_activity", OBJECT),
+    maybe("inputTranscription", "input_transcription", OBJECT),
+    maybe("outputTranscription", "output_transcription", OBJECT),
     maybe("avgLogprobs", "avg_logprobs", Float),
+    maybe("logprobsResult", "logprobs_result", OBJECT),
+    maybe("cacheMetadata", "cache_metadata", OBJECT),
+    maybe("citationMetadata", "citation_metadata", OBJECT),
     maybe("interactionId", "interaction_id", Text),
     maybe("environmentId", "environment_id", Text),
     field("invocationId", "invocation_id", Text, Needed::No),
     field("author", "author", Text, Needed::No),
     field("actions", "actions", Kind::Model(&ACTIONS), Needed::No),
+    field("nodeInfo", "node_info", OBJECT, Needed::No),
+    maybe("longRunningToolIds", "long_running_tool_ids", Set),
     maybe("branch", "branch", Text),
     maybe("isolationScope", "isolation_scope", Text),
     field("id", "id", Text, Needed::No),
@@ -121,7 +141,7 @@ static ACTIONS: Model = closed(&[
         Map,
         Needed::No,
     ),
-    maybe("compaction", "compaction", Map),
+    maybe("compaction", "compaction", OBJECT),
     maybe("endOfAgent", "end_of_agent", Bool),
     maybe("agentState", "agent_state", Map),
     maybe(

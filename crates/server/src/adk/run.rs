@@ -5,7 +5,6 @@ use axum::{
     http::{Method, StatusCode},
     response::Response,
 };
-use retain_core::JsonMap;
 use retain_runtime::{RunConfig, RunRequest, RunStream, Runner, StreamingMode};
 
 use super::{
@@ -41,10 +40,8 @@ async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Respons
 /// Answers with each event as it comes.
 async fn run_sse(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
     let asked = Asked::read(&server, request).await?;
-    let splits_artifacts = !asked
-        .body
-        .text("functionCallEventId")
-        .is_some_and(|id| !id.is_empty());
+    let answered = asked.body.text("functionCallEventId");
+    let splits_artifacts = answered.is_none_or(|id| id.is_empty());
     let mode = match asked.body.bool("streaming") {
         true => StreamingMode::Sse,
         false => StreamingMode::None,
@@ -112,7 +109,7 @@ impl Asked {
             state_delta: body.map("stateDelta").unwrap_or_default(),
             config: RunConfig {
                 streaming_mode,
-                custom_metadata: body.map("customMetadata").unwrap_or_else(JsonMap::new),
+                custom_metadata: body.map("customMetadata").unwrap_or_default(),
                 ..RunConfig::default()
             },
             yield_user_message: false,

@@ -17,29 +17,64 @@ use crate::services::Server;
 /// The router with what is answered where it has no route.
 pub(crate) fn with_fallbacks(router: Router, server: &Arc<Server>) -> Router {
     let router = router.method_not_allowed_fallback(wrong_method);
-    let routed = router.clone();
-    let server = Arc::clone(server);
+    let paths = Server::routes().into_iter().map(|route| route.path);
+    let unmatched = Arc::new(Unmatched {
+        routed: router.clone().fallback(async || not_found()),
+        paths: paths.collect(),
+        server: Arc::clone(server),
+    });
     router.fallback(move |request: Request| {
-        let (routed, server) = (routed.clone(), Arc::clone(&server));
-        async move { no_route(routed, &server, request).await }
+        let unmatched = Arc::clone(&unmatched);
+        async move { unmatched.answer(request).await }
     })
+}
+
+/// What is known about requests that have no route.
+struct Unmatched {
+    /// The routes, for a path that was mended.
+    routed: Router,
+    /// Their paths, with names in braces.
+    paths: Vec<&'static str>,
+    server: Arc<Server>,
 }
 
 async fn wrong_method() -> AdkError {
     AdkError::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
 }
 
-async fn no_route(routed: Router, server: &Server, mut request: Request) -> Response {
-    let path = request.uri().path();
-    if let Some(app) = server.apps.default_app().filter(|_| may_lack_app(path)) {
+impl Unmatched {
+    async fn answer(&self, mut request: Request) -> Response {
+        let path = request.uri().path();
+        let default_app = self.server.apps.default_app();
+        let Some(app) = default_app.filter(|_| may_lack_app(path)) else {
+            return self.redirect(&request).unwrap_or_else(not_found);
+        };
         let Some(uri) = with_path(request.uri(), &format!("/apps/{app}{path}")) else {
             return not_found();
         };
         *request.uri_mut() = uri;
-        let answered = routed.oneshot(request).await;
-        return answered.unwrap_or_else(|never| match never {});
+        if let Some(redirect) = self.redirect(&request) {
+            return redirect;
+        }
+        let answered = self.routed.clone().oneshot(request).await;
+        answered.unwrap_or_else(|never| match never {})
     }
-    redirect_without_slash(&request).unwrap_or_else(not_found)
+
+    /// As FastAPI: a known path with a slash behind it is asked for again without.
+    fn redirect(&self, request: &Request) -> Option<Response> {
+        let asked = request.uri().path();
+        let path = asked.strip_suffix('/')?;
+        let is_known = |path: &str| self.paths.iter().any(|known| fits(known, path));
+        if is_known(asked) || !is_known(path) {
+            return None;
+        }
+        let uri = with_path(request.uri(), path)?;
+        // Without a host: whatever stands before this server knows its own.
+        let target = HeaderValue::from_str(uri.path_and_query()?.as_str()).ok()?;
+        let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
+        response.headers_mut().insert(header::LOCATION, target);
+        Some(response)
+    }
 }
 
 fn not_found() -> Response {
@@ -60,22 +95,6 @@ fn with_path(uri: &Uri, path: &str) -> Option<Uri> {
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(text.parse::<PathAndQuery>().ok()?);
     Uri::from_parts(parts).ok()
-}
-
-/// As FastAPI: a known path with a slash behind it is asked for again without.
-fn redirect_without_slash(request: &Request) -> Option<Response> {
-    let path = request.uri().path().strip_suffix('/')?;
-    let is_known = |known: &str| fits(known, path);
-    if !Server::routes().iter().any(|route| is_known(route.path)) {
-        return None;
-    }
-    let uri = with_path(request.uri(), path)?;
-    let target = uri.path_and_query()?.as_str();
-    let host = request.headers().get(header::HOST)?.to_str().ok()?;
-    let target = HeaderValue::from_str(&format!("http://{host}{target}")).ok()?;
-    let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
-    response.headers_mut().insert(header::LOCATION, target);
-    Some(response)
 }
 
 /// Whether a path is of this form.

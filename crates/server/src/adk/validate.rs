@@ -76,6 +76,8 @@ pub(super) enum Kind {
     /// A map with any values.
     Map,
     List(&'static Kind),
+    /// A list of texts whose order says nothing.
+    Set,
     Model(&'static Model),
     /// Either this word or any text: a union that tells both ways in which a value is wrong.
     WordOrText(&'static str, &'static [&'static str]),
@@ -153,6 +155,8 @@ impl Checker {
                     items.map(|(at, item)| self.inside(at.into(), |this| this.value(kind, item)));
                 return items.collect::<Vec<Json>>().into();
             }
+            (Kind::Set, Json::Array(_)) => return self.value(&Kind::List(&Kind::Text), value),
+            (Kind::Set, _) => self.wrong("set_type", "Input should be a valid set", value),
             (Kind::List(_), _) => self.wrong("list_type", "Input should be a valid list", value),
             (Kind::Model(model), Json::Object(map)) => return self.model(model, map).into(),
             (Kind::Model(_), _) => {
@@ -208,7 +212,7 @@ impl Checker {
     fn bool(&mut self, value: &Json) -> Json {
         match read_bool(value) {
             Some(read) => return read.into(),
-            None if matches!(value, Json::String(_) | Json::Number(_)) => self.wrong(
+            None if may_be_bool(value) => self.wrong(
                 "bool_parsing",
                 "Input should be a valid boolean, unable to interpret input",
                 value,
@@ -230,9 +234,9 @@ impl Checker {
                     self.wrong("int_from_float", message, value);
                 }
             },
-            Json::String(text) => match text.trim().parse::<i64>() {
-                Ok(read) => return read.into(),
-                Err(_) => {
+            Json::String(text) => match read_integer(text) {
+                Some(read) => return read,
+                None => {
                     let message =
                         "Input should be a valid integer, unable to parse string as an integer";
                     self.wrong("int_parsing", message, value);
@@ -311,6 +315,37 @@ pub(super) fn read_bool(value: &Json) -> Option<bool> {
         },
         _ => None,
     }
+}
+
+/// Whether pydantic tries to read the value as a boolean.
+fn may_be_bool(value: &Json) -> bool {
+    match value {
+        Json::String(_) => true,
+        Json::Number(number) => whole(number).is_some_and(|number| number.as_i64().is_some()),
+        _ => false,
+    }
+}
+
+/// A whole number as pydantic reads it: with spaces around it, a sign, `_` between digits, `.0`.
+fn read_integer(text: &str) -> Option<Json> {
+    let text = text.trim();
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (digits, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    let groups: Vec<&str> = digits.split('_').collect();
+    let is_number = |group: &&str| !group.is_empty() && group.bytes().all(|b| b.is_ascii_digit());
+    let is_whole = !fraction.is_empty() && fraction.bytes().all(|b| b == b'0');
+    if !is_whole || !groups.iter().all(is_number) {
+        return None;
+    }
+    let digits = groups.concat();
+    let digits = match digits.trim_start_matches('0') {
+        "" => return Some(0.into()),
+        digits => digits,
+    };
+    Json::parse(&format!("{sign}{digits}")).ok()
 }
 
 /// The number if it is a whole one, `2.0` as `2`.

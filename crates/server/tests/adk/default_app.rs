@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use retain_runtime::ConfigRegistry;
 use retain_server::{Apps, Server};
 
 use crate::support::{Gated, ask, filing_agent, gated_agent, request, send, server, services};
@@ -28,10 +29,8 @@ async fn the_app_may_be_left_out() {
         info["agents"]["clerk"]["tools"][0]["functionDeclarations"][0]["name"],
         "file"
     );
-    assert_eq!(
-        ask(&server, "GET", "/users/ada/nothing", "").await.status,
-        404
-    );
+    let nothing = ask(&server, "GET", "/users/ada/nothing", "").await;
+    assert_eq!(nothing.text, r#"{"detail":"Not Found"}"#);
 }
 
 #[tokio::test]
@@ -55,7 +54,7 @@ async fn what_is_not_there_is_said_as_fastapi_says_it() {
     .await;
     assert_eq!(slash.status(), 307);
     let target = slash.headers().get("location").expect("a target");
-    assert_eq!(target, "http://127.0.0.1/apps/desk/users/u/sessions?a=b");
+    assert_eq!(target, "/apps/desk/users/u/sessions?a=b");
     assert_eq!(
         ask(&server, "GET", "/users/ada/sessions", "").await.status,
         404
@@ -78,4 +77,34 @@ async fn apps_are_listed() {
     assert!(detailed["apps"][0].get("agents").is_some());
     let version = ask(&server, "GET", "/version", "").await.json();
     assert_eq!(version["version"], "2.13.0");
+}
+
+#[tokio::test]
+async fn a_folder_that_is_an_agent_is_the_only_app() {
+    let agents = tempfile::tempdir().expect("a folder");
+    for app in ["mine", "other"] {
+        let folder = agents.path().join(app);
+        std::fs::create_dir(&folder).expect("a folder");
+        let yaml = format!("name: {app}_agent\nmodel: offline\ninstruction: Help.\n");
+        std::fs::write(folder.join("root_agent.yaml"), yaml).expect("a file");
+    }
+    let services = services();
+    let apps = Apps::new(services.clone());
+    let folder = agents.path().join("mine");
+    let apps = apps
+        .agents_at(&folder, ConfigRegistry::new())
+        .expect("apps");
+    let server = Arc::new(Server { services, apps });
+    assert_eq!(
+        ask(&server, "GET", "/list-apps", "").await.text,
+        r#"["mine"]"#
+    );
+    let info = ask(&server, "GET", "/app-info", "").await.json();
+    assert_eq!(info["rootAgentName"], "mine_agent");
+    assert_eq!(
+        ask(&server, "GET", "/apps/other/app-info", "").await.status,
+        404
+    );
+    let created = ask(&server, "POST", "/users/ada/sessions", "").await.json();
+    assert_eq!(created["appName"], "mine");
 }

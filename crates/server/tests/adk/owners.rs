@@ -31,3 +31,22 @@ async fn runs_are_for_the_user_of_the_key() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_key_of_an_app_sees_that_app() {
+    let server = server(filing_agent());
+    let get = |app: &str, path: &'static str| {
+        let mut request = request("GET", path, "");
+        request.extensions_mut().insert(Caller {
+            app: Some(app.to_owned()),
+            user: Some("ada".to_owned()),
+            ..Caller::default()
+        });
+        let server = server.clone();
+        async move { read(send(&server, request).await).await }
+    };
+    assert_eq!(get("desk", "/list-apps").await.text, r#"["desk"]"#);
+    assert_eq!(get("shop", "/list-apps").await.text, "[]");
+    assert_eq!(get("desk", "/apps/desk/app-info").await.status, 200);
+    assert_eq!(get("shop", "/apps/desk/app-info").await.status, 403);
+}

@@ -112,9 +112,12 @@ async fn silence_is_filled_with_comments() {
     with_session(&server).await;
     let response = send(&server, request("POST", "/run_sse", &message("hi", ""))).await;
     let mut body = response.into_body();
-    for _ in 0..3 {
+    let begin = tokio::time::Instant::now();
+    for pings in 1..=3 {
         let frame = body.frame().await.expect("a frame").expect("a frame");
         assert_eq!(frame.into_data().expect("data").as_ref(), b": ping\n\n");
+        // On a clock that only this test moves.
+        assert_eq!(begin.elapsed().as_secs(), 15 * pings);
     }
     model.open(4);
     let frame = body.frame().await.expect("a frame").expect("a frame");

@@ -154,6 +154,20 @@ pub(crate) fn filing_agent() -> LlmAgent {
         .expect("an agent")
 }
 
+/// Pays when somebody confirms it; each payment lets one through.
+pub(crate) fn paying_agent(paid: &Arc<AtomicUsize>) -> LlmAgent {
+    let paid = Arc::clone(paid);
+    let pay = FunctionTool::untyped("pay", "Pays.", None, move |_: ToolContext, _| {
+        paid.fetch_add(1, Ordering::SeqCst);
+        async { Ok(Json::from("paid").into()) }
+    });
+    let agent = LlmAgent::builder("payer").model(Filing);
+    agent
+        .tool(pay.require_confirmation())
+        .build()
+        .expect("an agent")
+}
+
 pub(crate) fn gated_agent(model: &Gated) -> LlmAgent {
     LlmAgent::builder("speaker")
         .model(model.clone())

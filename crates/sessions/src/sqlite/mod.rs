@@ -5,6 +5,7 @@
 
 mod append;
 mod artifacts;
+mod elsewhere;
 mod keys;
 mod maintenance;
 mod memory;
@@ -31,6 +32,7 @@ use retain_core::{
 use rusqlite::ErrorCode;
 
 pub use artifacts::{SqliteArtifactService, SqliteArtifactStore};
+use elsewhere::Elsewhere;
 pub use keys::SqliteKeyStore;
 pub use memory::SqliteMemoryStore;
 use readers::Readers;
@@ -43,6 +45,9 @@ const NAME: &str = "sqlite";
 
 /// So many events are read in the time that it takes to move other tasks out of the way.
 const SMALL_READ: usize = 16;
+
+/// After so many looks at whether another process has written, a waiter looks for itself.
+const LOOKS_MAX: usize = 150;
 
 /// Sessions in a SQLite file, durable when acknowledged.
 ///
@@ -144,6 +149,7 @@ pub struct SqliteStore {
     writer: Arc<Writer>,
     readers: Arc<Readers>,
     hub: ChangeHub,
+    elsewhere: Elsewhere,
 }
 
 impl fmt::Debug for SqliteStore {
@@ -163,6 +169,7 @@ impl SqliteStore {
         let store = SqliteStore {
             readers: Arc::new(Readers::new(options.clone(), Arc::clone(&writer))),
             hub: ChangeHub::default(),
+            elsewhere: Elsewhere::default(),
             writer,
             options,
         };
@@ -446,7 +453,8 @@ impl SessionStore for SqliteStore {
     }
 
     async fn changed(&self, key: &SessionKey, position: u64) {
-        let ring = self.hub.listen(key);
+        let mut ring = self.hub.listen(key);
+        let elsewhere = self.elsewhere.changes(&self.writer);
         let (for_read, now_us) = (key.clone(), self.now_us());
         let read = move |connection: &rusqlite::Connection| {
             read::session(
@@ -459,11 +467,18 @@ impl SessionStore for SqliteStore {
         };
         let here = self.readers.read("read", read).await;
         // Gone, further on, or unreadable: whoever asked must look for himself.
-        if !matches!(here, Ok(Some(here)) if here.head.position <= position) {
-            return;
+        let expires = match here {
+            Ok(Some(here)) if here.head.position <= position => here.head.expires_us.is_some(),
+            _ => return,
+        };
+        // That a session expires rings no bell, and neither does another process.
+        let looks = if expires { 1 } else { LOOKS_MAX };
+        for _ in 0..looks {
+            let rang = tokio::time::timeout(POLL, ring.as_mut()).await.is_ok();
+            if rang || self.elsewhere.changes(&self.writer) != elsewhere {
+                return;
+            }
         }
-        // Another process rings no bell here.
-        let _ = tokio::time::timeout(POLL, ring).await;
     }
 
     async fn check(&self) -> Result<Vec<String>> {

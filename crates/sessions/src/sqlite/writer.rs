@@ -183,6 +183,17 @@ impl Writer {
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }
 
+    /// A number that changes when somebody else, which is another process, has written. `None` while
+    /// the connection is in use.
+    pub(super) fn data_version(&self) -> Option<i64> {
+        let connection = self.shared.connection.try_lock().ok()?;
+        let mut statement = connection
+            .as_ref()?
+            .prepare_cached("PRAGMA data_version")
+            .ok()?;
+        statement.query_row([], |row| row.get(0)).ok()
+    }
+
     /// Runs `read` on the writer's own connection: for a database that only it can see.
     pub(super) fn with_connection<T>(
         &self,

@@ -6,6 +6,7 @@
 
 mod guard;
 mod history;
+mod keys;
 mod model;
 mod promises;
 mod stores;
