@@ -277,3 +277,258 @@ async fn as_problem(response: Response) -> Response {
     parts.headers.insert(header::CONTENT_TYPE, media_type);
     Response::from_parts(parts, Body::from(problem.to_json()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use retain_core::{BoxError, Limited, SessionKey};
+
+    use super::*;
+
+    fn key() -> SessionKey {
+        SessionKey::new("a", "u", "s")
+    }
+
+    fn cause() -> BoxError {
+        BoxError::from("the secret of the house")
+    }
+
+    fn session_errors() -> Vec<(SessionError, u16, &'static str)> {
+        let conflict = |conflict| SessionError::Conflict {
+            key: key(),
+            conflict,
+        };
+        let position = Conflict::Position {
+            expected: 1,
+            found: 2,
+        };
+        let event_id = Conflict::EventId {
+            id: "e".into(),
+            position: 1,
+        };
+        let waited = Duration::from_millis(5);
+        let (store, operation) = ("sqlite", "read");
+        let what = Limited::Event;
+        vec![
+            (
+                SessionError::NotFound { key: key() },
+                404,
+                "session_not_found",
+            ),
+            (
+                SessionError::AlreadyExists { key: key() },
+                409,
+                "session_exists",
+            ),
+            (conflict(position), 409, "position_conflict"),
+            (conflict(event_id), 409, "event_id_taken"),
+            (
+                SessionError::RunBusy { key: key(), waited },
+                409,
+                "run_busy",
+            ),
+            (
+                SessionError::RunLost {
+                    key: key(),
+                    token: 1,
+                },
+                409,
+                "run_lost",
+            ),
+            (SessionError::NestedRun { key: key() }, 409, "run_nested"),
+            (
+                SessionError::InvocationNotFound {
+                    key: key(),
+                    invocation_id: "i".into(),
+                },
+                404,
+                "invocation_not_found",
+            ),
+            (
+                SessionError::PositionNotFound {
+                    key: key(),
+                    position: 2,
+                    last: 1,
+                },
+                404,
+                "position_not_found",
+            ),
+            (SessionError::invalid("user id", "is empty"), 400, "invalid"),
+            (
+                SessionError::TooLarge {
+                    what,
+                    limit: 1,
+                    found: 2,
+                },
+                413,
+                "too_large",
+            ),
+            (
+                SessionError::Corrupt {
+                    key: key(),
+                    place: "event 1".into(),
+                    source: cause(),
+                },
+                500,
+                "corrupt",
+            ),
+            (
+                SessionError::Import {
+                    line: 1,
+                    reason: "no".into(),
+                },
+                400,
+                "import_invalid",
+            ),
+            (
+                SessionError::Open {
+                    uri: "sqlite:///secret".into(),
+                    reason: "no".into(),
+                    source: None,
+                },
+                503,
+                "store_failed",
+            ),
+            (
+                SessionError::Full {
+                    store,
+                    operation,
+                    source: cause(),
+                },
+                507,
+                "store_full",
+            ),
+            (
+                SessionError::Unsupported { store, operation },
+                501,
+                "unsupported",
+            ),
+            (
+                SessionError::Store {
+                    store,
+                    operation,
+                    source: cause(),
+                },
+                503,
+                "store_failed",
+            ),
+        ]
+    }
+
+    #[test]
+    fn every_error_has_its_status_and_tells_nothing_from_below() {
+        let sessions = session_errors().into_iter();
+        let sessions = sessions.map(|(error, status, code)| (Problem::from(error), status, code));
+        let memory = [
+            (MemoryError::unsupported("add_memory"), 501, "unsupported"),
+            (MemoryError::NoService, 501, "unsupported"),
+            (
+                MemoryError::invalid_input("user id", "is empty"),
+                400,
+                "invalid",
+            ),
+            (
+                MemoryError::LimitExceeded {
+                    what: "memories",
+                    limit: 1,
+                    found: 2,
+                },
+                413,
+                "limit_exceeded",
+            ),
+            (
+                MemoryError::Corrupt {
+                    id: "m".into(),
+                    source: cause(),
+                },
+                500,
+                "corrupt",
+            ),
+            (MemoryError::backend(cause()), 503, "store_failed"),
+        ];
+        let memory = memory.map(|(error, status, code)| (Problem::from(error), status, code));
+        let (store, operation) = ("file", "read");
+        let place = String::from("a");
+        let uri = String::from("artifact://x");
+        let artifacts = [
+            (ArtifactError::NoService, 501, "unsupported"),
+            (ArtifactError::invalid("name", "is empty"), 400, "invalid"),
+            (
+                ArtifactError::Reference {
+                    uri,
+                    reason: "is none",
+                },
+                422,
+                "artifact_reference",
+            ),
+            (
+                ArtifactError::Corrupt {
+                    place,
+                    version: 1,
+                    source: cause(),
+                },
+                500,
+                "corrupt",
+            ),
+            (
+                ArtifactError::Full {
+                    store,
+                    operation,
+                    source: cause(),
+                },
+                507,
+                "store_full",
+            ),
+            (
+                ArtifactError::Store {
+                    store,
+                    operation,
+                    source: cause(),
+                },
+                503,
+                "store_failed",
+            ),
+        ];
+        let artifacts = artifacts.map(|(error, status, code)| (Problem::from(error), status, code));
+        for (problem, status, code) in sessions.chain(memory).chain(artifacts) {
+            assert_eq!(
+                (problem.status.as_u16(), problem.code),
+                (status, code),
+                "{problem:?}"
+            );
+            assert!(!problem.to_json().contains("secret"), "{problem:?}");
+        }
+    }
+
+    #[test]
+    fn a_rewind_that_stopped_at_an_artifact_says_why_by_its_status() {
+        let stopped = |source: BoxError| {
+            let filename = "a.txt".to_owned();
+            Problem::from(SessionError::Artifact {
+                key: key(),
+                filename,
+                source,
+            })
+        };
+        let (store, operation) = ("file", "save");
+        let source = cause();
+        let full = ArtifactError::Full {
+            store,
+            operation,
+            source,
+        };
+        let cases = [
+            (
+                stopped(Box::new(ArtifactError::invalid("name", "is reserved"))),
+                409,
+            ),
+            (stopped(Box::new(full)), 507),
+            (stopped(cause()), 500),
+        ];
+        for (problem, status) in cases {
+            assert_eq!(problem.status.as_u16(), status);
+            assert_eq!(problem.code, "artifact_not_restored");
+        }
+    }
+}

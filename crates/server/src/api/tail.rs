@@ -72,7 +72,7 @@ async fn tail(
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    Ok((headers, Body::from_stream(frames(events))).into_response())
+    Ok((headers, Body::from_stream(frames(events, HEARTBEAT))).into_response())
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
@@ -87,10 +87,13 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 }
 
 /// What goes over the wire: an event, a sign of life or the end, each in one piece.
-fn frames(events: EventStream) -> impl futures_core::Stream<Item = Result<Bytes, Infallible>> {
-    stream::unfold(Some(events), |events| async move {
+fn frames(
+    events: EventStream,
+    heartbeat: Duration,
+) -> impl futures_core::Stream<Item = Result<Bytes, Infallible>> {
+    stream::unfold(Some(events), move |events| async move {
         let mut events = events?;
-        let (frame, goes_on) = match timeout(HEARTBEAT, events.next()).await {
+        let (frame, goes_on) = match timeout(heartbeat, events.next()).await {
             Err(_) => (":\n\n".to_owned(), true),
             Ok(Some(Ok((position, event)))) => match event.to_json() {
                 Ok(text) => (format!("id: {position}\ndata: {text}\n\n"), true),
@@ -105,4 +108,48 @@ fn frames(events: EventStream) -> impl futures_core::Stream<Item = Result<Bytes,
 
 fn failed(problem: &Problem) -> String {
     format!("event: error\ndata: {}\n\n", problem.to_json())
+}
+
+#[cfg(test)]
+mod tests {
+    use retain_core::{BoxError, Event, SessionKey};
+
+    use super::*;
+
+    /// The first `count` frames of a stream of events, as far as there are so many.
+    async fn texts(events: EventStream, count: usize) -> Vec<String> {
+        let frames = frames(events, Duration::from_millis(1)).take(count);
+        let texts = frames.map(|frame| {
+            let Ok(bytes) = frame;
+            String::from_utf8(bytes.to_vec()).unwrap_or_default()
+        });
+        texts.collect().await
+    }
+
+    #[tokio::test]
+    async fn a_silent_stream_shows_that_it_is_alive() {
+        let silent: EventStream = Box::pin(stream::pending());
+        assert_eq!(texts(silent, 3).await, [":\n\n"; 3]);
+    }
+
+    #[tokio::test]
+    async fn the_end_and_a_failure_are_told_apart_and_are_the_last() {
+        let key = SessionKey::new("a", "u", "s");
+        let gone = SessionError::NotFound { key };
+        let event = Event::user_text("a\nb");
+        let events = stream::iter([Ok((7, event.into())), Err(gone)]);
+        let frames = texts(Box::pin(events), 9).await;
+        assert_eq!(frames.len(), 2);
+        assert!(frames[0].starts_with("id: 7\ndata: {"));
+        assert_eq!(frames[0].matches('\n').count(), 3, "data is one line");
+        assert_eq!(frames[1], ENDED);
+        let failed = SessionError::Store {
+            store: "sqlite",
+            operation: "read",
+            source: BoxError::from("no"),
+        };
+        let frames = texts(Box::pin(stream::iter([Err(failed)])), 9).await;
+        assert_eq!(frames.len(), 1);
+        assert!(frames[0].starts_with("event: error\ndata: {\"type\":"));
+    }
 }

@@ -68,42 +68,37 @@ fn filled(method: &Method, path: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// Every route answers every id in every place, never with a failure of its own.
+/// Every route, of every face, answers every id in every place, never with a failure of its own.
 async fn every_route_stands(client: &Client) {
-    let routes = Server::routes();
-    let routes = routes
-        .iter()
-        .filter(|route| route.path.starts_with("/api/"));
     let mut count = 0;
-    for route in routes {
+    for route in Server::routes() {
+        let is_ours = route.path.starts_with("/api/");
         for place in parameters(route.path) {
             for (id, can_be_stored) in ids() {
                 let (body, query) = filled(&route.method, route.path);
                 let path = route.path.replace(place, &id).replace(['{', '}'], "");
                 let path = format!("{path}{query}");
                 // A tail does not end by itself; its head tells enough.
-                let response = client
-                    .open(request(route.method.clone(), &path, body))
-                    .await;
-                let status = response.status();
-                assert!(status.as_u16() < 500, "{} {path}: {status}", route.method);
-                if !can_be_stored {
-                    assert!(
-                        status.is_client_error(),
-                        "{} {path}: {status}",
-                        route.method
-                    );
-                }
+                let request = request(route.method.clone(), &path, body);
+                let status = client.open(request).await.status();
+                let shown = format!("{} {path}: {status}", route.method);
+                assert!(status.as_u16() < 500 || status.as_u16() == 501, "{shown}");
+                // ADK has no errors for some of them: there is nothing, or it is called otherwise.
+                assert!(
+                    can_be_stored || !is_ours || status.is_client_error(),
+                    "{shown}"
+                );
                 count += 1;
             }
         }
     }
-    assert!(count > 1000, "there are routes: {count}");
+    assert!(count > 2000, "there are routes: {count}");
 }
 
 #[tokio::test]
 async fn on_volatile_services() {
     every_route_stands(&Client::volatile()).await;
+    every_route_stands(&Client::with_adk_memory()).await;
 }
 
 #[tokio::test]
