@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -14,6 +16,11 @@ from google.adk.tools.load_memory_tool import load_memory_tool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from pydantic import Field
+
+# google-adk 2 tries to import this in every run, in vain without a2a: slow, and a race in the
+# import lock of Python before 3.11.8.
+if importlib.util.find_spec("a2a") is None:
+    sys.modules.setdefault("google.adk.agents.remote_a2a_agent", None)  # type: ignore[arg-type]
 
 
 class Script(BaseLlm):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,6 +18,11 @@ from backends import (
 )
 
 import retain_adk
+
+
+def pytest_configure() -> None:
+    # Who is told to end still stops the servers that were started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture
