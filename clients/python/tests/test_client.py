@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from backends import Backend, start_server
+from backends import Backend, server_arguments, start_server
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.genai import types
@@ -207,6 +207,49 @@ async def test_an_append_that_fails_changes_nothing(retain: Backend, url: str, q
         assert (session.model_dump(), event.model_dump()) == before
     await retain.sessions.append_event(session, event)
     assert session.state == {"a": 1, "x": 1, "temp:t": 1}
+
+
+@pytest.mark.anyio
+async def test_a_server_that_is_killed_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writers go on where they were; nothing is lost, and nothing is there twice."""
+    monkeypatch.setattr(_client, "_DELAYS", (0.1,) * 300)
+    arguments = server_arguments("retain-sqlite", tmp_path)
+    server = await asyncio.to_thread(start_server, tmp_path, *arguments)
+    port = urlsplit(server.url).port
+    assert port is not None
+    where = {"app_name": "a", "user_id": "u", "session_id": "s"}
+    try:
+        async with retain_adk.RetainSessionService(server.url) as service:
+            await service.create_session(**where)
+
+            async def write(who: int) -> None:
+                session = await service.get_session(**where)
+                assert session is not None
+                for n in range(40):
+                    await service.append_event(session, said(f"{who}-{n}"))
+                    stored.append(f"{who}-{n}")
+                    if len(stored) in (50, 120):
+                        server.process.kill()
+
+            stored: list[str] = []
+            writers = [asyncio.create_task(write(who)) for who in range(5)]
+            for _ in range(2):
+                await asyncio.to_thread(server.process.wait)
+                assert not all(writer.done() for writer in writers)
+                server = await asyncio.to_thread(start_server, tmp_path, *arguments, port=port)
+            await asyncio.gather(*writers)
+            session = await service.get_session(**where)
+    finally:
+        server.stop()
+    assert session is not None
+    assert len(stored) == 200
+    stored = [e.content.parts[0].text for e in session.events]
+    assert sorted(stored) == sorted(f"{who}-{n}" for who in range(5) for n in range(40))
+    for who in range(5):
+        assert [t for t in stored if t.startswith(f"{who}-")] == [f"{who}-{n}" for n in range(40)]
+    assert set(session.state) == set(stored)
 
 
 @pytest.mark.anyio
