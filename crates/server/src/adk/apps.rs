@@ -28,12 +28,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
     routes
         .add(Method::GET, "/version", Access::Public, version)
         .add(Method::GET, "/list-apps", anybody, list_apps)
-        .add(
-            Method::GET,
-            "/apps/{app}/app-info",
-            Access::Body(Scope::SessionsRead),
-            app_info,
-        )
+        .add(Method::GET, "/apps/{app}/app-info", anybody, app_info)
 }
 
 /// Clients look at the version to know what they may ask for, so it is that of the API; the
