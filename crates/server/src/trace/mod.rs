@@ -327,7 +327,10 @@ mod tests {
         let kept = traces.kept();
         assert!(kept.bytes <= BYTES_MAX, "{}", kept.bytes);
         assert!(kept.bytes > BYTES_MAX - 2 * each, "{}", kept.bytes);
-        assert_eq!(kept.bytes, kept.runs.iter().map(|run| run.bytes).sum::<usize>());
+        assert_eq!(
+            kept.bytes,
+            kept.runs.iter().map(|run| run.bytes).sum::<usize>()
+        );
     }
 
     #[test]
@@ -341,8 +344,16 @@ mod tests {
         traces.end_run("e-1");
         let kept = traces.kept();
         assert_eq!(kept.runs[0].spans.len(), SPANS_MAX);
-        assert!(kept.bytes <= RUN_BYTES_MAX + 64 * SPANS_MAX, "{}", kept.bytes);
+        assert!(
+            kept.bytes <= RUN_BYTES_MAX + 64 * SPANS_MAX,
+            "{}",
+            kept.bytes
+        );
         let last = &kept.runs[0].spans[SPANS_MAX - 1].attributes["text"];
-        assert!(Json::parse(last.as_str().unwrap()).unwrap()["left_out"].as_str().is_some());
+        assert!(
+            Json::parse(last.as_str().unwrap()).unwrap()["left_out"]
+                .as_str()
+                .is_some()
+        );
     }
 }
