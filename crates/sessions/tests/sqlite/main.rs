@@ -3,12 +3,14 @@
 //! - `opening`: addresses, foreign files, schemas, and errors that say what to do
 //! - `committing`: group commit, waiting for other processes, failing alone
 //! - `maintaining`: purge, erase without a trace, backup, check, damage
+//! - `waiting`: for what another process writes
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod committing;
 mod maintaining;
 mod opening;
+mod waiting;
 
 use std::path::Path;
 
