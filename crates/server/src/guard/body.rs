@@ -31,7 +31,7 @@ fn head_bytes(request: &Request) -> usize {
 pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<Response>> {
     let path = request.uri().path();
     if head_bytes(request) > limits.header_bytes {
-        // What is read is bounded below this; how far above it went depends on how it arrived.
+        // The reader's own bound is coarse: what it lets pass depends on how the head arrives.
         let limit = limits.header_bytes;
         let detail = format!("the headers are larger than {limit} bytes together");
         return Err(Box::new(fault(path, 431, &detail)));

@@ -79,7 +79,11 @@ impl Origins {
             return Err(Box::new(forbidden("host not allowed")));
         }
         let Some(origin) = first(headers, header::ORIGIN) else {
-            return Ok(Cors::default());
+            return Ok(Cors {
+                is_on: self.are_given(),
+                origin: None,
+                allows_all: self.all,
+            });
         };
         let is_named = self.is_named(origin);
         if !is_named && !self.is_same_origin(origin, request) {
@@ -157,7 +161,8 @@ impl Cors {
             return None;
         }
         let mut headers = HeaderMap::new();
-        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+        let differs = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
+        headers.insert(header::VARY, HeaderValue::from_static(differs));
         let methods = HeaderValue::from_static("DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT");
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
         let age = HeaderValue::from_static("600");
@@ -180,15 +185,16 @@ impl Cors {
 
     /// Lets the page of a named origin read the answer.
     pub(super) fn allow(&self, headers: &mut HeaderMap) {
+        if self.is_on && !self.allows_all {
+            // Also for who names no origin: what is kept for one is not for another.
+            headers.append(header::VARY, HeaderValue::from_static("Origin"));
+        }
         let Some(origin) = &self.origin else {
             return;
         };
         let origin = match self.allows_all {
             true => HeaderValue::from_static("*"),
-            false => {
-                headers.append(header::VARY, HeaderValue::from_static("Origin"));
-                origin.clone()
-            }
+            false => origin.clone(),
         };
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         let credentials = HeaderValue::from_static("true");

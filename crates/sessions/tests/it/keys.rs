@@ -28,9 +28,8 @@ async fn stores() -> Vec<(&'static str, Arc<dyn KeyStore>)> {
         vec![("in memory", Arc::new(InMemoryKeyStore::default()))];
     #[cfg(feature = "sqlite")]
     {
-        let sessions = SqliteSessionService::connect("sqlite::memory:")
-            .await
-            .unwrap();
+        let sessions = SqliteSessionService::connect("sqlite::memory:").await;
+        let sessions = sessions.expect("a database");
         stores.push(("sqlite", Arc::new(sessions.store().keys())));
     }
     stores

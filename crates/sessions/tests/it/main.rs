@@ -2,7 +2,7 @@
 //!
 //! `promises`: each promise of the contract, each store. `model`: random operations against a
 //! plain model. `history`: many writers and readers at once, checked afterwards. `stores`: how
-//! each store is opened for them. `guard`: that no store is left out.
+//! each store is opened for them. `guard`: that no store is left out. `keys`: API keys.
 
 mod guard;
 mod history;

@@ -4,6 +4,7 @@
 //! - `committing`: group commit, waiting for other processes, failing alone
 //! - `maintaining`: purge, erase without a trace, backup, check, damage
 //! - `remembering`: damaged memories
+//! - `waiting`: for what another process writes
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -11,6 +12,7 @@ mod committing;
 mod maintaining;
 mod opening;
 mod remembering;
+mod waiting;
 
 use std::path::Path;
 
