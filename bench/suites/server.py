@@ -43,7 +43,7 @@ AGENTS = HERE / "peers" / "google_adk" / "server" / "agents"
 
 def run_body(prefix):
     said = '{"role":"user","parts":[{"text":"' + MESSAGE + '"}]}'
-    owner = '"appName":"mock","userId":"bench"'
+    owner = '"appName":"mock","userId":"bench-{i}"'
     return "{" + owner + ',"sessionId":"' + prefix + '-{i}","newMessage":' + said + "}"
 
 
@@ -72,8 +72,9 @@ class Row:
 
 
 def create(prefix):
+    """A user for each session: Retain lets a user have only so many turns at a time."""
     body = '{"sessionId":"' + prefix + '-{i}","state":{"number":1}}'
-    return "POST", session_path(), body, '"lastUpdateTime"', 1
+    return "POST", "/apps/mock/users/bench-{i}/sessions", body, '"lastUpdateTime"', 1
 
 
 def get(events):

@@ -67,7 +67,7 @@ pub use service::{
 };
 pub use session::{
     GetSessionConfig, ListCursor, ListSessionsResponse, Origin, Session, SessionKey, SessionMeta,
-    Window, apply_event_to_session,
+    Window, apply_event_to_session, sessions_to_json,
 };
 pub use state::{ScopedDelta, State, StateDelta, StateScope, TrackedState};
 pub use store::{

@@ -385,6 +385,43 @@ impl SessionMeta {
     }
 }
 
+/// Sessions as ADK's HTTP API lists them: camelCase, with their states and without events.
+///
+/// Long lists are common and this is most of their cost, so nothing is copied on the way.
+///
+/// ```
+/// use retain_core::sessions_to_json;
+/// assert_eq!(sessions_to_json([]).unwrap(), "[]");
+/// ```
+pub fn sessions_to_json<'a>(
+    sessions: impl IntoIterator<Item = &'a SessionMeta>,
+) -> Result<String, crate::JsonError> {
+    let mut writer = Writer::camel();
+    writer.begin_array();
+    for session in sessions {
+        writer.begin_object();
+        writer.field("id", "id");
+        writer.str(&session.id);
+        writer.field("appName", "app_name");
+        writer.str(&session.app_name);
+        writer.field("userId", "user_id");
+        writer.str(&session.user_id);
+        writer.field("state", "state");
+        match &session.state {
+            Some(state) => writer.map(state.as_map()),
+            None => writer.map(&JsonMap::new()),
+        }
+        writer.field("events", "events");
+        writer.begin_array();
+        writer.end_array();
+        writer.field("lastUpdateTime", "last_update_time");
+        writer.number(&session.last_update_time.into());
+        writer.end_object();
+    }
+    writer.end_array();
+    writer.finish()
+}
+
 /// The answer to a list, ordered by (last update, user, id) as in ADK.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ListSessionsResponse {

@@ -14,7 +14,7 @@ use retain_core::{
     SystemClock, Want, Window, Written, check_growth, check_limit, plan_append, plan_renewal,
 };
 
-use crate::window::{self, DRAFT_TTL_US, POLL, TICKET_TTL_US};
+use crate::window::{self, DRAFT_TTL_US, ListPlace, POLL, TICKET_TTL_US};
 
 /// Sessions that live as long as the process.
 ///
@@ -176,9 +176,17 @@ impl World {
 
     fn state(&self, key: &SessionKey, log: &Log) -> ScopedState {
         ScopedState {
+            session: log.state_at(u64::MAX),
+            ..self.shared(key)
+        }
+    }
+
+    /// What the session shares with others.
+    fn shared(&self, key: &SessionKey) -> ScopedState {
+        ScopedState {
             app: self.app(&key.app),
             user: self.user(&key.app, &key.user),
-            session: log.state_at(u64::MAX),
+            session: JsonMap::new(),
         }
     }
 }
@@ -364,16 +372,24 @@ impl SessionStore for InMemoryStore {
             .range(from..)
             .take_while(|(key, _)| key.app == query.app && of_user(key));
         let alive = in_range.filter(|(_, log)| log.is_alive(now_us));
-        let mut found: Vec<(Head, &Log)> = alive.map(|(key, log)| (log.head(key), log)).collect();
-        window::sort_and_page(&mut found, query, |(head, _)| head);
-        let with_state = found.into_iter().map(|(head, log)| {
-            let state = match query.with_state {
-                true => world.state(&head.key, log),
-                false => ScopedState::default(),
-            };
-            (head, state)
+        let place = |(key, log): (_, &Log)| ListPlace::new(log.last_update_time, key);
+        let mut found: Vec<_> = alive.map(|item| (place(item), item)).collect();
+        window::sort_and_page(&mut found, query, |(place, _)| *place);
+        // What sessions share is looked up once, not once a session.
+        let mut shared: Option<ScopedState> = None;
+        let mut of: &str = "";
+        let listed = found.into_iter().map(|(_, (key, log))| {
+            if !query.with_state {
+                return (log.head(key), ScopedState::default());
+            }
+            let known = shared.take().filter(|_| of == key.user);
+            let mut state = known.unwrap_or_else(|| world.shared(key));
+            of = &key.user;
+            shared = Some(state.clone());
+            state.session = log.state_at(u64::MAX);
+            (log.head(key), state)
         });
-        Ok(with_state.collect())
+        Ok(listed.collect())
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<bool> {

@@ -1,6 +1,6 @@
 //! Small rules that every store applies alike.
 
-use std::time::Duration;
+use std::{cmp::Ordering, time::Duration};
 
 use retain_core::{
     Head, JsonMap, ListQuery, Result, ScopedDelta, SessionError, SessionKey, Window, duration_us,
@@ -30,21 +30,45 @@ pub(crate) fn cut<T>(events: &mut Vec<T>, window: Window) {
     }
 }
 
-/// Orders sessions by (last update, user, id) and keeps the page that was asked for.
-pub(crate) fn sort_and_page<T>(found: &mut Vec<T>, query: &ListQuery, head: fn(&T) -> &Head) {
-    if let Some(after) = &query.after {
-        found.retain(|item| {
-            let head = head(item);
-            let time = head.last_update_time.total_cmp(&after.last_update_time);
-            let who = (&head.key.user, &head.key.id).cmp(&(&after.user, &after.id));
-            time.then(who).is_gt()
-        });
+/// What a list is ordered by: (last update, user, id).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ListPlace<'a> {
+    time: f64,
+    user: &'a str,
+    id: &'a str,
+}
+
+impl<'a> ListPlace<'a> {
+    pub(crate) fn new(last_update_time: f64, key: &'a SessionKey) -> ListPlace<'a> {
+        ListPlace {
+            time: last_update_time,
+            user: &key.user,
+            id: &key.id,
+        }
     }
-    found.sort_by(|a, b| {
-        let (a, b) = (head(a), head(b));
-        let time = a.last_update_time.total_cmp(&b.last_update_time);
-        time.then_with(|| (&a.key.user, &a.key.id).cmp(&(&b.key.user, &b.key.id)))
-    });
+
+    fn cmp(&self, other: &ListPlace<'_>) -> Ordering {
+        let time = self.time.total_cmp(&other.time);
+        time.then_with(|| (self.user, self.id).cmp(&(other.user, other.id)))
+    }
+}
+
+/// Orders sessions by their places and keeps the page that was asked for. Items are moved about, so
+/// they should be small.
+pub(crate) fn sort_and_page<'a, T>(
+    found: &mut Vec<T>,
+    query: &ListQuery,
+    place: impl Fn(&T) -> ListPlace<'a>,
+) {
+    if let Some(after) = &query.after {
+        let after = ListPlace {
+            time: after.last_update_time,
+            user: &after.user,
+            id: &after.id,
+        };
+        found.retain(|item| place(item).cmp(&after).is_gt());
+    }
+    found.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
     found.truncate(query.limit);
 }
 

@@ -4,7 +4,7 @@ use axum::{
     http::{HeaderValue, header},
     response::{IntoResponse as _, Response},
 };
-use retain_core::{Event, Json, JsonMap, Session, SessionMeta, State};
+use retain_core::{Event, Json, JsonMap, Session, SessionMeta, State, sessions_to_json};
 
 use super::{errors::AdkError, redact};
 
@@ -64,21 +64,8 @@ pub(super) fn session_text(session: &Session) -> Result<String, AdkError> {
 pub(super) fn sessions_text<'a>(
     sessions: impl IntoIterator<Item = &'a SessionMeta>,
 ) -> Result<String, AdkError> {
-    let no_state = State::new();
-    let mut text = String::from("[");
-    for (at, session) in sessions.into_iter().enumerate() {
-        if at > 0 {
-            text.push(',');
-        }
-        text.push_str(&session_object(
-            [&session.id, &session.app_name, &session.user_id],
-            session.state.as_ref().unwrap_or(&no_state),
-            "[]",
-            session.last_update_time,
-        )?);
-    }
-    text.push(']');
-    Ok(text)
+    let text = sessions_to_json(sessions).map_err(|error| AdkError::internal(&error))?;
+    Ok(redact::redacted(text))
 }
 
 fn session_object(

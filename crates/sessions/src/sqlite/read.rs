@@ -1,9 +1,6 @@
 //! Reads: each in one snapshot, each costing what it returns.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use retain_core::{
     Event, Head, Json, JsonMap, ListQuery, LogHeader, Result, ScopedState, SessionError,
@@ -15,7 +12,7 @@ use super::{
     failed,
     rows::{self, SessionRow, event_key, position_of},
 };
-use crate::window;
+use crate::window::{self, ListPlace};
 
 /// What is being done, for errors.
 const READ: &str = "read";
@@ -163,10 +160,12 @@ fn scoped_state(connection: &Connection, key: &SessionKey, log: i64) -> Result<S
     })
 }
 
+/// The keys that a session has now.
+const STATE: &str = "SELECT key, value FROM state WHERE log = ?1 AND value IS NOT NULL";
+
 fn session_state(connection: &Connection, key: &SessionKey, log: i64) -> Result<JsonMap> {
-    let sql = "SELECT key, value FROM state WHERE log = ?1 AND value IS NOT NULL";
     let mut statement = connection
-        .prepare_cached(sql)
+        .prepare_cached(STATE)
         .map_err(|e| failed(READ, e))?;
     rows::state(key, READ, statement.query([log]))
 }
@@ -266,8 +265,15 @@ pub(super) fn list(
     query: &ListQuery,
     now_us: i64,
 ) -> Result<Vec<(Head, ScopedState)>> {
-    let mut found = list_rows(connection, query, now_us).map_err(|e| failed("list", e))?;
-    window::sort_and_page(&mut found, query, |(head, _)| head);
+    let rows = list_rows(connection, query, now_us).map_err(|e| failed("list", e))?;
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    window::sort_and_page(&mut order, query, |at| {
+        let (head, _) = &rows[*at];
+        ListPlace::new(head.last_update_time, &head.key)
+    });
+    let mut rows: Vec<Option<(Head, i64)>> = rows.into_iter().map(Some).collect();
+    let found = order.into_iter().filter_map(|at| rows[at].take());
+    let found: Vec<(Head, i64)> = found.collect();
     if !query.with_state {
         let bare = found
             .into_iter()
@@ -277,16 +283,20 @@ pub(super) fn list(
     // What sessions share is read once, not once a session.
     let app = shared_state(connection, &query.app, "")?;
     let mut users: HashMap<String, JsonMap> = HashMap::new();
+    let mut states = connection
+        .prepare_cached(STATE)
+        .map_err(|e| failed(READ, e))?;
     let with_state = found.into_iter().map(|(head, number)| {
-        let user = match users.entry(head.key.user.clone()) {
-            Entry::Occupied(known) => known.get().clone(),
-            Entry::Vacant(new) => {
-                let user = shared_state(connection, &query.app, new.key())?;
-                new.insert(user).clone()
+        let user = match users.get(&head.key.user) {
+            Some(known) => known.clone(),
+            None => {
+                let user = shared_state(connection, &query.app, &head.key.user)?;
+                users.insert(head.key.user.clone(), user.clone());
+                user
             }
         };
         let state = ScopedState {
-            session: session_state(connection, &head.key, number)?,
+            session: rows::state(&head.key, READ, states.query([number]))?,
             app: app.clone(),
             user,
         };
