@@ -9,7 +9,7 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    extract::Request,
+    extract::{MatchedPath, Request},
     http::{HeaderValue, header},
     response::Response,
 };
@@ -18,6 +18,9 @@ use http_body_util::Limited;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{fault, limits::ServerLimits};
+
+/// The only route whose body is handled as it comes, and never in memory as a whole.
+const STREAMED: &str = "/api/v1/import";
 
 /// Bytes of the request's line and headers.
 fn head_bytes(request: &Request) -> usize {
@@ -49,7 +52,7 @@ pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<
     }
     let length = request.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > limits.body_bytes as u64) && !is_stream(path) {
+    if length.is_some_and(|length| length > limits.body_bytes as u64) && !is_stream(request) {
         let limit = limits.body_bytes;
         let detail = format!("the body is larger than {limit} bytes, which is the most there is");
         return Err(Box::new(fault(path, 413, &detail)));
@@ -58,22 +61,23 @@ pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<
 }
 
 /// The request, whose body ends in an error where it is too large or comes too slowly.
-pub(super) fn limited(request: Request, path: &str, limits: &ServerLimits) -> Request {
+pub(super) fn limited(request: Request, limits: &ServerLimits) -> Request {
     // Nothing to wait for: nothing to watch.
     if request.body().is_end_stream() {
         return request;
     }
     let patience = limits.body_timeout;
-    let most = match is_stream(path) {
+    let most = match is_stream(&request) {
         true => usize::MAX,
         false => limits.body_bytes,
     };
     request.map(|body| Body::new(Limited::new(Timely::new(body, patience), most)))
 }
 
-/// Whether a body is handled as it comes, and never in memory as a whole.
-fn is_stream(path: &str) -> bool {
-    path.starts_with("/api/") && path.ends_with("/import")
+/// Whether there is no limit. By the route: a path may end in whatever a client calls its things.
+fn is_stream(request: &Request) -> bool {
+    let route = request.extensions().get::<MatchedPath>();
+    route.is_some_and(|route| route.as_str() == STREAMED)
 }
 
 /// A body whose pieces come in time.

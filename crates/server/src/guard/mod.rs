@@ -92,7 +92,7 @@ async fn check(guards: &Arc<Guards>, mut request: Request, next: Next) -> Respon
     }
     let mut response = match admit(guards, &mut request).await {
         Ok(()) => {
-            let request = body::limited(request, &path, &guards.limits);
+            let request = body::limited(request, &guards.limits);
             run(guards, request, &path, next).await
         }
         Err(refused) => *refused,
