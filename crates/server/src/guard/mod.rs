@@ -15,7 +15,7 @@ mod origin;
 mod rate;
 mod runs;
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -23,6 +23,7 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use futures_util::FutureExt as _;
 use retain_core::{Clock, Ids, RandomIds, SystemClock};
 
 use crate::{
@@ -126,7 +127,13 @@ async fn run(guards: &Arc<Guards>, request: Request, path: &str, next: Next) -> 
     let mut over = guards.shutdown.follow();
     let response = tokio::select! {
         biased;
-        response = next.run(request) => response,
+        response = AssertUnwindSafe(next.run(request)).catch_unwind() => {
+            response.unwrap_or_else(|_| {
+                // What it said is on standard error already, with its place.
+                tracing::error!("a handler panicked");
+                fault(path, 500, "something went wrong here; the log says what")
+            })
+        }
         () = over.reached(Phase::Over) => {
             let mut response = fault(path, 503, "the server is shutting down");
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
