@@ -136,9 +136,10 @@ async fn guards(
         settings.api_key.clone(),
         is_needed,
     );
-    let origins = Origins::new(&settings.host, &settings.allow_origins);
+    let origins = Origins::new(address.is_loopback(), &settings.allow_origins);
+    let origins = origins.context("--allow-origins cannot be used")?;
     Ok(Guards {
-        origins: origins.context("--allow-origins cannot be used")?,
+        origins: origins.called(&settings.host),
         keys: keys.limited(settings.limits.requests_per_key),
         limits: settings.limits,
         ..Guards::default()

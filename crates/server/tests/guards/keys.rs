@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::http::Method;
+use axum::http::{HeaderName, Method};
 use retain_core::{Clock as _, KeyScope, KeyStore as _};
-use retain_server::Keys;
+use retain_server::{Keys, Origins};
 
 use crate::support::{APP, World, ask, get, request};
 
@@ -114,9 +114,47 @@ async fn refusals_are_in_the_manner_of_the_face() {
     assert_eq!(problem.status, 401);
     assert_eq!(problem.headers["content-type"], "application/problem+json");
     assert!(problem.body.contains("\"status\":401"), "{}", problem.body);
+    assert!(
+        problem.body.contains("\"code\":\"unauthorized\""),
+        "{}",
+        problem.body
+    );
     let detail = get(&router, LIST, "").await;
     assert_eq!(detail.headers["content-type"], "application/json");
     assert!(detail.body.starts_with("{\"detail\":"), "{}", detail.body);
+}
+
+#[tokio::test]
+async fn what_the_guards_refuse_has_a_code_too() {
+    let world = World::new();
+    let router = world.router(|guards| {
+        guards.keys = Keys::default();
+        guards.origins = Origins::new(true, &[]).unwrap();
+    });
+    let long = "x".repeat(70_000);
+    for (name, value, status, code) in [
+        ("host", "evil.example", 403, "forbidden"),
+        ("origin", "http://evil.example", 403, "forbidden"),
+        ("content-length", "99999999", 413, "too_large"),
+        ("content-encoding", "gzip", 415, "unsupported_media_type"),
+        ("x", &long, 431, "headers_too_large"),
+    ] {
+        let ask_at = async |path: &str| {
+            let mut asked = request(&Method::GET, path, "", None);
+            let name: HeaderName = name.parse().unwrap();
+            asked.headers_mut().insert(name, value.parse().unwrap());
+            ask(&router, asked).await
+        };
+        let answer = ask_at("/api/v1/apps/shop/sessions").await;
+        assert_eq!(answer.status, status, "{name}");
+        assert_eq!(answer.headers["content-type"], "application/problem+json");
+        let expected = format!("\"type\":\"urn:retain:problem:{code}\"");
+        assert!(answer.body.contains(&expected), "{}", answer.body);
+        let expected = format!("\"code\":\"{code}\"");
+        assert!(answer.body.contains(&expected), "{}", answer.body);
+        // Elsewhere they are ADK's.
+        assert!(!ask_at(LIST).await.body.contains("urn:retain"), "{name}");
+    }
 }
 
 #[tokio::test]
