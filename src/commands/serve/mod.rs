@@ -140,7 +140,9 @@ async fn guards(
     let origins = origins.context("--allow-origins cannot be used")?;
     Ok(Guards {
         origins: origins.called(&settings.host),
-        keys: keys.limited(settings.limits.requests_per_key),
+        keys: keys
+            .limited(settings.limits.requests_per_key)
+            .limited_wrong(settings.limits.wrong_keys_per_peer),
         limits: settings.limits,
         ..Guards::default()
     })

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a request → observe (id, log, counters) → origin (Host, Origin, CORS) → body (size, encoding,
-//! time) → keys (who, how often) → the route's Access → its handler
+//! time) → keys (who, how often) → streams (how many at once) → the route's Access → its handler
 //! ```
 
 mod body;
@@ -14,11 +14,12 @@ mod observe;
 mod origin;
 mod rate;
 mod runs;
+mod streams;
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{net::SocketAddr, panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
-    extract::{MatchedPath, Request, State},
+    extract::{ConnectInfo, MatchedPath, Request, State},
     http::{HeaderValue, header},
     middleware::Next,
     response::Response,
@@ -38,6 +39,7 @@ pub(crate) use keys::unauthorized;
 pub use limits::ServerLimits;
 pub use origin::{Origins, OriginsError, is_loopback_name};
 pub use runs::{RunPermit, Runs, TooManyRuns};
+pub use streams::Streams;
 
 /// What is asked of a request before it comes to its handler.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub struct Guards {
     pub keys: Keys,
     /// How much may be asked.
     pub limits: ServerLimits,
+    /// What has been asked and lasts.
+    pub streams: Streams,
     /// What has been asked.
     pub metrics: Metrics,
     /// Whether the server is about to end.
@@ -65,6 +69,7 @@ impl Default for Guards {
             origins: Origins::default(),
             keys: Keys::default(),
             limits: ServerLimits::default(),
+            streams: Streams::default(),
             metrics: Metrics::default(),
             shutdown: Shutdown::default(),
             ids: Arc::new(RandomIds),
@@ -112,16 +117,26 @@ async fn admit(guards: &Arc<Guards>, request: &mut Request) -> Result<(), Box<Re
     body::check(request, &guards.limits)?;
     // A program that has these routes inside its own may know better who asks.
     if request.extensions().get::<Caller>().is_none() {
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let peer = peer.map(|ConnectInfo(peer)| peer.ip());
         let (headers, path) = (request.headers(), request.uri().path());
-        let caller = guards.keys.caller(headers, path, &*guards.clock).await?;
+        let asked = guards.keys.caller(headers, path, peer, &*guards.clock);
+        let (caller, key) = asked.await?;
         request.extensions_mut().insert(caller);
+        if let Some(key) = key {
+            request.extensions_mut().insert(key);
+        }
     }
     request.extensions_mut().insert(Arc::clone(guards));
     Ok(())
 }
 
 /// Runs the handler, unless the server's patience ends before.
-async fn run(guards: &Arc<Guards>, request: Request, path: &str, next: Next) -> Response {
+async fn run(guards: &Arc<Guards>, mut request: Request, path: &str, next: Next) -> Response {
+    let held = match streams::admit(guards, &mut request).await {
+        Ok(held) => held,
+        Err(refused) => return *refused,
+    };
     let route = request.extensions().get::<MatchedPath>();
     let is_run = route.is_some_and(|route| route.as_str().starts_with("/run"));
     let mut over = guards.shutdown.follow();
@@ -140,5 +155,6 @@ async fn run(guards: &Arc<Guards>, request: Request, path: &str, next: Next) -> 
             return response;
         }
     };
-    guards.shutdown.ending(response, is_run, &guards.metrics)
+    let response = guards.shutdown.ending(response, is_run, &guards.metrics);
+    streams::holding(response, held)
 }

@@ -1,10 +1,14 @@
 //! Keys: what opens the server, for what, and for how long.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::http::{HeaderName, Method};
+use axum::{
+    extract::ConnectInfo,
+    http::{HeaderName, Method, StatusCode},
+};
 use retain_core::{Clock as _, KeyScope, KeyStore as _};
 use retain_server::{Keys, Origins};
+use tower::ServiceExt as _;
 
 use crate::support::{APP, World, ask, get, request};
 
@@ -175,6 +179,82 @@ async fn a_key_makes_so_many_requests_in_a_second() {
     assert_eq!(get(&router, LIST, &other).await.status, 200);
     world.clock.tick(Duration::from_secs(1));
     assert_eq!(get(&router, LIST, &key).await.status, 200);
+}
+
+#[tokio::test]
+async fn so_many_wrong_keys_come_from_one_address() {
+    let world = World::new();
+    let good = world.key("a", None, |_| ()).await;
+    let fresh = world.key("b", None, |_| ()).await;
+    let keys = world.keys.clone();
+    let router = world.router(|guards| {
+        guards.keys = Keys::new(Arc::new(keys), None, true).limited_wrong(2.0);
+    });
+    let ask_from = async |peer: &str, key: &str| {
+        let mut asked = request(&Method::GET, LIST, key, None);
+        let peer: SocketAddr = peer.parse().unwrap();
+        asked.extensions_mut().insert(ConnectInfo(peer));
+        ask(&router, asked).await
+    };
+    let (here, there) = ("192.0.2.1:1", "192.0.2.2:1");
+    assert_eq!(ask_from(here, &good).await.status, 200);
+    for port in 1..=4 {
+        let here = format!("192.0.2.1:{port}");
+        assert_eq!(ask_from(&here, "wrong").await.status, 401);
+    }
+    let refused = ask_from(here, "wrong").await;
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(ask_from(there, "wrong").await.status, 401);
+    // What was good before is good still; what was not is not even looked up.
+    assert_eq!(ask_from(here, &good).await.status, 200);
+    assert_eq!(ask_from(here, &fresh).await.status, 429);
+    world.clock.tick(Duration::from_secs(1));
+    assert_eq!(ask_from(here, &fresh).await.status, 200);
+    // Who has one address of IPv6 has all of its net.
+    for host in 1..=4 {
+        let peer = format!("[2001:db8::{host}]:1");
+        assert_eq!(ask_from(&peer, "wrong").await.status, 401);
+    }
+    assert_eq!(ask_from("[2001:db8::5]:1", "wrong").await.status, 429);
+    assert_eq!(ask_from("[2001:db8:1::5]:1", "wrong").await.status, 401);
+}
+
+#[tokio::test]
+async fn a_key_and_a_user_have_so_many_streams() {
+    let world = World::new();
+    let [one, two] = [
+        world.key("a", None, |_| ()).await,
+        world.key("b", None, |_| ()).await,
+    ];
+    let router = world.router(|guards| {
+        guards.limits.streams_per_key = 3;
+        guards.limits.streams_per_user = 2;
+    });
+    let tail = async |key: &str, user: &str| {
+        let session = format!("/apps/{APP}/users/{user}/sessions/s1");
+        ask(&router, request(&Method::POST, &session, key, Some("{}"))).await;
+        let tail = format!("/api/v1/apps/{APP}/users/{user}/sessions/s1/tail");
+        let asked = request(&Method::GET, &tail, key, None);
+        router.clone().oneshot(asked).await.unwrap()
+    };
+    let first = tail(&one, "ada").await;
+    let second = tail(&two, "%61da").await;
+    assert_eq!(
+        (first.status(), second.status()),
+        (StatusCode::OK, StatusCode::OK)
+    );
+    let refused = tail(&one, "ada").await;
+    assert_eq!(refused.status(), 429);
+    assert_eq!(refused.headers()["retry-after"], "5");
+    let others = [tail(&one, "bob").await, tail(&one, "cleo").await];
+    assert!(others.iter().all(|answer| answer.status() == 200));
+    assert_eq!(tail(&one, "dora").await.status(), 429);
+    assert_eq!(tail(&two, "dora").await.status(), 200);
+    // Who stops listening makes room.
+    drop(first);
+    assert_eq!(tail(&one, "ada").await.status(), 200);
+    drop((second, others));
 }
 
 #[tokio::test]
