@@ -229,6 +229,10 @@ pub trait KeyStore: fmt::Debug + Send + Sync + 'static {
     /// All keys, also those that are no longer good, in the order in which they were made.
     async fn keys(&self) -> Result<Vec<ApiKey>>;
 
+    /// Whether there was ever a key, also if it is no longer good or was erased. From then on a
+    /// server asks for one.
+    async fn had_any(&self) -> Result<bool>;
+
     /// Takes a key back, for good. False if there is none. Once is enough: a second time changes
     /// nothing.
     async fn revoke(&self, id: &str, now_us: i64) -> Result<bool>;

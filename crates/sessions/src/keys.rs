@@ -37,6 +37,11 @@ impl KeyStore for InMemoryKeyStore {
         Ok(self.lock().clone())
     }
 
+    async fn had_any(&self) -> Result<bool> {
+        // None is ever taken out.
+        Ok(!self.lock().is_empty())
+    }
+
     async fn revoke(&self, id: &str, now_us: i64) -> Result<bool> {
         let mut keys = self.lock();
         let key = keys.iter_mut().find(|key| key.id == id);

@@ -10,6 +10,8 @@ pub(super) struct Announcement<'a> {
     pub(super) places: &'a Places,
     pub(super) apps: &'a [String],
     pub(super) needs_key: bool,
+    /// Whether there is one that is good.
+    pub(super) has_key: bool,
     pub(super) address: SocketAddr,
 }
 
@@ -24,8 +26,16 @@ impl Announcement<'_> {
                 "  model  offline: answers by quoting what it was told; needs no key and no network"
             ),
         }
-        if self.needs_key {
-            println!("  keys   needed: Authorization: Bearer KEY (see retain keys --help)");
+        match (self.needs_key, self.has_key) {
+            (false, _) => {}
+            (true, true) => {
+                println!("  keys   needed: Authorization: Bearer KEY (see retain keys --help)");
+            }
+            (true, false) => println!(
+                "  keys   needed, and none is good: all have expired or were revoked. Make one with\n    \
+                 retain keys create --store {} --name first --scopes admin",
+                self.places.keys_uri
+            ),
         }
         if self.settings.agents_dir.is_none() {
             self.print_what_to_try();

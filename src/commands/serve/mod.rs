@@ -53,7 +53,8 @@ impl Serve {
             );
         }
         let places = Places::open(&settings).await?;
-        let guards = Arc::new(guards(&settings, &places, &address).await?);
+        let has_key = settings.api_key.is_some() || places.has_key(&SystemClock).await?;
+        let guards = Arc::new(guards(&settings, &places, &address, has_key).await?);
         let apps = apps(&settings, &places.services)?;
         let listener = address.listen().await?;
         let stop = signals::stop()?;
@@ -62,6 +63,7 @@ impl Serve {
             places: &places,
             apps: &apps.names()?,
             needs_key: guards.keys.are_required(),
+            has_key,
             address: listener.local_addr()?,
         }
         .print();
@@ -111,8 +113,13 @@ fn apps(settings: &Settings, services: &Services) -> anyhow::Result<Apps> {
 }
 
 /// Who may ask, from where, and how much. An address that others can reach needs a key.
-async fn guards(settings: &Settings, places: &Places, address: &Address) -> anyhow::Result<Guards> {
-    let has_key = settings.api_key.is_some() || places.has_key(&SystemClock).await?;
+/// `has_key`: there is one that is good.
+async fn guards(
+    settings: &Settings,
+    places: &Places,
+    address: &Address,
+    has_key: bool,
+) -> anyhow::Result<Guards> {
     if !has_key && !address.is_loopback() {
         anyhow::bail!(
             "{} can be reached by others, and there is no key that keeps them out.\n\
@@ -122,11 +129,20 @@ async fn guards(settings: &Settings, places: &Places, address: &Address) -> anyh
             places.keys_uri,
         );
     }
-    let keys = Keys::new(Arc::clone(&places.keys), settings.api_key.clone(), has_key);
-    let origins = Origins::new(&settings.host, &settings.allow_origins);
+    // Who once made a key wants a server that asks for one, also when the last has expired.
+    let is_needed = has_key || places.keys.had_any().await?;
+    let keys = Keys::new(
+        Arc::clone(&places.keys),
+        settings.api_key.clone(),
+        is_needed,
+    );
+    let origins = Origins::new(address.is_loopback(), &settings.allow_origins);
+    let origins = origins.context("--allow-origins cannot be used")?;
     Ok(Guards {
-        origins: origins.context("--allow-origins cannot be used")?,
-        keys: keys.limited(settings.limits.requests_per_key),
+        origins: origins.called(&settings.host),
+        keys: keys
+            .limited(settings.limits.requests_per_key)
+            .limited_wrong(settings.limits.wrong_keys_per_peer),
         limits: settings.limits,
         ..Guards::default()
     })

@@ -209,6 +209,24 @@ pub(super) struct Given {
     )]
     #[serde(alias = "requests_per_key")]
     requests_per_key: Option<f64>,
+    /// Streams and turns that one key may have open at a time [default: 10000]
+    #[arg(
+        long,
+        alias = "max_streams_per_key",
+        env = "RETAIN_MAX_STREAMS_PER_KEY",
+        value_name = "N"
+    )]
+    #[serde(alias = "max_streams_per_key")]
+    max_streams_per_key: Option<usize>,
+    /// Streams that one user may have open at a time [default: 1000]
+    #[arg(
+        long,
+        alias = "max_streams_per_user",
+        env = "RETAIN_MAX_STREAMS_PER_USER",
+        value_name = "N"
+    )]
+    #[serde(alias = "max_streams_per_user")]
+    max_streams_per_user: Option<usize>,
     /// How the log is written, on standard error [default: text]
     #[arg(long, alias = "log_format", env = "RETAIN_LOG_FORMAT", value_enum)]
     #[serde(alias = "log_format")]
@@ -315,7 +333,8 @@ impl Given {
             artifact_service_uri, ui_dir, allow_origins, conformance, reload_agents,
             auto_create_session, ingest_after_turns, api_key, shutdown_grace, max_body_bytes,
             max_header_bytes, header_timeout, body_timeout, write_timeout, max_connections,
-            max_runs, max_runs_per_user, requests_per_key, log_format, log_level,
+            max_runs, max_runs_per_user, requests_per_key, max_streams_per_key, max_streams_per_user,
+            log_format, log_level,
         )
     }
 
@@ -342,6 +361,8 @@ impl Given {
             write_timeout: seconds("--write-timeout", self.write_timeout, usual.write_timeout)?,
             connections: self.max_connections.unwrap_or(usual.connections).max(1),
             requests_per_key,
+            streams_per_key: self.max_streams_per_key.unwrap_or(usual.streams_per_key),
+            streams_per_user: self.max_streams_per_user.unwrap_or(usual.streams_per_user),
             shutdown_grace: seconds(
                 "--shutdown-grace",
                 self.shutdown_grace,
@@ -423,6 +444,8 @@ mod tests {
         ("--max-runs", "1", "2"),
         ("--max-runs-per-user", "1", "2"),
         ("--requests-per-key", "1", "2.0"),
+        ("--max-streams-per-key", "1", "2"),
+        ("--max-streams-per-user", "1", "2"),
         ("--log-level", "debug", "\"error\""),
     ];
 

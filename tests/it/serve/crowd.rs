@@ -23,7 +23,10 @@ fn a_thousand_idle_clients_cost_little() {
     limit.current = limit.maximum;
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::with(folder.path(), &["--log-level", "off"]);
+    let server = Server::with(
+        folder.path(),
+        &["--log-level", "off", "--max-streams-per-user", "20000"],
+    );
     let told = server.post("/run", &said("s1", "Hello."));
     assert_eq!(told.status, 200, "{}", told.text);
     let before = resident_bytes(server.pid());

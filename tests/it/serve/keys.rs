@@ -67,6 +67,35 @@ fn a_key_that_is_revoked_elsewhere_is_no_longer_good() {
 }
 
 #[test]
+fn a_server_does_not_open_itself_when_its_last_key_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let is_closed = |why: &str| {
+        let server = Server::with(folder.path(), &[]);
+        assert_eq!(server.get("/list-apps").status, 401, "{why}");
+        let announced = server.announced.join("\n");
+        let says = ["none is good", "retain keys create --store sqlite:///"];
+        assert!(says.iter().all(|it| announced.contains(it)), "{announced}");
+    };
+    let bound = ["create", "--app", "assistant", "--user", "ada"];
+    let key = keys(folder.path(), &bound);
+    let id = key.split('_').nth(1).unwrap();
+    keys(folder.path(), &["revoke", id]);
+    is_closed("the last key was revoked");
+    let erased = retain(folder.path())
+        .args(["erase", "--store", "sqlite:///.retain/retain.db"])
+        .args(["--app", "assistant", "--user", "ada", "--yes"])
+        .output()
+        .unwrap();
+    assert!(erased.status.success(), "{erased:?}");
+    assert_eq!(keys(folder.path(), &["list"]), "");
+    is_closed("the user of the last key was erased");
+    // A new one opens it again.
+    let key = keys(folder.path(), &["create"]);
+    let server = Server::with(folder.path(), &[]);
+    assert_eq!(ask(&server, "/list-apps", &key), 200);
+}
+
+#[test]
 fn a_secret_is_kept_nowhere() {
     let folder = tempfile::tempdir().unwrap();
     let key = keys(

@@ -1,8 +1,8 @@
 //! How it begins: a few lines that are true, agents of a folder, and a log without content.
 
-use std::process::Command;
+use std::{io::Write as _, process::Command};
 
-use super::process::{Server, said, serve};
+use super::process::{Answer, Server, said, serve};
 use crate::skip;
 
 #[test]
@@ -75,6 +75,25 @@ fn an_agent_whose_model_is_not_known_is_listed_and_its_use_says_why_not() {
     let log = server.stop().stderr;
     assert!(log.contains("gemini-9-ultra"), "{log}");
     assert!(!folder.path().join(".retain").exists());
+}
+
+#[test]
+fn a_loopback_address_is_one_however_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    for host in ["127.0.0.1", "127.1", "localhost"] {
+        let server = Server::with(folder.path(), &["--host", host]);
+        let status = |name: &str| {
+            let mut socket = server.connect();
+            let asked =
+                format!("GET /list-apps HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+            socket.write_all(asked.as_bytes()).unwrap();
+            Answer::read(&mut socket).status
+        };
+        // A name that somebody else lets point here.
+        assert_eq!(status("evil.example"), 403, "{host}");
+        assert_eq!(status(&format!("{host}:8000")), 200, "{host}");
+        assert_eq!(status("127.0.0.1"), 200, "{host}");
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ mod transfer;
 use axum::handler::Handler;
 pub use openapi::openapi_json;
 use operation::Operation;
-pub(crate) use problem::refusals_as_problems;
+pub(crate) use problem::{refusal, refusals_as_problems};
 
 use crate::{
     routes::{Access, Routes},

@@ -235,6 +235,28 @@ impl From<ArtifactError> for Problem {
     }
 }
 
+/// What the guards refuse, as a problem.
+pub(crate) fn refusal(status: StatusCode, detail: &str) -> Response {
+    Problem::new(status, code_of(status), detail).into_response()
+}
+
+/// The code of a refusal that only has a status.
+fn code_of(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UNAUTHORIZED => "unauthorized",
+        StatusCode::FORBIDDEN => "forbidden",
+        StatusCode::NOT_FOUND => "not_found",
+        StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
+        StatusCode::PAYLOAD_TOO_LARGE => "too_large",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "unsupported_media_type",
+        StatusCode::TOO_MANY_REQUESTS => "too_many_requests",
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "headers_too_large",
+        StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+        status if status.is_client_error() => "invalid",
+        _ => "failed",
+    }
+}
+
 /// Turns what others refuse below `/api/` into problems: no such path or method, and the guards.
 pub(crate) async fn refusals_as_problems(request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
@@ -258,20 +280,10 @@ async fn as_problem(response: Response) -> Response {
         true => to_bytes(body, DETAIL_BYTES).await.unwrap_or_default(),
         false => Default::default(),
     };
-    let code = match parts.status {
-        StatusCode::UNAUTHORIZED => "unauthorized",
-        StatusCode::FORBIDDEN => "forbidden",
-        StatusCode::NOT_FOUND => "not_found",
-        StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
-        StatusCode::PAYLOAD_TOO_LARGE => "too_large",
-        StatusCode::TOO_MANY_REQUESTS => "too_many_requests",
-        status if status.is_client_error() => "invalid",
-        _ => "failed",
-    };
     let reason = parts.status.canonical_reason().unwrap_or("refused");
     let text = String::from_utf8_lossy(&text);
     let detail = if text.is_empty() { reason } else { &text };
-    let problem = Problem::new(parts.status, code, detail);
+    let problem = Problem::new(parts.status, code_of(parts.status), detail);
     parts.headers.remove(header::CONTENT_LENGTH);
     let media_type = HeaderValue::from_static(MEDIA_TYPE);
     parts.headers.insert(header::CONTENT_TYPE, media_type);

@@ -9,7 +9,7 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    extract::Request,
+    extract::{MatchedPath, Request},
     http::{HeaderValue, header},
     response::Response,
 };
@@ -18,6 +18,9 @@ use http_body_util::Limited;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{fault, limits::ServerLimits};
+
+/// The only route whose body is handled as it comes, and never in memory as a whole.
+const STREAMED: &str = "/api/v1/import";
 
 /// Bytes of the request's line and headers.
 fn head_bytes(request: &Request) -> usize {
@@ -49,7 +52,7 @@ pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<
     }
     let length = request.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > limits.body_bytes as u64) && !is_stream(path) {
+    if length.is_some_and(|length| length > limits.body_bytes as u64) && !is_stream(request) {
         let limit = limits.body_bytes;
         let detail = format!("the body is larger than {limit} bytes, which is the most there is");
         return Err(Box::new(fault(path, 413, &detail)));
@@ -58,38 +61,64 @@ pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<
 }
 
 /// The request, whose body ends in an error where it is too large or comes too slowly.
-pub(super) fn limited(request: Request, path: &str, limits: &ServerLimits) -> Request {
+pub(super) fn limited(request: Request, limits: &ServerLimits) -> Request {
     // Nothing to wait for: nothing to watch.
     if request.body().is_end_stream() {
         return request;
     }
-    let patience = limits.body_timeout;
-    let most = match is_stream(path) {
+    let most = match is_stream(&request) {
         true => usize::MAX,
         false => limits.body_bytes,
     };
-    request.map(|body| Body::new(Limited::new(Timely::new(body, patience), most)))
+    request.map(|body| Body::new(Limited::new(Timely::new(body, limits), most)))
 }
 
-/// Whether a body is handled as it comes, and never in memory as a whole.
-fn is_stream(path: &str) -> bool {
-    path.starts_with("/api/") && path.ends_with("/import")
+/// Whether there is no limit. By the route: a path may end in whatever a client calls its things.
+fn is_stream(request: &Request) -> bool {
+    let route = request.extensions().get::<MatchedPath>();
+    route.is_some_and(|route| route.as_str() == STREAMED)
 }
 
-/// A body whose pieces come in time.
+/// A body whose pieces come in time, and not drop by drop. Only the time counts in which the client
+/// is waited for: whoever reads the body may take as long as it likes.
 struct Timely {
     body: Body,
+    /// For one piece, and for all before they must come at the rate.
     patience: Duration,
+    bytes_per_second: u64,
+    received: u64,
+    waited: Duration,
+    /// Since when it is waited for the next piece.
+    since: Option<Instant>,
     alarm: Pin<Box<Sleep>>,
 }
 
 impl Timely {
-    fn new(body: Body, patience: Duration) -> Timely {
+    fn new(body: Body, limits: &ServerLimits) -> Timely {
         Timely {
             body,
-            patience,
-            alarm: Box::pin(sleep(patience)),
+            patience: limits.body_timeout,
+            bytes_per_second: limits.body_bytes_per_second.max(1),
+            received: 0,
+            waited: Duration::ZERO,
+            since: None,
+            alarm: Box::pin(sleep(limits.body_timeout)),
         }
+    }
+
+    fn note_piece(&mut self, bytes: usize) {
+        self.received = self.received.saturating_add(bytes as u64);
+        if let Some(since) = self.since.take() {
+            self.waited = self.waited.saturating_add(since.elapsed());
+        }
+    }
+
+    /// How long the next piece may take.
+    fn allowance(&self) -> Duration {
+        let earned = self.received as f64 / self.bytes_per_second as f64;
+        let earned = Duration::try_from_secs_f64(earned).unwrap_or(Duration::MAX);
+        let all = self.patience.saturating_add(earned);
+        all.saturating_sub(self.waited).min(self.patience)
     }
 }
 
@@ -102,9 +131,16 @@ impl HttpBody for Timely {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
-            let deadline = Instant::now() + self.patience;
-            self.alarm.as_mut().reset(deadline);
+            let piece = frame.as_ref().and_then(|frame| frame.as_ref().ok());
+            let bytes = piece.and_then(Frame::data_ref).map_or(0, Bytes::len);
+            self.note_piece(bytes);
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        if self.since.is_none() {
+            let now = Instant::now();
+            self.since = Some(now);
+            let deadline = now + self.allowance();
+            self.alarm.as_mut().reset(deadline);
         }
         match self.alarm.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Some(Err("the body came too slowly".into()))),
@@ -118,5 +154,53 @@ impl HttpBody for Timely {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{StreamExt as _, stream};
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// How many pieces of a body are taken whose every piece takes so long.
+    async fn taken(bytes: usize, every: Duration) -> usize {
+        let pieces = stream::iter(0..100).then(move |_| async move {
+            sleep(every).await;
+            Ok::<_, std::io::Error>(Bytes::from(vec![b' '; bytes]))
+        });
+        let limits = ServerLimits {
+            body_timeout: Duration::from_secs(30),
+            body_bytes_per_second: 100,
+            ..ServerLimits::default()
+        };
+        let mut body = Timely::new(Body::from_stream(Box::pin(pieces)), &limits);
+        let mut taken = 0;
+        while let Some(Ok(_)) = body.frame().await {
+            taken += 1;
+        }
+        taken
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_does_not_come_drop_by_drop() {
+        // Each in time; all together not.
+        assert_eq!(taken(1, Duration::from_secs(10)).await, 3);
+        assert_eq!(taken(1000, Duration::from_secs(10)).await, 100);
+        assert_eq!(taken(100_000, Duration::from_secs(31)).await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_slowly_does_not_make_its_client_slow() {
+        let limits = ServerLimits::default();
+        let pieces = stream::iter((0..20).map(|_| Ok::<_, std::io::Error>(Bytes::from("x"))));
+        let mut body = Timely::new(Body::from_stream(pieces), &limits);
+        let mut taken = 0;
+        while let Some(Ok(_)) = body.frame().await {
+            sleep(Duration::from_secs(60)).await;
+            taken += 1;
+        }
+        assert_eq!(taken, 20);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -31,9 +32,16 @@ pub struct Keys {
     required: bool,
     requests_per_second: Option<f64>,
     rates: Rates,
+    wrong_per_second: Option<f64>,
+    /// Wrong keys, by the address that they came from.
+    wrong: Rates,
     /// When the use of a key was noted last.
     noted: Mutex<HashMap<String, i64>>,
 }
+
+/// The key that a request brought and that is good.
+#[derive(Debug, Clone)]
+pub(super) struct KeyId(pub(super) String);
 
 impl Keys {
     /// The keys of a store, and perhaps one of the settings. `required`: nobody comes in without.
@@ -52,6 +60,12 @@ impl Keys {
         self
     }
 
+    /// Limits how many wrong ones may come from one address.
+    pub fn limited_wrong(mut self, per_second: f64) -> Keys {
+        self.wrong_per_second = Some(per_second);
+        self
+    }
+
     /// Whether nobody comes in without a key.
     pub fn are_required(&self) -> bool {
         self.required
@@ -62,13 +76,14 @@ impl Keys {
         &self,
         headers: &HeaderMap,
         path: &str,
+        peer: Option<IpAddr>,
         clock: &dyn Clock,
-    ) -> Result<Caller, Box<Response>> {
+    ) -> Result<(Caller, Option<KeyId>), Box<Response>> {
         let Some(sent) = sent_key(headers) else {
             // Who may do what is asked after that: what is for everybody needs no key.
             return match self.required {
-                true => Ok(nobody()),
-                false => Ok(Caller::default()),
+                true => Ok((nobody(), None)),
+                false => Ok((Caller::default(), None)),
             };
         };
         let is_single = self
@@ -77,26 +92,32 @@ impl Keys {
             .is_some_and(|single| is_same_secret(single, sent));
         if is_single {
             self.check_rate("", path, clock.now_us())?;
-            return Ok(Caller {
+            let caller = Caller {
                 scopes: Some(vec![Scope::Admin]),
                 ..Caller::default()
-            });
+            };
+            return Ok((caller, Some(KeyId(String::new()))));
         }
         if !self.required && KeyText::parse(sent).is_none() {
             // No key is needed here, and this is none of ours: it is meant for somebody else.
-            return Ok(Caller::default());
+            return Ok((Caller::default(), None));
         }
+        self.check_peer(peer, sent, path, clock.now_us())?;
         match self.stored(sent, clock.now_us()).await {
             Ok(Ok(key)) => {
                 self.check_rate(&key.id, path, clock.now_us())?;
                 self.note_use(&key, clock.now_us());
-                Ok(Caller {
+                let caller = Caller {
                     scopes: Some(key.scopes),
                     app: key.app,
                     user: key.user,
-                })
+                };
+                Ok((caller, Some(KeyId(key.id))))
             }
-            Ok(Err(refused)) => Err(Box::new(unauthorized(path, &refused.to_string()))),
+            Ok(Err(refused)) => {
+                self.note_wrong(peer, clock.now_us());
+                Err(Box::new(unauthorized(path, &refused.to_string())))
+            }
             Err(error) => {
                 tracing::error!(%error, "a key could not be looked up");
                 let detail = "keys cannot be looked up at this moment";
@@ -125,12 +146,38 @@ impl Keys {
         };
         self.rates.take(key, per_second, now_us).map_err(|seconds| {
             let detail = "this key makes too many requests; see Retry-After";
-            let mut response = fault(path, 429, detail);
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-            Box::new(response)
+            Box::new(too_many(path, detail, seconds))
         })
+    }
+
+    /// Whether an address from which many wrong keys came may try another one. Keys that were good
+    /// before pass: behind a proxy, all come from the same address.
+    fn check_peer(
+        &self,
+        peer: Option<IpAddr>,
+        sent: &str,
+        path: &str,
+        now_us: i64,
+    ) -> Result<(), Box<Response>> {
+        let (Some(per_second), Some(peer)) = (self.wrong_per_second, peer) else {
+            return Ok(());
+        };
+        let Err(seconds) = self.wrong.look(&place_of(peer), per_second, now_us) else {
+            return Ok(());
+        };
+        let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if KeyText::parse(sent).is_some_and(|text| noted.contains_key(&text.id)) {
+            return Ok(());
+        }
+        let detail = "too many wrong keys came from this address; see Retry-After";
+        Err(Box::new(too_many(path, detail, seconds)))
+    }
+
+    fn note_wrong(&self, peer: Option<IpAddr>, now_us: i64) {
+        if let (Some(per_second), Some(peer)) = (self.wrong_per_second, peer) {
+            // Whether there was a token left is asked before the next one is looked up.
+            let _ = self.wrong.take(&place_of(peer), per_second, now_us);
+        }
     }
 
     /// Notes that the key was used, beside the request.
@@ -155,6 +202,21 @@ impl Keys {
             }
         });
     }
+}
+
+/// An address, or the net of one of IPv6: whoever has one there has all of them.
+fn place_of(peer: IpAddr) -> String {
+    match peer.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("{:x?}", &address.segments()[..4]),
+    }
+}
+
+fn too_many(path: &str, detail: &str, seconds: u64) -> Response {
+    let mut response = fault(path, 429, detail);
+    let seconds = HeaderValue::from(seconds);
+    response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    response
 }
 
 /// Somebody without a key, where one is needed: may do nothing but what is for everybody.

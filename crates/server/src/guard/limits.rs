@@ -18,10 +18,18 @@ pub struct ServerLimits {
     pub body_timeout: Duration,
     /// How long a client may take nothing of what it is sent.
     pub write_timeout: Duration,
-    /// Connections at a time. Who comes later waits.
+    /// Connections at a time. Who comes later waits. A tenth is kept from streams and turns.
     pub connections: usize,
     /// Requests that one key may make in a second, on average; twice as many at once.
     pub requests_per_key: f64,
+    /// Streams and turns that one key may have open at a time.
+    pub streams_per_key: usize,
+    /// Streams that one user may have open at a time.
+    pub streams_per_user: usize,
+    /// Wrong keys that may come from one address in a second, on average; twice as many at once.
+    pub wrong_keys_per_peer: f64,
+    /// Bytes of a body that must come in a second, on average, once `body_timeout` is over.
+    pub body_bytes_per_second: u64,
     /// How long running turns may go on once the server is told to stop.
     pub shutdown_grace: Duration,
 }
@@ -37,6 +45,10 @@ impl Default for ServerLimits {
             write_timeout: Duration::from_secs(60),
             connections: 20_000,
             requests_per_key: 100.0,
+            streams_per_key: 10_000,
+            streams_per_user: 1_000,
+            wrong_keys_per_peer: 10.0,
+            body_bytes_per_second: 256,
             shutdown_grace: Duration::from_secs(10),
         }
     }

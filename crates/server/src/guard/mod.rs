@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a request → observe (id, log, counters) → origin (Host, Origin, CORS) → body (size, encoding,
-//! time) → keys (who, how often) → the route's Access → its handler
+//! time) → keys (who, how often) → streams (how many at once) → the route's Access → its handler
 //! ```
 
 mod body;
@@ -14,15 +14,17 @@ mod observe;
 mod origin;
 mod rate;
 mod runs;
+mod streams;
 
-use std::sync::Arc;
+use std::{net::SocketAddr, panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
-    extract::{MatchedPath, Request, State},
+    extract::{ConnectInfo, MatchedPath, Request, State},
     http::{HeaderValue, header},
     middleware::Next,
     response::Response,
 };
+use futures_util::FutureExt as _;
 use retain_core::{Clock, Ids, RandomIds, SystemClock};
 
 use crate::{
@@ -37,6 +39,7 @@ pub(crate) use keys::unauthorized;
 pub use limits::ServerLimits;
 pub use origin::{Origins, OriginsError, is_loopback_name};
 pub use runs::{RunPermit, Runs, TooManyRuns};
+pub use streams::Streams;
 
 /// What is asked of a request before it comes to its handler.
 #[derive(Debug)]
@@ -47,6 +50,8 @@ pub struct Guards {
     pub keys: Keys,
     /// How much may be asked.
     pub limits: ServerLimits,
+    /// What has been asked and lasts.
+    pub streams: Streams,
     /// What has been asked.
     pub metrics: Metrics,
     /// Whether the server is about to end.
@@ -64,6 +69,7 @@ impl Default for Guards {
             origins: Origins::default(),
             keys: Keys::default(),
             limits: ServerLimits::default(),
+            streams: Streams::default(),
             metrics: Metrics::default(),
             shutdown: Shutdown::default(),
             ids: Arc::new(RandomIds),
@@ -92,7 +98,7 @@ async fn check(guards: &Arc<Guards>, mut request: Request, next: Next) -> Respon
     }
     let mut response = match admit(guards, &mut request).await {
         Ok(()) => {
-            let request = body::limited(request, &path, &guards.limits);
+            let request = body::limited(request, &guards.limits);
             run(guards, request, &path, next).await
         }
         Err(refused) => *refused,
@@ -111,27 +117,44 @@ async fn admit(guards: &Arc<Guards>, request: &mut Request) -> Result<(), Box<Re
     body::check(request, &guards.limits)?;
     // A program that has these routes inside its own may know better who asks.
     if request.extensions().get::<Caller>().is_none() {
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let peer = peer.map(|ConnectInfo(peer)| peer.ip());
         let (headers, path) = (request.headers(), request.uri().path());
-        let caller = guards.keys.caller(headers, path, &*guards.clock).await?;
+        let asked = guards.keys.caller(headers, path, peer, &*guards.clock);
+        let (caller, key) = asked.await?;
         request.extensions_mut().insert(caller);
+        if let Some(key) = key {
+            request.extensions_mut().insert(key);
+        }
     }
     request.extensions_mut().insert(Arc::clone(guards));
     Ok(())
 }
 
 /// Runs the handler, unless the server's patience ends before.
-async fn run(guards: &Arc<Guards>, request: Request, path: &str, next: Next) -> Response {
+async fn run(guards: &Arc<Guards>, mut request: Request, path: &str, next: Next) -> Response {
+    let held = match streams::admit(guards, &mut request).await {
+        Ok(held) => held,
+        Err(refused) => return *refused,
+    };
     let route = request.extensions().get::<MatchedPath>();
     let is_run = route.is_some_and(|route| route.as_str().starts_with("/run"));
     let mut over = guards.shutdown.follow();
     let response = tokio::select! {
         biased;
-        response = next.run(request) => response,
+        response = AssertUnwindSafe(next.run(request)).catch_unwind() => {
+            response.unwrap_or_else(|_| {
+                // What it said is on standard error already, with its place.
+                tracing::error!("a handler panicked");
+                fault(path, 500, "something went wrong here; the log says what")
+            })
+        }
         () = over.reached(Phase::Over) => {
             let mut response = fault(path, 503, "the server is shutting down");
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             return response;
         }
     };
-    guards.shutdown.ending(response, is_run, &guards.metrics)
+    let response = guards.shutdown.ending(response, is_run, &guards.metrics);
+    streams::holding(response, held)
 }

@@ -1,5 +1,5 @@
-//! Each request gets an id, a line in the log and its place in the counters. What is said in it,
-//! and whose it is, is nowhere.
+//! Each request gets an id, a line in the log and its place in the counters, also if nobody waits
+//! for its answer any more. What is said in it, and whose it is, is nowhere.
 
 use std::{sync::Arc, time::Instant};
 
@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, Method},
     response::Response,
 };
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use super::Guards;
 
@@ -17,28 +17,58 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// What stands for a path that is no route.
 const NO_ROUTE: &str = "none";
 
+/// The status of a request whose client left before there was an answer. Nobody gets it sent.
+const CLIENT_LEFT: u16 = 499;
+
 /// Answers a request by `answer`, and notes that it did.
 pub(super) async fn observed<F: Future<Output = Response>>(
     guards: &Arc<Guards>,
     request: Request,
     answer: impl FnOnce(Request) -> F,
 ) -> Response {
-    let began = Instant::now();
     let id = request_id(guards, request.headers());
     let method = known_method(request.method());
-    let route = request.extensions().get::<MatchedPath>().cloned();
     let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
-    let mut response = answer(request).instrument(span.clone()).await;
-    let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
-    let status = response.status().as_u16();
-    let took = began.elapsed();
-    guards.metrics.answered(method, route, status, took);
-    span.in_scope(|| {
-        let ms = took.as_micros() as f64 / 1e3;
-        tracing::info!(target: "retain::access", method, route, status, ms, "answered");
-    });
+    let mut asked = Asked {
+        guards,
+        method,
+        route: request.extensions().get::<MatchedPath>().cloned(),
+        began: Instant::now(),
+        span: span.clone(),
+        status: CLIENT_LEFT,
+    };
+    let mut response = answer(request).instrument(span).await;
+    asked.status = response.status().as_u16();
+    drop(asked);
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+/// A request on its way. It is noted when this is dropped, and so also when nobody waits for the
+/// answer: then the whole way is dropped.
+struct Asked<'a> {
+    guards: &'a Guards,
+    method: &'static str,
+    route: Option<MatchedPath>,
+    began: Instant,
+    span: Span,
+    status: u16,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let (method, status, took) = (self.method, self.status, self.began.elapsed());
+        let route = self.route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
+        self.guards.metrics.answered(method, route, status, took);
+        let _inside = self.span.enter();
+        let ms = took.as_micros() as f64 / 1e3;
+        match status {
+            CLIENT_LEFT => {
+                tracing::info!(target: "retain::access", method, route, status, ms, "left alone");
+            }
+            _ => tracing::info!(target: "retain::access", method, route, status, ms, "answered"),
+        }
+    }
 }
 
 /// The id that the client gives, if it is a decent one; else a new one.
@@ -65,5 +95,66 @@ fn known_method(method: &Method) -> &'static str {
         "DELETE" => "DELETE",
         "OPTIONS" => "OPTIONS",
         _ => "OTHER",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::{Router, body::Body, middleware::from_fn_with_state, routing::get};
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::guard::stand_before;
+
+    /// Routes that do not answer, behind guards.
+    fn router(guards: &Arc<Guards>) -> Router {
+        let panics = async || -> &'static str { panic!("on purpose") };
+        Router::new()
+            .route("/panics", get(panics))
+            .route("/api/panics", get(panics))
+            .route("/hangs", get(std::future::pending::<&'static str>))
+            .layer(from_fn_with_state(Arc::clone(guards), stand_before))
+    }
+
+    fn request(path: &str) -> Request {
+        Request::get(path).body(Body::empty()).unwrap()
+    }
+
+    fn count(guards: &Guards, route: &str, status: u16) -> usize {
+        let line = format!(
+            "retain_http_requests_total{{method=\"GET\",route=\"{route}\",status=\"{status}\"}} 1"
+        );
+        let text = guards.metrics.text(&[]);
+        text.lines().filter(|found| *found == line).count()
+    }
+
+    #[tokio::test]
+    async fn a_request_whose_client_left_is_counted() {
+        let guards = Arc::new(Guards::default());
+        let mut asked = Box::pin(router(&guards).oneshot(request("/hangs")));
+        let answer = tokio::time::timeout(Duration::ZERO, &mut asked).await;
+        assert!(answer.is_err(), "it hangs");
+        assert_eq!(count(&guards, "/hangs", CLIENT_LEFT), 0);
+        drop(asked);
+        assert_eq!(count(&guards, "/hangs", CLIENT_LEFT), 1);
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_answered_for() {
+        let guards = Arc::new(Guards::default());
+        for (path, kind) in [
+            ("/panics", "application/json"),
+            ("/api/panics", "application/problem+json"),
+        ] {
+            let asked = router(&guards).oneshot(request(path));
+            let answer = tokio::time::timeout(Duration::from_secs(20), asked).await;
+            let answer = answer.unwrap().unwrap();
+            assert_eq!(answer.status(), 500);
+            assert_eq!(answer.headers()["content-type"], kind);
+            assert!(answer.headers().contains_key("x-request-id"));
+            assert_eq!(count(&guards, path, 500), 1);
+        }
     }
 }

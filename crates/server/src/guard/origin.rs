@@ -13,6 +13,8 @@ use axum::{
 };
 use regex::Regex;
 
+use super::fault;
+
 /// What `--allow-origins` says in front of a pattern.
 const PATTERN: &str = "regex:";
 
@@ -27,22 +29,23 @@ pub struct OriginsError {
 /// Which origins and hosts may be named in a request.
 #[derive(Debug, Default)]
 pub struct Origins {
-    /// The address that is listened on, if it is known.
-    bind_host: Option<String>,
+    /// Whether only this machine reaches the address that is listened on.
+    is_on_loopback: bool,
     literal: Vec<String>,
     patterns: Vec<Regex>,
-    /// Hosts that stand in allowed origins.
+    /// Hosts that stand in allowed origins, and the one that the server is called by.
     hosts: HashSet<String>,
     /// Whether all are allowed.
     all: bool,
 }
 
 impl Origins {
-    /// For a server that listens on `bind_host`, and allows these origins: literally, by
-    /// `regex:…`, or all by `*`.
-    pub fn new(bind_host: &str, allowed: &[String]) -> Result<Origins, OriginsError> {
+    /// For a server that allows these origins: literally, by `regex:…`, or all by `*`.
+    /// `is_on_loopback`: it listens where only this machine comes. Go by the address and not by its
+    /// name for this: `127.1` and many a host name are such addresses too.
+    pub fn new(is_on_loopback: bool, allowed: &[String]) -> Result<Origins, OriginsError> {
         let mut origins = Origins {
-            bind_host: Some(bind_host.to_owned()),
+            is_on_loopback,
             ..Origins::default()
         };
         for origin in allowed {
@@ -63,20 +66,22 @@ impl Origins {
         Ok(origins)
     }
 
+    /// The server is called by this host, as whoever started it said.
+    pub fn called(mut self, host: &str) -> Origins {
+        self.hosts.insert(plain(host));
+        self
+    }
+
     /// Whether any origin was named.
     fn are_given(&self) -> bool {
         !self.literal.is_empty() || !self.patterns.is_empty()
-    }
-
-    fn is_on_loopback(&self) -> bool {
-        self.bind_host.as_deref().is_some_and(is_loopback_name)
     }
 
     /// Whether the request may be made from where it comes; if so, what a browser is told.
     pub(super) fn check(&self, request: &Request) -> Result<Cors, Box<Response>> {
         let headers = request.headers();
         if !self.is_host_allowed(request) {
-            return Err(Box::new(forbidden("host not allowed")));
+            return Err(Box::new(forbidden(request, "host not allowed")));
         }
         let Some(origin) = first(headers, header::ORIGIN) else {
             return Ok(Cors {
@@ -87,7 +92,7 @@ impl Origins {
         };
         let is_named = self.is_named(origin);
         if !is_named && !self.is_same_origin(origin, request) {
-            return Err(Box::new(forbidden("origin not allowed")));
+            return Err(Box::new(forbidden(request, "origin not allowed")));
         }
         Ok(Cors {
             is_on: self.are_given(),
@@ -101,7 +106,7 @@ impl Origins {
     /// A server on a loopback address is reached by the names of such only. Whoever names another
     /// host was led here by a name that points to this machine.
     fn is_host_allowed(&self, request: &Request) -> bool {
-        if self.all || !self.is_on_loopback() {
+        if self.all || !self.is_on_loopback {
             return true;
         }
         let mut hosts = request.headers().get_all(header::HOST).iter();
@@ -116,12 +121,12 @@ impl Origins {
         if host.contains(',') {
             return false;
         }
-        is_loopback_name(host)
-            || self.hosts.contains(
-                without_port(host)
-                    .to_ascii_lowercase()
-                    .trim_end_matches('.'),
-            )
+        self.is_own(host)
+    }
+
+    /// Whether a host is this machine's own, or one that was named.
+    fn is_own(&self, host: &str) -> bool {
+        is_loopback_name(host) || self.hosts.contains(&plain(host))
     }
 
     fn is_named(&self, origin: &str) -> bool {
@@ -131,9 +136,9 @@ impl Origins {
     }
 
     fn is_same_origin(&self, origin: &str, request: &Request) -> bool {
-        if !self.are_given() && self.is_on_loopback() {
+        if !self.are_given() && self.is_on_loopback {
             let host = host_of(origin).unwrap_or_default();
-            if !is_loopback_name(host) {
+            if !self.is_own(host) {
                 return false;
             }
         }
@@ -204,9 +209,16 @@ impl Cors {
 
 /// Whether a host, with or without a port, is this machine's own.
 pub fn is_loopback_name(host: &str) -> bool {
+    let host = plain(host);
+    let ip = host.parse::<IpAddr>();
+    // An IPv4 address may be written as one of IPv6.
+    host == "localhost" || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+/// A host as it is compared.
+fn plain(host: &str) -> String {
     let host = without_port(host).to_ascii_lowercase();
-    let host = host.trim_end_matches('.');
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    host.trim_end_matches('.').to_owned()
 }
 
 /// A host without its port. What is no host with a port comes back whole, so that
@@ -290,7 +302,11 @@ fn first_of(value: &str) -> &str {
     value.split(',').next().unwrap_or_default().trim()
 }
 
-fn forbidden(reason: &str) -> Response {
+/// As ADK says it, and in our own manner below `/api/`.
+fn forbidden(request: &Request, reason: &str) -> Response {
+    if request.uri().path().starts_with("/api/") {
+        return fault(request.uri().path(), 403, reason);
+    }
     let body = format!("Forbidden: {reason}");
     let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))];
     (StatusCode::FORBIDDEN, content_type, body).into_response()
@@ -312,6 +328,8 @@ mod tests {
             "[::1]",
             "[::1]:8000",
             "::1",
+            "[::ffff:127.0.0.1]:8000",
+            "[::ffff:7f00:1]",
         ] {
             assert!(is_loopback_name(host), "{host}");
         }
@@ -327,6 +345,7 @@ mod tests {
             "0.0.0.0",
             "10.0.0.1",
             "localhost.evil.example",
+            "[::ffff:10.0.0.1]",
         ] {
             assert!(!is_loopback_name(host), "{host}");
         }
@@ -347,16 +366,19 @@ mod tests {
         }
     }
 
-    fn origins(bind_host: &str, allowed: &[&str]) -> Origins {
+    /// Whether only this machine comes there.
+    const LOCAL: bool = true;
+
+    fn origins(is_on_loopback: bool, allowed: &[&str]) -> Origins {
         let allowed: Vec<String> = allowed.iter().map(|text| (*text).to_owned()).collect();
-        Origins::new(bind_host, &allowed).unwrap()
+        Origins::new(is_on_loopback, &allowed).unwrap()
     }
 
     const HERE: (&str, &str) = ("host", "127.0.0.1:8000");
 
     #[test]
     fn a_foreign_page_is_refused() {
-        let local = origins("127.0.0.1", &[]);
+        let local = origins(LOCAL, &[]);
         assert_eq!(status(&local, &[HERE]), 200);
         assert_eq!(status(&local, &[("host", "evil.example")]), 403);
         assert_eq!(
@@ -385,8 +407,18 @@ mod tests {
     }
 
     #[test]
+    fn a_server_answers_by_the_name_it_was_given() {
+        let named = origins(LOCAL, &[]).called("Box.example");
+        assert_eq!(status(&named, &[("host", "box.example:8000")]), 200);
+        let page = ("origin", "http://box.example:8000");
+        assert_eq!(status(&named, &[("host", "box.example:8000"), page]), 200);
+        assert_eq!(status(&named, &[("host", "evil.example")]), 403);
+        assert_eq!(status(&named, &[HERE, page]), 403);
+    }
+
+    #[test]
     fn forwarded_hosts_do_not_open_a_loopback_address() {
-        let local = origins("localhost", &[]);
+        let local = origins(LOCAL, &[]);
         let evil = ("origin", "http://evil.example");
         assert_eq!(
             status(&local, &[HERE, evil, ("x-forwarded-host", "evil.example")]),
@@ -398,7 +430,7 @@ mod tests {
 
     #[test]
     fn elsewhere_the_own_origin_is_what_a_proxy_says() {
-        let public = origins("0.0.0.0", &[]);
+        let public = origins(!LOCAL, &[]);
         let page = ("origin", "https://shop.example");
         assert_eq!(status(&public, &[("host", "shop.example"), page]), 403);
         let proxied = [("host", "x"), ("x-forwarded-host", "shop.example")];
@@ -412,7 +444,7 @@ mod tests {
     #[test]
     fn named_origins_are_let_in() {
         let named = origins(
-            "127.0.0.1",
+            LOCAL,
             &["https://a.example", "regex:https://.*\\.b\\.example"],
         );
         let from = |origin| status(&named, &[HERE, ("origin", origin)]);
@@ -423,22 +455,22 @@ mod tests {
         // A literal one vouches for its host, a pattern does not.
         assert_eq!(status(&named, &[("host", "a.example")]), 200);
         assert_eq!(status(&named, &[("host", "x.b.example")]), 403);
-        let all = origins("127.0.0.1", &["*"]);
+        let all = origins(LOCAL, &["*"]);
         assert_eq!(
             status(&all, &[("host", "evil"), ("origin", "http://evil")]),
             200
         );
-        assert!(Origins::new("localhost", &["regex:(".to_owned()]).is_err());
+        assert!(Origins::new(LOCAL, &["regex:(".to_owned()]).is_err());
     }
 
     #[test]
     fn cors_is_off_unless_named() {
         let page = [HERE, ("origin", "http://127.0.0.1:8000")];
         let mut headers = HeaderMap::new();
-        let cors = origins("127.0.0.1", &[]).check(&request(&page)).unwrap();
+        let cors = origins(LOCAL, &[]).check(&request(&page)).unwrap();
         cors.allow(&mut headers);
         assert!(headers.is_empty());
-        let named = origins("127.0.0.1", &["https://a.example"]);
+        let named = origins(LOCAL, &["https://a.example"]);
         let page = [HERE, ("origin", "https://a.example")];
         named.check(&request(&page)).unwrap().allow(&mut headers);
         assert_eq!(headers["access-control-allow-origin"], "https://a.example");

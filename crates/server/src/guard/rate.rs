@@ -21,6 +21,18 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
+    /// Whether `key` has a token; or after how many seconds it will.
+    pub(crate) fn look(&self, key: &str, per_second: f64, now_us: i64) -> Result<(), u64> {
+        let capacity = (per_second * 2.0).max(1.0);
+        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let tokens = buckets.get(key);
+        let tokens = tokens.map_or(capacity, |it| it.at(now_us, per_second, capacity));
+        match tokens < 1.0 {
+            true => Err(seconds_until_one(tokens, per_second)),
+            false => Ok(()),
+        }
+    }
+
     /// Takes a token of `key`; or says after how many seconds there will be one.
     pub(crate) fn take(&self, key: &str, per_second: f64, now_us: i64) -> Result<(), u64> {
         let capacity = (per_second * 2.0).max(1.0);
@@ -36,12 +48,16 @@ impl Rates {
         bucket.tokens = bucket.at(now_us, per_second, capacity);
         bucket.filled_us = now_us;
         if bucket.tokens < 1.0 {
-            let seconds = (1.0 - bucket.tokens) / per_second.max(1e-9);
-            return Err(seconds.ceil().clamp(1.0, 3600.0) as u64);
+            return Err(seconds_until_one(bucket.tokens, per_second));
         }
         bucket.tokens -= 1.0;
         Ok(())
     }
+}
+
+fn seconds_until_one(tokens: f64, per_second: f64) -> u64 {
+    let seconds = (1.0 - tokens) / per_second.max(1e-9);
+    seconds.ceil().clamp(1.0, 3600.0) as u64
 }
 
 impl Bucket {

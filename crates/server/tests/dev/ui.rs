@@ -133,6 +133,52 @@ async fn agents_are_shown_on_this_machine_only() {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn links_lead_to_nothing_outside_of_a_folder() {
+    use std::os::unix::fs::symlink;
+
+    let folder = agents();
+    let at = |name: &str| folder.path().join(name);
+    write(folder.path(), "outside/secret.txt", "secret");
+    write(folder.path(), "outside/secret.yaml", "secret");
+    write(folder.path(), "ui-2/main.js", "let x;");
+    write(folder.path(), "ui-2/.env.txt", "secret");
+    write(folder.path(), "chat/sub.yaml", "name: sub\n");
+    write(folder.path(), "chat/.env.yaml", "secret");
+    for (from, to) in [
+        ("outside/secret.txt", "ui-2/link.txt"),
+        ("outside", "ui-2/folder"),
+        ("ui-2/.env.txt", "ui-2/shown.txt"),
+        ("ui-2/main.js", "ui-2/again.js"),
+        // The folder itself may be reached by one.
+        ("ui-2", "ui"),
+        ("outside/secret.yaml", "chat/link.yaml"),
+        ("outside", "chat/folder"),
+        ("chat/.env.yaml", "chat/shown.yaml"),
+        ("chat/sub.yaml", "chat/again.yaml"),
+    ] {
+        symlink(at(from), at(to)).expect("a link");
+    }
+    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
+        apps.dev(Dev::new().ui_dir(at("ui")))
+    });
+    for name in ["link.txt", "folder/secret.txt", "shown.txt"] {
+        let answer = get(&server, &format!("/dev-ui/{name}")).await;
+        assert_eq!((answer.status, answer.text.as_str()), (404, ""), "{name}");
+    }
+    let again = get(&server, "/dev-ui/again.js").await;
+    assert_eq!((again.status, again.text.as_str()), (200, "let x;"));
+    let shown = async |name: &str| {
+        let path = format!("/dev/apps/chat/builder?file_path={name}");
+        get(&server, &path).await.text
+    };
+    for name in ["link.yaml", "folder/secret.yaml", "shown.yaml"] {
+        assert_eq!(shown(name).await, "", "{name}");
+    }
+    assert_eq!(shown("again.yaml").await, "name: sub\n");
+}
+
 #[tokio::test]
 async fn what_would_change_something_is_refused() {
     let folder = agents();

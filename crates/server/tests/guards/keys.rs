@@ -1,10 +1,14 @@
 //! Keys: what opens the server, for what, and for how long.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::http::Method;
+use axum::{
+    extract::ConnectInfo,
+    http::{HeaderName, Method, StatusCode},
+};
 use retain_core::{Clock as _, KeyScope, KeyStore as _};
-use retain_server::Keys;
+use retain_server::{Keys, Origins};
+use tower::ServiceExt as _;
 
 use crate::support::{APP, World, ask, get, request};
 
@@ -114,9 +118,47 @@ async fn refusals_are_in_the_manner_of_the_face() {
     assert_eq!(problem.status, 401);
     assert_eq!(problem.headers["content-type"], "application/problem+json");
     assert!(problem.body.contains("\"status\":401"), "{}", problem.body);
+    assert!(
+        problem.body.contains("\"code\":\"unauthorized\""),
+        "{}",
+        problem.body
+    );
     let detail = get(&router, LIST, "").await;
     assert_eq!(detail.headers["content-type"], "application/json");
     assert!(detail.body.starts_with("{\"detail\":"), "{}", detail.body);
+}
+
+#[tokio::test]
+async fn what_the_guards_refuse_has_a_code_too() {
+    let world = World::new();
+    let router = world.router(|guards| {
+        guards.keys = Keys::default();
+        guards.origins = Origins::new(true, &[]).unwrap();
+    });
+    let long = "x".repeat(70_000);
+    for (name, value, status, code) in [
+        ("host", "evil.example", 403, "forbidden"),
+        ("origin", "http://evil.example", 403, "forbidden"),
+        ("content-length", "99999999", 413, "too_large"),
+        ("content-encoding", "gzip", 415, "unsupported_media_type"),
+        ("x", &long, 431, "headers_too_large"),
+    ] {
+        let ask_at = async |path: &str| {
+            let mut asked = request(&Method::GET, path, "", None);
+            let name: HeaderName = name.parse().unwrap();
+            asked.headers_mut().insert(name, value.parse().unwrap());
+            ask(&router, asked).await
+        };
+        let answer = ask_at("/api/v1/apps/shop/sessions").await;
+        assert_eq!(answer.status, status, "{name}");
+        assert_eq!(answer.headers["content-type"], "application/problem+json");
+        let expected = format!("\"type\":\"urn:retain:problem:{code}\"");
+        assert!(answer.body.contains(&expected), "{}", answer.body);
+        let expected = format!("\"code\":\"{code}\"");
+        assert!(answer.body.contains(&expected), "{}", answer.body);
+        // Elsewhere they are ADK's.
+        assert!(!ask_at(LIST).await.body.contains("urn:retain"), "{name}");
+    }
 }
 
 #[tokio::test]
@@ -137,6 +179,82 @@ async fn a_key_makes_so_many_requests_in_a_second() {
     assert_eq!(get(&router, LIST, &other).await.status, 200);
     world.clock.tick(Duration::from_secs(1));
     assert_eq!(get(&router, LIST, &key).await.status, 200);
+}
+
+#[tokio::test]
+async fn so_many_wrong_keys_come_from_one_address() {
+    let world = World::new();
+    let good = world.key("a", None, |_| ()).await;
+    let fresh = world.key("b", None, |_| ()).await;
+    let keys = world.keys.clone();
+    let router = world.router(|guards| {
+        guards.keys = Keys::new(Arc::new(keys), None, true).limited_wrong(2.0);
+    });
+    let ask_from = async |peer: &str, key: &str| {
+        let mut asked = request(&Method::GET, LIST, key, None);
+        let peer: SocketAddr = peer.parse().unwrap();
+        asked.extensions_mut().insert(ConnectInfo(peer));
+        ask(&router, asked).await
+    };
+    let (here, there) = ("192.0.2.1:1", "192.0.2.2:1");
+    assert_eq!(ask_from(here, &good).await.status, 200);
+    for port in 1..=4 {
+        let here = format!("192.0.2.1:{port}");
+        assert_eq!(ask_from(&here, "wrong").await.status, 401);
+    }
+    let refused = ask_from(here, "wrong").await;
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(ask_from(there, "wrong").await.status, 401);
+    // What was good before is good still; what was not is not even looked up.
+    assert_eq!(ask_from(here, &good).await.status, 200);
+    assert_eq!(ask_from(here, &fresh).await.status, 429);
+    world.clock.tick(Duration::from_secs(1));
+    assert_eq!(ask_from(here, &fresh).await.status, 200);
+    // Who has one address of IPv6 has all of its net.
+    for host in 1..=4 {
+        let peer = format!("[2001:db8::{host}]:1");
+        assert_eq!(ask_from(&peer, "wrong").await.status, 401);
+    }
+    assert_eq!(ask_from("[2001:db8::5]:1", "wrong").await.status, 429);
+    assert_eq!(ask_from("[2001:db8:1::5]:1", "wrong").await.status, 401);
+}
+
+#[tokio::test]
+async fn a_key_and_a_user_have_so_many_streams() {
+    let world = World::new();
+    let [one, two] = [
+        world.key("a", None, |_| ()).await,
+        world.key("b", None, |_| ()).await,
+    ];
+    let router = world.router(|guards| {
+        guards.limits.streams_per_key = 3;
+        guards.limits.streams_per_user = 2;
+    });
+    let tail = async |key: &str, user: &str| {
+        let session = format!("/apps/{APP}/users/{user}/sessions/s1");
+        ask(&router, request(&Method::POST, &session, key, Some("{}"))).await;
+        let tail = format!("/api/v1/apps/{APP}/users/{user}/sessions/s1/tail");
+        let asked = request(&Method::GET, &tail, key, None);
+        router.clone().oneshot(asked).await.unwrap()
+    };
+    let first = tail(&one, "ada").await;
+    let second = tail(&two, "%61da").await;
+    assert_eq!(
+        (first.status(), second.status()),
+        (StatusCode::OK, StatusCode::OK)
+    );
+    let refused = tail(&one, "ada").await;
+    assert_eq!(refused.status(), 429);
+    assert_eq!(refused.headers()["retry-after"], "5");
+    let others = [tail(&one, "bob").await, tail(&one, "cleo").await];
+    assert!(others.iter().all(|answer| answer.status() == 200));
+    assert_eq!(tail(&one, "dora").await.status(), 429);
+    assert_eq!(tail(&two, "dora").await.status(), 200);
+    // Who stops listening makes room.
+    drop(first);
+    assert_eq!(tail(&one, "ada").await.status(), 200);
+    drop((second, others));
 }
 
 #[tokio::test]

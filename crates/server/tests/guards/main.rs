@@ -5,6 +5,7 @@
     reason = "a test may stop at the first surprise"
 )]
 
+mod bodies;
 mod keys;
 mod operations;
 mod owners;

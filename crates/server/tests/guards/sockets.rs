@@ -290,6 +290,38 @@ async fn there_are_so_many_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_its_health_is_heard_also_when_everybody_listens() {
+    let limits = ServerLimits {
+        connections: 4,
+        ..ServerLimits::default()
+    };
+    let server = Listening::with(limits).await;
+    let sessions = server.server.services.session_service();
+    let made = sessions.create_session(APP, "ada", None, Some("s1"));
+    made.await.unwrap();
+    let tail = get(&format!("/api/v1/apps/{APP}/users/ada/sessions/s1/tail"));
+    let mut listening = Vec::new();
+    for _ in 0..3 {
+        let mut socket = server.connect().await;
+        socket.write_all(&tail).await.unwrap();
+        read_until(&mut socket, "text/event-stream").await;
+        listening.push(socket);
+    }
+    let refused = server.exchange(&tail).await;
+    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    assert!(refused.contains("retry-after: 5\r\n"), "{refused}");
+    for path in ["/health", "/ready"] {
+        let answer = server.exchange(&get(path)).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    drop(listening);
+    server.wait_for_metric("retain_streams_active", 0).await;
+    let mut socket = server.connect().await;
+    socket.write_all(&tail).await.unwrap();
+    read_until(&mut socket, "text/event-stream").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_user_has_so_many_turns_at_once() {
     let server = Listening::with(ServerLimits::default()).await;
     let mut first = server.connect().await;

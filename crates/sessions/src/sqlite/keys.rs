@@ -36,10 +36,17 @@ impl SqliteStore {
     }
 }
 
-/// Removes the keys that are good for nobody but this user of this app.
+/// Removes the keys that are good for nobody but this user of this app. What stays is a mark that
+/// there were some: a row without an id, which tells nothing of anybody and which no key can be.
 pub(super) fn erase(connection: &Connection, app: &str, user: &str) -> rusqlite::Result<usize> {
     let sql = "DELETE FROM api_keys WHERE app = ?1 AND user = ?2";
-    connection.prepare_cached(sql)?.execute((app, user))
+    let erased = connection.prepare_cached(sql)?.execute((app, user))?;
+    if erased > 0 {
+        let mark = "INSERT INTO api_keys (id, name, hash, scopes, created_us) \
+                    VALUES ('', '', x'', '', 0) ON CONFLICT (id) DO NOTHING";
+        connection.prepare_cached(mark)?.execute([])?;
+    }
+    Ok(erased)
 }
 
 /// A row, and its scopes as they stand there.
@@ -102,7 +109,7 @@ impl KeyStore for SqliteKeyStore {
     async fn key(&self, id: &str) -> Result<Option<ApiKey>> {
         let id = id.to_owned();
         let find = move |connection: &Connection| {
-            let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE id = ?1");
+            let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE id = ?1 AND id <> ''");
             let mut statement = connection.prepare_cached(&sql)?;
             statement.query_row([&id], read).optional()
         };
@@ -115,7 +122,7 @@ impl KeyStore for SqliteKeyStore {
 
     async fn keys(&self) -> Result<Vec<ApiKey>> {
         let find = |connection: &Connection| -> rusqlite::Result<Vec<_>> {
-            let sql = format!("SELECT {COLUMNS} FROM api_keys ORDER BY number");
+            let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE id <> '' ORDER BY number");
             let mut statement = connection.prepare_cached(&sql)?;
             statement.query_map([], read)?.collect()
         };
@@ -126,10 +133,20 @@ impl KeyStore for SqliteKeyStore {
         self.readers.read("list keys", read).await
     }
 
+    async fn had_any(&self) -> Result<bool> {
+        let read = |connection: &Connection| {
+            let sql = "SELECT EXISTS (SELECT 1 FROM api_keys)";
+            let found = connection.query_row(sql, [], |row| row.get(0));
+            found.map_err(|e| failed("look for keys", e))
+        };
+        self.readers.read_small("look for keys", read).await
+    }
+
     async fn revoke(&self, id: &str, now_us: i64) -> Result<bool> {
         let id = id.to_owned();
         let revoke = move |connection: &Connection| {
-            let sql = "UPDATE api_keys SET revoked_us = ifnull(revoked_us, ?2) WHERE id = ?1";
+            let sql = "UPDATE api_keys SET revoked_us = ifnull(revoked_us, ?2) \
+                       WHERE id = ?1 AND id <> ''";
             let mut statement = connection.prepare_cached(sql)?;
             Ok(statement.execute(params![id, now_us])? > 0)
         };

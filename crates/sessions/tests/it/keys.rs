@@ -148,3 +148,28 @@ async fn erasing_a_user_takes_the_keys_that_are_bound_to_it() {
     sessions.erase_user("shop", "ada").await.unwrap();
     assert_eq!(store.keys().await.unwrap(), others);
 }
+
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread")]
+async fn that_there_was_a_key_is_not_forgotten() {
+    let sessions = SqliteSessionService::connect("sqlite::memory:")
+        .await
+        .unwrap();
+    let store = sessions.store().keys();
+    assert!(!store.had_any().await.unwrap());
+    sessions.erase_user("shop", "ada").await.unwrap();
+    assert!(!store.had_any().await.unwrap());
+    store.add(&key("a")).await.unwrap();
+    store.revoke("a", 5).await.unwrap();
+    assert!(store.had_any().await.unwrap());
+    for _ in 0..2 {
+        sessions.erase_user("shop", "ada").await.unwrap();
+        assert!(store.had_any().await.unwrap());
+    }
+    // What is left is no key, and tells nothing.
+    assert_eq!(store.keys().await.unwrap(), []);
+    assert_eq!(store.key("").await.unwrap(), None);
+    assert!(!store.revoke("", 5).await.unwrap());
+    store.add(&key("a")).await.unwrap();
+    assert_eq!(store.keys().await.unwrap(), [key("a")]);
+}

@@ -14,6 +14,7 @@ use super::{
     CHANGES, IsDev, json,
     local::Local,
     not_supported,
+    ui::contained,
 };
 use crate::{routes::Routes, services::Shared};
 
@@ -48,11 +49,12 @@ async fn show(
     let wanted = query_value(query.as_deref(), "file_path");
     let wanted = wanted.filter(|name| !name.is_empty());
     let wanted = wanted.unwrap_or_else(|| ROOT_AGENT.to_owned());
-    let file = match server.apps.folder_of(&app) {
-        Some(folder) => yaml_inside(&folder, &wanted),
-        None => None,
-    };
-    let read = tokio::task::spawn_blocking(move || file.and_then(|file| read(&file)));
+    let folder = server.apps.folder_of(&app);
+    let read = tokio::task::spawn_blocking(move || {
+        let folder = folder?;
+        let file = yaml_inside(&folder, &wanted)?;
+        read(&contained(&folder, &file).ok()?)
+    });
     let text = read.await.map_err(|error| AdkError::internal(&error))?;
     let kind = match &text {
         Some(_) => "application/x-yaml",

@@ -88,7 +88,7 @@ async fn answer(folder: PathBuf, name: &str, headers: &HeaderMap) -> Result<Resp
         return Err(not_found());
     };
     let known = headers.get(header::IF_NONE_MATCH).cloned();
-    let read = tokio::task::spawn_blocking(move || read(&path, known.as_ref()));
+    let read = tokio::task::spawn_blocking(move || read(&folder, &path, known.as_ref()));
     let found = read.await.map_err(|error| AdkError::internal(&error))?;
     let (tag, content) = match found {
         Ok(found) => found,
@@ -137,11 +137,26 @@ fn inside(folder: &Path, name: &str) -> Option<PathBuf> {
     })
 }
 
+/// Where a file really is, if that is in the folder too and not hidden there: a link may lead
+/// anywhere.
+pub(super) fn contained(folder: &Path, file: &Path) -> io::Result<PathBuf> {
+    let (folder, file) = (folder.canonicalize()?, file.canonicalize()?);
+    let is_shown = file.strip_prefix(&folder).is_ok_and(|inside| {
+        let mut parts = inside.iter().map(|part| part.as_encoded_bytes());
+        !parts.any(|part| part.starts_with(b"."))
+    });
+    match is_shown {
+        true => Ok(file),
+        false => Err(io::Error::other("leads out of its folder")),
+    }
+}
+
 type Found = (String, Option<Vec<u8>>);
 
 /// The file with its tag; without its content if the client has it.
-fn read(path: &Path, known: Option<&HeaderValue>) -> io::Result<Found> {
-    let about = std::fs::metadata(path)?;
+fn read(folder: &Path, path: &Path, known: Option<&HeaderValue>) -> io::Result<Found> {
+    let path = contained(folder, path)?;
+    let about = std::fs::metadata(&path)?;
     if !about.is_file() {
         return Err(io::Error::other("is not a file"));
     }

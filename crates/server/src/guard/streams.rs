@@ -1,0 +1,187 @@
+//! How many requests that may last — streams and turns — are open at once: of a key, of a user, and
+//! of all. What answers at once keeps a part of the connections for itself, so that `/health` and
+//! `/ready` answer also when everybody listens.
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use axum::{
+    RequestExt as _,
+    body::{Body, Bytes},
+    extract::{MatchedPath, RawPathParams, Request},
+    http::{HeaderValue, header},
+    response::Response,
+};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+use super::{Caller, Guards, fault, keys::KeyId};
+
+/// Who holds one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Holder {
+    All,
+    Key(String),
+    User(String, String),
+}
+
+/// The requests that last, by who holds them.
+#[derive(Debug, Default)]
+pub struct Streams {
+    open: Arc<Mutex<HashMap<Holder, usize>>>,
+}
+
+/// The right to be there, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    open: Arc<Mutex<HashMap<Holder, usize>>>,
+    holders: Vec<Holder>,
+}
+
+fn lock(open: &Mutex<HashMap<Holder, usize>>) -> MutexGuard<'_, HashMap<Holder, usize>> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Streams {
+    /// One more of each, unless one of them has as many as it may have.
+    fn hold(&self, holders: Vec<(Holder, usize)>) -> Result<Held, Holder> {
+        let mut open = lock(&self.open);
+        let is_full = |(holder, most): &&(Holder, usize)| {
+            open.get(holder).is_some_and(|count| count >= most) || *most == 0
+        };
+        if let Some((holder, _)) = holders.iter().find(is_full) {
+            return Err(holder.clone());
+        }
+        let holders: Vec<Holder> = holders.into_iter().map(|(holder, _)| holder).collect();
+        for holder in &holders {
+            *open.entry(holder.clone()).or_default() += 1;
+        }
+        Ok(Held {
+            open: Arc::clone(&self.open),
+            holders,
+        })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut open = lock(&self.open);
+        for holder in &self.holders {
+            if let Some(count) = open.get_mut(holder) {
+                *count -= 1;
+                if *count == 0 {
+                    open.remove(holder);
+                }
+            }
+        }
+    }
+}
+
+/// Lets a request pass that may last, if there are not too many; others pass without being held.
+pub(super) async fn admit(
+    guards: &Guards,
+    request: &mut Request,
+) -> Result<Option<Held>, Box<Response>> {
+    let route = request.extensions().get::<MatchedPath>();
+    let lasts = |route: &str| route.starts_with("/run") || route.ends_with("/tail");
+    if !route.is_some_and(|route| lasts(route.as_str())) {
+        return Ok(None);
+    }
+    let limits = &guards.limits;
+    let connections = limits.connections;
+    // At least one is left, unless there is but one.
+    let of_all = connections - (connections / 10).max(1);
+    let mut holders = vec![(Holder::All, of_all.max(1))];
+    if let Some(KeyId(key)) = request.extensions().get::<KeyId>() {
+        holders.push((Holder::Key(key.clone()), limits.streams_per_key));
+    }
+    if let Some((app, user)) = owner(request).await {
+        holders.push((Holder::User(app, user), limits.streams_per_user));
+    }
+    let held = guards.streams.hold(holders);
+    held.map(Some).map_err(|holder| {
+        let (status, detail) = match holder {
+            Holder::All => (503, "too many streams and turns are open; see Retry-After"),
+            Holder::Key(_) => (429, "this key has too many streams; see Retry-After"),
+            Holder::User(..) => (429, "this user has too many streams; see Retry-After"),
+        };
+        let mut response = fault(request.uri().path(), status, detail);
+        let seconds = HeaderValue::from_static("5");
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        Box::new(response)
+    })
+}
+
+/// Whose stream it is: as the path says, or else the key.
+async fn owner(request: &mut Request) -> Option<(String, String)> {
+    let params = request.extract_parts::<RawPathParams>().await.ok()?;
+    let param = |name: &str| {
+        let found = params.iter().find(|(key, _)| *key == name);
+        found.map(|(_, value)| value.to_owned())
+    };
+    if let (Some(app), Some(user)) = (param("app"), param("user")) {
+        return Some((app, user));
+    }
+    let caller = request.extensions().get::<Caller>()?;
+    Some((caller.app.clone()?, caller.user.clone()?))
+}
+
+/// The answer, which holds its place until its end.
+pub(super) fn holding(response: Response, held: Option<Held>) -> Response {
+    match held {
+        Some(held) => response.map(|body| Body::new(Holding { body, _held: held })),
+        None => response,
+    }
+}
+
+/// A body that holds a place.
+struct Holding {
+    body: Body,
+    _held: Held,
+}
+
+impl HttpBody for Holding {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_free_again_when_it_is_let_go_of() {
+        let streams = Streams::default();
+        let ada = Holder::User("shop".to_owned(), "ada".to_owned());
+        let hold = || streams.hold(vec![(Holder::All, 2), (ada.clone(), 1)]);
+        let first = hold().unwrap();
+        assert_eq!(hold().unwrap_err(), ada);
+        let other = streams.hold(vec![(Holder::All, 2)]).unwrap();
+        drop(first);
+        let first = hold().unwrap();
+        assert_eq!(
+            streams.hold(vec![(Holder::All, 2)]).unwrap_err(),
+            Holder::All
+        );
+        drop((first, other));
+        assert!(lock(&streams.open).is_empty());
+    }
+}
