@@ -6,7 +6,7 @@ use axum::{
     response::Response,
 };
 use retain_core::{
-    Append, Event, EventActions, GetSessionConfig, Ids as _, JsonMap, RandomIds, Session,
+    Append, Event, EventActions, GetSessionConfig, Ids as _, RandomIds, Session,
     SessionKey, State,
 };
 
@@ -15,11 +15,11 @@ use super::{
     bodies::{self, Body, Expected},
     errors::AdkError,
     models::{CREATE_SESSION, UPDATE_SESSION},
-    redact,
     validate::Kind,
 };
 use crate::{
     guard::Scope,
+    outside,
     routes::{Access, Routes},
     services::Shared,
 };
@@ -178,7 +178,7 @@ impl NewSession {
     /// is what it begins with; their changes come on top, so that it ends as it was.
     async fn import(mut self, server: &Shared) -> Result<Session, AdkError> {
         let events: Vec<Event> = std::mem::take(&mut self.events);
-        let events: Vec<Event> = events.into_iter().map(restored).collect();
+        let events: Vec<Event> = events.into_iter().map(outside::restored).collect();
         let sessions = &server.services.sessions;
         let created = self.create(server).await?;
         let key: SessionKey = created.key();
@@ -191,15 +191,6 @@ impl NewSession {
         }
         find(server, &key.app, &key.user, &key.id).await
     }
-}
-
-/// The event with a note that it came from outside, and without notes that only programs make.
-fn restored(mut event: Event) -> Event {
-    let notes = event.response.custom_metadata.take();
-    let mut notes: JsonMap = notes.and_then(redact::public_notes).unwrap_or_default();
-    notes.insert(redact::RESTORED, true);
-    event.response.custom_metadata = Some(notes);
-    event
 }
 
 async fn update_session(

@@ -15,7 +15,7 @@ use retain_memory::InMemoryMemoryService;
 use retain_runtime::{
     FunctionTool, LlmAgent, LlmRequest, Model, ModelError, ModelStream, ToolContext,
 };
-use retain_server::{Apps, Server, Services, serve};
+use retain_server::{Apps, Caller, Scope, Server, Services, serve};
 use retain_sessions::{InMemoryArtifactService, InMemorySessionService};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tower::ServiceExt as _;
@@ -230,6 +230,15 @@ pub(crate) async fn read(response: Response) -> Answer {
 /// Sends a request and reads the answer.
 pub(crate) async fn ask(server: &Arc<Server>, method: &str, path: &str, body: &str) -> Answer {
     read(send(server, request(method, path, body)).await).await
+}
+
+/// A key of `ada`, which may do what keys may by default.
+pub(crate) fn adas_key() -> Caller {
+    Caller {
+        scopes: Some(vec![Scope::Run, Scope::SessionsRead, Scope::SessionsWrite]),
+        app: Some("desk".to_owned()),
+        user: Some("ada".to_owned()),
+    }
 }
 
 /// The session `s` of `ada`, created.
