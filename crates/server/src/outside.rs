@@ -1,11 +1,11 @@
 //! What comes from outside and is to be stored: between the bodies of both faces and the services.
 //!
 //! A key that is bound to a user is in that user's hands. What it appends is marked, so that no
-//! agent takes a call in it for its own.
+//! agent takes a call in it for its own; and it changes nothing that other users see.
 
-use retain_core::{Event, JsonMap};
+use retain_core::{Event, JsonMap, StateScope};
 
-use crate::guard::Caller;
+use crate::guard::{Caller, Refused};
 
 /// Notes in `customMetadata` with this prefix are made by programs, for themselves.
 pub(crate) const INTERNAL_PREFIX: &str = "__adk_internal_";
@@ -28,6 +28,21 @@ pub(crate) fn as_sent_by(caller: &Caller, events: Vec<Event>) -> Vec<Event> {
     match caller.user {
         Some(_) => events.into_iter().map(restored).collect(),
         None => events,
+    }
+}
+
+/// Whether the caller may set these keys of a state. Those of an app reach all its users, and are
+/// not for a key that is bound to one of them.
+pub(crate) fn check_state<'a>(
+    caller: &Caller,
+    keys: impl IntoIterator<Item = &'a str>,
+) -> Result<(), Refused> {
+    let is_of_app = |key: &&str| StateScope::of(key) == StateScope::App;
+    match keys.into_iter().find(is_of_app) {
+        Some(key) if caller.user.is_some() => Err(Refused(format!(
+            "this key is bound to a user and cannot set {key:?}, which all users of the app share"
+        ))),
+        _ => Ok(()),
     }
 }
 

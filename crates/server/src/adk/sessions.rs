@@ -6,7 +6,7 @@ use axum::{
     response::Response,
 };
 use retain_core::{
-    Append, Event, EventActions, GetSessionConfig, Ids as _, RandomIds, Session,
+    Append, Event, EventActions, GetSessionConfig, Ids as _, JsonMap, RandomIds, Session,
     SessionKey, State,
 };
 
@@ -95,8 +95,11 @@ async fn create_session_with_id(
         is_optional: true,
         keeps_unknown: false,
     };
+    let caller = bodies::caller(&request);
     let state = bodies::read_as(request, expected).await?;
-    let state = state.map(|body| State::from(body.into_map()));
+    let state = state.map(Body::into_map);
+    outside::check_state(&caller, state.iter().flat_map(JsonMap::keys))?;
+    let state = state.map(State::from);
     let sessions = &server.services.sessions;
     let created = sessions.create_session(&app, &user, state, Some(&session));
     Ok(json_response(session_text(&created.await?)?))
@@ -114,9 +117,11 @@ async fn create_session(
         // A newer ADK may have written what is imported here.
         keeps_unknown: true,
     };
+    let caller = bodies::caller(&request);
     let body = bodies::read_as(request, expected).await?;
     let body = body.unwrap_or_default();
     check_options(&body)?;
+    outside::check_state(&caller, body.keys("state"))?;
     let new = NewSession {
         app,
         user,
@@ -124,6 +129,9 @@ async fn create_session(
         state: body.map("state").map(State::from),
         events: body.events("events")?,
     };
+    for event in &new.events {
+        outside::check_state(&caller, event.actions.state_delta.keys())?;
+    }
     let session = match new.events.is_empty() {
         true => new.create(&server).await?,
         // In a task of its own: a client that goes away leaves no half of a session.
@@ -199,7 +207,9 @@ async fn update_session(
     request: Request,
 ) -> Result<Response, AdkError> {
     static KIND: Kind = bodies::of(&UPDATE_SESSION);
+    let caller = bodies::caller(&request);
     let body = bodies::read(request, &KIND).await?;
+    outside::check_state(&caller, body.keys("stateDelta"))?;
     let mut session = find(&server, &app, &user, &session).await?;
     let event = Event {
         invocation_id: format!("p-{}", RandomIds.new_id()),

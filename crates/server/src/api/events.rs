@@ -196,6 +196,9 @@ async fn append(
     JsonBody(body): JsonBody<AppendBody>,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
+    for event in &body.events {
+        outside::check_state(&caller, event.actions.state_delta.keys())?;
+    }
     let append = Append {
         events: outside::as_sent_by(&caller, body.events),
         expected: body.expected.map(|position| position.0),
