@@ -46,6 +46,14 @@ pub(crate) fn check_state<'a>(
     }
 }
 
+/// The state without the keys that the caller may not set.
+pub(crate) fn settable(caller: &Caller, mut state: JsonMap) -> JsonMap {
+    if caller.user.is_some() {
+        state.retain(|key, _| StateScope::of(key) != StateScope::App);
+    }
+    state
+}
+
 /// Notes as others may see them; `None` if nothing is left.
 pub(crate) fn public_notes(mut notes: JsonMap) -> Option<JsonMap> {
     notes.retain(|key, _| !key.starts_with(INTERNAL_PREFIX));

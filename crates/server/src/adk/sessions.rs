@@ -6,8 +6,8 @@ use axum::{
     response::Response,
 };
 use retain_core::{
-    Append, Event, EventActions, GetSessionConfig, Ids as _, JsonMap, RandomIds, Session,
-    SessionKey, State,
+    CreateSession, Event, EventActions, GetSessionConfig, Ids as _, JsonMap, RandomIds, Session,
+    State,
 };
 
 use super::{
@@ -121,24 +121,27 @@ async fn create_session(
     let body = bodies::read_as(request, expected).await?;
     let body = body.unwrap_or_default();
     check_options(&body)?;
-    outside::check_state(&caller, body.keys("state"))?;
-    let new = NewSession {
-        app,
-        user,
-        id: body.text("sessionId"),
-        state: body.map("state").map(State::from),
-        events: body.events("events")?,
+    let events = body.events("events")?;
+    let state = body.map("state").unwrap_or_default();
+    let state = match events.is_empty() {
+        true => outside::check_state(&caller, state.keys()).map(|()| state)?,
+        // What was exported has the app's keys in it. They are left where they are.
+        false => outside::settable(&caller, state),
     };
-    for event in &new.events {
-        outside::check_state(&caller, event.actions.state_delta.keys())?;
-    }
-    let session = match new.events.is_empty() {
-        true => new.create(&server).await?,
-        // In a task of its own: a client that goes away leaves no half of a session.
-        false => match tokio::spawn(async move { new.import(&server).await }).await {
-            Ok(imported) => imported?,
-            Err(error) => return Err(AdkError::internal(&error)),
-        },
+    let new = CreateSession {
+        app_name: app,
+        user_id: user,
+        session_id: body.text("sessionId"),
+        state: Some(State::from(state)),
+        ttl: None,
+    };
+    let sessions = &server.services.sessions;
+    let session = match events.is_empty() {
+        true => sessions.create(new).await?,
+        false => {
+            let events = events.into_iter().map(outside::restored).collect();
+            sessions.create_with_events(new, events).await?
+        }
     };
     Ok(json_response(session_text(&session)?))
 }
@@ -162,42 +165,6 @@ fn check_options(body: &Body) -> Result<(), AdkError> {
         false => Err(AdkError::bad_request(
             "Session options are not supported by the configured session service.",
         )),
-    }
-}
-
-/// A session that is to be made.
-struct NewSession {
-    app: String,
-    user: String,
-    id: Option<String>,
-    state: Option<State>,
-    events: Vec<Event>,
-}
-
-impl NewSession {
-    async fn create(self, server: &Shared) -> Result<Session, AdkError> {
-        let sessions = &server.services.sessions;
-        let id = self.id.as_deref();
-        let created = sessions.create_session(&self.app, &self.user, self.state, id);
-        Ok(created.await?)
-    }
-
-    /// Makes the session with its events as they are, or not at all. The state that came with them
-    /// is what it begins with; their changes come on top, so that it ends as it was.
-    async fn import(mut self, server: &Shared) -> Result<Session, AdkError> {
-        let events: Vec<Event> = std::mem::take(&mut self.events);
-        let events: Vec<Event> = events.into_iter().map(outside::restored).collect();
-        let sessions = &server.services.sessions;
-        let created = self.create(server).await?;
-        let key: SessionKey = created.key();
-        let appended = sessions.append(&key, Append::from(events)).await;
-        if let Err(error) = appended {
-            sessions
-                .delete_session(&key.app, &key.user, &key.id)
-                .await?;
-            return Err(error.into());
-        }
-        find(server, &key.app, &key.user, &key.id).await
     }
 }
 

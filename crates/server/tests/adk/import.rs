@@ -7,7 +7,7 @@ use retain_server::Server;
 
 use crate::support::{
     Answer, Gated, adas_key, ask, filing_agent, gated_agent, paying_agent, read, request, send,
-    server, with_session,
+    server, servers, with_session,
 };
 
 const SESSIONS: &str = "/apps/desk/users/ada/sessions";
@@ -105,15 +105,106 @@ async fn a_session_of_runs_survives_the_way_out_and_in() {
     assert_eq!(ask(&server, "POST", "/run", &run).await.status, 200);
 }
 
+/// The keys that sessions of `ada` share, and those of all users.
+async fn shared(server: &Arc<Server>) -> (String, String) {
+    let sessions = &server.services.sessions;
+    let user = sessions.get_user_state("desk", "ada").await.expect("state");
+    let app = sessions.get_app_state("desk").await.expect("state");
+    (Json::from(user).to_string(), Json::from(app).to_string())
+}
+
 #[tokio::test]
 async fn an_import_that_fails_leaves_nothing() {
-    let server = server(gated_agent(&Gated::new()));
-    with_session(&server).await;
-    let twins = r#"{"sessionId":"t","events":[{"id":"e","author":"a"},{"id":"e","author":"b"}]}"#;
-    let answer = ask(&server, "POST", SESSIONS, twins).await;
-    assert_eq!(answer.status, 409, "{}", answer.text);
-    let answer = ask(&server, "GET", &format!("{SESSIONS}/t"), "").await;
-    assert_eq!(answer.status, 404);
+    let state = r#"{"mine":1,"user:k":1,"app:k":1}"#;
+    let delta = r#"{"stateDelta":{"user:e":1,"app:e":1}}"#;
+    // Two events of one id, in the end; and one that no store can keep.
+    let faults = [
+        (409, r#"{"id":"e0","author":"b"}"#),
+        (400, r#"{"id":"x","author":"b","invocationId":"\u0000"}"#),
+    ];
+    for server in servers(|| gated_agent(&Gated::new())).await {
+        with_session(&server).await;
+        for (status, fault) in faults {
+            let events =
+                (0..600).map(|n| format!(r#"{{"id":"e{n}","author":"a","actions":{delta}}}"#));
+            let events = events.collect::<Vec<_>>().join(",");
+            let body =
+                format!(r#"{{"sessionId":"t","state":{state},"events":[{events},{fault}]}}"#);
+            let answer = ask(&server, "POST", SESSIONS, &body).await;
+            assert_eq!(answer.status, status, "{}", answer.text);
+            let answer = ask(&server, "GET", &format!("{SESSIONS}/t"), "").await;
+            assert_eq!(answer.status, 404);
+            assert_eq!(shared(&server).await, ("{}".to_owned(), "{}".to_owned()));
+        }
+        // Where there is a session already, it stays as it is.
+        let body = format!(r#"{{"sessionId":"s","state":{state},"events":[{{"author":"a"}}]}}"#);
+        let answer = ask(&server, "POST", SESSIONS, &body).await;
+        assert_eq!(answer.status, 409, "{}", answer.text);
+        let read = ask(&server, "GET", &format!("{SESSIONS}/s"), "").await;
+        assert_eq!(read.json()["events"].to_string(), "[]");
+        assert_eq!(shared(&server).await, ("{}".to_owned(), "{}".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn long_sessions_are_imported_whole() {
+    for server in servers(|| gated_agent(&Gated::new())).await {
+        for count in [1001, 5000] {
+            let events = (0..count).map(|n| {
+                let delta = format!(r#"{{"stateDelta":{{"n":{n}}}}}"#);
+                format!(
+                    r#"{{"id":"e{n}","author":"a","timestamp":{}.5,"actions":{delta}}}"#,
+                    n + 1
+                )
+            });
+            let events = events.collect::<Vec<_>>().join(",");
+            let body = format!(r#"{{"sessionId":"of-{count}","events":[{events}]}}"#);
+            let answer = ask(&server, "POST", SESSIONS, &body).await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            let read = ask(&server, "GET", &format!("{SESSIONS}/of-{count}"), "").await;
+            assert_eq!(answer.text, read.text);
+            let read = read.json();
+            let ids = read["events"].as_array().expect("events").iter();
+            let ids: Vec<&str> = ids.filter_map(|event| event["id"].as_str()).collect();
+            let expected: Vec<String> = (0..count).map(|n| format!("e{n}")).collect();
+            assert_eq!(ids, expected);
+            assert_eq!(read["state"]["n"], Json::from(count - 1));
+            assert_eq!(read["lastUpdateTime"], Json::from(f64::from(count) + 0.5));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_old_session_does_not_bring_old_shared_keys_back() {
+    for server in servers(|| gated_agent(&Gated::new())).await {
+        let path = with_session(&server).await;
+        let old = r#"{"stateDelta":{"mine":"old","user:k":"old","app:k":"old"}}"#;
+        assert_eq!(ask(&server, "PATCH", path, old).await.status, 200);
+        let exported = ask(&server, "GET", path, "").await.json();
+        let new = r#"{"stateDelta":{"user:k":"new","app:k":"new"}}"#;
+        assert_eq!(ask(&server, "PATCH", path, new).await.status, 200);
+        let is = (r#"{"k":"new"}"#.to_owned(), r#"{"k":"new"}"#.to_owned());
+        assert_eq!(shared(&server).await, is);
+        let body = JsonMap::from([
+            ("events", exported["events"].clone()),
+            ("state", exported["state"].clone()),
+        ]);
+        let body = Json::from(body).to_string();
+        let imported = ask(&server, "POST", SESSIONS, &body).await;
+        assert_eq!(imported.status, 200, "{}", imported.text);
+        assert_eq!(
+            imported.json()["state"].to_string(),
+            r#"{"mine":"old","app:k":"new","user:k":"new"}"#
+        );
+        assert_eq!(shared(&server).await, is);
+        // A user may import too; keys of the app that it does not have yet are not the user's.
+        let body = body.replace("\"app:k\"", "\"app:other\"");
+        let body = body.replace("\"user:k\"", "\"user:other\"");
+        let imported = ask_as_ada(&server, "POST", SESSIONS, &body).await;
+        assert_eq!(imported.status, 200, "{}", imported.text);
+        let user = r#"{"k":"new","other":"old"}"#.to_owned();
+        assert_eq!(shared(&server).await, (user, is.1));
+    }
 }
 
 #[tokio::test]

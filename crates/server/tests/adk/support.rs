@@ -16,7 +16,7 @@ use retain_runtime::{
     FunctionTool, LlmAgent, LlmRequest, Model, ModelError, ModelStream, ToolContext,
 };
 use retain_server::{Apps, Caller, Scope, Server, Services, serve};
-use retain_sessions::{InMemoryArtifactService, InMemorySessionService};
+use retain_sessions::{InMemoryArtifactService, InMemorySessionService, SqliteSessionService};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tower::ServiceExt as _;
 
@@ -180,6 +180,17 @@ pub(crate) fn server(agent: LlmAgent) -> Arc<Server> {
     let services = services();
     let apps = Apps::new(services.clone()).agent("desk", Arc::new(agent));
     Arc::new(Server { services, apps })
+}
+
+/// As [`server`], on each of the stores.
+pub(crate) async fn servers(agent: impl Fn() -> LlmAgent) -> [Arc<Server>; 2] {
+    let sessions = SqliteSessionService::connect("sqlite::memory:").await;
+    let services = Services {
+        sessions: Arc::new(sessions.expect("a database")),
+        ..services()
+    };
+    let apps = Apps::new(services.clone()).agent("desk", Arc::new(agent()));
+    [server(agent()), Arc::new(Server { services, apps })]
 }
 
 /// An answer, read to its end.
