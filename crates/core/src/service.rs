@@ -91,6 +91,12 @@ pub trait SessionLog: SessionService {
     /// Creates a session with everything that can be said about it.
     async fn create(&self, new: CreateSession) -> Result<Session>;
 
+    /// Creates a session with its history, as an import does: all of it, or nothing. As many events
+    /// as there are; their ids and times stay. The session's own keys are those of the state given
+    /// here, with the changes of the events on top. Keys that are shared are set from that state
+    /// where the app or the user does not have them; the events change none of them.
+    async fn create_with_events(&self, new: CreateSession, events: Vec<Event>) -> Result<Session>;
+
     /// Reads a session with the events of `window`; `None` if there is none.
     async fn read(&self, key: &SessionKey, window: Window) -> Result<Option<Session>>;
 

@@ -14,6 +14,7 @@ mod conformance;
 mod guard;
 mod metrics;
 mod ops;
+mod outside;
 mod routes;
 mod serve;
 mod services;

@@ -28,6 +28,11 @@ impl Fold {
         fold
     }
 
+    /// The session's own keys, as they are after the last step.
+    pub(super) fn state(&self) -> &JsonMap {
+        &self.state
+    }
+
     /// What the event at `position` changes.
     pub(super) fn step(&mut self, position: u64, event: &Event) -> KeyChanges {
         let delta = ScopedDelta::of(&event.actions.state_delta).session;

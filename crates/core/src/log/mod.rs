@@ -5,6 +5,7 @@
 //! one call to the store.
 
 mod fold;
+mod history;
 mod prepare;
 mod restore;
 mod rewind;
@@ -170,6 +171,13 @@ impl<S: SessionStore> StoreSessionService<S> {
 
     /// Creates the session that `new` describes.
     async fn create_new(&self, new: CreateSession) -> Result<Session> {
+        let key = self.store.create(self.settled(new)?).await?.key;
+        let created = self.read_session(&key, Window::NONE).await?;
+        created.ok_or_else(|| SessionError::not_found(&key))
+    }
+
+    /// Settles everything about a session that is to be created.
+    fn settled(&self, new: CreateSession) -> Result<NewSession> {
         let settings = &self.settings;
         let given = new.session_id.filter(|id| !id.trim().is_empty());
         let id = given.unwrap_or_else(|| settings.ids.new_id());
@@ -181,17 +189,14 @@ impl<S: SessionStore> StoreSessionService<S> {
             let reason = "is zero; give a time to live, or none for a session that stays";
             return Err(SessionError::invalid("ttl", reason));
         }
-        let created = self.store.create(NewSession {
+        Ok(NewSession {
             key,
             initial,
             changes,
             create_time: settings.clock.now(),
             ttl,
             state_bytes_max: settings.limits.state_bytes,
-        });
-        let key = created.await?.key;
-        let created = self.read_session(&key, Window::NONE).await?;
-        created.ok_or_else(|| SessionError::not_found(&key))
+        })
     }
 
     fn initial_changes(&self, initial: &JsonMap) -> Result<Changes> {
@@ -248,9 +253,12 @@ impl<S: SessionStore> StoreSessionService<S> {
         let mut batch = Arc::new(batch);
         let written = self.write(key, &mut batch, append.run).await?;
         let appended = appended(key, written)?;
-        let count = appended.events.len() as u64;
-        self.appended.fetch_add(count, Ordering::Relaxed);
+        self.count_appended(appended.events.len());
         Ok((appended, batch))
+    }
+
+    fn count_appended(&self, count: usize) {
+        self.appended.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// Hands the batch to the store as part of the run it belongs to.
@@ -513,6 +521,10 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
 impl<S: SessionStore> SessionLog for StoreSessionService<S> {
     async fn create(&self, new: CreateSession) -> Result<Session> {
         self.create_new(new).await
+    }
+
+    async fn create_with_events(&self, new: CreateSession, events: Vec<Event>) -> Result<Session> {
+        self.create_with_history(new, events).await
     }
 
     async fn read(&self, key: &SessionKey, window: Window) -> Result<Option<Session>> {

@@ -169,6 +169,10 @@ impl Turn<'_> {
                 if request.name.as_deref() != Some(REQUEST) {
                     continue;
                 }
+                if is_restored(event) {
+                    // Somebody else's question about a call of ours would run it once more.
+                    return Err(self.refused("the request came with an import and runs nothing"));
+                }
                 if let Some(one) = self.checked(events, original, said, tools).await? {
                     asked.push(one);
                 }
@@ -214,7 +218,8 @@ impl Turn<'_> {
             return Err(self.refused(format!("tool {name:?} is not there any more")));
         };
         let ctx = ToolContext::new(self.ctx, Some(id.to_owned()));
-        let was_requested = events.iter().any(|event| {
+        let mut own = events.iter().filter(|event| !is_restored(event));
+        let was_requested = own.any(|event| {
             let requested = event.actions.requested_tool_confirmations.as_object();
             requested.is_some_and(|requested| requested.contains_key(id))
         });

@@ -12,6 +12,7 @@ use super::{
     json_error,
     validate::{Checker, Kind, Model, Problem},
 };
+use crate::guard::Caller;
 
 /// What a body must be like.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +27,12 @@ pub(super) struct Expected {
 /// An object that was read from a body, by ADK's names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Body(JsonMap);
+
+/// Who asks.
+pub(super) fn caller(request: &Request) -> Caller {
+    let caller = request.extensions().get::<Caller>().cloned();
+    caller.unwrap_or_default()
+}
 
 /// Reads a body that must be there.
 pub(super) async fn read(request: Request, kind: &'static Kind) -> Result<Body, AdkError> {
@@ -138,6 +145,12 @@ impl Body {
 
     pub(super) fn map(&self, name: &str) -> Option<JsonMap> {
         self.0.get(name)?.as_object().cloned()
+    }
+
+    /// The names in an object of the body.
+    pub(super) fn keys(&self, name: &str) -> impl Iterator<Item = &str> {
+        let map = self.0.get(name).and_then(Json::as_object);
+        map.into_iter().flat_map(JsonMap::keys)
     }
 
     /// The object itself, for a body that is a map of the user's.

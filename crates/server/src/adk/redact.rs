@@ -7,11 +7,7 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use retain_core::{Event, Json, JsonMap};
 
-/// Notes in `customMetadata` with this prefix are not shown.
-pub(super) const INTERNAL_PREFIX: &str = "__adk_internal_";
-
-/// Set on events that came from outside, by an import.
-pub(super) const RESTORED: &str = "__adk_internal_restored_event";
+use crate::outside::{INTERNAL_PREFIX, public_notes};
 
 /// The function by which a tool asks for the user's credential.
 const REQUEST_CREDENTIAL: &str = "adk_request_credential";
@@ -95,12 +91,6 @@ pub(super) fn without_internal_notes(event: &Event) -> Event {
     let notes = event.response.custom_metadata.take();
     event.response.custom_metadata = notes.and_then(public_notes);
     event
-}
-
-/// Notes as others may see them; `None` if nothing is left.
-pub(super) fn public_notes(mut notes: JsonMap) -> Option<JsonMap> {
-    notes.retain(|key, _| !key.starts_with(INTERNAL_PREFIX));
-    (!notes.is_empty()).then_some(notes)
 }
 
 /// A JSON text that our own writer wrote, without the secrets in it. Most texts hold none, and are

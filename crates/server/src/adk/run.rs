@@ -16,7 +16,8 @@ use super::{
     validate::Kind,
 };
 use crate::{
-    guard::{Caller, RunPermit, Scope},
+    guard::{RunPermit, Scope},
+    outside,
     routes::{Access, Routes},
     services::Shared,
 };
@@ -78,8 +79,7 @@ struct Asked {
 impl Asked {
     async fn read(server: &Shared, request: Request) -> Result<Asked, AdkError> {
         static KIND: Kind = bodies::of(&RUN_AGENT);
-        let caller = request.extensions().get::<Caller>().cloned();
-        let caller = caller.unwrap_or_default();
+        let caller = bodies::caller(&request);
         let body = bodies::read(request, &KIND).await?;
         let Some(app) = app_name(server, body.text("appName")) else {
             return Err(AdkError::bad_request(
@@ -88,6 +88,7 @@ impl Asked {
         };
         let user = body.needed_text("userId")?;
         caller.check_owner(Some(&app), Some(&user))?;
+        outside::check_state(&caller, body.keys("stateDelta"))?;
         let runner = runner(server, &app).await?;
         let permit = server.apps.runs().admit(&app, &user)?;
         Ok(Asked {

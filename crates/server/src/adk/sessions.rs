@@ -6,8 +6,8 @@ use axum::{
     response::Response,
 };
 use retain_core::{
-    Append, Event, EventActions, GetSessionConfig, Ids as _, JsonMap, RandomIds, Session,
-    SessionKey, State,
+    CreateSession, Event, EventActions, GetSessionConfig, Ids as _, JsonMap, RandomIds, Session,
+    State,
 };
 
 use super::{
@@ -15,11 +15,11 @@ use super::{
     bodies::{self, Body, Expected},
     errors::AdkError,
     models::{CREATE_SESSION, UPDATE_SESSION},
-    redact,
     validate::Kind,
 };
 use crate::{
     guard::Scope,
+    outside,
     routes::{Access, Routes},
     services::Shared,
 };
@@ -95,8 +95,11 @@ async fn create_session_with_id(
         is_optional: true,
         keeps_unknown: false,
     };
+    let caller = bodies::caller(&request);
     let state = bodies::read_as(request, expected).await?;
-    let state = state.map(|body| State::from(body.into_map()));
+    let state = state.map(Body::into_map);
+    outside::check_state(&caller, state.iter().flat_map(JsonMap::keys))?;
+    let state = state.map(State::from);
     let sessions = &server.services.sessions;
     let created = sessions.create_session(&app, &user, state, Some(&session));
     Ok(json_response(session_text(&created.await?)?))
@@ -114,23 +117,31 @@ async fn create_session(
         // A newer ADK may have written what is imported here.
         keeps_unknown: true,
     };
+    let caller = bodies::caller(&request);
     let body = bodies::read_as(request, expected).await?;
     let body = body.unwrap_or_default();
     check_options(&body)?;
-    let new = NewSession {
-        app,
-        user,
-        id: body.text("sessionId"),
-        state: body.map("state").map(State::from),
-        events: body.events("events")?,
+    let events = body.events("events")?;
+    let state = body.map("state").unwrap_or_default();
+    let state = match events.is_empty() {
+        true => outside::check_state(&caller, state.keys()).map(|()| state)?,
+        // What was exported has the app's keys in it. They are left where they are.
+        false => outside::settable(&caller, state),
     };
-    let session = match new.events.is_empty() {
-        true => new.create(&server).await?,
-        // In a task of its own: a client that goes away leaves no half of a session.
-        false => match tokio::spawn(async move { new.import(&server).await }).await {
-            Ok(imported) => imported?,
-            Err(error) => return Err(AdkError::internal(&error)),
-        },
+    let new = CreateSession {
+        app_name: app,
+        user_id: user,
+        session_id: body.text("sessionId"),
+        state: Some(State::from(state)),
+        ttl: None,
+    };
+    let sessions = &server.services.sessions;
+    let session = match events.is_empty() {
+        true => sessions.create(new).await?,
+        false => {
+            let events = events.into_iter().map(outside::restored).collect();
+            sessions.create_with_events(new, events).await?
+        }
     };
     Ok(json_response(session_text(&session)?))
 }
@@ -157,58 +168,15 @@ fn check_options(body: &Body) -> Result<(), AdkError> {
     }
 }
 
-/// A session that is to be made.
-struct NewSession {
-    app: String,
-    user: String,
-    id: Option<String>,
-    state: Option<State>,
-    events: Vec<Event>,
-}
-
-impl NewSession {
-    async fn create(self, server: &Shared) -> Result<Session, AdkError> {
-        let sessions = &server.services.sessions;
-        let id = self.id.as_deref();
-        let created = sessions.create_session(&self.app, &self.user, self.state, id);
-        Ok(created.await?)
-    }
-
-    /// Makes the session with its events as they are, or not at all. The state that came with them
-    /// is what it begins with; their changes come on top, so that it ends as it was.
-    async fn import(mut self, server: &Shared) -> Result<Session, AdkError> {
-        let events: Vec<Event> = std::mem::take(&mut self.events);
-        let events: Vec<Event> = events.into_iter().map(restored).collect();
-        let sessions = &server.services.sessions;
-        let created = self.create(server).await?;
-        let key: SessionKey = created.key();
-        let appended = sessions.append(&key, Append::from(events)).await;
-        if let Err(error) = appended {
-            sessions
-                .delete_session(&key.app, &key.user, &key.id)
-                .await?;
-            return Err(error.into());
-        }
-        find(server, &key.app, &key.user, &key.id).await
-    }
-}
-
-/// The event with a note that it came from outside, and without notes that only programs make.
-fn restored(mut event: Event) -> Event {
-    let notes = event.response.custom_metadata.take();
-    let mut notes: JsonMap = notes.and_then(redact::public_notes).unwrap_or_default();
-    notes.insert(redact::RESTORED, true);
-    event.response.custom_metadata = Some(notes);
-    event
-}
-
 async fn update_session(
     Shares(server): Shares<Shared>,
     Path((app, user, session)): Path<(String, String, String)>,
     request: Request,
 ) -> Result<Response, AdkError> {
     static KIND: Kind = bodies::of(&UPDATE_SESSION);
+    let caller = bodies::caller(&request);
     let body = bodies::read(request, &KIND).await?;
+    outside::check_state(&caller, body.keys("stateDelta"))?;
     let mut session = find(&server, &app, &user, &session).await?;
     let event = Event {
         invocation_id: format!("p-{}", RandomIds.new_id()),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Api,
+    asking::Asking,
     body::{JsonBody, done, ok},
     operation::Operation,
     path::{OfRun, OfSession, run_token, token_text},
@@ -18,7 +19,7 @@ use super::{
     sessions::{WINDOW, read, window},
     shapes::{EventObject, LoggedEvent, Position, WaitMs, logged_events},
 };
-use crate::{guard::Scope, routes::Access, services::Shared};
+use crate::{guard::Scope, outside, routes::Access, services::Shared};
 
 const LIMIT: Param = Param::new(
     "limit",
@@ -189,13 +190,17 @@ fn run_use(run: Option<RunBody>) -> Result<RunUse, Problem> {
 
 async fn append(
     State(server): State<Shared>,
+    Asking(caller): Asking,
     OfSession(key): OfSession,
     params: Params,
     JsonBody(body): JsonBody<AppendBody>,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
+    for event in &body.events {
+        outside::check_state(&caller, event.actions.state_delta.keys())?;
+    }
     let append = Append {
-        events: body.events,
+        events: outside::as_sent_by(&caller, body.events),
         expected: body.expected.map(|position| position.0),
         run: run_use(body.run)?,
     };

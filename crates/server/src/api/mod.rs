@@ -8,6 +8,7 @@
 //! forget it.
 
 mod artifacts;
+mod asking;
 mod body;
 mod erase;
 mod events;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Api,
+    asking::Asking,
     body::{JsonBody, answer, done, ok},
     operation::Operation,
     path::{OfApp, OfSession, OfUser},
@@ -20,7 +21,7 @@ use super::{
     query::{INTEGER_MAX, Kind, Param, Params},
     shapes::{FreeObject, LoggedEvent, Position, Ttl, logged_events},
 };
-use crate::{guard::Scope, routes::Access, services::Shared};
+use crate::{guard::Scope, outside, routes::Access, services::Shared};
 
 const PAGE: usize = 100;
 
@@ -302,11 +303,13 @@ async fn list(
 
 async fn create_session(
     State(server): State<Shared>,
+    Asking(caller): Asking,
     OfUser { app, user }: OfUser,
     params: Params,
     JsonBody(new): JsonBody<NewSession>,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
+    outside::check_state(&caller, new.state.iter().flat_map(JsonMap::keys))?;
     let new = CreateSession {
         app_name: app,
         user_id: user,

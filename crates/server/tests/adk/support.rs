@@ -15,8 +15,8 @@ use retain_memory::InMemoryMemoryService;
 use retain_runtime::{
     FunctionTool, LlmAgent, LlmRequest, Model, ModelError, ModelStream, ToolContext,
 };
-use retain_server::{Apps, Server, Services, serve};
-use retain_sessions::{InMemoryArtifactService, InMemorySessionService};
+use retain_server::{Apps, Caller, Scope, Server, Services, serve};
+use retain_sessions::{InMemoryArtifactService, InMemorySessionService, SqliteSessionService};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tower::ServiceExt as _;
 
@@ -182,6 +182,17 @@ pub(crate) fn server(agent: LlmAgent) -> Arc<Server> {
     Arc::new(Server { services, apps })
 }
 
+/// As [`server`], on each of the stores.
+pub(crate) async fn servers(agent: impl Fn() -> LlmAgent) -> [Arc<Server>; 2] {
+    let sessions = SqliteSessionService::connect("sqlite::memory:").await;
+    let services = Services {
+        sessions: Arc::new(sessions.expect("a database")),
+        ..services()
+    };
+    let apps = Apps::new(services.clone()).agent("desk", Arc::new(agent()));
+    [server(agent()), Arc::new(Server { services, apps })]
+}
+
 /// An answer, read to its end.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -230,6 +241,15 @@ pub(crate) async fn read(response: Response) -> Answer {
 /// Sends a request and reads the answer.
 pub(crate) async fn ask(server: &Arc<Server>, method: &str, path: &str, body: &str) -> Answer {
     read(send(server, request(method, path, body)).await).await
+}
+
+/// A key of `ada`, which may do what keys may by default.
+pub(crate) fn adas_key() -> Caller {
+    Caller {
+        scopes: Some(vec![Scope::Run, Scope::SessionsRead, Scope::SessionsWrite]),
+        app: Some("desk".to_owned()),
+        user: Some("ada".to_owned()),
+    }
 }
 
 /// The session `s` of `ada`, created.

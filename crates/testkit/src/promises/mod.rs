@@ -272,6 +272,9 @@ macro_rules! session_promises {
             a_tail_does_not_go_on_in_a_recreated_session,
             a_dropped_tail_disturbs_nobody,
             // transfer
+            a_session_is_created_with_its_history,
+            a_history_that_cannot_be_kept_leaves_nothing,
+            a_history_changes_no_shared_keys,
             a_session_survives_export_and_import,
             a_user_survives_export_and_import,
             an_app_survives_export_and_import,

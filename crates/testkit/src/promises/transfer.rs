@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use retain_core::{
-    Clock as _, ExportScope, ImportReceipt, JsonMap, SessionError, SessionKey, SessionMeta, State,
-    Window,
+    Clock as _, CreateSession, Event, ExportScope, ImportReceipt, JsonMap, Limits, Session,
+    SessionError, SessionKey, SessionMeta, State, Window,
 };
 
 use super::common::*;
@@ -403,4 +403,98 @@ pub async fn what_is_stored_is_shallow_enough_to_be_exported(harness: Harness) {
     read(&log, &key).await.to_json().unwrap();
     log.delete_session(APP, USER, "s").await.unwrap();
     log.import(stream_of(&lines)).await.unwrap();
+}
+
+/// Creates a session of the usual user with a state and events.
+async fn create_with_history(
+    log: &Log,
+    id: &str,
+    initial: &str,
+    events: Vec<Event>,
+) -> retain_core::Result<Session> {
+    let new = CreateSession {
+        app_name: APP.into(),
+        user_id: USER.into(),
+        session_id: Some(id.into()),
+        state: Some(state(initial)),
+        ttl: None,
+    };
+    log.create_with_events(new, events).await
+}
+
+/// A session that is created with its history is the one that was appended to event by event.
+pub async fn a_session_is_created_with_its_history(harness: Harness) {
+    let log = harness.service();
+    let initial = r#"{"a":1,"kept":null,"temp:t":1}"#;
+    let mut events = vec![
+        in_invocation("e1", "i1", r#"{"a":2,"temp:x":1}"#),
+        in_invocation("e2", "i2", r#"{"a":3,"x":1}"#),
+        in_invocation("e3", "i3", "{}"),
+    ];
+    events[2].actions.rewind_before_invocation_id = Some("i2".to_owned());
+    events.extend(numbered("n", 2 * Limits::default().batch_events));
+    let one = create_with(&log, "one", initial).await;
+    for event in events.clone() {
+        append(&log, &one, event).await;
+    }
+    let two = create_with_history(&log, "two", initial, events)
+        .await
+        .unwrap();
+    assert_eq!(
+        two,
+        read(&log, &two.key()).await,
+        "what is given back is what is there"
+    );
+    let (bodies, mut meta, states) = all_about(&log, &one).await;
+    meta.id = "two".to_owned();
+    assert_eq!(all_about(&log, &two.key()).await, (bodies, meta, states));
+    assert_eq!(
+        append(&log, &two.key(), event("next")).await,
+        two.position + 1
+    );
+}
+
+/// If one event cannot be kept, there is no session, and no key of it anywhere.
+pub async fn a_history_that_cannot_be_kept_leaves_nothing(harness: Harness) {
+    let log = harness.second_with(|s| s.limits.state_bytes = 2000).await;
+    let initial = r#"{"user:u":1,"app:p":1}"#;
+    let after = |last: Event| {
+        let events = numbered("e", 700).into_iter();
+        events.chain([last]).collect::<Vec<Event>>()
+    };
+    let large = format!(r#"{{"large":"{}"}}"#, "x".repeat(2001));
+    let made = create_with_history(&log, "s", initial, after(event("e7"))).await;
+    assert_fails!(made, SessionError::Conflict { .. });
+    let made = create_with_history(&log, "s", initial, after(event("\0"))).await;
+    assert_fails!(made, SessionError::Invalid { .. });
+    let made = create_with_history(&log, "s", initial, after(setting("x", &large))).await;
+    assert_fails!(made, SessionError::TooLarge { .. });
+    assert_eq!(log.read(&key("s"), Window::ALL).await.unwrap(), None);
+    let there = create_with(&log, "there", r#"{"mine":1}"#).await;
+    let made = create_with_history(&log, "there", initial, after(event("x"))).await;
+    assert_fails!(made, SessionError::AlreadyExists { .. });
+    let read = read(&log, &there).await;
+    assert_eq!((read.state, read.position), (state(r#"{"mine":1}"#), 0));
+}
+
+/// Shared keys are set where there are none, by the state alone; and not beyond their limit.
+pub async fn a_history_changes_no_shared_keys(harness: Harness) {
+    let log = harness.second_with(|s| s.limits.state_bytes = 2000).await;
+    create_with(&log, "there", r#"{"user:a":"kept","app:b":"kept"}"#).await;
+    let initial = r#"{"user:a":1,"user:b":1,"app:a":1,"app:b":1}"#;
+    let events = vec![setting(
+        "e",
+        r#"{"user:a":2,"user:c":2,"app:b":2,"app:c":2}"#,
+    )];
+    let made = create_with_history(&log, "s", initial, events)
+        .await
+        .unwrap();
+    let expected = r#"{"user:a":"kept","user:b":1,"app:a":1,"app:b":"kept"}"#;
+    assert_eq!(made.state, state(expected));
+    let half = "x".repeat(1500);
+    for (user, is_taken) in [("user:x", true), ("user:y", false)] {
+        let initial = format!(r#"{{"{user}":"{half}"}}"#);
+        let made = create_with_history(&log, user, &initial, vec![event("e")]).await;
+        assert_eq!(made.is_ok(), is_taken, "{made:?}");
+    }
 }

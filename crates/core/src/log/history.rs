@@ -1,0 +1,115 @@
+//! Creates a session together with its history: all of it at once, or nothing.
+//!
+//! Everything is checked first. Then the events go into a draft that nobody sees, and the draft
+//! becomes the session. What the events once did to keys that other sessions share is history.
+
+use std::collections::HashMap;
+
+use super::{StoreSessionService, fold::Fold};
+use crate::{
+    error::{Conflict, Result, SessionError},
+    event::Event,
+    json::JsonMap,
+    limits::{self, Limited},
+    service::CreateSession,
+    session::{Session, SessionKey, Window},
+    store::{Head, LogHeader, NewEvent, NewSession, ScopedState, SessionStore},
+};
+
+/// Events moved at a time.
+const STEP: usize = 256;
+
+impl<S: SessionStore> StoreSessionService<S> {
+    pub(super) async fn create_with_history(
+        &self,
+        new: CreateSession,
+        events: Vec<Event>,
+    ) -> Result<Session> {
+        let new = self.settled(new)?;
+        let events = self.history(&new, events)?;
+        let shared = ScopedState {
+            app: new.changes.app.clone(),
+            user: new.changes.user.clone(),
+            ..ScopedState::default()
+        };
+        self.check_shared(&new.key, &shared).await?;
+        let header = header(new, &events);
+        let key = &header.head.key;
+        let draft = self.store.begin_draft(key).await?;
+        for chunk in events.chunks(STEP) {
+            self.store.extend_draft(draft, chunk).await?;
+        }
+        self.store.finish_draft(draft, &header, &shared).await?;
+        self.count_appended(events.len());
+        let created = self.read_session(key, Window::ALL).await?;
+        created.ok_or_else(|| SessionError::not_found(key))
+    }
+
+    /// The events with their positions, ready to be written.
+    fn history(&self, new: &NewSession, events: Vec<Event>) -> Result<Vec<(u64, NewEvent)>> {
+        let mut fold = Fold::new(&new.initial);
+        let mut positions: HashMap<String, u64> = HashMap::new();
+        let stored = events.into_iter().filter(|event| !event.is_partial());
+        let ready = stored.zip(1..).map(|(event, position)| {
+            let mut ready = self.prepare(event)?;
+            let taken = positions.insert(ready.event.id.clone(), position);
+            if let Some(position) = taken {
+                let id = ready.event.id.clone();
+                return Err(SessionError::Conflict {
+                    key: new.key.clone(),
+                    conflict: Conflict::EventId { id, position },
+                });
+            }
+            ready.changes.session = fold.step(position, &ready.event);
+            Ok((position, ready))
+        });
+        let ready = ready.collect::<Result<Vec<_>>>()?;
+        let bytes = state_bytes(fold.state());
+        limits::check(Limited::SessionState, bytes, new.state_bytes_max)?;
+        Ok(ready)
+    }
+
+    /// Fails if the keys that are new to the app or the user make its state too large.
+    async fn check_shared(&self, key: &SessionKey, shared: &ScopedState) -> Result<()> {
+        let limit = self.settings.limits.state_bytes;
+        let scopes = [
+            (Limited::AppState, None, &shared.app),
+            (Limited::UserState, Some(key.user.as_str()), &shared.user),
+        ];
+        for (what, user, given) in scopes.into_iter().filter(|(_, _, given)| !given.is_empty()) {
+            let known = self.store.shared_state(&key.app, user).await?;
+            let mut after = known.clone();
+            for (key, value) in given {
+                if !known.contains_key(key) {
+                    after.insert(key, value.clone());
+                }
+            }
+            limits::check_growth(what, state_bytes(&known), state_bytes(&after), limit)?;
+        }
+        Ok(())
+    }
+}
+
+fn header(new: NewSession, events: &[(u64, NewEvent)]) -> LogHeader {
+    let last = events.last();
+    LogHeader {
+        head: Head {
+            key: new.key,
+            incarnation: 0,
+            position: last.map_or(0, |(position, _)| *position),
+            create_time: new.create_time,
+            last_update_time: last.map_or(new.create_time, |(_, new)| new.event.timestamp),
+            ttl: new.ttl,
+            expires_us: None,
+            origin: None,
+        },
+        initial: new.initial,
+    }
+}
+
+fn state_bytes(state: &JsonMap) -> usize {
+    let bytes = state
+        .iter()
+        .map(|(key, value)| key.len() + value.to_string().len());
+    bytes.sum()
+}

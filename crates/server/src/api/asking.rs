@@ -1,0 +1,32 @@
+//! Who asks, for handlers that treat callers differently, and how they refuse one.
+
+use std::convert::Infallible;
+
+use axum::{
+    extract::FromRequestParts,
+    http::{StatusCode, request::Parts},
+};
+
+use super::problem::Problem;
+use crate::{
+    guard::{Caller, Refused},
+    services::Shared,
+};
+
+/// The caller of a request.
+pub(super) struct Asking(pub(super) Caller);
+
+impl FromRequestParts<Shared> for Asking {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Asking, Infallible> {
+        let caller = parts.extensions.get::<Caller>().cloned();
+        Ok(Asking(caller.unwrap_or_default()))
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Problem {
+        Problem::new(StatusCode::FORBIDDEN, "forbidden", refused)
+    }
+}
