@@ -152,6 +152,16 @@ impl RunError {
     }
 }
 
+/// What kind of failure this is: the name that stands first where one of our errors is written for
+/// programmers. For logs, which tell neither names nor texts of users.
+pub fn error_kind(error: &(impl std::fmt::Debug + ?Sized)) -> String {
+    let written = format!("{error:?}");
+    let name = written.split(|c: char| !c.is_ascii_alphanumeric()).next();
+    // An error that is nothing but a text begins with a quotation mark.
+    let name = name.filter(|name| !name.is_empty());
+    name.unwrap_or("error").to_owned()
+}
+
 /// Why a model call failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]

@@ -43,7 +43,7 @@ pub use config::{
 };
 pub use contents::ContentsOptions;
 pub use context::{CallbackContext, InvocationContext, LiveState, ReadonlyContext, ToolContext};
-pub use error::{BuildError, ModelError, Result, RunError, ToolError};
+pub use error::{BuildError, ModelError, Result, RunError, ToolError, error_kind};
 pub use models::{
     LlmRequest, Model, ModelCapabilities, ModelRegistry, ModelSpec, ModelStream, OfflineModel,
     ScriptedModel, ScriptedReply, StreamAggregator,

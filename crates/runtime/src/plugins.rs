@@ -210,7 +210,9 @@ impl Plugins {
     {
         for plugin in self.iter() {
             if let Err(error) = guarded(call(plugin.as_ref())).await {
-                tracing::error!(plugin = plugin.name(), hook, %error, "a plugin failed");
+                let plugin = plugin.name();
+                tracing::error!(plugin, hook, "a plugin failed");
+                tracing::debug!(plugin, hook, error = ?error.to_string(), "a plugin failed");
             }
         }
     }

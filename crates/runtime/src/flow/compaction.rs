@@ -8,7 +8,7 @@ use crate::{
     compaction::{overlay, token_threshold_range},
     contents::ContentsOptions,
     context::InvocationContext,
-    error::{Result, RunError},
+    error::{Result, RunError, error_kind},
 };
 
 pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()> {
@@ -31,7 +31,11 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result
         Ok(None) => None,
         Err(error) => {
             let session = &shared.key;
-            tracing::warn!(%session, %error, "no summary was made; the history stays as it is");
+            tracing::warn!(
+                kind = error_kind(&error),
+                "no summary was made; the history stays as it is"
+            );
+            tracing::debug!(?session, error = ?error.to_string(), "no summary was made; the history stays as it is");
             None
         }
     };
@@ -41,7 +45,11 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result
     match ctx.store_overlay(event).await {
         Err(RunError::Session(error @ SessionError::TooLarge { .. })) => {
             let session = &shared.key;
-            tracing::warn!(%session, %error, "no summary is stored; the history stays as it is");
+            tracing::warn!(
+                kind = error_kind(&error),
+                "no summary is stored; the history stays as it is"
+            );
+            tracing::debug!(?session, error = ?error.to_string(), "no summary is stored; the history stays as it is");
             Ok(())
         }
         stored => stored,

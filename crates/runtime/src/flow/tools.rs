@@ -33,7 +33,8 @@ pub(super) async fn process(
         {
             let error = trouble.into_error(TOO_LATE, limit);
             let (agent, toolset) = (agent.name(), set.name());
-            tracing::error!(agent, toolset, %error, "the agent runs without these tools");
+            tracing::error!(agent, toolset, "the agent runs without these tools");
+            tracing::debug!(agent, toolset, error = ?error.to_string(), "the agent runs without these tools");
             continue;
         }
         for tool in tools {
@@ -47,7 +48,8 @@ pub(super) async fn process(
                 Err(late) => {
                     let error = late.into_error(TOO_LATE, limit);
                     let (agent, tool) = (agent.name(), tool.name());
-                    tracing::error!(agent, tool, %error, "the model is asked without its addition");
+                    tracing::error!(agent, tool, "the model is asked without its addition");
+                    tracing::debug!(agent, tool, error = ?error.to_string(), "the model is asked without its addition");
                 }
             }
         }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use retain_core::{ArtifactError, ArtifactKey, ArtifactService, Blob, Content, FileData, Part};
 
 use super::{Hooked, Plugin, ReadMessage};
+use crate::error::error_kind;
 
 /// What providers take inside of a request, in bytes.
 const SIZE_MAX: usize = 20 * 1024 * 1024;
@@ -114,7 +115,8 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
                     is_changed = true;
                 }
                 Err(error) => {
-                    tracing::error!(artifact = name, %error, "a file of a message is not kept");
+                    tracing::error!(kind = error_kind(&error), "a file of a message is not kept");
+                    tracing::debug!(artifact = ?name, error = ?error.to_string(), "a file of a message is not kept");
                     parts.push(part.clone());
                 }
             }
@@ -137,7 +139,8 @@ fn refusal(name: &str, blob: &Blob) -> Option<Part> {
         "File {name} ({size:.2} MB) exceeds the maximum supported size of {limit:.0}MB. Please \
          upload a smaller file."
     );
-    tracing::warn!("{reason}");
+    tracing::warn!("a file of a message is too large and is not kept");
+    tracing::debug!(?reason, "a file of a message is too large and is not kept");
     Some(Part::text(format!("[Upload Error: {reason}]")))
 }
 
@@ -150,7 +153,8 @@ async fn reference(
 ) -> Option<Part> {
     let known = artifacts.get_artifact_version(key, Some(version)).await;
     let known = known.unwrap_or_else(|error| {
-        tracing::warn!(artifact = key.filename, %error, "the address of a file is not known");
+        tracing::warn!(kind = error_kind(&error), "the address of a file is not known");
+        tracing::debug!(artifact = ?key.filename, error = ?error.to_string(), "the address of a file is not known");
         None
     });
     let known = known?;

@@ -84,6 +84,7 @@ pub trait Scripts: std::fmt::Debug + Send + Sync + 'static {
 pub struct Replay {
     scripts: Arc<dyn Scripts>,
     checks_results: bool,
+    keeps_differences: bool,
     runs: Arc<Mutex<Runs>>,
 }
 
@@ -92,7 +93,7 @@ struct Runs {
     by_id: HashMap<String, Run>,
     /// Their ids, oldest first.
     order: VecDeque<String>,
-    /// What was found in all of them.
+    /// What was found in all of them, where that is kept.
     differences: Vec<Difference>,
 }
 
@@ -128,6 +129,7 @@ impl Replay {
         Replay {
             scripts: Arc::new(scripts),
             checks_results: false,
+            keeps_differences: false,
             runs: Arc::default(),
         }
     }
@@ -135,6 +137,13 @@ impl Replay {
     /// Whether tools must give what was recorded. Otherwise they run for their effects only.
     pub fn check_results(mut self, check: bool) -> Replay {
         self.checks_results = check;
+        self
+    }
+
+    /// Whether what was found is kept for [`differences`](Self::differences). It grows with every
+    /// run that differs: nothing for a server, whose clients are told anyway.
+    pub fn keep_differences(mut self, keep: bool) -> Replay {
+        self.keeps_differences = keep;
         self
     }
 
@@ -156,7 +165,7 @@ impl Replay {
         })
     }
 
-    /// What was found in all runs so far.
+    /// What was found in all runs so far, if that is [kept](Self::keep_differences).
     pub fn differences(&self) -> Vec<Difference> {
         self.runs().differences.clone()
     }
@@ -165,8 +174,20 @@ impl Replay {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_replayed(&self, run: &str) -> bool {
-        self.runs().by_id.contains_key(run)
+    /// Whether a run is replayed; `state` is its session's. One that was begun as a replay and has
+    /// lost its place to newer ones fails: it must never come to the real model or its tools.
+    async fn is_replayed(&self, run: &str, state: &State) -> Result<bool, BoxError> {
+        if self.runs().by_id.contains_key(run) {
+            return Ok(true);
+        }
+        match self.scripts.script(state).await? {
+            None => Ok(false),
+            Some(_) => Err(format!(
+                "the recording of this run was given up: more than {RUNS_MAX} runs are replayed at \
+                 once"
+            )
+            .into()),
+        }
     }
 
     fn begin(&self, id: &str, script: Script) {
@@ -218,12 +239,14 @@ impl Replay {
         (place, recording)
     }
 
-    /// Keeps differences; fails if there are any.
+    /// Fails if there are differences, and keeps them where that is wished.
     fn check(&self, found: Vec<Difference>) -> Result<(), String> {
         let Some(first) = found.first().map(Difference::to_string) else {
             return Ok(());
         };
-        self.runs().differences.extend(found);
+        if self.keeps_differences {
+            self.runs().differences.extend(found);
+        }
         Err(first)
     }
 
@@ -278,5 +301,60 @@ impl Replay {
             let expected = format!("{expected} are used");
             Difference::of(place, expected, used.to_string())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use retain_core::JsonMap;
+
+    use super::*;
+
+    /// Replays nothing, on sessions that ask for it.
+    #[derive(Debug)]
+    struct Asked;
+
+    #[async_trait]
+    impl Scripts for Asked {
+        async fn script(&self, state: &State) -> Result<Option<Script>, BoxError> {
+            Ok(state.get("replay").map(|_| nothing()))
+        }
+    }
+
+    fn nothing() -> Script {
+        Script {
+            recordings: Recordings::default(),
+            message: 0,
+        }
+    }
+
+    fn asking() -> State {
+        State::from(JsonMap::from([("replay", true)]))
+    }
+
+    #[tokio::test]
+    async fn a_run_that_lost_its_place_fails_and_never_comes_to_the_real_model() {
+        let replay = Replay::new(Asked);
+        for run in 0..=RUNS_MAX {
+            replay.begin(&format!("e-{run}"), nothing());
+        }
+        let state = asking();
+        assert!(replay.is_replayed("e-1", &state).await.unwrap());
+        let lost = replay.is_replayed("e-0", &state).await.unwrap_err();
+        assert!(lost.to_string().contains("256 runs"), "{lost}");
+        let plain = replay.is_replayed("e-x", &State::default()).await;
+        assert!(!plain.unwrap(), "a run like any other");
+    }
+
+    #[test]
+    fn differences_are_kept_only_where_they_are_asked_for() {
+        for keep in [false, true] {
+            let replay = Replay::new(Asked).keep_differences(keep);
+            for _ in 0..3 {
+                let found = Difference::of("here".to_owned(), "a", "b");
+                assert!(replay.check(vec![found]).is_err());
+            }
+            assert_eq!(replay.differences().len(), if keep { 3 } else { 0 });
+        }
     }
 }

@@ -55,7 +55,8 @@ impl Plugin for ReplayPlugin {
         ctx: &CallbackContext,
         request: &mut LlmRequest,
     ) -> Hooked<LlmResponse> {
-        if self.0.is_replayed(ctx.invocation_id()) {
+        let state = ctx.readonly().state();
+        if self.0.is_replayed(ctx.invocation_id(), &state).await? {
             let labels = request.config.labels.get_or_insert_default();
             labels.insert(RUN_LABEL, ctx.invocation_id());
             labels.insert(AGENT_LABEL, ctx.agent_name());
@@ -70,7 +71,7 @@ impl Plugin for ReplayPlugin {
         args: &mut JsonMap,
     ) -> Hooked<Json> {
         let run = ctx.invocation_id();
-        if !self.0.is_replayed(run) {
+        if !self.0.is_replayed(run, &ctx.readonly().state()).await? {
             return Ok(None);
         }
         let (place, recording) = self.0.next(run, ctx.agent_name(), Kind::Tool);

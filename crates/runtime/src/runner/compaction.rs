@@ -18,6 +18,7 @@ use crate::{
         CompactionError, Compactor, overlay, sliding_window_range, token_threshold_range,
     },
     contents::{ContentsOptions, valid_events},
+    error::error_kind,
 };
 
 type Result<T, E = CompactionError> = std::result::Result<T, E>;
@@ -145,7 +146,7 @@ impl Inner {
         let runtime = tokio::runtime::Handle::try_current();
         match runtime.or_else(|_| super::own_runtime().cloned()) {
             Ok(runtime) => drop(runtime.spawn(task.work(session))),
-            Err(error) => tracing::warn!(%error, "a session is not summed up"),
+            Err(error) => tracing::warn!(?error, "a session is not summed up"),
         }
     }
 }
@@ -155,7 +156,11 @@ impl Task {
         loop {
             if let Err(error) = self.compact(session.take()).await {
                 let session = &self.key;
-                tracing::warn!(%session, %error, "a session could not be summed up");
+                tracing::warn!(
+                    kind = error_kind(&error),
+                    "a session could not be summed up"
+                );
+                tracing::debug!(?session, error = ?error.to_string(), "a session could not be summed up");
                 self.inner.after_runs.failed(&self.key, error);
             }
             if !self.inner.after_runs.again(&self.key) {
@@ -191,7 +196,7 @@ impl Task {
             self.refresh(&mut session).await?;
             if !is_still_good(&session, seen, &range, &event) {
                 let session = &self.key;
-                tracing::info!(%session, "a summary came too late and is dropped");
+                tracing::debug!(?session, "a summary came too late and is dropped");
                 return Ok(());
             }
             match self.append(&mut session, event.clone()).await {
@@ -200,7 +205,10 @@ impl Task {
             }
         }
         let session = &self.key;
-        tracing::info!(%session, "a session is too busy for its summary, which is dropped");
+        tracing::debug!(
+            ?session,
+            "a session is too busy for its summary, which is dropped"
+        );
         Ok(())
     }
 

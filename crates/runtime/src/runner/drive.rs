@@ -21,7 +21,7 @@ use super::{
 use crate::{
     agents::run_agent,
     context::{Emitted, Invocation, InvocationContext},
-    error::{Result, RunError},
+    error::{Result, RunError, error_kind},
     flow::related,
     plugins::ask_plugins,
 };
@@ -181,7 +181,13 @@ impl Driver {
             self.inside(tell).await;
         }
         if let Err(error) = self.give_back().await {
-            tracing::warn!(session = %self.ctx.shared.key, %error, "a run ends by its lease alone");
+            let invocation = self.ctx.invocation_id();
+            tracing::warn!(
+                invocation,
+                kind = error_kind(&error),
+                "a run ends by its lease alone"
+            );
+            tracing::debug!(session = ?self.ctx.shared.key, error = ?error.to_string(), "a run ends by its lease alone");
         }
         self.keep();
         // They point back at the run, which would never be let go.

@@ -8,7 +8,7 @@ use retain_core::{Event, LlmResponse};
 use super::{abort, drive::Driver, store::PATIENCE, stream::Wish};
 use crate::{
     agents::owed_after_agent,
-    error::{Result, RunError},
+    error::{Result, RunError, error_kind},
     plugins::ask_plugins,
 };
 
@@ -62,7 +62,13 @@ impl Driver {
         failed.complete(&mut event);
         let is_last = self.inner.plugins.is_empty();
         if let Err(error) = self.store(event, is_last).await {
-            tracing::warn!(%error, "the failure of a run could not be stored");
+            let invocation = self.ctx.invocation_id();
+            tracing::warn!(
+                invocation,
+                kind = error_kind(&error),
+                "the failure of a run could not be stored"
+            );
+            tracing::debug!(error = ?error.to_string(), "the failure of a run could not be stored");
         }
     }
 

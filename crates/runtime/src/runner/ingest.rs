@@ -10,7 +10,7 @@ use retain_core::{MemoryError, MemoryService, Session, SessionKey, Window};
 use tokio::{sync::Semaphore, time::timeout};
 
 use super::{Inner, compaction::AfterRuns};
-use crate::plugins::panic_text;
+use crate::{error::error_kind, plugins::panic_text};
 
 type Result<T> = std::result::Result<T, MemoryError>;
 
@@ -94,7 +94,11 @@ impl Ingest {
     /// Tells of a session that was not taken up.
     fn failed(&self, error: MemoryError) {
         let session = &self.key;
-        tracing::warn!(%session, %error, "a session could not be remembered");
+        tracing::warn!(
+            kind = error_kind(&error),
+            "a session could not be remembered"
+        );
+        tracing::debug!(?session, error = ?error.to_string(), "a session could not be remembered");
         self.inner.ingests.after_runs.failed(&self.key, error);
     }
 

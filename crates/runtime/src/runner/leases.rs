@@ -11,6 +11,8 @@ use std::{
 
 use retain_core::{RunToken, SessionKey, SessionService};
 
+use crate::error::error_kind;
+
 /// The leases that are held.
 #[derive(Debug)]
 pub(super) struct Leases {
@@ -126,7 +128,8 @@ impl Leases {
             }
             if let Err(error) = log.renew_run(&key, token).await {
                 // The run's next write will say so if it matters.
-                tracing::warn!(session = %key, %error, "a run could not be prolonged");
+                tracing::warn!(kind = error_kind(&error), "a run could not be prolonged");
+                tracing::debug!(session = ?key, error = ?error.to_string(), "a run could not be prolonged");
             }
         }
     }

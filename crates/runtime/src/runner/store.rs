@@ -9,7 +9,7 @@ use retain_core::{
 
 use super::drive::Driver;
 use crate::{
-    error::{Result, RunError},
+    error::{Result, RunError, error_kind},
     plugins::ask_plugins,
 };
 
@@ -28,7 +28,13 @@ impl Driver {
             Ok(Ok(event)) => event,
             // What happened to the run must be in the log, whatever plugins do.
             Ok(Err(error)) => {
-                tracing::error!(%error, "a plugin failed over an event of the run itself");
+                let invocation = self.ctx.invocation_id();
+                tracing::error!(
+                    invocation,
+                    kind = error_kind(&error),
+                    "a plugin failed over an event of the run itself"
+                );
+                tracing::debug!(error = ?error.to_string(), "a plugin failed over an event of the run itself");
                 Box::new(event)
             }
             Err(_) => Box::new(event),

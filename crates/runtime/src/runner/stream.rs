@@ -248,7 +248,7 @@ impl Drop for RunStream {
         match runtime.or_else(|_| super::own_runtime().cloned()) {
             Ok(runtime) => drop(runtime.spawn(run)),
             Err(error) => {
-                tracing::warn!(%error, "a run that was cut off ends by its lease alone");
+                tracing::warn!(?error, "a run that was cut off ends by its lease alone");
             }
         }
     }

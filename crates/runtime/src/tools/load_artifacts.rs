@@ -77,7 +77,7 @@ impl LoadArtifactsTool {
         listed: &[String],
     ) -> Result<Option<Part>, ToolError> {
         let Some(mut name) = resolved(requested, listed) else {
-            tracing::warn!(artifact = requested, "not an artifact of this session");
+            tracing::debug!(artifact = ?requested, "not an artifact of this session");
             return Ok(None);
         };
         let mut loaded = ctx.load_artifact(&name, None).await?;
@@ -87,7 +87,7 @@ impl LoadArtifactsTool {
             loaded = ctx.load_artifact(&name, None).await?;
         }
         let Some(part) = loaded else {
-            tracing::warn!(artifact = name, "an artifact is listed but not there");
+            tracing::debug!(artifact = ?name, "an artifact is listed but not there");
             return Ok(None);
         };
         let Some(process) = &self.process else {
@@ -95,7 +95,8 @@ impl LoadArtifactsTool {
             return Ok(Some(safe_part(part, requested)));
         };
         Ok(process(part, name.clone()).await.unwrap_or_else(|error| {
-            tracing::error!(artifact = name, %error, "an artifact could not be processed");
+            tracing::error!("an artifact could not be processed");
+            tracing::debug!(artifact = ?name, error = ?error.to_string(), "an artifact could not be processed");
             None
         }))
     }

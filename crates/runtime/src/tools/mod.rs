@@ -205,8 +205,9 @@ impl ToolSource {
                 .map(|tool| Arc::new(Prefixed::new(prefix, tool)) as Arc<dyn Tool>)
                 .collect(),
             (Err(error), _) => {
-                let agent = ctx.agent_name();
-                tracing::error!(agent, toolset = set.name(), %error, "the agent runs without these tools");
+                let (agent, toolset) = (ctx.agent_name(), set.name());
+                tracing::error!(agent, toolset, "the agent runs without these tools");
+                tracing::debug!(agent, toolset, error = ?error.to_string(), "the agent runs without these tools");
                 Vec::new()
             }
         }

@@ -12,7 +12,7 @@ use retain_core::{Content, MemoryEntry, SearchMemoryResponse};
 use super::Tool;
 use crate::{
     context::ToolContext,
-    error::ToolError,
+    error::{ToolError, error_kind},
     fence::{OWN_INSTRUCTION, QUOTED_AGENT},
     look_alikes::{Looks, looks},
     models::LlmRequest,
@@ -133,7 +133,11 @@ async fn recall(ctx: &ToolContext) -> Recalled {
         Ok(found) => Some(Arc::new(found)),
         Err(retain_core::MemoryError::NoService) => None,
         Err(error) => {
-            tracing::warn!(%error, "memory could not be searched; the turn goes on without it");
+            tracing::warn!(
+                kind = error_kind(&error),
+                "memory could not be searched; the turn goes on without it"
+            );
+            tracing::debug!(error = ?error.to_string(), "memory could not be searched; the turn goes on without it");
             None
         }
     }

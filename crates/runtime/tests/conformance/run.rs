@@ -52,7 +52,8 @@ pub(crate) async fn replay(
     let sessions = store.open().await;
     let script = CaseScript::new(Recordings::new(recorded.recordings.clone()));
     // The tools are ADK's own, so they must give what ADK's gave.
-    let replay = Replay::new(script.clone()).check_results(true);
+    let replay = Replay::new(script.clone());
+    let replay = replay.check_results(true).keep_differences(true);
     let models = replay.clone();
     let agent = root_agent(case.app(), move |name| models.model(name, None));
     let mut runner = Runner::builder()

@@ -13,7 +13,7 @@ use axum::{
 };
 use futures_util::{StreamExt as _, stream};
 use retain_core::{Clock as _, Event, Json, JsonMap, SystemClock};
-use retain_runtime::{RunError, RunStream, python_text::python_json_ascii};
+use retain_runtime::{RunError, RunStream, error_kind, python_text::python_json_ascii};
 
 use super::answers::event_text;
 use crate::guard::RunPermit;
@@ -101,7 +101,9 @@ fn frame(event: &Event) -> Option<Bytes> {
 
 /// A run that failed after its answer had begun.
 fn failure(error: &RunError) -> Bytes {
-    tracing::error!(%error, "a run failed");
+    // What models and tools say is made of what users said: only for those who debug.
+    tracing::error!(kind = error_kind(error), code = ?error.code(), "a run failed");
+    tracing::debug!(error = ?error.to_string(), "a run failed");
     let (code, message) = (error.code(), error.cause());
     let details = JsonMap::from([
         ("error_type", Json::from(code)),

@@ -4,6 +4,7 @@ mod artifacts;
 mod default_app;
 mod import;
 mod live;
+mod logs;
 mod owners;
 mod redaction;
 mod running;
