@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, time::Duration};
 
 use retain_core::{
-    Head, JsonMap, ListQuery, Result, ScopedDelta, SessionError, SessionKey, Window, duration_us,
+    JsonMap, ListQuery, Result, ScopedDelta, SessionError, SessionKey, Window, duration_us,
 };
 
 /// How long a ticket in the queue for a lease counts without a sign of life, in microseconds.
