@@ -10,3 +10,4 @@ mod operations;
 mod owners;
 mod sockets;
 mod support;
+mod tail;
