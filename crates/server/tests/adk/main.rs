@@ -7,5 +7,6 @@ mod live;
 mod logs;
 mod owners;
 mod redaction;
+mod replaced;
 mod running;
 mod support;
