@@ -8,5 +8,6 @@ mod logs;
 mod owners;
 mod redaction;
 mod replaced;
+mod resuming;
 mod running;
 mod support;
