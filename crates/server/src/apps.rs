@@ -387,3 +387,53 @@ fn broken_off(app: &str, error: &tokio::task::JoinError) -> AppError {
         reason: error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use retain_memory::InMemoryMemoryService;
+    use retain_runtime::{LlmAgent, OfflineModel};
+    use retain_sessions::{InMemoryArtifactService, InMemorySessionService};
+
+    use super::*;
+
+    fn apps() -> Apps {
+        let agent = LlmAgent::builder("clerk").model(OfflineModel::new());
+        let services = Services {
+            sessions: Arc::new(InMemorySessionService::new()),
+            memory: Arc::new(InMemoryMemoryService::new()),
+            long_term_memory: None,
+            artifacts: Arc::new(InMemoryArtifactService::new()),
+        };
+        Apps::new(services).agent("desk", Arc::new(agent.build().unwrap()))
+    }
+
+    #[test]
+    fn first_requests_at_once_get_one_runner() {
+        for _ in 0..50 {
+            let (apps, start) = (apps(), Barrier::new(4));
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        start.wait();
+                        apps.runner("desk").unwrap();
+                    });
+                }
+            });
+            assert_eq!(apps.runners().all().len(), 1);
+        }
+    }
+
+    #[test]
+    fn replaced_runners_are_kept_and_not_without_end() {
+        let apps = apps();
+        let agent = apps.agent_of("desk").unwrap();
+        for made in 1..=2 * REPLACED_KEPT {
+            let runner = apps.make_runner("desk", Arc::clone(&agent)).unwrap();
+            apps.runners().replace("desk", runner);
+            let kept = apps.runners().all().len();
+            assert_eq!(kept, made.min(REPLACED_KEPT + 1));
+        }
+    }
+}

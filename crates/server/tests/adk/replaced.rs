@@ -14,13 +14,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const AGENT: &str = "name: desk\nmodel: gated\ninstruction: ";
 
 /// A server that reads the app `desk` again when its file changes.
-fn reloading(folder: &std::path::Path, model: &Gated, reload: bool) -> Arc<Server> {
+fn reloading(folder: &std::path::Path, model: &Gated) -> Arc<Server> {
     let model = model.clone();
     let registry = ConfigRegistry::new();
     let registry = registry.model_of(move |_, _| Ok(Arc::new(model.clone()) as Arc<dyn Model>));
     let services = services();
     let apps = Apps::new(services.clone()).agents_at(folder, registry);
-    let apps = apps.expect("a folder").reload_agents(reload);
+    let apps = apps.expect("a folder").reload_agents(true);
     Arc::new(Server { services, apps })
 }
 
@@ -31,7 +31,7 @@ async fn the_end_waits_for_a_run_of_a_runner_that_was_replaced() {
     fs::create_dir(folder.path().join("desk")).expect("a folder");
     fs::write(&file, format!("{AGENT}A.\n")).expect("a file");
     let model = Gated::new();
-    let server = reloading(folder.path(), &model, true);
+    let server = reloading(folder.path(), &model);
     with_session(&server).await;
     model.open(1);
     let body = message("hi", r#","streaming":true"#);
@@ -60,28 +60,4 @@ async fn the_end_waits_for_a_run_of_a_runner_that_was_replaced() {
     let path = "/apps/desk/users/ada/sessions/s";
     let stored = ask(&server, "GET", path, "").await;
     assert!(stored.text.contains("INVOCATION_ABORTED"), "{stored:?}");
-}
-
-#[test]
-fn first_requests_at_once_get_one_runner() {
-    for _ in 0..20 {
-        let folder = tempfile::tempdir().expect("a folder");
-        fs::create_dir(folder.path().join("desk")).expect("a folder");
-        let file = folder.path().join("desk/root_agent.yaml");
-        fs::write(&file, format!("{AGENT}A.\n")).expect("a file");
-        let server = reloading(folder.path(), &Gated::new(), false);
-        let start = std::sync::Barrier::new(4);
-        let runners: Vec<_> = std::thread::scope(|scope| {
-            let first = || {
-                start.wait();
-                server.apps.runner("desk").expect("a runner")
-            };
-            let threads: Vec<_> = (0..4).map(|_| scope.spawn(first)).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join();
-            let joined = threads.into_iter().map(join);
-            joined.map(|runner| runner.expect("no panic")).collect()
-        });
-        let agent = runners[0].agent();
-        assert!(runners.iter().all(|it| Arc::ptr_eq(it.agent(), agent)));
-    }
 }
