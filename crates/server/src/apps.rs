@@ -8,7 +8,11 @@ use std::{
     time::Duration,
 };
 
-use retain_runtime::{Agent, AgentsDir, BuildError, ConfigError, ConfigRegistry, Plugin, Runner};
+use futures_util::FutureExt as _;
+use retain_core::SessionKey;
+use retain_runtime::{
+    Agent, AgentsDir, BuildError, ConfigError, ConfigRegistry, Plugin, Runner, error_kind,
+};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -58,7 +62,45 @@ pub struct Apps {
     dev: Option<Dev>,
     /// The only app of the folder that is served, where the folder given was an app itself.
     only: Option<String>,
-    runners: Mutex<BTreeMap<String, Runner>>,
+    is_resumable: bool,
+    runners: Mutex<Runners>,
+}
+
+/// The runners that were made.
+#[derive(Debug, Default)]
+struct Runners {
+    by_app: BTreeMap<String, Runner>,
+    /// Those whose app was read again. Their runs go on, and somebody may be about to begin one.
+    replaced: Vec<Runner>,
+}
+
+/// How many replaced runners are kept though they do nothing any more.
+const REPLACED_KEPT: usize = 16;
+
+impl Runners {
+    /// Puts a runner in the place of an older one, which is kept as long as it has something to do.
+    fn replace(&mut self, app: &str, runner: Runner) {
+        self.replaced
+            .extend(self.by_app.insert(app.to_owned(), runner));
+        let mut spare = self.replaced.len().saturating_sub(REPLACED_KEPT);
+        self.replaced.retain(|runner| {
+            let goes = spare > 0 && is_idle(runner);
+            spare -= usize::from(goes);
+            !goes
+        });
+    }
+
+    fn all(&self) -> Vec<Runner> {
+        let all = self.by_app.values().chain(&self.replaced);
+        all.cloned().collect()
+    }
+}
+
+/// Whether a runner runs nothing, sums nothing up and remembers nothing at this moment.
+fn is_idle(runner: &Runner) -> bool {
+    runner.running() == 0
+        && runner.flush_compaction().now_or_never().is_some()
+        && runner.flush_memory().now_or_never().is_some()
 }
 
 impl fmt::Debug for Apps {
@@ -84,6 +126,7 @@ impl Apps {
             default_app: None,
             dev: None,
             only: None,
+            is_resumable: false,
             runners: Mutex::default(),
         }
     }
@@ -163,6 +206,13 @@ impl Apps {
         self
     }
 
+    /// Whether runs can be taken up again: a request that names one goes on with it. Runs then store
+    /// how far each agent has come, as events that clients see.
+    pub fn resumable(mut self, resumable: bool) -> Apps {
+        self.is_resumable = resumable;
+        self
+    }
+
     /// Limits how many turns run at once.
     pub fn limit_runs(mut self, runs: Runs) -> Apps {
         self.runs = runs;
@@ -177,7 +227,7 @@ impl Apps {
     /// Waits until turns whose callers have gone away are stored as cut off, though not for longer
     /// than `patience`; and until what was said is remembered.
     pub async fn close(&self, patience: Duration) {
-        let runners: Vec<Runner> = self.runners().values().cloned().collect();
+        let runners = self.runners().all();
         let sealed = async {
             while runners.iter().any(|runner| runner.running() > 0) {
                 sleep(Duration::from_millis(10)).await;
@@ -188,7 +238,9 @@ impl Apps {
         }
         for runner in runners {
             if let Err(error) = runner.close().await {
-                tracing::error!(%error, app = runner.app_name(), "a runner could not be closed");
+                let (app, kind) = (runner.app_name(), error_kind(&error));
+                tracing::error!(app, kind, "a runner could not be closed");
+                tracing::debug!(error = ?error.to_string(), "a runner could not be closed");
             }
         }
     }
@@ -221,11 +273,38 @@ impl Apps {
         if let Some(runner) = self.ready_runner(app) {
             return Ok(runner);
         }
-        let kept = self.runners().get(app).cloned();
         let agent = self.agent_of(app)?;
-        match kept {
-            Some(runner) if Arc::ptr_eq(runner.agent(), &agent) => Ok(runner),
-            _ => self.make_runner(app, agent),
+        if let Some(runner) = self.runner_for(&self.runners(), app, &agent) {
+            return Ok(runner);
+        }
+        let made = self.make_runner(app, Arc::clone(&agent))?;
+        let mut runners = self.runners();
+        // Somebody else may have made one meanwhile.
+        if let Some(runner) = self.runner_for(&runners, app, &agent) {
+            return Ok(runner);
+        }
+        runners.replace(app, made.clone());
+        Ok(made)
+    }
+
+    /// The runner that there is, if it is good for this agent: without reloading, any is.
+    fn runner_for(&self, runners: &Runners, app: &str, agent: &Arc<dyn Agent>) -> Option<Runner> {
+        let runner = runners.by_app.get(app)?;
+        let is_good = !self.reloads || Arc::ptr_eq(runner.agent(), agent);
+        is_good.then(|| runner.clone())
+    }
+
+    /// Forgets what is remembered of a session that was deleted.
+    pub(crate) fn forget_session(&self, session: &SessionKey) {
+        if let Some(dev) = &self.dev {
+            dev.traces().forget_session(session);
+        }
+    }
+
+    /// Forgets what is remembered of a user who was erased.
+    pub(crate) fn forget_user(&self, app: &str, user: &str) {
+        if let Some(dev) = &self.dev {
+            dev.traces().forget_user(app, user);
         }
     }
 
@@ -234,7 +313,7 @@ impl Apps {
         let reads = self.reloads && !self.given.contains_key(app);
         match reads {
             true => None,
-            false => self.runners().get(app).cloned(),
+            false => self.runners().by_app.get(app).cloned(),
         }
     }
 
@@ -268,16 +347,15 @@ impl Apps {
             .memory_service(Arc::clone(&services.memory))
             .artifact_service(Arc::clone(&services.artifacts))
             .ingest_after_turns(self.ingests_turns)
-            .auto_create_session(self.creates_sessions);
+            .auto_create_session(self.creates_sessions)
+            .resumable(self.is_resumable);
         for plugin in &self.plugins {
             builder = builder.shared_plugin(Arc::clone(plugin));
         }
-        let runner = builder.build()?;
-        self.runners().insert(app.to_owned(), runner.clone());
-        Ok(runner)
+        Ok(builder.build()?)
     }
 
-    fn runners(&self) -> MutexGuard<'_, BTreeMap<String, Runner>> {
+    fn runners(&self) -> MutexGuard<'_, Runners> {
         self.runners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -307,5 +385,55 @@ fn broken_off(app: &str, error: &tokio::task::JoinError) -> AppError {
     AppError::BrokenOff {
         app: app.to_owned(),
         reason: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use retain_memory::InMemoryMemoryService;
+    use retain_runtime::{LlmAgent, OfflineModel};
+    use retain_sessions::{InMemoryArtifactService, InMemorySessionService};
+
+    use super::*;
+
+    fn apps() -> Apps {
+        let agent = LlmAgent::builder("clerk").model(OfflineModel::new());
+        let services = Services {
+            sessions: Arc::new(InMemorySessionService::new()),
+            memory: Arc::new(InMemoryMemoryService::new()),
+            long_term_memory: None,
+            artifacts: Arc::new(InMemoryArtifactService::new()),
+        };
+        Apps::new(services).agent("desk", Arc::new(agent.build().unwrap()))
+    }
+
+    #[test]
+    fn first_requests_at_once_get_one_runner() {
+        for _ in 0..50 {
+            let (apps, start) = (apps(), Barrier::new(4));
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        start.wait();
+                        apps.runner("desk").unwrap();
+                    });
+                }
+            });
+            assert_eq!(apps.runners().all().len(), 1);
+        }
+    }
+
+    #[test]
+    fn replaced_runners_are_kept_and_not_without_end() {
+        let apps = apps();
+        let agent = apps.agent_of("desk").unwrap();
+        for made in 1..=2 * REPLACED_KEPT {
+            let runner = apps.make_runner("desk", Arc::clone(&agent)).unwrap();
+            apps.runners().replace("desk", runner);
+            let kept = apps.runners().all().len();
+            assert_eq!(kept, made.min(REPLACED_KEPT + 1));
+        }
     }
 }

@@ -97,8 +97,9 @@ impl Shutdown {
 const LAST_WORDS: &[u8] =
     b"data: {\"error\": \"the server is shutting down; the turn was cut off\"}\n\n";
 
-/// What the stream of a session's events says, so that its reader knows that there is more to come.
-const END_OF_TAIL: &[u8] = b"event: end\ndata: {\"reason\":\"shutdown\"}\n\n";
+/// What the stream of a session's events says, so that its reader knows that there is more to come:
+/// not `end`, which is for a session that is deleted.
+const END_OF_TAIL: &[u8] = b"event: restart\ndata: {\"reason\":\"shutdown\"}\n\n";
 
 /// A body that ends when the server does.
 struct Ending {

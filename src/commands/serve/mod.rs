@@ -82,6 +82,7 @@ fn apps(settings: &Settings, services: &Services) -> anyhow::Result<Apps> {
     let mut apps = Apps::new(services.clone())
         .limit_runs(runs)
         .auto_create_session(settings.auto_create_session)
+        .resumable(settings.resumable)
         .reload_agents(settings.reload_agents);
     if let Some(app) = &settings.default_app {
         apps = apps.with_default_app(app);

@@ -108,6 +108,11 @@ pub(super) struct Given {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     #[serde(alias = "auto_create_session")]
     auto_create_session: Option<bool>,
+    /// Let requests take a run up again by its invocationId: runs then store how far each agent has
+    /// come, as events that clients see
+    #[arg(long, env = "RETAIN_RESUMABLE", value_name = "BOOL")]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    resumable: Option<bool>,
     /// Remember what is said in every run
     #[arg(long, alias = "ingest_after_turns", env = "RETAIN_INGEST_AFTER_TURNS")]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
@@ -269,6 +274,7 @@ pub(super) struct Settings {
     pub(super) conformance: bool,
     pub(super) reload_agents: bool,
     pub(super) auto_create_session: bool,
+    pub(super) resumable: bool,
     pub(super) ingest_after_turns: bool,
     pub(super) api_key: Option<String>,
     pub(super) limits: ServerLimits,
@@ -304,6 +310,7 @@ impl Settings {
             conformance: given.conformance.unwrap_or(false),
             reload_agents: given.reload_agents.unwrap_or(false),
             auto_create_session: given.auto_create_session.unwrap_or(false),
+            resumable: given.resumable.unwrap_or(false),
             ingest_after_turns: given.ingest_after_turns.unwrap_or(false),
             api_key,
             limits,
@@ -331,7 +338,7 @@ impl Given {
         first_or_second!(
             self, file: agents_dir, default_app, host, port, session_service_uri, memory_service_uri,
             artifact_service_uri, ui_dir, allow_origins, conformance, reload_agents,
-            auto_create_session, ingest_after_turns, api_key, shutdown_grace, max_body_bytes,
+            auto_create_session, resumable, ingest_after_turns, api_key, shutdown_grace, max_body_bytes,
             max_header_bytes, header_timeout, body_timeout, write_timeout, max_connections,
             max_runs, max_runs_per_user, requests_per_key, max_streams_per_key, max_streams_per_user,
             log_format, log_level,
@@ -432,6 +439,7 @@ mod tests {
         ("--conformance=true", "", "false"),
         ("--reload-agents=true", "", "false"),
         ("--auto-create-session=true", "", "false"),
+        ("--resumable=true", "", "false"),
         ("--ingest-after-turns=true", "", "false"),
         ("--api-key", "aaaaaaaaaaaaaaaa", "\"bbbbbbbbbbbbbbbb\""),
         ("--shutdown-grace", "1.5", "2.5"),

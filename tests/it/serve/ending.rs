@@ -55,7 +55,7 @@ fn told_to_stop_it_ends_streams_and_turns_and_goes() {
     );
     let tailed = Answer::read(&mut tailing).text;
     assert!(
-        tailed.contains("event: end\ndata: {\"reason\":\"shutdown\"}"),
+        tailed.contains("event: restart\ndata: {\"reason\":\"shutdown\"}"),
         "{tailed}"
     );
     assert!(tailed.ends_with("0\r\n\r\n"), "{tailed}");

@@ -176,9 +176,11 @@ impl From<RunError> for AdkError {
                 AdkError::not_found(format!("Session not found: {}", key.id))
             }
             E::Session(error) => error.into(),
-            E::InvalidMessage { .. } | E::NotResumable { .. } => {
-                AdkError::bad_request(error.to_string())
-            }
+            E::InvalidMessage { .. } => AdkError::bad_request(error.to_string()),
+            E::NotResumable { invocation_id } => AdkError::bad_request(format!(
+                "run {invocation_id:?} cannot be taken up again: this server is not set to. Start \
+                 `retain serve` with --resumable, or with RETAIN_RESUMABLE=true."
+            )),
             E::LlmCallsLimitExceeded { .. }
             | E::Model { .. }
             | E::Tool { .. }

@@ -69,6 +69,8 @@ async fn delete_session(
 ) -> Result<Response, AdkError> {
     let sessions = &server.services.sessions;
     sessions.delete_session(&app, &user, &session).await?;
+    let key = SessionKey::new(app, user, session);
+    server.apps.forget_session(&key);
     Ok(null_response())
 }
 

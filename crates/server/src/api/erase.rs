@@ -59,6 +59,7 @@ async fn erase(
     };
     let sessions = &server.services.sessions;
     let erased = sessions.erase_user(&of.app, &of.user).await?;
+    server.apps.forget_user(&of.app, &of.user);
     ok(&Erased {
         sessions: erased.sessions,
         events: erased.events,

@@ -365,6 +365,7 @@ async fn delete_session(
     sessions
         .delete_session(&key.app, &key.user, &key.id)
         .await?;
+    server.apps.forget_session(&key);
     Ok(done())
 }
 

@@ -1,17 +1,20 @@
 //! A session's events as they come, as server-sent events. `id` is the position, so that a client
 //! that was cut off goes on where it was.
+//!
+//! A stream may last for days: the key that opened it is looked up again and again, and when it is
+//! not good any more, the stream ends.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
-    extract::State,
-    http::{HeaderMap, Method, header},
+    extract::{Extension, State},
+    http::{HeaderMap, Method, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use futures_util::{StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use retain_core::{EventStream, SessionError, Window};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{
     Api,
@@ -21,12 +24,19 @@ use super::{
     query::{INTEGER_MAX, Kind, Param, Params},
     sessions::read,
 };
-use crate::{guard::Scope, routes::Access, services::Shared};
+use crate::{
+    guard::{Guards, Scope, Standing},
+    routes::Access,
+    services::Shared,
+};
 
 /// After so long without an event, a comment shows that the connection is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Says that there is nothing to come back for. When the server stops, the stream ends without it.
+/// For so long what is known of a key holds while events come.
+const KEY_HOLDS: Duration = Duration::from_secs(5);
+
+/// Says that there is nothing to come back for. When the server stops, it says `event: restart`.
 const ENDED: &str = "event: end\ndata: {\"reason\":\"deleted\"}\n\n";
 
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -44,7 +54,8 @@ pub(super) fn routes(api: Api) -> Api {
         Method::GET,
         PATH,
         "tailSession",
-        "Events as they are stored; `event: end` when the session is deleted",
+        "Events as they are stored; `event: end` when the session is deleted, `event: restart` when \
+         the server stops, `event: error` when the key is not good any more",
     );
     let tail_it = tail_it
         .query(TAIL)
@@ -61,6 +72,7 @@ async fn tail(
     State(server): State<Shared>,
     OfSession(key): OfSession,
     params: Params,
+    Extension(guards): Extension<Arc<Guards>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let after = params.only(TAIL)?.integer(&AFTER)?;
@@ -68,11 +80,55 @@ async fn tail(
     // Before the answer begins, so that one that is not there is said by the status.
     read(&server, &key, Window::NONE).await?;
     let events = server.services.sessions.tail(&key, after);
+    let key = KeyWatch::new(move || {
+        let (guards, headers) = (Arc::clone(&guards), headers.clone());
+        async move { guards.keys.standing(&headers, guards.clock.now_us()).await }
+    });
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    Ok((headers, Body::from_stream(frames(events, HEARTBEAT))).into_response())
+    Ok((headers, Body::from_stream(frames(events, key, HEARTBEAT))).into_response())
+}
+
+/// Looks after the key of a stream.
+struct KeyWatch {
+    look: Box<dyn Fn() -> BoxFuture<'static, Standing> + Send + Sync>,
+    looked: Instant,
+}
+
+impl KeyWatch {
+    /// For a key that was looked up just now.
+    fn new<F: Future<Output = Standing> + Send + 'static>(
+        look: impl Fn() -> F + Send + Sync + 'static,
+    ) -> KeyWatch {
+        KeyWatch {
+            look: Box::new(move || look().boxed()),
+            looked: Instant::now(),
+        }
+    }
+
+    /// Fails if the key is not good any more. What is known is good enough if it is `fresh`.
+    async fn check(&mut self, fresh: Duration) -> Result<(), Problem> {
+        if self.looked.elapsed() < fresh {
+            return Ok(());
+        }
+        let standing = (self.look)().await;
+        self.looked = Instant::now();
+        match standing {
+            Standing::Good => Ok(()),
+            Standing::Refused(reason) => Err(Problem::new(
+                StatusCode::UNAUTHORIZED,
+                "unauthorized",
+                reason,
+            )),
+            Standing::Unknown => {
+                let detail = "keys cannot be looked up at this moment";
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                Err(Problem::new(status, "failed", detail))
+            }
+        }
+    }
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
@@ -89,11 +145,21 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 /// What goes over the wire: an event, a sign of life or the end, each in one piece.
 fn frames(
     events: EventStream,
+    key: KeyWatch,
     heartbeat: Duration,
 ) -> impl futures_core::Stream<Item = Result<Bytes, Infallible>> {
-    stream::unfold(Some(events), move |events| async move {
-        let mut events = events?;
-        let (frame, goes_on) = match timeout(heartbeat, events.next()).await {
+    stream::unfold(Some((events, key)), move |going| async move {
+        let (mut events, mut key) = going?;
+        let next = timeout(heartbeat, events.next()).await;
+        let fresh = if next.is_ok() {
+            KEY_HOLDS
+        } else {
+            Duration::ZERO
+        };
+        if let Err(refused) = key.check(fresh).await {
+            return Some((Ok(Bytes::from(failed(&refused))), None));
+        }
+        let (frame, goes_on) = match next {
             Err(_) => (":\n\n".to_owned(), true),
             Ok(Some(Ok((position, event)))) => match event.to_json() {
                 Ok(text) => (format!("id: {position}\ndata: {text}\n\n"), true),
@@ -102,7 +168,7 @@ fn frames(
             Ok(Some(Err(SessionError::NotFound { .. })) | None) => (ENDED.to_owned(), false),
             Ok(Some(Err(error))) => (failed(&Problem::from(error)), false),
         };
-        Some((Ok(Bytes::from(frame)), goes_on.then_some(events)))
+        Some((Ok(Bytes::from(frame)), goes_on.then_some((events, key))))
     })
 }
 
@@ -118,7 +184,8 @@ mod tests {
 
     /// The first `count` frames of a stream of events, as far as there are so many.
     async fn texts(events: EventStream, count: usize) -> Vec<String> {
-        let frames = frames(events, Duration::from_millis(1)).take(count);
+        let key = KeyWatch::new(|| async { Standing::Good });
+        let frames = frames(events, key, Duration::from_millis(1)).take(count);
         let texts = frames.map(|frame| {
             let Ok(bytes) = frame;
             String::from_utf8(bytes.to_vec()).unwrap_or_default()
@@ -151,5 +218,26 @@ mod tests {
         let frames = texts(Box::pin(stream::iter([Err(failed)])), 9).await;
         assert_eq!(frames.len(), 1);
         assert!(frames[0].starts_with("event: error\ndata: {\"type\":"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_looked_up_when_it_is_silent_and_when_events_come_late() {
+        let refused = || KeyWatch::new(|| async { Standing::Refused("revoked".to_owned()) });
+        let beat = Duration::from_secs(15);
+        let silent: EventStream = Box::pin(stream::pending());
+        let frames: Vec<_> = frames(silent, refused(), beat).collect().await;
+        assert_eq!(frames.len(), 1, "{frames:?}");
+        let is_error = |bytes: &Bytes| bytes.starts_with(b"event: error\n");
+        assert!(frames[0].as_ref().is_ok_and(is_error), "{frames:?}");
+
+        let late = stream::unfold(0, |at| async move {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            Some((Ok((at, Event::user_text("hi").into())), at + 1))
+        });
+        let frames: Vec<_> = super::frames(Box::pin(late), refused(), beat)
+            .collect()
+            .await;
+        // After 2 and 4 seconds it is not looked up; after 6 it is.
+        assert_eq!(frames.len(), 3, "{frames:?}");
     }
 }

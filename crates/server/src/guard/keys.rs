@@ -1,5 +1,7 @@
 //! Which key a request brings, and whose it is.
 
+mod recheck;
+
 use std::{
     collections::HashMap,
     net::IpAddr,
@@ -17,6 +19,8 @@ use super::{
     fault,
     rate::Rates,
 };
+
+pub(crate) use recheck::Standing;
 
 /// A key's use is noted once in this time, so that reading does not become writing.
 const NOTE_EVERY_US: i64 = 60_000_000;

@@ -35,7 +35,7 @@ pub(crate) use caller::Refused;
 pub use caller::{Caller, Scope};
 pub(crate) use fault::fault;
 pub use keys::Keys;
-pub(crate) use keys::unauthorized;
+pub(crate) use keys::{Standing, unauthorized};
 pub use limits::ServerLimits;
 pub use origin::{Origins, OriginsError, is_loopback_name};
 pub use runs::{RunPermit, Runs, TooManyRuns};

@@ -4,7 +4,8 @@
 //! a run → plugin.rs (hooks → spans) → Traces (the newest, bounded) → adk/dev/trace.rs
 //! ```
 //!
-//! They are in memory only, and of this process. The oldest runs are forgotten first.
+//! They are in memory only, and of this process. The oldest runs are forgotten first; those of a
+//! session that is deleted and of a user that is erased go with them.
 
 mod plugin;
 mod request;
@@ -14,7 +15,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use retain_core::{Clock, Json, JsonMap, SystemClock};
+use retain_core::{Clock, Json, JsonMap, SessionKey, SystemClock};
 use retain_runtime::Plugin;
 
 use plugin::TracePlugin;
@@ -50,12 +51,17 @@ struct Kept {
     spans: u64,
 }
 
+/// Which run it is. The name of a run alone would not do: clients choose it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct RunId {
+    session: SessionKey,
+    invocation: String,
+}
+
 /// One run.
 #[derive(Debug)]
 struct RunTrace {
-    app: String,
-    session: String,
-    invocation: String,
+    of: RunId,
     spans: Vec<Span>,
     bytes: usize,
 }
@@ -112,11 +118,19 @@ impl Traces {
         Arc::new(TracePlugin(self.clone()))
     }
 
-    /// The finished spans of a session, as ADK gives them; of all apps if none is named.
-    pub(crate) fn of_session(&self, app: Option<&str>, session: &str) -> Vec<Json> {
+    /// The session that is meant by its id alone, in one app or in all: the one that ran last, as
+    /// several users may have one of that id.
+    pub(crate) fn session_named(&self, app: Option<&str>, id: &str) -> Option<SessionKey> {
         let kept = self.kept();
-        let runs = kept.runs.iter();
-        let runs = runs.filter(|run| run.session == session && run.is_of(app));
+        let mut runs = kept.runs.iter().rev();
+        let found = runs.find(|run| run.of.session.id == id && run.is_of(app));
+        found.map(|run| run.of.session.clone())
+    }
+
+    /// The finished spans of a session, as ADK gives them.
+    pub(crate) fn of_session(&self, session: &SessionKey) -> Vec<Json> {
+        let kept = self.kept();
+        let runs = kept.runs.iter().filter(|run| run.of.session == *session);
         let mut spans = Vec::new();
         for run in runs {
             spans.extend(run.spans.iter().filter_map(|span| run.span_json(span)));
@@ -124,8 +138,9 @@ impl Traces {
         spans
     }
 
-    /// The attributes of the span that an event came from; the last one, if there are several.
-    pub(crate) fn of_event(&self, app: Option<&str>, event: &str) -> Option<Json> {
+    /// The attributes of the span that an event came from, and whose they are; the last one, if
+    /// there are several.
+    pub(crate) fn of_event(&self, app: Option<&str>, event: &str) -> Option<(SessionKey, Json)> {
         let kept = self.kept();
         let mut runs = kept.runs.iter().rev().filter(|run| run.is_of(app));
         runs.find_map(|run| {
@@ -134,19 +149,35 @@ impl Traces {
             let mut attributes = span.attributes.clone();
             attributes.insert("trace_id", run.trace_id());
             attributes.insert("span_id", span_id(span.id));
-            Some(attributes.into())
+            Some((run.of.session.clone(), attributes.into()))
         })
+    }
+
+    /// Forgets what happened in a session.
+    pub(crate) fn forget_session(&self, session: &SessionKey) {
+        self.forget(|known| known == session);
+    }
+
+    /// Forgets what happened in all sessions of a user.
+    pub(crate) fn forget_user(&self, app: &str, user: &str) {
+        self.forget(|known| known.app == app && known.user == user);
+    }
+
+    fn forget(&self, is_gone: impl Fn(&SessionKey) -> bool) {
+        let mut kept = self.kept();
+        kept.runs.retain(|run| !is_gone(&run.of.session));
+        kept.bytes = kept.runs.iter().map(|run| run.bytes).sum();
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the newest run of that id.
-    fn with_run<T>(&self, invocation: &str, change: impl FnOnce(&mut RunTrace) -> T) -> Option<T> {
+    /// Changes the newest trace of a run, unless it was forgotten meanwhile.
+    fn with_run<T>(&self, of: &RunId, change: impl FnOnce(&mut RunTrace) -> T) -> Option<T> {
         let mut kept = self.kept();
         let mut runs = kept.runs.iter_mut().rev();
-        let run = runs.find(|run| run.invocation == invocation)?;
+        let run = runs.find(|run| run.of == *of)?;
         let before = run.bytes;
         let changed = change(run);
         let after = run.bytes;
@@ -156,12 +187,10 @@ impl Traces {
     }
 
     /// Begins a run with its outermost span.
-    fn begin_run(&self, app: &str, session: &str, invocation: &str) {
+    fn begin_run(&self, of: &RunId) {
         let mut kept = self.kept();
         kept.runs.push_back(RunTrace {
-            app: app.to_owned(),
-            session: session.to_owned(),
-            invocation: invocation.to_owned(),
+            of: of.clone(),
             spans: Vec::new(),
             bytes: 0,
         });
@@ -171,7 +200,7 @@ impl Traces {
     /// Begins a span inside of another one.
     fn begin(
         &self,
-        invocation: &str,
+        of: &RunId,
         what: What,
         parent: impl FnOnce(&RunTrace) -> Option<u64>,
         attributes: JsonMap,
@@ -182,7 +211,7 @@ impl Traces {
             kept.spans += 1;
             kept.spans
         };
-        self.with_run(invocation, |run| {
+        self.with_run(of, |run| {
             if run.spans.len() >= SPANS_MAX {
                 return;
             }
@@ -201,9 +230,9 @@ impl Traces {
     }
 
     /// Ends the newest open span of that kind, with what is known of it now.
-    fn end(&self, invocation: &str, what: &What, attributes: JsonMap) {
+    fn end(&self, of: &RunId, what: &What, attributes: JsonMap) {
         let now = self.clock.now_us();
-        self.with_run(invocation, |run| {
+        self.with_run(of, |run| {
             if let Some(at) = run.open(what) {
                 run.add(at, attributes);
                 run.spans[at].end_us = Some(now);
@@ -212,9 +241,9 @@ impl Traces {
     }
 
     /// Ends a run, and what is still open in it.
-    fn end_run(&self, invocation: &str) {
+    fn end_run(&self, of: &RunId) {
         let now = self.clock.now_us();
-        self.with_run(invocation, |run| {
+        self.with_run(of, |run| {
             for span in &mut run.spans {
                 span.end_us.get_or_insert(now);
             }
@@ -235,12 +264,12 @@ impl Kept {
 
 impl RunTrace {
     fn is_of(&self, app: Option<&str>) -> bool {
-        app.is_none_or(|app| self.app == app)
+        app.is_none_or(|app| self.of.session.app == app)
     }
 
     /// 128 bits in hexadecimal, made of the run's id.
     fn trace_id(&self) -> String {
-        let id = self.invocation.trim_start_matches("e-");
+        let id = self.of.invocation.trim_start_matches("e-");
         id.chars().filter(char::is_ascii_hexdigit).collect()
     }
 
@@ -297,9 +326,16 @@ fn span_id(id: u64) -> String {
 mod tests {
     use super::*;
 
+    fn run_of(user: &str, invocation: &str) -> RunId {
+        RunId {
+            session: SessionKey::new("app", user, "s"),
+            invocation: invocation.to_owned(),
+        }
+    }
+
     fn traced(traces: &Traces, run: usize, attribute: usize) {
-        let id = format!("e-{run}");
-        traces.begin_run("app", "s", &id);
+        let id = run_of("ada", &format!("e-{run}"));
+        traces.begin_run(&id);
         let text = JsonMap::from([("text", "x".repeat(attribute))]);
         traces.begin(&id, What::Invocation, |_| None, text);
         traces.end_run(&id);
@@ -311,9 +347,9 @@ mod tests {
         for run in 0..RUNS_MAX + 5 {
             traced(&traces, run, 10);
         }
-        let spans = traces.of_session(None, "s");
+        let spans = traces.of_session(&SessionKey::new("app", "ada", "s"));
         assert_eq!(spans.len(), RUNS_MAX);
-        let oldest = traces.kept().runs[0].invocation.clone();
+        let oldest = traces.kept().runs[0].of.invocation.clone();
         assert_eq!(oldest, "e-5");
     }
 
@@ -336,12 +372,13 @@ mod tests {
     #[test]
     fn one_run_cannot_have_more_than_its_share() {
         let traces = Traces::default();
-        traces.begin_run("app", "s", "e-1");
+        let run = run_of("ada", "e-1");
+        traces.begin_run(&run);
         let huge = || JsonMap::from([("text", "x".repeat(ATTRIBUTE_MAX - 10))]);
         for _ in 0..SPANS_MAX + 5 {
-            traces.begin("e-1", What::Invocation, |_| None, huge());
+            traces.begin(&run, What::Invocation, |_| None, huge());
         }
-        traces.end_run("e-1");
+        traces.end_run(&run);
         let kept = traces.kept();
         assert_eq!(kept.runs[0].spans.len(), SPANS_MAX);
         assert!(
@@ -355,5 +392,37 @@ mod tests {
                 .as_str()
                 .is_some()
         );
+    }
+
+    #[test]
+    fn a_run_of_the_same_name_is_another_run_if_it_is_somebody_elses() {
+        let traces = Traces::default();
+        let runs = ["ada", "bob"].map(|user| run_of(user, "e-1"));
+        for run in &runs {
+            traces.begin_run(run);
+        }
+        for run in &runs {
+            traces.begin(run, What::Invocation, |_| None, JsonMap::new());
+            traces.end_run(run);
+            assert_eq!(traces.of_session(&run.session).len(), 1);
+        }
+    }
+
+    #[test]
+    fn what_is_deleted_and_who_is_erased_leaves_no_trace() {
+        let traces = Traces::default();
+        traced(&traces, 1, 10);
+        let bob = run_of("bob", "e-2");
+        traces.begin_run(&bob);
+        traces.forget_session(&SessionKey::new("app", "ada", "s"));
+        assert_eq!(traces.kept().runs.len(), 1);
+        traces.forget_user("other", "bob");
+        assert_eq!(traces.kept().runs.len(), 1);
+        traces.forget_user("app", "bob");
+        // A run that goes on does not come back.
+        traces.begin(&bob, What::Invocation, |_| None, JsonMap::new());
+        traces.end_run(&bob);
+        let kept = traces.kept();
+        assert_eq!((kept.runs.len(), kept.bytes), (0, 0));
     }
 }

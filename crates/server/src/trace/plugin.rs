@@ -1,14 +1,14 @@
 //! The hooks that make spans. They look on and change nothing.
 
 use async_trait::async_trait;
-use retain_core::{BoxError, Content, Event, Json, JsonMap, LlmResponse};
+use retain_core::{BoxError, Content, Event, Json, JsonMap, LlmResponse, SessionKey};
 use retain_runtime::{
     CallbackContext, Hooked, InvocationContext, LlmRequest, ModelError, Plugin, RunError, Tool,
     ToolContext, ToolError,
 };
 
 use super::{
-    RunTrace, Traces, What,
+    RunId, RunTrace, Traces, What,
     request::{request_text, response_text, value_text},
 };
 
@@ -32,8 +32,22 @@ pub(super) struct TracePlugin(pub(super) Traces);
 impl TracePlugin {
     /// Ends a tool's span with its result.
     fn end_tool(&self, ctx: &ToolContext, tool: &dyn Tool, found: JsonMap) {
-        self.0
-            .end(ctx.invocation_id(), &tool_call(ctx, tool), found);
+        self.0.end(&run_of(ctx), &tool_call(ctx, tool), found);
+    }
+}
+
+/// The run that a hook is called in.
+fn run_of(ctx: &CallbackContext) -> RunId {
+    RunId {
+        session: SessionKey::new(ctx.app_name(), ctx.user_id(), ctx.session_id()),
+        invocation: ctx.invocation_id().to_owned(),
+    }
+}
+
+fn whole_run(ctx: &InvocationContext) -> RunId {
+    RunId {
+        session: ctx.session_key().clone(),
+        invocation: ctx.invocation_id().to_owned(),
     }
 }
 
@@ -61,16 +75,18 @@ impl Plugin for TracePlugin {
     }
 
     async fn before_run(&self, ctx: &InvocationContext) -> Hooked<Content> {
-        let key = ctx.session_key();
-        let id = ctx.invocation_id();
-        self.0.begin_run(&key.app, &key.id, id);
-        let attributes = JsonMap::from([(CONVERSATION, key.id.as_str()), (INVOCATION_ID, id)]);
-        self.0.begin(id, What::Invocation, |_| None, attributes);
+        let run = whole_run(ctx);
+        self.0.begin_run(&run);
+        let attributes = JsonMap::from([
+            (CONVERSATION, run.session.id.as_str()),
+            (INVOCATION_ID, ctx.invocation_id()),
+        ]);
+        self.0.begin(&run, What::Invocation, |_| None, attributes);
         Ok(None)
     }
 
     async fn after_run(&self, ctx: &InvocationContext) -> Hooked<()> {
-        self.0.end_run(ctx.invocation_id());
+        self.0.end_run(&whole_run(ctx));
         Ok(None)
     }
 
@@ -80,8 +96,8 @@ impl Plugin for TracePlugin {
         error: &RunError,
     ) -> Result<(), BoxError> {
         let failed = JsonMap::from([(ERROR, error.code())]);
-        self.0.end(ctx.invocation_id(), &What::Invocation, failed);
-        self.0.end_run(ctx.invocation_id());
+        self.0.end(&whole_run(ctx), &What::Invocation, failed);
+        self.0.end_run(&whole_run(ctx));
         Ok(())
     }
 
@@ -99,13 +115,13 @@ impl Plugin for TracePlugin {
             above.map(|at| run.spans[at].id).or_else(|| root_span(run))
         };
         let agent = What::Agent(ctx.agent_name().to_owned());
-        self.0.begin(ctx.invocation_id(), agent, parent, attributes);
+        self.0.begin(&run_of(ctx), agent, parent, attributes);
         Ok(None)
     }
 
     async fn after_agent(&self, ctx: &CallbackContext) -> Hooked<Content> {
         let agent = What::Agent(ctx.agent_name().to_owned());
-        self.0.end(ctx.invocation_id(), &agent, JsonMap::new());
+        self.0.end(&run_of(ctx), &agent, JsonMap::new());
         Ok(None)
     }
 
@@ -116,7 +132,7 @@ impl Plugin for TracePlugin {
     ) -> Result<(), BoxError> {
         let agent = What::Agent(ctx.agent_name().to_owned());
         let failed = JsonMap::from([(ERROR, error.code())]);
-        self.0.end(ctx.invocation_id(), &agent, failed);
+        self.0.end(&run_of(ctx), &agent, failed);
         Ok(())
     }
 
@@ -141,7 +157,7 @@ impl Plugin for TracePlugin {
         let agent = ctx.agent_name();
         let call = What::ModelCall(agent.to_owned());
         let parent = |run: &RunTrace| agent_span(run, agent);
-        self.0.begin(ctx.invocation_id(), call, parent, attributes);
+        self.0.begin(&run_of(ctx), call, parent, attributes);
         Ok(None)
     }
 
@@ -171,7 +187,7 @@ impl Plugin for TracePlugin {
             }
         }
         let call = What::ModelCall(ctx.agent_name().to_owned());
-        self.0.end(ctx.invocation_id(), &call, found);
+        self.0.end(&run_of(ctx), &call, found);
         Ok(None)
     }
 
@@ -184,7 +200,7 @@ impl Plugin for TracePlugin {
         let code = error.code.as_deref().unwrap_or("ModelError");
         let call = What::ModelCall(ctx.agent_name().to_owned());
         let failed = JsonMap::from([(ERROR, code)]);
-        self.0.end(ctx.invocation_id(), &call, failed);
+        self.0.end(&run_of(ctx), &call, failed);
         Ok(None)
     }
 
@@ -212,7 +228,7 @@ impl Plugin for TracePlugin {
         let agent = ctx.agent_name();
         let parent = |run: &RunTrace| agent_span(run, agent);
         let call = tool_call(ctx, tool);
-        self.0.begin(ctx.invocation_id(), call, parent, attributes);
+        self.0.begin(&run_of(ctx), call, parent, attributes);
         Ok(None)
     }
 
@@ -241,13 +257,13 @@ impl Plugin for TracePlugin {
     }
 
     /// Tells the spans which event came of them.
-    async fn on_event(&self, _ctx: &InvocationContext, event: &Event) -> Hooked<Event> {
+    async fn on_event(&self, ctx: &InvocationContext, event: &Event) -> Hooked<Event> {
         let answered: Vec<&str> = event
             .function_responses()
             .iter()
             .filter_map(|answer| answer.id.as_deref())
             .collect();
-        self.0.with_run(&event.invocation_id, |run| {
+        self.0.with_run(&whole_run(ctx), |run| {
             let is_of = |what: &What| match what {
                 What::ModelCall(agent) => answered.is_empty() && *agent == event.author,
                 What::ToolCall { call, .. } => answered.contains(&call.as_str()),

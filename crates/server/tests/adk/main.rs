@@ -7,5 +7,7 @@ mod live;
 mod logs;
 mod owners;
 mod redaction;
+mod replaced;
+mod resuming;
 mod running;
 mod support;

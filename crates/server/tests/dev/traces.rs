@@ -6,7 +6,7 @@ use retain_core::Json;
 use retain_runtime::ConfigRegistry;
 use retain_server::Dev;
 
-use crate::support::{agents, get, say, server, write};
+use crate::support::{HERE, agents, ask_from, get, post, say, server, write};
 
 fn text<'a>(value: &'a Json, key: &str) -> &'a str {
     let found = value[key].as_str();
@@ -153,4 +153,73 @@ async fn agents_that_run_others_are_above_them() {
         "invoke_agent both < invocation",
     ];
     assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn traces_go_with_the_session_and_with_the_user() {
+    let folder = agents();
+    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
+        apps.dev(Dev::new())
+    });
+    let traces = "/dev/apps/chat/debug/trace/session/s";
+    for path in [
+        "/apps/chat/users/ada/sessions/s",
+        "/api/v1/apps/chat/users/ada/sessions/s",
+        "/api/v1/apps/chat/users/ada",
+    ] {
+        say(&server, "chat", "Hello!", "").await;
+        let spans = get(&server, traces).await.json();
+        let event = text(&spans[2]["attributes"], "gcp.vertex.agent.event_id").to_owned();
+        let gone = ask_from(&server, Some(HERE), &[], ("DELETE", path, "")).await;
+        assert!(gone.status < 300, "{gone:?}");
+        // One of the same name is another session.
+        let sessions = "/apps/chat/users/ada/sessions";
+        post(&server, sessions, r#"{"sessionId":"s"}"#).await;
+        assert_eq!(get(&server, traces).await.text, "[]", "{path}");
+        let path = format!("/debug/trace/{event}");
+        assert_eq!(get(&server, &path).await.status, 404);
+    }
+}
+
+#[tokio::test]
+async fn what_others_delete_is_not_shown_either() {
+    let folder = agents();
+    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
+        apps.dev(Dev::new())
+    });
+    say(&server, "chat", "Hello!", "").await;
+    let traces = "/dev/apps/chat/debug/trace/session/s";
+    let spans = get(&server, traces).await.json();
+    let event = text(&spans[2]["attributes"], "gcp.vertex.agent.event_id").to_owned();
+    let sessions = &server.services.sessions;
+    let deleted = sessions.delete_session("chat", "ada", "s").await;
+    deleted.expect("it can be deleted");
+    let path = format!("/dev/apps/chat/debug/trace/{event}");
+    assert_eq!(get(&server, &path).await.status, 404);
+    assert_eq!(get(&server, traces).await.text, "[]");
+}
+
+#[tokio::test]
+async fn users_with_sessions_of_one_id_are_not_mixed() {
+    let folder = agents();
+    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
+        apps.dev(Dev::new())
+    });
+    say(&server, "chat", "Ada speaks.", "").await;
+    post(
+        &server,
+        "/apps/chat/users/bob/sessions",
+        r#"{"sessionId":"s"}"#,
+    )
+    .await;
+    let body = r#"{"appName":"chat","userId":"bob","sessionId":"s","newMessage":{"role":"user","parts":[{"text":"Bob speaks."}]}}"#;
+    assert_eq!(post(&server, "/run", body).await.status, 200);
+    for path in [
+        "/debug/trace/session/s",
+        "/dev/apps/chat/debug/trace/session/s",
+    ] {
+        let spans = get(&server, path).await.text;
+        assert!(spans.contains("Bob speaks."), "who ran last: {spans}");
+        assert!(!spans.contains("Ada speaks."), "{spans}");
+    }
 }

@@ -11,3 +11,4 @@ mod operations;
 mod owners;
 mod sockets;
 mod support;
+mod tail;

@@ -363,7 +363,7 @@ async fn told_to_stop_it_waits_and_then_cuts_off() {
     // Both streams are complete, down to the last chunk.
     let tailed = read_to_end(&mut tailing).await;
     assert!(
-        tailed.contains("event: end\ndata: {\"reason\":\"shutdown\"}"),
+        tailed.contains("event: restart\ndata: {\"reason\":\"shutdown\"}"),
         "{tailed}"
     );
     assert!(tailed.ends_with("0\r\n\r\n"), "{tailed}");

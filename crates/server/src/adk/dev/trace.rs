@@ -1,9 +1,14 @@
 //! What happened in a run.
 
-use axum::{extract::Path, http::Method, response::Response};
+use axum::{
+    extract::{Path, State},
+    http::Method,
+    response::Response,
+};
+use retain_core::{Json, SessionKey, Window};
 
 use super::{super::errors::AdkError, IsDev, LOOKS, json};
-use crate::routes::Routes;
+use crate::{routes::Routes, services::Shared};
 
 pub(super) fn routes(routes: Routes) -> Routes {
     let of_app = "/dev/apps/{app}/debug/trace/{event}";
@@ -20,27 +25,76 @@ pub(super) fn routes(routes: Routes) -> Routes {
         .add(Method::GET, session_of_app, LOOKS, session_of)
 }
 
-async fn event(dev: IsDev, Path(event): Path<String>) -> Result<Response, AdkError> {
-    found(&dev, None, &event)
+async fn event(
+    dev: IsDev,
+    State(server): State<Shared>,
+    Path(event): Path<String>,
+) -> Result<Response, AdkError> {
+    found(&dev, &server, None, &event).await
 }
 
 async fn event_of_app(
     dev: IsDev,
+    State(server): State<Shared>,
     Path((app, event)): Path<(String, String)>,
 ) -> Result<Response, AdkError> {
-    found(&dev, Some(&app), &event)
+    found(&dev, &server, Some(&app), &event).await
 }
 
-fn found(dev: &IsDev, app: Option<&str>, event: &str) -> Result<Response, AdkError> {
-    let found = dev.0.traces().of_event(app, event);
-    let found = found.ok_or_else(|| AdkError::not_found("Trace not found"))?;
-    Ok(json(found))
+async fn found(
+    dev: &IsDev,
+    server: &Shared,
+    app: Option<&str>,
+    event: &str,
+) -> Result<Response, AdkError> {
+    if let Some((session, found)) = dev.0.traces().of_event(app, event)
+        && is_there(dev, server, &session).await?
+    {
+        return Ok(json(found));
+    }
+    Err(AdkError::not_found("Trace not found"))
 }
 
-async fn session(dev: IsDev, Path(session): Path<String>) -> Response {
-    json(dev.0.traces().of_session(None, &session))
+async fn session(
+    dev: IsDev,
+    State(server): State<Shared>,
+    Path(session): Path<String>,
+) -> Result<Response, AdkError> {
+    spans(&dev, &server, None, &session).await
 }
 
-async fn session_of(dev: IsDev, Path((app, session)): Path<(String, String)>) -> Response {
-    json(dev.0.traces().of_session(Some(&app), &session))
+async fn session_of(
+    dev: IsDev,
+    State(server): State<Shared>,
+    Path((app, session)): Path<(String, String)>,
+) -> Result<Response, AdkError> {
+    spans(&dev, &server, Some(&app), &session).await
+}
+
+/// The spans of one session. The path does not say whose it is: where several have one of that id,
+/// it is the one that ran last, and never a mixture.
+async fn spans(
+    dev: &IsDev,
+    server: &Shared,
+    app: Option<&str>,
+    id: &str,
+) -> Result<Response, AdkError> {
+    let traces = dev.0.traces();
+    while let Some(session) = traces.session_named(app, id) {
+        if is_there(dev, server, &session).await? {
+            return Ok(json(traces.of_session(&session)));
+        }
+    }
+    Ok(json(Vec::<Json>::new()))
+}
+
+/// Whether a session is still there. If not, for instance because another process has deleted it,
+/// its traces are forgotten.
+async fn is_there(dev: &IsDev, server: &Shared, session: &SessionKey) -> Result<bool, AdkError> {
+    let read = server.services.sessions.read(session, Window::NONE);
+    let is_there = read.await?.is_some();
+    if !is_there {
+        dev.0.traces().forget_session(session);
+    }
+    Ok(is_there)
 }
