@@ -26,7 +26,7 @@ pub enum Access {
     /// of the path; if the path has no `{user}`, a key that is bound to one is refused.
     Path(Scope),
     /// Who has the scope. Owner and app are in the body or the query, and the handler asks
-    /// [`Caller::check_owner`].
+    /// `Caller::check_owner`.
     Body(Scope),
     /// Who has the scope, whatever user the key is bound to: the answer tells nothing of anybody's
     /// data. A key that is bound to an app must fit the `{app}` of the path, if there is one.
