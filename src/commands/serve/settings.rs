@@ -427,7 +427,7 @@ mod tests {
     }
 
     /// Every setting as an option and as a line of a file, with different values.
-    const BOTH: [(&str, &str, &str); 26] = [
+    const BOTH: [(&str, &str, &str); 27] = [
         ("--default-app", "a", "\"b\""),
         ("--host", "127.0.0.2", "\"127.0.0.3\""),
         ("--port", "1", "2"),

@@ -7,7 +7,7 @@ use axum::{
 };
 use retain_core::{
     CreateSession, Event, EventActions, GetSessionConfig, Ids as _, JsonMap, RandomIds, Session,
-    State,
+    SessionKey, State,
 };
 
 use super::{
