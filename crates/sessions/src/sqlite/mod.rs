@@ -454,7 +454,7 @@ impl SessionStore for SqliteStore {
 
     async fn changed(&self, key: &SessionKey, position: u64) {
         let mut ring = self.hub.listen(key);
-        let elsewhere = self.elsewhere.changes(&self.writer);
+        let elsewhere = self.elsewhere.changes(|| self.writer.look_elsewhere());
         let (for_read, now_us) = (key.clone(), self.now_us());
         let read = move |connection: &rusqlite::Connection| {
             read::session(
@@ -475,7 +475,7 @@ impl SessionStore for SqliteStore {
         let looks = if expires { 1 } else { LOOKS_MAX };
         for _ in 0..looks {
             let rang = tokio::time::timeout(POLL, ring.as_mut()).await.is_ok();
-            if rang || self.elsewhere.changes(&self.writer) != elsewhere {
+            if rang || self.elsewhere.changes(|| self.writer.look_elsewhere()) != elsewhere {
                 return;
             }
         }

@@ -24,7 +24,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{SqliteOptions, failed, open};
+use super::{SqliteOptions, elsewhere::Look, failed, open};
 
 /// Jobs in one transaction. More would make the first of them wait for nothing.
 const BATCH_MAX: usize = 256;
@@ -183,15 +183,22 @@ impl Writer {
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// A number that changes when somebody else, which is another process, has written. `None` while
-    /// the connection is in use.
-    pub(super) fn data_version(&self) -> Option<i64> {
-        let connection = self.shared.connection.try_lock().ok()?;
-        let mut statement = connection
-            .as_ref()?
-            .prepare_cached("PRAGMA data_version")
-            .ok()?;
-        statement.query_row([], |row| row.get(0)).ok()
+    /// Looks whether somebody else, which is another process, has written. Waits for nobody.
+    pub(super) fn look_elsewhere(&self) -> Look {
+        let connection = match self.shared.connection.try_lock() {
+            Ok(connection) => connection,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Look::Busy,
+        };
+        let version = |connection: &Connection| {
+            let mut statement = connection.prepare_cached("PRAGMA data_version")?;
+            statement.query_row([], |row| row.get(0))
+        };
+        match connection.as_ref().map(version) {
+            Some(Ok(version)) => Look::Version(version),
+            // Closed after a failure, or failing: whoever waits reads, and meets the error.
+            Some(Err(_)) | None => Look::Unknown,
+        }
     }
 
     /// Runs `read` on the writer's own connection: for a database that only it can see.
