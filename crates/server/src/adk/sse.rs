@@ -15,7 +15,7 @@ use futures_util::{StreamExt as _, stream};
 use retain_core::{Clock as _, Event, Json, JsonMap, SystemClock};
 use retain_runtime::{RunError, RunStream, error_kind, python_text::python_json_ascii};
 
-use super::answers::event_text;
+use super::{answers::event_text, errors::AdkError};
 use crate::guard::RunPermit;
 
 /// After so much silence a comment is sent, so that nothing on the way takes the connection for dead.
@@ -66,7 +66,11 @@ impl Sending {
             }
             Ok(Some(Ok(event))) => {
                 let events = shown(event, self.splits_artifacts);
-                self.ready = events.iter().filter_map(frame).collect();
+                let frames: Result<VecDeque<Bytes>, AdkError> = events.iter().map(frame).collect();
+                self.ready = frames.unwrap_or_else(|_| {
+                    self.run = None;
+                    VecDeque::from([Bytes::from_static(UNWRITABLE)])
+                });
                 self.ready.pop_front()
             }
             Ok(Some(Err(error))) => {
@@ -93,11 +97,15 @@ fn shown(event: Event, splits_artifacts: bool) -> Vec<Event> {
     vec![content, artifacts]
 }
 
-fn frame(event: &Event) -> Option<Bytes> {
-    // An event that cannot be written was not stored either; the log has told why.
-    let text = event_text(event).ok()?;
-    Some(Bytes::from(format!("data: {text}\n\n")))
+fn frame(event: &Event) -> Result<Bytes, AdkError> {
+    let text = event_text(event)?;
+    Ok(Bytes::from(format!("data: {text}\n\n")))
 }
+
+/// Ends a stream in which an event has no JSON form. Only partial ones get that far: others are not
+/// stored, and fail their run. The log has told why.
+const UNWRITABLE: &[u8] =
+    b"data: {\"error\": \"an event cannot be written as JSON; the turn was cut off\"}\n\n";
 
 /// A run that failed after its answer had begun.
 fn failure(error: &RunError) -> Bytes {

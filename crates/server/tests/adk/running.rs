@@ -1,9 +1,13 @@
 //! Runs: framing, pieces, the artifact split, failures, silence, and clients that go away.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use http_body_util::BodyExt as _;
-use retain_core::Json;
+use retain_core::{Content, Json, LlmResponse};
+use retain_runtime::{LlmAgent, LlmRequest, Model, ModelStream};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -103,6 +107,36 @@ async fn a_late_failure_is_told_in_the_stream_and_as_a_bare_500_without_one() {
     assert_eq!(answer.status, 500);
     assert_eq!(answer.kind, "text/plain; charset=utf-8");
     assert_eq!(answer.text, "Internal Server Error");
+}
+
+/// Gives a piece that JSON has no word for, and then a whole answer.
+#[derive(Debug)]
+struct Unwritable;
+
+impl Model for Unwritable {
+    fn name(&self) -> &str {
+        "unwritable"
+    }
+
+    fn generate(&self, _: Arc<LlmRequest>, _: bool) -> ModelStream {
+        let mut piece = LlmResponse::of(Content::model("a"));
+        piece.partial = Some(true);
+        piece.custom_metadata = Some([("score", f64::NAN)].into());
+        let whole = LlmResponse::of(Content::model("ab"));
+        Box::pin(futures_util::stream::iter([Ok(piece), Ok(whole)]))
+    }
+}
+
+#[tokio::test]
+async fn a_piece_that_cannot_be_written_is_told_and_not_left_out() {
+    let agent = LlmAgent::builder("clerk").model(Unwritable).build();
+    let server = server(agent.expect("an agent"));
+    with_session(&server).await;
+    let body = message("hi", r#","streaming":true"#);
+    let answer = ask(&server, "POST", "/run_sse", &body).await;
+    let events = data(&answer.text);
+    let last = events.last().expect("a line");
+    assert!(last.get("error").is_some(), "{}", answer.text);
 }
 
 #[tokio::test(start_paused = true)]
