@@ -91,8 +91,7 @@ async fn check_access(
     request: Request,
     next: Next,
 ) -> Response {
-    let caller = request.extensions().get::<Caller>().cloned();
-    let caller = caller.unwrap_or_default();
+    let caller = Caller::of(request.extensions());
     let param = |name: &str| {
         let found = params.iter().find(|(key, _)| *key == name);
         found.map(|(_, value)| value.to_owned())

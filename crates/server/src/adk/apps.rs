@@ -58,7 +58,7 @@ async fn list_apps(
         }
     };
     let mut names = server.app_names().await?;
-    let caller = extensions.get::<Caller>().cloned().unwrap_or_default();
+    let caller = Caller::of(&extensions);
     names.retain(|name| caller.app.as_ref().is_none_or(|app| app == name));
     if !detailed {
         let names: Vec<Json> = names.into_iter().map(Json::from).collect();
@@ -91,11 +91,7 @@ fn outline(name: &str, root: &dyn Agent, language: &str) -> JsonMap {
 async fn app_info(
     Shares(server): Shares<Shared>,
     Path(app): Path<String>,
-    extensions: Extensions,
 ) -> Result<Response, AdkError> {
-    // What an app consists of is no user's data, so that the user of the key does not matter.
-    let caller = extensions.get::<Caller>().cloned().unwrap_or_default();
-    caller.check_owner(Some(&app), caller.user.as_deref())?;
     let runner = runner(&server, &app).await?;
     let root = &**runner.agent();
     let Some(agent) = root.as_llm_agent() else {

@@ -12,7 +12,6 @@ use super::{
     json_error,
     validate::{Checker, Kind, Model, Problem},
 };
-use crate::guard::Caller;
 
 /// What a body must be like.
 #[derive(Debug, Clone, Copy)]
@@ -27,12 +26,6 @@ pub(super) struct Expected {
 /// An object that was read from a body, by ADK's names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Body(JsonMap);
-
-/// Who asks.
-pub(super) fn caller(request: &Request) -> Caller {
-    let caller = request.extensions().get::<Caller>().cloned();
-    caller.unwrap_or_default()
-}
 
 /// Reads a body that must be there.
 pub(super) async fn read(request: Request, kind: &'static Kind) -> Result<Body, AdkError> {

@@ -28,11 +28,10 @@ async fn run_live(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, AdkError> {
-    let caller = request.extensions().get::<Caller>().cloned();
+    let caller = Caller::of(request.extensions());
     let query = query.as_deref();
     let app = app_name(&server, query_value(query, "app_name"));
     let user = query_value(query, "user_id");
-    let caller = caller.unwrap_or_default();
     caller.check_owner(app.as_deref(), user.as_deref())?;
     let close = match app {
         Some(_) => Close {

@@ -16,7 +16,7 @@ use super::{
     validate::Kind,
 };
 use crate::{
-    guard::{RunPermit, Scope},
+    guard::{Caller, RunPermit, Scope},
     outside,
     routes::{Access, Routes},
     services::Shared,
@@ -79,7 +79,7 @@ struct Asked {
 impl Asked {
     async fn read(server: &Shared, request: Request) -> Result<Asked, AdkError> {
         static KIND: Kind = bodies::of(&RUN_AGENT);
-        let caller = bodies::caller(&request);
+        let caller = Caller::of(request.extensions());
         let body = bodies::read(request, &KIND).await?;
         let Some(app) = app_name(server, body.text("appName")) else {
             return Err(AdkError::bad_request(

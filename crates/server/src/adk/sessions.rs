@@ -18,7 +18,7 @@ use super::{
     validate::Kind,
 };
 use crate::{
-    guard::Scope,
+    guard::{Caller, Scope},
     outside,
     routes::{Access, Routes},
     services::Shared,
@@ -97,7 +97,7 @@ async fn create_session_with_id(
         is_optional: true,
         keeps_unknown: false,
     };
-    let caller = bodies::caller(&request);
+    let caller = Caller::of(request.extensions());
     let state = bodies::read_as(request, expected).await?;
     let state = state.map(Body::into_map);
     outside::check_state(&caller, state.iter().flat_map(JsonMap::keys))?;
@@ -119,7 +119,7 @@ async fn create_session(
         // A newer ADK may have written what is imported here.
         keeps_unknown: true,
     };
-    let caller = bodies::caller(&request);
+    let caller = Caller::of(request.extensions());
     let body = bodies::read_as(request, expected).await?;
     let body = body.unwrap_or_default();
     check_options(&body)?;
@@ -176,7 +176,7 @@ async fn update_session(
     request: Request,
 ) -> Result<Response, AdkError> {
     static KIND: Kind = bodies::of(&UPDATE_SESSION);
-    let caller = bodies::caller(&request);
+    let caller = Caller::of(request.extensions());
     let body = bodies::read(request, &KIND).await?;
     outside::check_state(&caller, body.keys("stateDelta"))?;
     let mut session = find(&server, &app, &user, &session).await?;

@@ -20,8 +20,7 @@ impl FromRequestParts<Shared> for Asking {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Asking, Infallible> {
-        let caller = parts.extensions.get::<Caller>().cloned();
-        Ok(Asking(caller.unwrap_or_default()))
+        Ok(Asking(Caller::of(&parts.extensions)))
     }
 }
 

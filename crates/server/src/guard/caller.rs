@@ -1,6 +1,9 @@
 //! The caller of a request, and what it may do.
 
-use axum::response::{IntoResponse, Response};
+use axum::{
+    http::Extensions,
+    response::{IntoResponse, Response},
+};
 pub use retain_core::KeyScope as Scope;
 
 use super::fault;
@@ -22,6 +25,16 @@ pub struct Caller {
 pub(crate) struct Refused(pub(crate) String);
 
 impl Caller {
+    /// Who makes the request, as the guards have found out. Where none of them has looked it is
+    /// nobody, so that a route that is put up without them is closed and not open.
+    pub(crate) fn of(extensions: &Extensions) -> Caller {
+        let nobody = || Caller {
+            scopes: Some(Vec::new()),
+            ..Caller::default()
+        };
+        extensions.get().cloned().unwrap_or_else(nobody)
+    }
+
     /// Whether a key is needed and there was none. A key always has a scope.
     pub(crate) fn is_nobody(&self) -> bool {
         self.scopes.as_ref().is_some_and(Vec::is_empty)
@@ -59,5 +72,20 @@ impl Caller {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         fault("", 403, &self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_not_looked_at_is_nobody() {
+        let caller = Caller::of(&Extensions::new());
+        assert!(caller.is_nobody());
+        assert!(caller.check_scope(Scope::SessionsRead).is_err());
+        let mut known = Extensions::new();
+        known.insert(Caller::default());
+        assert!(!Caller::of(&known).is_nobody());
     }
 }
