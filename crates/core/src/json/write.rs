@@ -1,6 +1,8 @@
 //! The one JSON writer: compact text, in either spelling of ADK's field names.
 
-use super::{DEPTH_MAX, Json, JsonError, JsonMap, Number, STORED_DEPTH_MAX};
+use super::{DEPTH_MAX, Json, JsonError, JsonMap, Number, STORED_DEPTH_MAX, number::push_float};
+
+const NO_FORM: &str = "NaN and infinities have no JSON form; store null or a text instead";
 
 /// Which spelling of field names is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,10 @@ impl Writer {
             depth_max: STORED_DEPTH_MAX,
             ..Writer::camel()
         }
+    }
+
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.out.reserve(bytes);
     }
 
     pub(crate) fn form(&self) -> Form {
@@ -102,6 +108,12 @@ impl Writer {
         self.comma = false;
     }
 
+    /// A text of ours that stands as it is; what follows it needs no comma.
+    pub(crate) fn verbatim(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.comma = false;
+    }
+
     pub(crate) fn null(&mut self) {
         self.bare("null");
     }
@@ -113,9 +125,18 @@ impl Writer {
     pub(crate) fn number(&mut self, number: &Number) {
         self.item();
         if !number.is_finite() {
-            self.refuse("NaN and infinities have no JSON form; store null or a text instead");
+            self.refuse(NO_FORM);
         }
         number.push_to(&mut self.out);
+        self.comma = true;
+    }
+
+    pub(crate) fn float(&mut self, float: f64) {
+        self.item();
+        if !float.is_finite() {
+            self.refuse(NO_FORM);
+        }
+        push_float(&mut self.out, float);
         self.comma = true;
     }
 
