@@ -71,7 +71,7 @@ pub use session::{
 };
 pub use state::{ScopedDelta, State, StateDelta, StateScope, TrackedState};
 pub use store::{
-    Batch, Changes, DraftId, EraseReceipt, Head, ListQuery, LogHeader, NewEvent, NewSession,
-    ScopedState, SessionStore, Snapshot, Want, Written,
+    Batch, Changes, DraftId, EraseReceipt, Head, ListQuery, Listing, LogHeader, NewEvent,
+    NewSession, ScopedState, SessionStore, Snapshot, Want, Written,
 };
 pub use wire::{Bytes, Extra, IdSet, ShapeOf, Shaped};

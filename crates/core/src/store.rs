@@ -3,7 +3,7 @@
 //! Everything here arrives decided: ids and times are filled in, `temp:` keys are gone, deltas are
 //! cut by scope, sizes are checked. A store writes all of it or none, and reads in one snapshot.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -12,7 +12,8 @@ use crate::{
     event::Event,
     json::{Json, JsonMap},
     lease::LeaseUse,
-    session::{ListCursor, Origin, SessionKey, Window},
+    session::{ListCursor, Origin, SessionKey, SessionMeta, Window},
+    state::State,
 };
 
 /// What one event changes, by scope. Keys are without prefix.
@@ -185,6 +186,33 @@ pub struct ListQuery {
     pub with_state: bool,
 }
 
+/// What a list brings, all from one snapshot. What sessions share stands there once.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// The sessions. Their states, where asked for, hold their own keys only.
+    pub sessions: Vec<SessionMeta>,
+    /// The app's keys.
+    pub app: JsonMap,
+    /// The keys of each user who has a session in the list.
+    pub users: HashMap<String, JsonMap>,
+}
+
+impl Listing {
+    /// Puts what sessions share into the state of each.
+    pub(crate) fn spread_shared(&mut self) {
+        let users_have_none = self.users.values().all(JsonMap::is_empty);
+        if self.app.is_empty() && users_have_none {
+            return;
+        }
+        let none = JsonMap::new();
+        for session in &mut self.sessions {
+            let user = self.users.get(&session.user_id).unwrap_or(&none);
+            let own = session.state.take();
+            session.state = own.map(|own| State::merged(own.into(), &self.app, user));
+        }
+    }
+}
+
 /// A log that is moved as a whole: what export gives and import takes.
 #[derive(Debug, Clone)]
 pub struct LogHeader {
@@ -227,7 +255,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>>;
 
     /// Lists sessions ordered by (last update, user, id), with their state if asked.
-    async fn list(&self, query: &ListQuery) -> Result<Vec<(Head, ScopedState)>>;
+    async fn list(&self, query: &ListQuery) -> Result<Listing>;
 
     /// Deletes a session and its log; false if there is none.
     async fn delete(&self, key: &SessionKey) -> Result<bool>;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -9,9 +10,10 @@ use std::{
 use async_trait::async_trait;
 use retain_core::{
     Batch, ChangeHub, Changes, Clock, DraftId, EraseReceipt, Event, Head, Json, JsonMap, Lease,
-    LeaseUse, Limited, ListQuery, LogHeader, NewEvent, NewSession, Origin, Plan, Result,
-    ScopedState, SessionError, SessionKey, SessionStore, Snapshot, Standing, StoreSessionService,
-    SystemClock, Want, Window, Written, check_growth, check_limit, plan_append, plan_renewal,
+    LeaseUse, Limited, ListQuery, Listing, LogHeader, NewEvent, NewSession, Origin, Plan, Result,
+    ScopedState, SessionError, SessionKey, SessionMeta, SessionStore, Snapshot, Standing, State,
+    StoreSessionService, SystemClock, Want, Window, Written, check_growth, check_limit,
+    plan_append, plan_renewal, seconds,
 };
 
 use crate::window::{self, DRAFT_TTL_US, ListPlace, POLL, TICKET_TTL_US};
@@ -191,6 +193,22 @@ impl World {
     }
 }
 
+/// Where the sessions lie that are asked for. No text is between one and the same with a NUL behind,
+/// so no address needs to be looked at to see whether it still belongs there.
+fn addresses(query: &ListQuery) -> Range<SessionKey> {
+    let behind = |text: &str| format!("{text}\0");
+    match &query.user {
+        Some(user) => {
+            let first = SessionKey::new(&query.app, user, "");
+            first..SessionKey::new(&query.app, behind(user), "")
+        }
+        None => {
+            let first = SessionKey::new(&query.app, "", "");
+            first..SessionKey::new(behind(&query.app), "", "")
+        }
+    }
+}
+
 fn set_all(map: &mut JsonMap, changes: &JsonMap) {
     for (key, value) in changes {
         map.insert(key, value.clone());
@@ -228,6 +246,20 @@ impl Log {
             ttl: self.ttl,
             expires_us: self.expires_us(),
             origin: self.origin.clone(),
+        }
+    }
+
+    fn meta(&self, app: &str, user: &str, id: &str, state: Option<State>) -> SessionMeta {
+        SessionMeta {
+            id: id.to_owned(),
+            app_name: app.to_owned(),
+            user_id: user.to_owned(),
+            last_update_time: self.last_update_time,
+            create_time: self.create_time,
+            position: self.position(),
+            state,
+            origin: self.origin.clone(),
+            expire_time: self.expires_us().map(seconds),
         }
     }
 
@@ -362,34 +394,33 @@ impl SessionStore for InMemoryStore {
         }))
     }
 
-    async fn list(&self, query: &ListQuery) -> Result<Vec<(Head, ScopedState)>> {
+    async fn list(&self, query: &ListQuery) -> Result<Listing> {
         let now_us = self.clock.now_us();
         let world = self.world();
-        let from = SessionKey::new(&query.app, query.user.clone().unwrap_or_default(), "");
-        let of_user = |key: &SessionKey| query.user.as_ref().is_none_or(|user| *user == key.user);
-        let in_range = world
-            .logs
-            .range(from..)
-            .take_while(|(key, _)| key.app == query.app && of_user(key));
+        let in_range = world.logs.range(addresses(query));
         let alive = in_range.filter(|(_, log)| log.is_alive(now_us));
-        let place = |(key, log): (_, &Log)| ListPlace::new(log.last_update_time, key);
-        let mut found: Vec<_> = alive.map(|item| (place(item), item)).collect();
-        window::sort_and_page(&mut found, query, |(place, _)| *place);
-        // What sessions share is looked up once, not once a session.
-        let mut shared: Option<ScopedState> = None;
-        let mut of: &str = "";
-        let listed = found.into_iter().map(|(_, (key, log))| {
-            if !query.with_state {
-                return (log.head(key), ScopedState::default());
-            }
-            let known = shared.take().filter(|_| of == key.user);
-            let mut state = known.unwrap_or_else(|| world.shared(key));
-            of = &key.user;
-            shared = Some(state.clone());
-            state.session = log.state_at(u64::MAX);
-            (log.head(key), state)
+        let found = alive.map(|(key, log)| {
+            let place = ListPlace::new(log.last_update_time, &key.user, &key.id);
+            (place, (key, log))
         });
-        Ok(listed.collect())
+        let mut found: Vec<_> = found.collect();
+        window::sort_and_page(&mut found, query, |(place, _)| *place);
+        let metas = found.iter().map(|(_, (key, log))| {
+            let user = query.user.as_ref().unwrap_or(&key.user);
+            let state = query.with_state.then(|| log.state_at(u64::MAX).into());
+            log.meta(&query.app, user, &key.id, state)
+        });
+        let mut listing = Listing {
+            sessions: metas.collect(),
+            ..Listing::default()
+        };
+        if query.with_state {
+            listing.app = world.app(&query.app);
+            let users = window::users(query, found.iter().map(|(_, (key, _))| &*key.user));
+            let keys = |user: &str| (user.to_owned(), world.user(&query.app, user));
+            listing.users = users.into_iter().map(keys).collect();
+        }
+        Ok(listing)
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<bool> {

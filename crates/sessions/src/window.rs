@@ -1,6 +1,6 @@
 //! Small rules that every store applies alike.
 
-use std::{cmp::Ordering, time::Duration};
+use std::{cmp::Ordering, collections::BTreeSet, time::Duration};
 
 use retain_core::{
     JsonMap, ListQuery, Result, ScopedDelta, SessionError, SessionKey, Window, duration_us,
@@ -39,12 +39,8 @@ pub(crate) struct ListPlace<'a> {
 }
 
 impl<'a> ListPlace<'a> {
-    pub(crate) fn new(last_update_time: f64, key: &'a SessionKey) -> ListPlace<'a> {
-        ListPlace {
-            time: last_update_time,
-            user: &key.user,
-            id: &key.id,
-        }
+    pub(crate) fn new(time: f64, user: &'a str, id: &'a str) -> ListPlace<'a> {
+        ListPlace { time, user, id }
     }
 
     fn cmp(&self, other: &ListPlace<'_>) -> Ordering {
@@ -70,6 +66,17 @@ pub(crate) fn sort_and_page<'a, T>(
     }
     found.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
     found.truncate(query.limit);
+}
+
+/// Whose sessions a list holds, each user once. `found` are the users of its sessions.
+pub(crate) fn users<'a>(
+    query: &'a ListQuery,
+    found: impl Iterator<Item = &'a str>,
+) -> BTreeSet<&'a str> {
+    match &query.user {
+        Some(user) => BTreeSet::from([user.as_str()]),
+        None => found.collect(),
+    }
 }
 
 /// Fails if the log ends before `position`.

@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
-    Batch, DraftId, EraseReceipt, Head, JsonMap, ListQuery, LogHeader, NewEvent, NewSession,
-    Result, ScopedState, SessionKey, SessionStore, Snapshot, Want, Window, Written,
+    Batch, DraftId, EraseReceipt, Head, JsonMap, ListQuery, Listing, LogHeader, NewEvent,
+    NewSession, Result, ScopedState, SessionKey, SessionStore, Snapshot, Want, Window, Written,
 };
 
 /// One store in the hands of several services.
@@ -83,7 +83,7 @@ impl<S: SessionStore, M: Meddler> SessionStore for WrappedStore<S, M> {
         Ok(read.map(|snapshot| self.meddler.after_read(snapshot)))
     }
 
-    async fn list(&self, query: &ListQuery) -> Result<Vec<(Head, ScopedState)>> {
+    async fn list(&self, query: &ListQuery) -> Result<Listing> {
         self.store.list(query).await
     }
 

@@ -31,14 +31,14 @@ use crate::{
     json::JsonMap,
     lease::LeaseUse,
     limits::{self, Limited, Limits},
-    ports::{Clock, Ids, RandomIds, SystemClock, seconds},
+    ports::{Clock, Ids, RandomIds, SystemClock},
     service::{
         Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
         ListSessions, Rewind, RunToken, RunUse, SessionLog, SessionService, SharedSession,
     },
     session::{
-        GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, SessionMeta,
-        TakeUp, Window, take_temp_keys,
+        GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, TakeUp, Window,
+        take_temp_keys,
     },
     state::{ScopedDelta, State, StateScope},
     store::{
@@ -326,19 +326,17 @@ impl<S: SessionStore> StoreSessionService<S> {
             with_state: query.with_state,
         };
         let mut found = self.store.list(&store_query).await?;
-        let more = found.len() > limit;
-        found.truncate(limit);
-        let next = found.last().filter(|_| more).map(|(head, _)| ListCursor {
-            last_update_time: head.last_update_time,
-            user: head.key.user.clone(),
-            id: head.key.id.clone(),
+        let more = found.sessions.len() > limit;
+        found.sessions.truncate(limit);
+        let next = found.sessions.last().filter(|_| more);
+        let next = next.map(|last| ListCursor {
+            last_update_time: last.last_update_time,
+            user: last.user_id.clone(),
+            id: last.id.clone(),
         });
-        let metas = found.into_iter().map(|(head, state)| {
-            let state = query.with_state.then(|| merged(state));
-            meta_of(head, state)
-        });
+        found.spread_shared();
         Ok(ListSessionsResponse {
-            sessions: metas.collect(),
+            sessions: found.sessions,
             next,
         })
     }
@@ -407,20 +405,6 @@ fn session_of(snapshot: Snapshot) -> Session {
         last_update_time,
         position,
         incarnation,
-    }
-}
-
-fn meta_of(head: Head, state: Option<State>) -> SessionMeta {
-    SessionMeta {
-        id: head.key.id,
-        app_name: head.key.app,
-        user_id: head.key.user,
-        last_update_time: head.last_update_time,
-        create_time: head.create_time,
-        position: head.position,
-        state,
-        origin: head.origin,
-        expire_time: head.expires_us.map(seconds),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     json::{Json, JsonMap},
     ports::{duration_us, seconds},
     service::{ExportScope, ImportReceipt, LineStream},
-    session::{Origin, SessionKey, Window},
+    session::{Origin, SessionKey, SessionMeta, Window},
     store::{DraftId, Head, ListQuery, LogHeader, NewEvent, ScopedState, SessionStore, Want},
 };
 
@@ -30,28 +30,26 @@ pub(super) fn export<S: SessionStore>(
     scope: ExportScope,
 ) -> LineStream {
     let lines = stream::once(async move {
-        let heads = match &scope {
-            ExportScope::Session(key) => vec![header(&service, key).await?.head],
-            ExportScope::User { app, user } => heads(&service, app, Some(user)).await?,
-            ExportScope::App { app } => heads(&service, app, None).await?,
+        let keys = match &scope {
+            ExportScope::Session(key) => vec![header(&service, key).await?.head.key],
+            ExportScope::User { app, user } => keys(&service, app, Some(user)).await?,
+            ExportScope::App { app } => keys(&service, app, None).await?,
         };
         // Keys that a user's sessions share are exported even where there is no session.
         let alone = match &scope {
-            ExportScope::User { app, user } if heads.is_empty() => Some((app, user)),
+            ExportScope::User { app, user } if keys.is_empty() => Some((app, user)),
             _ => None,
         };
         let alone = alone.map(|(app, user)| SessionKey::new(app, user, ""));
         let is_only_one = matches!(scope, ExportScope::Session(_));
         let mut users = HashSet::new();
         let for_alone = service.clone();
-        let parts = heads.into_iter().map(move |head| {
-            let shared = users
-                .insert(head.key.user.clone())
-                .then(|| head.key.clone());
+        let parts = keys.into_iter().map(move |key| {
+            let shared = users.insert(key.user.clone()).then(|| key.clone());
             let (for_shared, for_session) = (service.clone(), service.clone());
             let shared = stream::iter(shared);
             let shared = shared.then(move |key| shared_line(for_shared.clone(), key));
-            shared.chain(session_lines(for_session, head.key, is_only_one))
+            shared.chain(session_lines(for_session, key, is_only_one))
         });
         let alone = match alone {
             Some(key)
@@ -70,12 +68,12 @@ pub(super) fn export<S: SessionStore>(
     Box::pin(lines.try_flatten())
 }
 
-/// The sessions of a user or an app, from one snapshot, in the order of their addresses.
-async fn heads<S: SessionStore>(
+/// The addresses of a user's or an app's sessions, from one snapshot, in order.
+async fn keys<S: SessionStore>(
     service: &StoreSessionService<S>,
     app: &str,
     user: Option<&str>,
-) -> Result<Vec<Head>> {
+) -> Result<Vec<SessionKey>> {
     let query = ListQuery {
         app: app.to_owned(),
         user: user.map(str::to_owned),
@@ -84,9 +82,9 @@ async fn heads<S: SessionStore>(
         with_state: false,
     };
     let found = service.store.list(&query).await?;
-    let mut heads: Vec<Head> = found.into_iter().map(|(head, _)| head).collect();
-    heads.sort_by(|a, b| a.key.cmp(&b.key));
-    Ok(heads)
+    let mut keys: Vec<_> = found.sessions.iter().map(SessionMeta::key).collect();
+    keys.sort();
+    Ok(keys)
 }
 
 async fn header<S: SessionStore>(

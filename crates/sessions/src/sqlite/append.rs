@@ -111,7 +111,7 @@ pub(super) fn append(
             row.lease = lease;
             // A session lives on by what is written to it.
             if !fresh.is_empty() {
-                row.touched_us = now_us;
+                row.life.touched_us = now_us;
             }
             for &place in &fresh {
                 write_event(
@@ -206,7 +206,7 @@ fn update(connection: &Connection, row: &SessionRow) -> Result<()> {
             row.number,
             row.position,
             row.last_update,
-            row.touched_us,
+            row.life.touched_us,
             row.lease.token,
             row.lease.until_us,
             row.in_order,

@@ -144,7 +144,7 @@ pub(super) fn fork(
                 position,
                 create_time,
                 now_us,
-                from.ttl_us,
+                from.life.ttl_us,
                 // The next event is compared with the time of the fork, not of the last event.
                 false,
                 bytes,

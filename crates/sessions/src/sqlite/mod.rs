@@ -7,6 +7,7 @@ mod append;
 mod artifacts;
 mod elsewhere;
 mod keys;
+mod list;
 mod maintenance;
 mod memory;
 mod open;
@@ -26,8 +27,8 @@ use std::{
 use async_trait::async_trait;
 use retain_core::{
     Batch, ChangeHub, Clock, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
-    LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError, SessionKey, SessionStore,
-    Snapshot, StoreSessionService, SystemClock, Want, Window, Written,
+    Listing, LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError, SessionKey,
+    SessionStore, Snapshot, StoreSessionService, SystemClock, Want, Window, Written,
 };
 use rusqlite::ErrorCode;
 
@@ -285,9 +286,9 @@ impl SessionStore for SqliteStore {
         }
     }
 
-    async fn list(&self, query: &ListQuery) -> Result<Vec<(Head, ScopedState)>> {
+    async fn list(&self, query: &ListQuery) -> Result<Listing> {
         let (query, now_us) = (query.clone(), self.now_us());
-        let list = move |connection: &rusqlite::Connection| read::list(connection, &query, now_us);
+        let list = move |connection: &rusqlite::Connection| list::list(connection, &query, now_us);
         self.readers.read("list", list).await
     }
 

@@ -1,18 +1,18 @@
 //! Reads: each in one snapshot, each costing what it returns.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use retain_core::{
-    Event, Head, Json, JsonMap, ListQuery, LogHeader, Result, ScopedState, SessionError,
-    SessionKey, Snapshot, Want, Window,
+    Event, Json, JsonMap, LogHeader, Result, ScopedState, SessionError, SessionKey, Snapshot, Want,
+    Window,
 };
-use rusqlite::{Connection, OptionalExtension as _, types::Value};
+use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{
     failed,
     rows::{self, SessionRow, event_key, position_of},
 };
-use crate::window::{self, ListPlace};
+use crate::window;
 
 /// What is being done, for errors.
 const READ: &str = "read";
@@ -161,13 +161,13 @@ fn scoped_state(connection: &Connection, key: &SessionKey, log: i64) -> Result<S
 }
 
 /// The keys that a session has now.
-const STATE: &str = "SELECT key, value FROM state WHERE log = ?1 AND value IS NOT NULL";
+pub(super) const STATE: &str = "SELECT key, value FROM state WHERE log = ?1 AND value IS NOT NULL";
 
 fn session_state(connection: &Connection, key: &SessionKey, log: i64) -> Result<JsonMap> {
     let mut statement = connection
         .prepare_cached(STATE)
         .map_err(|e| failed(READ, e))?;
-    rows::state(key, READ, statement.query([log]))
+    rows::state(&|| key.clone(), READ, statement.query([log]))
 }
 
 /// The keys of an app (`user` empty), or of a user of it.
@@ -177,7 +177,7 @@ pub(super) fn shared_state(connection: &Connection, app: &str, user: &str) -> Re
         .prepare_cached(sql)
         .map_err(|e| failed(READ, e))?;
     // Only names the owner in errors; there is no session here.
-    let owner = SessionKey::new(app, user, "");
+    let owner = || SessionKey::new(app, user, "");
     rows::state(&owner, READ, statement.query((app, user)))
 }
 
@@ -202,7 +202,11 @@ pub(super) fn state_at(
     let mut statement = connection
         .prepare_cached(sql)
         .map_err(|e| failed(READ, e))?;
-    rows::state(key, READ, statement.query((row.number, position)))
+    rows::state(
+        &|| key.clone(),
+        READ,
+        statement.query((row.number, position)),
+    )
 }
 
 /// The position of an event, by its id.
@@ -257,81 +261,6 @@ pub(super) fn first_of_invocation(
     };
     let first: rusqlite::Result<Option<i64>> = first();
     Ok(first.map_err(|e| failed(READ, e))?.map(position_of))
-}
-
-/// Sessions ordered by (last update, user, id).
-pub(super) fn list(
-    connection: &Connection,
-    query: &ListQuery,
-    now_us: i64,
-) -> Result<Vec<(Head, ScopedState)>> {
-    let rows = list_rows(connection, query, now_us).map_err(|e| failed("list", e))?;
-    let mut order: Vec<usize> = (0..rows.len()).collect();
-    window::sort_and_page(&mut order, query, |at| {
-        let (head, _) = &rows[*at];
-        ListPlace::new(head.last_update_time, &head.key)
-    });
-    let mut rows: Vec<Option<(Head, i64)>> = rows.into_iter().map(Some).collect();
-    let found = order.into_iter().filter_map(|at| rows[at].take());
-    let found: Vec<(Head, i64)> = found.collect();
-    if !query.with_state {
-        let bare = found
-            .into_iter()
-            .map(|(head, _)| (head, ScopedState::default()));
-        return Ok(bare.collect());
-    }
-    // What sessions share is read once, not once a session.
-    let app = shared_state(connection, &query.app, "")?;
-    let mut users: HashMap<String, JsonMap> = HashMap::new();
-    let mut states = connection
-        .prepare_cached(STATE)
-        .map_err(|e| failed(READ, e))?;
-    let with_state = found.into_iter().map(|(head, number)| {
-        let user = match users.get(&head.key.user) {
-            Some(known) => known.clone(),
-            None => {
-                let user = shared_state(connection, &query.app, &head.key.user)?;
-                users.insert(head.key.user.clone(), user.clone());
-                user
-            }
-        };
-        let state = ScopedState {
-            session: rows::state(&head.key, READ, states.query([number]))?,
-            app: app.clone(),
-            user,
-        };
-        Ok((head, state))
-    });
-    with_state.collect()
-}
-
-fn list_rows(
-    connection: &Connection,
-    query: &ListQuery,
-    now_us: i64,
-) -> rusqlite::Result<Vec<(Head, i64)>> {
-    // The second column of the index is skipped over when all users are asked for.
-    let sql = "SELECT number, position, last_update, create_time, touched_us, ttl_us, \
-               lease_token, lease_until_us, in_order, state_bytes, origin_id, origin_position, \
-               user, id FROM sessions WHERE app = ?1 AND user >= ?2 AND user <= ?3";
-    // No text sorts behind a blob, so without a user the range has no end.
-    let (from, to) = match &query.user {
-        Some(user) => (user.as_str(), Value::Text(user.clone())),
-        None => ("", Value::Blob(Vec::new())),
-    };
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map((&query.app, from, to), |row| {
-        let key = SessionKey::new(
-            &query.app,
-            row.get::<_, String>(12)?,
-            row.get::<_, String>(13)?,
-        );
-        let session = SessionRow::read(row)?;
-        let alive = session.is_alive(now_us);
-        Ok(alive.then(|| (session.head(key), session.number)))
-    })?;
-    let alive = rows.filter_map(rusqlite::Result::transpose);
-    alive.collect()
 }
 
 /// The session and the state it was created with.

@@ -28,12 +28,33 @@ pub(super) struct SessionRow {
     pub(super) position: u64,
     pub(super) last_update: f64,
     pub(super) create_time: f64,
-    pub(super) touched_us: i64,
-    pub(super) ttl_us: Option<i64>,
+    pub(super) life: Life,
     pub(super) lease: Lease,
     pub(super) in_order: bool,
     pub(super) state_bytes: usize,
     pub(super) origin: Option<Origin>,
+}
+
+/// How long a session lives after its last write, and when that was.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Life {
+    pub(super) touched_us: i64,
+    pub(super) ttl_us: Option<i64>,
+}
+
+impl Life {
+    pub(super) fn is_alive(self, now_us: i64) -> bool {
+        self.expires_us().is_none_or(|expires| now_us < expires)
+    }
+
+    pub(super) fn ttl(self) -> Option<Duration> {
+        self.ttl_us
+            .map(|us| Duration::from_micros(us.unsigned_abs()))
+    }
+
+    pub(super) fn expires_us(self) -> Option<i64> {
+        self.ttl().map(|ttl| window::expiry(self.touched_us, ttl))
+    }
 }
 
 impl SessionRow {
@@ -78,8 +99,10 @@ impl SessionRow {
             position: row.get(1)?,
             last_update: row.get(2)?,
             create_time: row.get(3)?,
-            touched_us: row.get(4)?,
-            ttl_us: row.get(5)?,
+            life: Life {
+                touched_us: row.get(4)?,
+                ttl_us: row.get(5)?,
+            },
             lease: Lease {
                 token: row.get(6)?,
                 until_us: row.get(7)?,
@@ -97,16 +120,7 @@ impl SessionRow {
     }
 
     pub(super) fn is_alive(&self, now_us: i64) -> bool {
-        self.expires_us().is_none_or(|expires| now_us < expires)
-    }
-
-    fn ttl(&self) -> Option<Duration> {
-        self.ttl_us
-            .map(|us| Duration::from_micros(us.unsigned_abs()))
-    }
-
-    fn expires_us(&self) -> Option<i64> {
-        self.ttl().map(|ttl| window::expiry(self.touched_us, ttl))
+        self.life.is_alive(now_us)
     }
 
     pub(super) fn head(&self, key: SessionKey) -> Head {
@@ -116,8 +130,8 @@ impl SessionRow {
             position: self.position,
             create_time: self.create_time,
             last_update_time: self.last_update,
-            ttl: self.ttl(),
-            expires_us: self.expires_us(),
+            ttl: self.life.ttl(),
+            expires_us: self.life.expires_us(),
             origin: self.origin.clone(),
         }
     }
@@ -129,21 +143,32 @@ pub(super) fn event(key: &SessionKey, position: u64, body: &str) -> Result<Arc<E
     event.map_err(|e| SessionError::corrupt_event(key, position, e))
 }
 
-/// Reads rows of (key, value) as state.
+/// Reads rows of (key, value) as state. `owner` says whose, for errors.
 pub(super) fn state(
-    owner: &SessionKey,
+    owner: &dyn Fn() -> SessionKey,
     operation: &'static str,
     rows: rusqlite::Result<rusqlite::Rows<'_>>,
 ) -> Result<JsonMap> {
     let mut rows = rows.map_err(|e| failed(operation, e))?;
     let mut state = JsonMap::new();
     while let Some(row) = rows.next().map_err(|e| failed(operation, e))? {
-        let pair = || Ok((row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?));
-        let pair: rusqlite::Result<(&str, &str)> = pair();
-        let (key, text) = pair.map_err(|e| failed(operation, e))?;
-        let value = Json::parse(text);
-        let value = value.map_err(|e| SessionError::corrupt_state(owner, key, e))?;
+        let (key, value) = state_entry(owner, operation, row, 0)?;
         state.insert(key, value);
     }
     Ok(state)
+}
+
+/// Reads a key and its value, which stand at column `at` and behind it.
+pub(super) fn state_entry<'a>(
+    owner: &dyn Fn() -> SessionKey,
+    operation: &'static str,
+    row: &'a Row<'_>,
+    at: usize,
+) -> Result<(&'a str, Json)> {
+    let pair = || Ok((row.get_ref(at)?.as_str()?, row.get_ref(at + 1)?.as_str()?));
+    let pair: rusqlite::Result<(&str, &str)> = pair();
+    let (key, text) = pair.map_err(|e| failed(operation, e))?;
+    let value = Json::parse(text);
+    let value = value.map_err(|e| SessionError::corrupt_state(&owner(), key, e))?;
+    Ok((key, value))
 }

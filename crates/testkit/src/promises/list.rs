@@ -144,6 +144,50 @@ pub async fn list_pages_show_each_session_once(harness: Harness) {
     assert_eq!(keys(&paged), keys(&all(&log, Some("ada")).await));
 }
 
+/// However long the list and whosever sessions lie between, each comes with the state that it would
+/// be read with: none, one key or several, changed since, and gone.
+pub async fn a_long_list_has_each_sessions_own_state(harness: Harness) {
+    let log = harness.service();
+    for number in 0..300 {
+        let user = ["ada", "grace"][number % 2];
+        let key = SessionKey::new(APP, user, format!("s{}", number * 7919 % 300));
+        let initial = match number % 5 {
+            0 => "{}".to_owned(),
+            1 => format!(r#"{{"user:of":"{user}","number":{number}}}"#),
+            _ => format!(r#"{{"number":{number},"zeta":null,"more":["{user}",{number}]}}"#),
+        };
+        create_at(&log, &key, &initial).await;
+        if number % 7 == 0 {
+            let delta = format!(r#"{{"number":-{number},"late":true}}"#);
+            append(&log, &key, setting("e", &delta)).await;
+        }
+        if number % 11 == 0 {
+            let deleted = log.delete_session(APP, user, &key.id);
+            deleted.await.unwrap();
+        }
+        harness.clock.tick(Duration::from_millis(1));
+    }
+    for user in [Some("ada"), Some("grace"), None] {
+        let listed = all(&log, user).await;
+        assert!(listed.len() > 100, "{} are no long list", listed.len());
+        for meta in listed {
+            let read = read(&log, &meta.key()).await;
+            let state = meta.state.map(|state| sorted(&state));
+            assert_eq!(state, Some(sorted(&read.state)), "{:?}", meta.id);
+        }
+    }
+}
+
+/// Keys and values in the order of keys: scopes may come in another order.
+fn sorted(state: &retain_core::State) -> Vec<(String, String)> {
+    let entries = state.iter();
+    let mut entries: Vec<_> = entries
+        .map(|(key, value)| (key.to_owned(), value.to_string()))
+        .collect();
+    entries.sort();
+    entries
+}
+
 /// Sessions that come and go between two pages disturb no other.
 pub async fn list_pages_go_on_where_a_session_was_deleted(harness: Harness) {
     let log = harness.service();

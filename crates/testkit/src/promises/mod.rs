@@ -103,6 +103,7 @@ macro_rules! session_promises {
             list_of_an_unknown_app_is_empty,
             list_is_ordered_by_update_user_and_id,
             list_pages_show_each_session_once,
+            a_long_list_has_each_sessions_own_state,
             list_pages_go_on_where_a_session_was_deleted,
             list_cursors_survive_being_printed,
             list_has_state_on_request,
