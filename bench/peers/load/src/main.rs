@@ -1,8 +1,9 @@
 //! The client of the suite `server`. Reads windows as JSON lines and plays each against a server:
 //! so many clients, each with one connection that is kept open, each asking the next thing when the
-//! last was answered. Every answer's status is checked, and what the window says must be in it.
+//! last was answered. With a port as its argument it is instead a bare socket that answers. Every answer's status is checked, and what the window says must be in it.
 
 mod http;
+mod socket;
 
 use http::Connection;
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,9 @@ struct Done {
 }
 
 fn main() {
+    if let Some(port) = std::env::args().nth(1) {
+        return socket::serve(&port);
+    }
     let mut out = std::io::stdout();
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
