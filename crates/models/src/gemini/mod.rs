@@ -1,0 +1,1 @@
+//! Gemini, by API key and by Vertex AI.

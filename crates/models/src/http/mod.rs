@@ -1,0 +1,23 @@
+//! The way to a provider and back: one client, keys, timeouts, retries, server-sent events.
+//!
+//! ```text
+//! HttpModel::generate (model) → Provider::call → Http::send (client, retry) → Sse (sse) → StreamReader
+//! ```
+
+#![allow(dead_code, unused_imports, reason = "the providers come next")]
+
+mod auth;
+mod call;
+mod client;
+mod model;
+mod retry;
+mod secret;
+mod sse;
+
+pub(crate) use auth::{Auth, TokenSource};
+pub(crate) use call::Call;
+pub use client::{Http, HttpSettings};
+pub(crate) use model::HttpModel;
+pub use retry::Retries;
+pub use secret::Secret;
+pub(crate) use sse::{Sse, SseEvent};

@@ -1,0 +1,217 @@
+//! `HttpModel`: a provider behind HTTP, as the runtime's `Model`.
+
+use std::{collections::VecDeque, fmt, sync::Arc};
+
+use futures_util::stream;
+use retain_core::LlmResponse;
+use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
+use tokio::time::Instant;
+
+use super::{
+    Auth, Call, Http, Sse,
+    client::{Answer, malformed},
+    retry::Trouble,
+};
+use crate::provider::{Provider, StreamReader};
+
+/// A model behind HTTP. Clones are cheap.
+pub(crate) struct HttpModel<P> {
+    name: String,
+    provider: Arc<P>,
+    auth: Auth,
+    http: Http,
+}
+
+impl<P> Clone for HttpModel<P> {
+    fn clone(&self) -> HttpModel<P> {
+        HttpModel {
+            name: self.name.clone(),
+            provider: Arc::clone(&self.provider),
+            auth: self.auth.clone(),
+            http: self.http.clone(),
+        }
+    }
+}
+
+impl<P: Provider> fmt::Debug for HttpModel<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpModel")
+            .field("name", &self.name)
+            .field("provider", &self.provider)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: Provider> HttpModel<P> {
+    /// A model that is asked under `name`.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        provider: P,
+        auth: Auth,
+        http: Http,
+    ) -> HttpModel<P> {
+        HttpModel {
+            name: name.into(),
+            provider: Arc::new(provider),
+            auth,
+            http,
+        }
+    }
+
+    /// Asks for an answer that comes whole.
+    async fn whole(&self, request: &LlmRequest) -> Result<LlmResponse, ModelError> {
+        let call = self.provider.call(request, false)?;
+        let failure = |status, body: &str| self.provider.failure(status, body);
+        let body = self.http.whole(&call, &self.auth, &failure).await?;
+        self.provider.whole(&body)
+    }
+
+    /// Asks for an answer in pieces, and waits for the first.
+    async fn begin(&self, request: &LlmRequest) -> Result<Going, ModelError> {
+        let call = self.provider.call(request, true)?;
+        let mut attempts = self.http.attempts();
+        loop {
+            match self.attempt(&call, attempts.deadline()).await {
+                Ok(going) => return Ok(going),
+                Err(trouble) => self.http.wait(&mut attempts, trouble).await?,
+            }
+        }
+    }
+
+    /// One attempt, up to the first piece: until then nobody has seen anything of it.
+    async fn attempt(&self, call: &Call, deadline: Instant) -> Result<Going, Trouble> {
+        let failure = |status, body: &str| self.provider.failure(status, body);
+        let answer = self
+            .http
+            .open(call, &self.auth, &failure, true, deadline)
+            .await?;
+        if answer.is_json() {
+            let body = answer.text(deadline).await?;
+            let whole = self.provider.whole(&body).map_err(Trouble::lasting)?;
+            return Ok(Going {
+                source: None,
+                ready: VecDeque::from([whole]),
+                deadline,
+                left_at: None,
+            });
+        }
+        let source = Source {
+            answer,
+            sse: Sse::default(),
+            reader: self.provider.reader(),
+        };
+        let mut going = Going {
+            source: Some(source),
+            ready: VecDeque::new(),
+            deadline,
+            left_at: None,
+        };
+        while going.ready.is_empty() && going.source.is_some() {
+            going.read_on(&self.http).await?;
+        }
+        Ok(going)
+    }
+}
+
+impl<P: Provider> Model for HttpModel<P> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
+        let model = self.clone();
+        if !stream {
+            return Box::pin(stream::once(async move { model.whole(&request).await }));
+        }
+        let begin = State::Begin(request);
+        Box::pin(stream::unfold(
+            (model, begin),
+            |(model, state)| async move {
+                let mut going = match state {
+                    State::Begin(request) => match model.begin(&request).await {
+                        Ok(going) => going,
+                        Err(error) => return Some((Err(error), (model, State::Over))),
+                    },
+                    State::Going(going) => going,
+                    State::Over => return None,
+                };
+                match going.next(&model.http).await {
+                    Some(Ok(piece)) => Some((Ok(piece), (model, State::Going(going)))),
+                    Some(Err(error)) => Some((Err(error), (model, State::Over))),
+                    None => None,
+                }
+            },
+        ))
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        self.provider.capabilities()
+    }
+}
+
+/// How a stream stands.
+enum State {
+    Begin(Arc<LlmRequest>),
+    Going(Going),
+    Over,
+}
+
+/// A streamed answer that has begun.
+struct Going {
+    /// Where more comes from; `None` when all of it has come.
+    source: Option<Source>,
+    ready: VecDeque<LlmResponse>,
+    deadline: Instant,
+    /// When the caller was given a piece: what it takes to ask for the next is its own time.
+    left_at: Option<Instant>,
+}
+
+/// Bytes, events, pieces.
+struct Source {
+    answer: Answer,
+    sse: Sse,
+    reader: Box<dyn StreamReader>,
+}
+
+impl Going {
+    /// The next piece; `None` after the whole answer.
+    async fn next(&mut self, http: &Http) -> Option<Result<LlmResponse, ModelError>> {
+        if let Some(left_at) = self.left_at.take() {
+            self.deadline += left_at.elapsed();
+        }
+        while self.ready.is_empty() && self.source.is_some() {
+            if let Err(trouble) = self.read_on(http).await {
+                return Some(Err(trouble.error));
+            }
+        }
+        self.left_at = Some(Instant::now());
+        self.ready.pop_front().map(Ok)
+    }
+
+    /// Reads some more bytes, or takes up the end.
+    async fn read_on(&mut self, http: &Http) -> Result<(), Trouble> {
+        let Some(source) = &mut self.source else {
+            return Ok(());
+        };
+        let until = self
+            .deadline
+            .min(Instant::now() + http.settings().idle_timeout);
+        let bytes = source.answer.chunk(until).await?;
+        let is_over = bytes.is_none();
+        let events = match bytes {
+            Some(bytes) => source.sse.push(&bytes),
+            None => source.sse.finish().map(|last| last.into_iter().collect()),
+        };
+        let events = events.map_err(|error| Trouble::lasting(malformed(error.message())))?;
+        for event in events {
+            let pieces = source.reader.push(&event).map_err(Trouble::lasting)?;
+            self.ready.extend(pieces);
+        }
+        if is_over || source.reader.is_done() {
+            let last = source.reader.finish().map_err(Trouble::lasting)?;
+            self.ready.extend(last);
+            self.source = None;
+        }
+        Ok(())
+    }
+}
