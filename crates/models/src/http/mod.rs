@@ -13,6 +13,8 @@ mod model;
 mod retry;
 mod secret;
 mod sse;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use auth::{Auth, TokenSource};
 pub(crate) use call::Call;

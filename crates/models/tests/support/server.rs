@@ -25,6 +25,8 @@ pub enum Act {
     Reset,
     /// Ends what it sends, and goes on reading.
     HalfClose,
+    /// Closes the connection.
+    Close,
 }
 
 /// A request as it came.
@@ -134,6 +136,7 @@ async fn serve(mut stream: TcpStream, shared: &Shared) {
                     let _ = stream.set_zero_linger();
                     return;
                 }
+                Act::Close => return,
                 Act::HalfClose => {
                     let _ = stream.shutdown().await;
                     return until_gone(&mut stream).await;
