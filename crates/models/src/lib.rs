@@ -3,13 +3,14 @@
 //! A provider is a pure translation ([`provider`]): a request to an HTTP call, bytes to answers.
 //! Everything that can go wrong between is in [`http`], once for all of them.
 
-#[allow(dead_code)]
 mod gemini;
 mod http;
-#[allow(dead_code, reason = "the providers come next")]
 mod provider;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod testing;
 
+pub use gemini::{
+    GeminiAccess, GeminiModel, GeminiSettings, GoogleCredentials, ServiceAccount, UserCredentials,
+};
 pub use http::{Http, HttpSettings, Retries, Secret};
