@@ -1,7 +1,7 @@
 //! Models over HTTP: Gemini, OpenAI-compatible and Anthropic, behind the runtime's port `Model`.
 //!
-//! A provider is a pure translation ([`provider`]): a request to an HTTP call, bytes to answers.
-//! Everything that can go wrong between is in [`http`], once for all of them.
+//! A provider is a pure translation (`provider`): a request to an HTTP call, bytes to answers.
+//! Everything that can go wrong between is in `http`, once for all of them.
 
 mod gemini;
 mod http;

@@ -131,7 +131,7 @@ impl Http {
     pub(super) fn attempts(&self, options: &Options) -> Attempts {
         let settings = self.settings();
         let total = options.total_timeout.unwrap_or(settings.total_timeout);
-        Attempts::new(settings.retries, Instant::now() + total)
+        Attempts::new(settings.retries, from_now(total))
     }
 
     /// Asks for something that is no model's answer, a token say, as often as it takes.
@@ -145,7 +145,7 @@ impl Http {
         let mut attempts = self.attempts(&Options::default());
         loop {
             let deadline = attempts.deadline();
-            let until = deadline.min(Instant::now() + self.settings().idle_timeout);
+            let until = deadline.min(from_now(self.settings().idle_timeout));
             let trouble = match self.exchange(ask(self.client()), &host, until).await {
                 Ok(answer) if answer.response.status().is_success() => {
                     match answer.text(deadline).await {
@@ -268,7 +268,7 @@ impl Http {
             request = request.header(&auth.name, &auth.value);
         }
         let until = match stream {
-            true => deadline.min(Instant::now() + self.settings().idle_timeout),
+            true => deadline.min(from_now(self.settings().idle_timeout)),
             false => deadline,
         };
         tracing::debug!(host, stream, bytes = call.body.len(), "calling a model");
@@ -303,7 +303,7 @@ impl Http {
     ) -> Trouble {
         let status = answer.response.status().as_u16();
         let headers: HeaderMap = answer.response.headers().clone();
-        let until = deadline.min(Instant::now() + self.settings().idle_timeout);
+        let until = deadline.min(from_now(self.settings().idle_timeout));
         let mut body = Vec::new();
         // As much as comes; the status alone says enough.
         while let Ok(Some(chunk)) = answer.chunk(until).await {
@@ -416,6 +416,12 @@ fn host_of(url: &str) -> String {
         },
         Err(_) => "address that cannot be read".to_owned(),
     }
+}
+
+/// That long from now. A time that no clock shows is some years.
+pub(super) fn from_now(time: Duration) -> Instant {
+    const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+    Instant::now() + time.min(YEARS)
 }
 
 /// A number between 0 and 1.

@@ -72,7 +72,10 @@ impl StreamReader for PlainReader {
                 self.ended = true;
                 Ok(Vec::new())
             }
-            "broken" => Err(malformed("the event cannot be read")),
+            broken if broken.starts_with("broken") => {
+                let error = malformed(format!("the event cannot be read: {broken}"));
+                Err(error.with_source(broken.to_owned()))
+            }
             text => {
                 self.text.push_str(text);
                 Ok(vec![LlmResponse {
