@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use reqwest::{
-    Client, RequestBuilder, Response, StatusCode, Url,
+    Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap},
 };
 use retain_core::{Clock, SystemClock};
@@ -36,7 +36,7 @@ impl Default for HttpSettings {
     fn default() -> HttpSettings {
         HttpSettings {
             connect_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(180),
+            idle_timeout: Duration::from_secs(300),
             total_timeout: Duration::from_secs(900),
             retries: Retries::default(),
         }
@@ -93,18 +93,15 @@ impl Http {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let client = Client::builder()
-            .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(settings.connect_timeout)
-            // A key is never carried to where somebody else points.
-            .redirect(reqwest::redirect::Policy::none())
-            // We count attempts ourselves.
-            .retry(reqwest::retry::never())
-            .tcp_keepalive(Duration::from_secs(60))
-            .http2_keep_alive_interval(Duration::from_secs(30))
-            .http2_keep_alive_timeout(Duration::from_secs(20))
-            .build()
-            .map_err(|error| BuildError::new("HTTP client", causes(&error)))?;
+        let client = builder(&settings).build().or_else(|error| {
+            // A server of one's own may still be reached.
+            tracing::warn!(
+                reason = causes(&error),
+                "no authority for certificates is known: models behind https cannot be reached"
+            );
+            builder(&settings).tls_certs_only([]).build()
+        });
+        let client = client.map_err(|error| BuildError::new("HTTP client", causes(&error)))?;
         let inner = Inner {
             client,
             settings,
@@ -320,6 +317,19 @@ impl Http {
         tracing::debug!(host = answer.host, status, code = %failure.code, "a model refused");
         Trouble::refused(status, &headers, failure, self.clock().as_ref())
     }
+}
+
+fn builder(settings: &HttpSettings) -> ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(settings.connect_timeout)
+        // A key is never carried to where somebody else points.
+        .redirect(reqwest::redirect::Policy::none())
+        // We count attempts ourselves.
+        .retry(reqwest::retry::never())
+        .tcp_keepalive(Duration::from_secs(60))
+        .http2_keep_alive_interval(Duration::from_secs(30))
+        .http2_keep_alive_timeout(Duration::from_secs(20))
 }
 
 /// An answer whose head has come.
