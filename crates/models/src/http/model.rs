@@ -123,9 +123,17 @@ impl<P: Provider> HttpModel<P> {
             left_at: None,
         };
         while going.ready.is_empty() && going.source.is_some() {
-            going.read_on(&self.http).await?;
+            let read = going.read_on(&self.http).await;
+            read.map_err(|trouble| self.judged(trouble))?;
         }
         Ok(going)
+    }
+
+    /// Trouble before the first piece: the provider knows which of its errors pass.
+    fn judged(&self, mut trouble: Trouble) -> Trouble {
+        let code = trouble.error.code.as_deref();
+        trouble.may_pass |= code.is_some_and(|code| self.provider.may_pass(code));
+        trouble
     }
 }
 

@@ -54,6 +54,10 @@ impl Provider for Plain {
         }
     }
 
+    fn may_pass(&self, code: &str) -> bool {
+        code == "plain-busy"
+    }
+
     fn capabilities(&self) -> ModelCapabilities {
         ModelCapabilities::default()
     }
@@ -72,6 +76,7 @@ impl StreamReader for PlainReader {
                 self.ended = true;
                 Ok(Vec::new())
             }
+            "busy" => Err(ModelError::new("busy").with_code("plain-busy")),
             broken if broken.starts_with("broken") => {
                 let error = malformed(format!("the event cannot be read: {broken}"));
                 Err(error.with_source(broken.to_owned()))
