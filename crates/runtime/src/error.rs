@@ -261,7 +261,8 @@ pub struct BuildError {
 }
 
 impl BuildError {
-    pub(crate) fn new(what: impl Into<String>, reason: impl Into<String>) -> BuildError {
+    /// `what` cannot be built, for this `reason`.
+    pub fn new(what: impl Into<String>, reason: impl Into<String>) -> BuildError {
         BuildError {
             what: what.into(),
             reason: reason.into(),

@@ -1,0 +1,441 @@
+//! `Http`: the one client that all models share, with its timeouts.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use reqwest::{
+    Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url,
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap},
+};
+use retain_core::{Clock, SystemClock};
+use retain_runtime::{BuildError, ModelError};
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    Auth, Call, Retries,
+    auth::AuthHeader,
+    options::Options,
+    retry::{Attempts, Trouble},
+};
+use crate::provider::Failure;
+
+/// How long a provider may take, and how often it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// For making the connection.
+    pub connect_timeout: Duration,
+    /// For each silence: before a streamed answer begins, and between two of its pieces. An answer
+    /// that comes whole may take the total time to begin.
+    pub idle_timeout: Duration,
+    /// For a call with all its attempts, without the time that the caller holds the stream.
+    pub total_timeout: Duration,
+    /// When a call is made again.
+    pub retries: Retries,
+}
+
+impl Default for HttpSettings {
+    fn default() -> HttpSettings {
+        HttpSettings {
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(300),
+            total_timeout: Duration::from_secs(900),
+            retries: Retries::default(),
+        }
+    }
+}
+
+/// The largest answer that is read.
+const BODY_MAX: usize = 256 << 20;
+/// The most that is read of a refusal.
+const REFUSAL_MAX: usize = 1 << 20;
+
+/// The HTTP client of all models. Clones share connections.
+///
+/// Proxies are taken from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`).
+#[derive(Clone)]
+pub struct Http {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    settings: HttpSettings,
+    clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Http").field(&self.inner.settings).finish()
+    }
+}
+
+/// Reads what a refusal says.
+pub(crate) type ReadFailure<'a> = &'a (dyn Fn(u16, &str) -> Failure + Send + Sync);
+
+/// A call with all that it takes to make it.
+pub(super) struct Exchange<'a> {
+    pub(super) call: &'a Call,
+    pub(super) auth: &'a Auth,
+    pub(super) failure: ReadFailure<'a>,
+    pub(super) options: &'a Options,
+    /// Whether the answer is to come in pieces.
+    pub(super) stream: bool,
+}
+
+impl Http {
+    /// A client with these settings.
+    pub fn new(settings: HttpSettings) -> Result<Http, BuildError> {
+        Http::with_clock(settings, Arc::new(SystemClock))
+    }
+
+    /// A client that reads dates by this clock.
+    pub fn with_clock(settings: HttpSettings, clock: Arc<dyn Clock>) -> Result<Http, BuildError> {
+        // Who has chosen another one before keeps it.
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let client = builder(&settings).build().or_else(|error| {
+            // A server of one's own may still be reached.
+            tracing::warn!(
+                reason = causes(&error),
+                "no authority for certificates is known: models behind https cannot be reached"
+            );
+            builder(&settings).tls_certs_only([]).build()
+        });
+        let client = client.map_err(|error| BuildError::new("HTTP client", causes(&error)))?;
+        let inner = Inner {
+            client,
+            settings,
+            clock,
+        };
+        Ok(Http {
+            inner: Arc::new(inner),
+        })
+    }
+
+    pub(crate) fn settings(&self) -> &HttpSettings {
+        &self.inner.settings
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner.clock
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.inner.client
+    }
+
+    /// The attempts of a call that begins now.
+    pub(super) fn attempts(&self, options: &Options) -> Attempts {
+        let settings = self.settings();
+        let total = options.total_timeout.unwrap_or(settings.total_timeout);
+        Attempts::new(settings.retries, from_now(total))
+    }
+
+    /// Asks for something that is no model's answer, a token say, as often as it takes.
+    pub(crate) async fn fetch(
+        &self,
+        url: &str,
+        ask: &(dyn Fn(&Client) -> RequestBuilder + Send + Sync),
+        failure: ReadFailure<'_>,
+    ) -> Result<String, ModelError> {
+        let host = host_of(url);
+        let mut attempts = self.attempts(&Options::default());
+        loop {
+            let deadline = attempts.deadline();
+            let until = deadline.min(from_now(self.settings().idle_timeout));
+            let trouble = match self.exchange(ask(self.client()), &host, until).await {
+                Ok(answer) if answer.response.status().is_success() => {
+                    match answer.text(deadline).await {
+                        Ok(text) => return Ok(text),
+                        Err(trouble) => trouble,
+                    }
+                }
+                Ok(answer) => self.refusal(answer, None, failure, deadline).await,
+                Err(trouble) => trouble,
+            };
+            self.wait(&mut attempts, trouble).await?;
+        }
+    }
+
+    /// Makes a call, as often as it takes, and gives the body of the answer.
+    #[allow(dead_code, reason = "embedders call it")]
+    pub(crate) async fn whole(
+        &self,
+        call: &Call,
+        auth: &Auth,
+        failure: ReadFailure<'_>,
+    ) -> Result<String, ModelError> {
+        let exchange = Exchange {
+            call,
+            auth,
+            failure,
+            options: &Options::default(),
+            stream: false,
+        };
+        self.whole_of(&exchange).await
+    }
+
+    /// The same for a call with options.
+    pub(super) async fn whole_of(&self, exchange: &Exchange<'_>) -> Result<String, ModelError> {
+        let mut attempts = self.attempts(exchange.options);
+        loop {
+            let deadline = attempts.deadline();
+            let trouble = match self.open(exchange, deadline).await {
+                Ok(answer) => match answer.text(deadline).await {
+                    Ok(text) => return Ok(text),
+                    Err(trouble) => trouble,
+                },
+                Err(trouble) => trouble,
+            };
+            self.wait(&mut attempts, trouble).await?;
+        }
+    }
+
+    /// Waits until the next attempt; gives the error, if there is to be none.
+    pub(crate) async fn wait(
+        &self,
+        attempts: &mut Attempts,
+        trouble: Trouble,
+    ) -> Result<(), ModelError> {
+        let why = trouble.error.code.clone().unwrap_or_default();
+        let wait = attempts.next_wait(trouble, chance())?;
+        let wait_ms = wait.as_millis() as u64;
+        tracing::warn!(code = %why, wait_ms, "a call to a model failed and is made again");
+        tokio::time::sleep(wait).await;
+        Ok(())
+    }
+
+    /// One attempt: sends the call and waits for the head of the answer. A refusal is trouble.
+    pub(super) async fn open(
+        &self,
+        exchange: &Exchange<'_>,
+        deadline: Instant,
+    ) -> Result<Answer, Trouble> {
+        let Exchange { call, auth, .. } = exchange;
+        let host = host_of(&call.url);
+        let mut may_renew = true;
+        loop {
+            let header = timeout_at(deadline, auth.header(self)).await;
+            let header = header
+                .map_err(|_| Trouble::lasting(timed_out(&host, "getting a token")))?
+                .map_err(Trouble::lasting)?;
+            let answer = self
+                .send(exchange, header.as_ref(), &host, deadline)
+                .await?;
+            let status = answer.response.status();
+            if status.is_success() {
+                return Ok(answer);
+            }
+            let token = header.as_ref().map(|header| &header.secret);
+            if status == StatusCode::UNAUTHORIZED && std::mem::take(&mut may_renew) {
+                // A token may have been taken back before its time.
+                if token.is_some_and(|token| auth.renew(token)) {
+                    continue;
+                }
+            }
+            return Err(self
+                .refusal(answer, token, exchange.failure, deadline)
+                .await);
+        }
+    }
+
+    async fn send(
+        &self,
+        exchange: &Exchange<'_>,
+        auth: Option<&AuthHeader>,
+        host: &str,
+        deadline: Instant,
+    ) -> Result<Answer, Trouble> {
+        let Exchange { call, stream, .. } = *exchange;
+        let accept = match stream {
+            true => "text/event-stream",
+            false => "application/json",
+        };
+        let mut request = self
+            .client()
+            .post(&call.url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, accept)
+            .body(call.body.clone());
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
+        request = request.headers(exchange.options.headers.clone());
+        if let Some(auth) = auth {
+            request = request.header(&auth.name, &auth.value);
+        }
+        let until = match stream {
+            true => deadline.min(from_now(self.settings().idle_timeout)),
+            false => deadline,
+        };
+        tracing::debug!(host, stream, bytes = call.body.len(), "calling a model");
+        self.exchange(request, host, until).await
+    }
+
+    /// Sends, and waits for the head of the answer.
+    async fn exchange(
+        &self,
+        request: RequestBuilder,
+        host: &str,
+        until: Instant,
+    ) -> Result<Answer, Trouble> {
+        match timeout_at(until, request.send()).await {
+            Err(_) => Err(Trouble::passing(timed_out(host, "waiting for an answer"))),
+            Ok(Err(error)) => Err(broken(host, error)),
+            Ok(Ok(response)) => Ok(Answer {
+                response,
+                host: host.to_owned(),
+                read: 0,
+            }),
+        }
+    }
+
+    /// What a refusal says, without the key should it be repeated in it.
+    async fn refusal(
+        &self,
+        mut answer: Answer,
+        secret: Option<&super::Secret>,
+        failure: ReadFailure<'_>,
+        deadline: Instant,
+    ) -> Trouble {
+        let status = answer.response.status().as_u16();
+        let headers: HeaderMap = answer.response.headers().clone();
+        let until = deadline.min(from_now(self.settings().idle_timeout));
+        let mut body = Vec::new();
+        // As much as comes; the status alone says enough.
+        while let Ok(Some(chunk)) = answer.chunk(until).await {
+            body.extend_from_slice(&chunk);
+            if body.len() > REFUSAL_MAX {
+                break;
+            }
+        }
+        let mut failure = failure(status, &String::from_utf8_lossy(&body));
+        if let Some(secret) = secret {
+            failure.message = secret.redact(&failure.message);
+            failure.code = secret.redact(&failure.code);
+        }
+        tracing::debug!(host = answer.host, status, code = %failure.code, "a model refused");
+        Trouble::refused(status, &headers, failure, self.clock().as_ref())
+    }
+}
+
+fn builder(settings: &HttpSettings) -> ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(settings.connect_timeout)
+        // A key is never carried to where somebody else points.
+        .redirect(reqwest::redirect::Policy::none())
+        // We count attempts ourselves.
+        .retry(reqwest::retry::never())
+        .tcp_keepalive(Duration::from_secs(60))
+        .http2_keep_alive_interval(Duration::from_secs(30))
+        .http2_keep_alive_timeout(Duration::from_secs(20))
+}
+
+/// An answer whose head has come.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    response: Response,
+    host: String,
+    read: usize,
+}
+
+impl Answer {
+    /// Whether the body is JSON, not a stream: some servers do not stream though asked to.
+    pub(crate) fn is_json(&self) -> bool {
+        let kind = self.response.headers().get(CONTENT_TYPE);
+        kind.and_then(|kind| kind.to_str().ok())
+            .is_some_and(|kind| kind.trim_start().starts_with("application/json"))
+    }
+
+    /// The next bytes of the body; `None` at its end.
+    pub(crate) async fn chunk(&mut self, until: Instant) -> Result<Option<Vec<u8>>, Trouble> {
+        match timeout_at(until, self.response.chunk()).await {
+            Err(_) => Err(Trouble::passing(timed_out(
+                &self.host,
+                "waiting for more of an answer",
+            ))),
+            Ok(Err(error)) => Err(broken(&self.host, error)),
+            Ok(Ok(None)) => Ok(None),
+            Ok(Ok(Some(bytes))) => {
+                self.read += bytes.len();
+                match self.read > BODY_MAX {
+                    true => Err(Trouble::lasting(malformed("the answer is too large"))),
+                    false => Ok(Some(bytes.to_vec())),
+                }
+            }
+        }
+    }
+
+    /// The whole body.
+    pub(crate) async fn text(mut self, deadline: Instant) -> Result<String, Trouble> {
+        let mut body = Vec::new();
+        while let Some(bytes) = self.chunk(deadline).await? {
+            body.extend_from_slice(&bytes);
+        }
+        String::from_utf8(body).map_err(|_| Trouble::lasting(malformed("the answer is not UTF-8")))
+    }
+}
+
+/// An answer that is not what it should be.
+pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
+    ModelError::new(message).with_code("MalformedResponse")
+}
+
+fn timed_out(host: &str, doing: &str) -> ModelError {
+    ModelError::new(format!("{host}: timed out {doing}")).with_code("TimeoutError")
+}
+
+/// What went wrong on the way, told without the address, which may hold a password.
+fn broken(host: &str, error: reqwest::Error) -> Trouble {
+    let error = error.without_url();
+    if error.is_builder() {
+        let message = format!("{host}: the call cannot be made: {}", causes(&error));
+        return Trouble::lasting(ModelError::new(message).with_code("InvalidRequest"));
+    }
+    if error.is_timeout() {
+        return Trouble::passing(timed_out(host, "connecting"));
+    }
+    let what = match error.is_connect() {
+        true => "cannot connect",
+        false => "the connection broke",
+    };
+    let message = format!("{host}: {what}: {}", causes(&error));
+    Trouble::passing(ModelError::new(message).with_code("ConnectionError"))
+}
+
+/// An error with its causes, which reqwest does not print.
+fn causes(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}
+
+/// The host of an address, which is all that messages tell of it.
+fn host_of(url: &str) -> String {
+    match Url::parse(url) {
+        Ok(url) => match (url.host_str(), url.port()) {
+            (Some(host), Some(port)) => format!("{host}:{port}"),
+            (Some(host), None) => host.to_owned(),
+            (None, _) => "address without a host".to_owned(),
+        },
+        Err(_) => "address that cannot be read".to_owned(),
+    }
+}
+
+/// That long from now. A time that no clock shows is some years.
+pub(super) fn from_now(time: Duration) -> Instant {
+    const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+    Instant::now() + time.min(YEARS)
+}
+
+/// A number between 0 and 1.
+fn chance() -> f64 {
+    // Without a source of chance, waits are merely less spread.
+    getrandom::u32().map_or(0.5, |bits| f64::from(bits) / f64::from(u32::MAX))
+}

@@ -1,0 +1,28 @@
+//! The way to a provider and back: one client, keys, timeouts, retries, server-sent events.
+//!
+//! ```text
+//! HttpModel::generate (model) → Provider::call → Http::send (client, retry) → Sse (sse) → StreamReader
+//! ```
+
+mod auth;
+mod call;
+mod client;
+mod model;
+mod options;
+mod retry;
+mod secret;
+mod sse;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use auth::{Auth, TokenSource};
+pub(crate) use call::Call;
+pub(crate) use client::malformed;
+pub use client::{Http, HttpSettings};
+pub(crate) use model::HttpModel;
+pub(crate) use options::http_option;
+pub use retry::Retries;
+pub use secret::Secret;
+pub(crate) use sse::SseEvent;
+#[cfg(test)]
+pub(crate) use sse::{Sse, SseError};

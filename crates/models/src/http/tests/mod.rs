@@ -1,0 +1,174 @@
+//! The way to a provider, with everything that goes wrong on it.
+
+mod keys;
+mod lines;
+mod proxy;
+mod refusals;
+#[cfg(target_os = "linux")]
+mod tls;
+mod waits;
+mod wire;
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::StreamExt as _;
+use retain_core::{Content, LlmResponse};
+use retain_runtime::{LlmRequest, Model as _, ModelCapabilities, ModelError};
+
+use super::{Auth, Call, Http, HttpModel, HttpSettings, Retries, SseEvent, client::malformed};
+use crate::{
+    provider::{Failure, Provider, StreamReader},
+    testing::{Act, Server},
+};
+
+/// A provider whose words are plain text: each event is a piece, `end` the last.
+#[derive(Debug)]
+struct Plain {
+    url: String,
+}
+
+impl Provider for Plain {
+    fn call(&self, _request: &LlmRequest, stream: bool) -> Result<Call, ModelError> {
+        Ok(Call {
+            url: format!("{}/ask", self.url),
+            headers: vec![("x-plain", stream.to_string())],
+            body: r#"{"say":"something"}"#.to_owned(),
+        })
+    }
+
+    fn whole(&self, body: &str) -> Result<LlmResponse, ModelError> {
+        match body {
+            "" => Err(malformed("the answer is empty")),
+            body => Ok(LlmResponse::of(Content::model(body))),
+        }
+    }
+
+    fn reader(&self) -> Box<dyn StreamReader> {
+        Box::new(PlainReader::default())
+    }
+
+    fn failure(&self, status: u16, body: &str) -> Failure {
+        Failure {
+            is_final: body == "never",
+            ..Failure::new(format!("plain-{status}"), body)
+        }
+    }
+
+    fn may_pass(&self, code: &str) -> bool {
+        code == "plain-busy"
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        ModelCapabilities::default()
+    }
+}
+
+#[derive(Default)]
+struct PlainReader {
+    text: String,
+    ended: bool,
+}
+
+impl StreamReader for PlainReader {
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, ModelError> {
+        match event.data.as_str() {
+            "end" => {
+                self.ended = true;
+                Ok(Vec::new())
+            }
+            "busy" => Err(ModelError::new("busy").with_code("plain-busy")),
+            broken if broken.starts_with("broken") => {
+                let error = malformed(format!("the event cannot be read: {broken}"));
+                Err(error.with_source(broken.to_owned()))
+            }
+            text => {
+                self.text.push_str(text);
+                Ok(vec![LlmResponse {
+                    partial: Some(true),
+                    ..LlmResponse::of(Content::model(text))
+                }])
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
+        match self.ended {
+            true => Ok(vec![LlmResponse::of(Content::model(&*self.text))]),
+            false => Err(malformed("the stream was cut off")),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.ended
+    }
+}
+
+/// Settings with which nothing is waited for long, and nothing times out by itself.
+fn patient() -> HttpSettings {
+    HttpSettings {
+        retries: Retries {
+            attempts: 3,
+            first_wait: Duration::from_millis(1),
+            ..Retries::default()
+        },
+        ..HttpSettings::default()
+    }
+}
+
+/// Settings for servers that fall silent.
+fn hasty() -> HttpSettings {
+    HttpSettings {
+        idle_timeout: Duration::from_millis(700),
+        total_timeout: Duration::from_secs(20),
+        ..patient()
+    }
+}
+
+fn model_at(url: String, settings: HttpSettings, auth: Auth) -> HttpModel<Plain> {
+    let http = Http::new(settings).expect("a client");
+    HttpModel::new("plain", Plain { url }, auth, http)
+}
+
+fn model(server: &Server, settings: HttpSettings) -> HttpModel<Plain> {
+    model_at(server.url(), settings, Auth::None)
+}
+
+/// Texts in the order they came; an error as its code.
+async fn ask(model: &HttpModel<Plain>, stream: bool) -> Vec<String> {
+    let answers = model.generate(Arc::new(LlmRequest::default()), stream);
+    answers.map(told).collect().await
+}
+
+fn told(answer: Result<LlmResponse, ModelError>) -> String {
+    match answer {
+        Ok(response) => response.content.unwrap_or_default().text_concat(),
+        Err(error) => format!("!{}", error.code.unwrap_or_default()),
+    }
+}
+
+fn send(text: &str) -> Act {
+    Act::Send(text.as_bytes().to_vec())
+}
+
+/// The head of a stream, and chunks of it.
+fn head() -> Act {
+    send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+}
+
+fn chunk(text: &str) -> Act {
+    send(&format!("{:x}\r\n{text}\r\n", text.len()))
+}
+
+fn last_chunk() -> Act {
+    send("0\r\n\r\n")
+}
+
+/// A stream that goes well.
+fn good_stream() -> Vec<Act> {
+    vec![
+        head(),
+        chunk("data: Hel\n\n"),
+        chunk("data: lo\n\ndata: end\n\n"),
+        last_chunk(),
+    ]
+}

@@ -1,0 +1,120 @@
+//! What providers refuse: which refusals are tried again, and what is told of them.
+
+use super::*;
+use crate::testing::{answer, refusal};
+
+/// Status, and how often the call is made with three attempts allowed.
+const STATUSES: [(&str, usize); 18] = [
+    ("400 Bad Request", 1),
+    ("401 Unauthorized", 1),
+    ("402 Payment Required", 1),
+    ("403 Forbidden", 1),
+    ("404 Not Found", 1),
+    ("408 Request Timeout", 3),
+    ("409 Conflict", 3),
+    ("413 Payload Too Large", 1),
+    ("422 Unprocessable Content", 1),
+    ("425 Too Early", 3),
+    ("429 Too Many Requests", 3),
+    ("500 Internal Server Error", 3),
+    ("501 Not Implemented", 1),
+    ("502 Bad Gateway", 3),
+    ("503 Service Unavailable", 3),
+    ("504 Gateway Timeout", 3),
+    ("505 HTTP Version Not Supported", 1),
+    ("529 Overloaded", 3),
+];
+
+#[tokio::test]
+async fn each_status_is_tried_again_or_not_and_told_by_the_providers_code() {
+    for (status, attempts) in STATUSES {
+        for stream in [false, true] {
+            let script = refusal(status, &[], "why");
+            let server = Server::playing(vec![script; 3]).await;
+            let code = format!("!plain-{}", &status[..3]);
+            let model = model(&server, patient());
+            assert_eq!(ask(&model, stream).await, [code], "{status}");
+            assert_eq!(server.received().len(), attempts, "{status} {stream}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_that_passes_is_not_seen() {
+    let refused = refusal("503 Service Unavailable", &[("retry-after", "0")], "");
+    let server = Server::playing([refused.clone(), refused.clone(), answer("Hello")]).await;
+    assert_eq!(ask(&model(&server, patient()), false).await, ["Hello"]);
+    let server = Server::playing([refused.clone(), refused, good_stream()]).await;
+    let told = ask(&model(&server, patient()), true).await;
+    assert_eq!(told, ["Hel", "lo", "Hello"]);
+}
+
+#[tokio::test]
+async fn the_provider_says_whether_to_try_again() {
+    let cases = [
+        ("429 Too Many Requests", "x-should-retry", "false", "", 1),
+        ("400 Bad Request", "x-should-retry", "true", "", 3),
+        // Longer than the budget for waiting: nobody would wait for it.
+        ("429 Too Many Requests", "retry-after", "3600", "", 1),
+        ("429 Too Many Requests", "retry-after-ms", "3600000", "", 1),
+        (
+            "429 Too Many Requests",
+            "retry-after",
+            "Fri, 31 Dec 2100 23:59:59 GMT",
+            "",
+            1,
+        ),
+        // A date that is past is now.
+        (
+            "429 Too Many Requests",
+            "retry-after",
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "",
+            3,
+        ),
+        ("429 Too Many Requests", "retry-after", "0", "", 3),
+        ("429 Too Many Requests", "retry-after-ms", "1", "", 3),
+        // What cannot be read counts as not said.
+        ("429 Too Many Requests", "retry-after", "soon", "", 3),
+        ("429 Too Many Requests", "retry-after", "-1", "", 3),
+        // The body says that it is no use.
+        ("429 Too Many Requests", "x-none", "", "never", 1),
+    ];
+    for (status, name, value, body, attempts) in cases {
+        let script = refusal(status, &[(name, value)], body);
+        let server = Server::playing(vec![script; 3]).await;
+        ask(&model(&server, patient()), false).await;
+        assert_eq!(
+            server.received().len(),
+            attempts,
+            "{status} {name} {value} {body}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_without_an_end_is_told_by_what_has_come() {
+    let stalled = vec![
+        send("HTTP/1.1 400 Bad Request\r\ncontent-length: 100\r\n\r\nonly this"),
+        Act::Stall,
+    ];
+    let server = Server::playing([stalled]).await;
+    let model = model(&server, hasty());
+    let answers: Vec<_> = model
+        .generate(Arc::new(LlmRequest::default()), false)
+        .collect()
+        .await;
+    let error = answers[0].as_ref().expect_err("refused");
+    assert_eq!(error.code.as_deref(), Some("plain-400"));
+    assert_eq!(error.message, "only this");
+}
+
+#[tokio::test]
+async fn a_redirect_is_a_refusal() {
+    let elsewhere = Server::playing([answer("from elsewhere")]).await;
+    let location = format!("{}/ask", elsewhere.url());
+    let moved = refusal("307 Temporary Redirect", &[("location", &location)], "");
+    let server = Server::playing([moved]).await;
+    assert_eq!(ask(&model(&server, patient()), false).await, ["!plain-307"]);
+    assert!(elsewhere.received().is_empty());
+}

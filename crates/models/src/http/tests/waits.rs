@@ -1,0 +1,122 @@
+//! How long is waited between two attempts.
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::*;
+use crate::http::retry::{Attempts, Trouble};
+
+const FAR: Duration = Duration::from_secs(3600);
+
+fn trouble(after: Option<Duration>) -> Trouble {
+    Trouble {
+        after,
+        ..Trouble::passing(ModelError::new("not now"))
+    }
+}
+
+fn waits(retries: Retries, chance: f64, after: Option<Duration>) -> Vec<Duration> {
+    let mut attempts = Attempts::new(retries, Instant::now() + FAR);
+    let next = || attempts.next_wait(trouble(after), chance).ok();
+    std::iter::from_fn(next).collect()
+}
+
+#[tokio::test]
+async fn waits_double_up_to_the_longest() {
+    let retries = Retries {
+        attempts: 6,
+        first_wait: Duration::from_secs(1),
+        longest_wait: Duration::from_secs(4),
+        budget: FAR,
+    };
+    let seconds =
+        |waits: Vec<Duration>| -> Vec<f64> { waits.iter().map(Duration::as_secs_f64).collect() };
+    assert_eq!(
+        seconds(waits(retries, 1.0, None)),
+        [1.0, 2.0, 4.0, 4.0, 4.0]
+    );
+    assert_eq!(
+        seconds(waits(retries, 0.0, None)),
+        [0.5, 1.0, 2.0, 2.0, 2.0]
+    );
+    let asked = Some(Duration::from_secs(7));
+    assert_eq!(seconds(waits(retries, 0.0, asked)), [7.0; 5]);
+    assert_eq!(seconds(waits(retries, 0.5, asked)), [7.5; 5]);
+}
+
+/// Times beyond every clock are no reason to fail.
+#[tokio::test]
+async fn the_longest_times_are_taken() {
+    let settings = HttpSettings {
+        connect_timeout: Duration::from_secs(9),
+        idle_timeout: Duration::MAX,
+        total_timeout: Duration::MAX,
+        retries: Retries {
+            attempts: 2,
+            first_wait: Duration::from_millis(1),
+            longest_wait: Duration::MAX,
+            budget: Duration::MAX,
+        },
+    };
+    let refused = crate::testing::refusal("503 Service Unavailable", &[], "");
+    let server = Server::playing([refused, good_stream()]).await;
+    let told = ask(&model(&server, settings), true).await;
+    assert_eq!(told, ["Hel", "lo", "Hello"]);
+    let asked = Some(Duration::MAX);
+    let retries = settings.retries;
+    assert!(waits(retries, 1.0, asked).is_empty());
+}
+
+#[tokio::test]
+async fn one_attempt_is_one() {
+    assert!(waits(Retries::none(), 0.5, None).is_empty());
+}
+
+#[tokio::test]
+async fn what_lasts_is_not_waited_for() {
+    let mut attempts = Attempts::new(Retries::default(), Instant::now() + FAR);
+    let lasting = Trouble::lasting(ModelError::new("no"));
+    assert!(attempts.next_wait(lasting, 0.5).is_err());
+}
+
+#[tokio::test]
+async fn nobody_waits_beyond_the_total_time() {
+    let retries = Retries {
+        budget: FAR,
+        ..Retries::default()
+    };
+    let mut attempts = Attempts::new(retries, Instant::now() + Duration::from_secs(5));
+    let asked = trouble(Some(Duration::from_secs(6)));
+    assert!(attempts.next_wait(asked, 0.0).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn waits_stay_in_the_budget(
+        attempts in 1u32..40,
+        first in 0u64..5_000,
+        longest in 0u64..60_000,
+        budget in 0u64..120_000,
+        chance in 0.0f64..=1.0,
+        after in proptest::option::of(0u64..100_000),
+    ) {
+        let retries = Retries {
+            attempts,
+            first_wait: Duration::from_millis(first),
+            longest_wait: Duration::from_millis(longest),
+            budget: Duration::from_millis(budget),
+        };
+        let after = after.map(Duration::from_millis);
+        let waits = waits(retries, chance, after);
+        prop_assert!(waits.len() < attempts as usize);
+        prop_assert!(waits.iter().sum::<Duration>() <= retries.budget);
+        for wait in waits {
+            match after {
+                Some(after) => prop_assert!(wait >= after),
+                None => prop_assert!(wait <= retries.longest_wait),
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Models over HTTP: Gemini, OpenAI-compatible and Anthropic, behind the runtime's port `Model`.
+//!
+//! A provider is a pure translation (`provider`): a request to an HTTP call, bytes to answers.
+//! Everything that can go wrong between is in `http`, once for all of them.
+
+mod gemini;
+mod http;
+mod provider;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod testing;
+
+pub use gemini::{
+    GeminiAccess, GeminiModel, GeminiSettings, GoogleCredentials, ServiceAccount, UserCredentials,
+};
+pub use http::{Http, HttpSettings, Retries, Secret};
