@@ -122,12 +122,11 @@ impl Tool for McpTool {
         _ctx: &ToolContext,
         request: &mut LlmRequest,
     ) -> Result<(), ToolError> {
+        // The last of that name is the one that was just added.
         let tools = request.config.tools.iter_mut().flatten().rev();
-        let declared = tools.flat_map(|tool| tool.function_declarations.iter_mut().flatten());
-        let is_mine =
-            |declared: &&mut FunctionDeclaration| declared.name.as_deref() == Some(&self.name);
-        // The last one is the one that was just added.
-        if let Some(mine) = declared.filter(is_mine).last() {
+        let mut declared =
+            tools.flat_map(|tool| tool.function_declarations.iter_mut().flatten().rev());
+        if let Some(mine) = declared.find(|it| it.name.as_deref() == Some(&self.name)) {
             *mine = self.fenced_declaration();
         }
         let instruction = request.config.system_instruction.as_deref();

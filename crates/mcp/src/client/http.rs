@@ -127,7 +127,7 @@ impl StreamableHttpClient for HttpClient {
         let posted = self
             .client
             .post_message(uri, message, session_id, auth_header, headers);
-        told_expired(posted.await, has_session)
+        told_expired(posted.await.map_err(without_url), has_session)
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -148,7 +148,7 @@ impl StreamableHttpClient for HttpClient {
             headers,
             size_max,
         );
-        told_expired(posted.await, has_session)
+        told_expired(posted.await.map_err(without_url), has_session)
     }
 
     async fn delete_session(
@@ -163,7 +163,7 @@ impl StreamableHttpClient for HttpClient {
                 let deleted = self
                     .client
                     .delete_session(uri, session_id, auth_header, headers);
-                deleted.await
+                deleted.await.map_err(without_url)
             }
             false => Ok(()),
         }
@@ -180,7 +180,7 @@ impl StreamableHttpClient for HttpClient {
         let stream = self
             .client
             .get_stream(uri, session_id, last_event_id, auth_header, headers);
-        stream.await
+        stream.await.map_err(without_url)
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -200,7 +200,15 @@ impl StreamableHttpClient for HttpClient {
             headers,
             size_max,
         );
-        stream.await
+        stream.await.map_err(without_url)
+    }
+}
+
+/// The library logs its errors, and a URL may have a key in it.
+fn without_url(error: StreamableHttpError<reqwest::Error>) -> StreamableHttpError<reqwest::Error> {
+    match error {
+        StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
+        error => error,
     }
 }
 

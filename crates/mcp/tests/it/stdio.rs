@@ -7,7 +7,7 @@ use retain_runtime::Toolset as _;
 
 use crate::{
     server::{noted, notes},
-    support::{LONG, Turn, child_process, ends, is_alive},
+    support::{LONG, Turn, child_process, ends, gone, is_alive},
 };
 
 fn toolset(folder: &Path) -> Arc<McpToolset> {
@@ -86,13 +86,46 @@ async fn a_server_that_was_killed_is_started_again_for_the_next_call() {
         assert_eq!(servers(folder.path()), round);
         let server = pid(folder.path());
         kill(&server);
-        // Until it is dead it may read a call, and that would not be repeated. Whether the client
-        // has noticed by then or not, the next call is answered.
-        ends(&server).await;
+        gone(&server).await;
     }
     let calls = notes(folder.path());
     let calls = calls.iter().filter(|note| *note == "call echo").count();
     assert_eq!(calls, 5);
+}
+
+/// Says hello, tells of one tool, closes its input and lives on; the next one is the real server.
+const DEAF: &str = r#"
+if [ -e second ]; then exec "$0" --exact server::serve_as_a_child_process --nocapture; fi
+touch second
+answer() {
+  id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"
+}
+read -r line
+answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}'
+read -r line
+read -r line
+exec 0<&-
+answer '{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}'
+sleep 600
+"#;
+
+#[tokio::test]
+async fn a_call_that_did_not_reach_its_server_is_repeated_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let itself = std::env::current_exe().unwrap();
+    let server = StdioServer::new("sh")
+        .args(["-c", DEAF, itself.to_str().unwrap()])
+        .env(crate::server::FOLDER, folder.path().to_str().unwrap())
+        .cwd(folder.path())
+        .timeout(LONG);
+    let set = Arc::new(McpToolset::new(server));
+    let turn = Turn::calling(&set, "echo", r#"{"text":"heard"}"#).await;
+    assert_eq!(turn.text(), "heard");
+    assert_eq!(turn.tools(), ["echo"]);
+    let notes = notes(folder.path());
+    let calls = notes.iter().filter(|note| *note == "call echo").count();
+    assert_eq!(calls, 1);
 }
 
 #[tokio::test]

@@ -109,3 +109,15 @@ pub(crate) async fn ends(pid: &str) {
     let ended = tokio::time::timeout(LONG, ended).await;
     assert!(ended.is_ok(), "process {pid} is still there");
 }
+
+/// Waits until a child process is gone, and not only dying: it may read as long as it has threads.
+pub(crate) async fn gone(pid: &str) {
+    let process = Path::new("/proc").join(pid);
+    let gone = async {
+        while process.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let gone = tokio::time::timeout(LONG, gone).await;
+    assert!(gone.is_ok(), "process {pid} is still there");
+}
