@@ -207,12 +207,13 @@ impl ServerHandler for TestServer {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let mut listed = ListResourcesResult::default();
-        listed.resources = vec![
-            Resource::new("x:poem", "poem"),
-            Resource::new("x:bild", "Bild für dich"),
-        ];
-        Ok(listed)
+        Ok(ListResourcesResult {
+            resources: vec![
+                Resource::new("x:poem", "poem"),
+                Resource::new("x:bild", "Bild für dich"),
+            ],
+            ..ListResourcesResult::default()
+        })
     }
 
     async fn read_resource(

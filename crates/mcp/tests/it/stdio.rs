@@ -17,8 +17,8 @@ fn toolset(folder: &Path) -> Arc<McpToolset> {
 /// The process of the last server.
 fn pid(folder: &Path) -> String {
     let notes = notes(folder);
-    let pids = notes.iter().filter_map(|note| note.strip_prefix("pid "));
-    pids.last().unwrap().to_owned()
+    let mut pids = notes.iter().filter_map(|note| note.strip_prefix("pid "));
+    pids.next_back().unwrap().to_owned()
 }
 
 fn kill(pid: &str) {

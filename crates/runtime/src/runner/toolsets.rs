@@ -19,8 +19,11 @@ pub(super) async fn close(agent: &Arc<dyn Agent>) {
     let mut sets = Vec::new();
     collect(&**agent, &mut sets);
     let closing = sets.iter().map(|set| async move {
-        let closed = contained(PATIENCE, async { Ok::<(), ToolError>(set.close().await) });
-        if closed.await.is_err() {
+        let closing = async {
+            set.close().await;
+            Ok::<(), ToolError>(())
+        };
+        if contained(PATIENCE, closing).await.is_err() {
             tracing::warn!(toolset = set.name(), "a toolset could not be closed");
         }
     });

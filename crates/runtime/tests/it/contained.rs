@@ -332,9 +332,8 @@ impl Toolset for ClosingSet {
 
     async fn close(&self) {
         self.closed.fetch_add(1, Ordering::SeqCst);
-        match self.hangs {
-            true => std::future::pending().await,
-            false => {}
+        if self.hangs {
+            std::future::pending().await
         }
     }
 }
