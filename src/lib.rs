@@ -27,6 +27,7 @@
 //! |---|---|
 //! | run an agent | [`Runner`], [`LlmAgent`], [`FunctionTool`], [`Model`] |
 //! | run ADK's YAML agents | [`AgentConfig`], [`AgentsDir`], [`ConfigRegistry`] |
+//! | use tools of MCP servers | `McpToolset` |
 //! | keep sessions | [`SessionService`], [`SqliteSessionService`], [`InMemorySessionService`] |
 //! | remember beyond one conversation | [`MemoryService`], [`SqliteMemoryService`], [`SearchMemory`], [`InMemoryMemoryService`] |
 //! | keep files beside sessions | [`ArtifactService`], [`FileArtifactService`], [`SqliteArtifactService`] |
@@ -69,6 +70,9 @@ pub use retain_core::{
     MemoryUpdate, MemoryVector, MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory,
     Repeats, Tombstone, derived_memory_id, plan_batch, plan_edit, plan_edited, plan_growth,
 };
+/// Tools of MCP servers.
+#[cfg(feature = "mcp")]
+pub use retain_mcp::{self as mcp, HttpServer, McpServer, McpToolset, StdioServer};
 pub use retain_memory::{
     FoundMemory, InMemoryMemoryService, IngestOptions, ListMemories, LongTermMemory, MemoryPage,
     SearchMemory, StoreMemoryService, VectorMemoryService,
@@ -128,6 +132,11 @@ struct AgentsGuide;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/agent-configs.md")]
 struct AgentConfigsGuide;
+
+/// The guide to MCP servers, likewise.
+#[cfg(all(doctest, feature = "mcp"))]
+#[doc = include_str!("../docs/mcp.md")]
+struct McpGuide;
 
 /// The guide to memory, likewise.
 #[cfg(all(doctest, feature = "sqlite"))]

@@ -3,6 +3,8 @@
 mod address;
 mod announce;
 mod logs;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod open_files;
 mod places;
 mod settings;
@@ -91,6 +93,10 @@ fn apps(settings: &Settings, services: &Services) -> anyhow::Result<Apps> {
         apps = apps.dev(Dev::new().ui_dir(dir));
     }
     let mut registry = ConfigRegistry::new();
+    #[cfg(feature = "mcp")]
+    {
+        registry = mcp::register(registry);
+    }
     if settings.conformance {
         let conformance = Conformance::default();
         registry = conformance.registry(registry, ModelRegistry::default());

@@ -3,6 +3,8 @@
 mod crowd;
 mod ending;
 mod keys;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod process;
 mod settings;
 mod starting;

@@ -23,6 +23,7 @@ mod resume;
 mod rewind;
 mod store;
 mod stream;
+mod toolsets;
 
 use std::{
     panic::AssertUnwindSafe,
@@ -299,10 +300,11 @@ impl Runner {
     }
 
     /// Waits for summaries that are being made and for what is being remembered, lets go of what
-    /// plugins hold, and waits until everything is as durable as it gets.
+    /// toolsets and plugins hold, and waits until everything is as durable as it gets.
     pub async fn close(&self) -> Result<()> {
         self.inner.after_runs.wait().await;
         self.inner.ingests.after_runs.wait().await;
+        toolsets::close(self.agent()).await;
         for plugin in self.inner.plugins.iter() {
             plugin.close().await;
         }

@@ -1,6 +1,12 @@
 //! What hangs or panics is contained: it costs its own call or its own run, and nothing else.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use retain_core::{
@@ -304,6 +310,51 @@ async fn an_agent_goes_on_without_a_toolset_that_hangs_or_panics() {
             let expected = ["a: note({})", r#"a: note -> {"ok":true}"#, "a: Done."];
             assert_eq!(told, expected, "{name}, hangs: {hangs}");
         }
+    }
+}
+
+/// Notes that it was closed, or never is.
+#[derive(Debug, Default)]
+struct ClosingSet {
+    hangs: bool,
+    closed: AtomicUsize,
+}
+
+#[async_trait]
+impl Toolset for ClosingSet {
+    fn name(&self) -> &str {
+        "closing"
+    }
+
+    async fn tools(&self, _: &ReadonlyContext) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
+        Ok(Vec::new())
+    }
+
+    async fn close(&self) {
+        self.closed.fetch_add(1, Ordering::SeqCst);
+        if self.hangs {
+            std::future::pending().await
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runner_that_is_closed_closes_each_toolset_once() {
+    let hanging = Arc::new(ClosingSet {
+        hangs: true,
+        ..ClosingSet::default()
+    });
+    let shared = Arc::new(ClosingSet::default());
+    let source = |set: &Arc<ClosingSet>| ToolSource::Set(Arc::clone(set) as Arc<dyn Toolset>);
+    let agent = |name: &str| LlmAgent::builder(name).model(ScriptedModel::new("m"));
+    let below = agent("below").tool(source(&shared)).build().unwrap();
+    let above = agent("above").tool(source(&hanging)).tool(source(&shared));
+    let above = above.sub_agent(below).build().unwrap();
+    let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
+    let runner = runner(&sessions, above).build().unwrap();
+    runner.close().await.unwrap();
+    for set in [hanging, shared] {
+        assert_eq!(set.closed.load(Ordering::SeqCst), 1, "{set:?}");
     }
 }
 

@@ -1,0 +1,207 @@
+//! A server that is a child process: how it is started, spoken to and ended.
+//!
+//! It leads a process group of its own. Whatever ends the transport ends the whole group: an agent
+//! leaves no processes behind, also when the server is a script that started others.
+
+use std::{
+    collections::HashSet,
+    io,
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rmcp::{
+    RoleClient,
+    model::{JsonRpcMessage, RequestId},
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::{Transport, async_rw::AsyncRwTransport},
+};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    time::{Duration, timeout},
+};
+
+use crate::{
+    failure::{Failure, FailureKind},
+    server::StdioServer,
+};
+
+/// What a child process gets of our environment; as in ADK.
+const INHERITED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
+/// How long a child process has to end by itself, and again after it was asked to.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// As much as is logged of a line that the server writes for people.
+const LINE_MAX: u64 = 4096;
+
+/// The transport to a child process.
+pub(super) struct ChildProcess {
+    io: AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>,
+    group: Group,
+    sent: Sent,
+}
+
+impl ChildProcess {
+    pub(super) fn spawn(server: &StdioServer) -> Result<ChildProcess, Failure> {
+        let hopeless = |what: String| Failure::new(FailureKind::Hopeless, what);
+        let named = &server.command;
+        let spawned = command(server).spawn();
+        let mut child =
+            spawned.map_err(|error| hopeless(format!("{named:?} cannot be started: {error}")))?;
+        let pipes = (child.stdout.take(), child.stdin.take(), child.stderr.take());
+        let group = Group::of(child);
+        let (Some(stdout), Some(stdin), Some(stderr)) = pipes else {
+            return Err(hopeless(format!("{named:?} has no pipes")));
+        };
+        tokio::spawn(log_lines(named.clone(), stderr));
+        Ok(ChildProcess {
+            io: AsyncRwTransport::new_client(stdout, stdin),
+            group,
+            sent: Sent::default(),
+        })
+    }
+
+    /// What it was sent.
+    pub(super) fn sent(&self) -> Sent {
+        self.sent.clone()
+    }
+}
+
+fn command(server: &StdioServer) -> Command {
+    let inherited = INHERITED
+        .iter()
+        .filter_map(|name| Some((*name, std::env::var_os(name)?)));
+    let mut command = Command::new(&server.command);
+    command
+        .args(&server.args)
+        .env_clear()
+        .envs(inherited)
+        .envs(server.env.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    if let Some(folder) = &server.cwd {
+        command.current_dir(folder);
+    }
+    command
+}
+
+/// What the server writes for people goes into our log, where those look who want to know more.
+async fn log_lines(server: String, stderr: ChildStderr) {
+    let mut lines = BufReader::new(stderr);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut rest = (&mut lines).take(LINE_MAX);
+        match rest.read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {
+                let line = String::from_utf8_lossy(&line);
+                tracing::debug!(server, line = line.trim_end(), "the MCP server says");
+            }
+        }
+    }
+}
+
+impl Transport<RoleClient> for ChildProcess {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let id = match &message {
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let sent = self.sent.clone();
+        let sending = self.io.send(message);
+        async move {
+            let Some(id) = id else {
+                return sending.await;
+            };
+            sent.insert(id.clone());
+            let done = sending.await;
+            if done.is_err() {
+                // Nobody read the end of the line.
+                sent.take(&id);
+            }
+            done
+        }
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleClient>>> + Send {
+        self.io.receive()
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        // The end of its input tells the server that it is over.
+        let closed = self.io.close().await;
+        self.group.end().await;
+        closed
+    }
+}
+
+/// Which requests may have reached the server.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sent(Arc<Mutex<HashSet<RequestId>>>);
+
+impl Sent {
+    fn insert(&self, id: RequestId) {
+        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.insert(id);
+    }
+
+    /// Forgets a request; says whether it may have reached the server.
+    pub(super) fn take(&self, id: &RequestId) -> bool {
+        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.remove(id)
+    }
+}
+
+/// A child process and all that it started.
+struct Group {
+    child: Child,
+    /// `None` when it is over.
+    id: Option<Pid>,
+}
+
+impl Group {
+    fn of(child: Child) -> Group {
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        Group {
+            child,
+            id: id.and_then(Pid::from_raw),
+        }
+    }
+
+    /// Waits until the process ends; asks it to, and then makes it.
+    async fn end(&mut self) {
+        if timeout(PATIENCE, self.child.wait()).await.is_err() {
+            self.signal(Signal::TERM);
+            if timeout(PATIENCE, self.child.wait()).await.is_err() {
+                self.signal(Signal::KILL);
+                let _ = self.child.wait().await;
+            }
+        }
+        // What it started may still be there.
+        self.signal(Signal::KILL);
+        self.id = None;
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(id) = self.id {
+            // A group that is gone is what was wanted.
+            let _ = kill_process_group(id, signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}

@@ -1,0 +1,142 @@
+//! The library's errors as ours: what they say about the request, in words without secrets.
+
+use rmcp::{
+    ServiceError,
+    service::ClientInitializeError,
+    transport::{DynamicTransportError, streamable_http_client::StreamableHttpError},
+};
+
+use crate::failure::{Failure, FailureKind};
+
+/// What is said where nothing more is known.
+pub(super) const CLOSED: &str = "Connection closed";
+/// As much as is told of what a server wrote where no error of the protocol was.
+const TOLD_MAX: usize = 300;
+
+/// An answer that is none.
+pub(super) fn no_answer() -> Failure {
+    let message = "the server's answer is none that the protocol knows";
+    Failure::new(FailureKind::Unanswered, message)
+}
+
+/// A request that failed.
+pub(super) fn of_request(error: &ServiceError) -> Failure {
+    match error {
+        ServiceError::McpError(error) => Failure::new(FailureKind::Told, error.message.to_string()),
+        ServiceError::TransportSend(error) => of_transport(error),
+        ServiceError::TransportClosed => Failure::new(FailureKind::Broken, CLOSED),
+        ServiceError::UnexpectedResponse => no_answer(),
+        error => Failure::new(FailureKind::Unanswered, shortened(&error.to_string())),
+    }
+}
+
+/// A session that did not come about.
+pub(super) fn of_start(error: &ClientInitializeError) -> Failure {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => {
+            let failure = of_transport(error);
+            match failure.kind {
+                FailureKind::Unanswered => Failure::new(FailureKind::Hopeless, failure.to_string()),
+                _ => failure,
+            }
+        }
+        ClientInitializeError::ConnectionClosed(_) => {
+            let message = "the server ended before it was ready";
+            Failure::new(FailureKind::Unseen, message)
+        }
+        ClientInitializeError::JsonRpcError(error) => {
+            Failure::new(FailureKind::Hopeless, error.message.to_string())
+        }
+        error => Failure::new(FailureKind::Hopeless, shortened(&error.to_string())),
+    }
+}
+
+/// A message that was not sent, or whose answer did not come.
+fn of_transport(error: &DynamicTransportError) -> Failure {
+    let cause = error
+        .error
+        .downcast_ref::<StreamableHttpError<reqwest::Error>>();
+    let Some(cause) = cause else {
+        // Half a line at most has reached the child process: no message.
+        return Failure::new(FailureKind::Unseen, CLOSED);
+    };
+    let (kind, message) = match cause {
+        StreamableHttpError::Client(error) if error.is_connect() => {
+            (FailureKind::Unseen, "the server cannot be reached".into())
+        }
+        StreamableHttpError::Client(error) if error.is_builder() => {
+            (FailureKind::Hopeless, "the server's URL is none".into())
+        }
+        StreamableHttpError::Client(error) if error.is_timeout() => {
+            (FailureKind::Broken, "nothing came from the server".into())
+        }
+        // The library's own words have the URL, and that may have a key.
+        StreamableHttpError::Client(_) => (FailureKind::Broken, CLOSED.into()),
+        StreamableHttpError::SessionExpired => (
+            FailureKind::Unseen,
+            "the server has forgotten the session".into(),
+        ),
+        StreamableHttpError::AuthRequired(_) => (
+            FailureKind::Unanswered,
+            "the server wants authorization (HTTP 401)".into(),
+        ),
+        StreamableHttpError::InsufficientScope(_) => (
+            FailureKind::Unanswered,
+            "the server forbids it (HTTP 403)".into(),
+        ),
+        StreamableHttpError::HttpStatus(error) => (
+            FailureKind::Unanswered,
+            format!("the server answered HTTP {}", error.status),
+        ),
+        StreamableHttpError::UnexpectedServerResponse(said) => {
+            (FailureKind::Unanswered, unexpected(said))
+        }
+        StreamableHttpError::UnexpectedContentType(_)
+        | StreamableHttpError::ReservedHeaderConflict(_)
+        | StreamableHttpError::Deserialize(_) => {
+            (FailureKind::Unanswered, shortened(&cause.to_string()))
+        }
+        _ => (FailureKind::Broken, shortened(&cause.to_string())),
+    };
+    Failure::new(kind, message)
+}
+
+/// What a server said with an HTTP status that is none of success.
+fn unexpected(said: &str) -> String {
+    let said = shortened(said);
+    let is_elsewhere = ["HTTP 404", "HTTP 405"]
+        .iter()
+        .any(|status| said.starts_with(status));
+    match is_elsewhere {
+        true => format!(
+            "{said} (is this an MCP server of the transport «streamable HTTP»? The older HTTP+SSE is \
+             not spoken)"
+        ),
+        false => said,
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(TOLD_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_words_are_cut_between_characters() {
+        assert_eq!(shortened("kurz"), "kurz");
+        let long = shortened(&"ü".repeat(TOLD_MAX + 1));
+        assert_eq!(long, format!("{}…", "ü".repeat(TOLD_MAX)));
+    }
+
+    #[test]
+    fn a_server_of_the_older_transport_is_named() {
+        assert!(unexpected("HTTP 405 Method Not Allowed: no").contains("HTTP+SSE"));
+        assert!(!unexpected("HTTP 400 Bad Request: no").contains("HTTP+SSE"));
+    }
+}

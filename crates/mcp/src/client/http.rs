@@ -1,0 +1,249 @@
+//! A server that is reached over HTTP: the client, its headers, its redirects and its timeouts.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use http::{HeaderName, HeaderValue};
+use reqwest::redirect::{Attempt, Policy};
+use rmcp::{
+    model::{ClientJsonRpcMessage, ErrorCode, JsonRpcMessage},
+    transport::{
+        StreamableHttpClientTransport,
+        common::client_side_sse::{BoxedSseResponse, ExponentialBackoff},
+        streamable_http_client::{
+            StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+            StreamableHttpPostResponse,
+        },
+    },
+};
+
+use crate::{
+    failure::{Failure, FailureKind},
+    server::HttpServer,
+};
+
+/// Headers that are the protocol's own.
+const RESERVED: [&str; 4] = [
+    "accept",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "last-event-id",
+];
+/// How often a stream that broke is asked for again, and how long at first until that.
+const STREAM_RETRIES: usize = 3;
+const STREAM_PAUSE: Duration = Duration::from_millis(200);
+const REDIRECTS_MAX: usize = 10;
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Posted = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
+
+/// The transport to the server; nothing is sent yet.
+pub(super) fn transport(
+    server: &HttpServer,
+) -> Result<StreamableHttpClientTransport<HttpClient>, Failure> {
+    let hopeless = |what: String| Failure::new(FailureKind::Hopeless, what);
+    let headers = headers(&server.headers).map_err(hopeless)?;
+    let mut config = StreamableHttpClientTransportConfig::with_uri(server.url.as_str())
+        .custom_headers(headers)
+        .session_recovery_timeout(server.timeout);
+    let mut retries = ExponentialBackoff::default();
+    retries.max_times = Some(STREAM_RETRIES);
+    retries.base_duration = STREAM_PAUSE;
+    config.retry_config = Arc::new(retries);
+    let client = client(server).map_err(|_| hopeless("there is no HTTP client".to_owned()))?;
+    let client = HttpClient {
+        client,
+        terminates: server.terminates_on_close,
+    };
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+/// Why the headers cannot be sent, if they cannot.
+pub(crate) fn check_headers(given: &[(String, String)]) -> Result<(), String> {
+    headers(given).map(|_| ())
+}
+
+/// Errors name the header, and never its value.
+fn headers(given: &[(String, String)]) -> Result<Headers, String> {
+    let mut headers = Headers::new();
+    for (name, value) in given {
+        let parsed = HeaderName::try_from(name.as_str());
+        let parsed = parsed.map_err(|_| format!("{name:?} is no name of a header"))?;
+        if RESERVED.contains(&parsed.as_str()) {
+            return Err(format!("the header {name:?} is the protocol's own"));
+        }
+        let value = HeaderValue::try_from(value.as_str());
+        let mut value = value.map_err(|_| format!("the value of {name:?} is none of a header"))?;
+        value.set_sensitive(true);
+        headers.insert(parsed, value);
+    }
+    Ok(headers)
+}
+
+fn client(server: &HttpServer) -> reqwest::Result<reqwest::Client> {
+    // Whoever comes first chooses the provider for the whole process; all of ours choose this one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(server.timeout)
+        .read_timeout(server.call_timeout)
+        // A connection whose answer was not read to its end would be waited for.
+        .pool_max_idle_per_host(0)
+        .redirect(Policy::custom(|attempt| match is_safe(&attempt) {
+            true => attempt.follow(),
+            false => attempt.stop(),
+        }))
+        .build()
+}
+
+/// Whether a redirect leads to the same server and keeps the request what it is: headers may be
+/// keys, and go nowhere else.
+fn is_safe(attempt: &Attempt<'_>) -> bool {
+    let previous = attempt.previous();
+    let is_same = previous
+        .first()
+        .is_some_and(|first| first.origin() == attempt.url().origin());
+    is_same && matches!(attempt.status().as_u16(), 307 | 308) && previous.len() <= REDIRECTS_MAX
+}
+
+/// The library's client, which also knows how servers in the field say that a session is over.
+#[derive(Clone)]
+pub(super) struct HttpClient {
+    client: reqwest::Client,
+    terminates: bool,
+}
+
+impl StreamableHttpClient for HttpClient {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> Posted {
+        let has_session = session_id.is_some();
+        let posted = self
+            .client
+            .post_message(uri, message, session_id, auth_header, headers);
+        told_expired(posted.await.map_err(without_url), has_session)
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        headers: Headers,
+        size_max: usize,
+    ) -> Posted {
+        let has_session = session_id.is_some();
+        let posted = self.client.post_message_with_max_sse_event_size(
+            uri,
+            message,
+            session_id,
+            auth_header,
+            headers,
+            size_max,
+        );
+        told_expired(posted.await.map_err(without_url), has_session)
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> Result<(), StreamableHttpError<reqwest::Error>> {
+        match self.terminates {
+            true => {
+                let deleted = self
+                    .client
+                    .delete_session(uri, session_id, auth_header, headers);
+                deleted.await.map_err(without_url)
+            }
+            false => Ok(()),
+        }
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> Result<BoxedSseResponse, StreamableHttpError<reqwest::Error>> {
+        let stream = self
+            .client
+            .get_stream(uri, session_id, last_event_id, auth_header, headers);
+        stream.await.map_err(without_url)
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        headers: Headers,
+        size_max: usize,
+    ) -> Result<BoxedSseResponse, StreamableHttpError<reqwest::Error>> {
+        let stream = self.client.get_stream_with_max_sse_event_size(
+            uri,
+            session_id,
+            last_event_id,
+            auth_header,
+            headers,
+            size_max,
+        );
+        stream.await.map_err(without_url)
+    }
+}
+
+/// The library logs its errors, and a URL may have a key in it.
+fn without_url(error: StreamableHttpError<reqwest::Error>) -> StreamableHttpError<reqwest::Error> {
+    match error {
+        StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
+        error => error,
+    }
+}
+
+/// The protocol wants HTTP 404 for a session that the server does not know. Servers made after the
+/// examples of the TypeScript SDK answer 400 instead, with an error of their own; it comes before
+/// anything is done.
+fn told_expired(posted: Posted, has_session: bool) -> Posted {
+    let is_expired = match &posted {
+        Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(told), _)) => {
+            let message = told.error.message.to_ascii_lowercase();
+            told.error.code == ErrorCode(-32000) && message.contains("no valid session id")
+        }
+        _ => false,
+    };
+    match has_session && is_expired {
+        true => Err(StreamableHttpError::SessionExpired),
+        false => posted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_refused_by_name_only() {
+        let pair = |name: &str, value: &str| [(name.to_owned(), value.to_owned())];
+        assert!(check_headers(&pair("X-Key", "canary")).is_ok());
+        for (name, value) in [
+            ("X Key", "canary"),
+            ("X-Key", "canary\n"),
+            ("Mcp-Session-Id", "canary"),
+        ] {
+            let error = check_headers(&pair(name, value)).unwrap_err();
+            assert!(error.contains(name) && !error.contains("canary"), "{error}");
+        }
+    }
+}

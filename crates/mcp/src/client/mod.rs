@@ -1,0 +1,256 @@
+//! The protocol: the only module that names the MCP library, so that its next major costs one
+//! folder. Gives a session, and answers as JSON.
+
+mod child;
+mod errors;
+mod http;
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use retain_core::{Json, JsonMap};
+use rmcp::{
+    Peer, RoleClient, ServiceError,
+    model::{
+        CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
+        ClientCapabilities, ClientConfig, ClientRequest, Implementation, ReadResourceRequestParams,
+        RequestId, ResourceContents, ServerResult,
+    },
+    service::{PeerRequestOptions, RunningService, serve_client},
+};
+use serde::Serialize;
+use tokio::{
+    sync::Mutex,
+    time::{Duration, timeout},
+};
+
+use crate::{
+    failure::{Failure, FailureKind},
+    server::McpServer,
+};
+use child::{ChildProcess, Sent};
+pub(crate) use http::check_headers;
+
+/// How long a session may take to say goodbye: longer than a child process has for it.
+const GOODBYE: Duration = Duration::from_secs(10);
+
+/// What a server says of one of its tools.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ServerTool {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) input_schema: Json,
+    pub(crate) output_schema: Option<Json>,
+    /// All of it, as it came.
+    pub(crate) wire: Json,
+}
+
+/// A resource that a server has.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ServerResource {
+    pub(crate) name: String,
+    pub(crate) uri: String,
+}
+
+/// What a resource says.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum ResourceBody {
+    Text(String),
+    /// Base64, with the type of the data.
+    Blob(String, Option<String>),
+    Unknown,
+}
+
+/// A session with a server that has said hello.
+pub(crate) struct Session {
+    peer: Peer<RoleClient>,
+    running: Mutex<Option<RunningService<RoleClient, ClientConfig>>>,
+    /// What a child process was sent. HTTP tells it by its errors.
+    sent: Option<Sent>,
+}
+
+impl Session {
+    /// Starts or reaches the server, and says hello.
+    pub(crate) async fn connect(server: &McpServer) -> Result<Session, Failure> {
+        let mut sent = None;
+        let connected = async {
+            match server {
+                McpServer::Stdio(server) => {
+                    let child = ChildProcess::spawn(server)?;
+                    sent = Some(child.sent());
+                    serve_client(client_config(), child).await
+                }
+                McpServer::Http(server) => {
+                    serve_client(client_config(), http::transport(server)?).await
+                }
+            }
+            .map_err(|error| errors::of_start(&error))
+        };
+        let limit = server.connect_timeout();
+        let connected = timeout(limit, connected).await;
+        let running = connected.map_err(|_| Failure::no_connection_within(limit))??;
+        Ok(Session {
+            peer: running.peer().clone(),
+            running: Mutex::new(Some(running)),
+            sent,
+        })
+    }
+
+    /// Whether it is known to be over.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.peer.is_transport_closed()
+    }
+
+    /// All tools of the server, in its order.
+    pub(crate) async fn tools(&self, limit: Duration) -> Result<Vec<ServerTool>, Failure> {
+        let tools = within("tools/list", limit, self.peer.list_all_tools()).await?;
+        tools.iter().map(server_tool).collect()
+    }
+
+    /// All resources of the server, in its order.
+    pub(crate) async fn resources(&self, limit: Duration) -> Result<Vec<ServerResource>, Failure> {
+        let listed = within("resources/list", limit, self.peer.list_all_resources()).await?;
+        let resource = |it: rmcp::model::Resource| ServerResource {
+            name: it.name,
+            uri: it.uri,
+        };
+        Ok(listed.into_iter().map(resource).collect())
+    }
+
+    /// What a resource says.
+    pub(crate) async fn read(
+        &self,
+        uri: &str,
+        limit: Duration,
+    ) -> Result<Vec<ResourceBody>, Failure> {
+        let asked = self.peer.read_resource(ReadResourceRequestParams::new(uri));
+        let read = within("resources/read", limit, asked).await?;
+        Ok(read.contents.into_iter().map(body_of).collect())
+    }
+
+    /// Calls a tool; gives the answer as the protocol writes it.
+    ///
+    /// If the caller goes away or the time is over, the server is told that nobody waits.
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        args: &JsonMap,
+        limit: Duration,
+    ) -> Result<Json, Failure> {
+        let arguments = args
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .collect();
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let handle = self
+            .peer
+            .send_cancellable_request(request, PeerRequestOptions::no_options())
+            .await
+            // It stands in no queue yet.
+            .map_err(|_| Failure::new(FailureKind::Unseen, errors::CLOSED))?;
+        let id = handle.id.clone();
+        let mut waiting = Waiting::new(&self.peer, id.clone());
+        let answer = timeout(limit, handle.await_response()).await;
+        let answer = answer.map_err(|_| Failure::late("tools/call"))?;
+        waiting.is_over = true;
+        let was_seen = self.sent.as_ref().is_none_or(|sent| sent.take(&id));
+        match answer {
+            Ok(ServerResult::CallToolResult(result)) => json_of(&result),
+            Ok(_) => Err(errors::no_answer()),
+            Err(ServiceError::TransportClosed) if !was_seen => {
+                Err(Failure::new(FailureKind::Unseen, errors::CLOSED))
+            }
+            Err(error) => Err(errors::of_request(&error)),
+        }
+    }
+
+    /// Says goodbye: ends the child process, or the session of the HTTP server.
+    pub(crate) async fn close(&self) {
+        if let Some(mut running) = self.running.lock().await.take() {
+            let _ = running.close_with_timeout(GOODBYE).await;
+        }
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Session");
+        shown.field("is_closed", &self.is_closed());
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// A call that a server works on. If it is dropped before it is over, the server is told.
+struct Waiting<'p> {
+    peer: &'p Peer<RoleClient>,
+    id: RequestId,
+    is_over: bool,
+}
+
+impl<'p> Waiting<'p> {
+    fn new(peer: &'p Peer<RoleClient>, id: RequestId) -> Waiting<'p> {
+        let is_over = false;
+        Waiting { peer, id, is_over }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let reason = "nobody waits for the answer".to_owned();
+        let params = CancelledNotificationParam::new(Some(self.id.clone()), Some(reason));
+        let cancelled = CancelledNotification::new(params);
+        // It is in the queue when it was polled once; nobody need wait until it is sent.
+        let _ = self.peer.send_notification(cancelled.into()).now_or_never();
+    }
+}
+
+async fn within<T>(
+    method: &str,
+    limit: Duration,
+    asked: impl Future<Output = Result<T, ServiceError>>,
+) -> Result<T, Failure> {
+    let answer = timeout(limit, asked).await;
+    let answer = answer.map_err(|_| Failure::late(method))?;
+    answer.map_err(|error| errors::of_request(&error))
+}
+
+fn client_config() -> ClientConfig {
+    let itself = Implementation::new("retain", env!("CARGO_PKG_VERSION"));
+    ClientConfig::new(ClientCapabilities::default(), itself)
+}
+
+fn server_tool(tool: &rmcp::model::Tool) -> Result<ServerTool, Failure> {
+    let schema = |schema: &Arc<rmcp::model::JsonObject>| {
+        let pairs = schema.iter();
+        let pairs = pairs.map(|(key, value)| (key.clone(), Json::from(value.clone())));
+        Json::from(pairs.collect::<JsonMap>())
+    };
+    Ok(ServerTool {
+        name: tool.name.to_string(),
+        description: tool.description.as_deref().unwrap_or_default().to_owned(),
+        input_schema: schema(&tool.input_schema),
+        output_schema: tool.output_schema.as_ref().map(schema),
+        wire: json_of(tool)?,
+    })
+}
+
+fn body_of(contents: ResourceContents) -> ResourceBody {
+    match contents {
+        ResourceContents::TextResourceContents { text, .. } => ResourceBody::Text(text),
+        ResourceContents::BlobResourceContents {
+            blob, mime_type, ..
+        } => ResourceBody::Blob(blob, mime_type),
+        _ => ResourceBody::Unknown,
+    }
+}
+
+/// By way of text: the library has floats of 32 bits, which are only as text what they were.
+fn json_of(value: &impl Serialize) -> Result<Json, Failure> {
+    let text = serde_json::to_string(value).ok();
+    let json = text.and_then(|text| Json::parse(&text).ok());
+    json.ok_or_else(errors::no_answer)
+}

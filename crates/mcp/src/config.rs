@@ -1,0 +1,367 @@
+//! `McpToolset` in agent configurations: ADK's names and arguments.
+//!
+//! ```yaml
+//! tools:
+//!   - name: McpToolset
+//!     args:
+//!       stdio_connection_params:
+//!         server_params: {command: npx, args: ["-y", "@modelcontextprotocol/server-everything"]}
+//!         timeout: 30
+//!       tool_filter: [echo]
+//! ```
+
+use std::time::Duration;
+
+use retain_core::{Json, JsonMap};
+use retain_runtime::{ConfigRegistry, ToolSource};
+
+use crate::{
+    client::check_headers,
+    server::{HttpServer, McpServer, StdioServer},
+    toolset::McpToolset,
+};
+
+/// The names by which configurations know the toolset; ADK has two spellings.
+pub const NAMES: [&str; 8] = [
+    "McpToolset",
+    "MCPToolset",
+    "google.adk.tools.McpToolset",
+    "google.adk.tools.MCPToolset",
+    "google.adk.tools.mcp_tool.McpToolset",
+    "google.adk.tools.mcp_tool.MCPToolset",
+    "google.adk.tools.mcp_tool.mcp_toolset.McpToolset",
+    "google.adk.tools.mcp_tool.mcp_toolset.MCPToolset",
+];
+
+const STDIO_SERVER: &str = "stdio_server_params";
+const STDIO: &str = "stdio_connection_params";
+const SSE: &str = "sse_connection_params";
+const HTTP: &str = "streamable_http_connection_params";
+/// Where the server is: exactly one of these is given.
+const CONNECTIONS: [&str; 4] = [STDIO_SERVER, STDIO, SSE, HTTP];
+/// What ADK does with credentials is not done here.
+const AUTH: [&str; 3] = ["auth_scheme", "auth_credential", "credential_key"];
+
+/// Whether a configuration may start programs.
+///
+/// It names the program and its arguments, so whoever writes the file runs code. Allow it for
+/// files of your own, and for no others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChildProcesses {
+    /// Configurations may name servers that are started as child processes.
+    Allowed,
+    /// They may only name servers that are reached over HTTP.
+    Refused,
+}
+
+/// Lets configurations name the toolset.
+pub fn register(registry: ConfigRegistry, processes: ChildProcesses) -> ConfigRegistry {
+    NAMES.iter().fold(registry, |registry, name| {
+        registry.tool_from_args(*name, move |args| {
+            let set = toolset_from_args(&args, processes)?;
+            Ok(ToolSource::from(set))
+        })
+    })
+}
+
+/// The toolset that the `args` of a configuration describe.
+///
+/// # Errors
+///
+/// What cannot be, in words that name the key.
+pub fn toolset_from_args(args: &JsonMap, processes: ChildProcesses) -> Result<McpToolset, String> {
+    let options = [
+        "tool_filter",
+        "tool_name_prefix",
+        "tool_list_cache_ttl_seconds",
+        "use_mcp_resources",
+        "require_confirmation",
+    ];
+    let fields = Fields::of("McpToolset", args, &[&CONNECTIONS[..], &AUTH, &options])?;
+    if let Some(name) = AUTH.iter().find(|name| fields.get(name).is_some()) {
+        return Err(format!(
+            "`{name}` is not supported: give the credential as a header of `{HTTP}`"
+        ));
+    }
+    let mut set = McpToolset::new(server(&fields, processes)?);
+    if let Some(names) = fields.texts("tool_filter")? {
+        set = set.tool_filter(names);
+    }
+    if let Some(prefix) = fields.text("tool_name_prefix")? {
+        set = set.tool_name_prefix(prefix);
+    }
+    if let Some(ttl) = fields.seconds("tool_list_cache_ttl_seconds")? {
+        set = set.tool_list_cache_ttl(ttl);
+    }
+    if fields.flag("use_mcp_resources")? == Some(true) {
+        set = set.use_mcp_resources();
+    }
+    if fields.flag("require_confirmation")? == Some(true) {
+        set = set.require_confirmation();
+    }
+    Ok(set)
+}
+
+fn server(fields: &Fields<'_>, processes: ChildProcesses) -> Result<McpServer, String> {
+    let given = CONNECTIONS.iter().filter(|name| fields.get(name).is_some());
+    let given: Vec<&str> = given.copied().collect();
+    let &[name] = given.as_slice() else {
+        return Err(format!(
+            "exactly one of {} must be given",
+            CONNECTIONS.map(|name| format!("`{name}`")).join(", ")
+        ));
+    };
+    let is_process = name == STDIO || name == STDIO_SERVER;
+    if is_process && processes == ChildProcesses::Refused {
+        return Err(format!(
+            "`{name}` would start a program, and configurations may not: reach the server over HTTP"
+        ));
+    }
+    match name {
+        STDIO_SERVER => Ok(stdio_server(&fields.object(name)?, name)?.into()),
+        STDIO => Ok(stdio(&fields.object(name)?)?.into()),
+        HTTP => Ok(http(&fields.object(name)?)?.into()),
+        _ => Err(format!(
+            "`{SSE}` is not supported: the transport HTTP+SSE was replaced by streamable HTTP; if \
+             the server has that too, give its URL as `{HTTP}`"
+        )),
+    }
+}
+
+fn stdio(args: &JsonMap) -> Result<StdioServer, String> {
+    let fields = Fields::of(STDIO, args, &[&["server_params", "timeout"]])?;
+    let server = stdio_server(&fields.object("server_params")?, "server_params")?;
+    Ok(match fields.seconds("timeout")? {
+        Some(timeout) => server.timeout(timeout),
+        None => server,
+    })
+}
+
+fn stdio_server(args: &JsonMap, name: &str) -> Result<StdioServer, String> {
+    let known = [
+        "command",
+        "args",
+        "env",
+        "cwd",
+        "encoding",
+        "encoding_error_handler",
+    ];
+    let fields = Fields::of(name, args, &[&known])?;
+    let command = fields.text("command")?;
+    let command = command.ok_or_else(|| format!("`{name}` needs a `command`"))?;
+    if let Some(encoding) = fields.text("encoding")?
+        && !["utf-8", "utf8"].contains(&encoding.to_ascii_lowercase().as_str())
+    {
+        return Err("`encoding` can only be utf-8".to_owned());
+    }
+    let mut server = StdioServer::new(command).args(fields.texts("args")?.unwrap_or_default());
+    for (name, value) in fields.pairs("env")? {
+        server = server.env(name, value);
+    }
+    Ok(match fields.text("cwd")? {
+        Some(folder) => server.cwd(folder),
+        None => server,
+    })
+}
+
+fn http(args: &JsonMap) -> Result<HttpServer, String> {
+    let known = [
+        "url",
+        "headers",
+        "timeout",
+        "sse_read_timeout",
+        "terminate_on_close",
+    ];
+    let fields = Fields::of(HTTP, args, &[&known])?;
+    let url = fields.text("url")?;
+    let url = url.ok_or_else(|| format!("`{HTTP}` needs a `url`"))?;
+    if !["http://", "https://"].iter().any(|it| url.starts_with(it)) {
+        return Err("`url` must begin with http:// or https://".to_owned());
+    }
+    let headers = fields.pairs("headers")?;
+    check_headers(&headers)?;
+    let mut server = HttpServer::new(url);
+    for (name, value) in headers {
+        server = server.header(name, value);
+    }
+    if let Some(timeout) = fields.seconds("timeout")? {
+        server = server.timeout(timeout);
+    }
+    if let Some(timeout) = fields.seconds("sse_read_timeout")? {
+        server = server.call_timeout(timeout);
+    }
+    let terminates = fields.flag("terminate_on_close")?;
+    Ok(server.terminate_on_close(terminates.unwrap_or(true)))
+}
+
+/// The arguments in one place of the configuration. `null` counts as not given.
+struct Fields<'a>(&'a JsonMap);
+
+impl<'a> Fields<'a> {
+    fn of(place: &str, map: &'a JsonMap, known: &[&[&str]]) -> Result<Fields<'a>, String> {
+        let known = known.concat();
+        match map.keys().find(|key| !known.contains(key)) {
+            Some(key) => Err(format!(
+                "`{place}` has no `{key}`; it has {}",
+                known.join(", ")
+            )),
+            None => Ok(Fields(map)),
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&'a Json> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+
+    fn object(&self, name: &str) -> Result<JsonMap, String> {
+        let value = self.get(name);
+        let value = value.ok_or_else(|| format!("`{name}` is missing"))?;
+        let map = value.as_object().cloned();
+        map.ok_or_else(|| format!("`{name}` must be a mapping"))
+    }
+
+    fn text(&self, name: &str) -> Result<Option<String>, String> {
+        self.get(name).map(|value| text(name, value)).transpose()
+    }
+
+    fn texts(&self, name: &str) -> Result<Option<Vec<String>>, String> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        let items = value.as_array();
+        let items = items.ok_or_else(|| format!("`{name}` must be a list"))?;
+        let texts: Result<_, _> = items.iter().map(|item| text(name, item)).collect();
+        texts.map(Some)
+    }
+
+    fn pairs(&self, name: &str) -> Result<Vec<(String, String)>, String> {
+        if self.get(name).is_none() {
+            return Ok(Vec::new());
+        }
+        let map = self.object(name)?;
+        let pairs = map.iter();
+        let pairs = pairs.map(|(key, value)| Ok((key.to_owned(), text(key, value)?)));
+        pairs.collect()
+    }
+
+    fn flag(&self, name: &str) -> Result<Option<bool>, String> {
+        let flag = |value: &Json| {
+            let flag = value.as_bool();
+            flag.ok_or_else(|| format!("`{name}` must be true or false"))
+        };
+        self.get(name).map(flag).transpose()
+    }
+
+    fn seconds(&self, name: &str) -> Result<Option<Duration>, String> {
+        let seconds = |value: &Json| {
+            let seconds = value.as_f64().filter(|seconds| *seconds > 0.0);
+            let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            time.ok_or_else(|| format!("`{name}` must be a number of seconds, more than 0"))
+        };
+        self.get(name).map(seconds).transpose()
+    }
+}
+
+/// Errors do not show the value: it may be a key.
+fn text(name: &str, value: &Json) -> Result<String, String> {
+    let text = value.as_str().map(str::to_owned);
+    text.ok_or_else(|| format!("`{name}` must be a text; put it in quotes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(args: &str, processes: ChildProcesses) -> Result<McpToolset, String> {
+        let args = Json::parse(args).unwrap();
+        toolset_from_args(args.as_object().unwrap(), processes)
+    }
+
+    #[test]
+    fn a_child_process_is_described_as_in_adk() {
+        let args = r#"{"stdio_connection_params":{"timeout":7.5,"server_params":
+            {"command":"npx","args":["-y","pkg"],"env":{"K":"v"},"cwd":"/srv","encoding":"utf-8"}}}"#;
+        let set = made(args, ChildProcesses::Allowed).unwrap();
+        let server = StdioServer::new("npx").args(["-y", "pkg"]).env("K", "v");
+        let server = server.cwd("/srv").timeout(Duration::from_millis(7500));
+        assert_eq!(*set.server(), McpServer::Stdio(server));
+        let args = r#"{"stdio_server_params":{"command":"serve"},"tool_filter":null}"#;
+        let set = made(args, ChildProcesses::Allowed).unwrap();
+        assert_eq!(*set.server(), StdioServer::new("serve").into());
+    }
+
+    #[test]
+    fn a_server_over_http_is_described_as_in_adk() {
+        let args = r#"{"streamable_http_connection_params":{"url":"http://h/mcp","headers":{"X":"y"},
+            "timeout":2,"sse_read_timeout":9,"terminate_on_close":false}}"#;
+        let set = made(args, ChildProcesses::Refused).unwrap();
+        let server = HttpServer::new("http://h/mcp").header("X", "y");
+        let server = server.timeout(Duration::from_secs(2));
+        let server = server.call_timeout(Duration::from_secs(9));
+        assert_eq!(*set.server(), server.terminate_on_close(false).into());
+    }
+
+    #[test]
+    fn what_cannot_be_is_said_with_its_key() {
+        let allowed = ChildProcesses::Allowed;
+        for (args, word) in [
+            (r#"{}"#, "exactly one of"),
+            (
+                r#"{"stdio_server_params":{"command":"a"},"sse_connection_params":{"url":"b"}}"#,
+                "exactly one of",
+            ),
+            (
+                r#"{"sse_connection_params":{"url":"http://h/sse"}}"#,
+                "HTTP+SSE",
+            ),
+            (r#"{"stdio_server_params":{"args":["a"]}}"#, "`command`"),
+            (
+                r#"{"stdio_server_params":{"command":"a","env":{"PORT":1}}}"#,
+                "`PORT`",
+            ),
+            (
+                r#"{"stdio_server_params":{"command":"a","encoding":"latin-1"}}"#,
+                "utf-8",
+            ),
+            (
+                r#"{"stdio_connection_params":{"command":"a"}}"#,
+                "server_params",
+            ),
+            (
+                r#"{"streamable_http_connection_params":{"url":"ftp://h"}}"#,
+                "`url`",
+            ),
+            (
+                r#"{"streamable_http_connection_params":{"url":"http://h","headers":{"A B":"c"}}}"#,
+                "A B",
+            ),
+            (
+                r#"{"streamable_http_connection_params":{"url":"http://h","timeout":0}}"#,
+                "`timeout`",
+            ),
+            (
+                r#"{"streamable_http_connection_params":{"url":"http://h"},"auth_scheme":{}}"#,
+                "`auth_scheme`",
+            ),
+            (
+                r#"{"streamable_http_connection_params":{"url":"http://h"},"tool_filters":[]}"#,
+                "`tool_filters`",
+            ),
+        ] {
+            let error = made(args, allowed).unwrap_err();
+            assert!(error.contains(word), "{args}: {error}");
+        }
+    }
+
+    #[test]
+    fn programs_are_started_only_where_that_is_allowed() {
+        for args in [
+            r#"{"stdio_server_params":{"command":"a"}}"#,
+            r#"{"stdio_connection_params":{"server_params":{"command":"a"}}}"#,
+        ] {
+            assert!(made(args, ChildProcesses::Allowed).is_ok());
+            let error = made(args, ChildProcesses::Refused).unwrap_err();
+            assert!(error.contains("start a program"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! `McpToolset`: the tools of a server, as an agent has them.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use retain_core::JsonMap;
+use retain_runtime::{ReadonlyContext, Tool, ToolError, ToolSource, Toolset};
+use tokio::time::Instant;
+
+use crate::{
+    client::ServerTool,
+    connection::Connection,
+    resources::LoadMcpResource,
+    server::McpServer,
+    tool::{Confirms, McpTool},
+};
+
+/// Names that the framework has for calls of its own: a server must not take them.
+const RESERVED: [&str; 5] = [
+    "adk_request_confirmation",
+    "adk_request_credential",
+    "adk_request_input",
+    "set_model_response",
+    "transfer_to_agent",
+];
+/// For as many runs at once the list of tools is kept until they are over.
+const RUNS_MAX: usize = 64;
+
+type Filter = Arc<dyn Fn(&ReadonlyContext, &str) -> bool + Send + Sync>;
+type Tools = Vec<Arc<dyn Tool>>;
+
+/// The tools of an MCP server.
+///
+/// The server is started or reached when a run first needs its tools, and let go of when the
+/// toolset is closed or dropped.
+pub struct McpToolset {
+    server: McpServer,
+    connection: Arc<Connection>,
+    filter: Option<Filter>,
+    prefix: Option<String>,
+    confirms: Option<Confirms>,
+    list_is_good_for: Option<Duration>,
+    uses_resources: bool,
+    listed: Mutex<Option<(Instant, Vec<ServerTool>)>>,
+    of_runs: Mutex<VecDeque<(String, Tools)>>,
+}
+
+impl McpToolset {
+    /// All tools of the server.
+    pub fn new(server: impl Into<McpServer>) -> McpToolset {
+        let server = server.into();
+        McpToolset {
+            connection: Arc::new(Connection::new(server.clone())),
+            server,
+            filter: None,
+            prefix: None,
+            confirms: None,
+            list_is_good_for: None,
+            uses_resources: false,
+            listed: Mutex::default(),
+            of_runs: Mutex::default(),
+        }
+    }
+
+    /// Only the tools of these names, as the server has them. No names are no filter, as in ADK.
+    pub fn tool_filter<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        self.filter = match names.is_empty() {
+            true => None,
+            false => Some(Arc::new(move |_, name| names.iter().any(|it| it == name))),
+        };
+        self
+    }
+
+    /// Only the tools for which `keep` says so, in each run anew.
+    pub fn tool_filter_when(
+        mut self,
+        keep: impl Fn(&ReadonlyContext, &str) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.filter = Some(Arc::new(keep));
+        self
+    }
+
+    /// Stands before the name of each tool, with an underscore, so that two servers may have tools
+    /// of one name.
+    pub fn tool_name_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = Some(prefix.into()).filter(|prefix| !prefix.is_empty());
+        self
+    }
+
+    /// Lets a person approve each call before it is made.
+    pub fn require_confirmation(self) -> Self {
+        self.require_confirmation_when(|_| true)
+    }
+
+    /// Lets a person approve calls with arguments for which `when` says so.
+    pub fn require_confirmation_when(
+        mut self,
+        when: impl Fn(&JsonMap) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.confirms = Some(Arc::new(when));
+        self
+    }
+
+    /// Asks the server for its tools no more often than this. Otherwise each run asks once.
+    pub fn tool_list_cache_ttl(mut self, ttl: Duration) -> Self {
+        self.list_is_good_for = Some(ttl);
+        self
+    }
+
+    /// Lets the model read the server's resources too, with the tool `load_mcp_resource`.
+    pub fn use_mcp_resources(mut self) -> Self {
+        self.uses_resources = true;
+        self
+    }
+
+    /// Where the tools come from.
+    pub fn server(&self) -> &McpServer {
+        &self.server
+    }
+
+    async fn server_tools(&self) -> Result<Vec<ServerTool>, ToolError> {
+        if let Some(ttl) = self.list_is_good_for {
+            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, tools)) = listed.as_ref().filter(|(at, _)| at.elapsed() < ttl) {
+                return Ok(tools.clone());
+            }
+        }
+        let asked = self.connection.tools().await;
+        let tools = asked
+            .map_err(|error| ToolError::new(format!("no tools from the MCP server: {error}")))?;
+        if self.list_is_good_for.is_some() {
+            let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+            *listed = Some((Instant::now(), tools.clone()));
+        }
+        Ok(tools)
+    }
+
+    /// The tools that this run may use, by name: a stable order lets providers cache.
+    fn chosen(&self, ctx: &ReadonlyContext, mut tools: Vec<ServerTool>) -> Tools {
+        tools.retain(|tool| {
+            if RESERVED.contains(&tool.name.as_str()) {
+                let tool = &tool.name;
+                tracing::warn!(tool, "an MCP tool has a reserved name, and is left out");
+                return false;
+            }
+            let filter = self.filter.as_ref();
+            filter.is_none_or(|keep| keep(ctx, &tool.name))
+        });
+        tools.sort_by(|one, other| one.name.cmp(&other.name));
+        let tool = |tool| {
+            let (connection, confirms) = (Arc::clone(&self.connection), self.confirms.clone());
+            let tool = McpTool::new(self.prefix.as_deref(), tool, connection, confirms);
+            Arc::new(tool) as Arc<dyn Tool>
+        };
+        let mut tools: Tools = tools.into_iter().map(tool).collect();
+        if self.uses_resources {
+            let connection = Arc::clone(&self.connection);
+            let resources = LoadMcpResource::new(self.prefix.as_deref(), connection);
+            tools.push(Arc::new(resources));
+        }
+        tools
+    }
+
+    fn of_run(&self, run: &str) -> Option<Tools> {
+        let runs = self.of_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = runs.iter().find(|(known, _)| known == run);
+        found.map(|(_, tools)| tools.clone())
+    }
+
+    fn keep_for_run(&self, run: &str, tools: &Tools) {
+        let mut runs = self.of_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.retain(|(known, _)| known != run);
+        if runs.len() == RUNS_MAX {
+            runs.pop_front();
+        }
+        runs.push_back((run.to_owned(), tools.clone()));
+    }
+}
+
+#[async_trait]
+impl Toolset for McpToolset {
+    fn name(&self) -> &str {
+        "McpToolset"
+    }
+
+    /// A run asks the server once: the tools do not change under the model's feet.
+    async fn tools(&self, ctx: &ReadonlyContext) -> Result<Tools, ToolError> {
+        let run = ctx.invocation_id();
+        if let Some(tools) = self.of_run(run) {
+            return Ok(tools);
+        }
+        let tools = self.chosen(ctx, self.server_tools().await?);
+        self.keep_for_run(run, &tools);
+        Ok(tools)
+    }
+
+    async fn close(&self) {
+        self.connection.close().await;
+    }
+}
+
+impl fmt::Debug for McpToolset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpToolset")
+            .field("server", &self.server)
+            .field("prefix", &self.prefix)
+            .field("list_is_good_for", &self.list_is_good_for)
+            .field("uses_resources", &self.uses_resources)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<McpToolset> for ToolSource {
+    fn from(set: McpToolset) -> ToolSource {
+        ToolSource::Set(Arc::new(set))
+    }
+}

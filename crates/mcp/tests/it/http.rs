@@ -1,0 +1,294 @@
+//! Servers over HTTP: sessions that end, servers that go away and come back, and what is never
+//! told to anybody else.
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    extract::Request,
+    http::{HeaderMap, StatusCode},
+    middleware::{self, Next},
+    response::{IntoResponse as _, Redirect, Response},
+    routing::any,
+};
+use retain_mcp::{HttpServer, McpToolset};
+use retain_runtime::{ScriptedModel, Toolset as _};
+use rmcp::transport::streamable_http_server::{
+    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+};
+use tokio::{net::TcpListener, runtime::Runtime};
+
+use crate::{
+    server::{TestServer, noted, notes},
+    support::{LONG, Turn},
+};
+
+/// A server with a runtime of its own, so that it dies with all its connections.
+struct Running {
+    address: SocketAddr,
+    runtime: Option<Runtime>,
+}
+
+impl Running {
+    fn start(address: SocketAddr, app: Router) -> Running {
+        let runtime = Runtime::new().unwrap();
+        let listener = std::net::TcpListener::bind(address).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let guard = runtime.enter();
+        let listener = TcpListener::from_std(listener).unwrap();
+        drop(guard);
+        runtime.spawn(async move { axum::serve(listener, app).await });
+        Running {
+            address,
+            runtime: Some(runtime),
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+const ANYWHERE: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+fn app(folder: &Path) -> Router {
+    let server = TestServer::new(folder);
+    let service: StreamableHttpService<TestServer, LocalSessionManager> =
+        StreamableHttpService::new(
+            move || Ok(server.clone()),
+            Arc::default(),
+            StreamableHttpServerConfig::default(),
+        );
+    Router::new().nest_service("/mcp", service)
+}
+
+fn toolset(url: String) -> Arc<McpToolset> {
+    Arc::new(McpToolset::new(HttpServer::new(url).timeout(LONG)))
+}
+
+#[tokio::test]
+async fn a_tool_is_called_and_the_session_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let methods = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&methods);
+    let app = app(folder.path()).layer(middleware::from_fn(move |request: Request, next: Next| {
+        seen.lock().unwrap().push(request.method().to_string());
+        next.run(request)
+    }));
+    let server = Running::start(ANYWHERE, app);
+    let set = toolset(server.url());
+    let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
+    assert_eq!(turn.text(), "hello");
+    assert!(!methods.lock().unwrap().contains(&"DELETE".to_owned()));
+    set.close().await;
+    assert!(methods.lock().unwrap().contains(&"DELETE".to_owned()));
+    methods.lock().unwrap().clear();
+    let polite = HttpServer::new(server.url()).terminate_on_close(false);
+    let set = Arc::new(McpToolset::new(polite));
+    Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
+    set.close().await;
+    assert!(!methods.lock().unwrap().contains(&"DELETE".to_owned()));
+}
+
+#[tokio::test]
+async fn a_server_that_came_back_is_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Running::start(ANYWHERE, app(folder.path()));
+    let set = toolset(server.url());
+    for round in 0..3 {
+        let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
+        assert_eq!(turn.text(), "hello", "round {round}");
+        let address = server.address;
+        drop(server);
+        server = restarted(address, app(folder.path())).await;
+    }
+    let calls = notes(folder.path());
+    let calls = calls.iter().filter(|note| *note == "call echo").count();
+    assert_eq!(calls, 3);
+}
+
+/// The address is free only when the last connection is gone.
+async fn restarted(address: SocketAddr, app: Router) -> Running {
+    while std::net::TcpListener::bind(address).is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Running::start(address, app)
+}
+
+/// Knows only sessions that began with it, and says so as the examples of the TypeScript SDK do.
+#[tokio::test]
+async fn a_session_that_is_refused_with_400_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let forgotten = Arc::new(Mutex::new(false));
+    let forgets = Arc::clone(&forgotten);
+    let app = app(folder.path()).layer(middleware::from_fn(move |request: Request, next: Next| {
+        let has_session = request.headers().contains_key("mcp-session-id");
+        let is_refused = has_session
+            && request.method() == "POST"
+            && std::mem::take(&mut *forgets.lock().unwrap());
+        async move {
+            match is_refused {
+                false => next.run(request).await,
+                true => no_session(),
+            }
+        }
+    }));
+    let server = Running::start(ANYWHERE, app);
+    let set = toolset(server.url());
+    Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
+    *forgotten.lock().unwrap() = true;
+    let turn = Turn::calling(&set, "echo", r#"{"text":"again"}"#).await;
+    assert_eq!(turn.text(), "again");
+    assert!(!*forgotten.lock().unwrap());
+}
+
+fn no_session() -> Response {
+    let body = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":7}"#;
+    let headers = [("content-type", "application/json")];
+    (StatusCode::BAD_REQUEST, headers, body).into_response()
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_costs_its_tools_and_later_its_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Running::start(ANYWHERE, app(folder.path()));
+    let address = server.address;
+    let url = format!("http://user:canary-1@{address}/mcp?key=canary-2");
+    let secret = HttpServer::new(url).header("Authorization", "Bearer canary-3");
+    let set = McpToolset::new(secret.timeout(Duration::from_secs(2)));
+    let set = Arc::new(set.tool_list_cache_ttl(LONG));
+    let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
+    assert_eq!(turn.text(), "hello");
+    drop(server);
+    while std::net::TcpStream::connect(address).is_ok() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
+    let error = turn.error();
+    let lead = "Unexpected error during MCP tool execution: Failed to create MCP session";
+    assert!(error.starts_with(lead), "{error}");
+    assert!(!error.contains("canary"), "{error}");
+    let set = toolset(format!("http://{address}/mcp"));
+    let turn = Turn::of(&set, ScriptedModel::new("m").otherwise(|_| "Done.")).await;
+    assert_eq!(turn.tools(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_call_that_is_cut_off_is_told_and_not_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Running::start(ANYWHERE, app(folder.path()));
+    let address = server.address;
+    let set = toolset(server.url());
+    let turn = Turn::calling(&set, "hang", "{}");
+    let path = folder.path().to_owned();
+    let cut = async move {
+        noted(&path, "call hang").await;
+        drop(server);
+    };
+    let (turn, ()) = tokio::join!(tokio::time::timeout(LONG, turn), cut);
+    let error = turn.unwrap().error();
+    assert!(error.contains("MCP tool execution"), "{error}");
+    let _server = restarted(address, app(folder.path())).await;
+    let turn = Turn::calling(&set, "echo", r#"{"text":"back"}"#).await;
+    assert_eq!(turn.text(), "back");
+    let calls = notes(folder.path());
+    let calls = calls.iter().filter(|note| *note == "call hang").count();
+    assert_eq!(calls, 1);
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_is_told_and_cancelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Running::start(ANYWHERE, app(folder.path()));
+    let slow = HttpServer::new(server.url()).timeout(LONG);
+    let set = McpToolset::new(slow.call_timeout(Duration::from_millis(300)));
+    let turn = Turn::calling(&Arc::new(set), "hang", "{}").await;
+    let error = turn.error();
+    assert!(
+        error.contains("timed out") || error.contains("nothing came"),
+        "{error}"
+    );
+    noted(folder.path(), "cancelled").await;
+}
+
+#[tokio::test]
+async fn headers_go_to_the_server_and_never_to_where_it_points() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = Arc::new(Mutex::new(Vec::<HeaderMap>::new()));
+    let notes_headers = |seen: &Arc<Mutex<Vec<HeaderMap>>>| {
+        let seen = Arc::clone(seen);
+        middleware::from_fn(move |request: Request, next: Next| {
+            seen.lock().unwrap().push(request.headers().clone());
+            next.run(request)
+        })
+    };
+    let target = Running::start(ANYWHERE, app(folder.path()).layer(notes_headers(&seen)));
+    let keyed = |url: String| {
+        let server = HttpServer::new(url).header("X-Api-Key", "canary");
+        Arc::new(McpToolset::new(server.timeout(LONG)))
+    };
+    let set = keyed(target.url());
+    assert_eq!(
+        Turn::calling(&set, "echo", r#"{"text":"x"}"#).await.text(),
+        "x"
+    );
+    let all = seen.lock().unwrap().drain(..).collect::<Vec<_>>();
+    assert!(all.iter().all(|headers| headers["x-api-key"] == "canary"));
+    let elsewhere = target.url();
+    let pointing = Router::new().route(
+        "/mcp",
+        any(move || async move { Redirect::permanent(&elsewhere) }),
+    );
+    let pointing = Running::start(ANYWHERE, pointing);
+    let set = keyed(pointing.url());
+    let turn = Turn::of(&set, ScriptedModel::new("m").otherwise(|_| "Done.")).await;
+    assert_eq!(turn.tools(), Vec::<String>::new());
+    assert_eq!(seen.lock().unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn refusals_are_told_without_what_was_sent() {
+    for status in [400, 401, 403, 404, 405, 429, 500, 503] {
+        let folder = tempfile::tempdir().unwrap();
+        let refuses = Arc::new(Mutex::new(false));
+        let is_refusing = Arc::clone(&refuses);
+        let app =
+            app(folder.path()).layer(middleware::from_fn(move |request: Request, next: Next| {
+                let refuses = *is_refusing.lock().unwrap();
+                async move {
+                    match refuses {
+                        false => next.run(request).await,
+                        true => (StatusCode::from_u16(status).unwrap(), "no").into_response(),
+                    }
+                }
+            }));
+        let server = Running::start(ANYWHERE, app);
+        let keyed = HttpServer::new(server.url()).header("Authorization", "canary");
+        let set = McpToolset::new(keyed.timeout(LONG)).tool_list_cache_ttl(LONG);
+        let set = Arc::new(set);
+        Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
+        *refuses.lock().unwrap() = true;
+        let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
+        let error = turn.error();
+        assert!(error.contains("MCP tool execution"), "{status}: {error}");
+        assert!(!error.contains("canary"), "{status}: {error}");
+        *refuses.lock().unwrap() = false;
+        let turn = Turn::calling(&set, "echo", r#"{"text":"back"}"#).await;
+        assert_eq!(turn.text(), "back", "{status}");
+    }
+}

@@ -1,0 +1,172 @@
+//! What the model is told of the tools, and what may be called.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use retain_core::{FunctionDeclaration, Json, Part};
+use retain_mcp::{ChildProcesses, McpToolset, toolset_from_args};
+use retain_runtime::{AgentConfig, ConfigRegistry, ScriptedModel, ToolSource};
+
+use crate::{
+    server::{FOLDER, notes},
+    support::{Turn, call, child_process},
+};
+
+fn lists(folder: &Path) -> usize {
+    let notes = notes(folder);
+    notes.iter().filter(|note| *note == "list").count()
+}
+
+fn declared(turn: &Turn, name: &str) -> FunctionDeclaration {
+    let tools = turn.requests[0].config.tools.iter().flatten();
+    let mut declared = tools.flat_map(|tool| tool.function_declarations.iter().flatten());
+    let found = declared.find(|it| it.name.as_deref() == Some(name));
+    found.unwrap().clone()
+}
+
+#[tokio::test]
+async fn tools_are_declared_by_name_with_their_schemas_between_marks() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = Arc::new(McpToolset::new(child_process(folder.path())));
+    let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
+    let expected = [
+        "app",
+        "child",
+        "contents",
+        "die",
+        "echo",
+        "environment",
+        "fail",
+        "hang",
+        "refuse",
+        "weather",
+    ];
+    assert_eq!(turn.tools(), expected);
+    let echo = declared(&turn, "echo");
+    let fence = |text: &str| {
+        format!(
+            "<<<BEGIN_UNTRUSTED_TOOL_DESCRIPTION>>>\n{text}\n<<<END_UNTRUSTED_TOOL_DESCRIPTION>>>"
+        )
+    };
+    assert_eq!(echo.description, Some(fence("Says what it hears.")));
+    let schema = echo.parameters_json_schema.unwrap();
+    let of_text = &schema["properties"]["text"];
+    assert_eq!(of_text["description"], fence("What to say.").as_str());
+    assert_eq!(of_text["type"], "string");
+    assert!(echo.response_json_schema.is_none() && echo.parameters.is_none());
+    let weather = declared(&turn, "weather").response_json_schema.unwrap();
+    assert_eq!(weather["properties"]["temperature"]["type"], "number");
+    let instruction = turn.requests[0].config.system_instruction.clone().unwrap();
+    let told = "were supplied by the tool's own server.";
+    assert_eq!(instruction.matches(told).count(), 1);
+    // Two requests of one run ask once, in two pages.
+    assert_eq!((turn.requests.len(), lists(folder.path())), (2, 2));
+}
+
+#[tokio::test]
+async fn filters_know_the_servers_names_and_models_the_prefixed_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = McpToolset::new(child_process(folder.path()))
+        .tool_filter(["weather", "echo", "unknown"])
+        .tool_name_prefix("far");
+    let set = Arc::new(set);
+    let turn = Turn::calling(&set, "far_echo", r#"{"text":"x"}"#).await;
+    assert_eq!(turn.tools(), ["far_echo", "far_weather"]);
+    assert_eq!(turn.text(), "x");
+    let description = declared(&turn, "far_echo").description.unwrap();
+    assert!(description.starts_with("<<<BEGIN"), "{description}");
+    let set = McpToolset::new(child_process(folder.path()));
+    let set = set.tool_filter_when(|ctx, name| ctx.user_id() == "user" && name.starts_with('e'));
+    let turn = Turn::calling(&Arc::new(set), "echo", r#"{"text":"x"}"#).await;
+    assert_eq!(turn.tools(), ["echo", "environment"]);
+}
+
+#[tokio::test]
+async fn a_list_is_asked_for_again_when_it_is_too_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = McpToolset::new(child_process(folder.path()));
+    let set = Arc::new(set.tool_list_cache_ttl(Duration::from_secs(3600)));
+    for _ in 0..3 {
+        Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
+    }
+    assert_eq!(lists(folder.path()), 2);
+    let set = McpToolset::new(child_process(folder.path()));
+    let set = Arc::new(set.tool_list_cache_ttl(Duration::from_nanos(1)));
+    for _ in 0..3 {
+        Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
+    }
+    assert_eq!(lists(folder.path()), 2 + 6);
+}
+
+#[tokio::test]
+async fn a_call_waits_for_a_person_where_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = McpToolset::new(child_process(folder.path()));
+    let set = set.require_confirmation_when(|args| args.get("text").is_some());
+    let set = Arc::new(set);
+    let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
+    let told = "This tool call requires confirmation, please approve or reject.";
+    assert_eq!(turn.error(), told);
+    assert!(!notes(folder.path()).contains(&"call echo".to_owned()));
+    let turn = Turn::calling(&set, "weather", "{}").await;
+    assert_eq!(turn.text(), "{}");
+}
+
+#[tokio::test]
+async fn a_model_reads_resources() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = McpToolset::new(child_process(folder.path())).use_mcp_resources();
+    let set = Arc::new(set.tool_filter(["echo"]));
+    let model = ScriptedModel::new("m").reply(call(
+        "load_mcp_resource",
+        r#"{"resource_names":["poem","Bild für dich","none"]}"#,
+    ));
+    let turn = Turn::of(&set, model.otherwise(|_| "Done.")).await;
+    assert_eq!(turn.tools(), ["echo", "load_mcp_resource"]);
+    let instruction = turn.requests[0].config.system_instruction.clone().unwrap();
+    let list = r#"["poem", "Bild f\u00fcr dich"]"#;
+    assert!(instruction.contains(list), "{instruction}");
+    let contents = &turn.requests[1].contents;
+    let added: Vec<Vec<Part>> = contents[3..].iter().map(|it| it.parts().to_vec()).collect();
+    let named = |name: &str| Part::text(format!("Resource {name} is:"));
+    let expected = [
+        vec![named("poem"), Part::text("Roses are red.")],
+        vec![
+            named("Bild für dich"),
+            Part::bytes(b"hi".to_vec(), "image/png"),
+        ],
+    ];
+    assert_eq!(added, expected);
+    let stored = turn.response();
+    assert_eq!(stored.get("resource_names").unwrap()[0], "poem");
+}
+
+#[tokio::test]
+async fn a_configuration_names_the_toolset() {
+    let folder = tempfile::tempdir().unwrap();
+    let itself = std::env::current_exe().unwrap();
+    let args = format!(
+        r#"{{"stdio_connection_params":{{"timeout":60,"server_params":{{"command":{itself:?},
+            "args":["--exact","server::serve_as_a_child_process","--nocapture"],
+            "env":{{"{FOLDER}":{:?}}}}}}},"tool_filter":["echo"],"tool_name_prefix":"p"}}"#,
+        folder.path()
+    );
+    let json = Json::parse(&args).unwrap();
+    let set = toolset_from_args(json.as_object().unwrap(), ChildProcesses::Allowed);
+    let turn = Turn::calling(&Arc::new(set.unwrap()), "p_echo", r#"{"text":"x"}"#).await;
+    assert_eq!(turn.tools(), ["p_echo"]);
+    // JSON is YAML.
+    let file = folder.path().join("root_agent.yaml");
+    for name in retain_mcp::NAMES {
+        let yaml = format!(
+            "name: a\nmodel: offline\ninstruction: Help.\ntools: [{{name: {name}, args: {args}}}]\n"
+        );
+        std::fs::write(&file, yaml).unwrap();
+        let registry = retain_mcp::register(ConfigRegistry::new(), ChildProcesses::Allowed);
+        let agent = AgentConfig::load(&file, &registry).unwrap();
+        let agent = agent.as_llm_agent().unwrap();
+        assert!(matches!(agent.tools(), [ToolSource::Set(_)]), "{name}");
+        let registry = retain_mcp::register(ConfigRegistry::new(), ChildProcesses::Refused);
+        let error = AgentConfig::load(&file, &registry).unwrap_err().to_string();
+        assert!(error.contains("start a program"), "{error}");
+    }
+}

@@ -1,0 +1,58 @@
+//! What tools answer, as it is stored.
+
+use std::sync::Arc;
+
+use retain_core::Json;
+use retain_mcp::McpToolset;
+
+use crate::support::{Turn, child_process};
+
+#[tokio::test]
+async fn every_answer_is_stored_in_adks_shape() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = Arc::new(McpToolset::new(child_process(folder.path())));
+    for (tool, expected) in [
+        (
+            "contents",
+            r#"{"meta":{"trace":"t","nothing":null},"content":[{"type":"text","text":"hi","annotations":{"audience":["user"],"priority":0.7}},{"type":"image","data":"aGk=","mimeType":"image/png"},{"type":"audio","data":"aGk=","mimeType":"audio/wav","meta":{"_meta":1}},{"type":"resource","resource":{"uri":"x:1","mimeType":"text/plain","text":"t"}},{"type":"resource","resource":{"uri":"x:2","blob":"aGk="}},{"name":"three","uri":"x:3","size":3,"type":"resource_link"}],"isError":false}"#,
+        ),
+        (
+            "weather",
+            r#"{"content":[{"type":"text","text":"{}"}],"structuredContent":{"temperature":21.0,"wind":null,"hours":[1,2.5]},"isError":false}"#,
+        ),
+        (
+            "fail",
+            r#"{"content":[{"type":"text","text":"no"}],"isError":true}"#,
+        ),
+        (
+            "refuse",
+            r#"{"error":"MCP tool execution failed: not like this"}"#,
+        ),
+    ] {
+        let turn = Turn::calling(&set, tool, "{}").await;
+        let stored = Json::from(turn.response()).to_json().unwrap();
+        assert_eq!(stored, expected, "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_with_a_page_lets_it_be_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = Arc::new(McpToolset::new(child_process(folder.path())));
+    let turn = Turn::calling(&set, "app", r#"{"a":1}"#).await;
+    let shown = turn.events.iter();
+    let mut shown = shown.filter_map(|event| event.actions.render_ui_widgets.clone());
+    let widgets = shown.next().unwrap();
+    let widget = &widgets[0];
+    assert_eq!(widget["provider"], "mcp");
+    assert_eq!(widget["payload"]["resource_uri"], "ui://page");
+    assert_eq!(widget["payload"]["tool"]["name"], "app");
+    assert_eq!(
+        widget["payload"]["tool"]["meta"]["ui"]["resourceUri"],
+        "ui://page"
+    );
+    assert_eq!(widget["payload"]["tool_args"]["a"], 1);
+    let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
+    let is_shown = |event: &retain_core::Event| event.actions.render_ui_widgets.is_some();
+    assert!(!turn.events.iter().any(is_shown));
+}

@@ -1,0 +1,211 @@
+//! Servers that are child processes: started, killed, started again, and never left behind.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use retain_mcp::{McpToolset, StdioServer};
+use retain_runtime::Toolset as _;
+
+use crate::{
+    server::{noted, notes},
+    support::{LONG, Turn, child_process, ends, gone, is_alive},
+};
+
+fn toolset(folder: &Path) -> Arc<McpToolset> {
+    Arc::new(McpToolset::new(child_process(folder)))
+}
+
+/// The process of the last server.
+fn pid(folder: &Path) -> String {
+    let notes = notes(folder);
+    let mut pids = notes.iter().filter_map(|note| note.strip_prefix("pid "));
+    pids.next_back().unwrap().to_owned()
+}
+
+fn kill(pid: &str) {
+    let killed = std::process::Command::new("kill")
+        .args(["-9", pid])
+        .status();
+    assert!(killed.unwrap().success());
+}
+
+fn servers(folder: &Path) -> usize {
+    let notes = notes(folder);
+    notes.iter().filter(|note| note.starts_with("pid ")).count()
+}
+
+#[tokio::test]
+async fn a_tool_is_called_and_the_server_ends_with_the_toolset() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = toolset(folder.path());
+    let text = Turn::calling(&set, "echo", r#"{"text":"hello"}"#)
+        .await
+        .text();
+    assert_eq!(text, "hello");
+    let started = Turn::calling(&set, "child", "{}").await.text();
+    let server = pid(folder.path());
+    assert_eq!(servers(folder.path()), 1);
+    assert!(is_alive(&server) && is_alive(&started));
+    set.close().await;
+    // Whoever asked for the end has it, also of what the server started.
+    assert!(!is_alive(&server));
+    ends(&started).await;
+    assert!(notes(folder.path()).contains(&"ended by itself".to_owned()));
+    // A toolset that was closed can be used again.
+    let text = Turn::calling(&set, "echo", r#"{"text":"again"}"#)
+        .await
+        .text();
+    assert_eq!(text, "again");
+    let server = pid(folder.path());
+    assert!(is_alive(&server));
+    drop(set);
+    ends(&server).await;
+}
+
+#[test]
+fn no_process_is_left_when_the_runtime_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let set = toolset(folder.path());
+    let started = runtime.block_on(async { Turn::calling(&set, "child", "{}").await.text() });
+    let server = pid(folder.path());
+    drop(runtime);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        ends(&server).await;
+        ends(&started).await;
+    });
+}
+
+#[tokio::test]
+async fn a_server_that_was_killed_is_started_again_for_the_next_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = toolset(folder.path());
+    for round in 1..=5 {
+        let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
+        assert_eq!(turn.text(), "hello", "round {round}");
+        assert_eq!(servers(folder.path()), round);
+        let server = pid(folder.path());
+        kill(&server);
+        gone(&server).await;
+    }
+    let calls = notes(folder.path());
+    let calls = calls.iter().filter(|note| *note == "call echo").count();
+    assert_eq!(calls, 5);
+}
+
+/// Says hello, tells of one tool, closes its input and lives on; the next one is the real server.
+const DEAF: &str = r#"
+if [ -e second ]; then exec "$0" --exact server::serve_as_a_child_process --nocapture; fi
+touch second
+answer() {
+  id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"
+}
+read -r line
+answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}'
+read -r line
+read -r line
+exec 0<&-
+answer '{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}'
+sleep 600
+"#;
+
+#[tokio::test]
+async fn a_call_that_did_not_reach_its_server_is_repeated_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let itself = std::env::current_exe().unwrap();
+    let server = StdioServer::new("sh")
+        .args(["-c", DEAF, itself.to_str().unwrap()])
+        .env(crate::server::FOLDER, folder.path().to_str().unwrap())
+        .cwd(folder.path())
+        .timeout(LONG);
+    let set = Arc::new(McpToolset::new(server));
+    let turn = Turn::calling(&set, "echo", r#"{"text":"heard"}"#).await;
+    assert_eq!(turn.text(), "heard");
+    assert_eq!(turn.tools(), ["echo"]);
+    let notes = notes(folder.path());
+    let calls = notes.iter().filter(|note| *note == "call echo").count();
+    assert_eq!(calls, 1);
+}
+
+#[tokio::test]
+async fn a_call_that_the_server_saw_is_not_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = toolset(folder.path());
+    let turn = Turn::calling(&set, "die", "{}").await;
+    let expected = "Unexpected error during MCP tool execution: Connection closed";
+    assert_eq!(turn.error(), expected);
+    let deaths = notes(folder.path());
+    let deaths = deaths.iter().filter(|note| *note == "call die").count();
+    assert_eq!(deaths, 1);
+    // The next call has a new server.
+    let turn = Turn::calling(&set, "echo", r#"{"text":"still here"}"#).await;
+    assert_eq!(turn.text(), "still here");
+    assert_eq!(servers(folder.path()), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_is_told_and_cancelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = child_process(folder.path()).call_timeout(Duration::from_millis(200));
+    let set = Arc::new(McpToolset::new(server));
+    let turn = Turn::calling(&set, "hang", "{}").await;
+    let expected = "MCP tool execution failed: Request 'tools/call' timed out";
+    assert_eq!(turn.error(), expected);
+    noted(folder.path(), "cancelled").await;
+    // The session is as good as before.
+    let set = Arc::new(McpToolset::new(child_process(folder.path())));
+    let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
+    assert_eq!(turn.text(), "x");
+}
+
+#[tokio::test]
+async fn a_call_whose_caller_goes_away_is_cancelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = toolset(folder.path());
+    let turn = Turn::calling(&set, "hang", "{}");
+    tokio::select! {
+        _ = turn => panic!("it hangs"),
+        () = noted(folder.path(), "call hang") => {}
+    }
+    noted(folder.path(), "cancelled").await;
+    let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
+    assert_eq!(turn.text(), "x");
+    assert_eq!(servers(folder.path()), 1);
+}
+
+#[tokio::test]
+async fn a_server_gets_only_what_it_needs_of_our_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = child_process(folder.path()).env("OF_ITS_OWN", "1");
+    let set = Arc::new(McpToolset::new(server));
+    let turn = Turn::calling(&set, "environment", "{}").await;
+    let inherited = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
+    let given = ["OF_ITS_OWN", crate::server::FOLDER];
+    for name in turn.text().split(' ') {
+        let is_expected = inherited.contains(&name) || given.contains(&name);
+        assert!(is_expected, "{name} is in its environment");
+    }
+    assert!(turn.text().contains("OF_ITS_OWN"));
+}
+
+#[tokio::test]
+async fn an_agent_goes_on_without_a_server_that_is_not_there() {
+    for server in [
+        StdioServer::new("retain-no-such-program"),
+        StdioServer::new("false"),
+        StdioServer::new("sleep")
+            .args(["600"])
+            .timeout(Duration::from_millis(100)),
+        StdioServer::new("cat").cwd("/no/such/folder"),
+    ] {
+        let set = Arc::new(McpToolset::new(server.clone()));
+        let model = retain_runtime::ScriptedModel::new("m").otherwise(|_| "Done.");
+        let turn = tokio::time::timeout(LONG, Turn::of(&set, model))
+            .await
+            .unwrap();
+        assert_eq!(turn.tools(), Vec::<String>::new(), "{server:?}");
+        let last = turn.events.last().unwrap().response.content.clone();
+        assert_eq!(last.unwrap().text_concat(), "Done.", "{server:?}");
+    }
+}

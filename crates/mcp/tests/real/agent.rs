@@ -1,0 +1,97 @@
+//! An agent from YAML that calls what it is told to.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use retain_core::{Event, FunctionCall, Json};
+use retain_mcp::ChildProcesses;
+use retain_runtime::{AgentConfig, ConfigRegistry, Model, Runner, ScriptedModel, ScriptedReply};
+use retain_sessions::InMemorySessionService;
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// The declarations that the model was sent.
+    pub(crate) declared: Vec<Json>,
+    /// The answers that are stored, in the order of the calls.
+    pub(crate) answers: Vec<Json>,
+}
+
+/// A runner that lasts, so that its server does.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    runner: Runner,
+    model: Arc<ScriptedModel>,
+    calls: Calls,
+}
+
+type Calls = Arc<Mutex<VecDeque<FunctionCall>>>;
+
+impl Caller {
+    /// With the toolset of these arguments.
+    pub(crate) fn new(args: &str) -> Caller {
+        let calls = Calls::default();
+        let to_come = Arc::clone(&calls);
+        let model =
+            ScriptedModel::new("m").otherwise(move |_| match to_come.lock().unwrap().pop_front() {
+                Some(call) => ScriptedReply::from(call),
+                None => ScriptedReply::from("Done."),
+            });
+        let model = Arc::new(model);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("root_agent.yaml");
+        let yaml = format!(
+            "name: a\nmodel: m\ninstruction: Help.\ntools: [{{name: McpToolset, args: {args}}}]\n"
+        );
+        std::fs::write(&file, yaml).unwrap();
+        let registry = retain_mcp::register(ConfigRegistry::new(), ChildProcesses::Allowed);
+        let chosen = Arc::clone(&model);
+        let registry = registry.model_of(move |_, _| Ok(Arc::clone(&chosen) as Arc<dyn Model>));
+        let agent = AgentConfig::load(&file, &registry).unwrap();
+        let runner = Runner::builder()
+            .app_name("app")
+            .shared_agent(agent)
+            .session_service(Arc::new(InMemorySessionService::new()))
+            .auto_create_session(true);
+        Caller {
+            runner: runner.build().unwrap(),
+            model,
+            calls,
+        }
+    }
+
+    /// One turn, with these calls one after the other.
+    pub(crate) async fn run(&self, calls: &[(&str, &str)]) -> Told {
+        let calls = calls.iter().map(function_call);
+        self.calls.lock().unwrap().extend(calls);
+        let run = self.runner.run("user", None, "Go.").await.unwrap();
+        let events = run.collect_events().await.unwrap();
+        let responses = events.iter().flat_map(Event::function_responses);
+        let answers = responses
+            .filter_map(|it| it.response.clone())
+            .map(Json::from);
+        let requests = self.model.requests();
+        let tools = requests[0].config.tools.iter().flatten();
+        let declared = tools.flat_map(|tool| tool.function_declarations.iter().flatten());
+        let declared = declared.map(|it| Json::parse(&it.to_json().unwrap()).unwrap());
+        Told {
+            declared: declared.collect(),
+            answers: answers.collect(),
+        }
+    }
+
+    /// Lets go of the server.
+    pub(crate) async fn close(self) {
+        self.runner.close().await.unwrap();
+    }
+}
+
+fn function_call((tool, args): &(&str, &str)) -> FunctionCall {
+    FunctionCall {
+        name: Some((*tool).to_owned()),
+        args: Json::parse(args).unwrap().as_object().cloned(),
+        ..FunctionCall::default()
+    }
+}

@@ -1,0 +1,50 @@
+"""Google's McpToolset on a server: what it declares, and what its tools answer, as JSON.
+
+Reads {"stdio": {…}} or {"http": {…}} and "calls" from standard input.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+import warnings
+
+warnings.simplefilter("ignore")
+logging.disable(logging.CRITICAL)
+
+from google.adk.tools.mcp_tool.mcp_session_manager import (  # noqa: E402
+    StdioConnectionParams,
+    StreamableHTTPConnectionParams,
+)
+from google.adk.tools.mcp_tool.mcp_toolset import McpToolset  # noqa: E402
+
+
+class Context:
+    """As much of a ToolContext as a call needs."""
+
+    function_call_id = "call"
+    tool_confirmation = None
+
+    def render_ui_widget(self, widget):
+        pass
+
+
+async def main():
+    asked = json.load(sys.stdin)
+    if "stdio" in asked:
+        params = StdioConnectionParams(**asked["stdio"])
+    else:
+        params = StreamableHTTPConnectionParams(**asked["http"])
+    toolset = McpToolset(connection_params=params)
+    tools = await toolset.get_tools()
+    dump = {"exclude_none": True, "mode": "json", "by_alias": True}
+    declared = [tool._build_fenced_declaration().model_dump(**dump) for tool in tools]
+    by_name = {tool.name: tool for tool in tools}
+    answers = []
+    for name, args in asked["calls"]:
+        answers.append(await by_name[name].run_async(args=args, tool_context=Context()))
+    await toolset.close()
+    print(json.dumps({"declared": declared, "answers": answers}))
+
+
+asyncio.run(main())
