@@ -6,6 +6,7 @@
 #[allow(dead_code)]
 mod gemini;
 mod http;
+mod openai;
 #[allow(dead_code, reason = "the providers come next")]
 mod provider;
 #[cfg(test)]
@@ -13,3 +14,4 @@ mod provider;
 mod testing;
 
 pub use http::{Http, HttpSettings, Retries, Secret};
+pub use openai::{OpenAiModel, OpenAiServer};
