@@ -3,15 +3,18 @@
 //! A provider is a pure translation ([`provider`]): a request to an HTTP call, bytes to answers.
 //! Everything that can go wrong between is in [`http`], once for all of them.
 
-#[allow(dead_code)]
+mod embed;
 mod gemini;
 mod http;
 mod openai;
-#[allow(dead_code, reason = "the providers come next")]
 mod provider;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod testing;
 
+pub use embed::{EmbedderSpec, GeminiEmbedder, OpenAiEmbedder};
+pub use gemini::{
+    GeminiAccess, GeminiModel, GeminiSettings, GoogleCredentials, ServiceAccount, UserCredentials,
+};
 pub use http::{Http, HttpSettings, Retries, Secret};
 pub use openai::{OpenAiModel, OpenAiServer};

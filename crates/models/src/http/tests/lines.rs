@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::http::{Sse, SseEvent, sse::SseError};
+use crate::http::sse::{Sse, SseError, SseEvent};
 
 fn event(kind: Option<&str>, data: &str) -> SseEvent {
     SseEvent {
