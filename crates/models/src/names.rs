@@ -3,10 +3,14 @@
 /// A model by its provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Named {
-    /// One of Google's, by the API or on Vertex AI.
+    /// One of Google's, where the settings say.
     Gemini(String),
-    /// Claude, at Anthropic or, given as `projects/…`, on Vertex AI.
+    /// One of Google's, on Vertex AI.
+    GeminiOnVertex(String),
+    /// Claude, at Anthropic if there is a key for it.
     Claude(String),
+    /// Claude, on Vertex AI.
+    ClaudeOnVertex(String),
     /// On a server that speaks as OpenAI does.
     Compatible(&'static Server, String),
     /// A deployment on Azure.
@@ -197,7 +201,9 @@ mod tests {
         match Named::of(name) {
             None => "unknown".to_owned(),
             Some(Named::Gemini(model)) => format!("gemini {model}"),
+            Some(Named::GeminiOnVertex(model)) => format!("vertex gemini {model}"),
             Some(Named::Claude(model)) => format!("claude {model}"),
+            Some(Named::ClaudeOnVertex(model)) => format!("vertex claude {model}"),
             Some(Named::Azure(model)) => format!("azure {model}"),
             Some(Named::Ollama(model)) => format!("ollama {model}"),
             Some(Named::Compatible(server, model)) => format!("{} {model}", server.prefix),
@@ -219,13 +225,13 @@ mod tests {
             ("Gemini:gemini-x", "gemini gemini-x".to_owned()),
             ("gemma-4-27b", "gemini gemma-4-27b".to_owned()),
             ("models/gemini-x", "gemini models/gemini-x".to_owned()),
-            ("vertex_ai/gemini-x", "gemini gemini-x".to_owned()),
-            (VERTEX, format!("gemini {VERTEX}")),
-            (ENDPOINT, format!("gemini {ENDPOINT}")),
-            (VERTEX_CLAUDE, format!("claude {VERTEX_CLAUDE}")),
+            ("vertex_ai/gemini-x", "vertex gemini gemini-x".to_owned()),
+            (VERTEX, format!("vertex gemini {VERTEX}")),
+            (ENDPOINT, format!("vertex gemini {ENDPOINT}")),
+            (VERTEX_CLAUDE, format!("vertex claude {VERTEX_CLAUDE}")),
             ("claude-sonnet-5", "claude claude-sonnet-5".to_owned()),
             ("anthropic/claude-x", "claude claude-x".to_owned()),
-            ("vertex_ai/claude-x@1", "claude claude-x@1".to_owned()),
+            ("vertex_ai/claude-x@1", "vertex claude claude-x@1".to_owned()),
             ("openai/gpt-4o", "openai/ gpt-4o".to_owned()),
             ("openai:gpt-4o", "openai/ gpt-4o".to_owned()),
             ("LiteLlm:openai/gpt-4o", "openai/ gpt-4o".to_owned()),

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use crate::names::{SERVERS, Server};
+
 /// Which providers can be reached, and how: what the usual environment variables say, e.g.
 /// `GOOGLE_API_KEY` or `OPENAI_BASE_URL`. An empty variable says nothing.
 ///
@@ -56,6 +58,46 @@ impl ModelSettings {
         self
     }
 
+    /// The variable that a setting of a provider stands for, e.g. `api-key` of `anthropic` for
+    /// `ANTHROPIC_API_KEY`. Where there are several it is the one that counts least, so that a file
+    /// never wins over the environment.
+    ///
+    /// | provider | settings |
+    /// |---|---|
+    /// | `gemini` | `api-key`, `base-url` |
+    /// | `vertex` | `use`, `project`, `location`, `credentials`, `base-url` |
+    /// | `anthropic` | `api-key`, `base-url` |
+    /// | `openai`, `openrouter`, `groq` and other servers that speak so | `api-key`, `base-url` |
+    /// | `azure` | `api-key`, `base-url`, `api-version` |
+    /// | `ollama` | `base-url` |
+    pub fn variable_of(provider: &str, setting: &str) -> Option<&'static str> {
+        Some(match (provider, setting) {
+            ("gemini", "api-key") => "GEMINI_API_KEY",
+            ("gemini", "base-url") => "GOOGLE_GEMINI_BASE_URL",
+            ("vertex", "use") => "GOOGLE_GENAI_USE_VERTEXAI",
+            ("vertex", "project") => "GOOGLE_CLOUD_PROJECT",
+            ("vertex", "location") => "GOOGLE_CLOUD_LOCATION",
+            ("vertex", "credentials") => "GOOGLE_APPLICATION_CREDENTIALS",
+            ("vertex", "base-url") => "GOOGLE_VERTEX_BASE_URL",
+            ("anthropic", "api-key") => "ANTHROPIC_API_KEY",
+            ("anthropic", "base-url") => "ANTHROPIC_BASE_URL",
+            ("azure", "api-key") => "AZURE_API_KEY",
+            ("azure", "base-url") => "AZURE_API_BASE",
+            ("azure", "api-version") => "AZURE_API_VERSION",
+            ("ollama", "base-url") => "OLLAMA_API_BASE",
+            (provider, setting) => {
+                let is_it = |server: &&Server| server.prefix.strip_suffix('/') == Some(provider);
+                let server = SERVERS.iter().find(is_it)?;
+                let variables = match setting {
+                    "api-key" => server.key_variables,
+                    "base-url" => server.base_url_variables,
+                    _ => return None,
+                };
+                variables.last()?
+            }
+        })
+    }
+
     /// Whether a variable says something.
     pub fn has(&self, variable: &str) -> bool {
         self.get(variable).is_some()
@@ -108,5 +150,15 @@ mod tests {
         assert_eq!(settings.get("B").as_deref(), Some("file"));
         assert!(!settings.has("C") && !settings.has("D"));
         assert_eq!(settings.first_of(&["D", "B", "A"]).as_deref(), Some("file"));
+    }
+    #[test]
+    fn settings_of_a_file_stand_for_variables() {
+        let of = ModelSettings::variable_of;
+        assert_eq!(of("openai", "api-key"), Some("OPENAI_API_KEY"));
+        assert_eq!(of("openai", "base-url"), Some("OPENAI_API_BASE"));
+        assert_eq!(of("together_ai", "api-key"), Some("TOGETHER_API_KEY"));
+        assert_eq!(of("vertex", "project"), Some("GOOGLE_CLOUD_PROJECT"));
+        assert_eq!(of("ollama", "api-key"), None);
+        assert_eq!(of("martian", "api-key"), None);
     }
 }

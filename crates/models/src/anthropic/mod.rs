@@ -144,7 +144,15 @@ impl Messages {
         }
     }
 
-    fn url(&self, stream: bool) -> String {
+    /// The model that a request means: a callback may have named another one.
+    fn model_of<'a>(&'a self, request: &'a LlmRequest) -> &'a str {
+        match request.model.is_empty() {
+            true => &self.model,
+            false => own_name(&request.model),
+        }
+    }
+
+    fn url(&self, model: &str, stream: bool) -> String {
         let method = if stream {
             "streamRawPredict"
         } else {
@@ -152,10 +160,9 @@ impl Messages {
         };
         match &self.place {
             Place::Anthropic { base_url } => format!("{base_url}/v1/messages"),
-            Place::Vertex { base_url } => format!(
-                "{base_url}/publishers/anthropic/models/{}:{method}",
-                self.model
-            ),
+            Place::Vertex { base_url } => {
+                format!("{base_url}/publishers/anthropic/models/{model}:{method}")
+            }
         }
     }
 }
@@ -171,11 +178,17 @@ pub(crate) fn own_name(name: &str) -> &str {
 
 impl Provider for Messages {
     fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError> {
+        let model = self.model_of(request);
+        // It may become part of an address, and must not lead elsewhere.
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.@:".contains(c);
+        if !model.chars().all(is_fine) || model.contains("..") {
+            return Err(refused(format!("{model:?} is no name of a Claude model")));
+        }
         let mut body = request::body(request)?;
         let mut headers = Vec::new();
         match &self.place {
             Place::Anthropic { .. } => {
-                body.insert("model", self.model.as_str());
+                body.insert("model", model);
                 headers.push(("anthropic-version", "2023-06-01".to_owned()));
             }
             Place::Vertex { .. } => {
@@ -189,7 +202,7 @@ impl Provider for Messages {
         let body =
             body.map_err(|error| refused(format!("the request has no JSON form: {error}")))?;
         Ok(Call {
-            url: self.url(stream),
+            url: self.url(model, stream),
             headers,
             body,
         })

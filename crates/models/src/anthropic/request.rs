@@ -132,7 +132,6 @@ fn tell_what_is_ignored(config: &GenerateContentConfig) {
         ("speech_config", config.speech_config.is_some()),
         ("image_config", config.image_config.is_some()),
         ("media_resolution", config.media_resolution.is_some()),
-        ("labels", config.labels.is_some()),
         (
             "response_modalities",
             config

@@ -144,6 +144,15 @@ fn a_schema_is_a_tool_that_must_be_called() {
 }
 
 #[test]
+fn a_request_may_name_another_model() {
+    let mut request = with("{}");
+    request.model = "anthropic/claude-other".to_owned();
+    assert_eq!(body_of(&request)["model"], "claude-other");
+    request.model = "claude/../../x".to_owned();
+    assert!(provider().call(&request, false).is_err());
+}
+
+#[test]
 fn what_cannot_be_asked_is_refused() {
     for config in [
         r#"{"candidateCount":2}"#,
@@ -261,7 +270,9 @@ fn on_vertex_the_model_is_in_the_address() {
     let base_url = "https://h/v1/projects/p/locations/l".to_owned();
     let provider = Messages::new(name, Place::Vertex { base_url });
     for (stream, method) in [(false, "rawPredict"), (true, "streamRawPredict")] {
-        let call = provider.call(&with("{}"), stream).unwrap();
+        let mut request = with("{}");
+        request.model = name.to_owned();
+        let call = provider.call(&request, stream).unwrap();
         let models = "https://h/v1/projects/p/locations/l/publishers/anthropic/models";
         assert_eq!(call.url, format!("{models}/claude-x@1:{method}"));
         let body = json(&call.body);
