@@ -163,10 +163,13 @@ impl Named {
             "azure" => Named::Azure(model.to_owned()),
             "ollama" | "ollama_chat" => Named::Ollama(model.to_owned()),
             "gemini" => Named::Gemini(model.to_owned()),
-            "vertex_ai" if model.starts_with("claude-") => Named::Claude(model.to_owned()),
-            "vertex_ai" | "models" => Named::Gemini(name.replacen("vertex_ai/", "", 1)),
-            "projects" if name.contains("/publishers/anthropic/") => Named::Claude(name.to_owned()),
-            "projects" => Named::Gemini(name.to_owned()),
+            "vertex_ai" if model.starts_with("claude-") => Named::ClaudeOnVertex(model.to_owned()),
+            "vertex_ai" => Named::GeminiOnVertex(model.to_owned()),
+            "projects" if name.contains("/publishers/anthropic/") => {
+                Named::ClaudeOnVertex(name.to_owned())
+            }
+            "projects" => Named::GeminiOnVertex(name.to_owned()),
+            "models" => Named::Gemini(name.to_owned()),
             "" if model.starts_with("claude-") => Named::Claude(model.to_owned()),
             "" if is_openais(model) => Named::openai(model),
             "" if is_googles(model) => Named::Gemini(model.to_owned()),
@@ -231,7 +234,10 @@ mod tests {
             (VERTEX_CLAUDE, format!("vertex claude {VERTEX_CLAUDE}")),
             ("claude-sonnet-5", "claude claude-sonnet-5".to_owned()),
             ("anthropic/claude-x", "claude claude-x".to_owned()),
-            ("vertex_ai/claude-x@1", "vertex claude claude-x@1".to_owned()),
+            (
+                "vertex_ai/claude-x@1",
+                "vertex claude claude-x@1".to_owned(),
+            ),
             ("openai/gpt-4o", "openai/ gpt-4o".to_owned()),
             ("openai:gpt-4o", "openai/ gpt-4o".to_owned()),
             ("LiteLlm:openai/gpt-4o", "openai/ gpt-4o".to_owned()),
