@@ -1,24 +1,27 @@
 //! Models over HTTP: Gemini, OpenAI-compatible and Anthropic, behind the runtime's port `Model`.
 //!
 //! A provider is a pure translation ([`provider`]): a request to an HTTP call, bytes to answers.
-//! Everything that can go wrong between is in [`http`], once for all of them.
+//! Everything that can go wrong between is in [`http`], once for all of them. [`registry`] chooses
+//! among them by name.
 
-#[allow(dead_code, reason = "the registry comes next")]
 mod anthropic;
-#[allow(dead_code)]
 mod gemini;
 mod http;
-#[allow(dead_code, reason = "the registry comes next")]
 mod names;
-#[allow(dead_code, reason = "the providers come next")]
+mod openai;
 mod provider;
+mod registry;
 mod schema;
-#[allow(dead_code, reason = "the registry comes next")]
 mod settings;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod testing;
 
 pub use anthropic::AnthropicModel;
+pub use gemini::{
+    GeminiAccess, GeminiModel, GeminiSettings, GoogleCredentials, ServiceAccount, UserCredentials,
+};
 pub use http::{Http, HttpSettings, Retries, Secret};
+pub use openai::{OpenAiModel, OpenAiServer};
+pub use registry::{Models, Suggested};
 pub use settings::ModelSettings;

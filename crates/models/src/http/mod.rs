@@ -18,6 +18,7 @@ mod tests;
 
 pub(crate) use auth::{Auth, TokenSource};
 pub(crate) use call::Call;
+pub(crate) use client::malformed;
 pub use client::{Http, HttpSettings};
 pub(crate) use model::HttpModel;
 pub use retry::Retries;

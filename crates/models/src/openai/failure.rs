@@ -1,0 +1,74 @@
+//! What an error says: the many forms in which servers say it.
+
+use retain_core::Json;
+
+use super::json::text;
+use crate::provider::Failure;
+
+/// The most of a body that is no JSON that is told.
+const EXCERPT: usize = 500;
+
+/// What a refused call says.
+pub(super) fn of_body(status: u16, body: &str) -> Failure {
+    match Json::parse(body) {
+        Ok(json) => of_json(Some(status), &json),
+        Err(_) => {
+            let excerpt: String = body.trim().chars().take(EXCERPT).collect();
+            let message = match excerpt.is_empty() {
+                true => format!("the server answered with status {status}"),
+                false => excerpt,
+            };
+            Failure::new(status.to_string(), message)
+        }
+    }
+}
+
+/// What an answer that is an error says, also one in the middle of a stream.
+pub(super) fn of_json(status: Option<u16>, json: &Json) -> Failure {
+    // vLLM says it flat, Ollama as a text, frameworks in `detail`.
+    let error = match json.get("error") {
+        Some(error) if !error.is_null() => error,
+        _ => json,
+    };
+    let code = code(status, error);
+    let said = error.as_str().or_else(|| text(error, "message"));
+    let said = said.or_else(|| text(json, "message"));
+    let mut message = match said {
+        Some(said) => said.to_owned(),
+        None => match json.get("detail") {
+            Some(detail) => detail
+                .as_str()
+                .map_or_else(|| detail.to_string(), str::to_owned),
+            None => format!("the server answered {json}"),
+        },
+    };
+    // OpenRouter tells in a place of its own what the provider behind it said.
+    if let Some(raw) = text(&error["metadata"], "raw") {
+        message.push_str(": ");
+        message.push_str(raw);
+    }
+    let mut failure = Failure::new(code, message);
+    failure.is_final = failure.code == "insufficient_quota";
+    failure
+}
+
+/// A code that is a number repeats the status; a type that is a word says more.
+fn code(status: Option<u16>, error: &Json) -> String {
+    let code = error.get("code").filter(|code| !code.is_null());
+    let word = code.and_then(Json::as_str).filter(|code| !code.is_empty());
+    let number = code.filter(|code| code.as_str().is_none());
+    let number = number.map(Json::to_string);
+    let status = status.map(|status| status.to_string());
+    word.map(str::to_owned)
+        .or_else(|| text(error, "type").map(str::to_owned))
+        .or(number)
+        .or(status)
+        .unwrap_or_else(|| "error".to_owned())
+}
+
+/// The error in an answer, if it is one: servers also send them with status 200.
+pub(super) fn in_answer(json: &Json) -> Option<Failure> {
+    let is_there = json.get("error").is_some_and(|error| !error.is_null());
+    let is_flat = json["object"] == "error";
+    (is_there || is_flat).then(|| of_json(None, json))
+}
