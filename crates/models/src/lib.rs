@@ -11,7 +11,6 @@ mod names;
 mod openai;
 mod provider;
 mod registry;
-mod schema;
 mod settings;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]

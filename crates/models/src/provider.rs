@@ -2,8 +2,8 @@
 
 use std::{fmt, time::Duration};
 
-use retain_core::LlmResponse;
-use retain_runtime::{LlmRequest, ModelCapabilities, ModelError};
+use retain_core::{Content, LlmResponse};
+use retain_runtime::{LlmRequest, ModelCapabilities, ModelError, SharedContent};
 
 use crate::http::{Call, SseEvent};
 
@@ -68,4 +68,31 @@ impl From<Failure> for ModelError {
     fn from(failure: Failure) -> ModelError {
         ModelError::new(failure.message).with_code(failure.code)
     }
+}
+
+/// The contents to send: the last word is the user's, as models answer nothing otherwise.
+pub(crate) fn contents_of(request: &LlmRequest) -> Vec<SharedContent> {
+    let mut contents = request.contents.clone();
+    let prompt = match contents.last() {
+        None => "Handle the requests as specified in the System Instruction.",
+        Some(last) if last.role.as_deref() != Some("user") => {
+            "Continue processing previous requests as instructed. Exit or provide a summary if no \
+             more outputs are needed."
+        }
+        Some(_) => return contents,
+    };
+    contents.push(Content::user(prompt).into());
+    contents
+}
+
+/// A refusal that is not in the provider's own form: a proxy's page, say.
+pub(crate) fn plain_failure(status: u16, body: &str) -> Failure {
+    const SHOWN: usize = 500;
+    let body = body.trim();
+    let shown: String = body.chars().take(SHOWN).collect();
+    let message = match shown.is_empty() {
+        true => format!("the provider answered with status {status}"),
+        false => shown,
+    };
+    Failure::new(status.to_string(), message)
 }

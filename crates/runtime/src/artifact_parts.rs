@@ -7,8 +7,9 @@ use crate::python_text::python_strip;
 
 const BINARY: &str = "application/octet-stream";
 
-/// The artifact as a part that any model takes, in ADK's words.
-pub(crate) fn safe_part(mut part: Part, name: &str) -> Part {
+/// The part as one that any model takes: media as it is, text as text, and for everything else a
+/// line that says what it is, in ADK's words.
+pub fn safe_part(mut part: Part, name: &str) -> Part {
     let Some(blob) = &mut part.inline_data else {
         return part;
     };

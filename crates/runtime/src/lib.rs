@@ -35,6 +35,7 @@ pub use agents::{
     ParallelAgent, ParallelAgentBuilder, Planner, SequentialAgent, SequentialAgentBuilder,
     ToolCall,
 };
+pub use artifact_parts::safe_part;
 pub use compaction::{
     CompactionConfig, CompactionError, EventSummarizer, LlmEventSummarizer, Summary,
 };

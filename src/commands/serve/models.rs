@@ -54,6 +54,10 @@ pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
 /// The offline model is the only one.
 #[cfg(not(feature = "models"))]
 pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
+    anyhow::ensure!(
+        settings.models.is_empty(),
+        "this program was built without models, so the section models has no use"
+    );
     let registry = ModelRegistry::default();
     let name = settings.model.clone();
     if let Some(name) = &name {

@@ -35,6 +35,7 @@ pub(super) type ModelSections = BTreeMap<String, BTreeMap<String, Value>>;
 /// A setting of a provider. May be a key, so it is not printed.
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
+#[cfg_attr(not(feature = "models"), allow(dead_code))]
 pub(super) enum Value {
     Text(String),
     Flag(bool),

@@ -3,7 +3,8 @@
 use retain_core::{Bytes, Content, FunctionCall, Json, JsonMap, LlmResponse, Part, Shaped};
 use retain_runtime::ModelError;
 
-use super::{malformed, output_schema, usage::Usage};
+use super::{output_schema, usage::Usage};
+use crate::http::malformed;
 
 /// Reads a `message`.
 pub(super) fn whole(message: &Json) -> Result<LlmResponse, ModelError> {

@@ -24,8 +24,8 @@ use retain_core::{Json, LlmResponse};
 use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
 
 use crate::{
-    http::{Auth, Call, Http, HttpModel, Secret},
-    provider::{Failure, Provider, StreamReader},
+    http::{Auth, Call, Http, HttpModel, Secret, malformed},
+    provider::{Failure, Provider, StreamReader, plain_failure},
 };
 
 /// Where Anthropic itself answers.
@@ -225,7 +225,7 @@ impl Provider for Messages {
         match Json::parse(body) {
             // Vertex AI answers in Google's own form where Claude was not reached.
             Ok(told) if !told["error"].is_null() => failure_of(&told["error"], &status.to_string()),
-            _ => Failure::new(status.to_string(), beginning_of(body)),
+            _ => plain_failure(status, body),
         }
     }
 
@@ -250,20 +250,7 @@ fn failure_of(error: &Json, otherwise: &str) -> Failure {
     Failure::new(code.unwrap_or(otherwise), message)
 }
 
-/// As much of a body as is of use in a message.
-fn beginning_of(body: &str) -> String {
-    match body.trim() {
-        "" => "the answer has no body".to_owned(),
-        text => text.chars().take(500).collect(),
-    }
-}
-
 /// A request that cannot be put as Claude takes it.
 fn refused(message: impl Into<String>) -> ModelError {
     ModelError::new(message).with_code("InvalidRequest")
-}
-
-/// An answer that is not what it should be.
-fn malformed(message: impl Into<String>) -> ModelError {
-    ModelError::new(message).with_code("MalformedResponse")
 }

@@ -5,7 +5,7 @@
 use retain_core::{FunctionCall, Json, JsonMap, Part};
 use retain_runtime::python_text::python_json;
 
-use crate::schema::json_schema;
+use crate::openai::schema::json_schema;
 
 /// The tool whose input is the answer.
 const ANSWER: &str = "retain_structured_output";

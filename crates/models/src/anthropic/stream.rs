@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use retain_core::{Content, FunctionCall, Json, JsonMap, LlmResponse, Part};
 use retain_runtime::ModelError;
 
-use super::{answer::Said, failure_of, malformed, output_schema, usage::Usage};
-use crate::{http::SseEvent, provider::StreamReader};
+use super::{answer::Said, failure_of, output_schema, usage::Usage};
+use crate::{
+    http::{SseEvent, malformed},
+    provider::StreamReader,
+};
 
 /// Puts a streamed answer together.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use retain_core::{FunctionDeclaration, GenerateContentConfig, Json, JsonMap};
 use retain_runtime::ModelError;
 
 use super::{output_schema, refused};
-use crate::schema::json_schema;
+use crate::openai::schema::json_schema;
 
 /// The functions as `tools`.
 pub(super) fn declared(config: &GenerateContentConfig) -> Result<Vec<Json>, ModelError> {

@@ -1,1 +1,201 @@
-//! Gemini, by API key and by Vertex AI.
+//! Gemini, by API key and through Vertex AI.
+//!
+//! ADK's own words are Gemini's, so little is translated. What is done to a request and to an
+//! answer follows ADK 2.13 and Google's client library.
+
+mod answer;
+mod backend;
+mod credentials;
+mod parts;
+mod request;
+mod respell;
+mod schema;
+mod settings;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tokens;
+
+use std::sync::Arc;
+
+use retain_core::{Json, LlmResponse};
+use retain_runtime::{BuildError, LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
+
+pub use credentials::{GoogleCredentials, ServiceAccount, UserCredentials};
+pub use settings::{GeminiAccess, GeminiSettings};
+
+use self::{backend::Backend, stream::GeminiReader, tokens::Tokens};
+use crate::{
+    Http,
+    http::{Auth, Call, HttpModel, http_option, malformed},
+    provider::{Failure, Provider, StreamReader},
+};
+
+/// A Gemini model.
+///
+/// ```
+/// use retain_models::{GeminiAccess, GeminiModel, Http, HttpSettings};
+/// use retain_runtime::Model as _;
+/// let http = Http::new(HttpSettings::default()).unwrap();
+/// let access = GeminiAccess::ApiKey("a key".into());
+/// let model = GeminiModel::new("gemini-2.5-flash", access, &http).unwrap();
+/// assert_eq!(model.name(), "gemini-2.5-flash");
+/// ```
+#[derive(Debug, Clone)]
+pub struct GeminiModel {
+    model: HttpModel<Gemini>,
+}
+
+impl GeminiModel {
+    /// The model of this name, reached as the settings say.
+    pub fn new(
+        name: impl Into<String>,
+        settings: impl Into<GeminiSettings>,
+        http: &Http,
+    ) -> Result<GeminiModel, BuildError> {
+        let name = name.into();
+        let settings = settings.into();
+        let (backend, auth, payer) = match settings.access {
+            GeminiAccess::ApiKey(key) => (Backend::Api, by_key(key), None),
+            GeminiAccess::VertexKey(key) => {
+                let backend = Backend::Vertex {
+                    project: None,
+                    location: "global".to_owned(),
+                };
+                (backend, by_key(key), None)
+            }
+            GeminiAccess::Vertex {
+                project,
+                location,
+                credentials,
+            } => {
+                let backend = Backend::Vertex {
+                    project: Some(project),
+                    location,
+                };
+                let payer = credentials.quota_project().map(str::to_owned);
+                (backend, by_token(credentials), payer)
+            }
+        };
+        let path = backend.model_path(&name);
+        path.map_err(|error| BuildError::new(format!("model {name:?}"), error.message))?;
+        let provider = Gemini {
+            name: name.clone(),
+            backend,
+            base_url: settings.base_url,
+            api_version: settings.api_version,
+            payer,
+        };
+        Ok(GeminiModel {
+            model: HttpModel::new(name, provider, auth, http.clone()),
+        })
+    }
+}
+
+fn by_key(key: crate::Secret) -> Auth {
+    Auth::Header("x-goog-api-key", key)
+}
+
+pub(crate) fn by_token(credentials: GoogleCredentials) -> Auth {
+    match credentials {
+        GoogleCredentials::AccessToken(token) => Auth::Bearer(token),
+        credentials => Auth::Tokens(Arc::new(Tokens::new(credentials))),
+    }
+}
+
+impl Model for GeminiModel {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
+        self.model.generate(request, stream)
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        self.model.capabilities()
+    }
+}
+
+/// Gemini's wire form.
+#[derive(Debug)]
+struct Gemini {
+    name: String,
+    backend: Backend,
+    base_url: Option<String>,
+    api_version: Option<String>,
+    /// The project that pays for a user's calls.
+    payer: Option<String>,
+}
+
+impl Gemini {
+    fn url(&self, request: &LlmRequest, stream: bool) -> Result<String, ModelError> {
+        let model = match request.model.is_empty() {
+            true => &self.name,
+            false => &request.model,
+        };
+        let path = self.backend.model_path(model)?;
+        let text = |camel, snake| {
+            let value = http_option(&request.config, camel, snake)?;
+            value.as_str().map(str::to_owned)
+        };
+        let base = text("baseUrl", "base_url").or_else(|| self.base_url.clone());
+        let base = base.unwrap_or_else(|| self.backend.base_url(&path));
+        let (base, in_base) = settings::split_version(&base);
+        let version = text("apiVersion", "api_version").or_else(|| in_base.map(str::to_owned));
+        let version = version.or_else(|| self.api_version.clone());
+        let version = version.unwrap_or_else(|| self.backend.version().to_owned());
+        let verb = match stream {
+            true => "streamGenerateContent?alt=sse",
+            false => "generateContent",
+        };
+        Ok(format!("{base}/{version}/{path}:{verb}"))
+    }
+}
+
+impl Provider for Gemini {
+    fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError> {
+        let client = concat!("retain/", env!("CARGO_PKG_VERSION"));
+        let mut headers = vec![("x-goog-api-client", client.to_owned())];
+        if let Some(payer) = &self.payer {
+            headers.push(("x-goog-user-project", payer.clone()));
+        }
+        Ok(Call {
+            url: self.url(request, stream)?,
+            headers,
+            body: request::body(request, &self.backend)?,
+        })
+    }
+
+    fn whole(&self, body: &str) -> Result<LlmResponse, ModelError> {
+        let response = answer::parsed(body)?;
+        match &response {
+            // A stream that a proxy has gathered.
+            Json::Array(responses) if answer::failure_in(&response, None).is_none() => {
+                let mut reader = GeminiReader::new();
+                for response in responses.iter() {
+                    reader.take(response.clone())?;
+                }
+                let whole = reader.finish()?.pop();
+                whole.ok_or_else(|| malformed("Gemini's answer is empty"))
+            }
+            _ => answer::response_of(&response),
+        }
+    }
+
+    fn reader(&self) -> Box<dyn StreamReader> {
+        Box::new(GeminiReader::new())
+    }
+
+    fn failure(&self, status: u16, body: &str) -> Failure {
+        answer::failure(status, body)
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        ModelCapabilities {
+            output_schema_and_tools: self.backend.is_vertex()
+                && backend::bare_name(&self.name).starts_with("gemini-"),
+            pairs_calls_by_id: false,
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use reqwest::{
-    Client, Response, StatusCode, Url,
+    Client, RequestBuilder, Response, StatusCode, Url,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap},
 };
 use retain_core::{Clock, SystemClock};
@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     Auth, Call, Retries,
     auth::AuthHeader,
+    options::Options,
     retry::{Attempts, Trouble},
 };
 use crate::provider::Failure;
@@ -70,6 +71,16 @@ impl fmt::Debug for Http {
 /// Reads what a refusal says.
 pub(crate) type ReadFailure<'a> = &'a (dyn Fn(u16, &str) -> Failure + Send + Sync);
 
+/// A call with all that it takes to make it.
+pub(super) struct Exchange<'a> {
+    pub(super) call: &'a Call,
+    pub(super) auth: &'a Auth,
+    pub(super) failure: ReadFailure<'a>,
+    pub(super) options: &'a Options,
+    /// Whether the answer is to come in pieces.
+    pub(super) stream: bool,
+}
+
 impl Http {
     /// A client with these settings.
     pub fn new(settings: HttpSettings) -> Result<Http, BuildError> {
@@ -117,22 +128,62 @@ impl Http {
     }
 
     /// The attempts of a call that begins now.
-    pub(crate) fn attempts(&self) -> Attempts {
+    pub(super) fn attempts(&self, options: &Options) -> Attempts {
         let settings = self.settings();
-        Attempts::new(settings.retries, Instant::now() + settings.total_timeout)
+        let total = options.total_timeout.unwrap_or(settings.total_timeout);
+        Attempts::new(settings.retries, Instant::now() + total)
+    }
+
+    /// Asks for something that is no model's answer, a token say, as often as it takes.
+    pub(crate) async fn fetch(
+        &self,
+        url: &str,
+        ask: &(dyn Fn(&Client) -> RequestBuilder + Send + Sync),
+        failure: ReadFailure<'_>,
+    ) -> Result<String, ModelError> {
+        let host = host_of(url);
+        let mut attempts = self.attempts(&Options::default());
+        loop {
+            let deadline = attempts.deadline();
+            let until = deadline.min(Instant::now() + self.settings().idle_timeout);
+            let trouble = match self.exchange(ask(self.client()), &host, until).await {
+                Ok(answer) if answer.response.status().is_success() => {
+                    match answer.text(deadline).await {
+                        Ok(text) => return Ok(text),
+                        Err(trouble) => trouble,
+                    }
+                }
+                Ok(answer) => self.refusal(answer, None, failure, deadline).await,
+                Err(trouble) => trouble,
+            };
+            self.wait(&mut attempts, trouble).await?;
+        }
     }
 
     /// Makes a call, as often as it takes, and gives the body of the answer.
+    #[allow(dead_code, reason = "embedders call it")]
     pub(crate) async fn whole(
         &self,
         call: &Call,
         auth: &Auth,
         failure: ReadFailure<'_>,
     ) -> Result<String, ModelError> {
-        let mut attempts = self.attempts();
+        let exchange = Exchange {
+            call,
+            auth,
+            failure,
+            options: &Options::default(),
+            stream: false,
+        };
+        self.whole_of(&exchange).await
+    }
+
+    /// The same for a call with options.
+    pub(super) async fn whole_of(&self, exchange: &Exchange<'_>) -> Result<String, ModelError> {
+        let mut attempts = self.attempts(exchange.options);
         loop {
             let deadline = attempts.deadline();
-            let trouble = match self.open(call, auth, failure, false, deadline).await {
+            let trouble = match self.open(exchange, deadline).await {
                 Ok(answer) => match answer.text(deadline).await {
                     Ok(text) => return Ok(text),
                     Err(trouble) => trouble,
@@ -158,14 +209,12 @@ impl Http {
     }
 
     /// One attempt: sends the call and waits for the head of the answer. A refusal is trouble.
-    pub(crate) async fn open(
+    pub(super) async fn open(
         &self,
-        call: &Call,
-        auth: &Auth,
-        failure: ReadFailure<'_>,
-        stream: bool,
+        exchange: &Exchange<'_>,
         deadline: Instant,
     ) -> Result<Answer, Trouble> {
+        let Exchange { call, auth, .. } = exchange;
         let host = host_of(&call.url);
         let mut may_renew = true;
         loop {
@@ -174,7 +223,7 @@ impl Http {
                 .map_err(|_| Trouble::lasting(timed_out(&host, "getting a token")))?
                 .map_err(Trouble::lasting)?;
             let answer = self
-                .send(call, header.as_ref(), &host, stream, deadline)
+                .send(exchange, header.as_ref(), &host, deadline)
                 .await?;
             let status = answer.response.status();
             if status.is_success() {
@@ -187,18 +236,20 @@ impl Http {
                     continue;
                 }
             }
-            return Err(self.refusal(answer, token, failure, deadline).await);
+            return Err(self
+                .refusal(answer, token, exchange.failure, deadline)
+                .await);
         }
     }
 
     async fn send(
         &self,
-        call: &Call,
+        exchange: &Exchange<'_>,
         auth: Option<&AuthHeader>,
         host: &str,
-        stream: bool,
         deadline: Instant,
     ) -> Result<Answer, Trouble> {
+        let Exchange { call, stream, .. } = *exchange;
         let accept = match stream {
             true => "text/event-stream",
             false => "application/json",
@@ -212,6 +263,7 @@ impl Http {
         for (name, value) in &call.headers {
             request = request.header(*name, value);
         }
+        request = request.headers(exchange.options.headers.clone());
         if let Some(auth) = auth {
             request = request.header(&auth.name, &auth.value);
         }
@@ -220,6 +272,16 @@ impl Http {
             false => deadline,
         };
         tracing::debug!(host, stream, bytes = call.body.len(), "calling a model");
+        self.exchange(request, host, until).await
+    }
+
+    /// Sends, and waits for the head of the answer.
+    async fn exchange(
+        &self,
+        request: RequestBuilder,
+        host: &str,
+        until: Instant,
+    ) -> Result<Answer, Trouble> {
         match timeout_at(until, request.send()).await {
             Err(_) => Err(Trouble::passing(timed_out(host, "waiting for an answer"))),
             Ok(Err(error)) => Err(broken(host, error)),

@@ -4,12 +4,11 @@
 //! HttpModel::generate (model) → Provider::call → Http::send (client, retry) → Sse (sse) → StreamReader
 //! ```
 
-#![allow(dead_code, unused_imports, reason = "the providers come next")]
-
 mod auth;
 mod call;
 mod client;
 mod model;
+mod options;
 mod retry;
 mod secret;
 mod sse;
@@ -21,6 +20,9 @@ pub(crate) use call::Call;
 pub(crate) use client::malformed;
 pub use client::{Http, HttpSettings};
 pub(crate) use model::HttpModel;
+pub(crate) use options::http_option;
 pub use retry::Retries;
 pub use secret::Secret;
-pub(crate) use sse::{Sse, SseEvent};
+pub(crate) use sse::SseEvent;
+#[cfg(test)]
+pub(crate) use sse::{Sse, SseError};

@@ -8,9 +8,11 @@ use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStre
 use tokio::time::Instant;
 
 use super::{
-    Auth, Call, Http, Sse,
-    client::{Answer, malformed},
+    Auth, Http,
+    client::{Answer, Exchange, malformed},
+    options::Options,
     retry::Trouble,
+    sse::Sse,
 };
 use crate::provider::{Provider, StreamReader};
 
@@ -61,17 +63,33 @@ impl<P: Provider> HttpModel<P> {
     /// Asks for an answer that comes whole.
     async fn whole(&self, request: &LlmRequest) -> Result<LlmResponse, ModelError> {
         let call = self.provider.call(request, false)?;
+        let options = Options::of(&request.config)?;
         let failure = |status, body: &str| self.provider.failure(status, body);
-        let body = self.http.whole(&call, &self.auth, &failure).await?;
-        self.provider.whole(&body)
+        let exchange = Exchange {
+            call: &call,
+            auth: &self.auth,
+            failure: &failure,
+            options: &options,
+            stream: false,
+        };
+        self.provider.whole(&self.http.whole_of(&exchange).await?)
     }
 
     /// Asks for an answer in pieces, and waits for the first.
     async fn begin(&self, request: &LlmRequest) -> Result<Going, ModelError> {
         let call = self.provider.call(request, true)?;
-        let mut attempts = self.http.attempts();
+        let options = Options::of(&request.config)?;
+        let failure = |status, body: &str| self.provider.failure(status, body);
+        let exchange = Exchange {
+            call: &call,
+            auth: &self.auth,
+            failure: &failure,
+            options: &options,
+            stream: true,
+        };
+        let mut attempts = self.http.attempts(&options);
         loop {
-            match self.attempt(&call, attempts.deadline()).await {
+            match self.attempt(&exchange, attempts.deadline()).await {
                 Ok(going) => return Ok(going),
                 Err(trouble) => self.http.wait(&mut attempts, trouble).await?,
             }
@@ -79,18 +97,15 @@ impl<P: Provider> HttpModel<P> {
     }
 
     /// One attempt, up to the first piece: until then nobody has seen anything of it.
-    async fn attempt(&self, call: &Call, deadline: Instant) -> Result<Going, Trouble> {
-        let failure = |status, body: &str| self.provider.failure(status, body);
-        let answer = self
-            .http
-            .open(call, &self.auth, &failure, true, deadline)
-            .await?;
+    async fn attempt(&self, exchange: &Exchange<'_>, deadline: Instant) -> Result<Going, Trouble> {
+        let answer = self.http.open(exchange, deadline).await?;
         if answer.is_json() {
             let body = answer.text(deadline).await?;
             let whole = self.provider.whole(&body).map_err(Trouble::lasting)?;
             return Ok(Going {
                 source: None,
                 ready: VecDeque::from([whole]),
+                failed: None,
                 deadline,
                 left_at: None,
             });
@@ -103,6 +118,7 @@ impl<P: Provider> HttpModel<P> {
         let mut going = Going {
             source: Some(source),
             ready: VecDeque::new(),
+            failed: None,
             deadline,
             left_at: None,
         };
@@ -129,7 +145,7 @@ impl<P: Provider> Model for HttpModel<P> {
             |(model, state)| async move {
                 let mut going = match state {
                     State::Begin(request) => match model.begin(&request).await {
-                        Ok(going) => going,
+                        Ok(going) => Box::new(going),
                         Err(error) => return Some((Err(error), (model, State::Over))),
                     },
                     State::Going(going) => going,
@@ -152,7 +168,7 @@ impl<P: Provider> Model for HttpModel<P> {
 /// How a stream stands.
 enum State {
     Begin(Arc<LlmRequest>),
-    Going(Going),
+    Going(Box<Going>),
     Over,
 }
 
@@ -161,6 +177,8 @@ struct Going {
     /// Where more comes from; `None` when all of it has come.
     source: Option<Source>,
     ready: VecDeque<LlmResponse>,
+    /// What went wrong after the pieces that are ready.
+    failed: Option<ModelError>,
     deadline: Instant,
     /// When the caller was given a piece: what it takes to ask for the next is its own time.
     left_at: Option<Instant>,
@@ -185,11 +203,25 @@ impl Going {
             }
         }
         self.left_at = Some(Instant::now());
-        self.ready.pop_front().map(Ok)
+        let next = self.ready.pop_front().map(Ok);
+        next.or_else(|| self.failed.take().map(Err))
     }
 
-    /// Reads some more bytes, or takes up the end.
+    /// Reads some more bytes, or takes up the end. Pieces that came before a failure are handed on
+    /// first: how the bytes were cut makes no difference.
     async fn read_on(&mut self, http: &Http) -> Result<(), Trouble> {
+        let Err(trouble) = self.take_up(http).await else {
+            return Ok(());
+        };
+        self.source = None;
+        if self.ready.is_empty() {
+            return Err(trouble);
+        }
+        self.failed = Some(trouble.error);
+        Ok(())
+    }
+
+    async fn take_up(&mut self, http: &Http) -> Result<(), Trouble> {
         let Some(source) = &mut self.source else {
             return Ok(());
         };

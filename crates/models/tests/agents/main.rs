@@ -207,8 +207,12 @@ async fn a_model_without_its_key_says_so_when_it_is_asked() {
 
 #[tokio::test]
 async fn claude_on_vertex_is_asked_with_a_token_of_the_machine() {
-    let token = r#"{"access_token":"token-of-the-machine","expires_in":3600,"token_type":"Bearer"}"#;
-    let answers = [support::answer(token), Provider::Anthropic.answer(Step::Text, false)];
+    let token =
+        r#"{"access_token":"token-of-the-machine","expires_in":3600,"token_type":"Bearer"}"#;
+    let answers = [
+        support::answer(token),
+        Provider::Anthropic.answer(Step::Text, false),
+    ];
     let server = Server::playing(answers).await;
     let host = server.url().replace("http://", "");
     let models = models(vec![
@@ -221,7 +225,8 @@ async fn claude_on_vertex_is_asked_with_a_token_of_the_machine() {
     let run = runner.run("ada", Some("s1"), "Hi").await.unwrap();
     assert_eq!(run.answer().await.unwrap(), "It rains in both.");
     let asked = &server.received()[1];
-    let path = "/v1/projects/p/locations/europe-west1/publishers/anthropic/models/claude-test:rawPredict";
+    let path =
+        "/v1/projects/p/locations/europe-west1/publishers/anthropic/models/claude-test:rawPredict";
     assert_eq!(asked.path(), path);
     let token = asked.header("authorization");
     assert_eq!(token, Some("Bearer token-of-the-machine"));

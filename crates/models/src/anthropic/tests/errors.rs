@@ -44,7 +44,10 @@ fn other_bodies_are_read_as_far_as_they_go() {
     };
     let told = |code: &str, message: &str| (code.to_owned(), message.to_owned());
     assert_eq!(failure(502, "<html>"), told("502", "<html>"));
-    assert_eq!(failure(503, " "), told("503", "the answer has no body"));
+    assert_eq!(
+        failure(503, " "),
+        told("503", "the provider answered with status 503")
+    );
     let google = r#"{"error":{"code":403,"message":"No access","status":"PERMISSION_DENIED"}}"#;
     assert_eq!(failure(403, google), told("PERMISSION_DENIED", "No access"));
     assert_eq!(failure(400, r#"{"error":"odd"}"#), told("400", r#""odd""#));

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::http::{Sse, SseEvent, sse::SseError};
+use crate::http::sse::{Sse, SseError, SseEvent};
 
 fn event(kind: Option<&str>, data: &str) -> SseEvent {
     SseEvent {
@@ -37,6 +37,10 @@ fn examples() -> Vec<(&'static str, Vec<SseEvent>)> {
         (
             "data: a\r\n\r\ndata: b\r\n\r\n",
             vec![event(None, "a"), event(None, "b")],
+        ),
+        (
+            "data: a\rdata: b\n\ndata: c\n\n",
+            vec![event(None, "a\nb"), event(None, "c")],
         ),
         ("data: a\ndata\ndata: b\n\n", vec![event(None, "a\n\nb")]),
         (

@@ -135,6 +135,18 @@ async fn nothing_is_tried_again_after_the_first_piece() {
     }
 }
 
+/// How the bytes were cut makes no difference: what came before an error is handed on.
+#[tokio::test]
+async fn pieces_that_come_with_an_error_are_handed_on_before_it() {
+    for cuts in [&[][..], &[11], &[3, 14]] {
+        let body = b"data: Hel\n\ndata: broken\n\n";
+        let server = Server::playing([event_stream(body, cuts), good_stream()]).await;
+        let told = ask(&model(&server, patient()), true).await;
+        assert_eq!(told, ["Hel", "!MalformedResponse"], "{cuts:?}");
+        assert_eq!(server.received().len(), 1);
+    }
+}
+
 /// The client reads what came before the connection breaks.
 fn pause() -> Act {
     Act::Pause(Duration::from_millis(20))
@@ -205,7 +217,9 @@ async fn nobody_at_home_is_told_as_such() {
     let error = answers[0].as_ref().expect_err("nobody");
     assert_eq!(error.code.as_deref(), Some("ConnectionError"));
     assert!(error.message.contains("127.0.0.1"), "{}", error.message);
-    assert!(!error.message.contains("pass"), "{}", error.message);
+    for hidden in ["pass", "/ask"] {
+        assert!(!error.message.contains(hidden), "{}", error.message);
+    }
 }
 
 #[tokio::test]
@@ -254,7 +268,10 @@ async fn a_caller_may_take_its_time() {
         total_timeout: Duration::from_secs(2),
         ..patient()
     };
-    let server = Server::playing([good_stream()]).await;
+    let late = Act::Pause(Duration::from_millis(2900));
+    let script = vec![head(), chunk("data: Hel\n\n"), late];
+    let rest = vec![chunk("data: lo\n\ndata: end\n\n"), last_chunk()];
+    let server = Server::playing([[script, rest].concat()]).await;
     let model = model(&server, settings);
     let mut answers = model.generate(Arc::new(LlmRequest::default()), true);
     assert_eq!(told(answers.next().await.expect("a piece")), "Hel");
@@ -262,4 +279,21 @@ async fn a_caller_may_take_its_time() {
     assert_eq!(told(answers.next().await.expect("a piece")), "lo");
     assert_eq!(told(answers.next().await.expect("a piece")), "Hello");
     assert!(answers.next().await.is_none());
+}
+
+/// ADK's `http_options`.
+#[tokio::test]
+async fn a_request_may_have_headers_and_a_time_of_its_own() {
+    let mut request = LlmRequest::default();
+    let options = r#"{"headers":{"x-mine":"this"},"timeout":300}"#;
+    request.config.http_options = Some(retain_core::Json::parse(options).expect("JSON"));
+    let request = Arc::new(request);
+    for stream in [false, true] {
+        let server = Server::playing([vec![Act::Stall]]).await;
+        let model = model(&server, patient());
+        let answers = model.generate(Arc::clone(&request), stream);
+        let told: Vec<_> = answers.map(told).collect().await;
+        assert_eq!(told, ["!TimeoutError"]);
+        assert_eq!(server.received()[0].header("x-mine"), Some("this"));
+    }
 }

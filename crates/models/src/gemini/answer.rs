@@ -1,0 +1,147 @@
+//! What Gemini answers, read as ADK reads it.
+
+use std::time::Duration;
+
+use retain_core::{Content, Json, JsonMap, LlmResponse};
+use retain_runtime::ModelError;
+
+use crate::{
+    http::malformed,
+    provider::{Failure, plain_failure},
+};
+
+/// Reads a text as JSON.
+pub(super) fn parsed(text: &str) -> Result<Json, ModelError> {
+    Json::parse(text).map_err(|error| {
+        malformed(format!("Gemini's answer cannot be read: {error}")).with_source(error)
+    })
+}
+
+/// The answer in a response, or what it says was wrong.
+pub(super) fn response_of(response: &Json) -> Result<LlmResponse, ModelError> {
+    if let Some(failure) = failure_in(response, None) {
+        return Err(failure.into());
+    }
+    if response.as_object().is_none() {
+        return Err(malformed("Gemini's answer is not an object"));
+    }
+    let mut fields = JsonMap::new();
+    copy(&mut fields, "usageMetadata", response, "usageMetadata");
+    copy(&mut fields, "modelVersion", response, "modelVersion");
+    let candidates = response["candidates"].as_array().unwrap_or_default();
+    let feedback = &response["promptFeedback"];
+    if candidates.len() > 1 {
+        tracing::warn!("Gemini gave several answers; the first one is taken");
+    }
+    if let Some(candidate) = candidates.first() {
+        take_candidate(&mut fields, candidate);
+    } else if feedback.as_object().is_some() {
+        copy(&mut fields, "errorCode", feedback, "blockReason");
+        copy(&mut fields, "errorMessage", feedback, "blockReasonMessage");
+    } else {
+        tracing::warn!("Gemini answered nothing; that is taken as an empty answer");
+        let empty = Content::new("model", Vec::new());
+        return Ok(LlmResponse {
+            content: Some(empty),
+            ..typed(fields)?
+        });
+    }
+    typed(fields)
+}
+
+fn take_candidate(fields: &mut JsonMap, candidate: &Json) {
+    let parts = candidate["content"]["parts"].as_array().unwrap_or_default();
+    let says_something = !parts.is_empty() || candidate["finishReason"] == "STOP";
+    match says_something {
+        true => {
+            copy(fields, "content", candidate, "content");
+            copy(fields, "groundingMetadata", candidate, "groundingMetadata");
+        }
+        false => {
+            copy(fields, "errorCode", candidate, "finishReason");
+            copy(fields, "errorMessage", candidate, "finishMessage");
+        }
+    }
+    for name in ["finishReason", "avgLogprobs", "logprobsResult"] {
+        copy(fields, name, candidate, name);
+    }
+    let citations = &candidate["citationMetadata"];
+    if let Some(sources) = citations.get("citationSources") {
+        // The Gemini API's name for what Vertex AI and ADK call citations.
+        fields.insert(
+            "citationMetadata",
+            JsonMap::from([("citations", sources.clone())]),
+        );
+    } else {
+        copy(fields, "citationMetadata", candidate, "citationMetadata");
+    }
+}
+
+fn copy(into: &mut JsonMap, name: &str, from: &Json, theirs: &str) {
+    if let Some(value) = from.get(theirs).filter(|value| !value.is_null()) {
+        into.insert(name, value.clone());
+    }
+}
+
+/// The fields as ADK's object. What is said about an answer and cannot be read is left out; the
+/// answer itself has to be readable.
+fn typed(mut fields: JsonMap) -> Result<LlmResponse, ModelError> {
+    loop {
+        let text = Json::from(fields.clone()).to_json();
+        let error = match text.and_then(|text| LlmResponse::from_json(&text)) {
+            Ok(response) => return Ok(response),
+            Err(error) => error,
+        };
+        let path = error.path();
+        let field = path.split(['.', '[']).next().unwrap_or_default();
+        if field == "content" || fields.remove(field).is_none() {
+            let message = format!("Gemini's answer cannot be read: {error}");
+            return Err(malformed(message).with_source(error));
+        }
+        tracing::warn!(field, %error, "a field of Gemini's answer cannot be read and is left out");
+    }
+}
+
+/// What a refusal says.
+pub(super) fn failure(status: u16, body: &str) -> Failure {
+    let said = Json::parse(body).ok();
+    said.and_then(|said| failure_in(&said, Some(status)))
+        .unwrap_or_else(|| plain_failure(status, body))
+}
+
+/// The error in a body or an event: `{"error": {…}}`, or a list of one such.
+pub(super) fn failure_in(said: &Json, status: Option<u16>) -> Option<Failure> {
+    let said = match said.as_array() {
+        Some([one]) => one,
+        Some(_) => return None,
+        None => said,
+    };
+    let error = said.get("error").filter(|error| !error.is_null())?;
+    let number = error["code"].as_i64().map(|code| code.to_string());
+    let code = error["status"].as_str().map(str::to_owned);
+    let code = code.or(number).or(status.map(|status| status.to_string()));
+    let message = error["message"].as_str().or(error.as_str());
+    let details = error["details"].as_array().unwrap_or_default();
+    Some(Failure {
+        retry_after: details.iter().find_map(retry_delay),
+        is_final: details.iter().any(is_used_up_for_today),
+        ..Failure::new(
+            code.unwrap_or_else(|| "UNKNOWN".to_owned()),
+            message.unwrap_or("Gemini refused and did not say why"),
+        )
+    })
+}
+
+/// `{"@type": "…/google.rpc.RetryInfo", "retryDelay": "34.07s"}`.
+fn retry_delay(detail: &Json) -> Option<Duration> {
+    let seconds = detail["retryDelay"].as_str()?.strip_suffix('s')?;
+    Duration::try_from_secs_f64(seconds.parse().ok()?).ok()
+}
+
+/// `{"@type": "…/google.rpc.QuotaFailure", "violations": [{"quotaId": "…PerDay…"}]}`: no wait of
+/// seconds helps.
+fn is_used_up_for_today(detail: &Json) -> bool {
+    let violations = detail["violations"].as_array().unwrap_or_default();
+    let id = |violation: &Json| violation["quotaId"].as_str().unwrap_or_default().to_owned();
+    violations.iter().any(|it| id(it).contains("PerDay"))
+}

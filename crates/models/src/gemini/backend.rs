@@ -1,0 +1,125 @@
+//! Which of Google's two services is asked: the Gemini API or Vertex AI, and at which address.
+
+use std::borrow::Cow;
+
+use retain_runtime::ModelError;
+
+/// One of Google's two services.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Backend {
+    /// The Gemini API, by API key.
+    Api,
+    /// Vertex AI. Without a project it is asked by API key («express mode»).
+    Vertex {
+        project: Option<String>,
+        location: String,
+    },
+}
+
+impl Backend {
+    pub(super) fn is_vertex(&self) -> bool {
+        matches!(self, Backend::Vertex { .. })
+    }
+
+    /// The version of its API that is used unless another is asked for.
+    pub(super) fn version(&self) -> &'static str {
+        match self {
+            Backend::Api => "v1beta",
+            Backend::Vertex { .. } => "v1beta1",
+        }
+    }
+
+    /// Where it stands, for a model of this path.
+    pub(super) fn base_url(&self, model_path: &str) -> String {
+        let Backend::Vertex { project, location } = self else {
+            return "https://generativelanguage.googleapis.com".to_owned();
+        };
+        // A model that is given with its place is asked there.
+        let place = location_of(model_path).unwrap_or(location);
+        match place {
+            _ if project.is_none() && location_of(model_path).is_none() => {
+                "https://aiplatform.googleapis.com".to_owned()
+            }
+            "global" => "https://aiplatform.googleapis.com".to_owned(),
+            "us" | "eu" => format!("https://aiplatform.{place}.rep.googleapis.com"),
+            place => format!("https://{place}-aiplatform.googleapis.com"),
+        }
+    }
+
+    /// The path of a model below the version.
+    pub(super) fn model_path(&self, model: &str) -> Result<String, ModelError> {
+        check(model)?;
+        let begins = |prefixes: &[&str]| prefixes.iter().any(|p| model.starts_with(p));
+        let Backend::Vertex { project, location } = self else {
+            return Ok(match begins(&["models/", "tunedModels/"]) {
+                true => model.to_owned(),
+                false => format!("models/{model}"),
+            });
+        };
+        let path: Cow<'_, str> = if begins(&["projects/", "models/", "publishers/"]) {
+            model.into()
+        } else if let Some((publisher, model)) = model.split_once('/') {
+            format!("publishers/{publisher}/models/{model}").into()
+        } else {
+            format!("publishers/google/models/{model}").into()
+        };
+        Ok(match project {
+            Some(project) if !path.starts_with("projects/") => {
+                format!("projects/{project}/locations/{location}/{path}")
+            }
+            _ => path.into_owned(),
+        })
+    }
+
+    /// The full name of a cache.
+    pub(super) fn cache_name(&self, name: &str) -> String {
+        const CACHES: &str = "cachedContents";
+        let is_bare = !name.contains('/');
+        let Backend::Vertex { project, location } = self else {
+            return match is_bare {
+                true => format!("{CACHES}/{name}"),
+                false => name.to_owned(),
+            };
+        };
+        let project = project.as_deref().unwrap_or_default();
+        if name.starts_with("locations/") {
+            format!("projects/{project}/{name}")
+        } else if name.starts_with("cachedContents/") {
+            format!("projects/{project}/locations/{location}/{name}")
+        } else if is_bare {
+            format!("projects/{project}/locations/{location}/{CACHES}/{name}")
+        } else {
+            name.to_owned()
+        }
+    }
+}
+
+/// The location in `projects/…/locations/…/…`.
+fn location_of(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix("projects/")?;
+    let mut steps = rest.split('/').skip(1);
+    (steps.next()? == "locations").then(|| steps.next())?
+}
+
+/// A model's name becomes part of an address: it must not lead elsewhere.
+fn check(model: &str) -> Result<(), ModelError> {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_./:@".contains(c);
+    if model.is_empty() || model.contains("..") || !model.chars().all(is_fine) {
+        let message = format!("{model:?} is no name of a Gemini model");
+        return Err(ModelError::new(message).with_code("InvalidRequest"));
+    }
+    Ok(())
+}
+
+/// The bare name of a model that may be given with its path, as ADK reads it.
+pub(super) fn bare_name(model: &str) -> &str {
+    if let Some(model) = model.strip_prefix("models/") {
+        return model;
+    }
+    let is_path = model.starts_with("projects/");
+    match model.rsplit_once('/') {
+        Some((before, last)) if is_path && before.ends_with("/models") => last,
+        Some((_, last)) if !is_path && last.starts_with("gemini-") => last,
+        _ => model,
+    }
+}

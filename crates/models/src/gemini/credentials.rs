@@ -1,0 +1,143 @@
+//! Who asks Vertex AI: a service account, a user, the machine itself, or a token that is given.
+
+use std::{fmt, path::Path, path::PathBuf};
+
+use retain_core::Json;
+use retain_runtime::BuildError;
+
+use crate::Secret;
+
+/// Where Google's tools say which file holds the credentials.
+pub(super) const FILE_VARIABLE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
+
+/// Who asks Vertex AI.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum GoogleCredentials {
+    /// A token that somebody else sees to.
+    AccessToken(Secret),
+    /// A service account, by its key.
+    ServiceAccount(ServiceAccount),
+    /// A user that has logged in with `gcloud auth application-default login`.
+    User(UserCredentials),
+    /// The service account of the machine, asked of the metadata server at this host.
+    MetadataServer {
+        /// `metadata.google.internal`, unless told otherwise.
+        host: String,
+    },
+}
+
+/// The key of a service account.
+#[derive(Clone)]
+pub struct ServiceAccount {
+    pub(super) email: String,
+    pub(super) key_id: Option<String>,
+    pub(super) private_key: Secret,
+    pub(super) token_uri: String,
+    pub(super) project: Option<String>,
+}
+
+/// What `gcloud` keeps of a user who has logged in.
+#[derive(Clone)]
+pub struct UserCredentials {
+    pub(super) client_id: String,
+    pub(super) client_secret: Secret,
+    pub(super) refresh_token: Secret,
+    pub(super) token_uri: String,
+    pub(super) quota_project: Option<String>,
+}
+
+impl fmt::Debug for ServiceAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ServiceAccount").field(&self.email).finish()
+    }
+}
+
+impl fmt::Debug for UserCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UserCredentials")
+    }
+}
+
+/// Where tokens are given out, unless the file says otherwise.
+const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
+const METADATA_HOST: &str = "metadata.google.internal";
+
+impl GoogleCredentials {
+    /// Looks where Google's own tools look: the file that `GOOGLE_APPLICATION_CREDENTIALS` names,
+    /// the file that `gcloud` keeps, the metadata server.
+    pub fn find(env: &dyn Fn(&str) -> Option<String>) -> Result<GoogleCredentials, BuildError> {
+        let set = |name: &str| env(name).filter(|value| !value.is_empty());
+        if let Some(path) = set(FILE_VARIABLE) {
+            return GoogleCredentials::from_file(Path::new(&path));
+        }
+        let folder = set("CLOUDSDK_CONFIG").map(PathBuf::from);
+        let folder = folder.or_else(|| Some(PathBuf::from(set("HOME")?).join(".config/gcloud")));
+        let file = folder.map(|folder| folder.join("application_default_credentials.json"));
+        if let Some(file) = file.filter(|file| file.is_file()) {
+            return GoogleCredentials::from_file(&file);
+        }
+        let host = set("GCE_METADATA_HOST").unwrap_or_else(|| METADATA_HOST.to_owned());
+        Ok(GoogleCredentials::MetadataServer { host })
+    }
+
+    /// Reads a file with credentials.
+    pub fn from_file(path: &Path) -> Result<GoogleCredentials, BuildError> {
+        let what = || format!("credentials file {}", path.display());
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| BuildError::new(what(), format!("cannot be read: {error}")))?;
+        GoogleCredentials::from_json(&text).map_err(|error| BuildError::new(what(), error.reason))
+    }
+
+    /// Reads the text of such a file.
+    pub fn from_json(text: &str) -> Result<GoogleCredentials, BuildError> {
+        let wrong = |reason: String| BuildError::new("Google credentials", reason);
+        // The error tells a place, never what stands there.
+        let file = Json::parse(text)
+            .map_err(|error| wrong(format!("are not JSON (at byte {})", error.offset())))?;
+        let optional = |name: &str| file[name].as_str().map(str::to_owned);
+        let required = |name: &str| {
+            let value = optional(name).filter(|value| !value.is_empty());
+            value.ok_or_else(|| wrong(format!("have no {name:?}")))
+        };
+        let token_uri = optional("token_uri").unwrap_or_else(|| TOKEN_URI.to_owned());
+        match file["type"].as_str() {
+            Some("service_account") => Ok(GoogleCredentials::ServiceAccount(ServiceAccount {
+                email: required("client_email")?,
+                key_id: optional("private_key_id"),
+                private_key: required("private_key")?.into(),
+                token_uri,
+                project: optional("project_id"),
+            })),
+            Some("authorized_user") => Ok(GoogleCredentials::User(UserCredentials {
+                client_id: required("client_id")?,
+                client_secret: required("client_secret")?.into(),
+                refresh_token: required("refresh_token")?.into(),
+                token_uri,
+                quota_project: optional("quota_project_id"),
+            })),
+            kind => {
+                let kind = kind.unwrap_or("none");
+                let known = "a service_account or an authorized_user is needed";
+                Err(wrong(format!("are of the type {kind:?}; {known}")))
+            }
+        }
+    }
+
+    /// The project that the credentials belong to.
+    pub fn project(&self) -> Option<&str> {
+        match self {
+            GoogleCredentials::ServiceAccount(account) => account.project.as_deref(),
+            GoogleCredentials::User(user) => user.quota_project.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The project that pays for a user's calls.
+    pub(super) fn quota_project(&self) -> Option<&str> {
+        match self {
+            GoogleCredentials::User(user) => user.quota_project.as_deref(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Contents as each of the two services takes them.
+//!
+//! They are Gemini's own form already, so most go as they are. Refused is what the other service
+//! has alone, in the words of Google's client library.
+
+use std::borrow::Cow;
+
+use retain_core::{Content, Part};
+use retain_runtime::{ModelError, safe_part};
+
+use super::backend::Backend;
+
+/// A field that only the other service takes.
+pub(super) fn only_elsewhere(field: &str, backend: &Backend) -> ModelError {
+    let (takes, asked) = match backend.is_vertex() {
+        true => ("the Gemini API", "Vertex AI"),
+        false => ("Vertex AI", "the Gemini API"),
+    };
+    let message = format!("{field} is taken by {takes} only, and {asked} is asked");
+    ModelError::new(message).with_code("InvalidRequest")
+}
+
+/// The content's JSON text.
+pub(super) fn content_text(content: &Content, backend: &Backend) -> Result<String, ModelError> {
+    for part in content.parts() {
+        check(part, backend)?;
+    }
+    let sent = match content.parts().iter().any(|part| is_changed(part, backend)) {
+        false => Cow::Borrowed(content),
+        true => {
+            let parts = content.parts().iter().cloned();
+            Cow::Owned(Content {
+                parts: Some(parts.map(|part| changed(part, backend)).collect()),
+                ..content.clone()
+            })
+        }
+    };
+    sent.to_json().map_err(|error| {
+        ModelError::new(format!("a content cannot be written: {error}")).with_code("InvalidRequest")
+    })
+}
+
+fn check(part: &Part, backend: &Backend) -> Result<(), ModelError> {
+    let call = part.function_call.as_ref();
+    let answer = part.function_response.as_ref();
+    let refused = match backend {
+        Backend::Api => [
+            (
+                "partialArgs",
+                call.is_some_and(|it| it.partial_args.is_some()),
+            ),
+            (
+                "willContinue",
+                call.is_some_and(|it| it.will_continue.is_some()),
+            ),
+            ("", false),
+            ("", false),
+        ],
+        Backend::Vertex { .. } => [
+            ("toolCall", part.tool_call.is_some()),
+            ("toolResponse", part.tool_response.is_some()),
+            ("partMetadata", part.part_metadata.is_some()),
+            (
+                "willContinue",
+                answer.is_some_and(|it| it.will_continue.is_some()),
+            ),
+        ],
+    };
+    match refused.iter().find(|(_, is_there)| *is_there) {
+        Some((field, _)) => Err(only_elsewhere(field, backend)),
+        None => Ok(()),
+    }
+}
+
+/// Whether the part goes otherwise than it is. Names of files are for Vertex AI alone.
+fn is_changed(part: &Part, backend: &Backend) -> bool {
+    let file = part.file_data.as_ref();
+    part.inline_data.is_some()
+        || (!backend.is_vertex() && file.is_some_and(|file| file.display_name.is_some()))
+}
+
+fn changed(mut part: Part, backend: &Backend) -> Part {
+    if !backend.is_vertex() {
+        if let Some(blob) = &mut part.inline_data {
+            blob.display_name = None;
+        }
+        if let Some(file) = &mut part.file_data {
+            file.display_name = None;
+        }
+    }
+    let had_data = part.inline_data.is_some();
+    let part = safe_part(part, "inline-file");
+    if had_data && part.inline_data.is_none() {
+        tracing::warn!("Gemini does not read data of this media type; its text is sent, or a line");
+    }
+    part
+}

@@ -1,0 +1,37 @@
+//! Settings that come in either spelling, written in Google's: camelCase, nothing that is null.
+
+use retain_core::{Json, JsonMap};
+
+/// The value with all its keys in camelCase and without nulls. For objects without keys of the
+/// user's own.
+pub(super) fn camel(value: &Json) -> Json {
+    match value {
+        Json::Object(map) => camel_map(map).into(),
+        Json::Array(items) => items.iter().map(camel).collect::<Vec<_>>().into(),
+        _ => value.clone(),
+    }
+}
+
+/// The same for a map.
+pub(super) fn camel_map(map: &JsonMap) -> JsonMap {
+    let kept = map.iter().filter(|(_, value)| !value.is_null());
+    kept.map(|(key, value)| (camel_key(key), camel(value)))
+        .collect()
+}
+
+/// `snake_case` as `snakeCase`.
+pub(super) fn camel_key(key: &str) -> String {
+    let mut out = String::with_capacity(key.len());
+    let mut raise = false;
+    for c in key.chars() {
+        match c {
+            '_' if !out.is_empty() => raise = true,
+            c if raise => {
+                out.extend(c.to_uppercase());
+                raise = false;
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}

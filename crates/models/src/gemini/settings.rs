@@ -1,0 +1,142 @@
+//! How Gemini is reached: by API key, or through Vertex AI.
+
+use retain_runtime::BuildError;
+
+use super::credentials::GoogleCredentials;
+use crate::Secret;
+
+/// How Gemini is reached.
+///
+/// ```
+/// use retain_models::{GeminiAccess, GeminiSettings};
+/// let env = |name: &str| (name == "GEMINI_API_KEY").then(|| "k-123456".to_owned());
+/// let settings = GeminiSettings::from_env("gemini-2.5-flash", &env).unwrap();
+/// assert!(matches!(settings.access, GeminiAccess::ApiKey(_)));
+/// let error = GeminiSettings::from_env("gemini-2.5-flash", &|_| None).unwrap_err();
+/// assert!(error.to_string().contains("GOOGLE_API_KEY"));
+/// ```
+#[derive(Debug, Clone)]
+pub struct GeminiSettings {
+    /// Who asks.
+    pub access: GeminiAccess,
+    /// Another address than Google's own.
+    pub base_url: Option<String>,
+    /// Another version of the API than the usual one (`v1beta`, on Vertex AI `v1beta1`).
+    pub api_version: Option<String>,
+}
+
+/// Who asks Gemini.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum GeminiAccess {
+    /// The Gemini API, by a key from Google AI Studio.
+    ApiKey(Secret),
+    /// Vertex AI in a project.
+    Vertex {
+        /// The project that pays.
+        project: String,
+        /// Where, e.g. `global` or `us-central1`.
+        location: String,
+        /// Who asks.
+        credentials: GoogleCredentials,
+    },
+    /// Vertex AI by a key («express mode»).
+    VertexKey(Secret),
+}
+
+impl From<GeminiAccess> for GeminiSettings {
+    fn from(access: GeminiAccess) -> GeminiSettings {
+        GeminiSettings {
+            access,
+            base_url: None,
+            api_version: None,
+        }
+    }
+}
+
+impl GeminiSettings {
+    /// Reads the variables that Google's client library reads; `env` gives their values. A `model`
+    /// that is given as `projects/…` is one of Vertex AI.
+    pub fn from_env(
+        model: &str,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<GeminiSettings, BuildError> {
+        let set = |name: &str| env(name).filter(|value| !value.trim().is_empty());
+        let is_on = |name: &str| set(name).map(|value| is_true(&value));
+        let on_vertex = is_on("GOOGLE_GENAI_USE_ENTERPRISE");
+        let on_vertex = on_vertex.or_else(|| is_on("GOOGLE_GENAI_USE_VERTEXAI"));
+        let on_vertex = on_vertex.unwrap_or(false) || model.starts_with("projects/");
+        let key = set("GOOGLE_API_KEY").or_else(|| set("GEMINI_API_KEY"));
+        let base_url = match on_vertex {
+            true => "GOOGLE_VERTEX_BASE_URL",
+            false => "GOOGLE_GEMINI_BASE_URL",
+        };
+        let access = match on_vertex {
+            true => vertex_from_env(model, key, env)?,
+            false => GeminiAccess::ApiKey(key.map(Secret::from).ok_or_else(|| no_key(model))?),
+        };
+        Ok(GeminiSettings {
+            base_url: set(base_url),
+            api_version: set("GOOGLE_GENAI_API_VERSION"),
+            ..access.into()
+        })
+    }
+}
+
+fn vertex_from_env(
+    model: &str,
+    key: Option<String>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<GeminiAccess, BuildError> {
+    let set = |name: &str| env(name).filter(|value| !value.trim().is_empty());
+    let (project, location) = (set("GOOGLE_CLOUD_PROJECT"), set("GOOGLE_CLOUD_LOCATION"));
+    // A project counts before a key.
+    if let Some(key) = key.filter(|_| project.is_none() && location.is_none()) {
+        return Ok(GeminiAccess::VertexKey(key.into()));
+    }
+    let credentials = GoogleCredentials::find(env)?;
+    let named = model.strip_prefix("projects/");
+    let named = named.and_then(|rest| rest.split('/').next());
+    let project = project.or_else(|| credentials.project().map(str::to_owned));
+    let project = project.or_else(|| named.map(str::to_owned));
+    let Some(project) = project else {
+        let reason = "is asked through Vertex AI and needs a project: set GOOGLE_CLOUD_PROJECT";
+        return Err(BuildError::new(format!("model {model:?}"), reason));
+    };
+    Ok(GeminiAccess::Vertex {
+        project,
+        location: location.unwrap_or_else(|| "global".to_owned()),
+        credentials,
+    })
+}
+
+fn no_key(model: &str) -> BuildError {
+    let reason = "needs a key: set GOOGLE_API_KEY or GEMINI_API_KEY (or GOOGLE_GENAI_USE_VERTEXAI \
+                  with GOOGLE_CLOUD_PROJECT for Vertex AI)";
+    BuildError::new(format!("model {model:?}"), reason)
+}
+
+fn is_true(value: &str) -> bool {
+    matches!(value.trim().to_lowercase().as_str(), "true" | "1")
+}
+
+/// A base address of Google's that ends in a version, as ADK reads it: the address and the version.
+pub(super) fn split_version(base_url: &str) -> (&str, Option<&str>) {
+    let trimmed = base_url.trim_end_matches('/');
+    let host = trimmed.split("://").nth(1).unwrap_or_default();
+    let Some((before, last)) = trimmed.rsplit_once('/') else {
+        return (trimmed, None);
+    };
+    let is_google = host
+        .split('/')
+        .next()
+        .is_some_and(|host| host.ends_with(".googleapis.com"));
+    let is_only_step = host.matches('/').count() == 1;
+    let mut letters = last.chars();
+    let is_version =
+        letters.next() == Some('v') && letters.next().is_some_and(|digit| digit.is_ascii_digit());
+    match is_google && is_only_step && is_version {
+        true => (before, Some(last)),
+        false => (trimmed, None),
+    }
+}

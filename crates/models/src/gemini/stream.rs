@@ -1,0 +1,117 @@
+//! A streamed answer, put together as ADK does it.
+
+use std::sync::Arc;
+
+use retain_core::{Json, LlmResponse, RandomIds, UsageMetadata};
+use retain_runtime::{ModelError, StreamAggregator};
+
+use super::answer::{parsed, response_of};
+use crate::{
+    http::{SseEvent, malformed},
+    provider::StreamReader,
+};
+
+/// Reads the events of one answer.
+pub(super) struct GeminiReader {
+    pieces: Option<StreamAggregator>,
+    /// Counts may come with an answer that is left out.
+    usage: Option<UsageMetadata>,
+    /// What the last event said of its end. A piece with content has no place for it.
+    finish_message: Option<String>,
+    /// A call has begun whose arguments are still to come.
+    is_in_call: bool,
+    warned: bool,
+}
+
+impl GeminiReader {
+    pub(super) fn new() -> GeminiReader {
+        GeminiReader {
+            pieces: Some(StreamAggregator::new(Arc::new(RandomIds))),
+            usage: None,
+            finish_message: None,
+            is_in_call: false,
+            warned: false,
+        }
+    }
+
+    /// Takes up one response.
+    pub(super) fn take(&mut self, mut response: Json) -> Result<Option<LlmResponse>, ModelError> {
+        if !self.leave_first(&mut response) {
+            let about = without_candidates(response);
+            let usage = response_of(&about)?.usage_metadata;
+            self.usage = usage.or(self.usage.take());
+            return Ok(None);
+        }
+        let message = response["candidates"][0]["finishMessage"].as_str();
+        self.finish_message = message.map(str::to_owned);
+        let piece = response_of(&response)?;
+        if piece.usage_metadata.is_some() {
+            self.usage.clone_from(&piece.usage_metadata);
+        }
+        let content = piece.content.as_ref();
+        if let Some(call) = content.and_then(|content| content.function_calls().last()) {
+            self.is_in_call = call.will_continue == Some(true);
+        }
+        Ok(self.pieces.as_mut().map(|pieces| pieces.push(piece)))
+    }
+
+    /// Takes out all but the first answer. Whether there is something left to take up.
+    fn leave_first(&mut self, response: &mut Json) -> bool {
+        let Some(candidates) = response["candidates"].as_array() else {
+            return true;
+        };
+        let index = |candidate: &Json| candidate["index"].as_i64().unwrap_or(0);
+        let first = candidates.iter().filter(|it| index(it) == 0);
+        let first: Vec<Json> = first.cloned().collect();
+        if (candidates.len() > 1 || first.len() < candidates.len()) && !self.warned {
+            self.warned = true;
+            tracing::warn!("Gemini streams several answers; the first one is taken");
+        }
+        let is_left = !first.is_empty() || candidates.is_empty();
+        if let Some(response) = response.as_object_mut() {
+            response.insert("candidates", first);
+        }
+        is_left
+    }
+}
+
+impl StreamReader for GeminiReader {
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, ModelError> {
+        // No event of Google's; some proxies end streams so.
+        if event.data.trim() == "[DONE]" {
+            return Ok(Vec::new());
+        }
+        let piece = self.take(parsed(&event.data)?)?;
+        Ok(piece.into_iter().collect())
+    }
+
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
+        if self.is_in_call {
+            return Err(malformed(
+                "Gemini's stream ended within the arguments of a function call",
+            ));
+        }
+        let whole = self.pieces.take().and_then(StreamAggregator::finish);
+        let Some(mut whole) = whole else {
+            return Err(malformed("Gemini's stream ended before it began"));
+        };
+        if self.usage.is_some() {
+            whole.usage_metadata = self.usage.take();
+        }
+        if whole.finish_reason.is_none() && whole.error_code.is_none() {
+            tracing::warn!("Gemini's stream ended without a finish reason");
+        }
+        if whole.error_code.is_some() && whole.finish_reason.is_some() {
+            whole.error_message = self.finish_message.take();
+        }
+        Ok(vec![whole])
+    }
+}
+
+/// Only what is said about the answer as a whole.
+fn without_candidates(mut response: Json) -> Json {
+    if let Some(response) = response.as_object_mut() {
+        response.remove("candidates");
+    }
+    response
+}

@@ -1,0 +1,121 @@
+//! Answers that come whole, and what is refused.
+
+use std::time::Duration;
+
+use super::*;
+use crate::provider::Failure;
+
+fn whole(body: &str) -> Result<String, String> {
+    match api().whole(body) {
+        Ok(answer) => Ok(told(&answer)),
+        Err(error) => Err(error.code.unwrap_or_default()),
+    }
+}
+
+#[test]
+fn an_answer_is_read_as_adk_reads_it() {
+    let cases = [
+        (
+            r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"STOP","avgLogprobs":-0.25,
+                "logprobsResult":{"chosenCandidates":[{"token":"Hi","logProbability":-0.25}]}}],
+                "usageMetadata":{"promptTokenCount":1,"thoughtsTokenCount":2,"cachedContentTokenCount":1},"modelVersion":"m"}"#,
+            r#"{"modelVersion":"m","content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"STOP","avgLogprobs":-0.25,
+                "logprobsResult":{"chosenCandidates":[{"token":"Hi","logProbability":-0.25}]},
+                "usageMetadata":{"cachedContentTokenCount":1,"promptTokenCount":1,"thoughtsTokenCount":2}}"#,
+        ),
+        // Said, though not to its end: no error by itself.
+        (
+            r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"MAX_TOKENS"}]}"#,
+            r#"{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"MAX_TOKENS"}"#,
+        ),
+        // Stopped with nothing said.
+        (
+            r#"{"candidates":[{"content":{"role":"model"},"finishReason":"RECITATION","finishMessage":"found elsewhere"}]}"#,
+            r#"{"finishReason":"RECITATION","errorCode":"RECITATION","errorMessage":"found elsewhere"}"#,
+        ),
+        // An end is fine without words.
+        (
+            r#"{"candidates":[{"content":{"role":"model"},"finishReason":"STOP"}]}"#,
+            r#"{"content":{"role":"model"},"finishReason":"STOP"}"#,
+        ),
+        (
+            r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#,
+            r#"{"errorCode":"SAFETY"}"#,
+        ),
+        (r#"{}"#, r#"{"content":{"parts":[],"role":"model"}}"#),
+        (
+            r#"{"candidates":[],"usageMetadata":{"totalTokenCount":3}}"#,
+            r#"{"content":{"parts":[],"role":"model"},"usageMetadata":{"totalTokenCount":3}}"#,
+        ),
+        // Vertex AI's own name for citations, and parts with fields that nobody knows.
+        (
+            r#"{"candidates":[{"content":{"parts":[{"text":"Hi","newField":1}]},"citationMetadata":{"citations":[{"uri":"u"}]}}]}"#,
+            r#"{"content":{"parts":[{"text":"Hi","newField":1}]},"citationMetadata":{"citations":[{"uri":"u"}]}}"#,
+        ),
+        // What is said about an answer and cannot be read costs only itself.
+        (
+            r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"avgLogprobs":"none","groundingMetadata":7}],"usageMetadata":{"totalTokenCount":"x"}}"#,
+            r#"{"content":{"parts":[{"text":"Hi"}]}}"#,
+        ),
+        // A stream that was gathered on its way.
+        (
+            r#"[{"candidates":[{"content":{"parts":[{"text":"H"}]}}]},{"candidates":[{"content":{"parts":[{"text":"i"}]},"finishReason":"STOP"}]}]"#,
+            r#"{"content":{"parts":[{"text":"Hi"}],"role":"model"},"partial":false,"finishReason":"STOP"}"#,
+        ),
+    ];
+    for (body, expected) in cases {
+        let answer = whole(body).expect("an answer");
+        assert_eq!(json(&answer), json(expected), "{body}");
+    }
+}
+
+#[test]
+fn what_is_no_answer_is_an_error() {
+    for body in [
+        "",
+        "{",
+        "[]",
+        "7",
+        "<html>",
+        r#"{"candidates":[{"content":{"parts":[7]}}]}"#,
+    ] {
+        assert_eq!(whole(body), Err("MalformedResponse".to_owned()), "{body}");
+    }
+    let failed = r#"{"error":{"code":500,"message":"oh","status":"INTERNAL"}}"#;
+    assert_eq!(whole(failed), Err("INTERNAL".to_owned()));
+    assert_eq!(whole(&format!("[{failed}]")), Err("INTERNAL".to_owned()));
+}
+
+#[test]
+fn a_refusal_is_told_by_googles_code() {
+    let failure = |status, body: &str| api().failure(status, body);
+    let asked = r#"{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[]}}"#;
+    let told = Failure::new("INVALID_ARGUMENT", "API key not valid.");
+    assert_eq!(failure(400, asked), told);
+    assert_eq!(failure(400, &format!("[{asked}]")), told);
+    assert_eq!(failure(404, r#"{"error":{"code":404}}"#).code, "404");
+    assert_eq!(failure(502, "<html>Bad gateway</html>").code, "502");
+    assert_eq!(
+        failure(502, "<html>Bad gateway</html>").message,
+        "<html>Bad gateway</html>"
+    );
+    assert_eq!(
+        failure(503, "").message,
+        "the provider answered with status 503"
+    );
+    assert_eq!(failure(500, &"x".repeat(9999)).message.len(), 500);
+}
+
+/// Written to <https://cloud.google.com/apis/design/errors> (RetryInfo, QuotaFailure).
+#[test]
+fn a_refusal_may_say_when_to_come_back() {
+    let body = r#"{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[
+        {"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel-FreeTier"}]},
+        {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#;
+    let failure = api().failure(429, body);
+    assert_eq!(failure.code, "RESOURCE_EXHAUSTED");
+    assert_eq!(failure.retry_after, Some(Duration::from_millis(34_500)));
+    assert!(!failure.is_final);
+    let for_today = body.replace("PerMinute", "PerDay");
+    assert!(api().failure(429, &for_today).is_final);
+}

@@ -1,0 +1,208 @@
+//! The same requests give the same bodies as Google's ADK sends, and the same responses the same
+//! answers.
+
+use std::{
+    io::Write as _,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use retain_core::JsonMap;
+use retain_testkit::oracle::adk_python;
+
+use super::{streams::responses, *};
+
+/// Asks ADK all at once.
+fn ask(test: &str, cases: &[Json]) -> Option<Vec<Json>> {
+    let python = adk_python(&format!("gemini {test}"))?;
+    let script: PathBuf = [env!("CARGO_MANIFEST_DIR"), "src/gemini/tests/oracle.py"]
+        .iter()
+        .collect();
+    let mut process = Command::new(python)
+        .arg(script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("Python can be started");
+    let mut asked = process.stdin.take().expect("a pipe");
+    let lines: String = cases.iter().map(|case| format!("{case}\n")).collect();
+    let writer = std::thread::spawn(move || asked.write_all(lines.as_bytes()));
+    let output = process.wait_with_output().expect("an end");
+    writer.join().expect("a thread").expect("written");
+    let output = String::from_utf8(output.stdout).expect("text");
+    let answers: Vec<Json> = output.lines().map(json).collect();
+    assert_eq!(
+        answers.len(),
+        cases.len(),
+        "ADK has not answered everything"
+    );
+    Some(answers)
+}
+
+fn of(is_vertex: bool) -> Gemini {
+    match is_vertex {
+        true => vertex(),
+        false => api(),
+    }
+}
+
+/// Every case for both services.
+fn cases() -> Vec<Json> {
+    let cases = json(include_str!("requests.json"));
+    let mut out = Vec::new();
+    for case in cases.as_array().expect("a list") {
+        for is_vertex in [false, true] {
+            let mut case = case.as_object().expect("an object").clone();
+            let contents = case.get("contents").cloned();
+            let hi = json(r#"[{"role":"user","parts":[{"text":"Hi"}]}]"#);
+            case.insert("contents", contents.unwrap_or(hi));
+            let config = case.get("config").cloned();
+            case.insert("config", config.unwrap_or_else(|| JsonMap::new().into()));
+            let model = case.get("model").cloned();
+            case.insert("model", model.unwrap_or_else(|| "gemini-2.5-flash".into()));
+            case.insert("vertex", is_vertex);
+            case.insert("kind", "request");
+            out.push(case.into());
+        }
+    }
+    out
+}
+
+/// Bytes in either alphabet of base64 are the same, and so are 1 and 1.0.
+fn is_same(ours: &Json, theirs: &Json) -> bool {
+    match (ours, theirs) {
+        (Json::Number(a), Json::Number(b)) => a.as_f64() == b.as_f64(),
+        (Json::String(a), Json::String(b)) => {
+            a == b || a.replace('-', "+").replace('_', "/") == b.replace('-', "+").replace('_', "/")
+        }
+        (Json::Array(a), Json::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| is_same(a, b))
+        }
+        (Json::Object(a), Json::Object(b)) => {
+            let is_in_b = |(key, a): (&str, &Json)| b.get(key).is_some_and(|b| is_same(a, b));
+            a.len() == b.len() && a.iter().all(is_in_b)
+        }
+        _ => ours == theirs,
+    }
+}
+
+#[test]
+fn requests_are_sent_as_adk_sends_them() {
+    let cases = cases();
+    let Some(answers) = ask("requests", &cases) else {
+        return;
+    };
+    let mut refused = 0;
+    let mut differences = Vec::new();
+    for (case, theirs) in cases.iter().zip(&answers) {
+        let mut request = request(&case["contents"], &case["config"]);
+        request.model = case["model"].as_str().unwrap_or_default().to_owned();
+        let gemini = of(case["vertex"] == true);
+        let name = format!(
+            "{} on {}",
+            case["name"],
+            if case["vertex"] == true {
+                "Vertex AI"
+            } else {
+                "the API"
+            }
+        );
+        match (gemini.call(&request, false), theirs.get("error")) {
+            (Ok(call), None) => {
+                assert_eq!(
+                    call.url,
+                    theirs["url"].as_str().unwrap_or_default(),
+                    "{name}"
+                );
+                let ours = json(&call.body);
+                let mut theirs = theirs["body"].clone();
+                // An empty object says nothing.
+                if theirs["generationConfig"]
+                    .as_object()
+                    .is_some_and(JsonMap::is_empty)
+                {
+                    theirs
+                        .as_object_mut()
+                        .expect("an object")
+                        .remove("generationConfig");
+                }
+                if !is_same(&ours, &theirs) {
+                    differences.push(format!("{name}\nours   {ours}\ntheirs {theirs}"));
+                }
+            }
+            (Err(_), Some(_)) => refused += 1,
+            (Ok(call), Some(error)) => {
+                let body = call.body;
+                differences.push(format!("{name}: ADK refuses ({error}), we send {body}"));
+            }
+            (Err(error), None) => {
+                differences.push(format!("{name}: we refuse ({error}), ADK sends {theirs}"));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n\n"));
+    assert!(refused > 20, "only {refused} refusals were tried");
+}
+
+#[test]
+fn answers_are_read_as_adk_reads_them() {
+    let mut cases = Vec::new();
+    for (name, responses) in responses() {
+        for is_vertex in [false, true] {
+            // Vertex AI has another name for citations.
+            if is_vertex
+                && Json::from(responses.clone())
+                    .to_string()
+                    .contains("citationSources")
+            {
+                continue;
+            }
+            let case = JsonMap::from([
+                ("name", Json::from(name)),
+                ("kind", "stream".into()),
+                ("vertex", is_vertex.into()),
+                ("responses", responses.clone().into()),
+            ]);
+            cases.push(Json::from(case.clone()));
+            for response in &responses {
+                let mut case = case.clone();
+                case.insert("kind", "whole");
+                case.insert("response", response.clone());
+                cases.push(case.into());
+            }
+        }
+    }
+    let Some(answers) = ask("answers", &cases) else {
+        return;
+    };
+    for (case, theirs) in cases.iter().zip(&answers) {
+        let gemini = of(case["vertex"] == true);
+        let ours: Vec<String> = match case["kind"].as_str() {
+            Some("stream") => {
+                let events = case["responses"].as_array().unwrap_or_default().iter();
+                let stream: String = events.map(|event| format!("data: {event}\n\n")).collect();
+                read(&gemini, stream.as_bytes(), &[]).expect("answers")
+            }
+            _ => vec![told(
+                &gemini
+                    .whole(&case["response"].to_string())
+                    .expect("an answer"),
+            )],
+        };
+        let mut ours: Vec<Json> = ours.iter().map(|it| json(it)).collect();
+        // Google's library drops why the Gemini API stopped; we keep it.
+        let reason = case.to_string().contains("finishMessage") && case["vertex"] == false;
+        for answer in ours.iter_mut().filter(|_| reason) {
+            answer
+                .as_object_mut()
+                .expect("an object")
+                .remove("errorMessage");
+        }
+        let ours = Json::from(ours);
+        let theirs = json(&without_ids(&theirs["answers"].to_string()));
+        assert!(
+            is_same(&ours, &theirs),
+            "{case}\nours   {ours}\ntheirs {theirs}"
+        );
+    }
+}

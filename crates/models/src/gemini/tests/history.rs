@@ -1,0 +1,96 @@
+//! A history with every kind of part, as each of the two services is sent it.
+
+use super::*;
+
+/// Every field that a part has, each on a part of its own where it can stand alone.
+const HISTORY: &str = include_str!("history.json");
+
+fn sent(gemini: &Gemini, history: &Json) -> Result<Json, ModelError> {
+    let call = gemini.call(&request(history, &json("{}")), true)?;
+    Ok(json(&call.body)["contents"].clone())
+}
+
+/// The parts that only the other service takes.
+fn is_refused(part: &Json, is_vertex: bool) -> bool {
+    let has = |field: &str| part.get(field).is_some();
+    match is_vertex {
+        true => has("toolCall") || has("toolResponse") || has("partMetadata"),
+        false => part["functionCall"].get("partialArgs").is_some(),
+    }
+}
+
+/// The history without them, and each of them.
+fn split(is_vertex: bool) -> (Json, Vec<Json>) {
+    let mut refused = Vec::new();
+    let mut contents = Vec::new();
+    for content in json(HISTORY).as_array().expect("a list") {
+        let mut content = content.clone();
+        let parts = content["parts"].as_array().expect("parts").to_vec();
+        let (no, yes) = parts
+            .into_iter()
+            .partition(|part| is_refused(part, is_vertex));
+        refused.extend::<Vec<Json>>(no);
+        let kept: Vec<Json> = yes;
+        content
+            .as_object_mut()
+            .expect("an object")
+            .insert("parts", kept);
+        contents.push(content);
+    }
+    (contents.into(), refused)
+}
+
+#[test]
+fn a_history_is_sent_as_it_was_said() {
+    for (gemini, is_vertex, file) in [
+        (api(), false, include_str!("history-api.json")),
+        (vertex(), true, include_str!("history-vertex.json")),
+    ] {
+        let (taken, _) = split(is_vertex);
+        let sent = sent(&gemini, &taken).expect("sent");
+        assert_eq!(sent, json(file), "sent: {sent}");
+    }
+}
+
+#[test]
+fn what_a_service_does_not_take_is_refused_by_name() {
+    for (gemini, is_vertex) in [(api(), false), (vertex(), true)] {
+        let (_, refused) = split(is_vertex);
+        assert!(!refused.is_empty());
+        for part in refused {
+            let history = json(&format!(r#"[{{"role":"user","parts":[{part}]}}]"#));
+            let error = sent(&gemini, &history).expect_err("refused");
+            assert_eq!(error.code.as_deref(), Some("InvalidRequest"));
+            let names = part.to_string();
+            let field = error.message.split(' ').next().unwrap_or_default();
+            assert!(names.contains(field), "{} for {names}", error.message);
+        }
+    }
+}
+
+/// The history has every field that a part can have: a new one must be added to it.
+#[test]
+fn the_history_has_every_field_of_a_part() {
+    let fields = [
+        "mediaResolution",
+        "codeExecutionResult",
+        "executableCode",
+        "fileData",
+        "functionCall",
+        "functionResponse",
+        "inlineData",
+        "text",
+        "thought",
+        "thoughtSignature",
+        "videoMetadata",
+        "toolCall",
+        "toolResponse",
+        "partMetadata",
+        "audioTranscription",
+        "mediaProcessing",
+        "speechMetadata",
+    ];
+    for field in fields {
+        assert!(HISTORY.contains(&format!("\"{field}\"")), "{field}");
+    }
+}

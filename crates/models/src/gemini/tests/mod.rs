@@ -1,0 +1,91 @@
+//! Gemini's wire form: what is sent, what is read, and who asks.
+
+mod address;
+mod answers;
+mod differential;
+mod history;
+mod played;
+mod schemas;
+mod streams;
+mod tokens;
+
+use retain_core::{Content, GenerateContentConfig, Json, LlmResponse};
+use retain_runtime::{LlmRequest, ModelError};
+
+use super::{Gemini, backend::Backend};
+use crate::{
+    http::{Sse, SseError},
+    provider::Provider,
+};
+
+fn api() -> Gemini {
+    gemini(Backend::Api)
+}
+
+fn vertex() -> Gemini {
+    gemini(Backend::Vertex {
+        project: Some("my-project".to_owned()),
+        location: "us-central1".to_owned(),
+    })
+}
+
+fn gemini(backend: Backend) -> Gemini {
+    Gemini {
+        name: "gemini-2.5-flash".to_owned(),
+        backend,
+        base_url: None,
+        api_version: None,
+        payer: None,
+    }
+}
+
+fn json(text: &str) -> Json {
+    Json::parse(text).expect("JSON")
+}
+
+/// A request of contents and settings, each as JSON.
+fn request(contents: &Json, config: &Json) -> LlmRequest {
+    let contents = contents.as_array().expect("a list").iter();
+    let contents = contents.map(|content| {
+        let content = Content::from_json(&content.to_string()).expect("a content");
+        content.into()
+    });
+    let mut request = LlmRequest::default();
+    request.contents = contents.collect();
+    request.config = GenerateContentConfig::from_json(&config.to_string()).expect("settings");
+    request
+}
+
+/// Reads a stream that comes in pieces which end at `cuts`; all answers, the whole one last.
+fn read(gemini: &Gemini, stream: &[u8], cuts: &[usize]) -> Result<Vec<String>, ModelError> {
+    let cut_off = |error: SseError| ModelError::new(error.message());
+    let mut sse = Sse::default();
+    let mut reader = gemini.reader();
+    let mut answers = Vec::new();
+    let mut from = 0;
+    for &to in cuts.iter().chain([&stream.len()]) {
+        for event in sse.push(&stream[from..to]).map_err(cut_off)? {
+            answers.extend(reader.push(&event)?);
+        }
+        from = to;
+    }
+    if let Some(event) = sse.finish().map_err(cut_off)? {
+        answers.extend(reader.push(&event)?);
+    }
+    answers.extend(reader.finish()?);
+    Ok(answers.iter().map(told).collect())
+}
+
+/// An answer as JSON text, with the ids that we make replaced.
+fn told(answer: &LlmResponse) -> String {
+    without_ids(&answer.to_json().expect("JSON"))
+}
+
+fn without_ids(text: &str) -> String {
+    let mut pieces = text.split("\"adk-");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |told, piece| {
+        let rest = piece.split_once('"').map_or("", |(_, rest)| rest);
+        format!("{told}\"adk\"{rest}")
+    })
+}

@@ -1,0 +1,116 @@
+//! Gemini behind a server: the whole way, there and back.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::StreamExt as _;
+use retain_runtime::Model as _;
+
+use super::*;
+use crate::{
+    GeminiAccess, GeminiModel, GeminiSettings, Http, HttpSettings, Retries,
+    testing::{Act, Server, event_stream, refusal},
+};
+
+const KEY: &str = "canary-8f2e";
+const STREAM: &str = concat!(
+    "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Grü\"}],\"role\":\"model\"}}]}\r\n\r\n",
+    "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"ße\"}],\"role\":\"model\"},\"finishReason\":\"STOP\"}]}\r\n\r\n",
+);
+
+fn model(server: &Server) -> GeminiModel {
+    let settings = HttpSettings {
+        retries: Retries {
+            attempts: 2,
+            first_wait: Duration::from_millis(1),
+            ..Retries::default()
+        },
+        ..HttpSettings::default()
+    };
+    let http = Http::new(settings).expect("a client");
+    let settings = GeminiSettings {
+        base_url: Some(server.url()),
+        ..GeminiAccess::ApiKey(KEY.into()).into()
+    };
+    GeminiModel::new("gemini-2.5-flash", settings, &http).expect("a model")
+}
+
+async fn ask(server: &Server, stream: bool) -> Vec<String> {
+    let contents = json(r#"[{"role":"user","parts":[{"text":"Hi"}]}]"#);
+    let request = Arc::new(request(&contents, &json("{}")));
+    let answers = model(server).generate(request, stream);
+    let said = answers.map(|answer| match answer {
+        Ok(answer) => answer.content.unwrap_or_default().text_concat(),
+        Err(error) => format!(
+            "!{} {}",
+            error.code.as_deref().unwrap_or_default(),
+            error.message
+        ),
+    });
+    said.collect().await
+}
+
+#[tokio::test]
+async fn a_stream_goes_the_whole_way_wherever_it_is_cut() {
+    for cut in (0..STREAM.len()).step_by(7) {
+        let server = Server::playing([event_stream(STREAM.as_bytes(), &[cut])]).await;
+        assert_eq!(
+            ask(&server, true).await,
+            ["Grü", "ße", "Grüße"],
+            "cut at {cut}"
+        );
+        let sent = &server.received()[0];
+        assert_eq!(sent.header("x-goog-api-key"), Some(KEY));
+        assert_eq!(
+            sent.path(),
+            "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"
+        );
+        assert_eq!(
+            sent.body,
+            r#"{"contents":[{"parts":[{"text":"Hi"}],"role":"user"}]}"#
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_in_googles_words() {
+    let body =
+        r#"{"error":{"code":403,"message":"canary-8f2e may not","status":"PERMISSION_DENIED"}}"#;
+    for stream in [false, true] {
+        let server = Server::playing([refusal("403 Forbidden", &[], body)]).await;
+        assert_eq!(
+            ask(&server, stream).await,
+            ["!PERMISSION_DENIED [secret] may not"]
+        );
+    }
+}
+
+/// Google asks for more time than there is: nobody waits.
+#[tokio::test]
+async fn a_long_wait_is_not_waited_for() {
+    let body = r#"{"error":{"code":429,"message":"later","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"3600s"}]}}"#;
+    let refused = refusal("429 Too Many Requests", &[], body);
+    let server = Server::playing([refused.clone(), refused]).await;
+    assert_eq!(ask(&server, true).await, ["!RESOURCE_EXHAUSTED later"]);
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_ends_it() {
+    let body = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Grü\"}]}}]}\n\n\
+                data: {\"error\":{\"code\":503,\"message\":\"overloaded\",\"status\":\"UNAVAILABLE\"}}\n\n";
+    let server = Server::playing([event_stream(body.as_bytes(), &[])]).await;
+    assert_eq!(ask(&server, true).await, ["Grü", "!UNAVAILABLE overloaded"]);
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_off_is_an_error() {
+    let mut script = event_stream(STREAM.as_bytes(), &[90]);
+    script.truncate(2);
+    script.extend([Act::Pause(Duration::from_millis(20)), Act::Close]);
+    let server = Server::playing([script]).await;
+    let said = ask(&server, true).await;
+    assert_eq!(said.first().map(String::as_str), Some("Grü"));
+    assert!(said[1].starts_with("!ConnectionError "), "{said:?}");
+    assert_eq!(said.len(), 2);
+}

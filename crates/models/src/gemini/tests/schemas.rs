@@ -1,0 +1,74 @@
+//! Schemas of answers and functions.
+
+use super::*;
+use crate::gemini::schema::{of_answer, spelled};
+
+#[test]
+fn an_answers_schema_is_sent_in_geminis_words() {
+    let cases = [
+        // As `schemars` derives it.
+        (
+            r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"Trip","type":"object",
+                "properties":{"to":{"$ref":"#/$defs/City","description":"where to"},"days":{"type":["integer","null"],"format":"uint32","minimum":0},
+                    "kind":{"oneOf":[{"const":"Work","type":"string"},{"const":"Fun","type":"string"}]}},
+                "required":["to","kind"],"$defs":{"City":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}"##,
+            r#"{"title":"Trip","type":"OBJECT","properties":{"to":{"type":"OBJECT","properties":{"name":{"type":"STRING"}},"required":["name"],"description":"where to"},
+                "days":{"type":"INTEGER","nullable":true,"minimum":0},"kind":{"anyOf":[{"type":"STRING","enum":["Work"]},{"type":"STRING","enum":["Fun"]}]}},
+                "required":["to","kind"],"propertyOrdering":["to","days","kind"]}"#,
+        ),
+        // As Pydantic derives it.
+        (
+            r##"{"type":"object","properties":{"a":{"anyOf":[{"type":"integer"},{"type":"null"}],"default":null,"title":"A"}}}"##,
+            r#"{"type":"OBJECT","properties":{"a":{"type":"INTEGER","nullable":true,"title":"A"}}}"#,
+        ),
+        // As Google writes it, and in the other spelling.
+        (
+            r#"{"type":"ARRAY","items":{"any_of":[{"type":"STRING"},{"type":"NUMBER"}]},"min_items":1,"max_items":3}"#,
+            r#"{"type":"ARRAY","items":{"anyOf":[{"type":"STRING"},{"type":"NUMBER"}]},"minItems":1,"maxItems":3}"#,
+        ),
+        // A property may have any name.
+        (
+            r#"{"type":"object","properties":{"any_of":{"type":"string"},"$ref":{"type":"boolean"}},"propertyOrdering":["$ref","any_of"]}"#,
+            r#"{"type":"OBJECT","properties":{"any_of":{"type":"STRING"},"$ref":{"type":"BOOLEAN"}},"propertyOrdering":["$ref","any_of"]}"#,
+        ),
+        // A schema that contains itself is open where it does.
+        (
+            r##"{"$ref":"#/$defs/Node","$defs":{"Node":{"type":"object","properties":{"next":{"$ref":"#/$defs/Node"}}}}}"##,
+            r#"{"type":"OBJECT","properties":{"next":{}}}"#,
+        ),
+        (
+            r#"{"type":"string","exclusiveMinimum":3,"x":1}"#,
+            r#"{"type":"STRING"}"#,
+        ),
+        (
+            r#"{"type":"integer","enum":[1,2]}"#,
+            r#"{"type":"INTEGER","enum":["1","2"]}"#,
+        ),
+    ];
+    for (schema, expected) in cases {
+        let sent = of_answer(&json(schema), false).expect("a schema");
+        assert_eq!(sent, json(expected), "{schema}");
+    }
+}
+
+#[test]
+fn what_the_api_has_no_word_for_is_refused() {
+    let open = json(r#"{"type":"object","additionalProperties":{"type":"string"}}"#);
+    assert!(of_answer(&open, false).is_err());
+    let sent = of_answer(&open, true).expect("a schema");
+    assert_eq!(
+        sent,
+        json(r#"{"type":"OBJECT","additionalProperties":{"type":"STRING"}}"#)
+    );
+    let closed = json(r#"{"type":"object","additionalProperties":false}"#);
+    assert!(of_answer(&closed, false).is_ok());
+    let missing = json(r##"{"$ref":"#/$defs/Missing"}"##);
+    assert!(of_answer(&missing, true).is_err());
+}
+
+#[test]
+fn a_functions_schema_is_only_spelled() {
+    let schema = r#"{"type":"object","properties":{"a_b":{"type":"array","items":{"type":"string","max_length":3}}},"property_ordering":["a_b"],"title":null}"#;
+    let expected = r#"{"type":"OBJECT","properties":{"a_b":{"type":"ARRAY","items":{"type":"STRING","maxLength":3}}},"propertyOrdering":["a_b"]}"#;
+    assert_eq!(spelled(&json(schema)), json(expected));
+}

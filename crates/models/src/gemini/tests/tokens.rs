@@ -1,0 +1,252 @@
+//! Tokens for Vertex AI.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{
+    Engine as _, engine::general_purpose::STANDARD, engine::general_purpose::URL_SAFE_NO_PAD,
+};
+use futures_util::StreamExt as _;
+use retain_runtime::Model as _;
+use retain_testkit::TestClock;
+use ring::signature::{RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, UnparsedPublicKey};
+
+use super::*;
+use crate::{
+    GeminiAccess, GeminiModel, GeminiSettings, GoogleCredentials, Http, HttpSettings, Retries,
+    testing::{Act, Received, Server, answer, refusal},
+};
+
+/// A key that was made for these tests and opens nothing.
+const KEY: &str = include_str!("test-key.pem");
+const ANSWER: &str = r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"finishReason":"STOP"}]}"#;
+
+fn account(token_uri: &str) -> GoogleCredentials {
+    let key = Json::from(KEY);
+    let text = format!(
+        r#"{{"type":"service_account","client_email":"me@p.iam","private_key_id":"k7","private_key":{key},"token_uri":"{token_uri}/token"}}"#
+    );
+    GoogleCredentials::from_json(&text).expect("credentials")
+}
+
+fn token(value: &str, seconds: u32) -> Vec<Act> {
+    answer(&format!(
+        r#"{{"access_token":"{value}","expires_in":{seconds},"token_type":"Bearer"}}"#
+    ))
+}
+
+/// A model on Vertex AI that asks `models`, with a clock that stands still until told.
+fn model(models: &Server, credentials: GoogleCredentials, clock: &Arc<TestClock>) -> GeminiModel {
+    let settings = HttpSettings {
+        retries: Retries {
+            attempts: 2,
+            first_wait: Duration::from_millis(1),
+            ..Retries::default()
+        },
+        ..HttpSettings::default()
+    };
+    let http = Http::with_clock(settings, Arc::clone(clock) as _).expect("a client");
+    let access = GeminiAccess::Vertex {
+        project: "p".to_owned(),
+        location: "global".to_owned(),
+        credentials,
+    };
+    let settings = GeminiSettings {
+        base_url: Some(models.url()),
+        ..access.into()
+    };
+    GeminiModel::new("gemini-2.5-flash", settings, &http).expect("a model")
+}
+
+async fn ask(model: &GeminiModel) -> String {
+    let answers = model.generate(Arc::new(LlmRequest::default()), false);
+    let answers: Vec<_> = answers.collect().await;
+    match &answers[0] {
+        Ok(answer) => answer.content.clone().unwrap_or_default().text_concat(),
+        Err(error) => format!(
+            "{}: {}",
+            error.code.as_deref().unwrap_or_default(),
+            error.message
+        ),
+    }
+}
+
+fn bearers(server: &Server) -> Vec<String> {
+    let bearer = |it: &Received| it.header("authorization").unwrap_or_default().to_owned();
+    server.received().iter().map(bearer).collect()
+}
+
+#[tokio::test]
+async fn a_service_account_signs_for_its_token() {
+    let tokens = Server::playing([token("t1", 3600)]).await;
+    let models = Server::playing([answer(ANSWER)]).await;
+    let clock = Arc::new(TestClock::default());
+    let model = model(&models, account(&tokens.url()), &clock);
+    assert_eq!(ask(&model).await, "Hi");
+    assert_eq!(bearers(&models), ["Bearer t1"]);
+    assert_eq!(
+        models.received()[0].path(),
+        "/v1beta1/projects/p/locations/global/publishers/google/models/gemini-2.5-flash:generateContent"
+    );
+    let asked = &tokens.received()[0];
+    assert_eq!(
+        asked.header("content-type"),
+        Some("application/x-www-form-urlencoded")
+    );
+    let form = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=";
+    let assertion = asked.body.strip_prefix(form).expect("a form");
+    let (claim, signature) = assertion.rsplit_once('.').expect("three parts");
+    let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).expect("base64");
+    let text = |part: &str| String::from_utf8(decode(part)).expect("text");
+    let (header, claims) = claim.split_once('.').expect("three parts");
+    assert_eq!(
+        json(&text(header)),
+        json(r#"{"alg":"RS256","typ":"JWT","kid":"k7"}"#)
+    );
+    let claims = json(&text(claims));
+    assert_eq!(claims["iss"], "me@p.iam");
+    assert_eq!(claims["aud"], &*format!("{}/token", tokens.url()));
+    assert_eq!(
+        claims["scope"],
+        "https://www.googleapis.com/auth/cloud-platform"
+    );
+    assert_eq!(claims["iat"], 1_700_000_000);
+    assert_eq!(claims["exp"], 1_700_003_600);
+    let pem: String = KEY.lines().filter(|line| !line.starts_with('-')).collect();
+    let key = RsaKeyPair::from_pkcs8(&STANDARD.decode(pem).expect("base64")).expect("a key");
+    let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key.public().as_ref());
+    public
+        .verify(claim.as_bytes(), &decode(signature))
+        .expect("signed");
+}
+
+#[tokio::test]
+async fn a_token_is_kept_and_renewed_before_it_ends() {
+    let tokens = Server::playing([token("t1", 3600), token("t2", 3600)]).await;
+    let models = Server::playing(vec![answer(ANSWER); 4]).await;
+    let clock = Arc::new(TestClock::default());
+    let model = model(&models, account(&tokens.url()), &clock);
+    ask(&model).await;
+    clock.tick(Duration::from_secs(3300));
+    ask(&model.clone()).await;
+    // Less than four minutes are left.
+    clock.tick(Duration::from_secs(80));
+    ask(&model).await;
+    ask(&model).await;
+    assert_eq!(
+        bearers(&models),
+        ["Bearer t1", "Bearer t1", "Bearer t2", "Bearer t2"]
+    );
+    assert_eq!(tokens.received().len(), 2);
+}
+
+#[tokio::test]
+async fn many_who_ask_at_once_wait_for_one_token() {
+    let slow = [
+        vec![Act::Pause(Duration::from_millis(50))],
+        token("t1", 3600),
+    ]
+    .concat();
+    let tokens = Server::playing([slow]).await;
+    let models = Server::playing(vec![answer(ANSWER); 8]).await;
+    let clock = Arc::new(TestClock::default());
+    let model = model(&models, account(&tokens.url()), &clock);
+    let all = (0..8).map(|_| ask(&model));
+    let all = futures_util::future::join_all(all).await;
+    assert!(all.iter().all(|said| said == "Hi"), "{all:?}");
+    assert_eq!(tokens.received().len(), 1);
+}
+
+#[tokio::test]
+async fn a_token_that_was_taken_back_is_renewed() {
+    let tokens = Server::playing([token("t1", 3600), token("t2", 3600)]).await;
+    let refused = refusal(
+        "401 Unauthorized",
+        &[],
+        r#"{"error":{"status":"UNAUTHENTICATED"}}"#,
+    );
+    let models = Server::playing([refused, answer(ANSWER)]).await;
+    let clock = Arc::new(TestClock::default());
+    let model = model(&models, account(&tokens.url()), &clock);
+    assert_eq!(ask(&model).await, "Hi");
+    assert_eq!(bearers(&models), ["Bearer t1", "Bearer t2"]);
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_given_is_told_in_googles_words() {
+    let said = r#"{"error":"invalid_grant","error_description":"Invalid JWT Signature."}"#;
+    let tokens = Server::playing([refusal("400 Bad Request", &[], said), answer("{}")]).await;
+    let models = Server::playing([]).await;
+    let clock = Arc::new(TestClock::default());
+    let model = model(&models, account(&tokens.url()), &clock);
+    let refused = "UNAUTHENTICATED: Google gives no token: invalid_grant: Invalid JWT Signature.";
+    assert_eq!(ask(&model).await, refused);
+    assert!(ask(&model).await.starts_with("UNAUTHENTICATED: "));
+    assert!(models.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_key_that_is_none_is_told_without_telling_it() {
+    let models = Server::playing([]).await;
+    let clock = Arc::new(TestClock::default());
+    for key in [
+        "canary",
+        "-----BEGIN PRIVATE KEY-----\\nY2FuYXJ5\\n-----END PRIVATE KEY-----",
+    ] {
+        let text = format!(
+            r#"{{"type":"service_account","client_email":"me@p.iam","private_key":"{key}"}}"#
+        );
+        let credentials = GoogleCredentials::from_json(&text).expect("credentials");
+        let said = ask(&model(&models, credentials, &clock)).await;
+        assert!(
+            said.contains("the private key of me@p.iam cannot be used"),
+            "{said}"
+        );
+        assert!(!said.contains("canary") && !said.contains("Y2Fu"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn the_metadata_server_gives_the_machines_token() {
+    let metadata = Server::playing([token("m1....", 3599)]).await;
+    let models = Server::playing([answer(ANSWER)]).await;
+    let clock = Arc::new(TestClock::default());
+    let host = metadata.url().replace("http://", "");
+    let credentials = GoogleCredentials::MetadataServer { host };
+    assert_eq!(ask(&model(&models, credentials, &clock)).await, "Hi");
+    assert_eq!(bearers(&models), ["Bearer m1"]);
+    let asked = &metadata.received()[0];
+    assert!(
+        asked
+            .line
+            .starts_with("GET /computeMetadata/v1/instance/service-accounts/default/token ")
+    );
+    assert_eq!(asked.header("metadata-flavor"), Some("Google"));
+}
+
+#[tokio::test]
+async fn a_user_gets_a_token_for_what_gcloud_keeps() {
+    let tokens = Server::playing([token("u1", 3599)]).await;
+    let models = Server::playing([answer(ANSWER)]).await;
+    let text = format!(
+        r#"{{"type":"authorized_user","client_id":"c","client_secret":"s+","refresh_token":"r/","quota_project_id":"q","token_uri":"{}"}}"#,
+        tokens.url()
+    );
+    let credentials = GoogleCredentials::from_json(&text).expect("credentials");
+    let clock = Arc::new(TestClock::default());
+    assert_eq!(ask(&model(&models, credentials, &clock)).await, "Hi");
+    let form = "grant_type=refresh_token&client_id=c&client_secret=s%2B&refresh_token=r%2F";
+    assert_eq!(tokens.received()[0].body, form);
+    assert_eq!(
+        models.received()[0].header("x-goog-user-project"),
+        Some("q")
+    );
+}
+
+#[tokio::test]
+async fn a_token_that_is_given_is_used() {
+    let models = Server::playing([answer(ANSWER)]).await;
+    let clock = Arc::new(TestClock::default());
+    let credentials = GoogleCredentials::AccessToken("given".into());
+    assert_eq!(ask(&model(&models, credentials, &clock)).await, "Hi");
+    assert_eq!(bearers(&models), ["Bearer given"]);
+}

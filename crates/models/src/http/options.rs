@@ -1,0 +1,50 @@
+//! ADK's `http_options` of a request: headers of one's own, and a time for this call alone.
+
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use retain_core::{GenerateContentConfig, Json};
+use retain_runtime::ModelError;
+
+/// What a request wants otherwise than usual.
+#[derive(Debug, Default)]
+pub(super) struct Options {
+    /// Values are marked as sensitive: they may be keys.
+    pub(super) headers: HeaderMap,
+    pub(super) total_timeout: Option<Duration>,
+}
+
+/// One of the options, which may be spelled in either way.
+pub(crate) fn http_option(
+    config: &GenerateContentConfig,
+    camel: &str,
+    snake: &str,
+) -> Option<Json> {
+    let options = config.http_options.as_ref()?;
+    let found = options.get(camel).or_else(|| options.get(snake));
+    found.filter(|value| !value.is_null()).cloned()
+}
+
+impl Options {
+    pub(super) fn of(config: &GenerateContentConfig) -> Result<Options, ModelError> {
+        let mut options = Options::default();
+        let headers = http_option(config, "headers", "headers");
+        let headers = headers.as_ref().and_then(Json::as_object);
+        for (name, value) in headers.into_iter().flatten() {
+            let value = value.as_str().and_then(|it| HeaderValue::from_str(it).ok());
+            let (Ok(known), Some(mut value)) = (HeaderName::try_from(name), value) else {
+                let message = format!("the header {name:?} of http_options cannot be sent");
+                return Err(ModelError::new(message).with_code("InvalidRequest"));
+            };
+            value.set_sensitive(true);
+            options.headers.insert(known, value);
+        }
+        // Milliseconds, as in Google's client library.
+        let timeout = http_option(config, "timeout", "timeout").and_then(|it| it.as_u64());
+        options.total_timeout = timeout.filter(|it| *it > 0).map(Duration::from_millis);
+        if http_option(config, "retryOptions", "retry_options").is_some() {
+            tracing::warn!("retry_options of http_options are not looked at: the client's count");
+        }
+        Ok(options)
+    }
+}
