@@ -5,6 +5,7 @@
 //! among them by name.
 
 mod anthropic;
+mod embed;
 mod gemini;
 mod http;
 mod names;
@@ -17,6 +18,7 @@ mod settings;
 mod testing;
 
 pub use anthropic::AnthropicModel;
+pub use embed::{EmbedderSpec, GeminiEmbedder, OpenAiEmbedder};
 pub use gemini::{
     GeminiAccess, GeminiModel, GeminiSettings, GoogleCredentials, ServiceAccount, UserCredentials,
 };

@@ -3,7 +3,7 @@
 //! ADK's own words are Gemini's, so little is translated. What is done to a request and to an
 //! answer follows ADK 2.13 and Google's client library.
 
-mod answer;
+pub(crate) mod answer;
 mod backend;
 mod credentials;
 mod parts;

@@ -12,7 +12,6 @@ use super::{Http, Secret};
 #[derive(Debug, Clone)]
 pub(crate) enum Auth {
     /// Not at all: a server of one's own.
-    #[cfg_attr(not(test), allow(dead_code, reason = "Gemini always wants a key"))]
     None,
     /// By a key in a header of its own, e.g. `x-goog-api-key`.
     Header(&'static str, Secret),

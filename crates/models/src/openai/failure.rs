@@ -3,23 +3,13 @@
 use retain_core::Json;
 
 use super::json::text;
-use crate::provider::Failure;
-
-/// The most of a body that is no JSON that is told.
-const EXCERPT: usize = 500;
+use crate::provider::{Failure, plain_failure};
 
 /// What a refused call says.
-pub(super) fn of_body(status: u16, body: &str) -> Failure {
+pub(crate) fn of_body(status: u16, body: &str) -> Failure {
     match Json::parse(body) {
         Ok(json) => of_json(Some(status), &json),
-        Err(_) => {
-            let excerpt: String = body.trim().chars().take(EXCERPT).collect();
-            let message = match excerpt.is_empty() {
-                true => format!("the server answered with status {status}"),
-                false => excerpt,
-            };
-            Failure::new(status.to_string(), message)
-        }
+        Err(_) => plain_failure(status, body),
     }
 }
 
@@ -67,7 +57,7 @@ fn code(status: Option<u16>, error: &Json) -> String {
 }
 
 /// The error in an answer, if it is one: servers also send them with status 200.
-pub(super) fn in_answer(json: &Json) -> Option<Failure> {
+pub(crate) fn in_answer(json: &Json) -> Option<Failure> {
     let is_there = json.get("error").is_some_and(|error| !error.is_null());
     let is_flat = json["object"] == "error";
     (is_there || is_flat).then(|| of_json(None, json))

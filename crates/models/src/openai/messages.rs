@@ -13,13 +13,12 @@ use super::{
     server::{Kind, ThoughtField},
     signature,
 };
+use crate::provider::contents_of;
 
 /// What is said in place of an answer that a tool never gave: a server refuses a call without one.
 const NO_RESULT: &str = "Error: there is no result of this call; it may have been interrupted.";
-/// ADK's words where nobody has said anything, and where the model is to go on by itself.
+/// ADK's words where the user's last message is empty.
 const NOTHING_SAID: &str = "Handle the requests as specified in the System Instruction.";
-const GO_ON: &str = "Continue processing previous requests as instructed. Exit or provide a \
-    summary if no more outputs are needed.";
 /// OpenAI takes no longer ids of calls.
 const ID_MAX: usize = 40;
 
@@ -35,30 +34,26 @@ pub(super) fn messages(kind: Kind, request: &LlmRequest) -> Result<Json, ModelEr
     if let Some(text) = instruction.filter(|text| !text.is_empty()) {
         messages.say("system", text.into());
     }
-    for content in &request.contents {
+    let contents = contents_of(request);
+    for content in &contents {
         messages.content(content)?;
     }
-    if let Some(text) = missing_user_text(request) {
-        messages.say("user", text.into());
+    if contents.last().is_some_and(|last| is_mute(last)) {
+        messages.say("user", NOTHING_SAID.into());
     }
     messages.settle();
     Ok(list(messages.out))
 }
 
-/// What the user has to say yet for the model to answer, as ADK has it.
-fn missing_user_text(request: &LlmRequest) -> Option<&'static str> {
-    let last = match request.contents.last() {
-        None => return Some(NOTHING_SAID),
-        Some(last) if last.role.as_deref() != Some("user") => return Some(GO_ON),
-        Some(last) => last,
-    };
+/// Whether there is nothing in a content that a model could answer.
+fn is_mute(content: &Content) -> bool {
     let has_something = |part: &Part| {
         part.text.as_ref().is_some_and(|text| !text.is_empty())
             || part.function_response.is_some()
             || part.inline_data.is_some()
             || part.file_data.is_some()
     };
-    (!last.parts().iter().any(has_something)).then_some(NOTHING_SAID)
+    !content.parts().iter().any(has_something)
 }
 
 struct Messages {

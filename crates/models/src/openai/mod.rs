@@ -23,6 +23,7 @@ use futures_util::StreamExt as _;
 use retain_core::{Json, LlmResponse, Part};
 use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
 
+pub(crate) use failure::{in_answer, of_body as failure_of};
 pub use server::OpenAiServer;
 
 use crate::{

@@ -9,6 +9,7 @@ use super::{
     server::Kind,
     tools,
 };
+use crate::http::http_option;
 
 /// The body as JSON text.
 pub(super) fn body(
@@ -34,9 +35,8 @@ pub(super) fn body(
         body.insert("stream_options", object([("include_usage", true.into())]));
     }
     // Whatever else the server takes, in the words of whoever set it.
-    let options = config.http_options.as_ref();
-    let more = options.and_then(|options| either(options, "extraBody", "extra_body"));
-    if let Some(more) = more.and_then(Json::as_object) {
+    let more = http_option(config, "extraBody", "extra_body");
+    if let Some(more) = more.as_ref().and_then(Json::as_object) {
         body.extend(more.clone());
     }
     let body = Json::from(body).to_json();

@@ -67,7 +67,7 @@ fn the_code_is_the_providers_own() {
             r#"[{"msg":"no"}]"#,
         ),
         (503, "<html>Down</html>", "503", "<html>Down</html>"),
-        (504, "", "504", "the server answered with status 504"),
+        (504, "", "504", "the provider answered with status 504"),
     ];
     let chat = chat(server("openai"));
     for (status, body, code, message) in said {
