@@ -3,6 +3,8 @@
 mod crowd;
 mod ending;
 mod keys;
+#[cfg(feature = "models")]
+mod models;
 mod process;
 mod settings;
 mod starting;

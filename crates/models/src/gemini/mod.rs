@@ -96,7 +96,7 @@ fn by_key(key: crate::Secret) -> Auth {
     Auth::Header("x-goog-api-key", key)
 }
 
-fn by_token(credentials: GoogleCredentials) -> Auth {
+pub(crate) fn by_token(credentials: GoogleCredentials) -> Auth {
     match credentials {
         GoogleCredentials::AccessToken(token) => Auth::Bearer(token),
         credentials => Auth::Tokens(Arc::new(Tokens::new(credentials))),

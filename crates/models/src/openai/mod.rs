@@ -8,7 +8,7 @@ pub(crate) mod json;
 mod media;
 mod messages;
 mod request;
-mod schema;
+pub(crate) mod schema;
 mod server;
 mod signature;
 mod stream;

@@ -44,7 +44,7 @@ const COUNTS: [&str; 6] = [
 ///
 /// Types become lower-case, `nullable` a type, snake-case keywords camel-case. What is JSON Schema
 /// already stays as it is.
-pub(super) fn json_schema(schema: &Json) -> Json {
+pub(crate) fn json_schema(schema: &Json) -> Json {
     let Some(fields) = schema.as_object() else {
         return schema.clone();
     };

@@ -38,6 +38,10 @@ fn examples() -> Vec<(&'static str, Vec<SseEvent>)> {
             "data: a\r\n\r\ndata: b\r\n\r\n",
             vec![event(None, "a"), event(None, "b")],
         ),
+        (
+            "data: a\rdata: b\n\ndata: c\n\n",
+            vec![event(None, "a\nb"), event(None, "c")],
+        ),
         ("data: a\ndata\ndata: b\n\n", vec![event(None, "a\n\nb")]),
         (
             "event: k\ndata: {}\nid: 7\nretry: 10\n\n",

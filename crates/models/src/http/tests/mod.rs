@@ -4,6 +4,8 @@ mod keys;
 mod lines;
 mod proxy;
 mod refusals;
+#[cfg(target_os = "linux")]
+mod tls;
 mod waits;
 mod wire;
 

@@ -217,7 +217,9 @@ async fn nobody_at_home_is_told_as_such() {
     let error = answers[0].as_ref().expect_err("nobody");
     assert_eq!(error.code.as_deref(), Some("ConnectionError"));
     assert!(error.message.contains("127.0.0.1"), "{}", error.message);
-    assert!(!error.message.contains("pass"), "{}", error.message);
+    for hidden in ["pass", "/ask"] {
+        assert!(!error.message.contains(hidden), "{}", error.message);
+    }
 }
 
 #[tokio::test]
@@ -266,7 +268,10 @@ async fn a_caller_may_take_its_time() {
         total_timeout: Duration::from_secs(2),
         ..patient()
     };
-    let server = Server::playing([good_stream()]).await;
+    let late = Act::Pause(Duration::from_millis(2900));
+    let script = vec![head(), chunk("data: Hel\n\n"), late];
+    let rest = vec![chunk("data: lo\n\ndata: end\n\n"), last_chunk()];
+    let server = Server::playing([[script, rest].concat()]).await;
     let model = model(&server, settings);
     let mut answers = model.generate(Arc::new(LlmRequest::default()), true);
     assert_eq!(told(answers.next().await.expect("a piece")), "Hel");
