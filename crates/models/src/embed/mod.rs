@@ -1,6 +1,6 @@
 //! Embedders over HTTP: what texts mean, as vectors, said by a provider's model.
 //!
-//! Texts go in batches ([`batch`]); what comes back is checked ([`vectors`]): one vector a text, in
+//! Texts go in batches (`batch`); what comes back is checked (`vectors`): one vector a text, in
 //! their order, each of the size that was asked for, and of length one.
 
 mod batch;
@@ -48,7 +48,8 @@ async fn embed(
         let body = http.whole(&call, auth, &failure).await?;
         let body = Json::parse(&body)
             .map_err(|error| malformed(format!("the vectors cannot be read: {error}")))?;
-        for mut vector in wire.vectors(&body, texts.len())? {
+        let found = wire.vectors(&body, texts.len());
+        for mut vector in found.map_err(|error| auth.cleared(error))? {
             vectors::check(&mut vector, dims)?;
             vectors.push(vector);
         }

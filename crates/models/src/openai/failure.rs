@@ -62,3 +62,18 @@ pub(crate) fn in_answer(json: &Json) -> Option<Failure> {
     let is_flat = json["object"] == "error";
     (is_there || is_flat).then(|| of_json(None, json))
 }
+
+/// Whether an error that is told in a stream says «not now» rather than «not so».
+pub(super) fn may_pass(code: &str) -> bool {
+    let words = [
+        "rate_limit_exceeded",
+        "server_error",
+        "api_error",
+        "overloaded",
+        "service_unavailable",
+        "timeout",
+        "InternalServerError",
+    ];
+    let statuses = ["408", "429", "500", "502", "503", "504"];
+    words.contains(&code) || statuses.contains(&code)
+}

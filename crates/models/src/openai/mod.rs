@@ -1,5 +1,5 @@
-//! OpenAI's chat completions, and all servers that speak them: requests ([`request`], [`messages`],
-//! [`tools`]), whole answers ([`answer`]), streamed ones ([`stream`]) and errors ([`failure`]).
+//! OpenAI's chat completions, and all servers that speak them: requests (`request`, `messages`,
+//! `tools`), whole answers (`answer`), streamed ones (`stream`) and errors (`failure`).
 
 mod answer;
 mod arguments;
@@ -160,6 +160,10 @@ impl Provider for Chat {
 
     fn failure(&self, status: u16, body: &str) -> Failure {
         failure::of_body(status, body)
+    }
+
+    fn may_pass(&self, code: &str) -> bool {
+        failure::may_pass(code)
     }
 
     fn capabilities(&self) -> ModelCapabilities {

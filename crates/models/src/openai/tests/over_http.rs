@@ -139,6 +139,21 @@ async fn what_was_said_before_an_error_stays_and_nothing_is_asked_again() {
 }
 
 #[tokio::test]
+async fn a_stream_that_begins_with_an_error_is_asked_for_again_if_that_may_pass() {
+    let error = |code: &str| {
+        let data = format!("data: {{\"error\":{{\"code\":\"{code}\",\"message\":\"Oh.\"}}}}\n\n");
+        event_stream(data.as_bytes(), &[])
+    };
+    let server = Server::playing([error("server_error"), answer(WHOLE)]).await;
+    assert!(ask(&at(&server), true).await.is_ok());
+    assert_eq!(server.received().len(), 2);
+    let server = Server::playing([error("invalid_prompt"), answer(WHOLE)]).await;
+    let refused = ask(&at(&server), true).await.unwrap_err();
+    assert_eq!(refused.code.as_deref(), Some("invalid_prompt"));
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
 async fn thoughts_that_are_not_wanted_are_left_out() {
     let stream = event_stream(recorded::THOUGHTS.as_bytes(), &[]);
     let server = Server::playing([stream]).await;
