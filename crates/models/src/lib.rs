@@ -1,7 +1,7 @@
 //! Models over HTTP: Gemini, OpenAI-compatible and Anthropic, behind the runtime's port `Model`.
 //!
-//! A provider is a pure translation ([`provider`]): a request to an HTTP call, bytes to answers.
-//! Everything that can go wrong between is in [`http`], once for all of them. [`registry`] chooses
+//! A provider is a pure translation (`provider`): a request to an HTTP call, bytes to answers.
+//! Everything that can go wrong between is in `http`, once for all of them. `registry` chooses
 //! among them by name.
 
 mod anthropic;

@@ -21,6 +21,12 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
     /// What a failed call says, in the provider's own words.
     fn failure(&self, status: u16, body: &str) -> Failure;
 
+    /// Whether an error of this code, told within a stream, may be gone with the next attempt. Asked
+    /// only as long as nothing of the answer was handed on.
+    fn may_pass(&self, _code: &str) -> bool {
+        false
+    }
+
     /// What the model can do that others cannot.
     fn capabilities(&self) -> ModelCapabilities;
 }

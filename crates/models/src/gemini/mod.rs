@@ -191,6 +191,13 @@ impl Provider for Gemini {
         answer::failure(status, body)
     }
 
+    fn may_pass(&self, code: &str) -> bool {
+        matches!(
+            code,
+            "UNAVAILABLE" | "INTERNAL" | "RESOURCE_EXHAUSTED" | "DEADLINE_EXCEEDED" | "ABORTED"
+        )
+    }
+
     fn capabilities(&self) -> ModelCapabilities {
         ModelCapabilities {
             output_schema_and_tools: self.backend.is_vertex()

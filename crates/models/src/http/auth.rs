@@ -67,6 +67,20 @@ impl Auth {
         }))
     }
 
+    /// The error without the key, should the provider have repeated it.
+    pub(super) fn cleared(&self, mut error: ModelError) -> ModelError {
+        let (Auth::Header(_, secret) | Auth::Bearer(secret)) = self else {
+            return error;
+        };
+        let said = error.source.as_ref().map(ToString::to_string);
+        if said.is_some_and(|said| secret.redact(&said) != said) {
+            error.source = None;
+        }
+        error.message = secret.redact(&error.message);
+        error.code = error.code.map(|code| secret.redact(&code));
+        error
+    }
+
     /// Whether a refusal of this token may be cured by fetching another.
     pub(super) fn renew(&self, token: &Secret) -> bool {
         match self {

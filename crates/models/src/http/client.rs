@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use reqwest::{
-    Client, RequestBuilder, Response, StatusCode, Url,
+    Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap},
 };
 use retain_core::{Clock, SystemClock};
@@ -36,7 +36,7 @@ impl Default for HttpSettings {
     fn default() -> HttpSettings {
         HttpSettings {
             connect_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(180),
+            idle_timeout: Duration::from_secs(300),
             total_timeout: Duration::from_secs(900),
             retries: Retries::default(),
         }
@@ -93,18 +93,15 @@ impl Http {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let client = Client::builder()
-            .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(settings.connect_timeout)
-            // A key is never carried to where somebody else points.
-            .redirect(reqwest::redirect::Policy::none())
-            // We count attempts ourselves.
-            .retry(reqwest::retry::never())
-            .tcp_keepalive(Duration::from_secs(60))
-            .http2_keep_alive_interval(Duration::from_secs(30))
-            .http2_keep_alive_timeout(Duration::from_secs(20))
-            .build()
-            .map_err(|error| BuildError::new("HTTP client", causes(&error)))?;
+        let client = builder(&settings).build().or_else(|error| {
+            // A server of one's own may still be reached.
+            tracing::warn!(
+                reason = causes(&error),
+                "no authority for certificates is known: models behind https cannot be reached"
+            );
+            builder(&settings).tls_certs_only([]).build()
+        });
+        let client = client.map_err(|error| BuildError::new("HTTP client", causes(&error)))?;
         let inner = Inner {
             client,
             settings,
@@ -131,7 +128,7 @@ impl Http {
     pub(super) fn attempts(&self, options: &Options) -> Attempts {
         let settings = self.settings();
         let total = options.total_timeout.unwrap_or(settings.total_timeout);
-        Attempts::new(settings.retries, Instant::now() + total)
+        Attempts::new(settings.retries, from_now(total))
     }
 
     /// Asks for something that is no model's answer, a token say, as often as it takes.
@@ -145,7 +142,7 @@ impl Http {
         let mut attempts = self.attempts(&Options::default());
         loop {
             let deadline = attempts.deadline();
-            let until = deadline.min(Instant::now() + self.settings().idle_timeout);
+            let until = deadline.min(from_now(self.settings().idle_timeout));
             let trouble = match self.exchange(ask(self.client()), &host, until).await {
                 Ok(answer) if answer.response.status().is_success() => {
                     match answer.text(deadline).await {
@@ -268,7 +265,7 @@ impl Http {
             request = request.header(&auth.name, &auth.value);
         }
         let until = match stream {
-            true => deadline.min(Instant::now() + self.settings().idle_timeout),
+            true => deadline.min(from_now(self.settings().idle_timeout)),
             false => deadline,
         };
         tracing::debug!(host, stream, bytes = call.body.len(), "calling a model");
@@ -303,7 +300,7 @@ impl Http {
     ) -> Trouble {
         let status = answer.response.status().as_u16();
         let headers: HeaderMap = answer.response.headers().clone();
-        let until = deadline.min(Instant::now() + self.settings().idle_timeout);
+        let until = deadline.min(from_now(self.settings().idle_timeout));
         let mut body = Vec::new();
         // As much as comes; the status alone says enough.
         while let Ok(Some(chunk)) = answer.chunk(until).await {
@@ -320,6 +317,19 @@ impl Http {
         tracing::debug!(host = answer.host, status, code = %failure.code, "a model refused");
         Trouble::refused(status, &headers, failure, self.clock().as_ref())
     }
+}
+
+fn builder(settings: &HttpSettings) -> ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(settings.connect_timeout)
+        // A key is never carried to where somebody else points.
+        .redirect(reqwest::redirect::Policy::none())
+        // We count attempts ourselves.
+        .retry(reqwest::retry::never())
+        .tcp_keepalive(Duration::from_secs(60))
+        .http2_keep_alive_interval(Duration::from_secs(30))
+        .http2_keep_alive_timeout(Duration::from_secs(20))
 }
 
 /// An answer whose head has come.
@@ -416,6 +426,12 @@ fn host_of(url: &str) -> String {
         },
         Err(_) => "address that cannot be read".to_owned(),
     }
+}
+
+/// That long from now. A time that no clock shows is some years.
+pub(super) fn from_now(time: Duration) -> Instant {
+    const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+    Instant::now() + time.min(YEARS)
 }
 
 /// A number between 0 and 1.

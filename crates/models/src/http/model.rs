@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     Auth, Http,
-    client::{Answer, Exchange, malformed},
+    client::{Answer, Exchange, from_now, malformed},
     options::Options,
     retry::Trouble,
     sse::Sse,
@@ -123,9 +123,17 @@ impl<P: Provider> HttpModel<P> {
             left_at: None,
         };
         while going.ready.is_empty() && going.source.is_some() {
-            going.read_on(&self.http).await?;
+            let read = going.read_on(&self.http).await;
+            read.map_err(|trouble| self.judged(trouble))?;
         }
         Ok(going)
+    }
+
+    /// Trouble before the first piece: the provider knows which of its errors pass.
+    fn judged(&self, mut trouble: Trouble) -> Trouble {
+        let code = trouble.error.code.as_deref();
+        trouble.may_pass |= code.is_some_and(|code| self.provider.may_pass(code));
+        trouble
     }
 }
 
@@ -137,7 +145,10 @@ impl<P: Provider> Model for HttpModel<P> {
     fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
         let model = self.clone();
         if !stream {
-            return Box::pin(stream::once(async move { model.whole(&request).await }));
+            return Box::pin(stream::once(async move {
+                let answer = model.whole(&request).await;
+                answer.map_err(|error| model.auth.cleared(error))
+            }));
         }
         let begin = State::Begin(request);
         Box::pin(stream::unfold(
@@ -146,14 +157,20 @@ impl<P: Provider> Model for HttpModel<P> {
                 let mut going = match state {
                     State::Begin(request) => match model.begin(&request).await {
                         Ok(going) => Box::new(going),
-                        Err(error) => return Some((Err(error), (model, State::Over))),
+                        Err(error) => {
+                            let error = model.auth.cleared(error);
+                            return Some((Err(error), (model, State::Over)));
+                        }
                     },
                     State::Going(going) => going,
                     State::Over => return None,
                 };
                 match going.next(&model.http).await {
                     Some(Ok(piece)) => Some((Ok(piece), (model, State::Going(going)))),
-                    Some(Err(error)) => Some((Err(error), (model, State::Over))),
+                    Some(Err(error)) => {
+                        let error = model.auth.cleared(error);
+                        Some((Err(error), (model, State::Over)))
+                    }
                     None => None,
                 }
             },
@@ -225,9 +242,7 @@ impl Going {
         let Some(source) = &mut self.source else {
             return Ok(());
         };
-        let until = self
-            .deadline
-            .min(Instant::now() + http.settings().idle_timeout);
+        let until = self.deadline.min(from_now(http.settings().idle_timeout));
         let bytes = source.answer.chunk(until).await?;
         let is_over = bytes.is_none();
         let events = match bytes {

@@ -155,7 +155,7 @@ impl Attempts {
         }
         let wait = self.wait(trouble.after, chance);
         let left = self.deadline.saturating_duration_since(Instant::now());
-        if self.waited + wait > self.retries.budget || wait >= left {
+        if self.waited.saturating_add(wait) > self.retries.budget || wait >= left {
             return Err(trouble.error);
         }
         self.waited += wait;
@@ -169,7 +169,7 @@ impl Attempts {
         let own = own.min(self.retries.longest_wait);
         match asked {
             // Never earlier than asked for.
-            Some(asked) => asked + self.retries.first_wait.mul_f64(chance),
+            Some(asked) => asked.saturating_add(self.retries.first_wait.mul_f64(chance)),
             None => own.mul_f64(0.5 + chance / 2.0),
         }
     }

@@ -104,6 +104,18 @@ async fn an_error_in_the_stream_ends_it() {
 }
 
 #[tokio::test]
+async fn an_error_that_the_stream_begins_with_is_tried_again() {
+    let body = "data: {\"error\":{\"code\":503,\"message\":\"overloaded\",\"status\":\"UNAVAILABLE\"}}\n\n";
+    let busy = event_stream(body.as_bytes(), &[]);
+    let server = Server::playing([busy, event_stream(STREAM.as_bytes(), &[])]).await;
+    assert_eq!(ask(&server, true).await, ["Grü", "ße", "Grüße"]);
+    let body = body.replace("UNAVAILABLE", "INVALID_ARGUMENT");
+    let server = Server::playing([event_stream(body.as_bytes(), &[])]).await;
+    assert_eq!(ask(&server, true).await, ["!INVALID_ARGUMENT overloaded"]);
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
 async fn a_stream_that_is_cut_off_is_an_error() {
     let mut script = event_stream(STREAM.as_bytes(), &[90]);
     script.truncate(2);

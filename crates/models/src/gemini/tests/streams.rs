@@ -285,6 +285,35 @@ fn a_stream_that_ends_within_an_event_is_an_error() {
     );
 }
 
+/// A part of some kind.
+fn part() -> impl Strategy<Value = String> {
+    let text = "[a-zü🎈]{1,4}";
+    prop_oneof![
+        text.prop_map(|text| format!(r#"{{"text":"{text}"}}"#)),
+        text.prop_map(|text| format!(r#"{{"text":"{text}","thought":true}}"#)),
+        text.prop_map(|text| format!(r#"{{"text":"{text}","thoughtSignature":"QQ=="}}"#)),
+        (text, 0..5).prop_map(|(name, id)| {
+            format!(r#"{{"functionCall":{{"name":"{name}","args":{{"a":1}},"id":"c{id}"}}}}"#)
+        }),
+        text.prop_map(|name| format!(r#"{{"functionCall":{{"name":"{name}"}}}}"#)),
+        text.prop_map(|code| format!(r#"{{"executableCode":{{"code":"{code}"}}}}"#)),
+        Just(r#"{"text":"","thoughtSignature":"Qg=="}"#.to_owned()),
+        Just(r#"{"inlineData":{"mimeType":"image/png","data":"AAAA"}}"#.to_owned()),
+    ]
+}
+
+/// Events with these parts, and an end.
+fn stream_of(events: &[Vec<String>]) -> String {
+    let mut stream = String::new();
+    for parts in events {
+        let parts = parts.join(",");
+        stream.push_str(&format!(
+            "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{parts}],\"role\":\"model\"}}}}]}}\n\n"
+        ));
+    }
+    stream + "data: {\"candidates\":[{\"finishReason\":\"STOP\"}]}\n\n"
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -297,6 +326,27 @@ proptest! {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
         cuts.sort_unstable();
         check(STREAMS[which], &read(&api(), bytes, &cuts), &format!("cut at {cuts:?}"));
+    }
+
+    /// However the parts of an answer are spread over events, they come to what they come to
+    /// in one.
+    #[test]
+    fn any_parts_come_to_the_same_in_any_events(
+        parts in proptest::collection::vec(part(), 1..12),
+        ends in proptest::collection::vec(any::<bool>(), 12),
+    ) {
+        let mut events = vec![Vec::new()];
+        for (part, ends) in parts.iter().zip(ends) {
+            if let Some(event) = events.last_mut() {
+                event.push(part.clone());
+            }
+            if ends {
+                events.push(Vec::new());
+            }
+        }
+        let split = read(&api(), stream_of(&events).as_bytes(), &[]).expect("a whole answer");
+        let whole = read(&api(), stream_of(&[parts]).as_bytes(), &[]).expect("a whole answer");
+        prop_assert_eq!(split.last(), whole.last());
     }
 
     /// However a text is spread over events, it comes to one text.

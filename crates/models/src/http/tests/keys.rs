@@ -57,6 +57,20 @@ async fn nothing_prints_a_key() {
     assert!(!printed.contains(KEY), "{printed}");
 }
 
+/// A reader's error in the middle of a stream is cleared too.
+#[tokio::test]
+async fn nothing_in_a_stream_prints_a_key() {
+    let body = format!("data: Hel\n\ndata: broken {KEY}\n\n");
+    let script = crate::testing::event_stream(body.as_bytes(), &[]);
+    let server = Server::playing([script]).await;
+    let model = model_at(server.url(), patient(), Auth::Header("api-key", KEY.into()));
+    let answers = model.generate(Arc::new(LlmRequest::default()), true);
+    let answers: Vec<_> = answers.collect().await;
+    let error = answers[1].as_ref().expect_err("broken");
+    assert_eq!(error.message, "the event cannot be read: broken [secret]");
+    assert!(!format!("{error:?}").contains(KEY), "{error:?}");
+}
+
 #[tokio::test]
 async fn a_key_that_no_header_takes_is_refused_without_telling_it() {
     let server = Server::playing([answer("Hello")]).await;

@@ -54,6 +54,10 @@ impl Provider for Plain {
         }
     }
 
+    fn may_pass(&self, code: &str) -> bool {
+        code == "plain-busy"
+    }
+
     fn capabilities(&self) -> ModelCapabilities {
         ModelCapabilities::default()
     }
@@ -72,7 +76,11 @@ impl StreamReader for PlainReader {
                 self.ended = true;
                 Ok(Vec::new())
             }
-            "broken" => Err(malformed("the event cannot be read")),
+            "busy" => Err(ModelError::new("busy").with_code("plain-busy")),
+            broken if broken.starts_with("broken") => {
+                let error = malformed(format!("the event cannot be read: {broken}"));
+                Err(error.with_source(broken.to_owned()))
+            }
             text => {
                 self.text.push_str(text);
                 Ok(vec![LlmResponse {

@@ -133,6 +133,32 @@ async fn real_providers_speak_http_2_over_tls() {
     assert_eq!(*seen.reset.lock().expect("lock"), Some(Reason::CANCEL));
 }
 
+/// A machine without certificates of authorities still reaches a server of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_authorities_plain_addresses_are_reached() {
+    const CHILD: &str = "RETAIN_TEST_NO_AUTHORITIES_CHILD";
+    if let Ok(url) = std::env::var(CHILD) {
+        let here = model_at(url, patient(), Auth::None);
+        assert_eq!(ask(&here, false).await, ["Hello"]);
+        return;
+    }
+    let server = Server::playing([crate::testing::answer("Hello")]).await;
+    let url = server.url();
+    let status = tokio::task::spawn_blocking(move || {
+        std::process::Command::new(std::env::current_exe().expect("this test"))
+            .args(["without_authorities_plain_addresses_are_reached"])
+            .env(CHILD, url)
+            .env("SSL_CERT_FILE", "/no/such/file")
+            .env("SSL_CERT_DIR", "/no/such/folder")
+            .env("NO_PROXY", "127.0.0.1")
+            .stdout(std::process::Stdio::null())
+            .status()
+            .expect("a child")
+    });
+    assert!(status.await.expect("a child").success());
+    assert_eq!(server.received().len(), 1);
+}
+
 /// A certificate that nobody vouches for is not trusted.
 #[tokio::test]
 async fn a_stranger_is_not_trusted() {

@@ -44,6 +44,29 @@ async fn waits_double_up_to_the_longest() {
     assert_eq!(seconds(waits(retries, 0.5, asked)), [7.5; 5]);
 }
 
+/// Times beyond every clock are no reason to fail.
+#[tokio::test]
+async fn the_longest_times_are_taken() {
+    let settings = HttpSettings {
+        connect_timeout: Duration::from_secs(9),
+        idle_timeout: Duration::MAX,
+        total_timeout: Duration::MAX,
+        retries: Retries {
+            attempts: 2,
+            first_wait: Duration::from_millis(1),
+            longest_wait: Duration::MAX,
+            budget: Duration::MAX,
+        },
+    };
+    let refused = crate::testing::refusal("503 Service Unavailable", &[], "");
+    let server = Server::playing([refused, good_stream()]).await;
+    let told = ask(&model(&server, settings), true).await;
+    assert_eq!(told, ["Hel", "lo", "Hello"]);
+    let asked = Some(Duration::MAX);
+    let retries = settings.retries;
+    assert!(waits(retries, 1.0, asked).is_empty());
+}
+
 #[tokio::test]
 async fn one_attempt_is_one() {
     assert!(waits(Retries::none(), 0.5, None).is_empty());

@@ -147,6 +147,28 @@ async fn pieces_that_come_with_an_error_are_handed_on_before_it() {
     }
 }
 
+/// A provider that is busy says so in the stream, as often as not.
+#[tokio::test]
+async fn an_error_that_passes_is_tried_again_before_the_first_piece_only() {
+    let busy = vec![head(), chunk("data: busy\n\n"), last_chunk()];
+    let server = Server::playing([busy.clone(), good_stream()]).await;
+    let told = ask(&model(&server, patient()), true).await;
+    assert_eq!(told, ["Hel", "lo", "Hello"]);
+    let server = Server::playing(vec![busy; 3]).await;
+    assert_eq!(ask(&model(&server, patient()), true).await, ["!plain-busy"]);
+    assert_eq!(server.received().len(), 3);
+    let late = vec![
+        head(),
+        chunk("data: Hel\n\n"),
+        chunk("data: busy\n\n"),
+        last_chunk(),
+    ];
+    let server = Server::playing([late, good_stream()]).await;
+    let told = ask(&model(&server, patient()), true).await;
+    assert_eq!(told, ["Hel", "!plain-busy"]);
+    assert_eq!(server.received().len(), 1);
+}
+
 /// The client reads what came before the connection breaks.
 fn pause() -> Act {
     Act::Pause(Duration::from_millis(20))
