@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use futures_util::stream;
+use retain_core::Embedder;
 use retain_runtime::{BuildError, LlmRequest, Model, ModelError, ModelRegistry, ModelStream};
 
 use crate::{
-    AnthropicModel, GeminiModel, GeminiSettings, GoogleCredentials, Http, HttpSettings,
-    ModelSettings, OpenAiModel, OpenAiServer, Secret,
+    AnthropicModel, EmbedderSpec, GeminiModel, GeminiSettings, GoogleCredentials, Http,
+    HttpSettings, ModelSettings, OpenAiModel, OpenAiServer, Secret,
     anthropic::{self, own_name},
     gemini::by_token,
     names::{Named, PREFIXES, SERVERS, Server},
@@ -68,6 +69,13 @@ impl Models {
             Some(Named::Ollama(model)) => Ok(self.ollama(name, &model)),
             None => ModelRegistry::default().model(name),
         }
+    }
+
+    /// The embedder that `name` means, e.g. `openai/text-embedding-3-small@512`; see
+    /// [`EmbedderSpec`]. Without its key there is none; the error names the variable.
+    pub fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, BuildError> {
+        let spec: EmbedderSpec = name.parse()?;
+        spec.open(&self.http, &|variable| self.settings.get(variable))
     }
 
     /// Names for agents to choose from, the offline model among them. A model whose key is missing

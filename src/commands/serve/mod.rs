@@ -13,9 +13,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use retain::{
-    ConfigRegistry, LlmAgent, SystemClock, load_memory_tool, preload_memory_tool,
-};
+use retain::{ConfigRegistry, LlmAgent, SystemClock, load_memory_tool, preload_memory_tool};
 use retain_server::{
     Apps, Conformance, Dev, Guards, Keys, Origins, Runs, Server, Services, serve_guarded,
 };
@@ -53,10 +51,10 @@ impl Serve {
                 settings.host
             );
         }
-        let places = Places::open(&settings).await?;
+        let models = models::registry(&settings)?;
+        let places = Places::open(&settings, models.embedder.as_ref()).await?;
         let has_key = settings.api_key.is_some() || places.has_key(&SystemClock).await?;
         let guards = Arc::new(guards(&settings, &places, &address, has_key).await?);
-        let models = models::registry(&settings)?;
         let apps = apps(&settings, &places.services, &models)?;
         let listener = address.listen().await?;
         let stop = signals::stop()?;

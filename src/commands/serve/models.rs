@@ -1,7 +1,9 @@
 //! Which models there are, and which the built-in app asks: that of `--model`, or the best one for
 //! which there is a key, or the offline one.
 
-use retain::ModelRegistry;
+use std::sync::Arc;
+
+use retain::{Embedder, ModelRegistry};
 
 use super::settings::Settings;
 
@@ -9,6 +11,8 @@ use super::settings::Settings;
 pub(super) struct Chosen {
     pub(super) registry: ModelRegistry,
     pub(super) built_in: BuiltIn,
+    /// Says what memories mean, if one is asked for.
+    pub(super) embedder: Option<Arc<dyn Embedder>>,
 }
 
 /// The model of the built-in app.
@@ -45,9 +49,12 @@ pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
     if settings.agents_dir.is_none() {
         models.model(&built_in.name)?;
     }
+    let embedder = settings.embedder.as_deref();
+    let embedder = embedder.map(|name| models.embedder(name)).transpose()?;
     Ok(Chosen {
         registry: models.registry(),
         built_in,
+        embedder,
     })
 }
 
@@ -58,6 +65,10 @@ pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
         settings.models.is_empty(),
         "this program was built without models, so the section models has no use"
     );
+    anyhow::ensure!(
+        settings.embedder.is_none(),
+        "this program was built without models, so --embedder has no use"
+    );
     let registry = ModelRegistry::default();
     let name = settings.model.clone();
     if let Some(name) = &name {
@@ -67,7 +78,11 @@ pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
         name,
         because_of: None,
     });
-    Ok(Chosen { registry, built_in })
+    Ok(Chosen {
+        registry,
+        built_in,
+        embedder: None,
+    })
 }
 
 fn offline() -> BuiltIn {

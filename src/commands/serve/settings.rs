@@ -96,6 +96,10 @@ pub(super) struct Given {
     #[arg(env = "RETAIN_MEMORY_SERVICE_URI")]
     #[serde(alias = "memory_service_uri")]
     memory_service_uri: Option<String>,
+    /// The model that says what memories mean, beside their words: gemini/MODEL, openai/MODEL or
+    /// ollama/MODEL, with @DIMENSIONS if need be [default: none]
+    #[arg(long, env = "RETAIN_EMBEDDER", value_name = "NAME")]
+    embedder: Option<String>,
     /// Where artifacts are: sqlite:///…, file:///folder or memory:// [default: with the sessions]
     #[arg(long, alias = "artifact_service_uri", alias = "artifact_storage_uri")]
     #[arg(env = "RETAIN_ARTIFACT_SERVICE_URI", value_name = "URI")]
@@ -297,6 +301,7 @@ pub(super) struct Settings {
     pub(super) port: u16,
     pub(super) session_service_uri: String,
     pub(super) memory_service_uri: Option<String>,
+    pub(super) embedder: Option<String>,
     pub(super) artifact_service_uri: Option<String>,
     pub(super) ui_dir: Option<PathBuf>,
     pub(super) allow_origins: Vec<String>,
@@ -335,6 +340,7 @@ impl Settings {
                 .session_service_uri
                 .unwrap_or_else(|| DEFAULT_STORE.to_owned()),
             memory_service_uri: given.memory_service_uri,
+            embedder: given.embedder,
             artifact_service_uri: given.artifact_service_uri,
             ui_dir: given.ui_dir,
             allow_origins: given.allow_origins.unwrap_or_default(),
@@ -368,7 +374,7 @@ impl Given {
     fn over(self, file: Given) -> Given {
         first_or_second!(
             self, file: agents_dir, default_app, model, models, host, port, session_service_uri, memory_service_uri,
-            artifact_service_uri, ui_dir, allow_origins, conformance, reload_agents,
+            embedder, artifact_service_uri, ui_dir, allow_origins, conformance, reload_agents,
             auto_create_session, resumable, ingest_after_turns, api_key, shutdown_grace, max_body_bytes,
             max_header_bytes, header_timeout, body_timeout, write_timeout, max_connections,
             max_runs, max_runs_per_user, requests_per_key, max_streams_per_key, max_streams_per_user,
@@ -458,13 +464,14 @@ mod tests {
     }
 
     /// Every setting as an option and as a line of a file, with different values.
-    const BOTH: [(&str, &str, &str); 28] = [
+    const BOTH: [(&str, &str, &str); 29] = [
         ("--default-app", "a", "\"b\""),
         ("--model", "a", "\"b\""),
         ("--host", "127.0.0.2", "\"127.0.0.3\""),
         ("--port", "1", "2"),
         ("--session-service-uri", "memory://", "\"sqlite:///b.db\""),
         ("--memory-service-uri", "memory://", "\"sqlite:///b.db\""),
+        ("--embedder", "ollama/a@1", "\"ollama/b@2\""),
         ("--artifact-service-uri", "memory://", "\"sqlite:///b.db\""),
         ("--ui-dir", "a", "\"b\""),
         ("--allow-origins", "http://a", "[\"http://b\"]"),

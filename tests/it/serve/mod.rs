@@ -1,6 +1,8 @@
 //! `retain serve` as a process: what it prints, what it refuses, how it ends, what it costs.
 
 mod crowd;
+#[cfg(feature = "models")]
+mod embedder;
 mod ending;
 mod keys;
 #[cfg(feature = "models")]

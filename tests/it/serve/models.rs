@@ -95,7 +95,10 @@ fn a_key_in_the_file_is_as_good_and_a_name_wins() {
     std::fs::write(folder.path().join("retain.toml"), file).unwrap();
     let server = Server::start(without_keys(folder.path(), &[]));
     let announced = server.announced.join("\n");
-    assert!(announced.contains("model  claude-of-the-file"), "{announced}");
+    assert!(
+        announced.contains("model  claude-of-the-file"),
+        "{announced}"
+    );
     let answer = server.post("/run", &said("s", "Hello."));
     assert!(answer.text.contains("Bonjour."), "{}", answer.text);
     let sent = asked.join().unwrap();
@@ -113,7 +116,11 @@ fn a_model_without_its_key_names_the_variable() {
     let message = String::from_utf8(ended.stderr).unwrap();
     assert!(!ended.status.success(), "{message}");
     assert!(message.contains("OPENAI_API_KEY"), "{message}");
-    std::fs::write(folder.path().join("retain.toml"), "[models.martian]\nx = \"y\"\n").unwrap();
+    std::fs::write(
+        folder.path().join("retain.toml"),
+        "[models.martian]\nx = \"y\"\n",
+    )
+    .unwrap();
     let ended = without_keys(folder.path(), &[]).output().unwrap();
     let message = String::from_utf8(ended.stderr).unwrap();
     assert!(message.contains("models.martian.x"), "{message}");

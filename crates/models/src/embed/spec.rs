@@ -117,43 +117,48 @@ impl EmbedderSpec {
             let values = names.iter().filter_map(|name| variable(name));
             values.into_iter().find(|value| !value.trim().is_empty())
         };
-        let (http, model) = (http.clone(), self.model.as_str());
-        let server = match self.provider {
+        match self.provider {
             Provider::Gemini => {
                 let names = ["GOOGLE_API_KEY", "GEMINI_API_KEY"];
-                let key = first(&names).ok_or_else(|| missing(model, "GOOGLE_API_KEY"))?;
-                let mut embedder = GeminiEmbedder::new(http, Secret::from(key), model, self.dims);
-                if let Some(base) = first(&["GOOGLE_GEMINI_BASE_URL"]) {
-                    embedder = embedder.at(&base);
-                }
-                return Ok(Arc::new(embedder));
+                let key = first(&names).ok_or_else(|| self.missing("GOOGLE_API_KEY"))?;
+                let base = first(&["GOOGLE_GEMINI_BASE_URL"]);
+                let embedder =
+                    GeminiEmbedder::new(http.clone(), key.into(), self.model.as_str(), self.dims);
+                Ok(match base {
+                    Some(base) => Arc::new(embedder.at(&base)),
+                    None => Arc::new(embedder),
+                })
             }
             Provider::OpenAi => {
                 let key = first(&["OPENAI_API_KEY"]).map(Secret::from);
                 match (first(&["OPENAI_BASE_URL", "OPENAI_API_BASE"]), key) {
-                    (Some(base), key) => OpenAiServer::at(&base, key),
-                    (None, Some(key)) => OpenAiServer::openai(key),
-                    (None, None) => return Err(missing(model, "OPENAI_API_KEY")),
+                    (Some(base), key) => Ok(self.at(http, OpenAiServer::at(&base, key))),
+                    (None, Some(key)) => Ok(self.at(http, OpenAiServer::openai(key))),
+                    (None, None) => Err(self.missing("OPENAI_API_KEY")),
                 }
             }
             Provider::Ollama => match first(&["OLLAMA_API_BASE", "OLLAMA_HOST"]) {
-                Some(host) => OpenAiServer::ollama_at(&host),
-                None => OpenAiServer::ollama(),
+                Some(host) => Ok(self.at(http, OpenAiServer::ollama_at(&host))),
+                None => Ok(self.at(http, OpenAiServer::ollama())),
             },
-        };
-        let embedder = OpenAiEmbedder::new(http, server, model, self.dims);
+        }
+    }
+
+    fn at(&self, http: &Http, server: OpenAiServer) -> Arc<dyn Embedder> {
+        let embedder = OpenAiEmbedder::new(http.clone(), server, self.model.as_str(), self.dims);
         // A number that is not the model's usual one is asked for.
-        let is_shorter = self.is_named && usual_dims(model).is_some_and(|usual| usual != self.dims);
-        Ok(match is_shorter {
+        let usual = usual_dims(&self.model);
+        let is_shorter = self.is_named && usual.is_some_and(|usual| usual != self.dims);
+        match is_shorter {
             true => Arc::new(embedder.asking_for_dims()),
             false => Arc::new(embedder),
-        })
+        }
     }
-}
 
-fn missing(model: &str, variable: &str) -> BuildError {
-    BuildError::new(
-        format!("embedder {model:?}"),
-        format!("needs a key; set the environment variable {variable}"),
-    )
+    fn missing(&self, variable: &str) -> BuildError {
+        BuildError::new(
+            format!("embedder {:?}", self.model),
+            format!("needs a key; set the environment variable {variable}"),
+        )
+    }
 }

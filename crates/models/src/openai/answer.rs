@@ -163,11 +163,12 @@ impl Answer {
             .iter()
             .rposition(|call| call.index == Some(index))?;
         let call = &self.calls[place];
-        let is_another = match (id, call.id.as_deref()) {
+        // Looked at last: to read all arguments again with every piece would take its time.
+        let is_another = || match (id, call.id.as_deref()) {
             (Some(id), Some(known)) => id != known,
             _ => !call.arguments.is_empty() && arguments::parse(&call.arguments).is_some(),
         };
-        let is_new = begins && !call.name.is_empty() && is_another;
+        let is_new = begins && !call.name.is_empty() && is_another();
         (!is_new).then_some(place)
     }
 

@@ -1,10 +1,12 @@
 //! Pictures, sound, films and documents: as far as a server takes them.
+//!
+//! For what it does not take a line says so, and a warning: a part stays in the history, so that a
+//! refusal would end the session for good.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use retain_core::{Blob, FileData, Json};
-use retain_runtime::ModelError;
 
-use super::{json::object, refused, server::Kind};
+use super::{json::object, server::Kind};
 
 /// Documents that chat completions take as files.
 const DOCUMENTS: [(&str, &str); 6] = [
@@ -46,13 +48,11 @@ pub(super) enum Piece {
 }
 
 /// The piece for data in the message itself; `None` if there is none.
-pub(super) fn inline(kind: Kind, blob: &Blob) -> Result<Option<Piece>, ModelError> {
-    let Some(data) = blob.data.as_ref().filter(|data| !data.is_empty()) else {
-        return Ok(None);
-    };
+pub(super) fn inline(kind: Kind, blob: &Blob) -> Option<Piece> {
+    let data = blob.data.as_ref().filter(|data| !data.is_empty())?;
     let mime = media_type(blob.mime_type.as_deref().unwrap_or_default());
     if mime.starts_with("text/") {
-        return Ok(Some(Piece::Text(decoded(data))));
+        return Some(Piece::Text(decoded(data)));
     }
     let encoded = STANDARD.encode(&**data);
     let uri = || format!("data:{mime};base64,{encoded}");
@@ -71,20 +71,18 @@ pub(super) fn inline(kind: Kind, blob: &Blob) -> Result<Option<Piece>, ModelErro
                 let name = name.unwrap_or_else(|| format!("document.{ending}"));
                 file_piece([("filename", name.into()), ("file_data", uri().into())])
             }
-            None => return Err(not_taken(kind, &mime)),
+            None => return Some(left_out(kind, &mime)),
         },
     };
-    Ok(Some(Piece::Media(media)))
+    Some(Piece::Media(media))
 }
 
 /// The piece for data at an address; `None` if there is none.
-pub(super) fn at_address(kind: Kind, file: &FileData) -> Result<Option<Piece>, ModelError> {
-    let Some(uri) = file.file_uri.as_deref().filter(|uri| !uri.is_empty()) else {
-        return Ok(None);
-    };
+pub(super) fn at_address(kind: Kind, file: &FileData) -> Option<Piece> {
+    let uri = file.file_uri.as_deref().filter(|uri| !uri.is_empty())?;
     // Files that were uploaded before have ids like this.
     if kind.is_openai() && (uri.starts_with("file-") || uri.starts_with("assistant-")) {
-        return Ok(Some(Piece::Media(file_piece([("file_id", uri.into())]))));
+        return Some(Piece::Media(file_piece([("file_id", uri.into())])));
     }
     let given = file.mime_type.as_deref().map(media_type);
     let mime = given.or_else(|| guessed(uri, file.display_name.as_deref()));
@@ -101,9 +99,9 @@ pub(super) fn at_address(kind: Kind, file: &FileData) -> Result<Option<Piece>, M
             let name = uri.rsplit('/').next().unwrap_or_default();
             file_piece([("filename", name.into()), ("file_data", uri.into())])
         }
-        _ => return Err(address_not_taken(kind, uri, &mime)),
+        _ => return Some(file_left_out(kind, uri, &mime)),
     };
-    Ok(Some(Piece::Media(media)))
+    Some(Piece::Media(media))
 }
 
 fn url_piece(kind: &str, url: String) -> Json {
@@ -154,25 +152,38 @@ fn decoded(data: &[u8]) -> String {
     }
 }
 
-fn not_taken(kind: Kind, mime: &str) -> ModelError {
-    let mime = match mime {
-        "" => "without a media type",
-        mime => mime,
-    };
-    refused(format!("{} takes no data {mime} in messages", kind.name()))
+fn left_out(kind: Kind, mime: &str) -> Piece {
+    let mime = known(mime);
+    let server = kind.name();
+    tracing::warn!(
+        server,
+        mime,
+        "this kind of data cannot be sent; it is left out"
+    );
+    Piece::Text(format!(
+        "[Data of type {mime} was left out: this model cannot take it]"
+    ))
 }
 
 /// Says what an address is like, but not the address: it may hold a signature.
-fn address_not_taken(kind: Kind, uri: &str, mime: &str) -> ModelError {
-    let scheme = uri
-        .split_once(':')
-        .map_or("no scheme", |(scheme, _)| scheme);
-    let mime = match mime {
-        "" => "no media type",
-        mime => mime,
-    };
-    refused(format!(
-        "{} takes no file at an address with {scheme}: and {mime}; give the data inline",
-        kind.name()
+fn file_left_out(kind: Kind, uri: &str, mime: &str) -> Piece {
+    let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
+    let mime = known(mime);
+    let server = kind.name();
+    tracing::warn!(
+        server,
+        scheme,
+        mime,
+        "a file at an address cannot be sent; it is left out"
+    );
+    Piece::Text(format!(
+        "[A file of type {mime} was left out: this model cannot take it by its address]"
     ))
+}
+
+fn known(mime: &str) -> &str {
+    match mime {
+        "" => "unknown",
+        mime => mime,
+    }
 }

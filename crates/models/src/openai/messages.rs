@@ -79,7 +79,10 @@ impl Messages {
         }
         match content.role.as_deref() {
             Some("model" | "assistant") => self.assistant(&rest),
-            _ => self.user(&rest),
+            _ => {
+                self.user(&rest);
+                Ok(())
+            }
         }
     }
 
@@ -104,23 +107,23 @@ impl Messages {
     }
 
     fn tool_answer(&mut self, response: &FunctionResponse) {
-        let id = self.ids.of_response(response);
+        let id = self.ids.of_response(response, &self.pending);
         self.pending.retain(|pending| *pending != id);
         let answer = response.response.clone().map_or(Json::Null, Json::from);
         self.out.push(tool_message(&id, &answer.to_string()));
     }
 
-    fn user(&mut self, parts: &[Part]) -> Result<(), ModelError> {
+    fn user(&mut self, parts: &[Part]) {
         let spoken = parts.iter().filter(|part| part.thought != Some(true));
         let mut pieces = Vec::new();
         for part in spoken {
             if part.function_call.is_some() {
                 degraded("a function call in a message of the user", "is left out");
             }
-            pieces.extend(self.piece(part)?);
+            pieces.extend(self.piece(part));
         }
         if pieces.is_empty() {
-            return Ok(());
+            return;
         }
         let content = match joined(&pieces) {
             Some(text) => text.into(),
@@ -130,7 +133,6 @@ impl Messages {
             })),
         };
         self.say("user", content);
-        Ok(())
     }
 
     fn assistant(&mut self, parts: &[Part]) -> Result<(), ModelError> {
@@ -145,7 +147,7 @@ impl Messages {
                 thoughts.push(part);
             } else if part.inline_data.is_some() || part.file_data.is_some() {
                 degraded("data in a message of the model", "is left out");
-            } else if let Some(Piece::Text(text)) = self.piece(part)? {
+            } else if let Some(Piece::Text(text)) = self.piece(part) {
                 texts.push(text);
             }
         }
@@ -224,9 +226,9 @@ impl Messages {
     }
 
     /// What a part becomes in a content; `None` for what has no place in one.
-    fn piece(&self, part: &Part) -> Result<Option<Piece>, ModelError> {
+    fn piece(&self, part: &Part) -> Option<Piece> {
         if let Some(text) = part.text.as_ref().filter(|text| !text.is_empty()) {
-            return Ok(Some(Piece::Text(text.clone())));
+            return Some(Piece::Text(text.clone()));
         }
         if let Some(blob) = &part.inline_data {
             return media::inline(self.kind, blob);
@@ -238,18 +240,18 @@ impl Messages {
             degraded("code that the model wrote to be run", "is sent as text");
             let language = code.language.as_deref().unwrap_or_default().to_lowercase();
             let code = code.code.as_deref().unwrap_or_default();
-            return Ok(Some(Piece::Text(format!("```{language}\n{code}\n```"))));
+            return Some(Piece::Text(format!("```{language}\n{code}\n```")));
         }
         if let Some(result) = &part.code_execution_result {
             degraded("what code gave", "is sent as text");
             let outcome = result.outcome.as_deref().unwrap_or_default();
             let output = result.output.as_deref().unwrap_or_default();
-            return Ok(Some(Piece::Text(format!("```\n{outcome}\n{output}\n```"))));
+            return Some(Piece::Text(format!("```\n{outcome}\n{output}\n```")));
         }
         if part.tool_call.is_some() || part.tool_response.is_some() {
             degraded("a call that ran on another provider's side", "is left out");
         }
-        Ok(None)
+        None
     }
 }
 
@@ -326,14 +328,16 @@ impl CallIds {
         id
     }
 
-    fn of_response(&mut self, response: &FunctionResponse) -> String {
+    /// The id of an answer. One without is that of the first call that waits for it.
+    fn of_response(&mut self, response: &FunctionResponse, pending: &[String]) -> String {
         if let Some(id) = response.id.as_ref().filter(|id| !id.is_empty()) {
             return self.sent(id);
         }
         let name = response.name.as_deref().unwrap_or_default();
         let same = self.nameless.iter().position(|(known, _)| known == name);
         let found = self.nameless.remove(same.unwrap_or(0));
-        found.map_or_else(|| self.make(), |(_, id)| id)
+        let found = found.map(|(_, id)| id).or_else(|| pending.first().cloned());
+        found.unwrap_or_else(|| self.make())
     }
 
     fn sent(&mut self, id: &str) -> String {
