@@ -11,16 +11,21 @@ use super::{ids::CallIds, refused, tool_result};
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) json: Json,
-    /// Results come first in their message.
-    pub(super) is_tool_result: bool,
 }
 
 impl Block {
     fn new(json: JsonMap) -> Block {
-        Block {
-            json: json.into(),
-            is_tool_result: false,
-        }
+        Block { json: json.into() }
+    }
+
+    /// The id of the call that it is.
+    pub(super) fn call(&self) -> Option<&str> {
+        self.json["id"].as_str()
+    }
+
+    /// The id of the call that it is the result of.
+    pub(super) fn result_of(&self) -> Option<&str> {
+        self.json["tool_use_id"].as_str()
     }
 
     pub(super) fn text(text: impl Into<String>) -> Block {
@@ -74,7 +79,6 @@ pub(super) fn block(
     if let Some(response) = &part.function_response {
         return Ok(Some(Block {
             json: tool_result::block(response, ids),
-            is_tool_result: true,
         }));
     }
     if let Some(code) = &part.executable_code {

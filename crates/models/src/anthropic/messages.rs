@@ -6,6 +6,7 @@ use retain_runtime::{ModelError, SharedContent};
 use super::{
     blocks::{self, Block},
     ids::CallIds,
+    tool_result,
 };
 
 /// What stands for a turn of the user that is empty: leaving it out would let the conversation end
@@ -52,15 +53,35 @@ pub(super) fn messages(contents: &[SharedContent]) -> Result<Json, ModelError> {
         Some((Role::Assistant, _)) => turns.push((Role::User, vec![Block::text(GO_ON)])),
         Some((Role::User, _)) => {}
     }
+    answer_all_calls(&mut turns);
     let turns = turns
         .into_iter()
         .map(|(role, blocks)| message(role, blocks));
     Ok(turns.collect::<Vec<Json>>().into())
 }
 
+/// Every call has its result in the turn that follows.
+fn answer_all_calls(turns: &mut [(Role, Vec<Block>)]) {
+    for place in 1..turns.len() {
+        let (before, rest) = turns.split_at_mut(place);
+        let (Some((_, calls)), Some((_, results))) = (before.last(), rest.first_mut()) else {
+            return;
+        };
+        let has_result = |id: &str| results.iter().any(|block| block.result_of() == Some(id));
+        let open = calls.iter().filter_map(Block::call);
+        let open: Vec<&str> = open.filter(|id| !has_result(id)).collect();
+        for id in open {
+            tracing::warn!(id, "a call in the history has no result; Claude is told so");
+            results.push(Block {
+                json: tool_result::missing(id),
+            });
+        }
+    }
+}
+
 fn message(role: Role, mut blocks: Vec<Block>) -> Json {
     // Stable: results keep their order, and so does the rest.
-    blocks.sort_by_key(|block| !block.is_tool_result);
+    blocks.sort_by_key(|block| block.result_of().is_none());
     let role = match role {
         Role::User => "user",
         Role::Assistant => "assistant",

@@ -32,6 +32,20 @@ pub(super) fn block(response: &FunctionResponse, ids: &mut CallIds) -> Json {
     .into()
 }
 
+/// A call that never got its result, as a run was cut off. Without one Claude refuses the history.
+pub(super) fn missing(id: &str) -> Json {
+    JsonMap::from([
+        ("type", Json::from("tool_result")),
+        ("tool_use_id", id.into()),
+        ("content", MISSING.into()),
+        ("is_error", true.into()),
+    ])
+    .into()
+}
+
+const MISSING: &str =
+    "There is no result: the run may have been cut off before the function ended.";
+
 /// The result itself where there is one, else the whole answer as JSON.
 fn text(response: Option<&JsonMap>) -> String {
     let Some(response) = response.filter(|response| !response.is_empty()) else {

@@ -3,6 +3,8 @@
 //! The providers are local servers that answer as the providers document it; `answers` names the
 //! pages.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod answers;
 #[path = "../support/mod.rs"]
 mod support;

@@ -218,6 +218,27 @@ fn results_follow_their_calls_in_one_message() {
 }
 
 #[test]
+fn a_call_without_a_result_gets_one() {
+    let told = turns([
+        Content::user("Go"),
+        Content::new("model", vec![call(Some("t1"), "a"), call(Some("t2"), "b")]),
+        Content::new(
+            "user",
+            vec![Part::text("never mind"), result(Some("t2"), "b")],
+        ),
+        Content::new("model", vec![call(Some("t3"), "a")]),
+    ]);
+    assert_eq!(
+        told[2],
+        "user: tool_result t2, tool_result t1, text never mind"
+    );
+    assert!(
+        told[4].starts_with("user: tool_result t3, text Continue"),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn ids_that_are_not_taken_have_stand_ins() {
     let told = turns([
         Content::user("Go"),
