@@ -26,6 +26,7 @@
 //! | to | look at |
 //! |---|---|
 //! | run an agent | [`Runner`], [`LlmAgent`], [`FunctionTool`], [`Model`] |
+//! | ask Gemini, OpenAI, Claude, Ollama | [`models`] |
 //! | run ADK's YAML agents | [`AgentConfig`], [`AgentsDir`], [`ConfigRegistry`] |
 //! | use tools of MCP servers | `McpToolset` |
 //! | keep sessions | [`SessionService`], [`SqliteSessionService`], [`InMemorySessionService`] |
@@ -107,6 +108,25 @@ pub use retain_sessions::{
     InMemoryKeyStore, InMemoryMemoryStore, InMemorySessionService, InMemoryStore,
 };
 
+/// Models over HTTP, chosen by name: `gemini-…`, `openai/…`, `ollama/…`, `claude-…` and more.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use retain::{LlmAgent, models::{ModelSettings, Models}};
+/// // Models::from_env() takes keys from the usual variables.
+/// let models = Models::new(ModelSettings::of([("GOOGLE_API_KEY", "AIza…")]))?;
+/// let agent = LlmAgent::builder("assistant")
+///     .models(models.registry())
+///     .model("gemini-3.5-flash")
+///     .build()?;
+/// # let _ = agent;
+/// # Ok(()) }
+/// ```
+#[cfg(feature = "models")]
+pub mod models {
+    pub use retain_models::*;
+}
+
 /// Long-term memory in the database of a [`SqliteSessionService`].
 ///
 /// ```
@@ -142,3 +162,8 @@ struct McpGuide;
 #[cfg(all(doctest, feature = "sqlite"))]
 #[doc = include_str!("../docs/memory.md")]
 struct MemoryGuide;
+
+/// The guide to models, likewise.
+#[cfg(all(doctest, feature = "models"))]
+#[doc = include_str!("../docs/models.md")]
+struct ModelsGuide;

@@ -1,16 +1,28 @@
 //! Models over HTTP: Gemini, OpenAI-compatible and Anthropic, behind the runtime's port `Model`.
 //!
 //! A provider is a pure translation (`provider`): a request to an HTTP call, bytes to answers.
-//! Everything that can go wrong between is in `http`, once for all of them.
+//! Everything that can go wrong between is in `http`, once for all of them. `registry` chooses
+//! among them by name.
 
+mod anthropic;
+mod embed;
 mod gemini;
 mod http;
+mod names;
+mod openai;
 mod provider;
+mod registry;
+mod settings;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod testing;
 
+pub use anthropic::AnthropicModel;
+pub use embed::{EmbedderSpec, GeminiEmbedder, OpenAiEmbedder};
 pub use gemini::{
     GeminiAccess, GeminiModel, GeminiSettings, GoogleCredentials, ServiceAccount, UserCredentials,
 };
 pub use http::{Http, HttpSettings, Retries, Secret};
+pub use openai::{OpenAiModel, OpenAiServer};
+pub use registry::{Models, Suggested};
+pub use settings::ModelSettings;

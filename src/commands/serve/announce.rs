@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
-use super::{BUILT_IN_APP, places::Places, settings::Settings};
+use super::{BUILT_IN_APP, models::BuiltIn, places::Places, settings::Settings};
 
 /// What there is to say.
 pub(super) struct Announcement<'a> {
     pub(super) settings: &'a Settings,
     pub(super) places: &'a Places,
     pub(super) apps: &'a [String],
+    pub(super) model: &'a BuiltIn,
     pub(super) needs_key: bool,
     /// Whether there is one that is good.
     pub(super) has_key: bool,
@@ -22,9 +23,7 @@ impl Announcement<'_> {
         println!("  data   {}", self.places.data);
         match self.settings.agents_dir {
             Some(_) => println!("  apps   {}", self.named_apps()),
-            None => println!(
-                "  model  offline: answers by quoting what it was told; needs no key and no network"
-            ),
+            None => println!("  model  {}", self.built_in_model()),
         }
         match (self.needs_key, self.has_key) {
             (false, _) => {}
@@ -39,6 +38,19 @@ impl Announcement<'_> {
         }
         if self.settings.agents_dir.is_none() {
             self.print_what_to_try();
+        }
+    }
+
+    fn built_in_model(&self) -> String {
+        let name = &self.model.name;
+        match self.model.because_of {
+            Some(variable) => {
+                format!("{name}, as {variable} is set (another one: --model NAME)")
+            }
+            None if self.model.is_offline() => {
+                "offline: answers by quoting what it was told; needs no key and no network".into()
+            }
+            None => name.clone(),
         }
     }
 

@@ -5,6 +5,7 @@ mod announce;
 mod logs;
 #[cfg(feature = "mcp")]
 mod mcp;
+mod models;
 mod open_files;
 mod places;
 mod settings;
@@ -14,16 +15,14 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use retain::{
-    ConfigRegistry, LlmAgent, ModelRegistry, OfflineModel, SystemClock, load_memory_tool,
-    preload_memory_tool,
-};
+use retain::{ConfigRegistry, LlmAgent, SystemClock, load_memory_tool, preload_memory_tool};
 use retain_server::{
     Apps, Conformance, Dev, Guards, Keys, Origins, Runs, Server, Services, serve_guarded,
 };
 
 use address::Address;
 use announce::Announcement;
+use models::Chosen;
 use places::Places;
 pub(crate) use settings::DEFAULT_STORE;
 use settings::{Given, Settings};
@@ -54,16 +53,18 @@ impl Serve {
                 settings.host
             );
         }
-        let places = Places::open(&settings).await?;
+        let models = models::registry(&settings)?;
+        let places = Places::open(&settings, models.embedder.as_ref()).await?;
         let has_key = settings.api_key.is_some() || places.has_key(&SystemClock).await?;
         let guards = Arc::new(guards(&settings, &places, &address, has_key).await?);
-        let apps = apps(&settings, &places.services)?;
+        let apps = apps(&settings, &places.services, &models)?;
         let listener = address.listen().await?;
         let stop = signals::stop()?;
         Announcement {
             settings: &settings,
             places: &places,
             apps: &apps.names()?,
+            model: &models.built_in,
             needs_key: guards.keys.are_required(),
             has_key,
             address: listener.local_addr()?,
@@ -79,7 +80,7 @@ impl Serve {
 }
 
 /// The agents of the folder, or the one that is built in.
-fn apps(settings: &Settings, services: &Services) -> anyhow::Result<Apps> {
+fn apps(settings: &Settings, services: &Services, models: &Chosen) -> anyhow::Result<Apps> {
     let runs = Runs::limited(settings.max_runs_per_user, settings.max_runs);
     let mut apps = Apps::new(services.clone())
         .limit_runs(runs)
@@ -92,14 +93,14 @@ fn apps(settings: &Settings, services: &Services) -> anyhow::Result<Apps> {
     if let Some(dir) = &settings.ui_dir {
         apps = apps.dev(Dev::new().ui_dir(dir));
     }
-    let mut registry = ConfigRegistry::new();
+    let mut registry = ConfigRegistry::new().models(models.registry.clone());
     #[cfg(feature = "mcp")]
     {
         registry = mcp::register(registry);
     }
     if settings.conformance {
         let conformance = Conformance::default();
-        registry = conformance.registry(registry, ModelRegistry::default());
+        registry = conformance.registry(registry, models.registry.clone());
         apps = apps.plugin(conformance.plugin());
     }
     if let Some(dir) = &settings.agents_dir {
@@ -109,7 +110,8 @@ fn apps(settings: &Settings, services: &Services) -> anyhow::Result<Apps> {
     let agent = LlmAgent::builder(BUILT_IN_APP)
         .description("Remembers what it is told, across sessions.")
         .instruction("You are a helpful assistant. Use what you remember of the user.")
-        .model(OfflineModel::new())
+        .models(models.registry.clone())
+        .model(models.built_in.name.as_str())
         .tool(load_memory_tool())
         .tool(preload_memory_tool(5))
         .build()?;

@@ -4,9 +4,10 @@ use std::{path::PathBuf, sync::Arc};
 
 use anyhow::Context as _;
 use retain::{
-    Clock, FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemoryKeyStore,
-    InMemoryMemoryService, InMemoryMemoryStore, InMemorySessionService, KeyStore,
-    SqliteArtifactService, SqliteMemoryService, SqliteSessionService, StoreMemoryService,
+    Clock, Embedder, FileArtifactService, FileArtifactStore, InMemoryArtifactService,
+    InMemoryKeyStore, InMemoryMemoryService, InMemoryMemoryStore, InMemorySessionService, KeyStore,
+    MemoryStore, SqliteArtifactService, SqliteMemoryService, SqliteSessionService,
+    StoreMemoryService,
 };
 use retain_server::Services;
 
@@ -27,15 +28,18 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Opens everything that the settings name.
-    pub(super) async fn open(settings: &Settings) -> anyhow::Result<Places> {
+    /// Opens everything that the settings name. The embedder says what memories mean.
+    pub(super) async fn open(
+        settings: &Settings,
+        embedder: Option<&Arc<dyn Embedder>>,
+    ) -> anyhow::Result<Places> {
         let uri = settings.session_service_uri.as_str();
         if uri == DEFAULT_STORE {
             std::fs::create_dir_all(".retain").context("the folder .retain cannot be made")?;
         }
         let mut places = match uri {
-            VOLATILE => volatile(),
-            _ => durable(uri)
+            VOLATILE => volatile(embedder),
+            _ => durable(uri, embedder)
                 .await
                 .context("--session-service-uri cannot be used")?,
         };
@@ -44,7 +48,7 @@ impl Places {
             .as_deref()
             .filter(|m| *m != uri || *m == VOLATILE)
         {
-            let opened = places.with_memory(memory).await;
+            let opened = places.with_memory(memory, embedder).await;
             opened.context("--memory-service-uri cannot be used")?;
         }
         if let Some(artifacts) = settings
@@ -67,14 +71,23 @@ impl Places {
         Ok(self.keys.keys().await?.iter().any(is_good))
     }
 
-    async fn with_memory(&mut self, uri: &str) -> anyhow::Result<()> {
+    async fn with_memory(
+        &mut self,
+        uri: &str,
+        embedder: Option<&Arc<dyn Embedder>>,
+    ) -> anyhow::Result<()> {
         if uri == VOLATILE {
+            anyhow::ensure!(
+                embedder.is_none(),
+                "ADK's own matching goes by words alone: leave out --embedder or memory://"
+            );
             // ADK's own matching, for who compares; it cannot do more than ADK's can.
             self.services.memory = Arc::new(InMemoryMemoryService::new());
             self.services.long_term_memory = None;
         } else {
             let store = sqlite(uri).await?;
-            let memory = Arc::new(SqliteMemoryService::over(store.store().memory()));
+            let memory = SqliteMemoryService::over(store.store().memory());
+            let memory = Arc::new(meaning(memory, embedder));
             self.services.memory = Arc::clone(&memory) as _;
             self.services.long_term_memory = Some(memory);
         }
@@ -99,9 +112,21 @@ impl Places {
     }
 }
 
+/// The memory with its embedder, if there is one.
+fn meaning<S: MemoryStore>(
+    memory: StoreMemoryService<S>,
+    embedder: Option<&Arc<dyn Embedder>>,
+) -> StoreMemoryService<S> {
+    match embedder {
+        Some(embedder) => memory.with_embedder(Arc::clone(embedder)),
+        None => memory,
+    }
+}
+
 /// Everything in memory, gone when the program ends. Memories are ranked as in a database.
-fn volatile() -> Places {
-    let memory = Arc::new(StoreMemoryService::over(InMemoryMemoryStore::default()));
+fn volatile(embedder: Option<&Arc<dyn Embedder>>) -> Places {
+    let memory = StoreMemoryService::over(InMemoryMemoryStore::default());
+    let memory = Arc::new(meaning(memory, embedder));
     Places {
         services: Services {
             sessions: Arc::new(InMemorySessionService::new()),
@@ -116,10 +141,10 @@ fn volatile() -> Places {
 }
 
 /// Everything in one database.
-async fn durable(uri: &str) -> anyhow::Result<Places> {
+async fn durable(uri: &str, embedder: Option<&Arc<dyn Embedder>>) -> anyhow::Result<Places> {
     let sessions = sqlite(uri).await?;
     let store = sessions.store();
-    let memory = Arc::new(SqliteMemoryService::over(store.memory()));
+    let memory = Arc::new(meaning(SqliteMemoryService::over(store.memory()), embedder));
     Ok(Places {
         keys: Arc::new(store.keys()),
         keys_uri: uri.to_owned(),

@@ -1,6 +1,8 @@
 //! What a server is told: options over environment over file over defaults.
 
 use std::{
+    collections::BTreeMap,
+    fmt,
     io::ErrorKind,
     path::{Path, PathBuf},
     time::Duration,
@@ -27,6 +29,24 @@ pub(super) enum LogFormat {
     Json,
 }
 
+/// The section `models` of a file: settings by provider.
+pub(super) type ModelSections = BTreeMap<String, BTreeMap<String, Value>>;
+
+/// A setting of a provider. May be a key, so it is not printed.
+#[derive(Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+#[cfg_attr(not(feature = "models"), allow(dead_code))]
+pub(super) enum Value {
+    Text(String),
+    Flag(bool),
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[not shown]")
+    }
+}
+
 /// What can be said by options, by the environment, and in a file.
 #[derive(Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -46,6 +66,13 @@ pub(super) struct Given {
     )]
     #[serde(alias = "default_app")]
     default_app: Option<String>,
+    /// The model of the app that is built in, e.g. gemini-3.5-flash, claude-sonnet-5, openai/gpt-4o,
+    /// ollama/llama3.2 or offline [default: the best one for which there is a key]
+    #[arg(long, env = "RETAIN_MODEL", value_name = "NAME")]
+    model: Option<String>,
+    /// Keys and addresses of models, by provider.
+    #[arg(skip)]
+    models: Option<ModelSections>,
     /// The address to listen on [default: 127.0.0.1]
     #[arg(long, env = "RETAIN_HOST")]
     host: Option<String>,
@@ -69,6 +96,10 @@ pub(super) struct Given {
     #[arg(env = "RETAIN_MEMORY_SERVICE_URI")]
     #[serde(alias = "memory_service_uri")]
     memory_service_uri: Option<String>,
+    /// The model that says what memories mean, beside their words: gemini/MODEL, openai/MODEL or
+    /// ollama/MODEL, with @DIMENSIONS if need be [default: none]
+    #[arg(long, env = "RETAIN_EMBEDDER", value_name = "NAME")]
+    embedder: Option<String>,
     /// Where artifacts are: sqlite:///…, file:///folder or memory:// [default: with the sessions]
     #[arg(long, alias = "artifact_service_uri", alias = "artifact_storage_uri")]
     #[arg(env = "RETAIN_ARTIFACT_SERVICE_URI", value_name = "URI")]
@@ -264,10 +295,13 @@ pub(super) struct Given {
 pub(super) struct Settings {
     pub(super) agents_dir: Option<PathBuf>,
     pub(super) default_app: Option<String>,
+    pub(super) model: Option<String>,
+    pub(super) models: ModelSections,
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) session_service_uri: String,
     pub(super) memory_service_uri: Option<String>,
+    pub(super) embedder: Option<String>,
     pub(super) artifact_service_uri: Option<String>,
     pub(super) ui_dir: Option<PathBuf>,
     pub(super) allow_origins: Vec<String>,
@@ -298,12 +332,15 @@ impl Settings {
         Ok(Settings {
             agents_dir: given.agents_dir,
             default_app: given.default_app,
+            model: given.model,
+            models: given.models.unwrap_or_default(),
             host: given.host.unwrap_or_else(|| "127.0.0.1".to_owned()),
             port: given.port.unwrap_or(8000),
             session_service_uri: given
                 .session_service_uri
                 .unwrap_or_else(|| DEFAULT_STORE.to_owned()),
             memory_service_uri: given.memory_service_uri,
+            embedder: given.embedder,
             artifact_service_uri: given.artifact_service_uri,
             ui_dir: given.ui_dir,
             allow_origins: given.allow_origins.unwrap_or_default(),
@@ -336,8 +373,8 @@ macro_rules! first_or_second {
 impl Given {
     fn over(self, file: Given) -> Given {
         first_or_second!(
-            self, file: agents_dir, default_app, host, port, session_service_uri, memory_service_uri,
-            artifact_service_uri, ui_dir, allow_origins, conformance, reload_agents,
+            self, file: agents_dir, default_app, model, models, host, port, session_service_uri, memory_service_uri,
+            embedder, artifact_service_uri, ui_dir, allow_origins, conformance, reload_agents,
             auto_create_session, resumable, ingest_after_turns, api_key, shutdown_grace, max_body_bytes,
             max_header_bytes, header_timeout, body_timeout, write_timeout, max_connections,
             max_runs, max_runs_per_user, requests_per_key, max_streams_per_key, max_streams_per_user,
@@ -427,12 +464,14 @@ mod tests {
     }
 
     /// Every setting as an option and as a line of a file, with different values.
-    const BOTH: [(&str, &str, &str); 27] = [
+    const BOTH: [(&str, &str, &str); 29] = [
         ("--default-app", "a", "\"b\""),
+        ("--model", "a", "\"b\""),
         ("--host", "127.0.0.2", "\"127.0.0.3\""),
         ("--port", "1", "2"),
         ("--session-service-uri", "memory://", "\"sqlite:///b.db\""),
         ("--memory-service-uri", "memory://", "\"sqlite:///b.db\""),
+        ("--embedder", "ollama/a@1", "\"ollama/b@2\""),
         ("--artifact-service-uri", "memory://", "\"sqlite:///b.db\""),
         ("--ui-dir", "a", "\"b\""),
         ("--allow-origins", "http://a", "[\"http://b\"]"),

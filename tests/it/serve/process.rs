@@ -38,6 +38,8 @@ pub(super) fn retain(folder: &Path) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RETAIN_")) {
         command.env_remove(name);
     }
+    // Nor with a model that a key in the environment would choose.
+    command.env("RETAIN_MODEL", "offline");
     command
 }
 

@@ -44,7 +44,7 @@ fn what_it_was_told_it_knows_after_a_restart() {
 #[test]
 fn an_agent_whose_model_is_not_known_is_listed_and_its_use_says_why_not() {
     let folder = tempfile::tempdir().unwrap();
-    for (app, model) in [("known", "offline"), ("unknown", "gemini-9-ultra")] {
+    for (app, model) in [("known", "offline"), ("unknown", "martian-9-ultra")] {
         let agents = folder.path().join("agents").join(app);
         std::fs::create_dir_all(&agents).unwrap();
         let yaml = format!("name: {app}\nmodel: {model}\ninstruction: Answer.\n");
@@ -73,7 +73,7 @@ fn an_agent_whose_model_is_not_known_is_listed_and_its_use_says_why_not() {
     let refused = server.post("/run", &of("unknown"));
     assert_eq!(refused.status, 500, "{}", refused.text);
     let log = server.stop().stderr;
-    assert!(log.contains("gemini-9-ultra"), "{log}");
+    assert!(log.contains("martian-9-ultra"), "{log}");
     assert!(!folder.path().join(".retain").exists());
 }
 

@@ -103,7 +103,7 @@ fn typed(mut fields: JsonMap) -> Result<LlmResponse, ModelError> {
 }
 
 /// What a refusal says.
-pub(super) fn failure(status: u16, body: &str) -> Failure {
+pub(crate) fn failure(status: u16, body: &str) -> Failure {
     let said = Json::parse(body).ok();
     said.and_then(|said| failure_in(&said, Some(status)))
         .unwrap_or_else(|| plain_failure(status, body))

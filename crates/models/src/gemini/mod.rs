@@ -3,7 +3,7 @@
 //! ADK's own words are Gemini's, so little is translated. What is done to a request and to an
 //! answer follows ADK 2.13 and Google's client library.
 
-mod answer;
+pub(crate) mod answer;
 mod backend;
 mod credentials;
 mod parts;
@@ -96,7 +96,7 @@ fn by_key(key: crate::Secret) -> Auth {
     Auth::Header("x-goog-api-key", key)
 }
 
-fn by_token(credentials: GoogleCredentials) -> Auth {
+pub(crate) fn by_token(credentials: GoogleCredentials) -> Auth {
     match credentials {
         GoogleCredentials::AccessToken(token) => Auth::Bearer(token),
         credentials => Auth::Tokens(Arc::new(Tokens::new(credentials))),

@@ -12,7 +12,6 @@ use super::{Http, Secret};
 #[derive(Debug, Clone)]
 pub(crate) enum Auth {
     /// Not at all: a server of one's own.
-    #[cfg_attr(not(test), allow(dead_code, reason = "Gemini always wants a key"))]
     None,
     /// By a key in a header of its own, e.g. `x-goog-api-key`.
     Header(&'static str, Secret),
@@ -69,7 +68,7 @@ impl Auth {
     }
 
     /// The error without the key, should the provider have repeated it.
-    pub(super) fn cleared(&self, mut error: ModelError) -> ModelError {
+    pub(crate) fn cleared(&self, mut error: ModelError) -> ModelError {
         let (Auth::Header(_, secret) | Auth::Bearer(secret)) = self else {
             return error;
         };

@@ -1,0 +1,91 @@
+//! Contents as messages: user and assistant by turns, results before anything else.
+
+use retain_core::{Json, JsonMap};
+use retain_runtime::{ModelError, SharedContent};
+
+use super::{
+    blocks::{self, Block},
+    ids::CallIds,
+    tool_result,
+};
+
+/// What stands for a turn of the user that is empty: leaving it out would let the conversation end
+/// with the assistant, which would then be asked to go on with its own sentence.
+const EMPTY_TURN: &str = ".";
+
+/// What ADK says where nobody has said anything, and where the model spoke last.
+const NOTHING_SAID: &str = "Handle the requests as specified in the System Instruction.";
+const GO_ON: &str = "Continue processing previous requests as instructed. Exit or provide a \
+                     summary if no more outputs are needed.";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    User,
+    Assistant,
+}
+
+/// The messages for a conversation.
+pub(super) fn messages(contents: &[SharedContent]) -> Result<Json, ModelError> {
+    let mut ids = CallIds::default();
+    let mut turns: Vec<(Role, Vec<Block>)> = Vec::new();
+    for content in contents {
+        let role = match content.role.as_deref() {
+            Some("model" | "assistant") => Role::Assistant,
+            _ => Role::User,
+        };
+        let mut blocks = Vec::new();
+        let mut had_empty_text = false;
+        for part in content.parts() {
+            had_empty_text |= blocks::is_empty_text(part);
+            blocks.extend(blocks::block(part, role == Role::User, &mut ids)?);
+        }
+        if blocks.is_empty() && had_empty_text && role == Role::User {
+            blocks.push(Block::text(EMPTY_TURN));
+        }
+        match turns.last_mut() {
+            _ if blocks.is_empty() => {}
+            Some((last, known)) if *last == role => known.extend(blocks),
+            _ => turns.push((role, blocks)),
+        }
+    }
+    match turns.last() {
+        None => turns.push((Role::User, vec![Block::text(NOTHING_SAID)])),
+        Some((Role::Assistant, _)) => turns.push((Role::User, vec![Block::text(GO_ON)])),
+        Some((Role::User, _)) => {}
+    }
+    answer_all_calls(&mut turns);
+    let turns = turns
+        .into_iter()
+        .map(|(role, blocks)| message(role, blocks));
+    Ok(turns.collect::<Vec<Json>>().into())
+}
+
+/// Every call has its result in the turn that follows.
+fn answer_all_calls(turns: &mut [(Role, Vec<Block>)]) {
+    for place in 1..turns.len() {
+        let (before, rest) = turns.split_at_mut(place);
+        let (Some((_, calls)), Some((_, results))) = (before.last(), rest.first_mut()) else {
+            return;
+        };
+        let has_result = |id: &str| results.iter().any(|block| block.result_of() == Some(id));
+        let open = calls.iter().filter_map(Block::call);
+        let open: Vec<&str> = open.filter(|id| !has_result(id)).collect();
+        for id in open {
+            tracing::warn!(id, "a call in the history has no result; Claude is told so");
+            results.push(Block {
+                json: tool_result::missing(id),
+            });
+        }
+    }
+}
+
+fn message(role: Role, mut blocks: Vec<Block>) -> Json {
+    // Stable: results keep their order, and so does the rest.
+    blocks.sort_by_key(|block| block.result_of().is_none());
+    let role = match role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    };
+    let blocks: Vec<Json> = blocks.into_iter().map(|block| block.json).collect();
+    JsonMap::from([("role", Json::from(role)), ("content", blocks.into())]).into()
+}

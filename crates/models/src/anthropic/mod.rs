@@ -1,0 +1,256 @@
+//! Anthropic's Messages API: Claude, at Anthropic and on Vertex AI.
+//!
+//! ```text
+//! LlmRequest → request (messages → blocks, tools) → HTTP → answer | stream → LlmResponse
+//! ```
+
+mod answer;
+mod blocks;
+mod ids;
+mod messages;
+mod output_schema;
+mod request;
+mod stream;
+mod tool_result;
+mod tools;
+mod usage;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use retain_core::{Json, LlmResponse};
+use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
+
+use crate::{
+    http::{Auth, Call, Http, HttpModel, Secret, malformed},
+    provider::{Failure, Provider, StreamReader, plain_failure},
+};
+
+/// Where Anthropic itself answers.
+pub(crate) const BASE_URL: &str = "https://api.anthropic.com";
+
+/// A Claude model.
+///
+/// ```
+/// use retain_models::{AnthropicModel, Http, HttpSettings};
+/// use retain_runtime::Model as _;
+/// let http = Http::new(HttpSettings::default())?;
+/// let model = AnthropicModel::new("claude-sonnet-5", "sk-ant-…".into(), http);
+/// assert_eq!(model.name(), "claude-sonnet-5");
+/// # Ok::<(), retain_runtime::BuildError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct AnthropicModel(HttpModel<Messages>);
+
+impl AnthropicModel {
+    /// A model at Anthropic, paid for by an API key.
+    pub fn new(model: impl Into<String>, key: Secret, http: Http) -> AnthropicModel {
+        AnthropicModel::at(BASE_URL, model, key, http)
+    }
+
+    /// A model at another address that speaks the same, e.g. a gateway.
+    pub fn at(
+        base_url: impl Into<String>,
+        model: impl Into<String>,
+        key: Secret,
+        http: Http,
+    ) -> AnthropicModel {
+        AnthropicModel::with_auth(base_url.into(), model, Auth::Header("x-api-key", key), http)
+    }
+
+    /// A model that is paid for by a bearer token.
+    pub fn with_token(
+        base_url: impl Into<String>,
+        model: impl Into<String>,
+        token: Secret,
+        http: Http,
+    ) -> AnthropicModel {
+        AnthropicModel::with_auth(base_url.into(), model, Auth::Bearer(token), http)
+    }
+
+    fn with_auth(
+        base_url: String,
+        model: impl Into<String>,
+        auth: Auth,
+        http: Http,
+    ) -> AnthropicModel {
+        let model = model.into();
+        let place = Place::Anthropic {
+            base_url: base_url.trim_end_matches('/').to_owned(),
+        };
+        let provider = Messages::new(&model, place);
+        AnthropicModel(HttpModel::new(model, provider, auth, http))
+    }
+
+    /// A model that Google serves on Vertex AI.
+    pub(crate) fn on_vertex(
+        base_url: String,
+        model: impl Into<String>,
+        auth: Auth,
+        http: Http,
+    ) -> AnthropicModel {
+        let model = model.into();
+        let provider = Messages::new(&model, Place::Vertex { base_url });
+        AnthropicModel(HttpModel::new(model, provider, auth, http))
+    }
+}
+
+impl Model for AnthropicModel {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
+        self.0.generate(request, stream)
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        self.0.capabilities()
+    }
+}
+
+/// Who serves the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Anthropic, or whoever speaks as Anthropic does.
+    Anthropic {
+        /// E.g. `https://api.anthropic.com`.
+        base_url: String,
+    },
+    /// Vertex AI: the model is in the address, and the body says which version it is written to.
+    Vertex {
+        /// E.g. `https://H/v1/projects/P/locations/L`.
+        base_url: String,
+    },
+}
+
+/// The wire form of one model.
+#[derive(Debug, Clone)]
+pub(crate) struct Messages {
+    /// As the provider calls it.
+    model: String,
+    place: Place,
+}
+
+impl Messages {
+    /// The model by the last piece of its name: `anthropic/claude-x` and
+    /// `projects/…/models/claude-x` are `claude-x`.
+    pub(crate) fn new(name: &str, place: Place) -> Messages {
+        Messages {
+            model: own_name(name).to_owned(),
+            place,
+        }
+    }
+
+    /// The model that a request means: a callback may have named another one.
+    fn model_of<'a>(&'a self, request: &'a LlmRequest) -> &'a str {
+        match request.model.is_empty() {
+            true => &self.model,
+            false => own_name(&request.model),
+        }
+    }
+
+    fn url(&self, model: &str, stream: bool) -> String {
+        let method = if stream {
+            "streamRawPredict"
+        } else {
+            "rawPredict"
+        };
+        match &self.place {
+            Place::Anthropic { base_url } => format!("{base_url}/v1/messages"),
+            Place::Vertex { base_url } => {
+                format!("{base_url}/publishers/anthropic/models/{model}:{method}")
+            }
+        }
+    }
+}
+
+/// The name as the provider has it.
+pub(crate) fn own_name(name: &str) -> &str {
+    let name = name.strip_prefix("anthropic/").unwrap_or(name);
+    match name.starts_with("projects/") {
+        true => name.rsplit('/').next().unwrap_or(name),
+        false => name,
+    }
+}
+
+impl Provider for Messages {
+    fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError> {
+        let model = self.model_of(request);
+        // It may become part of an address, and must not lead elsewhere.
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.@:".contains(c);
+        if !model.chars().all(is_fine) || model.contains("..") {
+            return Err(refused(format!("{model:?} is no name of a Claude model")));
+        }
+        let mut body = request::body(request)?;
+        let mut headers = Vec::new();
+        match &self.place {
+            Place::Anthropic { .. } => {
+                body.insert("model", model);
+                headers.push(("anthropic-version", "2023-06-01".to_owned()));
+            }
+            Place::Vertex { .. } => {
+                body.insert("anthropic_version", "vertex-2023-10-16");
+            }
+        }
+        if stream {
+            body.insert("stream", true);
+        }
+        let body = Json::from(body).to_json();
+        let body =
+            body.map_err(|error| refused(format!("the request has no JSON form: {error}")))?;
+        Ok(Call {
+            url: self.url(model, stream),
+            headers,
+            body,
+        })
+    }
+
+    fn whole(&self, body: &str) -> Result<LlmResponse, ModelError> {
+        let message = Json::parse(body)
+            .map_err(|error| malformed(format!("the answer is no JSON: {error}")))?;
+        if message["type"] == "error" {
+            return Err(failure_of(&message["error"], "error").into());
+        }
+        answer::whole(&message)
+    }
+
+    fn reader(&self) -> Box<dyn StreamReader> {
+        Box::new(stream::Reader::default())
+    }
+
+    fn failure(&self, status: u16, body: &str) -> Failure {
+        match Json::parse(body) {
+            // Vertex AI answers in Google's own form where Claude was not reached.
+            Ok(told) if !told["error"].is_null() => failure_of(&told["error"], &status.to_string()),
+            _ => plain_failure(status, body),
+        }
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        ModelCapabilities {
+            // A forced answer would cut the calls of tools short.
+            output_schema_and_tools: false,
+            pairs_calls_by_id: true,
+        }
+    }
+}
+
+/// What an error object says: Anthropic names a `type`, Google a `status`.
+fn failure_of(error: &Json, otherwise: &str) -> Failure {
+    let code = ["type", "status", "code"]
+        .iter()
+        .find_map(|key| error[*key].as_str());
+    let message = match error["message"].as_str() {
+        Some(message) => message.to_owned(),
+        None => error.to_string(),
+    };
+    Failure::new(code.unwrap_or(otherwise), message)
+}
+
+/// A request that cannot be put as Claude takes it.
+fn refused(message: impl Into<String>) -> ModelError {
+    ModelError::new(message).with_code("InvalidRequest")
+}

@@ -1,0 +1,78 @@
+//! An answer that follows a schema, as ADK has Claude give it: the schema is the input of a tool
+//! that Claude is made to call, and its call is the answer. All models take this; a schema of its
+//! own (`output_config.format`) only the newest do.
+
+use retain_core::{FunctionCall, Json, JsonMap, Part};
+use retain_runtime::python_text::python_json;
+
+use crate::openai::schema::json_schema;
+
+/// The tool whose input is the answer.
+const ANSWER: &str = "retain_structured_output";
+/// The tool whose input has the answer, as it is no object itself, as its only property.
+const VALUE: &str = "retain_structured_value";
+const PROPERTY: &str = "response";
+
+const DESCRIPTION: &str = "Provide your final answer. Call this tool exactly once, with your whole \
+                           answer in the structure its input describes.";
+
+/// Whether a function of this name would be taken for an answer.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name == ANSWER || name == VALUE
+}
+
+/// Whether the arguments of this call, as they stream in, are the text of the answer.
+pub(super) fn streams_as_text(name: &str) -> bool {
+    name == ANSWER
+}
+
+/// The tool for a schema, and the choice that makes Claude call it.
+pub(super) fn as_tool(schema: &Json, thinks: bool) -> (Json, Json) {
+    let mut schema = json_schema(schema);
+    let is_object = schema["type"] == "object";
+    if !is_object {
+        // References are looked up from the top.
+        let definitions = schema.as_object_mut().and_then(|map| map.remove("$defs"));
+        let properties = JsonMap::from([(PROPERTY, schema)]);
+        let mut around = JsonMap::from([
+            ("type", Json::from("object")),
+            ("properties", properties.into()),
+            ("required", vec![Json::from(PROPERTY)].into()),
+        ]);
+        around.extend(definitions.map(|definitions| ("$defs", definitions)));
+        schema = around.into();
+    }
+    let name = if is_object { ANSWER } else { VALUE };
+    let tool = JsonMap::from([
+        ("name", Json::from(name)),
+        ("description", DESCRIPTION.into()),
+        ("input_schema", schema),
+    ]);
+    let mut choice = match thinks {
+        // Claude refuses to be made to call while it thinks.
+        true => JsonMap::from([("type", "auto")]),
+        false => JsonMap::from([("type", "tool"), ("name", name)]),
+    };
+    choice.insert("disable_parallel_tool_use", true);
+    (tool.into(), choice.into())
+}
+
+/// Puts the answer in the place of the call that brought it. What Claude said beside it would be
+/// read as part of it, so only thoughts stay.
+pub(super) fn unwrap(parts: Vec<Part>) -> Vec<Part> {
+    let answer = parts.iter().find_map(|part| {
+        let call = part.function_call.as_ref()?;
+        is_reserved(call.name.as_deref()?).then(|| answer_of(call))
+    });
+    let Some(answer) = answer else { return parts };
+    let thoughts = parts.into_iter().filter(|part| part.thought == Some(true));
+    thoughts.chain([Part::text(answer)]).collect()
+}
+
+fn answer_of(call: &FunctionCall) -> String {
+    let args = call.args.clone().unwrap_or_default();
+    match call.name.as_deref() {
+        Some(VALUE) => python_json(&args[PROPERTY]),
+        _ => python_json(&args.into()),
+    }
+}

@@ -1,0 +1,146 @@
+//! The body of a request, but for what depends on who serves the model.
+
+use retain_core::{GenerateContentConfig, Json, JsonMap};
+use retain_runtime::{LlmRequest, ModelError};
+
+use super::{messages, output_schema, refused, tools};
+
+/// What an answer may have where nothing is said: the API wants a number.
+const MAX_TOKENS: i64 = 8192;
+
+pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
+    let config = &request.config;
+    if config.candidate_count.is_some_and(|count| count > 1) {
+        return Err(refused("Claude gives one answer; candidate_count is more"));
+    }
+    let thinking = thinking(config)?;
+    let effort = config.extra.get("effort").and_then(Json::as_str);
+    let mut body = JsonMap::new();
+    body.insert("max_tokens", config.max_output_tokens.unwrap_or(MAX_TOKENS));
+    if let Some(system) = config.system_instruction.as_ref().filter(|s| !s.is_empty()) {
+        body.insert("system", system.as_str());
+    }
+    body.insert("messages", messages::messages(&request.contents)?);
+    let thinks = thinking
+        .as_ref()
+        .is_some_and(|thinking| thinking["type"] != "disabled");
+    add_tools(&mut body, config, thinks)?;
+    body.extend(thinking.map(|thinking| ("thinking", thinking)));
+    if let Some(effort) = effort {
+        body.insert("output_config", JsonMap::from([("effort", effort)]));
+    }
+    add_sampling(&mut body, config, thinks || effort.is_some());
+    if let Some(stops) = config.stop_sequences.as_ref().filter(|s| !s.is_empty()) {
+        let stops: Vec<Json> = stops.iter().map(|stop| stop.as_str().into()).collect();
+        body.insert("stop_sequences", stops);
+    }
+    tell_what_is_ignored(config);
+    Ok(body)
+}
+
+/// How much Claude thinks: a budget of 0 is not at all, below it as much as it likes.
+fn thinking(config: &GenerateContentConfig) -> Result<Option<Json>, ModelError> {
+    let Some(asked) = config.thinking_config.as_ref().filter(|c| !c.is_null()) else {
+        return Ok(None);
+    };
+    let field = |camel: &str, snake: &str| match &asked[camel] {
+        Json::Null => asked[snake].clone(),
+        value => value.clone(),
+    };
+    if !field("thinkingLevel", "thinking_level").is_null() {
+        tracing::warn!("Claude has no thinking_level, so it is ignored; set effort instead");
+    }
+    let Some(budget) = field("thinkingBudget", "thinking_budget").as_i64() else {
+        return Err(refused(
+            "Claude needs a thinking_budget beside thinking_config: 0 for no thinking, -1 for as \
+             much as it likes, or a number of tokens from 1024 on",
+        ));
+    };
+    let thinking = match budget {
+        0 => JsonMap::from([("type", "disabled")]),
+        // Without a display the thoughts are paid for and not shown.
+        ..0 => JsonMap::from([("type", "adaptive"), ("display", "summarized")]),
+        _ => JsonMap::from([
+            ("type", Json::from("enabled")),
+            ("budget_tokens", budget.into()),
+        ]),
+    };
+    Ok(Some(thinking.into()))
+}
+
+fn add_tools(
+    body: &mut JsonMap,
+    config: &GenerateContentConfig,
+    thinks: bool,
+) -> Result<(), ModelError> {
+    let declared = tools::declared(config)?;
+    let schema = config
+        .response_schema
+        .as_ref()
+        .or(config.response_json_schema.as_ref())
+        .filter(|schema| !schema.is_null());
+    if !declared.is_empty() {
+        if schema.is_some() {
+            tracing::warn!("Claude takes no output schema beside tools, so the schema is not sent");
+        }
+        let (tools, choice) = tools::chosen(declared, config, thinks);
+        body.insert("tools", tools);
+        body.insert("tool_choice", choice);
+    } else if let Some(schema) = schema {
+        let (tool, choice) = output_schema::as_tool(schema, thinks);
+        body.insert("tools", vec![tool]);
+        body.insert("tool_choice", choice);
+    } else if config.response_mime_type.as_deref() == Some("application/json") {
+        tracing::warn!(
+            "Claude cannot be made to answer in JSON without a schema; ask for it in words"
+        );
+    }
+    Ok(())
+}
+
+/// Models that think refuse to be told how to choose words.
+fn add_sampling(body: &mut JsonMap, config: &GenerateContentConfig, thinks: bool) {
+    let top_k = config.top_k.map(|top_k| Json::from(top_k as i64));
+    let sampling = [
+        ("temperature", config.temperature.map(Json::from)),
+        ("top_p", config.top_p.map(Json::from)),
+        ("top_k", top_k),
+    ];
+    for (name, value) in sampling {
+        match value {
+            Some(_) if thinks => {
+                tracing::warn!("Claude takes no {name} while it thinks, so it is ignored");
+            }
+            Some(value) => {
+                body.insert(name, value);
+            }
+            None => {}
+        }
+    }
+}
+
+/// Settings that have no counterpart.
+fn tell_what_is_ignored(config: &GenerateContentConfig) {
+    let settings = [
+        ("seed", config.seed.is_some()),
+        ("presence_penalty", config.presence_penalty.is_some()),
+        ("frequency_penalty", config.frequency_penalty.is_some()),
+        ("logprobs", config.logprobs.is_some()),
+        ("response_logprobs", config.response_logprobs == Some(true)),
+        ("safety_settings", config.safety_settings.is_some()),
+        ("cached_content", config.cached_content.is_some()),
+        ("speech_config", config.speech_config.is_some()),
+        ("image_config", config.image_config.is_some()),
+        ("media_resolution", config.media_resolution.is_some()),
+        (
+            "response_modalities",
+            config
+                .response_modalities
+                .as_ref()
+                .is_some_and(|wanted| wanted.iter().any(|one| !one.eq_ignore_ascii_case("text"))),
+        ),
+    ];
+    for (name, _) in settings.into_iter().filter(|(_, is_set)| *is_set) {
+        tracing::warn!("Claude has no {name}, so it is ignored");
+    }
+}

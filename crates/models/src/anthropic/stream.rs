@@ -1,0 +1,237 @@
+//! A streamed answer: blocks by index, each begun, added to and ended.
+
+use std::collections::BTreeMap;
+
+use retain_core::{Content, FunctionCall, Json, JsonMap, LlmResponse, Part};
+use retain_runtime::ModelError;
+
+use super::{answer::Said, failure_of, output_schema, usage::Usage};
+use crate::{
+    http::{SseEvent, malformed},
+    provider::StreamReader,
+};
+
+/// Puts a streamed answer together.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    blocks: BTreeMap<u64, Open>,
+    usage: Usage,
+    model: Option<String>,
+    stop_reason: Option<String>,
+    is_done: bool,
+}
+
+/// A block as far as it has come.
+#[derive(Debug)]
+struct Open {
+    /// As it began.
+    block: JsonMap,
+    /// All of its text, or of its thought.
+    text: String,
+    signature: String,
+    /// The arguments of a call, as text.
+    input: String,
+}
+
+impl StreamReader for Reader {
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, ModelError> {
+        let data = Json::parse(&event.data)
+            .map_err(|error| malformed(format!("an event of the stream is no JSON: {error}")))?;
+        let kind = data["type"].as_str().or(event.event.as_deref());
+        let piece = match kind.unwrap_or_default() {
+            "message_start" => {
+                let message = &data["message"];
+                self.usage.take_up(&message["usage"]);
+                self.model = message["model"].as_str().map(str::to_owned);
+                None
+            }
+            "content_block_start" => self.begin(&data),
+            "content_block_delta" => self.add(&data),
+            "message_delta" => {
+                self.usage.take_up(&data["usage"]);
+                if let Some(reason) = data["delta"]["stop_reason"].as_str() {
+                    self.stop_reason = Some(reason.to_owned());
+                }
+                None
+            }
+            "message_stop" => {
+                self.is_done = true;
+                None
+            }
+            "error" => return Err(failure_of(&data["error"], "error").into()),
+            // `ping`, `content_block_stop`, and what comes with later versions.
+            _ => None,
+        };
+        Ok(piece.into_iter().collect())
+    }
+
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
+        if !self.is_done {
+            return Err(
+                ModelError::new("the stream ended before the answer did").with_code("CutOff")
+            );
+        }
+        let mut said = Said::default();
+        for (_, open) in std::mem::take(&mut self.blocks) {
+            match open.arguments() {
+                Ok(input) => said.add(&open.whole(), input),
+                // The call is as incomplete as the answer says it is.
+                Err(error) if self.stop_reason.as_deref() == Some("max_tokens") => {
+                    tracing::warn!(%error, "a call was cut off by max_tokens and is left out");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let whole = said.response(
+            self.stop_reason.as_deref(),
+            self.model.as_deref(),
+            &self.usage,
+        );
+        Ok(vec![LlmResponse {
+            partial: Some(false),
+            ..whole
+        }])
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done
+    }
+}
+
+impl Reader {
+    fn begin(&mut self, data: &Json) -> Option<LlmResponse> {
+        let block = data["content_block"].as_object()?.clone();
+        let text = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
+        let piece = match text("type").as_str() {
+            "text" => shown(text("text"), None),
+            "thinking" => shown(text("thinking"), Some(true)),
+            "tool_use" if !output_schema::is_reserved(&text("name")) => Some(
+                FunctionCall {
+                    id: block["id"].as_str().map(str::to_owned),
+                    name: Some(text("name")),
+                    will_continue: Some(true),
+                    ..FunctionCall::default()
+                }
+                .into(),
+            ),
+            _ => None,
+        };
+        self.blocks.insert(index(data), Open::new(block));
+        piece.map(|part| self.piece(part))
+    }
+
+    fn add(&mut self, data: &Json) -> Option<LlmResponse> {
+        let delta = &data["delta"];
+        let text = |key: &str| delta[key].as_str().unwrap_or_default();
+        let open = self.blocks.entry(index(data));
+        let open =
+            open.or_insert_with(|| Open::new(JsonMap::from([("type", kind_of(text("type")))])));
+        let part = match text("type") {
+            "text_delta" => {
+                open.text.push_str(text("text"));
+                shown(text("text").to_owned(), None)
+            }
+            "thinking_delta" => {
+                open.text.push_str(text("thinking"));
+                shown(text("thinking").to_owned(), Some(true))
+            }
+            "signature_delta" => {
+                open.signature.push_str(text("signature"));
+                None
+            }
+            "input_json_delta" => {
+                open.input.push_str(text("partial_json"));
+                let name = open.block["name"].as_str().unwrap_or_default();
+                match output_schema::streams_as_text(name) {
+                    true => shown(text("partial_json").to_owned(), None),
+                    false => None,
+                }
+            }
+            "citations_delta" => {
+                open.cite(delta["citation"].clone());
+                None
+            }
+            _ => None,
+        };
+        part.map(|part| self.piece(part))
+    }
+
+    fn piece(&self, part: Part) -> LlmResponse {
+        LlmResponse {
+            model_version: self.model.clone(),
+            partial: Some(true),
+            ..LlmResponse::of(Content::new("model", vec![part]))
+        }
+    }
+}
+
+impl Open {
+    fn new(block: JsonMap) -> Open {
+        let text = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
+        Open {
+            text: text("text") + &text("thinking"),
+            signature: text("signature"),
+            input: String::new(),
+            block,
+        }
+    }
+
+    /// The block as it would have come whole.
+    fn whole(mut self) -> Json {
+        let key = match self.block["type"].as_str() {
+            Some("text") => "text",
+            Some("thinking") => "thinking",
+            _ => return self.block.into(),
+        };
+        self.block.insert(key, self.text);
+        self.block.insert("signature", self.signature);
+        self.block.into()
+    }
+
+    fn cite(&mut self, citation: Json) {
+        let mut citations = self.block["citations"]
+            .as_array()
+            .unwrap_or_default()
+            .to_vec();
+        citations.push(citation);
+        self.block.insert("citations", citations);
+    }
+
+    /// The arguments of a call: streamed, or else those it began with.
+    fn arguments(&self) -> Result<Option<JsonMap>, ModelError> {
+        if self.input.trim().is_empty() {
+            return Ok(self.block["input"].as_object().cloned());
+        }
+        let args = Json::parse(&self.input);
+        match args.as_ref().map(Json::as_object) {
+            Ok(Some(args)) => Ok(Some(args.clone())),
+            _ => {
+                let name = self.block["name"].as_str().unwrap_or_default();
+                Err(malformed(format!(
+                    "the arguments of {name:?} are no JSON object"
+                )))
+            }
+        }
+    }
+}
+
+fn index(data: &Json) -> u64 {
+    data["index"].as_u64().unwrap_or(0)
+}
+
+/// A piece of text to hand on; an empty one says nothing.
+fn shown(text: String, thought: Option<bool>) -> Option<Part> {
+    (!text.is_empty()).then(|| Part {
+        thought,
+        ..Part::text(text)
+    })
+}
+
+/// The kind of a block that never began.
+fn kind_of(delta: &str) -> &'static str {
+    match delta {
+        "thinking_delta" | "signature_delta" => "thinking",
+        "input_json_delta" => "tool_use",
+        _ => "text",
+    }
+}

@@ -1,0 +1,61 @@
+//! Claude's wire form, both ways.
+
+mod errors;
+mod history;
+mod recorded;
+mod requests;
+mod streams;
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use retain_core::{Json, LlmResponse};
+use retain_runtime::{LlmRequest, Model as _, ModelError, SharedContent};
+
+use super::{AnthropicModel, BASE_URL, Messages, Place};
+use crate::{
+    http::{Http, HttpSettings, Secret},
+    provider::Provider as _,
+    testing::{Act, Server},
+};
+
+fn provider() -> Messages {
+    let base_url = BASE_URL.to_owned();
+    Messages::new("claude-test", Place::Anthropic { base_url })
+}
+
+/// The body of the call for a request.
+fn body_of(request: &LlmRequest) -> Json {
+    let call = provider().call(request, false).unwrap();
+    Json::parse(&call.body).unwrap()
+}
+
+fn asking(contents: impl IntoIterator<Item = retain_core::Content>) -> LlmRequest {
+    let mut request = LlmRequest::default();
+    request.model = "claude-test".to_owned();
+    request.contents = contents.into_iter().map(SharedContent::from).collect();
+    request
+}
+
+fn json(text: &str) -> Json {
+    Json::parse(text).unwrap()
+}
+
+/// Asks a server that plays these acts; gives what came, and the request as it was sent.
+async fn asked(
+    acts: Vec<Act>,
+    stream: bool,
+) -> (
+    Vec<Result<LlmResponse, ModelError>>,
+    crate::testing::Received,
+) {
+    let server = Server::playing([acts]).await;
+    let mut settings = HttpSettings::default();
+    settings.retries.attempts = 1;
+    let http = Http::new(settings).unwrap();
+    let key = Secret::from("sk-ant-test-key");
+    let model = AnthropicModel::at(server.url(), "claude-test", key, http);
+    let request = Arc::new(asking([retain_core::Content::user("Hi")]));
+    let answers = model.generate(request, stream).collect().await;
+    (answers, server.received().remove(0))
+}

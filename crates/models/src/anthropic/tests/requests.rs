@@ -1,0 +1,303 @@
+//! Settings, tools and turns.
+
+use retain_core::{
+    Content, FunctionCall, FunctionResponse, GenerateContentConfig, Json, JsonMap, Part,
+};
+use retain_runtime::LlmRequest;
+
+use super::{
+    super::{Messages, Place},
+    asking, body_of, json, provider,
+};
+use crate::provider::Provider as _;
+
+fn with(config: &str) -> LlmRequest {
+    let mut request = asking([Content::user("Hi")]);
+    request.config = GenerateContentConfig::from_json(config).unwrap();
+    request
+}
+
+const TOOLS: &str = r#""tools":[{"functionDeclarations":[
+    {"name":"a","description":"A","parameters":{"type":"OBJECT","properties":{"x":{"type":"STRING"}}}},
+    {"name":"b"}]},{"googleSearch":{}}]"#;
+
+fn body_with(config: &str) -> Json {
+    body_of(&with(&format!("{{{config}}}")))
+}
+
+#[test]
+fn the_least_is_a_model_a_length_and_messages() {
+    let expected = r#"{"max_tokens":8192,"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}],"model":"claude-test"}"#;
+    assert_eq!(body_with("").to_string(), expected);
+}
+
+#[test]
+fn settings_have_their_names() {
+    let body = body_with(
+        r#""systemInstruction":"Be brief.","temperature":0.5,"topP":0.9,"topK":40.0,
+           "maxOutputTokens":100,"stopSequences":["END"],"seed":1"#,
+    );
+    let expected = json(
+        r#"{"max_tokens":100,"system":"Be brief.","temperature":0.5,"top_p":0.9,"top_k":40,
+            "stop_sequences":["END"],"model":"claude-test",
+            "messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]}"#,
+    );
+    assert_eq!(body, expected);
+}
+
+#[test]
+fn thinking_by_its_budget() {
+    for (budget, expected) in [
+        (0, r#"{"type":"disabled"}"#),
+        (-1, r#"{"type":"adaptive","display":"summarized"}"#),
+        (2048, r#"{"type":"enabled","budget_tokens":2048}"#),
+    ] {
+        let config = format!(r#""temperature":1.0,"thinkingConfig":{{"thinkingBudget":{budget}}}"#);
+        let body = body_with(&config);
+        assert_eq!(body["thinking"], json(expected));
+        assert_eq!(body["temperature"].is_null(), budget != 0);
+    }
+    let error = provider().call(
+        &with(r#"{"thinkingConfig":{"includeThoughts":true}}"#),
+        false,
+    );
+    assert!(error.unwrap_err().message.contains("thinking_budget"));
+    let body = body_with(r#""effort":"high","topP":0.5"#);
+    assert_eq!(body["output_config"], json(r#"{"effort":"high"}"#));
+    assert!(body["top_p"].is_null());
+}
+
+#[test]
+fn tools_and_their_choice() {
+    let body = body_with(TOOLS);
+    let tools = json(
+        r#"[{"name":"a","description":"A","input_schema":{"type":"object","properties":{"x":{"type":"string"}}}},
+            {"name":"b","description":"","input_schema":{"type":"object","properties":{}}}]"#,
+    );
+    assert_eq!(body["tools"], tools);
+    for (calling, choice, offered) in [
+        (r#"{"mode":"AUTO"}"#, r#"{"type":"auto"}"#, 2),
+        (r#"{"mode":"NONE"}"#, r#"{"type":"none"}"#, 2),
+        (r#"{"mode":"ANY"}"#, r#"{"type":"any"}"#, 2),
+        (
+            r#"{"mode":"ANY","allowedFunctionNames":["b"]}"#,
+            r#"{"type":"tool","name":"b"}"#,
+            1,
+        ),
+        (
+            r#"{"mode":"any","allowed_function_names":["b","a"]}"#,
+            r#"{"type":"any"}"#,
+            2,
+        ),
+        (
+            r#"{"mode":"VALIDATED","allowedFunctionNames":["a"]}"#,
+            r#"{"type":"auto"}"#,
+            1,
+        ),
+    ] {
+        let config = format!(r#"{TOOLS},"toolConfig":{{"functionCallingConfig":{calling}}}"#);
+        let body = body_with(&config);
+        assert_eq!(body["tool_choice"], json(choice), "{calling}");
+        assert_eq!(
+            body["tools"].as_array().unwrap().len(),
+            offered,
+            "{calling}"
+        );
+    }
+    let thinking = format!(
+        r#"{TOOLS},"toolConfig":{{"functionCallingConfig":{{"mode":"ANY"}}}},"thinkingConfig":{{"thinkingBudget":-1}}"#
+    );
+    assert_eq!(
+        body_with(&thinking)["tool_choice"],
+        json(r#"{"type":"auto"}"#)
+    );
+}
+
+#[test]
+fn a_schema_is_a_tool_that_must_be_called() {
+    let body =
+        body_with(r#""responseSchema":{"type":"OBJECT","properties":{"tea":{"type":"STRING"}}}"#);
+    assert_eq!(body["tools"][0]["name"], "retain_structured_output");
+    assert_eq!(
+        body["tools"][0]["input_schema"]["properties"]["tea"]["type"],
+        "string"
+    );
+    let choice =
+        r#"{"type":"tool","name":"retain_structured_output","disable_parallel_tool_use":true}"#;
+    assert_eq!(body["tool_choice"], json(choice));
+    let body = body_with(
+        r##""responseJsonSchema":{"type":"array","items":{"$ref":"#/$defs/T"},"$defs":{"T":{"type":"string"}}},
+            "thinkingConfig":{"thinkingBudget":-1}"##,
+    );
+    let schema = json(
+        r##"{"type":"object","properties":{"response":{"type":"array","items":{"$ref":"#/$defs/T"}}},
+             "required":["response"],"$defs":{"T":{"type":"string"}}}"##,
+    );
+    assert_eq!(body["tools"][0]["input_schema"], schema);
+    assert_eq!(
+        body["tool_choice"],
+        json(r#"{"type":"auto","disable_parallel_tool_use":true}"#)
+    );
+    // Beside tools it is not sent.
+    let body = body_with(&format!(r#"{TOOLS},"responseSchema":{{"type":"OBJECT"}}"#));
+    assert_eq!(body["tools"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_request_may_name_another_model() {
+    let mut request = with("{}");
+    request.model = "anthropic/claude-other".to_owned();
+    assert_eq!(body_of(&request)["model"], "claude-other");
+    request.model = "claude/../../x".to_owned();
+    assert!(provider().call(&request, false).is_err());
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused() {
+    for config in [
+        r#"{"candidateCount":2}"#,
+        r#"{"tools":[{"functionDeclarations":[{"name":"retain_structured_output"}]}]}"#,
+        r#"{"tools":[{"functionDeclarations":[{"description":"no name"}]}]}"#,
+    ] {
+        let error = provider().call(&with(config), false).unwrap_err();
+        assert_eq!(error.code.as_deref(), Some("InvalidRequest"), "{config}");
+    }
+}
+
+fn call(id: Option<&str>, name: &str) -> Part {
+    FunctionCall {
+        id: id.map(str::to_owned),
+        ..FunctionCall::new(name, JsonMap::new())
+    }
+    .into()
+}
+
+fn result(id: Option<&str>, name: &str) -> Part {
+    FunctionResponse {
+        id: id.map(str::to_owned),
+        ..FunctionResponse::new("", name, JsonMap::from([("result", name)]))
+    }
+    .into()
+}
+
+/// Per message: its role, and kind and id of each block.
+fn turns(contents: impl IntoIterator<Item = Content>) -> Vec<String> {
+    let body = body_of(&asking(contents));
+    let messages = body["messages"].as_array().unwrap();
+    let turn = |message: &Json| {
+        let blocks = message["content"].as_array().unwrap().iter();
+        let blocks = blocks.map(|block| {
+            let keys = ["id", "tool_use_id", "text"];
+            let about = keys.iter().find_map(|key| block[*key].as_str());
+            format!(
+                "{} {}",
+                block["type"].as_str().unwrap(),
+                about.unwrap_or_default()
+            )
+        });
+        let blocks = blocks.collect::<Vec<_>>().join(", ");
+        format!("{}: {blocks}", message["role"].as_str().unwrap())
+    };
+    messages.iter().map(turn).collect()
+}
+
+#[test]
+fn results_follow_their_calls_in_one_message() {
+    let told = turns([
+        Content::user("Go"),
+        Content::new("model", vec![call(Some("t1"), "a"), call(Some("t2"), "b")]),
+        Content::new("user", vec![result(Some("t1"), "a")]),
+        Content::new("user", vec![Part::text("and?"), result(Some("t2"), "b")]),
+    ]);
+    let expected = [
+        "user: text Go",
+        "assistant: tool_use t1, tool_use t2",
+        "user: tool_result t1, tool_result t2, text and?",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_call_without_a_result_gets_one() {
+    let told = turns([
+        Content::user("Go"),
+        Content::new("model", vec![call(Some("t1"), "a"), call(Some("t2"), "b")]),
+        Content::new(
+            "user",
+            vec![Part::text("never mind"), result(Some("t2"), "b")],
+        ),
+        Content::new("model", vec![call(Some("t3"), "a")]),
+    ]);
+    assert_eq!(
+        told[2],
+        "user: tool_result t2, tool_result t1, text never mind"
+    );
+    assert!(
+        told[4].starts_with("user: tool_result t3, text Continue"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn ids_that_are_not_taken_have_stand_ins() {
+    let told = turns([
+        Content::user("Go"),
+        Content::new(
+            "model",
+            vec![
+                call(None, "a"),
+                call(Some("x:1"), "b"),
+                call(None, "c"),
+                call(Some(""), "a"),
+            ],
+        ),
+        Content::new(
+            "user",
+            vec![
+                result(None, "c"),
+                result(Some("x:1"), "b"),
+                result(None, "a"),
+                result(None, "other"),
+                result(None, "late"),
+            ],
+        ),
+    ]);
+    let id = |number| format!("toolu_fallback_{number}");
+    let calls: Vec<String> = (0..4).map(|n| format!("tool_use {}", id(n))).collect();
+    let results: Vec<String> = [2, 1, 0, 3, 4]
+        .map(|n| format!("tool_result {}", id(n)))
+        .to_vec();
+    assert_eq!(told[1], format!("assistant: {}", calls.join(", ")));
+    assert_eq!(told[2], format!("user: {}", results.join(", ")));
+}
+
+#[test]
+fn the_user_has_the_last_word() {
+    let nothing = "user: text Handle the requests as specified in the System Instruction.";
+    assert_eq!(turns([]), [nothing]);
+    let go_on = "user: text Continue processing previous requests as instructed. Exit or provide \
+                 a summary if no more outputs are needed.";
+    let told = turns([Content::user("Hi"), Content::model("Ho")]);
+    assert_eq!(told, ["user: text Hi", "assistant: text Ho", go_on]);
+    // A turn of an empty text stays a turn; one of the model goes.
+    assert_eq!(turns([Content::user("")]), ["user: text ."]);
+    let told = turns([Content::user("a"), Content::model(""), Content::user("b")]);
+    assert_eq!(told, ["user: text a, text b"]);
+}
+
+#[test]
+fn on_vertex_the_model_is_in_the_address() {
+    let name = "projects/p/locations/l/publishers/anthropic/models/claude-x@1";
+    let base_url = "https://h/v1/projects/p/locations/l".to_owned();
+    let provider = Messages::new(name, Place::Vertex { base_url });
+    for (stream, method) in [(false, "rawPredict"), (true, "streamRawPredict")] {
+        let mut request = with("{}");
+        request.model = name.to_owned();
+        let call = provider.call(&request, stream).unwrap();
+        let models = "https://h/v1/projects/p/locations/l/publishers/anthropic/models";
+        assert_eq!(call.url, format!("{models}/claude-x@1:{method}"));
+        let body = json(&call.body);
+        assert_eq!(body["anthropic_version"], "vertex-2023-10-16");
+        assert!(body["model"].is_null() && call.headers.is_empty());
+    }
+}

@@ -1,0 +1,260 @@
+//! Streams: cut anywhere, the same comes out.
+
+use proptest::prelude::*;
+use retain_core::{Json, LlmResponse, Part};
+use retain_runtime::ModelError;
+
+use super::{super::stream::Reader, asked, json, provider, recorded};
+use crate::{
+    http::Sse,
+    provider::{Provider as _, StreamReader as _},
+    testing::event_stream,
+};
+
+const ALL: [&str; 6] = [
+    recorded::TEXT,
+    recorded::THOUGHTS_AND_CALLS,
+    recorded::CITED,
+    recorded::STRUCTURED,
+    recorded::EMPTY,
+    recorded::OVERLOADED,
+];
+
+/// What comes out of a stream that comes in these chunks: pieces, and the whole or the error.
+fn read(chunks: &[&[u8]]) -> (Vec<LlmResponse>, Result<(), ModelError>) {
+    let mut sse = Sse::default();
+    let mut reader = Reader::default();
+    let mut answers = Vec::new();
+    let mut take = || {
+        for chunk in chunks {
+            for event in sse.push(chunk).unwrap() {
+                answers.extend(reader.push(&event)?);
+            }
+        }
+        if let Some(event) = sse.finish().unwrap() {
+            answers.extend(reader.push(&event)?);
+        }
+        answers.extend(reader.finish()?);
+        Ok(())
+    };
+    let result = take();
+    (answers, result)
+}
+
+fn told((answers, result): (Vec<LlmResponse>, Result<(), ModelError>)) -> String {
+    format!(
+        "{answers:?} {:?}",
+        result.map_err(|error| (error.code, error.message))
+    )
+}
+
+#[test]
+fn a_stream_may_be_cut_at_every_byte() {
+    for stream in ALL {
+        let bytes = stream.as_bytes();
+        let whole = told(read(&[bytes]));
+        for cut in 0..bytes.len() {
+            let (before, after) = bytes.split_at(cut);
+            assert_eq!(told(read(&[before, after])), whole, "cut at {cut}");
+        }
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(told(read(&single)), whole);
+        let crlf = stream.replace('\n', "\r\n");
+        assert_eq!(told(read(&[crlf.as_bytes()])), whole);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #[test]
+    fn any_chunks_give_the_same(which in 0..ALL.len(), sizes in prop::collection::vec(1usize..90, 1..60)) {
+        let bytes = ALL[which].as_bytes();
+        let mut chunks = Vec::new();
+        let mut rest = bytes;
+        for size in sizes {
+            let (chunk, after) = rest.split_at(size.min(rest.len()));
+            chunks.push(chunk);
+            rest = after;
+        }
+        chunks.push(rest);
+        prop_assert_eq!(told(read(&chunks)), told(read(&[bytes])));
+    }
+}
+
+#[test]
+fn an_answer_that_is_cut_off_is_an_error() {
+    for stream in ALL.iter().take(5) {
+        let end = stream.find("event: message_stop").unwrap();
+        let (_, result) = read(&[&stream.as_bytes()[..end]]);
+        assert_eq!(result.unwrap_err().code.as_deref(), Some("CutOff"));
+    }
+}
+
+/// The texts of the pieces, and the whole.
+fn answered(stream: &str) -> (String, LlmResponse) {
+    let (mut answers, result) = read(&[stream.as_bytes()]);
+    result.unwrap();
+    let whole = answers.pop().unwrap();
+    assert!(answers.iter().all(|piece| piece.partial == Some(true)));
+    let parts = answers.iter().flat_map(|piece| piece.content.iter());
+    let parts = parts.flat_map(|content| content.parts());
+    let text = parts.filter_map(|part| part.text.clone()).collect();
+    (text, whole)
+}
+
+#[test]
+fn text_comes_in_pieces_and_then_whole() {
+    let (pieces, whole) = answered(recorded::TEXT);
+    assert_eq!(pieces, "Grüße, Ada 🙂");
+    let expected = json(
+        r#"{"modelVersion":"claude-test-20260101",
+            "content":{"parts":[{"text":"Grüße, Ada 🙂"}],"role":"model"},
+            "partial":false,"finishReason":"STOP",
+            "usageMetadata":{"cachedContentTokenCount":100,"candidatesTokenCount":15,
+                "promptTokenCount":135,"totalTokenCount":150}}"#,
+    );
+    assert_eq!(json(&whole.to_json().unwrap()), expected);
+}
+
+#[test]
+fn thoughts_keep_their_signatures_and_calls_their_ids() {
+    let (pieces, whole) = answered(recorded::THOUGHTS_AND_CALLS);
+    assert_eq!(pieces, "Two cities, two calls.");
+    let content = whole.content.as_ref().unwrap();
+    let [thought, sealed, first, second] = content.parts() else {
+        panic!("{content:?}");
+    };
+    assert_eq!(thought.text.as_deref(), Some("Two cities, two calls."));
+    let signature = |part: &Part| part.thought_signature.clone().unwrap().to_vec();
+    assert_eq!(signature(thought), b"EqQBCgIYAhIM1gbcDa9GJwZA2b3h");
+    assert_eq!((sealed.thought, &sealed.text), (Some(true), &None));
+    assert_eq!(signature(sealed), b"EmwKAhgBEgy3va3pzix/LafPsn4a");
+    let first = first.function_call.as_ref().unwrap();
+    assert_eq!(first.id.as_deref(), Some("toolu_1"));
+    let args = json(r#"{"city":"München","days":3}"#);
+    assert_eq!(Json::from(first.args.clone().unwrap()), args);
+    let second = second.function_call.as_ref().unwrap();
+    assert_eq!(
+        (second.id.as_deref(), second.name.as_deref()),
+        (Some("toolu_2"), Some("get_time"))
+    );
+    assert!(second.args.as_ref().unwrap().is_empty());
+    let usage = whole.usage_metadata.unwrap();
+    assert_eq!(usage.thoughts_token_count, Some(40));
+    assert_eq!(usage.candidates_token_count, Some(49));
+    assert_eq!(usage.total_token_count, Some(472 + 89));
+}
+
+#[test]
+fn what_was_answered_goes_back_as_it_came() {
+    let (_, whole) = answered(recorded::THOUGHTS_AND_CALLS);
+    let stored = LlmResponse::from_json(&whole.to_json().unwrap()).unwrap();
+    let body = super::body_of(&super::asking([
+        retain_core::Content::user("Weather?"),
+        stored.content.unwrap(),
+    ]));
+    let expected = json(
+        r#"[{"type":"thinking","thinking":"Two cities, two calls.",
+             "signature":"EqQBCgIYAhIM1gbcDa9GJwZA2b3h"},
+            {"type":"redacted_thinking","data":"EmwKAhgBEgy3va3pzix/LafPsn4a"},
+            {"type":"tool_use","id":"toolu_1","name":"get_weather",
+             "input":{"city":"München","days":3}},
+            {"type":"tool_use","id":"toolu_2","name":"get_time","input":{}}]"#,
+    );
+    assert_eq!(body["messages"][1]["content"], expected);
+}
+
+#[test]
+fn citations_count_in_bytes_of_the_text() {
+    let (_, whole) = answered(recorded::CITED);
+    let expected = json(
+        r#"{"citations":[
+            {"startIndex":4,"endIndex":9,"title":"On grass"},
+            {"startIndex":4,"endIndex":9,"title":"Green","uri":"https://example.org/g"}]}"#,
+    );
+    assert_eq!(**whole.citation_metadata.as_ref().unwrap(), expected);
+}
+
+#[test]
+fn a_structured_answer_is_a_text() {
+    let (pieces, whole) = answered(recorded::STRUCTURED);
+    assert_eq!(pieces, r#"Here it is.{"tea":"Earl Grey"}"#);
+    let content = whole.content.unwrap();
+    assert_eq!(content.parts(), [Part::text(r#"{"tea": "Earl Grey"}"#)]);
+}
+
+#[test]
+fn a_structured_value_is_taken_out_of_its_object() {
+    let body = r#"{"content":[{"type":"thinking","thinking":"Hm","signature":"c2ln"},
+        {"type":"tool_use","id":"t","name":"retain_structured_value","input":{"response":["é",2]}}],
+        "stop_reason":"tool_use"}"#;
+    let content = provider().whole(body).unwrap().content.unwrap();
+    assert_eq!(content.parts()[1], Part::text(r#"["é", 2]"#));
+    assert_eq!(content.parts()[0].thought, Some(true));
+}
+
+#[test]
+fn a_refusal_is_an_end_for_safety() {
+    let (_, whole) = answered(recorded::EMPTY);
+    assert_eq!(whole.finish_reason.as_deref(), Some("SAFETY"));
+    assert!(whole.content.unwrap().parts().is_empty());
+}
+
+#[test]
+fn a_call_that_max_tokens_cut_off_is_left_out() {
+    let cut = recorded::THOUGHTS_AND_CALLS
+        .replace(r#", \"days\": 3}"#, "")
+        .replace(
+            r#""stop_reason":"tool_use""#,
+            r#""stop_reason":"max_tokens""#,
+        );
+    let (_, whole) = answered(&cut);
+    assert_eq!(whole.finish_reason.as_deref(), Some("MAX_TOKENS"));
+    let content = whole.content.unwrap();
+    let calls: Vec<_> = content.function_calls().map(|call| &call.name).collect();
+    assert_eq!(calls, [&Some("get_time".to_owned())]);
+    let broken = recorded::THOUGHTS_AND_CALLS.replace(r#", \"days\": 3}"#, "");
+    let (_, result) = read(&[broken.as_bytes()]);
+    assert_eq!(
+        result.unwrap_err().code.as_deref(),
+        Some("MalformedResponse")
+    );
+}
+
+#[test]
+fn streamed_and_whole_answers_are_the_same() {
+    let whole = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-test-20260101",
+        "content":[{"type":"thinking","thinking":"Two cities, two calls.","signature":"EqQBCgIYAhIM1gbcDa9GJwZA2b3h"},
+        {"type":"redacted_thinking","data":"EmwKAhgBEgy3va3pzix/LafPsn4a"},
+        {"type":"tool_use","id":"toolu_1","name":"get_weather","input":{"city":"München","days":3}},
+        {"type":"server_tool_use","id":"srv_1","name":"web_search","input":{}},
+        {"type":"tool_use","id":"toolu_2","name":"get_time","input":{}}],
+        "stop_reason":"tool_use","unheard_of":1,
+        "usage":{"input_tokens":472,"output_tokens":89,"output_tokens_details":{"thinking_tokens":40}}}"#;
+    let whole = provider().whole(whole).unwrap();
+    let (_, streamed) = answered(recorded::THOUGHTS_AND_CALLS);
+    assert_eq!(
+        LlmResponse {
+            partial: None,
+            ..streamed
+        },
+        whole
+    );
+}
+
+#[tokio::test]
+async fn over_http_too() {
+    let bytes = recorded::TEXT.as_bytes();
+    let cuts: Vec<usize> = (1..bytes.len()).step_by(7).collect();
+    let (answers, sent) = asked(event_stream(bytes, &cuts), true).await;
+    let last = answers.last().unwrap().as_ref().unwrap();
+    assert_eq!(
+        last.content.as_ref().unwrap().text_concat(),
+        "Grüße, Ada 🙂"
+    );
+    assert_eq!(sent.path(), "/v1/messages");
+    assert_eq!(sent.header("x-api-key"), Some("sk-ant-test-key"));
+    assert_eq!(sent.header("anthropic-version"), Some("2023-06-01"));
+    assert_eq!(json(&sent.body)["stream"], true);
+    assert_eq!(json(&sent.body)["model"], "claude-test");
+}

@@ -1,0 +1,96 @@
+//! What a function answered, as a `tool_result`: text as ADK puts it, and media beside it.
+
+use retain_core::{Bytes, FunctionResponse, Json, JsonMap};
+use retain_runtime::python_text::{python_json_ascii, python_str};
+
+use super::{
+    blocks::{Source, media_block, plain_type},
+    ids::CallIds,
+};
+
+pub(super) fn block(response: &FunctionResponse, ids: &mut CallIds) -> Json {
+    let text = text(response.response.as_ref());
+    let media = media(response);
+    let content: Json = match media.is_empty() {
+        true => text.into(),
+        false => {
+            let lead = (!text.is_empty()).then(|| {
+                let lead = [("type", Json::from("text")), ("text", text.into())];
+                Json::from(JsonMap::from(lead))
+            });
+            lead.into_iter().chain(media).collect::<Vec<_>>().into()
+        }
+    };
+    let function = response.name.as_deref().unwrap_or_default();
+    let id = ids.of_result(response.id.as_deref(), function);
+    JsonMap::from([
+        ("type", Json::from("tool_result")),
+        ("tool_use_id", id.into()),
+        ("content", content),
+        ("is_error", false.into()),
+    ])
+    .into()
+}
+
+/// A call that never got its result, as a run was cut off. Without one Claude refuses the history.
+pub(super) fn missing(id: &str) -> Json {
+    JsonMap::from([
+        ("type", Json::from("tool_result")),
+        ("tool_use_id", id.into()),
+        ("content", MISSING.into()),
+        ("is_error", true.into()),
+    ])
+    .into()
+}
+
+const MISSING: &str =
+    "There is no result: the run may have been cut off before the function ended.";
+
+/// The result itself where there is one, else the whole answer as JSON.
+fn text(response: Option<&JsonMap>) -> String {
+    let Some(response) = response.filter(|response| !response.is_empty()) else {
+        return String::new();
+    };
+    match &response["content"] {
+        Json::Array(items) if !items.is_empty() => {
+            let lines: Vec<String> = items.iter().map(line).collect();
+            return lines.join("\n");
+        }
+        Json::String(text) if !text.is_empty() => return text.to_string(),
+        _ => {}
+    }
+    match &response["result"] {
+        Json::Null => {}
+        result if response.len() == 1 => {
+            return match result {
+                Json::Object(_) | Json::Array(_) => python_json_ascii(result),
+                plain => python_str(plain),
+            };
+        }
+        _ => {}
+    }
+    python_json_ascii(&response.clone().into())
+}
+
+/// One item of a result in the form that MCP servers give.
+fn line(item: &Json) -> String {
+    match (item["type"].as_str(), &item["text"]) {
+        (Some("text"), Json::String(text)) => text.to_string(),
+        _ => python_str(item),
+    }
+}
+
+fn media(response: &FunctionResponse) -> Vec<Json> {
+    let parts = response.parts.as_ref().and_then(|parts| parts.as_array());
+    let blocks = parts.unwrap_or_default().iter().filter_map(|part| {
+        let blob = &part["inlineData"];
+        let data = Bytes::from_base64(blob["data"].as_str()?)?;
+        let mime_type = plain_type(blob["mimeType"].as_str()?);
+        let block = media_block(&mime_type, &Source::Bytes(&data));
+        if block.is_none() {
+            tracing::warn!(%mime_type, "Claude cannot take this kind of data in a result; left out");
+        }
+        block.map(Json::from)
+    });
+    blocks.collect()
+}

@@ -1,0 +1,104 @@
+//! Declared functions, and which of them Claude may or must call.
+
+use retain_core::{FunctionDeclaration, GenerateContentConfig, Json, JsonMap};
+use retain_runtime::ModelError;
+
+use super::{output_schema, refused};
+use crate::openai::schema::json_schema;
+
+/// The functions as `tools`.
+pub(super) fn declared(config: &GenerateContentConfig) -> Result<Vec<Json>, ModelError> {
+    let mut declared = Vec::new();
+    for tool in config.tools.iter().flatten() {
+        let has_own = tool.retrieval.is_some()
+            || tool.google_search.is_some()
+            || tool.url_context.is_some()
+            || tool.code_execution.is_some()
+            || tool.google_maps.is_some()
+            || tool.enterprise_web_search.is_some()
+            || tool.computer_use.is_some();
+        if has_own {
+            tracing::warn!("Claude has none of Gemini's own tools, so such a tool is left out");
+        }
+        for function in tool.function_declarations.iter().flatten() {
+            declared.push(tool_of(function)?);
+        }
+    }
+    Ok(declared)
+}
+
+fn tool_of(function: &FunctionDeclaration) -> Result<Json, ModelError> {
+    let name = function.name.as_deref().unwrap_or_default();
+    if name.is_empty() || output_schema::is_reserved(name) {
+        return Err(refused(format!("a function cannot be named {name:?}")));
+    }
+    let schema = function
+        .parameters_json_schema
+        .as_ref()
+        .or(function.parameters.as_ref())
+        .filter(|schema| schema.as_object().is_some());
+    let mut schema = schema.map(json_schema).unwrap_or_default();
+    let is_object = schema["type"] == "object";
+    if let Some(map) = schema.as_object_mut().filter(|_| is_object) {
+        if !map.contains_key("properties") {
+            map.insert("properties", JsonMap::new());
+        }
+    } else {
+        let empty = [
+            ("type", Json::from("object")),
+            ("properties", JsonMap::new().into()),
+        ];
+        schema = JsonMap::from(empty).into();
+    }
+    Ok(JsonMap::from([
+        ("name", Json::from(name)),
+        (
+            "description",
+            function.description.as_deref().unwrap_or_default().into(),
+        ),
+        ("input_schema", schema),
+    ])
+    .into())
+}
+
+/// The tools that are offered, and how Claude is to choose among them.
+pub(super) fn chosen(
+    mut tools: Vec<Json>,
+    config: &GenerateContentConfig,
+    thinks: bool,
+) -> (Vec<Json>, Json) {
+    let calling = config.tool_config.as_ref().map(calling_config);
+    let calling = calling.unwrap_or_default();
+    let mode = calling["mode"].as_str().unwrap_or_default();
+    if mode.eq_ignore_ascii_case("NONE") {
+        return (tools, JsonMap::from([("type", "none")]).into());
+    }
+    if !mode.eq_ignore_ascii_case("ANY") && !mode.eq_ignore_ascii_case("VALIDATED") {
+        return (tools, JsonMap::from([("type", "auto")]).into());
+    }
+    let allowed = match &calling["allowedFunctionNames"] {
+        Json::Null => calling["allowed_function_names"].clone(),
+        names => names.clone(),
+    };
+    let allowed = allowed.as_array().unwrap_or_default();
+    if !allowed.is_empty() {
+        tools.retain(|tool| allowed.contains(&tool["name"]));
+    }
+    let choice = match allowed {
+        _ if mode.eq_ignore_ascii_case("VALIDATED") => JsonMap::from([("type", "auto")]),
+        _ if thinks => {
+            tracing::warn!("Claude cannot be made to call a function while it thinks; it may");
+            JsonMap::from([("type", "auto")])
+        }
+        [one] => JsonMap::from([("type", Json::from("tool")), ("name", one.clone())]),
+        _ => JsonMap::from([("type", "any")]),
+    };
+    (tools, choice.into())
+}
+
+fn calling_config(config: &Json) -> Json {
+    match &config["functionCallingConfig"] {
+        Json::Null => config["function_calling_config"].clone(),
+        calling => calling.clone(),
+    }
+}

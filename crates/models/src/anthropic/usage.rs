@@ -1,0 +1,46 @@
+//! Token counts: Claude counts what came from and went to its cache apart, and thoughts with the
+//! answer; Gemini's form has the first inside the prompt and the second apart.
+
+use retain_core::{Json, UsageMetadata};
+
+/// The counts of one answer, as they come in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    input: Option<i64>,
+    cache_read: Option<i64>,
+    cache_creation: Option<i64>,
+    output: Option<i64>,
+    thinking: Option<i64>,
+}
+
+impl Usage {
+    /// Takes up a `usage`. Later counts are of all so far, and say only what has changed.
+    pub(super) fn take_up(&mut self, usage: &Json) {
+        let count = |value: &Json, known: Option<i64>| value.as_i64().or(known);
+        self.input = count(&usage["input_tokens"], self.input);
+        self.cache_read = count(&usage["cache_read_input_tokens"], self.cache_read);
+        self.cache_creation = count(&usage["cache_creation_input_tokens"], self.cache_creation);
+        self.output = count(&usage["output_tokens"], self.output);
+        let thinking = &usage["output_tokens_details"]["thinking_tokens"];
+        self.thinking = count(thinking, self.thinking);
+    }
+
+    /// `None` where nothing was counted.
+    pub(super) fn metadata(&self) -> Option<UsageMetadata> {
+        if *self == Usage::default() {
+            return None;
+        }
+        let counts = [self.input, self.cache_read, self.cache_creation];
+        let prompt = counts.iter().flatten().sum::<i64>();
+        let output = self.output.unwrap_or(0);
+        let thinking = self.thinking.map(|thinking| thinking.min(output));
+        Some(UsageMetadata {
+            prompt_token_count: Some(prompt),
+            cached_content_token_count: self.cache_read,
+            candidates_token_count: Some(output - thinking.unwrap_or(0)),
+            thoughts_token_count: thinking,
+            total_token_count: Some(prompt + output),
+            ..UsageMetadata::default()
+        })
+    }
+}

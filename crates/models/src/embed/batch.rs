@@ -1,0 +1,54 @@
+//! How many texts a provider takes at once.
+
+/// The most that goes into one call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// How many texts.
+    pub(super) texts: usize,
+    /// How many bytes they have together. Providers count tokens, of which there are fewer.
+    pub(super) bytes: usize,
+}
+
+/// The texts in batches, in their order. A text that is too long alone has a batch of its own.
+pub(super) fn batches(texts: &[String], limits: Limits) -> Vec<&[String]> {
+    let mut batches = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (at, text) in texts.iter().enumerate() {
+        let is_full = at - start >= limits.texts || bytes + text.len() > limits.bytes;
+        if is_full && at > start {
+            batches.push(&texts[start..at]);
+            (start, bytes) = (at, 0);
+        }
+        bytes += text.len();
+    }
+    if start < texts.len() {
+        batches.push(&texts[start..]);
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_is_in_one_batch() {
+        let limits = Limits {
+            texts: 3,
+            bytes: 10,
+        };
+        let lengths = |texts: &[usize]| {
+            let texts: Vec<String> = texts.iter().map(|len| "x".repeat(*len)).collect();
+            let batches = batches(&texts, limits);
+            let all: Vec<String> = batches.concat();
+            assert_eq!(all, texts);
+            batches.iter().map(|batch| batch.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(&[]), [0; 0]);
+        assert_eq!(lengths(&[1, 1, 1, 1]), [3, 1]);
+        assert_eq!(lengths(&[5, 5, 1]), [2, 1]);
+        assert_eq!(lengths(&[50]), [1]);
+        assert_eq!(lengths(&[1, 50, 1, 1]), [1, 1, 2]);
+        assert_eq!(lengths(&[0, 0, 0, 0, 0, 0]), [3, 3]);
+    }
+}

@@ -1,0 +1,141 @@
+//! `GeminiEmbedder`: vectors from Gemini's `batchEmbedContents`.
+
+use async_trait::async_trait;
+use retain_core::{BoxError, Embedder, Json, JsonMap};
+use retain_runtime::ModelError;
+
+use super::{EmbedWire, batch::Limits, vectors};
+use crate::{
+    Http, Secret, gemini,
+    http::{Auth, Call, malformed},
+    openai::{
+        json::{list, object},
+        refused,
+    },
+    provider::Failure,
+};
+
+/// Where Gemini is.
+const BASE_URL: &str = "https://generativelanguage.googleapis.com";
+/// Gemini takes 100 texts at once.
+const LIMITS: Limits = Limits {
+    texts: 100,
+    bytes: 256 * 1024,
+};
+/// Questions and memories are embedded alike, so that neither is told to be one or the other.
+const TASK_TYPE: &str = "SEMANTIC_SIMILARITY";
+
+/// An embedder of the Gemini API.
+///
+/// ```
+/// use retain_core::Embedder as _;
+/// use retain_models::{GeminiEmbedder, Http, HttpSettings, Secret};
+/// let http = Http::new(HttpSettings::default()).unwrap();
+/// let embedder = GeminiEmbedder::new(http, Secret::from("key"), "gemini-embedding-001", 768);
+/// assert_eq!(embedder.id(), "gemini/gemini-embedding-001/768/SEMANTIC_SIMILARITY");
+/// ```
+#[derive(Debug, Clone)]
+pub struct GeminiEmbedder {
+    http: Http,
+    base_url: String,
+    auth: Auth,
+    model: String,
+    dims: usize,
+    task_type: Option<String>,
+    id: String,
+}
+
+impl GeminiEmbedder {
+    /// A model, asked for vectors of `dims` dimensions.
+    pub fn new(http: Http, key: Secret, model: impl Into<String>, dims: usize) -> GeminiEmbedder {
+        let model = model.into();
+        let model = model.strip_prefix("models/").unwrap_or(&model).to_owned();
+        // Newer models are told the task in words, or not at all.
+        let takes_task = model == "gemini-embedding-001" || model.starts_with("text-embedding");
+        let embedder = GeminiEmbedder {
+            http,
+            base_url: BASE_URL.to_owned(),
+            auth: Auth::Header("x-goog-api-key", key),
+            model,
+            dims,
+            task_type: None,
+            id: String::new(),
+        };
+        embedder.with_task_type(takes_task.then_some(TASK_TYPE))
+    }
+
+    /// What the vectors are for, e.g. `RETRIEVAL_DOCUMENT`. Vectors of one task are not those of
+    /// another, so it is part of the id.
+    #[must_use]
+    pub fn with_task_type(mut self, task_type: Option<&str>) -> GeminiEmbedder {
+        self.id = format!("gemini/{}/{}", self.model, self.dims);
+        if let Some(task_type) = task_type {
+            self.id.push('/');
+            self.id.push_str(task_type);
+        }
+        self.task_type = task_type.map(str::to_owned);
+        self
+    }
+
+    /// Another address than Google's, without the version.
+    #[must_use]
+    pub fn at(mut self, base_url: &str) -> GeminiEmbedder {
+        self.base_url = base_url.trim().trim_end_matches('/').to_owned();
+        self
+    }
+}
+
+#[async_trait]
+impl Embedder for GeminiEmbedder {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn dims(&self) -> usize {
+        self.dims
+    }
+
+    async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, BoxError> {
+        super::embed(self, &self.http, &self.auth, self.dims, LIMITS, texts).await
+    }
+}
+
+impl EmbedWire for GeminiEmbedder {
+    fn call(&self, texts: &[String]) -> Result<Call, ModelError> {
+        let model = format!("models/{}", self.model);
+        let request = |text: &String| {
+            let part = object([("text", text.as_str().into())]);
+            let mut request = JsonMap::from([
+                ("model", Json::from(model.as_str())),
+                ("content", object([("parts", list([part]))])),
+            ]);
+            if let Some(task_type) = &self.task_type {
+                request.insert("taskType", task_type.as_str());
+            }
+            request.insert("outputDimensionality", self.dims);
+            Json::from(request)
+        };
+        let body = object([("requests", list(texts.iter().map(request)))]).to_json();
+        Ok(Call {
+            url: format!("{}/v1beta/{model}:batchEmbedContents", self.base_url),
+            headers: Vec::new(),
+            body: body.map_err(|error| refused(error.to_string()))?,
+        })
+    }
+
+    /// Gemini gives no numbers to its vectors: they come in the order of the texts.
+    fn vectors(&self, body: &Json, count: usize) -> Result<Vec<Vec<f32>>, ModelError> {
+        let embeddings = body["embeddings"].as_array();
+        let embeddings = embeddings.ok_or_else(|| malformed("the answer has no vectors"))?;
+        if embeddings.len() != count {
+            let found = embeddings.len();
+            return Err(malformed(format!("{found} vectors for {count} texts")));
+        }
+        let numbers = |embedding: &Json| vectors::of_list(&embedding["values"]);
+        embeddings.iter().map(numbers).collect()
+    }
+
+    fn failure(&self, status: u16, body: &str) -> Failure {
+        gemini::answer::failure(status, body)
+    }
+}

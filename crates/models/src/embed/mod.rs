@@ -1,0 +1,58 @@
+//! Embedders over HTTP: what texts mean, as vectors, said by a provider's model.
+//!
+//! Texts go in batches (`batch`); what comes back is checked (`vectors`): one vector a text, in
+//! their order, each of the size that was asked for, and of length one.
+
+mod batch;
+mod gemini;
+mod openai;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod vectors;
+
+use retain_core::{BoxError, Json};
+use retain_runtime::ModelError;
+
+pub use gemini::GeminiEmbedder;
+pub use openai::OpenAiEmbedder;
+pub use spec::EmbedderSpec;
+
+use self::batch::Limits;
+use crate::http::{Auth, Call, Http, malformed};
+use crate::provider::Failure;
+
+/// How one provider is asked for vectors: a pure translation.
+trait EmbedWire: Send + Sync {
+    fn call(&self, texts: &[String]) -> Result<Call, ModelError>;
+
+    /// One vector a text, in their order. `count` is how many there should be.
+    fn vectors(&self, body: &Json, count: usize) -> Result<Vec<Vec<f32>>, ModelError>;
+
+    fn failure(&self, status: u16, body: &str) -> Failure;
+}
+
+/// Asks for the vectors of all texts, batch by batch.
+async fn embed(
+    wire: &dyn EmbedWire,
+    http: &Http,
+    auth: &Auth,
+    dims: usize,
+    limits: Limits,
+    texts: &[String],
+) -> Result<Vec<Vec<f32>>, BoxError> {
+    let mut vectors = Vec::with_capacity(texts.len());
+    for texts in batch::batches(texts, limits) {
+        let call = wire.call(texts)?;
+        let failure = |status, body: &str| wire.failure(status, body);
+        let body = http.whole(&call, auth, &failure).await?;
+        let body = Json::parse(&body)
+            .map_err(|error| malformed(format!("the vectors cannot be read: {error}")))?;
+        let found = wire.vectors(&body, texts.len());
+        for mut vector in found.map_err(|error| auth.cleared(error))? {
+            vectors::check(&mut vector, dims)?;
+            vectors.push(vector);
+        }
+    }
+    Ok(vectors)
+}

@@ -1,0 +1,147 @@
+//! `OpenAiEmbedder`: vectors from `/embeddings`, of OpenAI or a server with the same interface.
+
+use async_trait::async_trait;
+use retain_core::{BoxError, Bytes, Embedder, Json, JsonMap};
+use retain_runtime::ModelError;
+
+use super::{EmbedWire, batch::Limits, vectors};
+use crate::{
+    Http, OpenAiServer,
+    http::{Auth, Call, malformed},
+    openai::{failure_of, in_answer, json::list, refused},
+    provider::Failure,
+};
+
+/// OpenAI takes 2048 texts and 300 000 tokens at once; others take less.
+const LIMITS: Limits = Limits {
+    texts: 128,
+    bytes: 256 * 1024,
+};
+
+/// An embedder behind OpenAI's interface: OpenAI itself, Azure, Ollama, vLLM, LM Studio.
+///
+/// ```
+/// use retain_core::Embedder as _;
+/// use retain_models::{Http, HttpSettings, OpenAiEmbedder, OpenAiServer};
+/// let http = Http::new(HttpSettings::default()).unwrap();
+/// let embedder = OpenAiEmbedder::new(http, OpenAiServer::ollama(), "nomic-embed-text", 768);
+/// assert_eq!(embedder.id(), "openai/nomic-embed-text/768");
+/// ```
+#[derive(Debug, Clone)]
+pub struct OpenAiEmbedder {
+    http: Http,
+    server: OpenAiServer,
+    auth: Auth,
+    model: String,
+    dims: usize,
+    /// Whether the size is asked for. Models that have one size only refuse that.
+    asks_for_dims: bool,
+    id: String,
+}
+
+impl OpenAiEmbedder {
+    /// A model of a server, whose vectors have `dims` dimensions. OpenAI's third generation of
+    /// models is asked for that many; others are taken at their word and checked.
+    pub fn new(
+        http: Http,
+        server: OpenAiServer,
+        model: impl Into<String>,
+        dims: usize,
+    ) -> OpenAiEmbedder {
+        let model = model.into();
+        OpenAiEmbedder {
+            http,
+            auth: server.auth(),
+            server,
+            asks_for_dims: model.starts_with("text-embedding-3"),
+            id: format!("openai/{model}/{dims}"),
+            model,
+            dims,
+        }
+    }
+
+    /// Asks for vectors of that size, which a model has to be able to shorten to.
+    #[must_use]
+    pub fn asking_for_dims(mut self) -> OpenAiEmbedder {
+        self.asks_for_dims = true;
+        self
+    }
+}
+
+#[async_trait]
+impl Embedder for OpenAiEmbedder {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn dims(&self) -> usize {
+        self.dims
+    }
+
+    async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, BoxError> {
+        super::embed(self, &self.http, &self.auth, self.dims, LIMITS, texts).await
+    }
+}
+
+impl EmbedWire for OpenAiEmbedder {
+    fn call(&self, texts: &[String]) -> Result<Call, ModelError> {
+        let mut body = JsonMap::from([
+            ("model", Json::from(self.model.as_str())),
+            ("input", list(texts.iter().map(|text| text.as_str().into()))),
+            ("encoding_format", "float".into()),
+        ]);
+        if self.asks_for_dims {
+            body.insert("dimensions", self.dims);
+        }
+        let body = Json::from(body).to_json();
+        Ok(Call {
+            url: self.server.url("embeddings", &self.model),
+            headers: Vec::new(),
+            body: body.map_err(|error| refused(error.to_string()))?,
+        })
+    }
+
+    fn vectors(&self, body: &Json, count: usize) -> Result<Vec<Vec<f32>>, ModelError> {
+        if let Some(failure) = in_answer(body) {
+            return Err(failure.into());
+        }
+        let data = body["data"].as_array();
+        let data = data.ok_or_else(|| malformed("the answer has no vectors"))?;
+        if data.len() != count {
+            let found = data.len();
+            return Err(malformed(format!("{found} vectors for {count} texts")));
+        }
+        let mut vectors = vec![None; count];
+        for (place, item) in data.iter().enumerate() {
+            // A server that does not count gives them in their order.
+            let index = match &item["index"] {
+                Json::Null => Some(place),
+                index => index.as_u64().and_then(|index| usize::try_from(index).ok()),
+            };
+            let place = index.and_then(|index| vectors.get_mut(index));
+            match place {
+                Some(place @ None) => *place = Some(numbers(&item["embedding"])?),
+                _ => return Err(malformed("the vectors are not those of the texts")),
+            }
+        }
+        let all: Option<Vec<Vec<f32>>> = vectors.into_iter().collect();
+        all.ok_or_else(|| malformed("the vectors are not those of the texts"))
+    }
+
+    fn failure(&self, status: u16, body: &str) -> Failure {
+        failure_of(status, body)
+    }
+}
+
+/// A list of numbers, or the bytes of them in base64, which some servers send unasked.
+fn numbers(value: &Json) -> Result<Vec<f32>, ModelError> {
+    let Some(text) = value.as_str() else {
+        return vectors::of_list(value);
+    };
+    let bytes = Bytes::from_base64(text).ok_or_else(|| malformed("a vector is no list"))?;
+    let (numbers, rest) = bytes.as_chunks::<4>();
+    match rest.is_empty() {
+        true => Ok(numbers.iter().map(|it| f32::from_le_bytes(*it)).collect()),
+        false => Err(malformed("a vector is cut off")),
+    }
+}

@@ -1,0 +1,164 @@
+//! `EmbedderSpec`: an embedder by name, e.g. `openai/text-embedding-3-small@512`.
+
+use std::{str::FromStr, sync::Arc};
+
+use retain_core::Embedder;
+use retain_runtime::BuildError;
+
+use super::{GeminiEmbedder, OpenAiEmbedder};
+use crate::{Http, OpenAiServer, Secret};
+
+/// The number of dimensions of models that are known, if none is named.
+const KNOWN: [(&str, usize); 11] = [
+    ("text-embedding-3-small", 1536),
+    ("text-embedding-3-large", 3072),
+    ("text-embedding-ada-002", 1536),
+    // Gemini's own advice for size against quality.
+    ("gemini-embedding-001", 768),
+    ("gemini-embedding-2", 768),
+    ("nomic-embed-text", 768),
+    ("mxbai-embed-large", 1024),
+    ("all-minilm", 384),
+    ("bge-m3", 1024),
+    ("embeddinggemma", 768),
+    ("snowflake-arctic-embed", 1024),
+];
+
+/// Which embedder: `provider/model`, and `@` with the number of dimensions where the model has no
+/// usual one or can do with fewer.
+///
+/// | name | key | address |
+/// |---|---|---|
+/// | `gemini/…` | `GOOGLE_API_KEY` or `GEMINI_API_KEY` | `GOOGLE_GEMINI_BASE_URL` |
+/// | `openai/…` | `OPENAI_API_KEY`, none needed with an address | `OPENAI_BASE_URL` |
+/// | `ollama/…` | none | `OLLAMA_API_BASE` or `OLLAMA_HOST` |
+///
+/// ```
+/// use retain_models::EmbedderSpec;
+/// let spec: EmbedderSpec = "openai/text-embedding-3-small@512".parse().unwrap();
+/// assert_eq!(spec.dims, 512);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmbedderSpec {
+    /// Whose interface it is behind.
+    provider: Provider,
+    /// The provider's name for the model.
+    pub model: String,
+    /// How many dimensions its vectors have.
+    pub dims: usize,
+    /// Whether the number was named.
+    is_named: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Provider {
+    Gemini,
+    OpenAi,
+    Ollama,
+}
+
+impl FromStr for EmbedderSpec {
+    type Err = BuildError;
+
+    fn from_str(text: &str) -> Result<EmbedderSpec, BuildError> {
+        let wrong = |why: &str| BuildError::new(format!("embedder {text:?}"), why);
+        let (name, model) = text.trim().split_once('/').unwrap_or((text, ""));
+        let provider = match name {
+            "gemini" => Provider::Gemini,
+            "openai" => Provider::OpenAi,
+            "ollama" => Provider::Ollama,
+            _ => {
+                return Err(wrong(
+                    "is none that is known; there are gemini/MODEL, openai/MODEL and ollama/MODEL, \
+                     each with @DIMENSIONS if need be",
+                ));
+            }
+        };
+        let (model, named) = match model.rsplit_once('@') {
+            Some((model, dims)) => {
+                let dims = dims.parse().ok().filter(|dims| (1..=65_536).contains(dims));
+                let why = || wrong("names no number of dimensions behind @");
+                (model, Some(dims.ok_or_else(why)?))
+            }
+            None => (model, None),
+        };
+        if model.is_empty() {
+            return Err(wrong("names no model"));
+        }
+        let dims = named.or_else(|| usual_dims(model)).ok_or_else(|| {
+            wrong(&format!(
+                "has vectors of a size that is not known; name it: {name}/{model}@DIMENSIONS"
+            ))
+        })?;
+        Ok(EmbedderSpec {
+            provider,
+            model: model.to_owned(),
+            dims,
+            is_named: named.is_some(),
+        })
+    }
+}
+
+/// The number for a model that is known; Ollama adds a tag behind `:`.
+fn usual_dims(model: &str) -> Option<usize> {
+    let bare = model.split(':').next().unwrap_or_default();
+    let found = KNOWN.iter().find(|(known, _)| *known == bare);
+    found.map(|(_, dims)| *dims)
+}
+
+impl EmbedderSpec {
+    /// The embedder. `variable` gives the value of an environment variable, or what stands for it.
+    pub fn open(
+        &self,
+        http: &Http,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Arc<dyn Embedder>, BuildError> {
+        let first = |names: &[&str]| {
+            let values = names.iter().filter_map(|name| variable(name));
+            values.into_iter().find(|value| !value.trim().is_empty())
+        };
+        match self.provider {
+            Provider::Gemini => {
+                let names = ["GOOGLE_API_KEY", "GEMINI_API_KEY"];
+                let key = first(&names).ok_or_else(|| self.missing("GOOGLE_API_KEY"))?;
+                let base = first(&["GOOGLE_GEMINI_BASE_URL"]);
+                let embedder =
+                    GeminiEmbedder::new(http.clone(), key.into(), self.model.as_str(), self.dims);
+                Ok(match base {
+                    Some(base) => Arc::new(embedder.at(&base)),
+                    None => Arc::new(embedder),
+                })
+            }
+            Provider::OpenAi => {
+                let key = first(&["OPENAI_API_KEY"]).map(Secret::from);
+                match (first(&["OPENAI_BASE_URL", "OPENAI_API_BASE"]), key) {
+                    (Some(base), key) => Ok(self.at(http, OpenAiServer::at(&base, key))),
+                    (None, Some(key)) => Ok(self.at(http, OpenAiServer::openai(key))),
+                    (None, None) => Err(self.missing("OPENAI_API_KEY")),
+                }
+            }
+            Provider::Ollama => match first(&["OLLAMA_API_BASE", "OLLAMA_HOST"]) {
+                Some(host) => Ok(self.at(http, OpenAiServer::ollama_at(&host))),
+                None => Ok(self.at(http, OpenAiServer::ollama())),
+            },
+        }
+    }
+
+    fn at(&self, http: &Http, server: OpenAiServer) -> Arc<dyn Embedder> {
+        let embedder = OpenAiEmbedder::new(http.clone(), server, self.model.as_str(), self.dims);
+        // A number that is not the model's usual one is asked for.
+        let usual = usual_dims(&self.model);
+        let is_shorter = self.is_named && usual.is_some_and(|usual| usual != self.dims);
+        match is_shorter {
+            true => Arc::new(embedder.asking_for_dims()),
+            false => Arc::new(embedder),
+        }
+    }
+
+    fn missing(&self, variable: &str) -> BuildError {
+        BuildError::new(
+            format!("embedder {:?}", self.model),
+            format!("needs a key; set the environment variable {variable}"),
+        )
+    }
+}

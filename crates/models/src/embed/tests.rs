@@ -1,0 +1,259 @@
+//! Embedders against a local server.
+//!
+//! Answers are written to platform.openai.com/docs/api-reference/embeddings and
+//! ai.google.dev/api/embeddings.
+
+use std::time::Duration;
+
+use retain_core::{BoxError, Embedder, Json};
+use retain_runtime::ModelError;
+
+use super::{EmbedderSpec, GeminiEmbedder, OpenAiEmbedder};
+use crate::{
+    Http, HttpSettings, OpenAiServer, Retries, Secret,
+    testing::{Act, Server, answer, refusal},
+};
+
+const KEY: &str = "sk-canary-0123456789";
+
+fn http() -> Http {
+    let retries = Retries {
+        attempts: 3,
+        first_wait: Duration::from_millis(1),
+        ..Retries::default()
+    };
+    let settings = HttpSettings {
+        retries,
+        ..HttpSettings::default()
+    };
+    Http::new(settings).expect("a client")
+}
+
+fn openai(server: &Server, dims: usize) -> OpenAiEmbedder {
+    let server = OpenAiServer::at(&server.url(), Some(Secret::from(KEY)));
+    OpenAiEmbedder::new(http(), server, "text-embedding-3-small", dims)
+}
+
+fn gemini(server: &Server, dims: usize) -> GeminiEmbedder {
+    GeminiEmbedder::new(http(), Secret::from(KEY), "gemini-embedding-001", dims).at(&server.url())
+}
+
+fn texts(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("text {number}")).collect()
+}
+
+/// OpenAI's answer with these vectors, each as its index and its numbers.
+fn listed(vectors: &[(usize, &str)]) -> Vec<Act> {
+    let item = |(index, numbers): &(usize, &str)| {
+        format!(r#"{{"object":"embedding","index":{index},"embedding":{numbers}}}"#)
+    };
+    let items: Vec<String> = vectors.iter().map(item).collect();
+    answer(&format!(
+        r#"{{"object":"list","data":[{}],"model":"m","usage":{{"prompt_tokens":8,"total_tokens":8}}}}"#,
+        items.join(",")
+    ))
+}
+
+fn code(error: &BoxError) -> Option<&str> {
+    error.downcast_ref::<ModelError>()?.code.as_deref()
+}
+
+#[tokio::test]
+async fn openai_is_asked_in_its_words_and_vectors_are_put_in_order() {
+    let server = Server::playing([listed(&[(1, "[0.0, 2.0]"), (0, "[3, 4]")])]).await;
+    let vectors = openai(&server, 2).embed(&texts(2)).await.unwrap();
+    assert_eq!(vectors, [[0.6, 0.8], [0.0, 1.0]]);
+    let received = &server.received()[0];
+    assert_eq!(received.path(), "/embeddings");
+    assert_eq!(
+        received.header("authorization"),
+        Some(format!("Bearer {KEY}").as_str())
+    );
+    assert_eq!(
+        received.body,
+        r#"{"model":"text-embedding-3-small","input":["text 0","text 1"],"encoding_format":"float","dimensions":2}"#
+    );
+}
+
+#[tokio::test]
+async fn a_model_with_one_size_is_not_asked_for_it() {
+    let server = Server::playing([listed(&[(0, "[1, 0]")]), listed(&[(0, "[1, 0]")])]).await;
+    let embedder = OpenAiEmbedder::new(http(), OpenAiServer::at(&server.url(), None), "own", 2);
+    embedder.embed(&texts(1)).await.unwrap();
+    embedder.asking_for_dims().embed(&texts(1)).await.unwrap();
+    let received = server.received();
+    assert!(!received[0].body.contains("dimensions"));
+    assert!(received[1].body.contains(r#""dimensions":2"#));
+    assert_eq!(received[0].header("authorization"), None);
+}
+
+#[tokio::test]
+async fn gemini_is_asked_in_its_words() {
+    let body = r#"{"embeddings":[{"values":[3,4]},{"values":[0.0,2.0]}]}"#;
+    let server = Server::playing([answer(body)]).await;
+    let vectors = gemini(&server, 2).embed(&texts(2)).await.unwrap();
+    assert_eq!(vectors, [[0.6, 0.8], [0.0, 1.0]]);
+    let received = &server.received()[0];
+    assert_eq!(
+        received.path(),
+        "/v1beta/models/gemini-embedding-001:batchEmbedContents"
+    );
+    assert_eq!(received.header("x-goog-api-key"), Some(KEY));
+    let request = |text: &str| {
+        format!(
+            r#"{{"model":"models/gemini-embedding-001","content":{{"parts":[{{"text":"{text}"}}]}},"taskType":"SEMANTIC_SIMILARITY","outputDimensionality":2}}"#
+        )
+    };
+    let requests = [request("text 0"), request("text 1")].join(",");
+    assert_eq!(received.body, format!(r#"{{"requests":[{requests}]}}"#));
+}
+
+#[tokio::test]
+async fn many_texts_go_in_batches_and_come_back_in_their_order() {
+    let batch = |from: usize, count: usize| {
+        let numbers: Vec<String> = (0..count).map(|at| format!("[1, {}]", from + at)).collect();
+        let numbered = numbers.iter().enumerate();
+        let mut vectors: Vec<(usize, &str)> = numbered.map(|(at, it)| (at, it.as_str())).collect();
+        vectors.reverse();
+        listed(&vectors)
+    };
+    let server = Server::playing([batch(0, 128), batch(128, 128), batch(256, 44)]).await;
+    let vectors = openai(&server, 2).embed(&texts(300)).await.unwrap();
+    assert_eq!(vectors.len(), 300);
+    for (at, vector) in vectors.iter().enumerate() {
+        let slope = f64::from(vector[1]) / f64::from(vector[0]);
+        assert_eq!(slope.round() as usize, at);
+    }
+    let received = server.received();
+    let counts = received.iter().map(|it| {
+        let body = Json::parse(&it.body).unwrap();
+        body["input"].as_array().unwrap().len()
+    });
+    assert_eq!(counts.collect::<Vec<_>>(), [128, 128, 44]);
+    let none = openai(&server, 2).embed(&[]).await.unwrap();
+    assert!(none.is_empty() && server.received().len() == 3);
+}
+
+#[tokio::test]
+async fn vectors_that_are_not_those_of_the_texts_are_refused() {
+    let bodies = [
+        r#"{"data":[{"index":0,"embedding":[1,0]}]}"#,
+        r#"{"data":[{"index":0,"embedding":[1,0]},{"index":0,"embedding":[1,0]}]}"#,
+        r#"{"data":[{"index":0,"embedding":[1,0]},{"index":2,"embedding":[1,0]}]}"#,
+        r#"{"data":[{"index":0,"embedding":[1,0]},{"index":-1,"embedding":[1,0]}]}"#,
+        r#"{"data":[{"index":0,"embedding":[1,0]},{"index":1,"embedding":[1,"x"]}]}"#,
+        r#"{"data":[{"index":0,"embedding":[1,0]},{"index":1,"embedding":[0,0]}]}"#,
+        r#"{"data":[{"index":0,"embedding":[1,0]},{"index":1}]}"#,
+        r#"{"data":{}}"#,
+        "{",
+    ];
+    for body in bodies {
+        let server = Server::playing([answer(body)]).await;
+        let error = openai(&server, 2).embed(&texts(2)).await.unwrap_err();
+        assert_eq!(code(&error), Some("MalformedResponse"), "{body}");
+    }
+    for body in [
+        r#"{"embeddings":[{"values":[1,0]}]}"#,
+        r#"{"embeddings":[{"values":[1,0]},{}]}"#,
+        "{}",
+    ] {
+        let server = Server::playing([answer(body)]).await;
+        let error = gemini(&server, 2).embed(&texts(2)).await.unwrap_err();
+        assert_eq!(code(&error), Some("MalformedResponse"), "{body}");
+    }
+    let server = Server::playing([listed(&[(0, "[1, 0, 0]")])]).await;
+    let error = openai(&server, 2).embed(&texts(1)).await.unwrap_err();
+    assert_eq!(code(&error), Some("WrongDimensions"));
+    assert!(error.to_string().contains('3'), "{error}");
+}
+
+#[tokio::test]
+async fn servers_that_do_not_keep_to_the_letter_are_understood() {
+    // 0.6 and 0.8 as bytes in base64.
+    let body = r#"{"data":[{"embedding":"mpkZP83MTD8="},{"embedding":[0,1]}]}"#;
+    let server = Server::playing([answer(body)]).await;
+    let vectors = openai(&server, 2).embed(&texts(2)).await.unwrap();
+    assert_eq!(vectors[1], [0.0, 1.0]);
+    assert!((vectors[0][0] - 0.6).abs() < 1e-6, "{vectors:?}");
+}
+
+#[tokio::test]
+async fn a_busy_server_is_asked_again_and_a_refusal_is_told_with_its_code() {
+    let busy = r#"{"error":{"message":"Slow down","code":"rate_limit_exceeded"}}"#;
+    let busy = refusal("429 Too Many Requests", &[("retry-after", "0")], busy);
+    let server = Server::playing([busy.clone(), listed(&[(0, "[1, 0]")])]).await;
+    openai(&server, 2).embed(&texts(1)).await.unwrap();
+    assert_eq!(server.received().len(), 2);
+
+    let wrong = format!(r#"{{"error":{{"message":"Wrong key {KEY}","code":"invalid_api_key"}}}}"#);
+    let server = Server::playing([refusal("401 Unauthorized", &[], &wrong)]).await;
+    let error = openai(&server, 2).embed(&texts(1)).await.unwrap_err();
+    assert_eq!(code(&error), Some("invalid_api_key"));
+    assert!(!format!("{error} {error:?}").contains(KEY), "{error:?}");
+
+    let wrong =
+        r#"{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}"#;
+    let server = Server::playing([refusal("400 Bad Request", &[], wrong)]).await;
+    let error = gemini(&server, 2).embed(&texts(1)).await.unwrap_err();
+    assert_eq!(code(&error), Some("INVALID_ARGUMENT"));
+}
+
+#[test]
+fn an_embedder_is_chosen_by_name() {
+    let id = |name: &str| {
+        let spec: EmbedderSpec = name.parse().unwrap();
+        let variable = |name: &str| match name {
+            "OPENAI_API_KEY" | "GEMINI_API_KEY" => Some(KEY.to_owned()),
+            _ => None,
+        };
+        let embedder = spec.open(&http(), &variable).unwrap();
+        assert!(!format!("{embedder:?}").contains(KEY));
+        assert_eq!(embedder.dims(), spec.dims);
+        embedder.id().to_owned()
+    };
+    assert_eq!(
+        id("openai/text-embedding-3-small"),
+        "openai/text-embedding-3-small/1536"
+    );
+    assert_eq!(
+        id("openai/text-embedding-3-small@512"),
+        "openai/text-embedding-3-small/512"
+    );
+    assert_eq!(
+        id("gemini/gemini-embedding-001"),
+        "gemini/gemini-embedding-001/768/SEMANTIC_SIMILARITY"
+    );
+    assert_eq!(
+        id("gemini/gemini-embedding-2@3072"),
+        "gemini/gemini-embedding-2/3072"
+    );
+    assert_eq!(
+        id("ollama/nomic-embed-text:v1.5"),
+        "openai/nomic-embed-text:v1.5/768"
+    );
+    assert_eq!(id("ollama/own/model@7"), "openai/own/model/7");
+}
+
+#[test]
+fn a_name_that_cannot_be_used_says_why() {
+    let refused = |name: &str, about: &str| {
+        let error = name.parse::<EmbedderSpec>().unwrap_err().to_string();
+        assert!(error.contains(about), "{error}");
+    };
+    refused("", "there are gemini/MODEL");
+    refused("text-embedding-3-small", "there are gemini/MODEL");
+    refused("cohere/x@1", "there are gemini/MODEL");
+    refused("openai/", "no model");
+    refused("openai/@5", "no model");
+    refused("openai/own", "openai/own@DIMENSIONS");
+    refused("openai/own@x", "behind @");
+    refused("openai/own@0", "behind @");
+    for (name, variable) in [
+        ("openai/text-embedding-3-small", "OPENAI_API_KEY"),
+        ("gemini/gemini-embedding-001", "GOOGLE_API_KEY"),
+    ] {
+        let spec: EmbedderSpec = name.parse().unwrap();
+        let error = spec.open(&http(), &|_| Some("  ".to_owned())).unwrap_err();
+        assert!(error.to_string().contains(variable), "{error}");
+    }
+}

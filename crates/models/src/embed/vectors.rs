@@ -1,0 +1,70 @@
+//! What a vector has to be before anybody stores it.
+
+use retain_core::Json;
+use retain_runtime::ModelError;
+
+use crate::http::malformed;
+
+/// The numbers in a list.
+pub(super) fn of_list(list: &Json) -> Result<Vec<f32>, ModelError> {
+    let items = list
+        .as_array()
+        .ok_or_else(|| malformed("a vector is no list"))?;
+    let number = |item: &Json| item.as_f64().map(|number| number as f32);
+    let numbers: Option<Vec<f32>> = items.iter().map(number).collect();
+    numbers.ok_or_else(|| malformed("a vector holds what is no number"))
+}
+
+/// Sees to it that a vector has its size and the length one. Models give shortened vectors as they
+/// cut them, and one that is not of length one weighs more or less than others.
+pub(super) fn check(vector: &mut [f32], dims: usize) -> Result<(), ModelError> {
+    if vector.len() != dims {
+        let found = vector.len();
+        return Err(ModelError::new(format!(
+            "a vector has {found} dimensions where {dims} were expected; name the model's own number"
+        ))
+        .with_code("WrongDimensions"));
+    }
+    // In double precision: numbers that are large or small would be lost in their squares.
+    let squares = vector.iter().map(|number| f64::from(*number).powi(2));
+    let length = squares.sum::<f64>().sqrt();
+    if !(length.is_finite() && length > 0.0) {
+        return Err(malformed("a vector points nowhere"));
+    }
+    for number in vector.iter_mut() {
+        *number = (f64::from(*number) / length) as f32;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_are_made_of_length_one() {
+        let mut vector = vec![3.0, 4.0];
+        check(&mut vector, 2).unwrap();
+        assert_eq!(vector, [0.6, 0.8]);
+        for mut large in [vec![f32::MAX, 0.0], vec![1e-30, 0.0]] {
+            check(&mut large, 2).unwrap();
+            assert_eq!(large, [1.0, 0.0]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_vector_is_told_so() {
+        assert!(check(&mut [0.0, 0.0], 2).is_err());
+        assert!(check(&mut [f32::NAN, 1.0], 2).is_err());
+        assert!(check(&mut [f32::INFINITY, 1.0], 2).is_err());
+        let error = check(&mut [1.0], 2).unwrap_err();
+        assert_eq!(error.code.as_deref(), Some("WrongDimensions"));
+        for text in ["null", "1", "[null]", r#"["1"]"#, "[1e39]"] {
+            let numbers = of_list(&Json::parse(text).unwrap());
+            assert!(
+                numbers.is_err() || check(&mut numbers.unwrap(), 1).is_err(),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The arguments of a call: a JSON object in a text, or what servers make of that.
+
+use retain_core::{Json, JsonMap};
+
+/// Reads the arguments; `None` if they are no object, however leniently one looks.
+///
+/// Beside an object: nothing at all, an object in a text in a text, and one in Markdown fences.
+pub(super) fn parse(text: &str) -> Option<JsonMap> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Some(JsonMap::new());
+    }
+    let value = Json::parse(text).or_else(|error| match unfenced(text) {
+        Some(inside) => Json::parse(inside),
+        None => Err(error),
+    });
+    match value.ok()? {
+        Json::Object(map) => Some((*map).clone()),
+        Json::Null => Some(JsonMap::new()),
+        Json::String(inner) => Json::parse(&inner).ok()?.as_object().cloned(),
+        _ => None,
+    }
+}
+
+/// What stands between fences.
+fn unfenced(text: &str) -> Option<&str> {
+    let inside = text.strip_prefix("```")?.strip_suffix("```")?.trim();
+    let inside = match inside.get(..4) {
+        Some(word) if word.eq_ignore_ascii_case("json") => &inside[4..],
+        _ => inside,
+    };
+    Some(inside.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_meant_as_an_object_is_read_as_one() {
+        for text in [
+            r#"{"a": 1}"#,
+            r#" {"a":1}  "#,
+            "```json\n{\"a\": 1}\n```",
+            "```{\"a\": 1}```",
+            r#""{\"a\": 1}""#,
+        ] {
+            let map = parse(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(map, JsonMap::from([("a", 1)]), "{text}");
+        }
+        for text in ["", "  ", "null", "{}"] {
+            assert_eq!(parse(text), Some(JsonMap::new()), "{text:?}");
+        }
+        for text in ["{", r#"{"a": "#, "[1]", "1", r#""a""#, "```", "``````x"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What an error says: the many forms in which servers say it.
+
+use retain_core::Json;
+
+use super::json::text;
+use crate::provider::{Failure, plain_failure};
+
+/// What a refused call says.
+pub(crate) fn of_body(status: u16, body: &str) -> Failure {
+    match Json::parse(body) {
+        Ok(json) => of_json(Some(status), &json),
+        Err(_) => plain_failure(status, body),
+    }
+}
+
+/// What an answer that is an error says, also one in the middle of a stream.
+pub(super) fn of_json(status: Option<u16>, json: &Json) -> Failure {
+    // vLLM says it flat, Ollama as a text, frameworks in `detail`.
+    let error = match json.get("error") {
+        Some(error) if !error.is_null() => error,
+        _ => json,
+    };
+    let code = code(status, error);
+    let said = error.as_str().or_else(|| text(error, "message"));
+    let said = said.or_else(|| text(json, "message"));
+    let mut message = match said {
+        Some(said) => said.to_owned(),
+        None => match json.get("detail") {
+            Some(detail) => detail
+                .as_str()
+                .map_or_else(|| detail.to_string(), str::to_owned),
+            None => format!("the server answered {json}"),
+        },
+    };
+    // OpenRouter tells in a place of its own what the provider behind it said.
+    if let Some(raw) = text(&error["metadata"], "raw") {
+        message.push_str(": ");
+        message.push_str(raw);
+    }
+    let mut failure = Failure::new(code, message);
+    failure.is_final = failure.code == "insufficient_quota";
+    failure
+}
+
+/// A code that is a number repeats the status; a type that is a word says more.
+fn code(status: Option<u16>, error: &Json) -> String {
+    let code = error.get("code").filter(|code| !code.is_null());
+    let word = code.and_then(Json::as_str).filter(|code| !code.is_empty());
+    let number = code.filter(|code| code.as_str().is_none());
+    let number = number.map(Json::to_string);
+    let status = status.map(|status| status.to_string());
+    word.map(str::to_owned)
+        .or_else(|| text(error, "type").map(str::to_owned))
+        .or(number)
+        .or(status)
+        .unwrap_or_else(|| "error".to_owned())
+}
+
+/// The error in an answer, if it is one: servers also send them with status 200.
+pub(crate) fn in_answer(json: &Json) -> Option<Failure> {
+    let is_there = json.get("error").is_some_and(|error| !error.is_null());
+    let is_flat = json["object"] == "error";
+    (is_there || is_flat).then(|| of_json(None, json))
+}
+
+/// Whether an error that is told in a stream says «not now» rather than «not so».
+pub(super) fn may_pass(code: &str) -> bool {
+    let words = [
+        "rate_limit_exceeded",
+        "server_error",
+        "api_error",
+        "overloaded",
+        "service_unavailable",
+        "timeout",
+        "InternalServerError",
+    ];
+    let statuses = ["408", "429", "500", "502", "503", "504"];
+    words.contains(&code) || statuses.contains(&code)
+}

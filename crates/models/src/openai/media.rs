@@ -1,0 +1,189 @@
+//! Pictures, sound, films and documents: as far as a server takes them.
+//!
+//! For what it does not take a line says so, and a warning: a part stays in the history, so that a
+//! refusal would end the session for good.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use retain_core::{Blob, FileData, Json};
+
+use super::{json::object, server::Kind};
+
+/// Documents that chat completions take as files.
+const DOCUMENTS: [(&str, &str); 6] = [
+    ("application/pdf", "pdf"),
+    ("application/msword", "doc"),
+    (
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        "docx",
+    ),
+    (
+        "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+        "pptx",
+    ),
+    ("application/json", "json"),
+    ("application/x-sh", "sh"),
+];
+
+/// The media types of endings, for addresses that come without one.
+const ENDINGS: [(&str, &str); 11] = [
+    ("png", "image/png"),
+    ("jpg", "image/jpeg"),
+    ("jpeg", "image/jpeg"),
+    ("gif", "image/gif"),
+    ("webp", "image/webp"),
+    ("pdf", "application/pdf"),
+    ("mp3", "audio/mpeg"),
+    ("wav", "audio/wav"),
+    ("mp4", "video/mp4"),
+    ("webm", "video/webm"),
+    ("txt", "text/plain"),
+];
+
+/// A piece of a message's content.
+pub(super) enum Piece {
+    /// Words, which can be joined to others.
+    Text(String),
+    /// Anything else, as it is sent.
+    Media(Json),
+}
+
+/// The piece for data in the message itself; `None` if there is none.
+pub(super) fn inline(kind: Kind, blob: &Blob) -> Option<Piece> {
+    let data = blob.data.as_ref().filter(|data| !data.is_empty())?;
+    let mime = media_type(blob.mime_type.as_deref().unwrap_or_default());
+    if mime.starts_with("text/") {
+        return Some(Piece::Text(decoded(data)));
+    }
+    let encoded = STANDARD.encode(&**data);
+    let uri = || format!("data:{mime};base64,{encoded}");
+    let major = mime.split('/').next().unwrap_or_default();
+    let media = match major {
+        "image" => url_piece("image_url", uri()),
+        "video" if kind.takes_video() => url_piece("video_url", uri()),
+        "audio" if kind.takes_audio() => {
+            let format = sound_format(&mime).into();
+            let sound = object([("data", encoded.into()), ("format", format)]);
+            object([("type", "input_audio".into()), ("input_audio", sound)])
+        }
+        _ => match document_ending(&mime).filter(|_| kind.takes_documents()) {
+            Some(ending) => {
+                let name = blob.display_name.clone();
+                let name = name.unwrap_or_else(|| format!("document.{ending}"));
+                file_piece([("filename", name.into()), ("file_data", uri().into())])
+            }
+            None => return Some(left_out(kind, &mime)),
+        },
+    };
+    Some(Piece::Media(media))
+}
+
+/// The piece for data at an address; `None` if there is none.
+pub(super) fn at_address(kind: Kind, file: &FileData) -> Option<Piece> {
+    let uri = file.file_uri.as_deref().filter(|uri| !uri.is_empty())?;
+    // Files that were uploaded before have ids like this.
+    if kind.is_openai() && (uri.starts_with("file-") || uri.starts_with("assistant-")) {
+        return Some(Piece::Media(file_piece([("file_id", uri.into())])));
+    }
+    let given = file.mime_type.as_deref().map(media_type);
+    let mime = given.or_else(|| guessed(uri, file.display_name.as_deref()));
+    let mime = mime.unwrap_or_default();
+    let is_web = uri.starts_with("https://") || uri.starts_with("http://");
+    let is_data = uri.starts_with("data:");
+    let major = mime.split('/').next().unwrap_or_default();
+    let media = match major {
+        "image" if is_web || is_data => url_piece("image_url", uri.to_owned()),
+        "video" if (is_web || is_data) && kind.takes_video() => {
+            url_piece("video_url", uri.to_owned())
+        }
+        _ if is_web && kind.takes_document_urls() && document_ending(&mime).is_some() => {
+            let name = uri.rsplit('/').next().unwrap_or_default();
+            file_piece([("filename", name.into()), ("file_data", uri.into())])
+        }
+        _ => return Some(file_left_out(kind, uri, &mime)),
+    };
+    Some(Piece::Media(media))
+}
+
+fn url_piece(kind: &str, url: String) -> Json {
+    object([("type", kind.into()), (kind, object([("url", url.into())]))])
+}
+
+fn file_piece<const N: usize>(fields: [(&str, Json); N]) -> Json {
+    object([("type", "file".into()), ("file", object(fields))])
+}
+
+/// The media type without its parameters.
+fn media_type(mime: &str) -> String {
+    let bare = mime.split(';').next().unwrap_or_default();
+    bare.trim().to_lowercase()
+}
+
+fn document_ending(mime: &str) -> Option<&'static str> {
+    let found = DOCUMENTS.iter().find(|(known, _)| *known == mime);
+    found.map(|(_, ending)| *ending)
+}
+
+/// What an address or a name says by its ending.
+fn guessed(uri: &str, name: Option<&str>) -> Option<String> {
+    let path = uri.split(['?', '#']).next().unwrap_or_default();
+    [Some(path), name].into_iter().flatten().find_map(|name| {
+        let ending = name.rsplit_once('.')?.1.to_lowercase();
+        let found = ENDINGS.iter().find(|(known, _)| *known == ending);
+        found.map(|(_, mime)| (*mime).to_owned())
+    })
+}
+
+/// The short name of a sound's format.
+fn sound_format(mime: &str) -> &str {
+    let name = mime.split_once('/').map_or("", |(_, name)| name);
+    let name = name.strip_prefix("x-").unwrap_or(name);
+    match name {
+        "mpeg" => "mp3",
+        "wave" | "vnd.wave" => "wav",
+        name => name,
+    }
+}
+
+/// Text in UTF-8; or else byte by byte, which loses nothing.
+fn decoded(data: &[u8]) -> String {
+    match std::str::from_utf8(data) {
+        Ok(text) => text.to_owned(),
+        Err(_) => data.iter().map(|byte| char::from(*byte)).collect(),
+    }
+}
+
+fn left_out(kind: Kind, mime: &str) -> Piece {
+    let mime = known(mime);
+    let server = kind.name();
+    tracing::warn!(
+        server,
+        mime,
+        "this kind of data cannot be sent; it is left out"
+    );
+    Piece::Text(format!(
+        "[Data of type {mime} was left out: this model cannot take it]"
+    ))
+}
+
+/// Says what an address is like, but not the address: it may hold a signature.
+fn file_left_out(kind: Kind, uri: &str, mime: &str) -> Piece {
+    let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
+    let mime = known(mime);
+    let server = kind.name();
+    tracing::warn!(
+        server,
+        scheme,
+        mime,
+        "a file at an address cannot be sent; it is left out"
+    );
+    Piece::Text(format!(
+        "[A file of type {mime} was left out: this model cannot take it by its address]"
+    ))
+}
+
+fn known(mime: &str) -> &str {
+    match mime {
+        "" => "unknown",
+        mime => mime,
+    }
+}

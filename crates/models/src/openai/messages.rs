@@ -1,0 +1,354 @@
+//! The conversation: contents in Gemini's form to messages in OpenAI's.
+
+use std::collections::{HashMap, VecDeque};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use retain_core::{Blob, Bytes, Content, FunctionCall, FunctionResponse, Json, JsonMap, Part};
+use retain_runtime::{LlmRequest, ModelError};
+
+use super::{
+    json::{list, object},
+    media::{self, Piece},
+    refused,
+    server::{Kind, ThoughtField},
+    signature,
+};
+use crate::provider::contents_of;
+
+/// What is said in place of an answer that a tool never gave: a server refuses a call without one.
+const NO_RESULT: &str = "Error: there is no result of this call; it may have been interrupted.";
+/// ADK's words where the user's last message is empty.
+const NOTHING_SAID: &str = "Handle the requests as specified in the System Instruction.";
+/// OpenAI takes no longer ids of calls.
+const ID_MAX: usize = 40;
+
+/// All messages of a request.
+pub(super) fn messages(kind: Kind, request: &LlmRequest) -> Result<Json, ModelError> {
+    let mut messages = Messages {
+        kind,
+        out: Vec::new(),
+        ids: CallIds::default(),
+        pending: Vec::new(),
+    };
+    let instruction = request.config.system_instruction.as_deref();
+    if let Some(text) = instruction.filter(|text| !text.is_empty()) {
+        messages.say("system", text.into());
+    }
+    let contents = contents_of(request);
+    for content in &contents {
+        messages.content(content)?;
+    }
+    if contents.last().is_some_and(|last| is_mute(last)) {
+        messages.say("user", NOTHING_SAID.into());
+    }
+    messages.settle();
+    Ok(list(messages.out))
+}
+
+/// Whether there is nothing in a content that a model could answer.
+fn is_mute(content: &Content) -> bool {
+    let has_something = |part: &Part| {
+        part.text.as_ref().is_some_and(|text| !text.is_empty())
+            || part.function_response.is_some()
+            || part.inline_data.is_some()
+            || part.file_data.is_some()
+    };
+    !content.parts().iter().any(has_something)
+}
+
+struct Messages {
+    kind: Kind,
+    out: Vec<Json>,
+    ids: CallIds,
+    /// Calls that have no answer yet.
+    pending: Vec<String>,
+}
+
+impl Messages {
+    fn content(&mut self, content: &Content) -> Result<(), ModelError> {
+        // Answers come first: nothing else may stand between a call and its answer.
+        let mut rest = Vec::new();
+        for part in content.parts() {
+            match &part.function_response {
+                Some(response) => {
+                    self.tool_answer(response);
+                    rest.extend(media_of(response));
+                }
+                None => rest.push(part.clone()),
+            }
+        }
+        match content.role.as_deref() {
+            Some("model" | "assistant") => self.assistant(&rest),
+            _ => {
+                self.user(&rest);
+                Ok(())
+            }
+        }
+    }
+
+    fn say(&mut self, role: &str, content: Json) {
+        self.push(object([("role", role.into()), ("content", content)]));
+    }
+
+    fn push(&mut self, message: Json) {
+        self.settle();
+        self.out.push(message);
+    }
+
+    /// Gives calls that were never answered an answer that says so.
+    fn settle(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        tracing::warn!(calls = ?self.pending, "calls without an answer are sent with one that says so");
+        for id in std::mem::take(&mut self.pending) {
+            self.out.push(tool_message(&id, NO_RESULT));
+        }
+    }
+
+    fn tool_answer(&mut self, response: &FunctionResponse) {
+        let id = self.ids.of_response(response, &self.pending);
+        self.pending.retain(|pending| *pending != id);
+        let answer = response.response.clone().map_or(Json::Null, Json::from);
+        self.out.push(tool_message(&id, &answer.to_string()));
+    }
+
+    fn user(&mut self, parts: &[Part]) {
+        let spoken = parts.iter().filter(|part| part.thought != Some(true));
+        let mut pieces = Vec::new();
+        for part in spoken {
+            if part.function_call.is_some() {
+                degraded("a function call in a message of the user", "is left out");
+            }
+            pieces.extend(self.piece(part));
+        }
+        if pieces.is_empty() {
+            return;
+        }
+        let content = match joined(&pieces) {
+            Some(text) => text.into(),
+            None => list(pieces.into_iter().map(|piece| match piece {
+                Piece::Text(text) => object([("type", "text".into()), ("text", text.into())]),
+                Piece::Media(media) => media,
+            })),
+        };
+        self.say("user", content);
+    }
+
+    fn assistant(&mut self, parts: &[Part]) -> Result<(), ModelError> {
+        let (mut texts, mut calls, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+        let mut thoughts = Vec::new();
+        for part in parts {
+            if let Some(call) = &part.function_call {
+                let id = self.ids.of_call(call);
+                calls.push(self.call(call, &id, part.thought_signature.as_ref())?);
+                ids.push(id);
+            } else if part.thought == Some(true) {
+                thoughts.push(part);
+            } else if part.inline_data.is_some() || part.file_data.is_some() {
+                degraded("data in a message of the model", "is left out");
+            } else if let Some(Piece::Text(text)) = self.piece(part) {
+                texts.push(text);
+            }
+        }
+        let thoughts = self.thoughts(&thoughts);
+        if texts.is_empty() && calls.is_empty() && thoughts.is_empty() {
+            return Ok(());
+        }
+        let text = (!texts.is_empty()).then(|| texts.join("\n"));
+        let mut message = JsonMap::from([
+            ("role", Json::from("assistant")),
+            ("content", Json::from(text)),
+        ]);
+        if !calls.is_empty() {
+            message.insert("tool_calls", calls);
+        }
+        message.extend(thoughts);
+        self.push(message.into());
+        self.pending = ids;
+        Ok(())
+    }
+
+    fn call(
+        &self,
+        call: &FunctionCall,
+        id: &str,
+        signature: Option<&Bytes>,
+    ) -> Result<Json, ModelError> {
+        let Some(name) = call.name.as_deref().filter(|name| !name.is_empty()) else {
+            return Err(refused("a function call in the history has no name"));
+        };
+        let arguments = call.args.clone().unwrap_or_default();
+        let function = object([
+            ("name", name.into()),
+            ("arguments", Json::from(arguments).to_string().into()),
+        ]);
+        let mut out = JsonMap::from([
+            ("id", Json::from(id)),
+            ("type", "function".into()),
+            ("function", function),
+        ]);
+        // Gemini signs its calls, also where it is asked through a server in between.
+        if let Some(signature) = signature.filter(|_| !self.kind.is_openai()) {
+            let signature = Json::from(STANDARD.encode(&**signature));
+            let signature = object([("thought_signature", signature)]);
+            out.insert("provider_specific_fields", signature.clone());
+            out.insert("extra_content", object([("google", signature)]));
+        }
+        Ok(out.into())
+    }
+
+    /// The fields in which the server wants its thoughts back.
+    fn thoughts(&self, thoughts: &[&Part]) -> JsonMap {
+        let mut fields = JsonMap::new();
+        let text: String = thoughts
+            .iter()
+            .filter_map(|part| part.text.as_deref())
+            .collect();
+        let field = match self.kind.thought_field() {
+            ThoughtField::None => return fields,
+            ThoughtField::ReasoningContent => "reasoning_content",
+            ThoughtField::Reasoning => "reasoning",
+        };
+        if !text.is_empty() {
+            fields.insert(field, text);
+        }
+        if self.kind == Kind::OpenRouter {
+            let signed = thoughts
+                .iter()
+                .filter_map(|part| part.thought_signature.as_ref());
+            let details: Vec<Json> = signed.flat_map(signature::details).collect();
+            if !details.is_empty() {
+                fields.insert("reasoning_details", details);
+            }
+        }
+        fields
+    }
+
+    /// What a part becomes in a content; `None` for what has no place in one.
+    fn piece(&self, part: &Part) -> Option<Piece> {
+        if let Some(text) = part.text.as_ref().filter(|text| !text.is_empty()) {
+            return Some(Piece::Text(text.clone()));
+        }
+        if let Some(blob) = &part.inline_data {
+            return media::inline(self.kind, blob);
+        }
+        if let Some(file) = &part.file_data {
+            return media::at_address(self.kind, file);
+        }
+        if let Some(code) = &part.executable_code {
+            degraded("code that the model wrote to be run", "is sent as text");
+            let language = code.language.as_deref().unwrap_or_default().to_lowercase();
+            let code = code.code.as_deref().unwrap_or_default();
+            return Some(Piece::Text(format!("```{language}\n{code}\n```")));
+        }
+        if let Some(result) = &part.code_execution_result {
+            degraded("what code gave", "is sent as text");
+            let outcome = result.outcome.as_deref().unwrap_or_default();
+            let output = result.output.as_deref().unwrap_or_default();
+            return Some(Piece::Text(format!("```\n{outcome}\n{output}\n```")));
+        }
+        if part.tool_call.is_some() || part.tool_response.is_some() {
+            degraded("a call that ran on another provider's side", "is left out");
+        }
+        None
+    }
+}
+
+fn tool_message(id: &str, content: &str) -> Json {
+    object([
+        ("role", "tool".into()),
+        ("tool_call_id", id.into()),
+        ("content", content.into()),
+    ])
+}
+
+/// The texts as one, if there is nothing but text.
+fn joined(pieces: &[Piece]) -> Option<String> {
+    let texts = pieces.iter().map(|piece| match piece {
+        Piece::Text(text) => Some(text.as_str()),
+        Piece::Media(_) => None,
+    });
+    let texts: Option<Vec<&str>> = texts.collect();
+    texts.map(|texts| texts.join("\n"))
+}
+
+/// The media that a tool gave with its answer, as parts that can follow it.
+fn media_of(response: &FunctionResponse) -> Vec<Part> {
+    let parts = response.parts.as_ref().and_then(|parts| parts.as_array());
+    let part_of = |media: &Json| {
+        let blob = media.get("inlineData")?;
+        let data = Bytes::from_base64(blob.get("data")?.as_str()?)?;
+        let text = |field: &str| blob.get(field)?.as_str().map(str::to_owned);
+        let blob = Blob {
+            data: Some(data),
+            mime_type: Some(text("mimeType")?),
+            display_name: text("displayName"),
+            ..Blob::default()
+        };
+        Some(Part {
+            inline_data: Some(blob),
+            ..Part::default()
+        })
+    };
+    parts
+        .unwrap_or_default()
+        .iter()
+        .filter_map(part_of)
+        .collect()
+}
+
+fn degraded(what: &str, how: &str) {
+    tracing::warn!("{what} {how}: chat completions have no place for it");
+}
+
+/// Ids that servers take: every call has one, and its answer has the same.
+#[derive(Default)]
+struct CallIds {
+    made: usize,
+    /// Ids that are too long, and what is sent instead.
+    short: HashMap<String, String>,
+    /// Calls that came without an id, by name, until their answer comes.
+    nameless: VecDeque<(String, String)>,
+}
+
+impl CallIds {
+    fn make(&mut self) -> String {
+        self.made += 1;
+        format!("retain_call_{}", self.made)
+    }
+
+    fn of_call(&mut self, call: &FunctionCall) -> String {
+        if let Some(id) = call.id.as_ref().filter(|id| !id.is_empty()) {
+            return self.sent(id);
+        }
+        let id = self.make();
+        let name = call.name.clone().unwrap_or_default();
+        self.nameless.push_back((name, id.clone()));
+        id
+    }
+
+    /// The id of an answer. One without is that of the first call that waits for it.
+    fn of_response(&mut self, response: &FunctionResponse, pending: &[String]) -> String {
+        if let Some(id) = response.id.as_ref().filter(|id| !id.is_empty()) {
+            return self.sent(id);
+        }
+        let name = response.name.as_deref().unwrap_or_default();
+        let same = self.nameless.iter().position(|(known, _)| known == name);
+        let found = self.nameless.remove(same.unwrap_or(0));
+        let found = found.map(|(_, id)| id).or_else(|| pending.first().cloned());
+        found.unwrap_or_else(|| self.make())
+    }
+
+    fn sent(&mut self, id: &str) -> String {
+        if id.len() <= ID_MAX {
+            return id.to_owned();
+        }
+        if let Some(short) = self.short.get(id) {
+            return short.clone();
+        }
+        let short = self.make();
+        self.short.insert(id.to_owned(), short.clone());
+        short
+    }
+}

@@ -1,0 +1,180 @@
+//! OpenAI's chat completions, and all servers that speak them: requests (`request`, `messages`,
+//! `tools`), whole answers (`answer`), streamed ones (`stream`) and errors (`failure`).
+
+mod answer;
+mod arguments;
+mod failure;
+pub(crate) mod json;
+mod media;
+mod messages;
+mod request;
+pub(crate) mod schema;
+mod server;
+mod signature;
+mod stream;
+mod tools;
+
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, sync::Arc};
+
+use futures_util::StreamExt as _;
+use retain_core::{Json, LlmResponse, Part};
+use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
+
+pub(crate) use failure::{in_answer, of_body as failure_of};
+pub use server::OpenAiServer;
+
+use crate::{
+    http::{Call, Http, HttpModel, malformed},
+    provider::{Failure, Provider, StreamReader},
+};
+
+/// A model behind OpenAI's chat completions: OpenAI's own, Azure's, or any that a server with the
+/// same interface runs.
+///
+/// ```
+/// use retain_models::{Http, HttpSettings, OpenAiModel, OpenAiServer};
+/// use retain_runtime::Model as _;
+/// let http = Http::new(HttpSettings::default()).unwrap();
+/// let model = OpenAiModel::new(http, OpenAiServer::ollama(), "qwen3:8b").named("ollama/qwen3:8b");
+/// assert_eq!(model.name(), "ollama/qwen3:8b");
+/// ```
+#[derive(Clone)]
+pub struct OpenAiModel {
+    http: Http,
+    chat: Chat,
+    inner: HttpModel<Chat>,
+}
+
+impl fmt::Debug for OpenAiModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OpenAiModel").field(&self.inner).finish()
+    }
+}
+
+impl OpenAiModel {
+    /// A model of a server, by the server's own name for it; for Azure, that of the deployment.
+    pub fn new(http: Http, server: OpenAiServer, model: impl Into<String>) -> OpenAiModel {
+        let model = model.into();
+        let chat = Chat {
+            server,
+            name: model.clone(),
+            model,
+        };
+        OpenAiModel::of(http, chat)
+    }
+
+    /// The same under another name, e.g. `openai/gpt-5`.
+    pub fn named(self, name: impl Into<String>) -> OpenAiModel {
+        let chat = Chat {
+            name: name.into(),
+            ..self.chat
+        };
+        OpenAiModel::of(self.http, chat)
+    }
+
+    fn of(http: Http, chat: Chat) -> OpenAiModel {
+        let auth = chat.server.auth();
+        let inner = HttpModel::new(chat.name.clone(), chat.clone(), auth, http.clone());
+        OpenAiModel { http, chat, inner }
+    }
+}
+
+impl Model for OpenAiModel {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
+        let hides_thoughts = request::hides_thoughts(&request.config);
+        let answers = self.inner.generate(request, stream);
+        match hides_thoughts {
+            false => answers,
+            true => Box::pin(
+                answers
+                    .filter_map(|answer| async move { answer.map(without_thoughts).transpose() }),
+            ),
+        }
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        self.inner.capabilities()
+    }
+}
+
+/// The answer without its thoughts; `None` if it was a piece of one. Those that a call builds on
+/// stay: a server that signed them wants them back.
+fn without_thoughts(mut answer: LlmResponse) -> Option<LlmResponse> {
+    let is_piece = answer.partial == Some(true);
+    let Some(parts) = answer.content.as_mut().and_then(|it| it.parts.as_mut()) else {
+        return Some(answer);
+    };
+    let before = parts.len();
+    let calls = parts.iter().any(|part| part.function_call.is_some());
+    let is_kept =
+        |part: &Part| part.thought != Some(true) || (calls && part.thought_signature.is_some());
+    parts.retain(is_kept);
+    let is_gone = is_piece && parts.is_empty() && before > 0;
+    (!is_gone).then_some(answer)
+}
+
+/// Chat completions of one model of one server.
+#[derive(Debug, Clone)]
+struct Chat {
+    server: OpenAiServer,
+    /// What the model is called here.
+    name: String,
+    /// What the server calls it.
+    model: String,
+}
+
+impl Provider for Chat {
+    fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError> {
+        let model = request::wire_model(&self.name, &self.model, request);
+        Ok(Call {
+            url: self.server.url("chat/completions", model),
+            headers: Vec::new(),
+            body: request::body(self.server.kind, model, request, stream)?,
+        })
+    }
+
+    fn whole(&self, body: &str) -> Result<LlmResponse, ModelError> {
+        let json = Json::parse(body)
+            .map_err(|error| malformed(format!("the answer cannot be read: {error}")))?;
+        if let Some(failure) = failure::in_answer(&json) {
+            return Err(failure.into());
+        }
+        if json["choices"].as_array().is_none() {
+            return Err(malformed("the answer has no choices"));
+        }
+        let mut answer = answer::Answer::default();
+        answer.push(&json);
+        Ok(answer.finish())
+    }
+
+    fn reader(&self) -> Box<dyn StreamReader> {
+        Box::<stream::ChunkReader>::default()
+    }
+
+    fn failure(&self, status: u16, body: &str) -> Failure {
+        failure::of_body(status, body)
+    }
+
+    fn may_pass(&self, code: &str) -> bool {
+        failure::may_pass(code)
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        ModelCapabilities {
+            output_schema_and_tools: self.server.kind.is_openai(),
+            pairs_calls_by_id: true,
+        }
+    }
+}
+
+/// A request that cannot be made.
+pub(crate) fn refused(message: impl Into<String>) -> ModelError {
+    ModelError::new(message).with_code("InvalidRequest")
+}

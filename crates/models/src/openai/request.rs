@@ -1,0 +1,192 @@
+//! The body of a call: a request in ADK's form to one in OpenAI's.
+
+use retain_core::{GenerateContentConfig, Json, JsonMap};
+use retain_runtime::{LlmRequest, ModelError};
+
+use super::{
+    json::{either, object},
+    messages, refused,
+    server::Kind,
+    tools,
+};
+use crate::http::http_option;
+
+/// The body as JSON text.
+pub(super) fn body(
+    kind: Kind,
+    model: &str,
+    request: &LlmRequest,
+    stream: bool,
+) -> Result<String, ModelError> {
+    let config = &request.config;
+    refuse_what_cannot_be(kind, config)?;
+    warn_of_what_is_left_out(kind, config);
+    let mut body = JsonMap::from([
+        ("model", Json::from(model)),
+        ("messages", messages::messages(kind, request)?),
+    ]);
+    body.extend(tools::tools(kind, config)?);
+    if let Some(format) = tools::response_format(config) {
+        body.insert("response_format", format);
+    }
+    body.extend(settings(kind, model, config));
+    if stream {
+        body.insert("stream", true);
+        body.insert("stream_options", object([("include_usage", true.into())]));
+    }
+    // Whatever else the server takes, in the words of whoever set it.
+    let more = http_option(config, "extraBody", "extra_body");
+    if let Some(more) = more.as_ref().and_then(Json::as_object) {
+        body.extend(more.clone());
+    }
+    let body = Json::from(body).to_json();
+    body.map_err(|error| refused(format!("the request cannot be written: {error}")))
+}
+
+fn settings(kind: Kind, model: &str, config: &GenerateContentConfig) -> JsonMap {
+    let mut fields = JsonMap::new();
+    let mut set = |name: &str, value: Option<Json>| {
+        if let Some(value) = value {
+            fields.insert(name, value);
+        }
+    };
+    set("temperature", config.temperature.map(Json::from));
+    set("top_p", config.top_p.map(Json::from));
+    if !kind.is_openai() {
+        set("top_k", config.top_k.map(count_or_share));
+    }
+    set(
+        kind.max_tokens_field(),
+        config.max_output_tokens.map(Json::from),
+    );
+    let stops = config.stop_sequences.as_ref();
+    let stops = stops.filter(|stops| !stops.is_empty());
+    set("stop", stops.map(|stops| texts(stops)));
+    set("seed", config.seed.map(Json::from));
+    set("presence_penalty", config.presence_penalty.map(Json::from));
+    set(
+        "frequency_penalty",
+        config.frequency_penalty.map(Json::from),
+    );
+    if config.response_logprobs == Some(true) {
+        set("logprobs", Some(true.into()));
+        set("top_logprobs", config.logprobs.map(Json::from));
+    }
+    if kind.is_openai() {
+        set("store", config.store.map(Json::from));
+    }
+    set(
+        "reasoning_effort",
+        reasoning_effort(kind, model, config).map(Json::from),
+    );
+    fields
+}
+
+fn texts(texts: &[String]) -> Json {
+    super::json::list(texts.iter().map(|text| text.as_str().into()))
+}
+
+/// `topK` is a number with a point in Gemini's form, and a count everywhere else.
+fn count_or_share(value: f64) -> Json {
+    match value.fract() == 0.0 && value.abs() < 1e9 {
+        true => Json::from(value as i64),
+        false => Json::from(value),
+    }
+}
+
+/// How much the model is to think, in OpenAI's words. A budget of tokens becomes the word that ADK
+/// has for it.
+fn reasoning_effort(kind: Kind, model: &str, config: &GenerateContentConfig) -> Option<String> {
+    let thinking = config.thinking_config.as_ref()?;
+    let level = either(thinking, "thinkingLevel", "thinking_level").and_then(Json::as_str);
+    let budget = either(thinking, "thinkingBudget", "thinking_budget").and_then(Json::as_i64);
+    let effort = match (level, budget) {
+        (Some(level), _) if level != "THINKING_LEVEL_UNSPECIFIED" => level.to_lowercase(),
+        (_, Some(0)) => "none".to_owned(),
+        (_, Some(1..=1024)) => "low".to_owned(),
+        (_, Some(1025..=2048)) => "medium".to_owned(),
+        (_, Some(2049..)) => "high".to_owned(),
+        _ => return None,
+    };
+    if kind.is_openai() && !may_think(model) {
+        if effort != "none" {
+            tracing::warn!(
+                model,
+                "the model does not think; its thinking config is left out"
+            );
+        }
+        return None;
+    }
+    Some(effort)
+}
+
+/// OpenAI's models before the thinking ones refuse to be told how much to think.
+fn may_think(model: &str) -> bool {
+    let older = ["gpt-3", "gpt-4", "chatgpt-4o", "gpt-35"];
+    !older.iter().any(|name| model.starts_with(name))
+}
+
+fn refuse_what_cannot_be(kind: Kind, config: &GenerateContentConfig) -> Result<(), ModelError> {
+    if config.candidate_count.is_some_and(|count| count > 1) {
+        return Err(refused("candidateCount: an event holds one answer"));
+    }
+    if config.cached_content.is_some() {
+        let name = kind.name();
+        return Err(refused(format!(
+            "cachedContent: {name} cannot build on a cache of Gemini's"
+        )));
+    }
+    let mut modalities = config.response_modalities.iter().flatten();
+    let other = modalities.find(|it| !it.eq_ignore_ascii_case("text"));
+    match other {
+        Some(other) => Err(refused(format!(
+            "responseModalities: {other} cannot be asked for in chat completions"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn warn_of_what_is_left_out(kind: Kind, config: &GenerateContentConfig) {
+    let left_out = [
+        ("topK", config.top_k.is_some() && kind.is_openai()),
+        ("safetySettings", config.safety_settings.is_some()),
+        ("speechConfig", config.speech_config.is_some()),
+        ("imageConfig", config.image_config.is_some()),
+        ("mediaResolution", config.media_resolution.is_some()),
+        ("audioTimestamp", config.audio_timestamp.is_some()),
+        ("labels", config.labels.is_some()),
+        ("routingConfig", config.routing_config.is_some()),
+        (
+            "modelSelectionConfig",
+            config.model_selection_config.is_some(),
+        ),
+        ("modelArmorConfig", config.model_armor_config.is_some()),
+        ("serviceTier", config.service_tier.is_some()),
+        ("store", config.store.is_some() && !kind.is_openai()),
+    ];
+    let names: Vec<&str> = left_out
+        .iter()
+        .filter_map(|(name, is_set)| is_set.then_some(*name))
+        .collect();
+    if !names.is_empty() {
+        let server = kind.name();
+        tracing::warn!(server, settings = ?names, "settings have no place in chat completions and are left out");
+    }
+}
+
+/// Whether thoughts are to be kept out of answers.
+pub(super) fn hides_thoughts(config: &GenerateContentConfig) -> bool {
+    let thinking = config.thinking_config.as_ref();
+    let shown = thinking.and_then(|it| either(it, "includeThoughts", "include_thoughts"));
+    shown.and_then(Json::as_bool) == Some(false)
+}
+
+/// The model's name on the wire: the one it was made with, or the one that a callback has set.
+pub(super) fn wire_model<'a>(name: &str, model: &'a str, request: &'a LlmRequest) -> &'a str {
+    let asked = request.model.as_str();
+    if asked.is_empty() || asked == name {
+        return model;
+    }
+    let prefix = name.strip_suffix(model).unwrap_or_default();
+    asked.strip_prefix(prefix).unwrap_or(asked)
+}

@@ -1,0 +1,257 @@
+//! Schemas, from Gemini's form or JSON Schema, to the JSON Schema that OpenAI takes.
+
+use retain_core::{Json, JsonMap};
+
+use super::json::{list, object};
+
+/// Keywords whose values are schemas by name.
+const MAPS: [&str; 5] = [
+    "properties",
+    "$defs",
+    "definitions",
+    "patternProperties",
+    "dependentSchemas",
+];
+/// Keywords whose values are schemas, or lists of them.
+const SCHEMAS: [&str; 13] = [
+    "items",
+    "prefixItems",
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "propertyNames",
+    "contains",
+    "not",
+    "if",
+    "then",
+    "else",
+];
+/// Keywords whose values may be `null`.
+const VALUES: [&str; 3] = ["default", "const", "examples"];
+/// Gemini gives 64-bit counts as texts.
+const COUNTS: [&str; 6] = [
+    "minItems",
+    "maxItems",
+    "minLength",
+    "maxLength",
+    "minProperties",
+    "maxProperties",
+];
+
+/// The JSON Schema that says what `schema` says, in whichever form that is.
+///
+/// Types become lower-case, `nullable` a type, snake-case keywords camel-case. What is JSON Schema
+/// already stays as it is.
+pub(crate) fn json_schema(schema: &Json) -> Json {
+    let Some(fields) = schema.as_object() else {
+        return schema.clone();
+    };
+    let mut out = JsonMap::new();
+    let mut is_nullable = false;
+    for (key, value) in fields {
+        let key = keyword(key);
+        match key {
+            // An order of properties and what is not said mean nothing here.
+            "propertyOrdering" => {}
+            _ if value.is_null() && !VALUES.contains(&key) => {}
+            "nullable" => is_nullable = value.as_bool() == Some(true),
+            "type" => insert_type(&mut out, value),
+            "$ref" => drop(out.insert(key, reference(value))),
+            "example" => drop(out.insert("examples", list([value.clone()]))),
+            _ if MAPS.contains(&key) => drop(out.insert(key, by_name(value))),
+            _ if SCHEMAS.contains(&key) => drop(out.insert(key, nested(value))),
+            _ if COUNTS.contains(&key) => drop(out.insert(key, count(value))),
+            _ => drop(out.insert(key, value.clone())),
+        }
+    }
+    if is_nullable {
+        allow_null(&mut out);
+    }
+    out.into()
+}
+
+/// The camel-case name of a keyword.
+fn keyword(key: &str) -> &str {
+    match key {
+        "any_of" => "anyOf",
+        "one_of" => "oneOf",
+        "all_of" => "allOf",
+        "min_items" => "minItems",
+        "max_items" => "maxItems",
+        "min_length" => "minLength",
+        "max_length" => "maxLength",
+        "min_properties" => "minProperties",
+        "max_properties" => "maxProperties",
+        "prefix_items" => "prefixItems",
+        "property_ordering" => "propertyOrdering",
+        "additional_properties" => "additionalProperties",
+        "defs" => "$defs",
+        "ref" => "$ref",
+        key => key,
+    }
+}
+
+fn insert_type(out: &mut JsonMap, value: &Json) {
+    let lower = |value: &Json| match value.as_str() {
+        Some(name) => Json::from(name.to_lowercase()),
+        None => value.clone(),
+    };
+    let value = match value.as_array() {
+        Some(names) => list(names.iter().map(lower)),
+        None => lower(value),
+    };
+    if value != "type_unspecified" {
+        out.insert("type", value);
+    }
+}
+
+fn reference(value: &Json) -> Json {
+    match value.as_str().and_then(|text| text.strip_prefix("#/defs/")) {
+        Some(rest) => format!("#/$defs/{rest}").into(),
+        None => value.clone(),
+    }
+}
+
+fn by_name(value: &Json) -> Json {
+    match value.as_object() {
+        Some(map) => map
+            .iter()
+            .map(|(name, schema)| (name, json_schema(schema)))
+            .collect::<JsonMap>()
+            .into(),
+        None => value.clone(),
+    }
+}
+
+fn nested(value: &Json) -> Json {
+    match value.as_array() {
+        Some(schemas) => list(schemas.iter().map(json_schema)),
+        None => json_schema(value),
+    }
+}
+
+fn count(value: &Json) -> Json {
+    let number = value.as_str().and_then(|text| text.parse::<u64>().ok());
+    number.map_or_else(|| value.clone(), Json::from)
+}
+
+/// Lets the value be `null` as well.
+fn allow_null(schema: &mut JsonMap) {
+    let null = Json::from("null");
+    let types = match schema.get("type") {
+        Some(Json::String(name)) => Some(vec![Json::String(name.clone()), null]),
+        Some(Json::Array(names)) if !names.contains(&null) => {
+            Some(names.iter().cloned().chain([null]).collect())
+        }
+        _ => None,
+    };
+    if let Some(types) = types {
+        schema.insert("type", types);
+        let values = schema.get_mut("enum").and_then(Json::as_array_mut);
+        if let Some(values) = values.filter(|values| !values.contains(&Json::Null)) {
+            values.push(Json::Null);
+        }
+    } else if let Some(choices) = schema.get_mut("anyOf").and_then(Json::as_array_mut) {
+        choices.push(object([("type", "null".into())]));
+    }
+}
+
+/// The schema as OpenAI's strict mode wants it: objects are closed, all their properties required,
+/// and a reference stands alone.
+pub(super) fn strict(schema: &Json) -> Json {
+    let Some(fields) = schema.as_object() else {
+        return schema.clone();
+    };
+    if let Some(reference) = fields.get("$ref") {
+        return object([("$ref", reference.clone())]);
+    }
+    let mut out = JsonMap::new();
+    for (key, value) in fields {
+        let value = match key {
+            "properties" | "$defs" | "definitions" => match value.as_object() {
+                Some(map) => map
+                    .iter()
+                    .map(|(name, schema)| (name, strict(schema)))
+                    .collect::<JsonMap>()
+                    .into(),
+                None => value.clone(),
+            },
+            "items" | "anyOf" | "oneOf" | "allOf" => match value.as_array() {
+                Some(schemas) => list(schemas.iter().map(strict)),
+                None => strict(value),
+            },
+            _ => value.clone(),
+        };
+        out.insert(key, value);
+    }
+    let names = fields.get("properties").and_then(Json::as_object);
+    if let Some(names) = names.filter(|_| is_object(fields)) {
+        out.insert("additionalProperties", false);
+        out.insert("required", list(names.keys().map(Json::from)));
+    }
+    out.into()
+}
+
+fn is_object(schema: &JsonMap) -> bool {
+    match schema.get("type") {
+        Some(Json::Array(names)) => names.iter().any(|name| *name == "object"),
+        Some(name) => *name == "object",
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Json {
+        Json::parse(text).unwrap()
+    }
+
+    #[test]
+    fn geminis_form_becomes_json_schema() {
+        let gemini = parsed(
+            r##"{"type": "OBJECT", "propertyOrdering": ["a"], "title": null, "properties": {
+                "type": {"type": "STRING", "nullable": true, "enum": ["x", null]},
+                "nullable": {"type": "ARRAY", "items": {"type": "INTEGER"}, "minItems": "1", "max_items": 3},
+                "c": {"any_of": [{"type": "NUMBER"}, {"type": "BOOLEAN"}], "nullable": true},
+                "d": {"ref": "#/defs/D"}, "e": {"type": "TYPE_UNSPECIFIED", "default": null},
+                "f": {"type": ["STRING", "NULL"], "default": {"type": "STRING"}}},
+              "required": ["type"], "defs": {"D": {"type": "OBJECT"}}, "additional_properties": false}"##,
+        );
+        let expected = parsed(
+            r##"{"type": "object", "properties": {
+                "type": {"type": ["string", "null"], "enum": ["x", null]},
+                "nullable": {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3},
+                "c": {"anyOf": [{"type": "number"}, {"type": "boolean"}, {"type": "null"}]},
+                "d": {"$ref": "#/$defs/D"}, "e": {"default": null},
+                "f": {"type": ["string", "null"], "default": {"type": "STRING"}}},
+              "required": ["type"], "$defs": {"D": {"type": "object"}}, "additionalProperties": false}"##,
+        );
+        assert_eq!(json_schema(&gemini), expected);
+        // What is JSON Schema stays as it is.
+        assert_eq!(json_schema(&expected), expected.clone());
+    }
+
+    #[test]
+    fn strict_objects_are_closed_and_whole() {
+        let loose = parsed(
+            r##"{"type": "object", "properties": {
+                "a": {"type": "string"}, "b": {"$ref": "#/$defs/B", "description": "gone"},
+                "c": {"type": "array", "items": {"type": "object", "properties": {"d": {}}}}},
+              "required": ["a"], "$defs": {"B": {"anyOf": [{"type": ["object", "null"], "properties": {}}]}}}"##,
+        );
+        let expected = parsed(
+            r##"{"type": "object", "properties": {
+                "a": {"type": "string"}, "b": {"$ref": "#/$defs/B"},
+                "c": {"type": "array", "items": {"type": "object", "properties": {"d": {}},
+                    "additionalProperties": false, "required": ["d"]}}},
+              "required": ["a", "b", "c"], "additionalProperties": false,
+              "$defs": {"B": {"anyOf": [{"type": ["object", "null"], "properties": {},
+                    "additionalProperties": false, "required": []}]}}}"##,
+        );
+        assert_eq!(strict(&loose), expected);
+    }
+}

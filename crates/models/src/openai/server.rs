@@ -1,0 +1,247 @@
+//! Which servers there are, and what each of them takes.
+
+use reqwest::Url;
+
+use crate::http::Secret;
+
+/// Where OpenAI itself is.
+const OPENAI: &str = "https://api.openai.com/v1";
+/// Where Ollama is, if nothing else is said.
+const OLLAMA: &str = "http://localhost:11434/v1";
+
+/// A server that speaks OpenAI's chat completions.
+///
+/// ```
+/// use retain_models::{OpenAiServer, Secret};
+/// let own = OpenAiServer::at("http://localhost:8000/v1", None);
+/// let openai = OpenAiServer::openai(Secret::from("sk-123"));
+/// assert!(!format!("{own:?} {openai:?}").contains("sk-123"));
+/// ```
+#[derive(Debug, Clone)]
+pub struct OpenAiServer {
+    pub(super) kind: Kind,
+    base_url: String,
+    pub(super) key: Option<Secret>,
+    /// For Azure alone.
+    api_version: Option<String>,
+}
+
+/// Servers that differ in what they take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    OpenAi,
+    Azure,
+    OpenRouter,
+    Ollama,
+    /// vLLM, LM Studio, llama.cpp and all others.
+    Other,
+}
+
+/// The field in which a server wants to see thoughts again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ThoughtField {
+    /// It gives none and takes none.
+    None,
+    ReasoningContent,
+    /// With `reasoning_details`, which hold the signatures.
+    Reasoning,
+}
+
+impl OpenAiServer {
+    /// OpenAI itself.
+    pub fn openai(key: Secret) -> OpenAiServer {
+        OpenAiServer::at(OPENAI, Some(key))
+    }
+
+    /// Ollama on this machine.
+    pub fn ollama() -> OpenAiServer {
+        OpenAiServer::ollama_at(OLLAMA)
+    }
+
+    /// Ollama somewhere else: `host`, `host:port` or an address, with or without `/v1`, as
+    /// `OLLAMA_HOST` gives it.
+    pub fn ollama_at(host: &str) -> OpenAiServer {
+        let host = host.trim().trim_end_matches('/');
+        let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
+        let (authority, path) = match rest.find('/') {
+            Some(at) => rest.split_at(at),
+            None => (rest, "/v1"),
+        };
+        // As Ollama's own client: an address with a scheme has the scheme's usual port.
+        let port = match authority.rsplit_once(':') {
+            Some((_, port)) if port.parse::<u16>().is_ok() => "",
+            _ if host.contains("://") => "",
+            _ => ":11434",
+        };
+        OpenAiServer {
+            kind: Kind::Ollama,
+            ..OpenAiServer::at(&format!("{scheme}://{authority}{port}{path}"), None)
+        }
+    }
+
+    /// A deployment on Azure. `endpoint` is e.g. `https://name.openai.azure.com`; the model is the
+    /// name of the deployment.
+    pub fn azure(endpoint: &str, api_version: &str, key: Secret) -> OpenAiServer {
+        OpenAiServer {
+            kind: Kind::Azure,
+            api_version: Some(api_version.trim().to_owned()),
+            ..OpenAiServer::at(endpoint, Some(key))
+        }
+    }
+
+    /// Any server, by the address before `/chat/completions`: vLLM, LM Studio, OpenRouter. OpenAI
+    /// and OpenRouter are known by their hosts.
+    pub fn at(base_url: &str, key: Option<Secret>) -> OpenAiServer {
+        let base_url = base_url.trim().trim_end_matches('/');
+        OpenAiServer {
+            kind: Kind::of(base_url),
+            base_url: base_url.to_owned(),
+            key: key.filter(|key| !key.is_empty()),
+            api_version: None,
+        }
+    }
+
+    /// The address of a call for `model`. `what` is e.g. `chat/completions`.
+    pub(crate) fn url(&self, what: &str, model: &str) -> String {
+        let base = &self.base_url;
+        match &self.api_version {
+            Some(version) => {
+                format!("{base}/openai/deployments/{model}/{what}?api-version={version}")
+            }
+            None => format!("{base}/{what}"),
+        }
+    }
+
+    /// How a call says who pays for it.
+    pub(crate) fn auth(&self) -> crate::http::Auth {
+        use crate::http::Auth;
+        match (&self.key, self.kind) {
+            (None, _) => Auth::None,
+            (Some(key), Kind::Azure) => Auth::Header("api-key", key.clone()),
+            (Some(key), _) => Auth::Bearer(key.clone()),
+        }
+    }
+}
+
+impl Kind {
+    fn of(base_url: &str) -> Kind {
+        let url = Url::parse(base_url).ok();
+        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+        let is_at = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
+        if is_at("api.openai.com") {
+            Kind::OpenAi
+        } else if is_at("openai.azure.com") || is_at("services.ai.azure.com") {
+            // Azure's newer addresses, `…/openai/v1`, which need no deployment.
+            Kind::Azure
+        } else if is_at("openrouter.ai") {
+            Kind::OpenRouter
+        } else {
+            Kind::Other
+        }
+    }
+
+    /// OpenAI's own models, which refuse fields that they do not know.
+    pub(super) fn is_openai(self) -> bool {
+        matches!(self, Kind::OpenAi | Kind::Azure)
+    }
+
+    /// Where the limit of tokens goes. The older name is refused by OpenAI's thinking models, and
+    /// the newer one is not known to many other servers.
+    pub(super) fn max_tokens_field(self) -> &'static str {
+        match self.is_openai() {
+            true => "max_completion_tokens",
+            false => "max_tokens",
+        }
+    }
+
+    pub(super) fn thought_field(self) -> ThoughtField {
+        match self {
+            Kind::OpenAi | Kind::Azure => ThoughtField::None,
+            Kind::OpenRouter | Kind::Ollama => ThoughtField::Reasoning,
+            Kind::Other => ThoughtField::ReasoningContent,
+        }
+    }
+
+    pub(super) fn takes_audio(self) -> bool {
+        self != Kind::Ollama
+    }
+
+    pub(super) fn takes_video(self) -> bool {
+        matches!(self, Kind::OpenRouter | Kind::Other)
+    }
+
+    pub(super) fn takes_documents(self) -> bool {
+        self != Kind::Ollama
+    }
+
+    /// Whether documents may be given by their address.
+    pub(super) fn takes_document_urls(self) -> bool {
+        self == Kind::OpenRouter
+    }
+
+    /// For messages to people.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::OpenAi => "OpenAI",
+            Kind::Azure => "Azure OpenAI",
+            Kind::OpenRouter => "OpenRouter",
+            Kind::Ollama => "Ollama",
+            Kind::Other => "an OpenAI-compatible server",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_has_its_address() {
+        let chat = |server: OpenAiServer| server.url("chat/completions", "m");
+        let key = || Secret::from("k");
+        assert_eq!(
+            chat(OpenAiServer::openai(key())),
+            "https://api.openai.com/v1/chat/completions"
+        );
+        assert_eq!(
+            chat(OpenAiServer::azure(
+                "https://x.openai.azure.com/",
+                "2024-10-21",
+                key()
+            )),
+            "https://x.openai.azure.com/openai/deployments/m/chat/completions?api-version=2024-10-21"
+        );
+        assert_eq!(
+            chat(OpenAiServer::at("http://localhost:8000/v1/", None)),
+            "http://localhost:8000/v1/chat/completions"
+        );
+        for (host, address) in [
+            ("box", "http://box:11434/v1"),
+            ("box:1234", "http://box:1234/v1"),
+            ("http://box:1234/", "http://box:1234/v1"),
+            ("https://box.example", "https://box.example/v1"),
+            ("http://box:1234/v1", "http://box:1234/v1"),
+            (" 127.0.0.1 ", "http://127.0.0.1:11434/v1"),
+        ] {
+            let server = OpenAiServer::ollama_at(host);
+            assert_eq!(server.base_url, address, "{host}");
+            assert_eq!(server.kind, Kind::Ollama);
+        }
+        assert_eq!(OpenAiServer::ollama().base_url, OLLAMA);
+    }
+
+    #[test]
+    fn known_hosts_are_known() {
+        for (url, kind) in [
+            ("https://api.openai.com/v1", Kind::OpenAi),
+            ("https://eu.api.openai.com/v1", Kind::OpenAi),
+            ("https://x.openai.azure.com/openai/v1", Kind::Azure),
+            ("https://openrouter.ai/api/v1", Kind::OpenRouter),
+            ("http://localhost:1234/v1", Kind::Other),
+            ("https://notopenrouter.ai/v1", Kind::Other),
+            ("no address", Kind::Other),
+        ] {
+            assert_eq!(Kind::of(url), kind, "{url}");
+        }
+    }
+}

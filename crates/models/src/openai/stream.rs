@@ -1,0 +1,65 @@
+//! A streamed answer: chunks as server-sent events, `[DONE]` at the end.
+
+use retain_core::{Json, LlmResponse};
+use retain_runtime::ModelError;
+
+use super::{answer::Answer, failure};
+use crate::{
+    http::{SseEvent, malformed},
+    provider::StreamReader,
+};
+
+/// Reads one streamed answer.
+#[derive(Debug, Default)]
+pub(super) struct ChunkReader {
+    answer: Answer,
+    is_done: bool,
+}
+
+impl StreamReader for ChunkReader {
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, ModelError> {
+        let data = event.data.trim();
+        if self.is_done || data.is_empty() {
+            return Ok(Vec::new());
+        }
+        if data == "[DONE]" {
+            self.is_done = true;
+            return Ok(Vec::new());
+        }
+        let chunk = parse(data, event)?;
+        if let Some(failure) = failure::in_answer(&chunk) {
+            return Err(failure.into());
+        }
+        Ok(self.answer.push(&chunk))
+    }
+
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
+        // Some servers leave out `[DONE]`, some the reason; one of both says that all has come.
+        if !self.is_done && !self.answer.is_finished() {
+            return Err(malformed("the stream was cut off"));
+        }
+        Ok(vec![self.answer.finish()])
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done
+    }
+}
+
+fn parse(data: &str, event: &SseEvent) -> Result<Json, ModelError> {
+    let chunk = Json::parse(data);
+    // An error that is told as a word is told as an event, too.
+    if event.event.as_deref() == Some("error") {
+        let error = chunk.unwrap_or_else(|_| data.into());
+        let error = match error.get("error").is_some() {
+            true => error,
+            false => super::json::object([("error", error)]),
+        };
+        return Ok(error);
+    }
+    let chunk = chunk.map_err(|error| malformed(format!("a chunk cannot be read: {error}")))?;
+    match chunk.as_object() {
+        Some(_) => Ok(chunk),
+        None => Err(malformed("a chunk is no object")),
+    }
+}

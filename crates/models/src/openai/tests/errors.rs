@@ -1,0 +1,100 @@
+//! Errors in all the forms that servers have for them.
+
+use super::{chat, read, server, whole};
+use crate::provider::Provider as _;
+
+#[test]
+fn the_code_is_the_providers_own() {
+    let said = [
+        // platform.openai.com/docs/guides/error-codes
+        (
+            401,
+            r#"{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}"#,
+            "invalid_api_key",
+            "Incorrect API key provided",
+        ),
+        (
+            500,
+            r#"{"error":{"message":"The server had an error","type":"server_error","param":null,"code":null}}"#,
+            "server_error",
+            "The server had an error",
+        ),
+        // Azure: learn.microsoft.com/azure/ai-foundry/openai/how-to/quota
+        (
+            429,
+            r#"{"error":{"code":"429","message":"Requests have exceeded the rate limit"}}"#,
+            "429",
+            "Requests have exceeded the rate limit",
+        ),
+        // vLLM: flat in older versions, nested in newer ones
+        (
+            400,
+            r#"{"object":"error","message":"too long","type":"BadRequestError","param":null,"code":400}"#,
+            "BadRequestError",
+            "too long",
+        ),
+        (
+            404,
+            r#"{"error":{"message":"no such model","type":"NotFoundError","param":null,"code":404}}"#,
+            "NotFoundError",
+            "no such model",
+        ),
+        // Ollama
+        (
+            404,
+            r#"{"error":"model not found"}"#,
+            "404",
+            "model not found",
+        ),
+        // OpenRouter: openrouter.ai/docs/api-reference/errors
+        (
+            502,
+            r#"{"error":{"code":502,"message":"Provider returned error","metadata":{"provider_name":"X","raw":"overloaded"}}}"#,
+            "502",
+            "Provider returned error: overloaded",
+        ),
+        // Frameworks and proxies
+        (
+            422,
+            r#"{"detail":"Field required"}"#,
+            "422",
+            "Field required",
+        ),
+        (
+            422,
+            r#"{"detail":[{"msg":"no"}]}"#,
+            "422",
+            r#"[{"msg":"no"}]"#,
+        ),
+        (503, "<html>Down</html>", "503", "<html>Down</html>"),
+        (504, "", "504", "the provider answered with status 504"),
+    ];
+    let chat = chat(server("openai"));
+    for (status, body, code, message) in said {
+        let failure = chat.failure(status, body);
+        assert_eq!(
+            (failure.code.as_str(), failure.message.as_str()),
+            (code, message)
+        );
+        assert!(!failure.is_final, "{body}");
+    }
+    // No wait brings money.
+    let body = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#;
+    assert!(chat.failure(429, body).is_final);
+}
+
+#[test]
+fn errors_with_status_200_are_errors() {
+    for body in [
+        r#"{"error":{"message":"Busy","code":"busy"}}"#,
+        r#"{"object":"error","message":"Busy","code":"busy"}"#,
+    ] {
+        let error = whole(body).unwrap_err();
+        assert_eq!(error.code.as_deref(), Some("busy"));
+        assert_eq!(error.message, "Busy");
+        let error = read([body]).unwrap_err();
+        assert_eq!(error.code.as_deref(), Some("busy"));
+    }
+    // `null` is no error.
+    assert!(whole(r#"{"error":null,"choices":[]}"#).is_ok());
+}

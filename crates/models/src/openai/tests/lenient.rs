@@ -1,0 +1,211 @@
+//! Servers that do not keep to the letter.
+
+use retain_core::Json;
+
+use super::{called, last, parts, read, whole};
+
+fn delta(delta: &str) -> String {
+    format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#)
+}
+
+fn end(reason: &str) -> String {
+    format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":"{reason}"}}]}}"#)
+}
+
+/// The calls that these deltas become.
+fn calls_of(deltas: &[&str]) -> Vec<String> {
+    let mut events: Vec<String> = deltas.iter().map(|it| delta(it)).collect();
+    events.push(end("tool_calls"));
+    let answers = read(events.iter().map(String::as_str)).unwrap();
+    called(last(&answers))
+}
+
+#[test]
+fn calls_are_told_apart_however_servers_count() {
+    let two = ["1 a({})", "2 b({\"x\":1})"];
+    let ways: [&[&str]; 6] = [
+        // By index.
+        &[
+            r#"{"tool_calls":[{"index":0,"id":"1","function":{"name":"a","arguments":"{}"}},
+                              {"index":1,"id":"2","function":{"name":"b","arguments":"{\"x\""}}]}"#,
+            r#"{"tool_calls":[{"index":1,"function":{"arguments":":1}"}}]}"#,
+        ],
+        // Without indexes.
+        &[
+            r#"{"tool_calls":[{"id":"1","function":{"name":"a","arguments":""}}]}"#,
+            r#"{"tool_calls":[{"id":"2","function":{"name":"b","arguments":"{\"x\""}}]}"#,
+            r#"{"tool_calls":[{"function":{"arguments":":1}"}}]}"#,
+        ],
+        // Each call counted as the first.
+        &[
+            r#"{"tool_calls":[{"index":0,"id":"1","function":{"name":"a","arguments":"{}"}}]}"#,
+            r#"{"tool_calls":[{"index":0,"id":"2","function":{"name":"b","arguments":"{\"x\""}}]}"#,
+            r#"{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]}"#,
+        ],
+        // Arguments as an object.
+        &[
+            r#"{"tool_calls":[{"index":0,"id":"1","function":{"name":"a","arguments":{}}}]}"#,
+            r#"{"tool_calls":[{"index":1,"id":"2","function":{"name":"b","arguments":{"x":1}}}]}"#,
+        ],
+        // Id and name with every piece, `null` for what there is not.
+        &[
+            r#"{"content":null,"tool_calls":[{"index":0,"id":"1","type":"function","function":{"name":"a","arguments":null}}]}"#,
+            r#"{"tool_calls":[{"index":1,"id":"2","function":{"name":"b","arguments":"{\"x\""}}]}"#,
+            r#"{"tool_calls":[{"index":1,"id":"2","function":{"name":"b","arguments":":1}"}}]}"#,
+        ],
+        // Another id with every piece, the name with the first alone.
+        &[
+            r#"{"tool_calls":[{"index":0,"id":"1","function":{"name":"a","arguments":"{}"}}]}"#,
+            r#"{"tool_calls":[{"index":1,"id":"2","function":{"name":"b","arguments":"{\"x\""}}]}"#,
+            r#"{"tool_calls":[{"index":1,"id":"3","function":{"name":null,"arguments":":1}"}}]}"#,
+        ],
+    ];
+    for way in ways {
+        assert_eq!(calls_of(way), two, "{way:?}");
+    }
+}
+
+#[test]
+fn calls_without_ids_stay_without_for_the_runtime_to_name_them() {
+    let way = [
+        r#"{"tool_calls":[{"index":0,"function":{"name":"a","arguments":"{\"x\":1}"}}]}"#,
+        r#"{"tool_calls":[{"index":0,"function":{"name":"a","arguments":"{\"x\":2}"}}]}"#,
+    ];
+    assert_eq!(calls_of(&way), ["- a({\"x\":1})", "- a({\"x\":2})"]);
+    let way = [
+        r#"{"function_call":{"name":"old","arguments":"{"}}"#,
+        r#"{"function_call":{"arguments":"}"}}"#,
+    ];
+    assert_eq!(calls_of(&way), ["- old({})"]);
+}
+
+#[test]
+fn a_call_that_cannot_be_read_takes_the_others_with_it() {
+    let events = [
+        delta(
+            r#"{"content":"Hm.","tool_calls":[{"index":0,"id":"1","function":{"name":"good","arguments":"{}"}},
+                  {"index":1,"id":"2","function":{"name":"bad","arguments":"{\"x\": "}}]}"#,
+        ),
+        end("stop"),
+    ];
+    let answers = read(events.iter().map(String::as_str)).unwrap();
+    let whole = last(&answers);
+    assert!(called(whole).is_empty());
+    assert_eq!(parts(whole).len(), 1);
+    assert_eq!(
+        whole.finish_reason.as_deref(),
+        Some("MALFORMED_FUNCTION_CALL")
+    );
+    let message = whole.error_message.as_deref().unwrap();
+    assert!(
+        message.contains("bad") && !message.contains("good"),
+        "{message}"
+    );
+}
+
+#[test]
+fn ends_are_known_by_the_reason_or_by_done() {
+    let text = delta(r#"{"content":"Hi"}"#);
+    let reasons = [
+        ("stop", "STOP", None),
+        ("STOP", "STOP", None),
+        ("tool_calls", "STOP", None),
+        ("function_call", "STOP", None),
+        ("length", "MAX_TOKENS", Some("Maximum tokens reached")),
+        ("content_filter", "SAFETY", Some("Finished with SAFETY")),
+        (
+            "insufficient_resource",
+            "OTHER",
+            Some("Finished with OTHER"),
+        ),
+    ];
+    for (theirs, ours, error) in reasons {
+        let answers = read([text.as_str(), &end(theirs)]).unwrap();
+        let whole = last(&answers);
+        assert_eq!(whole.finish_reason.as_deref(), Some(ours), "{theirs}");
+        assert_eq!(whole.error_message.as_deref(), error, "{theirs}");
+        assert_eq!(whole.error_code.is_some(), error.is_some(), "{theirs}");
+    }
+    let answers = read([text.as_str(), "[DONE]", "not read any more"]).unwrap();
+    assert_eq!(last(&answers).finish_reason.as_deref(), Some("STOP"));
+    assert_eq!(
+        read([text.as_str()]).unwrap_err().code.as_deref(),
+        Some("MalformedResponse")
+    );
+}
+
+#[test]
+fn contents_come_as_texts_or_as_blocks() {
+    let blocks = r#"{"choices":[{"message":{"content":[
+        {"type":"thinking","thinking":[{"type":"text","text":"Hm."}]},
+        {"type":"text","text":"Yes"},{"type":"text","text":"!"}]}}]}"#;
+    let answer = whole(blocks).unwrap();
+    assert_eq!(parts(&answer)[0].text.as_deref(), Some("Hm."));
+    assert_eq!(parts(&answer)[0].thought, Some(true));
+    assert_eq!(parts(&answer)[1].text.as_deref(), Some("Yes!"));
+    // Both names of thoughts say the same, so that one counts.
+    let both = r#"{"choices":[{"message":{"reasoning":"Hm.","reasoning_content":"Hm.","content":"Yes"}}]}"#;
+    let answer = whole(both).unwrap();
+    assert_eq!(parts(&answer)[0].text.as_deref(), Some("Hm."));
+}
+
+#[test]
+fn what_is_missing_is_missed_by_nobody() {
+    let bare = whole(r#"{"choices":[{"message":{"content":"Hi"}}]}"#).unwrap();
+    assert_eq!(parts(&bare)[0].text.as_deref(), Some("Hi"));
+    assert_eq!((bare.usage_metadata, bare.model_version), (None, None));
+    let nothing = whole(r#"{"choices":[{"index":0,"finish_reason":"stop"}]}"#).unwrap();
+    assert!(parts(&nothing).is_empty());
+    assert!(parts(&whole(r#"{"choices":[]}"#).unwrap()).is_empty());
+    // Others than the first do not count.
+    let two = whole(
+        r#"{"choices":[{"index":1,"message":{"content":"B"}},{"index":0,"message":{"content":"A"}}]}"#,
+    );
+    assert_eq!(parts(&two.unwrap())[0].text.as_deref(), Some("A"));
+    let usage = r#"{"choices":null,"usage":{"prompt_tokens":2,"completion_tokens":3}}"#;
+    let answers = read([end("stop").as_str(), usage, "[DONE]"]).unwrap();
+    let usage = last(&answers).usage_metadata.clone().unwrap();
+    assert_eq!(usage.total_token_count, Some(5));
+    assert_eq!(usage.thoughts_token_count, None);
+}
+
+#[test]
+fn signatures_of_calls_are_found_wherever_they_are() {
+    let places = [
+        r#""id":"c1","extra_content":{"google":{"thought_signature":"c2ln"}}"#,
+        r#""id":"c1","provider_specific_fields":{"thought_signature":"c2ln"}"#,
+        r#""id":"c1__thought__c2ln""#,
+    ];
+    for place in places {
+        let body = format!(
+            r#"{{"choices":[{{"message":{{"tool_calls":[{{{place},"function":{{"name":"f","arguments":"{{}}"}}}}]}}}}]}}"#
+        );
+        let answer = whole(&body).unwrap();
+        assert_eq!(called(&answer), ["c1 f({})"], "{place}");
+        let signature = parts(&answer)[0].thought_signature.as_deref();
+        assert_eq!(signature, Some(&b"sig"[..]), "{place}");
+    }
+}
+
+#[test]
+fn cited_pages_are_citations() {
+    let body = r#"{"choices":[{"message":{"content":"See.","annotations":[{"type":"url_citation",
+        "url_citation":{"start_index":0,"end_index":3,"url":"https://a.example","title":"A"}}]}}]}"#;
+    let answer = whole(body).unwrap();
+    let expected = r#"{"citations": [{"startIndex": 0, "endIndex": 3,
+        "uri": "https://a.example", "title": "A"}]}"#;
+    let found = answer.citation_metadata.as_deref().unwrap();
+    assert_eq!(*found, Json::parse(expected).unwrap());
+}
+
+#[test]
+fn what_is_no_answer_is_told_so() {
+    for body in ["", "{", "[]", "{}", r#"{"choices":{}}"#, "<html>"] {
+        let error = whole(body).unwrap_err();
+        assert_eq!(error.code.as_deref(), Some("MalformedResponse"), "{body}");
+    }
+    for data in ["{", "[]", "1", "\u{0}"] {
+        let error = read([data]).unwrap_err();
+        assert_eq!(error.code.as_deref(), Some("MalformedResponse"), "{data}");
+    }
+}

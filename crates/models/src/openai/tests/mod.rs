@@ -1,0 +1,102 @@
+//! The OpenAI wire form: requests as they are sent, answers as documented, cut everywhere.
+
+mod agreement;
+mod errors;
+mod lenient;
+mod over_http;
+mod recorded;
+mod requests;
+mod streams;
+
+use retain_core::{FunctionCall, Json, LlmResponse, Part};
+use retain_runtime::{LlmRequest, ModelError};
+
+use super::{Chat, OpenAiServer};
+use crate::{
+    Secret,
+    http::SseEvent,
+    provider::{Provider as _, StreamReader as _},
+};
+
+/// Servers of every kind.
+fn servers() -> [(&'static str, OpenAiServer); 5] {
+    let key = || Secret::from("sk-canary-0123456789");
+    let azure = "https://example.openai.azure.com";
+    [
+        ("openai", OpenAiServer::openai(key())),
+        ("azure", OpenAiServer::azure(azure, "2024-10-21", key())),
+        (
+            "openrouter",
+            OpenAiServer::at("https://openrouter.ai/api/v1", Some(key())),
+        ),
+        ("ollama", OpenAiServer::ollama()),
+        ("other", OpenAiServer::at("http://localhost:8000/v1", None)),
+    ]
+}
+
+fn server(name: &str) -> OpenAiServer {
+    let mut servers = servers().into_iter();
+    let found = servers.find(|(known, _)| *known == name);
+    found.expect("a known server").1
+}
+
+fn chat(server: OpenAiServer) -> Chat {
+    Chat {
+        server,
+        name: "test/model-1".to_owned(),
+        model: "model-1".to_owned(),
+    }
+}
+
+/// The body that a request becomes.
+fn body(server_name: &str, request: &LlmRequest) -> Result<Json, ModelError> {
+    let call = chat(server(server_name)).call(request, false)?;
+    Ok(Json::parse(&call.body).expect("a body of JSON"))
+}
+
+/// What a whole answer becomes.
+fn whole(body: &str) -> Result<LlmResponse, ModelError> {
+    chat(server("other")).whole(body)
+}
+
+/// What events become: the pieces and the whole.
+fn read<'a>(data: impl IntoIterator<Item = &'a str>) -> Result<Vec<LlmResponse>, ModelError> {
+    let mut reader = super::stream::ChunkReader::default();
+    let mut answers = Vec::new();
+    for data in data {
+        let event = SseEvent {
+            event: None,
+            data: data.to_owned(),
+        };
+        answers.extend(reader.push(&event)?);
+    }
+    answers.extend(reader.finish()?);
+    Ok(answers)
+}
+
+/// The last of all, which is whole.
+fn last(answers: &[LlmResponse]) -> &LlmResponse {
+    let (last, pieces) = answers.split_last().expect("an answer");
+    assert_eq!(last.partial, Some(false));
+    assert!(pieces.iter().all(|piece| piece.partial == Some(true)));
+    last
+}
+
+fn parts(answer: &LlmResponse) -> &[Part] {
+    answer.content.as_ref().expect("a content").parts()
+}
+
+fn calls(answer: &LlmResponse) -> Vec<&FunctionCall> {
+    let content = answer.content.as_ref().expect("a content");
+    content.function_calls().collect()
+}
+
+/// Calls as texts: id, name, arguments.
+fn called(answer: &LlmResponse) -> Vec<String> {
+    let text = |call: &&FunctionCall| {
+        let args = Json::from(call.args.clone().unwrap_or_default());
+        let id = call.id.as_deref().unwrap_or("-");
+        format!("{id} {}({args})", call.name.as_deref().unwrap_or("-"))
+    };
+    calls(answer).iter().map(text).collect()
+}

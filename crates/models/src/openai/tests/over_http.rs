@@ -1,0 +1,192 @@
+//! A model and its server: what is sent, retried, told and cancelled.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::StreamExt as _;
+use retain_core::{Content, Json, LlmResponse};
+use retain_runtime::{LlmRequest, Model as _, ModelError};
+
+use super::{called, last, parts, recorded};
+use crate::{
+    Http, HttpSettings, OpenAiModel, OpenAiServer, Retries, Secret,
+    testing::{Act, Server, answer, event_stream, refusal},
+};
+
+const KEY: &str = "sk-canary-0123456789";
+
+fn http() -> Http {
+    let retries = Retries {
+        attempts: 3,
+        first_wait: Duration::from_millis(1),
+        ..Retries::default()
+    };
+    Http::new(HttpSettings {
+        retries,
+        ..HttpSettings::default()
+    })
+    .expect("a client")
+}
+
+fn at(server: &Server) -> OpenAiModel {
+    let server = OpenAiServer::at(&format!("{}/v1", server.url()), Some(Secret::from(KEY)));
+    OpenAiModel::new(http(), server, "model-1").named("openai/model-1")
+}
+
+fn hello() -> LlmRequest {
+    let mut request = LlmRequest::default();
+    request.model = "openai/model-1".to_owned();
+    request.contents.push(Content::user("Hi").into());
+    request
+}
+
+async fn ask(model: &OpenAiModel, stream: bool) -> Result<Vec<LlmResponse>, ModelError> {
+    let answers = model.generate(Arc::new(hello()), stream);
+    let answers: Vec<_> = answers.collect().await;
+    answers.into_iter().collect()
+}
+
+const WHOLE: &str = r#"{"id":"c","object":"chat.completion","model":"model-1","choices":[{"index":0,
+    "message":{"role":"assistant","content":"Hello!"},"finish_reason":"stop"}],
+    "usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}"#;
+
+#[tokio::test]
+async fn a_call_has_its_path_its_key_and_its_body() {
+    let server = Server::playing([answer(WHOLE)]).await;
+    let answers = ask(&at(&server), false).await.unwrap();
+    assert_eq!(parts(&answers[0])[0].text.as_deref(), Some("Hello!"));
+    let received = server.received();
+    assert_eq!(received[0].path(), "/v1/chat/completions");
+    assert_eq!(
+        received[0].header("authorization"),
+        Some(format!("Bearer {KEY}").as_str())
+    );
+    assert_eq!(
+        received[0].body,
+        r#"{"model":"model-1","messages":[{"role":"user","content":"Hi"}]}"#
+    );
+}
+
+#[tokio::test]
+async fn azure_has_its_own_path_and_header() {
+    let server = Server::playing([answer(WHOLE)]).await;
+    let azure = OpenAiServer::azure(&server.url(), "2024-10-21", Secret::from(KEY));
+    let model = OpenAiModel::new(http(), azure, "model-1").named("openai/model-1");
+    ask(&model, false).await.unwrap();
+    let received = server.received();
+    assert_eq!(
+        received[0].path(),
+        "/openai/deployments/model-1/chat/completions?api-version=2024-10-21"
+    );
+    assert_eq!(received[0].header("api-key"), Some(KEY));
+    assert_eq!(received[0].header("authorization"), None);
+}
+
+#[tokio::test]
+async fn a_streamed_answer_asks_for_its_usage() {
+    let stream = recorded::PARALLEL_CALLS;
+    let server = Server::playing([event_stream(stream.as_bytes(), &[7, 300, 301])]).await;
+    let answers = ask(&at(&server), true).await.unwrap();
+    assert_eq!(called(last(&answers)).len(), 2);
+    let body = Json::parse(&server.received()[0].body).unwrap();
+    assert_eq!(body["stream"], true);
+    assert_eq!(body["stream_options"]["include_usage"], true);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_understood() {
+    let server = Server::playing([answer(WHOLE)]).await;
+    let answers = ask(&at(&server), true).await.unwrap();
+    assert_eq!(parts(last(&answers))[0].text.as_deref(), Some("Hello!"));
+}
+
+#[tokio::test]
+async fn refusals_are_told_with_the_servers_code_and_made_again_where_it_helps() {
+    let busy = r#"{"error":{"message":"Slow down","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#;
+    let poor = r#"{"error":{"message":"No money","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#;
+    let wrong = format!(
+        r#"{{"error":{{"message":"Incorrect API key provided: {KEY}.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}}}"#
+    );
+    for stream in [false, true] {
+        let busy = refusal("429 Too Many Requests", &[("retry-after", "0")], busy);
+        let server = Server::playing([busy.clone(), busy, answer(WHOLE)]).await;
+        assert!(ask(&at(&server), stream).await.is_ok());
+        assert_eq!(server.received().len(), 3);
+
+        let server = Server::playing([refusal("429 Too Many Requests", &[], poor)]).await;
+        let error = ask(&at(&server), stream).await.unwrap_err();
+        assert_eq!(error.code.as_deref(), Some("insufficient_quota"));
+        assert_eq!(server.received().len(), 1);
+
+        let server = Server::playing([refusal("401 Unauthorized", &[], &wrong)]).await;
+        let error = ask(&at(&server), stream).await.unwrap_err();
+        assert_eq!(error.code.as_deref(), Some("invalid_api_key"));
+        assert!(!format!("{error:?} {error}").contains(KEY), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_before_an_error_stays_and_nothing_is_asked_again() {
+    let broken = event_stream(recorded::BROKEN.as_bytes(), &[]);
+    let server = Server::playing([broken, answer(WHOLE)]).await;
+    let model = at(&server);
+    let request = Arc::new(hello());
+    let answers: Vec<_> = model.generate(request, true).collect().await;
+    assert_eq!(answers.len(), 2);
+    assert!(answers[0].is_ok());
+    let code = answers[1].as_ref().unwrap_err().code.as_deref();
+    assert_eq!(code, Some("server_error"));
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_begins_with_an_error_is_asked_for_again_if_that_may_pass() {
+    let error = |code: &str| {
+        let data = format!("data: {{\"error\":{{\"code\":\"{code}\",\"message\":\"Oh.\"}}}}\n\n");
+        event_stream(data.as_bytes(), &[])
+    };
+    let server = Server::playing([error("server_error"), answer(WHOLE)]).await;
+    assert!(ask(&at(&server), true).await.is_ok());
+    assert_eq!(server.received().len(), 2);
+    let server = Server::playing([error("invalid_prompt"), answer(WHOLE)]).await;
+    let refused = ask(&at(&server), true).await.unwrap_err();
+    assert_eq!(refused.code.as_deref(), Some("invalid_prompt"));
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
+async fn thoughts_that_are_not_wanted_are_left_out() {
+    let stream = event_stream(recorded::THOUGHTS.as_bytes(), &[]);
+    let server = Server::playing([stream]).await;
+    let mut request = hello();
+    request.config.thinking_config = Some(Json::parse(r#"{"includeThoughts": false}"#).unwrap());
+    let answers: Vec<_> = at(&server)
+        .generate(Arc::new(request), true)
+        .collect()
+        .await;
+    let answers: Vec<LlmResponse> = answers.into_iter().map(Result::unwrap).collect();
+    let is_thought = |it: &LlmResponse| parts(it).iter().any(|part| part.thought == Some(true));
+    assert!(!answers.iter().any(is_thought));
+    assert_eq!(answers.len(), 2);
+    assert_eq!(called(last(&answers)).len(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_dropped_is_cancelled() {
+    let start: String = recorded::TEXT.split_inclusive("\n\n").take(2).collect();
+    let mut acts = event_stream(start.as_bytes(), &[]);
+    acts.pop();
+    acts.push(Act::Stall);
+    let server = Server::playing([acts]).await;
+    let request = Arc::new(hello());
+    let mut answers = at(&server).generate(request, true);
+    assert!(answers.next().await.unwrap().is_ok());
+    drop(answers);
+    server.connections_ended(1).await;
+}
+
+#[test]
+fn no_key_is_printed() {
+    let server = OpenAiServer::openai(Secret::from(KEY));
+    let model = OpenAiModel::new(http(), server, "gpt-5");
+    assert!(!format!("{model:?}").contains(KEY));
+}

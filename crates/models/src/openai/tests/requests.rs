@@ -1,0 +1,358 @@
+//! Requests as they are sent: a history with every kind of part, for every server, compared with
+//! files. `RETAIN_UPDATE_SNAPSHOTS=1` writes them anew.
+
+use std::{fs, path::PathBuf};
+
+use retain_core::{Content, GenerateContentConfig, Json, Part};
+use retain_runtime::{LlmRequest, SharedContent};
+
+use super::{body, chat, server, servers};
+use crate::provider::Provider as _;
+
+/// A history that has everything that chat completions take or can be given in other words.
+const HISTORY: &str = r#"[
+    {"role": "user", "parts": [
+        {"text": "What is in these?"},
+        {"inlineData": {"mimeType": "image/png", "data": "-_8="}},
+        {"fileData": {"mimeType": "image/jpeg", "fileUri": "https://example.com/a.jpg"}},
+        {"inlineData": {"mimeType": "text/plain; charset=utf-8", "data": "R3LDvMOfZQ=="}},
+        {"text": "not for the model", "thought": true}]},
+    {"role": "model", "parts": [
+        {"text": "I should look.", "thought": true, "thoughtSignature": "W3sidHlwZSI6InJlYXNvbmluZy50ZXh0IiwidGV4dCI6IkkifV0="},
+        {"text": "Let me see."},
+        {"text": "Both."},
+        {"functionCall": {"id": "call_1", "name": "look", "args": {"at": "a", "n": 1.50}},
+         "thoughtSignature": "c2ln"},
+        {"functionCall": {"name": "look"}},
+        {"functionCall": {"id": "an-id-that-is-longer-than-what-OpenAI-takes", "name": "look", "args": {}}}]},
+    {"role": "user", "parts": [
+        {"functionResponse": {"id": "call_1", "name": "look", "response": {"result": "café"},
+            "parts": [{"inlineData": {"mimeType": "image/png", "data": "AAA="}}]}},
+        {"functionResponse": {"name": "look", "response": {"result": [1, null]}}},
+        {"functionResponse": {"id": "an-id-that-is-longer-than-what-OpenAI-takes", "name": "look"}}]},
+    {"role": "model", "parts": [
+        {"executableCode": {"language": "PYTHON", "code": "print(1)"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+        {"inlineData": {"mimeType": "image/png", "data": "AAA="}},
+        {"toolCall": {"id": "t"}}]},
+    {"role": "user", "parts": []},
+    {"role": "model", "parts": [{"functionCall": {"id": "call_lost", "name": "look", "args": {}}}]},
+    {"role": "user", "parts": [{"text": "Never mind."}, {"text": "Go on."}]}]"#;
+
+/// Everything that can be set.
+const CONFIG: &str = r##"{
+    "systemInstruction": "Be brief.", "temperature": 0.2, "topP": 0.9, "topK": 40,
+    "maxOutputTokens": 256, "stopSequences": ["END"], "seed": 7, "presencePenalty": 0.1,
+    "frequencyPenalty": 0.2, "responseLogprobs": true, "logprobs": 2, "candidateCount": 1,
+    "thinkingConfig": {"thinkingLevel": "LOW", "includeThoughts": true},
+    "responseMimeType": "application/json",
+    "responseSchema": {"type": "OBJECT", "title": "An answer", "properties": {
+        "a": {"type": "STRING", "nullable": true}, "b": {"type": "INTEGER"}}, "required": ["b"]},
+    "safetySettings": [{"category": "HARM_CATEGORY_HARASSMENT"}],
+    "httpOptions": {"extraBody": {"user": "u1"}},
+    "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["look"]}},
+    "tools": [{"functionDeclarations": [
+        {"name": "look", "description": "Looks.", "parameters": {"type": "OBJECT",
+            "properties": {"at": {"type": "STRING"}, "n": {"type": "NUMBER"}}, "required": ["at"]},
+         "response": {"type": "OBJECT", "properties": {"result": {"type": "STRING"}}}},
+        {"name": "bare"}]}]}"##;
+
+fn request(history: &str, config: &str) -> LlmRequest {
+    let contents = Json::parse(history).expect("a history");
+    let contents = contents.as_array().expect("a list").iter();
+    let content = |json: &Json| Content::from_json(&json.to_string()).expect("a content");
+    let mut request = LlmRequest::default();
+    request.model = "test/model-1".to_owned();
+    request.contents = contents
+        .map(|it| SharedContent::from(content(it)))
+        .collect();
+    request.config = GenerateContentConfig::from_json(config).expect("a config");
+    request
+}
+
+fn said(text: &str, config: &str) -> LlmRequest {
+    let history = format!(r#"[{{"role": "user", "parts": [{{"text": "{text}"}}]}}]"#);
+    request(&history, config)
+}
+
+/// JSON that a person can read: one line for each field, and for each message.
+fn laid_out(json: &Json) -> String {
+    let fields = json.as_object().expect("an object").iter();
+    let lines = fields.map(|(key, value)| match value.as_array() {
+        Some(items) => {
+            let items: Vec<String> = items.iter().map(|item| format!("    {item}")).collect();
+            format!("  \"{key}\": [\n{}\n  ]", items.join(",\n"))
+        }
+        None => format!("  \"{key}\": {value}"),
+    });
+    format!("{{\n{}\n}}\n", lines.collect::<Vec<_>>().join(",\n"))
+}
+
+#[test]
+fn a_history_with_every_kind_of_part_is_sent_as_in_the_files() {
+    let request = request(HISTORY, CONFIG);
+    for (name, server) in servers() {
+        let call = chat(server).call(&request, true).expect("a call");
+        let body = Json::parse(&call.body).expect("JSON");
+        let text = format!("{}\n{}", call.url, laid_out(&body));
+        let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let file = file.join(format!("testdata/openai/{name}.txt"));
+        if std::env::var_os("RETAIN_UPDATE_SNAPSHOTS").is_some() {
+            fs::write(&file, &text).expect("the snapshot can be written");
+        }
+        let expected = fs::read_to_string(&file).unwrap_or_default();
+        let lines = expected.lines().zip(text.lines());
+        let differing = lines.enumerate().find(|(_, (old, new))| old != new);
+        assert_eq!(differing, None, "{name}");
+        assert_eq!(expected.len(), text.len(), "{name}");
+    }
+}
+
+#[test]
+fn a_bare_request_has_nothing_but_what_it_must() {
+    let body = body("openai", &said("Hi", "{}")).unwrap();
+    let expected = r#"{"model":"model-1","messages":[{"role":"user","content":"Hi"}]}"#;
+    assert_eq!(body.to_string(), expected);
+}
+
+#[test]
+fn a_model_that_a_callback_chose_is_asked() {
+    let mut request = said("Hi", "{}");
+    for (asked, sent) in [
+        ("test/model-1", "model-1"),
+        ("", "model-1"),
+        ("test/model-2", "model-2"),
+        ("model-3", "model-3"),
+    ] {
+        request.model = asked.to_owned();
+        assert_eq!(body("openai", &request).unwrap()["model"], sent, "{asked}");
+    }
+}
+
+#[test]
+fn someone_has_to_say_something() {
+    let messages = |request: &LlmRequest| body("other", request).unwrap()["messages"].to_string();
+    let nothing = LlmRequest::default();
+    assert!(messages(&nothing).contains("Handle the requests as specified"));
+    let model = request(r#"[{"role": "model", "parts": [{"text": "Done."}]}]"#, "{}");
+    assert!(messages(&model).contains("Continue processing previous requests"));
+    let mute = request(r#"[{"role": "user", "parts": []}]"#, "{}");
+    assert!(messages(&mute).contains("Handle the requests as specified"));
+    assert!(!messages(&said("Hi", "{}")).contains("Handle the requests"));
+}
+
+#[test]
+fn tools_are_chosen_as_the_config_says() {
+    let with = |calling: &str| {
+        let config = format!(
+            r#"{{"toolConfig": {{"functionCallingConfig": {calling}}},
+                "tools": [{{"functionDeclarations": [{{"name": "a"}}, {{"name": "b"}}]}}]}}"#
+        );
+        let body = body("other", &said("Hi", &config)).unwrap();
+        let tools = body["tools"].as_array().unwrap_or_default();
+        let names = tools.iter().map(|tool| tool["function"]["name"].as_str());
+        let names: Vec<&str> = names.map(Option::unwrap).collect();
+        format!("{} {}", names.join(","), body["tool_choice"])
+    };
+    assert_eq!(with("null"), "a,b null");
+    assert_eq!(with(r#"{"mode": "AUTO"}"#), "a,b null");
+    assert_eq!(with(r#"{"mode": "NONE"}"#), r#"a,b "none""#);
+    assert_eq!(with(r#"{"mode": "ANY"}"#), r#"a,b "required""#);
+    let one = r#"{"mode": "ANY", "allowed_function_names": ["b"]}"#;
+    assert_eq!(with(one), r#"b "required""#);
+    let one = r#"{"mode": "VALIDATED", "allowedFunctionNames": ["b"]}"#;
+    assert_eq!(with(one), "b null");
+    // Where there is nothing to choose from, nothing is said of it.
+    let other = r#"{"mode": "ANY", "allowedFunctionNames": ["c"]}"#;
+    assert_eq!(with(other), " null");
+}
+
+#[test]
+fn thinking_is_told_in_openais_words() {
+    let effort = |server: &str, model: &str, thinking: &str| {
+        let config = format!(r#"{{"thinkingConfig": {thinking}}}"#);
+        let mut request = said("Hi", &config);
+        request.model = model.to_owned();
+        body(server, &request).unwrap()["reasoning_effort"].clone()
+    };
+    assert_eq!(
+        effort("openai", "gpt-5", r#"{"thinkingLevel": "HIGH"}"#),
+        "high"
+    );
+    for (budget, word) in [(0, "none"), (1024, "low"), (2048, "medium"), (9000, "high")] {
+        let thinking = format!(r#"{{"thinking_budget": {budget}}}"#);
+        assert_eq!(effort("other", "m", &thinking), word);
+    }
+    for thinking in [
+        r#"{"thinkingBudget": -1}"#,
+        r#"{"includeThoughts": true}"#,
+        r#"{"thinkingLevel": "THINKING_LEVEL_UNSPECIFIED"}"#,
+    ] {
+        assert!(effort("other", "m", thinking).is_null(), "{thinking}");
+    }
+    // A model that does not think is not told to.
+    assert!(effort("openai", "gpt-4o", r#"{"thinkingLevel": "HIGH"}"#).is_null());
+}
+
+#[test]
+fn answers_have_the_form_that_is_asked_for() {
+    let format =
+        |config: &str| body("other", &said("Hi", config)).unwrap()["response_format"].clone();
+    assert!(format("{}").is_null());
+    assert!(format(r#"{"responseMimeType": "text/plain"}"#).is_null());
+    let json = format(r#"{"responseMimeType": "application/json"}"#);
+    assert_eq!(json.to_string(), r#"{"type":"json_object"}"#);
+    let schema =
+        format(r#"{"responseJsonSchema": {"type": "array", "items": {"type": "string"}}}"#);
+    assert_eq!(schema["json_schema"]["name"], "response");
+    assert_eq!(schema["json_schema"]["strict"], true);
+    let own = r#"{"type":"json_object"}"#;
+    let given = format(&format!(r#"{{"responseSchema": {own}}}"#));
+    assert_eq!(given.to_string(), own);
+}
+
+#[test]
+fn what_cannot_be_taken_is_refused_by_name() {
+    let refusals = [
+        (
+            said("Hi", r#"{"candidateCount": 2}"#),
+            "other",
+            "candidateCount",
+        ),
+        (
+            said("Hi", r#"{"cachedContent": "caches/1"}"#),
+            "other",
+            "cachedContent",
+        ),
+        (
+            said("Hi", r#"{"responseModalities": ["TEXT", "IMAGE"]}"#),
+            "other",
+            "IMAGE",
+        ),
+        (
+            said("Hi", r#"{"tools": [{"googleSearch": {}}]}"#),
+            "openai",
+            "googleSearch",
+        ),
+        (
+            said("Hi", r#"{"tools": [{"newTool": {}}]}"#),
+            "openai",
+            "newTool",
+        ),
+        (
+            said("Hi", r#"{"tools": [{"functionDeclarations": [{}]}]}"#),
+            "openai",
+            "no name",
+        ),
+    ];
+    for (request, server, about) in refusals {
+        let error = body(server, &request).expect_err(about);
+        assert_eq!(error.code.as_deref(), Some("InvalidRequest"));
+        assert!(error.message.contains(about), "{}", error.message);
+    }
+}
+
+#[test]
+fn media_are_sent_as_far_as_a_server_takes_them() {
+    let with_part = |part: &str| {
+        let history = format!(r#"[{{"role": "user", "parts": [{part}]}}]"#);
+        request(&history, "{}")
+    };
+    let video = r#"{"inlineData": {"mimeType": "video/mp4", "data": "AAA="}}"#;
+    let audio = r#"{"inlineData": {"mimeType": "audio/mpeg", "data": "AAA="}}"#;
+    let pdf = r#"{"inlineData": {"mimeType": "application/pdf", "data": "AAA="}}"#;
+    let zip = r#"{"inlineData": {"mimeType": "application/zip", "data": "AAA="}}"#;
+    let bucket = r#"{"fileData": {"mimeType": "image/png", "fileUri": "gs://bucket/secret.png"}}"#;
+    let signed = r#"{"fileData": {"mimeType": "application/pdf", "fileUri": "https://x.example/a.pdf?signature=secret"}}"#;
+    let uploaded = r#"{"fileData": {"fileUri": "file-abc"}}"#;
+    let content = |part: &str, server: &str| {
+        let body = body(server, &with_part(part)).unwrap();
+        body["messages"][0]["content"].to_string()
+    };
+    let taken = [
+        (
+            video,
+            "other",
+            r#"[{"type":"video_url","video_url":{"url":"data:video/mp4;base64,AAA="}}]"#,
+        ),
+        (
+            audio,
+            "openai",
+            r#"[{"type":"input_audio","input_audio":{"data":"AAA=","format":"mp3"}}]"#,
+        ),
+        (
+            pdf,
+            "openai",
+            r#"[{"type":"file","file":{"filename":"document.pdf","file_data":"data:application/pdf;base64,AAA="}}]"#,
+        ),
+        (
+            signed,
+            "openrouter",
+            r#"[{"type":"file","file":{"filename":"a.pdf?signature=secret","file_data":"https://x.example/a.pdf?signature=secret"}}]"#,
+        ),
+        (
+            uploaded,
+            "azure",
+            r#"[{"type":"file","file":{"file_id":"file-abc"}}]"#,
+        ),
+    ];
+    for (part, server, expected) in taken {
+        assert_eq!(content(part, server), expected);
+    }
+    // A line stands for what cannot be sent, and tells nothing of its address.
+    let left_out = [
+        (video, "openai", "video/mp4"),
+        (audio, "ollama", "audio/mpeg"),
+        (pdf, "ollama", "application/pdf"),
+        (zip, "other", "application/zip"),
+        (bucket, "openai", "image/png"),
+        (signed, "openai", "application/pdf"),
+        (uploaded, "other", "unknown"),
+    ];
+    for (part, server, mime) in left_out {
+        let line = content(part, server);
+        assert!(
+            line.contains(mime) && line.contains("was left out"),
+            "{line}"
+        );
+        assert!(!line.contains("secret"), "{line}");
+    }
+}
+
+#[test]
+fn what_came_goes_back_on_the_same_part() {
+    let thought = Part {
+        thought: Some(true),
+        ..Part::text("Hm.")
+    };
+    let mut request = said("Hi", "{}");
+    let answer = Content::new("model", vec![thought, Part::text("Yes")]);
+    request.contents.push(answer.into());
+    request.contents.push(Content::user("And?").into());
+    let sent = |name: &str| body(name, &request).unwrap()["messages"][1].to_string();
+    let plain = r#"{"role":"assistant","content":"Yes"}"#;
+    assert_eq!(sent("openai"), plain);
+    assert_eq!(sent("azure"), plain);
+    let named = |field: &str| format!(r#"{{"role":"assistant","content":"Yes","{field}":"Hm."}}"#);
+    assert_eq!(sent("other"), named("reasoning_content"));
+    assert_eq!(sent("ollama"), named("reasoning"));
+    assert_eq!(sent("openrouter"), named("reasoning"));
+    assert_eq!(
+        server("openai").url("x", "m"),
+        "https://api.openai.com/v1/x"
+    );
+}
+
+#[test]
+fn an_answer_without_an_id_belongs_to_the_call_that_waits() {
+    let history = r#"[
+        {"role": "user", "parts": [{"text": "Hi"}]},
+        {"role": "model", "parts": [{"functionCall": {"id": "a", "name": "f"}},
+                                    {"functionCall": {"id": "b", "name": "f"}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}},
+                                   {"functionResponse": {"name": "f", "response": {}}}]}]"#;
+    let body = body("other", &request(history, "{}")).unwrap();
+    let messages = body["messages"].as_array().unwrap();
+    let ids = messages.iter().map(|it| it["tool_call_id"].as_str());
+    assert_eq!(ids.flatten().collect::<Vec<_>>(), ["a", "b"]);
+}

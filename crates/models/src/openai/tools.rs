@@ -1,0 +1,219 @@
+//! Tools: function declarations, which of them may be called, and the answer's schema.
+
+use retain_core::{FunctionDeclaration, GenerateContentConfig, Json, JsonMap, ModelTool};
+use retain_runtime::ModelError;
+
+use super::{
+    json::{either, list, object, text},
+    refused, schema,
+    server::Kind,
+};
+
+/// OpenAI takes no longer descriptions of tools.
+const DESCRIPTION_MAX: usize = 1024;
+/// What the schema of an answer is called, if it has no title.
+const SCHEMA_NAME: &str = "response";
+/// OpenAI takes no longer names.
+const NAME_MAX: usize = 64;
+
+/// `tools` and `tool_choice`, as far as there are any.
+pub(super) fn tools(kind: Kind, config: &GenerateContentConfig) -> Result<JsonMap, ModelError> {
+    let mut fields = JsonMap::new();
+    let mut declarations = Vec::new();
+    for tool in config.tools.iter().flatten() {
+        only_functions(kind, tool)?;
+        declarations.extend(tool.function_declarations.iter().flatten());
+    }
+    let choice = Choice::of(config);
+    if let Some(allowed) = &choice.allowed {
+        // Servers that take no list of names take a shorter list of tools.
+        declarations.retain(|it| it.name.as_ref().is_some_and(|name| allowed.contains(name)));
+    }
+    if declarations.is_empty() {
+        return Ok(fields);
+    }
+    let tools: Result<Vec<Json>, ModelError> = declarations.into_iter().map(function).collect();
+    fields.insert("tools", tools?);
+    if let Some(word) = choice.word {
+        fields.insert("tool_choice", word);
+    }
+    Ok(fields)
+}
+
+/// Whether and what the model has to call.
+#[derive(Default)]
+struct Choice {
+    word: Option<&'static str>,
+    /// The only functions that may be called.
+    allowed: Option<Vec<String>>,
+}
+
+impl Choice {
+    fn of(config: &GenerateContentConfig) -> Choice {
+        let settings = config.tool_config.as_ref();
+        let calling =
+            settings.and_then(|it| either(it, "functionCallingConfig", "function_calling_config"));
+        let Some(calling) = calling else {
+            return Choice::default();
+        };
+        let names = either(calling, "allowedFunctionNames", "allowed_function_names");
+        let names = names.and_then(Json::as_array).unwrap_or_default();
+        let names: Vec<String> = names
+            .iter()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect();
+        let allowed = (!names.is_empty()).then_some(names);
+        match text(calling, "mode").map(str::to_uppercase).as_deref() {
+            Some("ANY") => Choice {
+                word: Some("required"),
+                allowed,
+            },
+            Some("VALIDATED") => Choice {
+                word: None,
+                allowed,
+            },
+            Some("NONE") => Choice {
+                word: Some("none"),
+                allowed: None,
+            },
+            _ => Choice::default(),
+        }
+    }
+}
+
+/// A tool that runs on the side of a provider of its own is refused: to leave it out would let the
+/// model make up what it should have looked up.
+fn only_functions(kind: Kind, tool: &ModelTool) -> Result<(), ModelError> {
+    let others = [
+        ("retrieval", tool.retrieval.is_some()),
+        ("googleSearch", tool.google_search.is_some()),
+        ("urlContext", tool.url_context.is_some()),
+        ("codeExecution", tool.code_execution.is_some()),
+        ("googleMaps", tool.google_maps.is_some()),
+        ("enterpriseWebSearch", tool.enterprise_web_search.is_some()),
+        ("computerUse", tool.computer_use.is_some()),
+    ];
+    let known = others.iter().find(|(_, is_there)| *is_there);
+    let known = known.map(|(name, _)| *name);
+    match known.or_else(|| tool.extra.iter().next().map(|(name, _)| name)) {
+        None => Ok(()),
+        Some(name) => Err(refused(format!(
+            "{} has no tool {name}; it runs on Gemini's side only",
+            kind.name()
+        ))),
+    }
+}
+
+fn function(declaration: &FunctionDeclaration) -> Result<Json, ModelError> {
+    let Some(name) = declaration.name.as_deref().filter(|name| !name.is_empty()) else {
+        return Err(refused("a declared function has no name"));
+    };
+    let mut function = JsonMap::from([("name", Json::from(name))]);
+    let description = description(declaration);
+    if !description.is_empty() {
+        function.insert("description", description);
+    }
+    function.insert("parameters", parameters(declaration));
+    let function = object([("type", "function".into()), ("function", function.into())]);
+    Ok(function)
+}
+
+fn parameters(declaration: &FunctionDeclaration) -> Json {
+    let given = declaration.parameters_json_schema.as_ref();
+    let given = given.or(declaration.parameters.as_ref());
+    let mut schema = given.map(schema::json_schema).unwrap_or_default();
+    if schema.as_object().is_none() {
+        schema = JsonMap::new().into();
+    }
+    if let Some(fields) = schema.as_object_mut() {
+        if !fields.contains_key("type") {
+            fields.insert("type", "object");
+        }
+        if !fields.contains_key("properties") {
+            fields.insert("properties", JsonMap::new());
+        }
+    }
+    schema
+}
+
+/// The description. What the function gives has no field of its own and is told in it, in ADK's
+/// words, if there is room.
+fn description(declaration: &FunctionDeclaration) -> String {
+    let plain = declaration.description.clone().unwrap_or_default();
+    let given = declaration.response_json_schema.as_ref();
+    let schema = match (given, &declaration.response) {
+        (Some(schema), _) => schema.clone(),
+        (None, Some(schema)) => schema::json_schema(schema),
+        (None, None) => return plain,
+    };
+    let says_more = |fields: &JsonMap| fields.keys().any(|key| key != "type");
+    if !schema.as_object().is_some_and(says_more) {
+        return plain;
+    }
+    let what = match schema["type"].as_str().map(str::to_lowercase).as_deref() {
+        Some("object") => "a JSON object",
+        Some("array") => "a JSON array",
+        Some("string") => "a string",
+        Some("number") => "a number",
+        Some("integer") => "an integer",
+        Some("boolean") => "a boolean",
+        Some("null") => "a null value",
+        _ => "a value",
+    };
+    let schema = sorted(&schema);
+    let told = format!("Returns {what} conforming to this schema: {schema}");
+    let whole = match plain.is_empty() {
+        true => told,
+        false => format!("{plain}\n{told}"),
+    };
+    match whole.chars().count() > DESCRIPTION_MAX {
+        true => plain,
+        false => whole,
+    }
+}
+
+/// With the keys of all objects in their order, as ADK writes it.
+fn sorted(value: &Json) -> Json {
+    if let Some(items) = value.as_array() {
+        return list(items.iter().map(sorted));
+    }
+    let Some(map) = value.as_object() else {
+        return value.clone();
+    };
+    let mut pairs: Vec<(&str, &Json)> = map.iter().collect();
+    pairs.sort_by_key(|(key, _)| *key);
+    let pairs = pairs.into_iter().map(|(key, value)| (key, sorted(value)));
+    pairs.collect::<JsonMap>().into()
+}
+
+/// `response_format`, if the answer has to have a form.
+pub(super) fn response_format(config: &GenerateContentConfig) -> Option<Json> {
+    let given = config.response_json_schema.as_ref();
+    let given = given.or(config.response_schema.as_ref());
+    let Some(given) = given.filter(|schema| !schema.is_null()) else {
+        let mime = config.response_mime_type.as_deref();
+        let is_json = mime == Some("application/json");
+        return is_json.then(|| object([("type", "json_object".into())]));
+    };
+    if matches!(given["type"].as_str(), Some("json_object" | "json_schema")) {
+        return Some(given.clone());
+    }
+    let schema = schema::strict(&schema::json_schema(given));
+    let format = object([
+        ("name", schema_name(&schema).into()),
+        ("strict", true.into()),
+        ("schema", schema),
+    ]);
+    Some(object([
+        ("type", "json_schema".into()),
+        ("json_schema", format),
+    ]))
+}
+
+/// The title, in the letters that OpenAI takes in names.
+fn schema_name(schema: &Json) -> String {
+    let title = text(schema, "title").unwrap_or(SCHEMA_NAME);
+    let is_taken = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let letters = title.chars().map(|c| if is_taken(c) { c } else { '_' });
+    letters.take(NAME_MAX).collect()
+}

@@ -1,0 +1,281 @@
+//! `Models`: all providers behind one client, chosen by the name of a model.
+
+use std::sync::Arc;
+
+use futures_util::stream;
+use retain_core::Embedder;
+use retain_runtime::{BuildError, LlmRequest, Model, ModelError, ModelRegistry, ModelStream};
+
+use crate::{
+    AnthropicModel, EmbedderSpec, GeminiModel, GeminiSettings, GoogleCredentials, Http,
+    HttpSettings, ModelSettings, OpenAiModel, OpenAiServer, Secret,
+    anthropic::{self, own_name},
+    gemini::by_token,
+    names::{Named, PREFIXES, SERVERS, Server},
+};
+
+/// Models by name: `gemini-…`, `openai/…`, `ollama/…`, `anthropic/…`, `claude-…` and more.
+///
+/// ```
+/// use retain_models::{ModelSettings, Models};
+/// let settings = ModelSettings::of([("ANTHROPIC_API_KEY", "sk-ant-123456")]);
+/// let models = Models::new(settings)?;
+/// assert_eq!(models.model("claude-sonnet-5")?.name(), "claude-sonnet-5");
+/// let error = models.model("openai/gpt-4o").unwrap_err();
+/// assert!(error.to_string().contains("OPENAI_API_KEY"));
+/// # Ok::<(), retain_runtime::BuildError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Models {
+    settings: ModelSettings,
+    http: Http,
+}
+
+/// A model that can be asked as things are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suggested {
+    /// Its name.
+    pub name: &'static str,
+    /// The variable that makes it possible.
+    pub variable: &'static str,
+}
+
+impl Models {
+    /// Models that are reached as the environment says.
+    pub fn from_env() -> Result<Models, BuildError> {
+        Models::new(ModelSettings::from_env())
+    }
+
+    /// Models that are reached as the settings say.
+    pub fn new(settings: ModelSettings) -> Result<Models, BuildError> {
+        let http = Http::new(HttpSettings::default())?;
+        Ok(Models::with_http(settings, http))
+    }
+
+    /// As [`Models::new`], over a client with settings of its own.
+    pub fn with_http(settings: ModelSettings, http: Http) -> Models {
+        Models { settings, http }
+    }
+
+    /// The model that `name` means. Without its key there is none; the error names the variable.
+    pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, BuildError> {
+        match Named::of(name) {
+            Some(Named::Gemini(model)) => self.gemini(&model, false),
+            Some(Named::GeminiOnVertex(model)) => self.gemini(&model, true),
+            Some(Named::Claude(model)) => self.claude(name, &model),
+            Some(Named::ClaudeOnVertex(model)) => self.claude_on_vertex(name, &model),
+            Some(Named::Compatible(server, model)) => self.compatible(name, server, &model),
+            Some(Named::Azure(model)) => self.azure(name, &model),
+            Some(Named::Ollama(model)) => Ok(self.ollama(name, &model)),
+            None => ModelRegistry::default().model(name),
+        }
+    }
+
+    /// The embedder that `name` means, e.g. `openai/text-embedding-3-small@512`; see
+    /// [`EmbedderSpec`]. Without its key there is none; the error names the variable.
+    pub fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, BuildError> {
+        let spec: EmbedderSpec = name.parse()?;
+        spec.open(&self.http, &|variable| self.settings.get(variable))
+    }
+
+    /// Names for agents to choose from, the offline model among them. A model whose key is missing
+    /// says so when it is asked, and other agents are none the worse.
+    pub fn registry(&self) -> ModelRegistry {
+        let mut registry = ModelRegistry::default();
+        let servers = SERVERS.iter().map(|server| server.prefix);
+        for prefix in PREFIXES.into_iter().chain(servers) {
+            let models = self.clone();
+            registry.register(prefix, move |name| Ok(models.model_or_why_not(name)));
+        }
+        registry
+    }
+
+    fn model_or_why_not(&self, name: &str) -> Arc<dyn Model> {
+        match self.model(name) {
+            Ok(model) => model,
+            Err(error) => {
+                tracing::warn!("{error}");
+                Arc::new(Unready {
+                    name: name.to_owned(),
+                    error,
+                })
+            }
+        }
+    }
+
+    /// The best model for which there is a key; `None` without any.
+    pub fn suggested(&self) -> Option<Suggested> {
+        const KEYS: [(&str, &str); 4] = [
+            ("GOOGLE_API_KEY", "gemini-3.5-flash"),
+            ("GEMINI_API_KEY", "gemini-3.5-flash"),
+            ("ANTHROPIC_API_KEY", "claude-sonnet-5"),
+            ("OPENAI_API_KEY", "gpt-4o"),
+        ];
+        let found = KEYS.iter().find(|(variable, name)| {
+            // Which models another server has is not known.
+            let is_elsewhere = name.starts_with("gpt-")
+                && self
+                    .settings
+                    .first_of(SERVERS[0].base_url_variables)
+                    .is_some();
+            self.settings.has(variable) && !is_elsewhere
+        });
+        found.map(|(variable, name)| Suggested { name, variable })
+    }
+
+    fn gemini(&self, model: &str, on_vertex: bool) -> Result<Arc<dyn Model>, BuildError> {
+        let env = |variable: &str| match variable {
+            "GOOGLE_GENAI_USE_ENTERPRISE" if on_vertex => Some("true".to_owned()),
+            variable => self.google(variable),
+        };
+        let settings = GeminiSettings::from_env(model, &env)?;
+        Ok(Arc::new(GeminiModel::new(model, settings, &self.http)?))
+    }
+
+    /// A variable of Google's, also by the name that LiteLLM has for it.
+    fn google(&self, variable: &str) -> Option<String> {
+        let other = match variable {
+            "GOOGLE_CLOUD_PROJECT" => "VERTEXAI_PROJECT",
+            "GOOGLE_CLOUD_LOCATION" => "VERTEXAI_LOCATION",
+            variable => variable,
+        };
+        self.settings.first_of(&[variable, other])
+    }
+
+    fn claude(&self, name: &str, model: &str) -> Result<Arc<dyn Model>, BuildError> {
+        let settings = &self.settings;
+        let base_url = settings.get("ANTHROPIC_BASE_URL");
+        let base_url = base_url.unwrap_or_else(|| anthropic::BASE_URL.to_owned());
+        let http = self.http.clone();
+        let model = if let Some(key) = settings.get("ANTHROPIC_API_KEY") {
+            AnthropicModel::at(base_url, model, key.into(), http)
+        } else if let Some(token) = settings.get("ANTHROPIC_AUTH_TOKEN") {
+            AnthropicModel::with_token(base_url, model, token.into(), http)
+        } else {
+            return self.claude_on_vertex(name, model);
+        };
+        Ok(Arc::new(model))
+    }
+
+    fn claude_on_vertex(&self, name: &str, model: &str) -> Result<Arc<dyn Model>, BuildError> {
+        let Some((project, location)) = self.vertex_place(model) else {
+            return Err(missing(
+                name,
+                "ANTHROPIC_API_KEY (or, for Claude on Vertex AI, GOOGLE_CLOUD_PROJECT and \
+                 GOOGLE_CLOUD_LOCATION)",
+            ));
+        };
+        let credentials = GoogleCredentials::find(&|variable| self.google(variable))?;
+        let host = match location.as_str() {
+            "global" => "aiplatform.googleapis.com".to_owned(),
+            location => format!("{location}-aiplatform.googleapis.com"),
+        };
+        let base_url = self.settings.get("ANTHROPIC_VERTEX_BASE_URL");
+        let base_url = base_url.unwrap_or_else(|| format!("https://{host}/v1"));
+        let place = format!("projects/{project}/locations/{location}");
+        Ok(Arc::new(AnthropicModel::on_vertex(
+            format!("{}/{place}", base_url.trim_end_matches('/')),
+            own_name(model),
+            by_token(credentials),
+            self.http.clone(),
+        )))
+    }
+
+    /// Project and location of a model on Vertex AI: those of its name, or else those that are set.
+    fn vertex_place(&self, model: &str) -> Option<(String, String)> {
+        let steps: Vec<&str> = model.split('/').collect();
+        if let ["projects", project, "locations", location, ..] = steps[..] {
+            return Some((project.to_owned(), location.to_owned()));
+        }
+        let project = self.google("GOOGLE_CLOUD_PROJECT")?;
+        Some((project, self.google("GOOGLE_CLOUD_LOCATION")?))
+    }
+
+    fn compatible(
+        &self,
+        name: &str,
+        server: &Server,
+        model: &str,
+    ) -> Result<Arc<dyn Model>, BuildError> {
+        let elsewhere = self.settings.first_of(server.base_url_variables);
+        let key = self.settings.first_of(server.key_variables);
+        if key.is_none() && elsewhere.is_none() && !server.is_own {
+            return Err(missing(name, server.key_variables[0]));
+        }
+        let base_url = elsewhere.or_else(|| server.base_url.map(str::to_owned));
+        let Some(base_url) = base_url else {
+            return Err(missing_address(name, server.base_url_variables[0]));
+        };
+        let server = OpenAiServer::at(&base_url, key.map(Secret::from));
+        Ok(Arc::new(self.openai(name, model, server)))
+    }
+
+    fn azure(&self, name: &str, model: &str) -> Result<Arc<dyn Model>, BuildError> {
+        let settings = &self.settings;
+        let endpoint = settings.first_of(&["AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE"]);
+        let Some(endpoint) = endpoint else {
+            return Err(missing_address(name, "AZURE_OPENAI_ENDPOINT"));
+        };
+        let key = settings.first_of(&["AZURE_OPENAI_API_KEY", "AZURE_API_KEY"]);
+        let Some(key) = key else {
+            return Err(missing(name, "AZURE_OPENAI_API_KEY"));
+        };
+        let versions = [
+            "OPENAI_API_VERSION",
+            "AZURE_OPENAI_API_VERSION",
+            "AZURE_API_VERSION",
+        ];
+        let version = settings.first_of(&versions);
+        let version = version.unwrap_or_else(|| AZURE_VERSION.to_owned());
+        let server = OpenAiServer::azure(&endpoint, &version, Secret::from(key));
+        Ok(Arc::new(self.openai(name, model, server)))
+    }
+
+    fn ollama(&self, name: &str, model: &str) -> Arc<dyn Model> {
+        let host = self.settings.first_of(&["OLLAMA_HOST", "OLLAMA_API_BASE"]);
+        let server = match host {
+            Some(host) => OpenAiServer::ollama_at(&host),
+            None => OpenAiServer::ollama(),
+        };
+        Arc::new(self.openai(name, model, server))
+    }
+
+    fn openai(&self, name: &str, model: &str, server: OpenAiServer) -> OpenAiModel {
+        OpenAiModel::new(self.http.clone(), server, model).named(name)
+    }
+}
+
+/// The version of Azure's API that is asked for where none is said: the last that was settled.
+const AZURE_VERSION: &str = "2024-10-21";
+
+fn missing(name: &str, variables: &str) -> BuildError {
+    BuildError::new(
+        format!("model {name:?}"),
+        format!("needs a key: set {variables}"),
+    )
+}
+
+fn missing_address(name: &str, variable: &str) -> BuildError {
+    BuildError::new(
+        format!("model {name:?}"),
+        format!("has no address: set {variable}"),
+    )
+}
+
+/// A model that cannot be asked, and says why when it is.
+#[derive(Debug)]
+struct Unready {
+    name: String,
+    error: BuildError,
+}
+
+impl Model for Unready {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn generate(&self, _request: Arc<LlmRequest>, _stream: bool) -> ModelStream {
+        let error = ModelError::new(self.error.to_string()).with_code("ModelNotReady");
+        Box::pin(stream::iter([Err(error)]))
+    }
+}

@@ -1,0 +1,164 @@
+//! `ModelSettings`: keys and addresses, from the environment or, where that is silent, a file.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use crate::names::{SERVERS, Server};
+
+/// Which providers can be reached, and how: what the usual environment variables say, e.g.
+/// `GOOGLE_API_KEY` or `OPENAI_BASE_URL`. An empty variable says nothing.
+///
+/// ```
+/// use retain_models::ModelSettings;
+/// let settings = ModelSettings::of([("OPENAI_API_KEY", "sk-123456")]);
+/// assert!(settings.has("OPENAI_API_KEY") && !settings.has("ANTHROPIC_API_KEY"));
+/// assert!(!format!("{settings:?}").contains("sk-123456"));
+/// ```
+#[derive(Clone)]
+pub struct ModelSettings {
+    first: Variables,
+    otherwise: BTreeMap<String, String>,
+}
+
+type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+impl Default for ModelSettings {
+    fn default() -> ModelSettings {
+        ModelSettings::from_env()
+    }
+}
+
+impl ModelSettings {
+    /// What the environment says.
+    pub fn from_env() -> ModelSettings {
+        ModelSettings {
+            first: Arc::new(|name| std::env::var(name).ok()),
+            otherwise: BTreeMap::new(),
+        }
+    }
+
+    /// These variables and no others.
+    pub fn of<N: Into<String>, V: Into<String>>(
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) -> ModelSettings {
+        let variables = variables.into_iter();
+        ModelSettings {
+            first: Arc::new(|_| None),
+            otherwise: variables
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        }
+    }
+
+    /// What a variable is where the environment does not have it.
+    #[must_use]
+    pub fn or(mut self, variable: impl Into<String>, value: impl Into<String>) -> ModelSettings {
+        self.otherwise
+            .entry(variable.into())
+            .or_insert(value.into());
+        self
+    }
+
+    /// The variable that a setting of a provider stands for, e.g. `api-key` of `anthropic` for
+    /// `ANTHROPIC_API_KEY`. Where there are several it is the one that counts least, so that a file
+    /// never wins over the environment.
+    ///
+    /// | provider | settings |
+    /// |---|---|
+    /// | `gemini` | `api-key`, `base-url` |
+    /// | `vertex` | `use`, `project`, `location`, `credentials`, `base-url` |
+    /// | `anthropic` | `api-key`, `base-url` |
+    /// | `openai`, `openrouter`, `groq` and other servers that speak so | `api-key`, `base-url` |
+    /// | `azure` | `api-key`, `base-url`, `api-version` |
+    /// | `ollama` | `base-url` |
+    pub fn variable_of(provider: &str, setting: &str) -> Option<&'static str> {
+        Some(match (provider, setting) {
+            ("gemini", "api-key") => "GEMINI_API_KEY",
+            ("gemini", "base-url") => "GOOGLE_GEMINI_BASE_URL",
+            ("vertex", "use") => "GOOGLE_GENAI_USE_VERTEXAI",
+            ("vertex", "project") => "GOOGLE_CLOUD_PROJECT",
+            ("vertex", "location") => "GOOGLE_CLOUD_LOCATION",
+            ("vertex", "credentials") => "GOOGLE_APPLICATION_CREDENTIALS",
+            ("vertex", "base-url") => "GOOGLE_VERTEX_BASE_URL",
+            ("anthropic", "api-key") => "ANTHROPIC_API_KEY",
+            ("anthropic", "base-url") => "ANTHROPIC_BASE_URL",
+            ("azure", "api-key") => "AZURE_API_KEY",
+            ("azure", "base-url") => "AZURE_API_BASE",
+            ("azure", "api-version") => "AZURE_API_VERSION",
+            ("ollama", "base-url") => "OLLAMA_API_BASE",
+            (provider, setting) => {
+                let is_it = |server: &&Server| server.prefix.strip_suffix('/') == Some(provider);
+                let server = SERVERS.iter().find(is_it)?;
+                let variables = match setting {
+                    "api-key" => server.key_variables,
+                    "base-url" => server.base_url_variables,
+                    _ => return None,
+                };
+                variables.last()?
+            }
+        })
+    }
+
+    /// Whether a variable says something.
+    pub fn has(&self, variable: &str) -> bool {
+        self.get(variable).is_some()
+    }
+
+    pub(crate) fn get(&self, variable: &str) -> Option<String> {
+        let says = |value: &String| !value.trim().is_empty();
+        let first = (self.first)(variable).filter(says);
+        first.or_else(|| {
+            self.otherwise
+                .get(variable)
+                .filter(|value| says(value))
+                .cloned()
+        })
+    }
+
+    /// The first of these variables that says something.
+    pub(crate) fn first_of(&self, variables: &[&str]) -> Option<String> {
+        variables.iter().find_map(|variable| self.get(variable))
+    }
+}
+
+impl fmt::Debug for ModelSettings {
+    /// Names, never values.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.otherwise.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_comes_first_and_an_empty_variable_says_nothing() {
+        let settings = ModelSettings {
+            first: Arc::new(|name| match name {
+                "A" => Some("environment".to_owned()),
+                "B" => Some("  ".to_owned()),
+                _ => None,
+            }),
+            otherwise: BTreeMap::new(),
+        };
+        let settings = settings
+            .or("A", "file")
+            .or("B", "file")
+            .or("C", "")
+            .or("B", "later");
+        assert_eq!(settings.get("A").as_deref(), Some("environment"));
+        assert_eq!(settings.get("B").as_deref(), Some("file"));
+        assert!(!settings.has("C") && !settings.has("D"));
+        assert_eq!(settings.first_of(&["D", "B", "A"]).as_deref(), Some("file"));
+    }
+    #[test]
+    fn settings_of_a_file_stand_for_variables() {
+        let of = ModelSettings::variable_of;
+        assert_eq!(of("openai", "api-key"), Some("OPENAI_API_KEY"));
+        assert_eq!(of("openai", "base-url"), Some("OPENAI_API_BASE"));
+        assert_eq!(of("together_ai", "api-key"), Some("TOGETHER_API_KEY"));
+        assert_eq!(of("vertex", "project"), Some("GOOGLE_CLOUD_PROJECT"));
+        assert_eq!(of("ollama", "api-key"), None);
+        assert_eq!(of("martian", "api-key"), None);
+    }
+}

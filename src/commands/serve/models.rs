@@ -1,0 +1,119 @@
+//! Which models there are, and which the built-in app asks: that of `--model`, or the best one for
+//! which there is a key, or the offline one.
+
+use std::sync::Arc;
+
+use retain::{Embedder, ModelRegistry};
+
+use super::settings::Settings;
+
+/// The models of a server.
+pub(super) struct Chosen {
+    pub(super) registry: ModelRegistry,
+    pub(super) built_in: BuiltIn,
+    /// Says what memories mean, if one is asked for.
+    pub(super) embedder: Option<Arc<dyn Embedder>>,
+}
+
+/// The model of the built-in app.
+pub(super) struct BuiltIn {
+    pub(super) name: String,
+    /// The variable that it was chosen for; `None` if it was asked for, or nothing else is there.
+    pub(super) because_of: Option<&'static str>,
+}
+
+impl BuiltIn {
+    pub(super) fn is_offline(&self) -> bool {
+        self.name == OFFLINE
+    }
+}
+
+const OFFLINE: &str = "offline";
+
+/// The models that the settings make possible. One that is asked for by name has to be among them.
+#[cfg(feature = "models")]
+pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
+    let models = retain::models::Models::new(of_file(settings)?)?;
+    let suggested = models.suggested();
+    let built_in = match (&settings.model, suggested) {
+        (Some(name), _) => BuiltIn {
+            name: name.clone(),
+            because_of: None,
+        },
+        (None, Some(suggested)) => BuiltIn {
+            name: suggested.name.to_owned(),
+            because_of: Some(suggested.variable),
+        },
+        (None, None) => offline(),
+    };
+    if settings.agents_dir.is_none() {
+        models.model(&built_in.name)?;
+    }
+    let embedder = settings.embedder.as_deref();
+    let embedder = embedder.map(|name| models.embedder(name)).transpose()?;
+    Ok(Chosen {
+        registry: models.registry(),
+        built_in,
+        embedder,
+    })
+}
+
+/// The offline model is the only one.
+#[cfg(not(feature = "models"))]
+pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
+    anyhow::ensure!(
+        settings.models.is_empty(),
+        "this program was built without models, so the section models has no use"
+    );
+    anyhow::ensure!(
+        settings.embedder.is_none(),
+        "this program was built without models, so --embedder has no use"
+    );
+    let registry = ModelRegistry::default();
+    let name = settings.model.clone();
+    if let Some(name) = &name {
+        registry.model(name)?;
+    }
+    let built_in = name.map_or_else(offline, |name| BuiltIn {
+        name,
+        because_of: None,
+    });
+    Ok(Chosen {
+        registry,
+        built_in,
+        embedder: None,
+    })
+}
+
+fn offline() -> BuiltIn {
+    BuiltIn {
+        name: OFFLINE.to_owned(),
+        because_of: None,
+    }
+}
+
+/// What the environment says, and the section `models` of the file where it is silent.
+#[cfg(feature = "models")]
+fn of_file(settings: &Settings) -> anyhow::Result<retain::models::ModelSettings> {
+    use retain::models::ModelSettings;
+
+    use super::settings::Value;
+
+    let mut known = ModelSettings::from_env();
+    for (provider, section) in &settings.models {
+        for (name, value) in section {
+            let setting = name.replace('_', "-");
+            let Some(variable) = ModelSettings::variable_of(provider, &setting) else {
+                anyhow::bail!("the setting models.{provider}.{name} is not known");
+            };
+            known = known.or(
+                variable,
+                match value {
+                    Value::Text(text) => text.clone(),
+                    Value::Flag(flag) => flag.to_string(),
+                },
+            );
+        }
+    }
+    Ok(known)
+}

@@ -1,0 +1,77 @@
+//! Memories are found by meaning, if a model is named that knows it.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    sync::mpsc::{Receiver, channel},
+    time::Duration,
+};
+
+use super::process::{Server, said, serve};
+
+/// A server that gives every text the same vector. Gives its address, and what it is sent.
+fn ollama() -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        while let Ok((mut socket, _)) = listener.accept() {
+            let mut sent = String::new();
+            let mut buffer = [0; 4096];
+            while !sent.ends_with('}') {
+                let count = socket.read(&mut buffer).unwrap();
+                sent.push_str(&String::from_utf8_lossy(&buffer[..count]));
+            }
+            let body = r#"{"data":[{"index":0,"embedding":[1,0]}]}"#;
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
+            let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+            socket.write_all(answer.as_bytes()).unwrap();
+            if tell.send(sent).is_err() {
+                return;
+            }
+        }
+    });
+    (address, told)
+}
+
+#[test]
+fn an_embedder_is_asked_for_what_is_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (address, told) = ollama();
+    let mut command = serve(folder.path(), &["--embedder", "ollama/tiny@2"]);
+    command.env_remove("OLLAMA_HOST");
+    command.env("OLLAMA_API_BASE", address);
+    let server = Server::start(command);
+    assert_eq!(
+        server
+            .post("/run", &said("s", "I like jasmine tea."))
+            .status,
+        200
+    );
+    let sent = told.recv_timeout(Duration::from_secs(120)).unwrap();
+    assert!(sent.starts_with("POST /v1/embeddings "), "{sent}");
+    assert!(sent.contains(r#""model":"tiny""#), "{sent}");
+    assert!(sent.contains("jasmine tea"), "{sent}");
+}
+
+#[test]
+fn an_embedder_that_cannot_be_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |arguments: &[&str], about: &str| {
+        let mut command = serve(folder.path(), arguments);
+        let ended = command.env_remove("OPENAI_API_KEY").output().unwrap();
+        let message = String::from_utf8(ended.stderr).unwrap();
+        assert!(!ended.status.success(), "{message}");
+        assert!(message.contains(about), "{message}");
+    };
+    let openai = "openai/text-embedding-3-small";
+    refused(&["--embedder", openai], "OPENAI_API_KEY");
+    refused(&["--embedder", "martian/x"], "gemini/MODEL");
+    let words_alone = [
+        "--embedder",
+        "ollama/a@1",
+        "--memory-service-uri",
+        "memory://",
+    ];
+    refused(&words_alone, "--embedder");
+}

@@ -1,0 +1,146 @@
+//! Which model answers: by its key, by its name, and why not.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    path::Path,
+    process::Command,
+    thread::JoinHandle,
+};
+
+use super::process::{Server, said, serve};
+
+/// All variables that could make another model answer.
+const VARIABLES: [&str; 10] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_GENAI_USE_VERTEXAI",
+    "OPENAI_API_BASE",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+];
+
+/// A server without keys, whose model is not chosen yet.
+fn without_keys(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = serve(folder, arguments);
+    for variable in VARIABLES.into_iter().chain(["RETAIN_MODEL"]) {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Claude, who answers once. Gives its address, and what it was sent.
+fn claude() -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let asked = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut sent = String::new();
+        let mut buffer = [0; 4096];
+        while !sent.ends_with('}') {
+            let count = socket.read(&mut buffer).unwrap();
+            sent.push_str(&String::from_utf8_lossy(&buffer[..count]));
+        }
+        let body = r#"{"content":[{"type":"text","text":"Bonjour."}],"stop_reason":"end_turn"}"#;
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
+        let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+        socket.write_all(answer.as_bytes()).unwrap();
+        sent
+    });
+    (address, asked)
+}
+
+#[test]
+fn without_a_key_the_offline_model_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(without_keys(folder.path(), &[]));
+    let announced = server.announced.join("\n");
+    assert!(announced.contains("model  offline"), "{announced}");
+    let answer = server.post("/run", &said("s", "Hello."));
+    assert!(answer.text.contains("offline model"), "{}", answer.text);
+}
+
+#[test]
+fn a_key_in_the_environment_chooses_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let (address, asked) = claude();
+    let mut command = without_keys(folder.path(), &["--log-level", "trace"]);
+    command.env("ANTHROPIC_API_KEY", "sk-ant-secret-of-the-test");
+    command.env("ANTHROPIC_BASE_URL", address);
+    let server = Server::start(command);
+    let announced = server.announced.join("\n");
+    assert!(announced.contains("claude-"), "{announced}");
+    assert!(announced.contains("ANTHROPIC_API_KEY"), "{announced}");
+    let answer = server.post("/run", &said("s", "Hello."));
+    assert!(answer.text.contains("Bonjour."), "{}", answer.text);
+    let sent = asked.join().unwrap();
+    assert!(sent.contains("sk-ant-secret-of-the-test"), "{sent}");
+    let log = server.stop().stderr;
+    let told = format!("{announced} {} {log}", answer.text);
+    assert!(!told.contains("secret-of-the-test"), "{told}");
+}
+
+#[test]
+fn a_key_in_the_file_is_as_good_and_a_name_wins() {
+    let folder = tempfile::tempdir().unwrap();
+    let (address, asked) = claude();
+    let file = format!(
+        "model = \"claude-of-the-file\"\n[models.anthropic]\napi-key = \"sk-of-the-file\"\n\
+         base_url = \"{address}\"\n[models.vertex]\nuse = false\n"
+    );
+    std::fs::write(folder.path().join("retain.toml"), file).unwrap();
+    let server = Server::start(without_keys(folder.path(), &[]));
+    let announced = server.announced.join("\n");
+    assert!(
+        announced.contains("model  claude-of-the-file"),
+        "{announced}"
+    );
+    let answer = server.post("/run", &said("s", "Hello."));
+    assert!(answer.text.contains("Bonjour."), "{}", answer.text);
+    let sent = asked.join().unwrap();
+    let has = |text: &str| sent.contains(text);
+    assert!(has("sk-of-the-file") && has("claude-of-the-file"), "{sent}");
+    let server = Server::start(without_keys(folder.path(), &["--model", "offline"]));
+    assert!(server.announced.join("\n").contains("model  offline"));
+}
+
+#[test]
+fn a_model_without_its_key_names_the_variable() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = without_keys(folder.path(), &["--model", "openai/gpt-4o"]);
+    let ended = command.output().unwrap();
+    let message = String::from_utf8(ended.stderr).unwrap();
+    assert!(!ended.status.success(), "{message}");
+    assert!(message.contains("OPENAI_API_KEY"), "{message}");
+    std::fs::write(
+        folder.path().join("retain.toml"),
+        "[models.martian]\nx = \"y\"\n",
+    )
+    .unwrap();
+    let ended = without_keys(folder.path(), &[]).output().unwrap();
+    let message = String::from_utf8(ended.stderr).unwrap();
+    assert!(message.contains("models.martian.x"), "{message}");
+}
+
+#[test]
+fn an_agent_without_its_key_leaves_the_others_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    for (app, model) in [("poor", "gemini-3.5-flash"), ("rich", "offline")] {
+        let agents = folder.path().join("agents").join(app);
+        std::fs::create_dir_all(&agents).unwrap();
+        let yaml = format!("name: {app}\nmodel: {model}\ninstruction: Answer.\n");
+        std::fs::write(agents.join("root_agent.yaml"), yaml).unwrap();
+    }
+    let arguments = ["agents", "--auto-create-session"];
+    let server = Server::start(without_keys(folder.path(), &arguments));
+    let of = |app: &str| said("s", "Hello.").replace("assistant", app);
+    let refused = server.post("/run", &of("poor"));
+    assert_eq!(refused.status, 500, "{}", refused.text);
+    assert_eq!(server.post("/run", &of("rich")).status, 200);
+    let log = server.stop().stderr;
+    assert!(log.contains("GOOGLE_API_KEY"), "{log}");
+}
