@@ -1,24 +1,53 @@
 //! The log, on standard error: what happened to requests, by their ids, and nothing of what they say.
+//! And those who listen beside it: traces for the web UI, and a collector.
 
 use std::io::stderr;
 
-use tracing_subscriber::{filter::LevelFilter, fmt};
+use retain::telemetry::{CONTENT, SPANS};
+use retain_server::Dev;
+use tracing_subscriber::{
+    Layer, Registry,
+    filter::{LevelFilter, filter_fn},
+    fmt,
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
 
-use super::settings::{LogFormat, Settings};
+use super::{
+    exports::Exports,
+    settings::{LogFormat, Settings},
+};
 
-/// Starts the log.
-pub(super) fn start(settings: &Settings) -> anyhow::Result<()> {
+type Listener = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Starts the log, and whoever else listens.
+pub(super) fn start(
+    settings: &Settings,
+    dev: Option<&Dev>,
+    exports: &Exports,
+) -> anyhow::Result<()> {
     let level = level(&settings.log_level)?;
-    let builder = fmt().with_max_level(level).with_writer(stderr);
-    let started = match settings.log_format {
-        LogFormat::Text => builder.with_ansi(false).with_target(false).try_init(),
-        LogFormat::Json => builder
+    let log = fmt::layer().with_writer(stderr);
+    let log: Listener = match settings.log_format {
+        LogFormat::Text => log.with_ansi(false).with_target(false).boxed(),
+        LogFormat::Json => log
             .json()
             .flatten_event(true)
             .with_current_span(true)
             .with_span_list(false)
-            .try_init(),
+            .boxed(),
     };
+    // Spans of runs say whose they are, and the log does not.
+    let is_logged = filter_fn(move |about| {
+        *about.level() <= level && about.target() != SPANS && about.target() != CONTENT
+    });
+    let mut listeners: Vec<Listener> = vec![
+        log.with_filter(is_logged.with_max_level_hint(level))
+            .boxed(),
+    ];
+    listeners.extend(dev.map(|dev| dev.traces().layer().boxed()));
+    listeners.extend(exports.layer());
+    let started = Registry::default().with(listeners).try_init();
     started.map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))
 }
 

@@ -2,6 +2,8 @@
 
 mod crowd;
 mod ending;
+#[cfg(feature = "otel")]
+mod exports;
 mod keys;
 mod process;
 mod settings;

@@ -35,7 +35,9 @@ pub(super) struct Ended {
 pub(super) fn retain(folder: &Path) -> Command {
     let mut command = Command::new(RETAIN);
     command.current_dir(folder);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RETAIN_")) {
+    let settings = ["RETAIN_", "OTEL_", "ADK_"];
+    let is_setting = |name: &str| settings.iter().any(|start| name.starts_with(start));
+    for (name, _) in std::env::vars().filter(|(name, _)| is_setting(name)) {
         command.env_remove(name);
     }
     command
