@@ -16,6 +16,9 @@ use crate::program::RETAIN;
 /// No answer takes so long; without it a server that hangs would hang the test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// So long after a line that is written the next one is read.
+const ANNOUNCED: Duration = Duration::from_millis(300);
+
 /// A server that runs.
 pub(super) struct Server {
     child: Child,
@@ -87,7 +90,9 @@ impl Server {
             }
         });
         assert_eq!(server.get("/health").status, 200);
-        server.announced = lines_read.try_iter().collect();
+        // All are written; the reader may still be on its way, where the machine has much to do.
+        let next = || lines_read.recv_timeout(ANNOUNCED).ok();
+        server.announced = std::iter::from_fn(next).collect();
         server
     }
 

@@ -63,8 +63,12 @@ impl Turn<'_> {
         call.spans.noting(self.ctx.count_llm_call())?;
         let stream = self.ctx.run_config().streaming_mode == StreamingMode::Sse;
         call.spans.begin_generating(self.ctx, &call.request);
-        let generate = call.spans.generate();
-        let answers = generate.in_scope(|| self.model.generate(Arc::clone(&call.request), stream));
+        let request = Arc::clone(&call.request);
+        // No span is held on to here: the model's part ends before tools are run.
+        let answers = call
+            .spans
+            .generate()
+            .in_scope(|| self.model.generate(request, stream));
         self.listen(&mut call, &callback, answers).await
     }
 

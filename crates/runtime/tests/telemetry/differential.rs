@@ -120,7 +120,7 @@ fn differences(path: &str, ours: &Json, adks: &Json, found: &mut Vec<String>) {
     let pairs = ours.as_array().expect("nodes").iter();
     for (ours, adks) in pairs.zip(adks.as_array().expect("nodes")) {
         let path = format!("{path}/{}", ours["name"].as_str().expect("a name"));
-        let is_failed = adks["failed"] == Json::from(true);
+        let is_failed = adks["failed"] == true;
         if ours["failed"] != adks["failed"] {
             found.push(format!(
                 "{path}: failed {} and not {}",

@@ -114,7 +114,7 @@ async fn this_process_is_told_what_is_said_and_whose_it_is() {
         text
     };
     assert!(told("call_llm", "gcp.vertex.agent.llm_request").contains(MESSAGE));
-    assert!(told("call_llm", "gcp.vertex.agent.llm_response").contains("transfer") == false);
+    assert!(told("call_llm", "gcp.vertex.agent.llm_response").contains("function_call"));
     assert_eq!(
         told("execute_tool add", "gcp.vertex.agent.tool_call_args"),
         r#"{"a":1,"b":2}"#
@@ -179,7 +179,7 @@ async fn a_stream_has_the_last_of_what_its_pieces_say() {
 
 #[tokio::test]
 async fn a_run_that_is_left_alone_closes_its_spans() {
-    let hang = FunctionTool::new("hang", "Hangs.", |_: ToolContext, _: Json2| async {
+    let hang = FunctionTool::new("hang", "Hangs.", |_: ToolContext, _: Nothing| async {
         std::future::pending::<()>().await;
         Ok::<_, ToolError>("never")
     });
@@ -223,8 +223,45 @@ async fn a_run_that_is_left_alone_closes_its_spans() {
     );
 }
 
+#[tokio::test]
+async fn the_models_part_is_over_when_tools_are_run() {
+    let (collected, _listening) = Collected::listening();
+    let seen = collected.clone();
+    let look = FunctionTool::new("look", "Looks.", move |_: ToolContext, _: Nothing| {
+        let spans = seen.spans();
+        let open = spans.iter().filter(|span| !span.is_closed);
+        let open: Vec<String> = open.map(|span| span.name.clone()).collect();
+        async move { Ok::<_, ToolError>(open.join(", ")) }
+    });
+    let mut asked = retain_core::LlmResponse::of(retain_core::Content::new(
+        "model",
+        vec![
+            retain_core::FunctionCall {
+                name: Some("look".to_owned()),
+                ..retain_core::FunctionCall::default()
+            }
+            .into(),
+        ],
+    ));
+    asked.finish_reason = Some("STOP".to_owned());
+    let agent = LlmAgent::builder("a")
+        .model(model("m", vec![asked.into(), text("Done.")]))
+        .tool(look);
+    let runner = runner(Arc::new(agent.build().expect("an agent")), QUIET);
+    let run = runner.run(USER, Some(SESSION), MESSAGE).await;
+    let events = run
+        .expect("it begins")
+        .collect_events()
+        .await
+        .expect("it runs");
+    let answers = events[1].function_responses();
+    let open = answers[0].response.as_ref().expect("an answer")["result"].clone();
+    let expected = "invocation, invoke_agent a, call_llm, execute_tool look";
+    assert_eq!(open, Json::from(expected));
+}
+
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Json2 {}
+struct Nothing {}
 
 fn is_model(span: &Span) -> bool {
     span.name == "call_llm" || span.name.starts_with("generate_content")

@@ -23,7 +23,9 @@ const CLIENT_LEFT: u16 = 499;
 
 /// Tells the span of a request whose part it is, by the headers that came with it.
 #[derive(Clone)]
-pub struct TraceContext(Arc<dyn Fn(&Span, &HeaderMap) + Send + Sync>);
+pub struct TraceContext(Arc<Tell>);
+
+type Tell = dyn Fn(&Span, &HeaderMap) + Send + Sync;
 
 impl TraceContext {
     /// Is asked for each request, before it is answered.
