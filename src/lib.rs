@@ -35,6 +35,9 @@
 //! | go beyond ADK: positions, runs, rewind, fork, tail, export | [`SessionLog`] |
 //! | write a store of your own | [`SessionStore`], [`StoreSessionService`] |
 
+#[cfg(feature = "otel")]
+pub mod otel;
+
 /// What a store of one's own is made of.
 pub use retain_core::{
     Admission, ArtifactNames, ArtifactPlace, ArtifactStore, Batch, ChangeHub, Changes,
@@ -92,11 +95,11 @@ pub use retain_runtime::{
     ParallelAgent, ParallelAgentBuilder, Planner, Plugin, PreloadMemoryTool, ReadMessage,
     ReadonlyContext, Reloaded, RunConfig, RunError, RunHandle, RunRequest, RunStream, Runner,
     RunnerBuilder, SaveFilesAsArtifactsPlugin, ScriptedModel, ScriptedReply, SequentialAgent,
-    SequentialAgentBuilder, SharedContent, StreamAggregator, StreamingMode, Summary, Tool,
-    ToolCall, ToolConfirmation, ToolContext, ToolError, ToolMap, ToolOutput, ToolSource, Toolset,
-    code_execution, compaction, contents, exit_loop_tool, get_user_choice_tool, google_search,
-    load_artifacts_tool, load_memory_tool, preload_memory_tool, python_text, request_input_tool,
-    template, url_context,
+    SequentialAgentBuilder, SharedContent, StreamAggregator, StreamingMode, Summary, Telemetry,
+    Tool, ToolCall, ToolConfirmation, ToolContext, ToolError, ToolMap, ToolOutput, ToolSource,
+    Toolset, code_execution, compaction, contents, exit_loop_tool, get_user_choice_tool,
+    google_search, load_artifacts_tool, load_memory_tool, preload_memory_tool, python_text,
+    request_input_tool, telemetry, template, url_context,
 };
 #[cfg(feature = "sqlite")]
 pub use retain_sessions::{

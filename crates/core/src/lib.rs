@@ -19,6 +19,7 @@ mod log;
 mod memory;
 mod plan;
 mod ports;
+mod redact;
 mod request;
 mod response;
 mod service;
@@ -58,6 +59,7 @@ pub use memory::{
 };
 pub use plan::{Plan, Standing, plan_append, plan_renewal};
 pub use ports::{Clock, Ids, RandomIds, SystemClock, duration_us, micros, seconds};
+pub use redact::redacted;
 pub use request::{FunctionDeclaration, GenerateContentConfig, ModelTool};
 pub use response::{LlmResponse, UsageMetadata};
 pub use service::{

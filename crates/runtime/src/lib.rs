@@ -26,6 +26,7 @@ pub mod replay;
 mod runner;
 mod schema;
 mod shared_content;
+pub mod telemetry;
 pub mod template;
 mod tools;
 
@@ -54,6 +55,7 @@ pub use runner::{
     BlockingRun, RunConfig, RunHandle, RunRequest, RunStream, Runner, RunnerBuilder, StreamingMode,
 };
 pub use shared_content::SharedContent;
+pub use telemetry::Telemetry;
 pub use template::{Template, TemplateError};
 pub use tools::{
     AgentTool, Example, ExampleProvider, ExampleTool, Examples, FunctionTool, LoadArtifactsTool,

@@ -4,6 +4,7 @@
 use std::future::Future;
 
 use tokio::task::{JoinError, JoinHandle};
+use tracing::Instrument as _;
 
 /// Ends the task when nobody waits for it.
 struct Aborting<T>(JoinHandle<T>);
@@ -19,6 +20,7 @@ pub(crate) async fn run<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, JoinError> {
     let within = retain_core::running();
-    let mut task = Aborting(tokio::spawn(retain_core::within_runs(within, future)));
+    let future = retain_core::within_runs(within, future).in_current_span();
+    let mut task = Aborting(tokio::spawn(future));
     (&mut task.0).await
 }

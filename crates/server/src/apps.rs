@@ -11,7 +11,8 @@ use std::{
 use futures_util::FutureExt as _;
 use retain_core::SessionKey;
 use retain_runtime::{
-    Agent, AgentsDir, BuildError, ConfigError, ConfigRegistry, Plugin, Runner, error_kind,
+    Agent, AgentsDir, BuildError, ConfigError, ConfigRegistry, Plugin, Runner, Telemetry,
+    error_kind,
 };
 use tokio::time::{sleep, timeout};
 
@@ -54,6 +55,7 @@ pub struct Apps {
     dir: Option<AgentsDir>,
     given: BTreeMap<String, Arc<dyn Agent>>,
     plugins: Vec<Arc<dyn Plugin>>,
+    telemetry: Telemetry,
     ingests_turns: bool,
     reloads: bool,
     creates_sessions: bool,
@@ -119,6 +121,7 @@ impl Apps {
             dir: None,
             given: BTreeMap::new(),
             plugins: Vec::new(),
+            telemetry: Telemetry::from_env(),
             ingests_turns: false,
             reloads: false,
             creates_sessions: false,
@@ -166,10 +169,18 @@ impl Apps {
         self
     }
 
-    /// With what developers look at: the web UI, drawings of agents, traces of runs.
+    /// Where what is said in runs may be seen. By default as the environment says, see
+    /// [`Telemetry::from_env`].
+    pub fn telemetry(mut self, telemetry: Telemetry) -> Apps {
+        self.telemetry.content_in_spans = telemetry.content_in_spans;
+        self.telemetry.content_in_process |= telemetry.content_in_process;
+        self
+    }
+
+    /// With what developers look at: the web UI, drawings of agents, traces of runs. For traces the
+    /// program's `tracing` subscriber needs [their layer](crate::Traces::layer).
     pub fn dev(mut self, dev: Dev) -> Apps {
-        // First, so that it sees what other plugins answer for.
-        self.plugins.insert(0, dev.traces().plugin());
+        self.telemetry.content_in_process = true;
         self.dev = Some(dev);
         self
     }
@@ -352,7 +363,8 @@ impl Apps {
             .artifact_service(Arc::clone(&services.artifacts))
             .ingest_after_turns(self.ingests_turns)
             .auto_create_session(self.creates_sessions)
-            .resumable(self.is_resumable);
+            .resumable(self.is_resumable)
+            .telemetry(self.telemetry);
         for plugin in &self.plugins {
             builder = builder.shared_plugin(Arc::clone(plugin));
         }

@@ -28,7 +28,7 @@ pub use apps::{AppError, Apps};
 pub use conformance::Conformance;
 pub use guard::{
     Caller, Guards, Keys, Origins, OriginsError, RunPermit, Runs, Scope, ServerLimits, Streams,
-    TooManyRuns, is_loopback_name,
+    TooManyRuns, TraceContext, is_loopback_name,
 };
 pub use metrics::Metrics;
 pub use routes::{Access, RouteInfo};

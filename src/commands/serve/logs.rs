@@ -1,36 +1,49 @@
 //! The log, on standard error: what happened to requests, by their ids, and nothing of what they say.
+//! And those who listen beside it: traces for the web UI, and a collector.
 
 use std::io::stderr;
 
+use retain::telemetry::{CONTENT, SPANS};
+use retain_server::Dev;
 use tracing_subscriber::{
-    Layer as _,
+    Layer, Registry,
     filter::{LevelFilter, Targets},
     fmt,
     layer::SubscriberExt as _,
-    registry,
     util::SubscriberInitExt as _,
 };
 
-use super::settings::{LogFormat, Settings};
+use super::{
+    exports::Exports,
+    settings::{LogFormat, Settings},
+};
 
 /// Libraries whose lines have what messages say. Who wants to see that asks for `debug`.
 const TALKATIVE: [&str; 1] = ["rmcp"];
 
-/// Starts the log.
-pub(super) fn start(settings: &Settings) -> anyhow::Result<()> {
+type Listener = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Starts the log, and whoever else listens.
+pub(super) fn start(
+    settings: &Settings,
+    dev: Option<&Dev>,
+    exports: &Exports,
+) -> anyhow::Result<()> {
     let filter = filter(level(&settings.log_level)?);
-    let lines = fmt::layer().with_writer(stderr);
-    let started = match settings.log_format {
-        LogFormat::Text => {
-            let lines = lines.with_ansi(false).with_target(false);
-            registry().with(lines.with_filter(filter)).try_init()
-        }
-        LogFormat::Json => {
-            let lines = lines.json().flatten_event(true);
-            let lines = lines.with_current_span(true).with_span_list(false);
-            registry().with(lines.with_filter(filter)).try_init()
-        }
+    let log = fmt::layer().with_writer(stderr);
+    let log: Listener = match settings.log_format {
+        LogFormat::Text => log.with_ansi(false).with_target(false).boxed(),
+        LogFormat::Json => log
+            .json()
+            .flatten_event(true)
+            .with_current_span(true)
+            .with_span_list(false)
+            .boxed(),
     };
+    let mut listeners: Vec<Listener> = vec![log.with_filter(filter).boxed()];
+    listeners.extend(dev.map(|dev| dev.traces().layer().boxed()));
+    listeners.extend(exports.layer());
+    let started = Registry::default().with(listeners).try_init();
     started.map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))
 }
 
@@ -40,7 +53,10 @@ fn filter(level: LevelFilter) -> Targets {
         false => LevelFilter::OFF,
     };
     let filter = Targets::new().with_default(level);
-    filter.with_targets(TALKATIVE.map(|target| (target, of_talkative)))
+    // Spans of runs say whose they are, and the log does not.
+    let spans = [SPANS, CONTENT].map(|target| (target, LevelFilter::OFF));
+    let talkative = TALKATIVE.map(|target| (target, of_talkative));
+    filter.with_targets(spans).with_targets(talkative)
 }
 
 /// A level by its name, also by the ones that Python has.

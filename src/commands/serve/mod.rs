@@ -2,6 +2,7 @@
 
 mod address;
 mod announce;
+mod exports;
 mod logs;
 #[cfg(feature = "mcp")]
 mod mcp;
@@ -15,13 +16,16 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use retain::{ConfigRegistry, LlmAgent, SystemClock, load_memory_tool, preload_memory_tool};
+use retain::{
+    ConfigRegistry, LlmAgent, SystemClock, Telemetry, load_memory_tool, preload_memory_tool,
+};
 use retain_server::{
     Apps, Conformance, Dev, Guards, Keys, Origins, Runs, Server, Services, serve_guarded,
 };
 
 use address::Address;
 use announce::Announcement;
+use exports::Exports;
 use models::Chosen;
 use places::Places;
 pub(crate) use settings::DEFAULT_STORE;
@@ -43,7 +47,11 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let settings = Settings::of(self.given, self.config.as_deref())?;
-        logs::start(&settings)?;
+        let exports = Exports::from_env()?;
+        let dev = settings.ui_dir.as_ref();
+        let dev = dev.map(|dir| Dev::new().ui_dir(dir));
+        logs::start(&settings, dev.as_ref(), &exports)?;
+        exports.warn();
         open_files::allow_many();
         let address = Address::resolve(&settings.host, settings.port).await?;
         if settings.conformance && !address.is_loopback() {
@@ -56,8 +64,12 @@ impl Serve {
         let models = models::registry(&settings)?;
         let places = Places::open(&settings, models.embedder.as_ref()).await?;
         let has_key = settings.api_key.is_some() || places.has_key(&SystemClock).await?;
-        let guards = Arc::new(guards(&settings, &places, &address, has_key).await?);
-        let apps = apps(&settings, &places.services, &models)?;
+        let guards = Guards {
+            trace_context: exports.trace_context(),
+            ..guards(&settings, &places, &address, has_key).await?
+        };
+        let guards = Arc::new(guards);
+        let apps = apps(&settings, &places.services, &models, dev)?;
         let listener = address.listen().await?;
         let stop = signals::stop()?;
         Announcement {
@@ -74,13 +86,20 @@ impl Serve {
             services: places.services,
             apps,
         });
-        serve_guarded(server, listener, guards, stop).await?;
-        Ok(())
+        let served = serve_guarded(server, listener, guards, stop).await;
+        // The spans of the last runs are sent, also if it went wrong.
+        exports.shutdown().await;
+        Ok(served?)
     }
 }
 
 /// The agents of the folder, or the one that is built in.
-fn apps(settings: &Settings, services: &Services, models: &Chosen) -> anyhow::Result<Apps> {
+fn apps(
+    settings: &Settings,
+    services: &Services,
+    models: &Chosen,
+    dev: Option<Dev>,
+) -> anyhow::Result<Apps> {
     let runs = Runs::limited(settings.max_runs_per_user, settings.max_runs);
     let mut apps = Apps::new(services.clone())
         .limit_runs(runs)
@@ -90,8 +109,14 @@ fn apps(settings: &Settings, services: &Services, models: &Chosen) -> anyhow::Re
     if let Some(app) = &settings.default_app {
         apps = apps.with_default_app(app);
     }
-    if let Some(dir) = &settings.ui_dir {
-        apps = apps.dev(Dev::new().ui_dir(dir));
+    if let Some(dev) = dev {
+        apps = apps.dev(dev);
+    }
+    if let Some(content_in_spans) = settings.capture_message_content {
+        apps = apps.telemetry(Telemetry {
+            content_in_spans,
+            ..Telemetry::default()
+        });
     }
     let mut registry = ConfigRegistry::new().models(models.registry.clone());
     #[cfg(feature = "mcp")]

@@ -263,6 +263,16 @@ pub(super) struct Given {
     )]
     #[serde(alias = "max_streams_per_user")]
     max_streams_per_user: Option<usize>,
+    /// Let exported spans say what was said: requests, answers, arguments and results [default: as
+    /// ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS says, and no where it is not set]
+    #[arg(
+        long,
+        alias = "capture_message_content",
+        env = "RETAIN_CAPTURE_MESSAGE_CONTENT"
+    )]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    #[serde(alias = "capture_message_content")]
+    capture_message_content: Option<bool>,
     /// How the log is written, on standard error [default: text]
     #[arg(long, alias = "log_format", env = "RETAIN_LOG_FORMAT", value_enum)]
     #[serde(alias = "log_format")]
@@ -314,6 +324,7 @@ pub(super) struct Settings {
     pub(super) limits: ServerLimits,
     pub(super) max_runs: usize,
     pub(super) max_runs_per_user: usize,
+    pub(super) capture_message_content: Option<bool>,
     pub(super) log_format: LogFormat,
     pub(super) log_level: String,
 }
@@ -353,6 +364,7 @@ impl Settings {
             limits,
             max_runs: given.max_runs.unwrap_or(1024),
             max_runs_per_user: given.max_runs_per_user.unwrap_or(8),
+            capture_message_content: given.capture_message_content,
             log_format: given.log_format.unwrap_or(LogFormat::Text),
             log_level: if verbose {
                 "debug".to_owned()
@@ -378,7 +390,7 @@ impl Given {
             auto_create_session, resumable, ingest_after_turns, api_key, shutdown_grace, max_body_bytes,
             max_header_bytes, header_timeout, body_timeout, write_timeout, max_connections,
             max_runs, max_runs_per_user, requests_per_key, max_streams_per_key, max_streams_per_user,
-            log_format, log_level,
+            capture_message_content, log_format, log_level,
         )
     }
 
@@ -464,7 +476,7 @@ mod tests {
     }
 
     /// Every setting as an option and as a line of a file, with different values.
-    const BOTH: [(&str, &str, &str); 29] = [
+    const BOTH: [(&str, &str, &str); 30] = [
         ("--default-app", "a", "\"b\""),
         ("--model", "a", "\"b\""),
         ("--host", "127.0.0.2", "\"127.0.0.3\""),
@@ -493,6 +505,7 @@ mod tests {
         ("--requests-per-key", "1", "2.0"),
         ("--max-streams-per-key", "1", "2"),
         ("--max-streams-per-user", "1", "2"),
+        ("--capture-message-content=true", "", "false"),
         ("--log-level", "debug", "\"error\""),
     ];
 

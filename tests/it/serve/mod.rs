@@ -4,6 +4,8 @@ mod crowd;
 #[cfg(feature = "models")]
 mod embedder;
 mod ending;
+#[cfg(feature = "otel")]
+mod exports;
 mod keys;
 #[cfg(feature = "mcp")]
 mod mcp;

@@ -16,6 +16,9 @@ use crate::program::RETAIN;
 /// No answer takes so long; without it a server that hangs would hang the test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// So long after a line that is written the next one is read.
+const ANNOUNCED: Duration = Duration::from_millis(300);
+
 /// A server that runs.
 pub(super) struct Server {
     child: Child,
@@ -35,7 +38,9 @@ pub(super) struct Ended {
 pub(super) fn retain(folder: &Path) -> Command {
     let mut command = Command::new(RETAIN);
     command.current_dir(folder);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RETAIN_")) {
+    let settings = ["RETAIN_", "OTEL_", "ADK_"];
+    let is_setting = |name: &str| settings.iter().any(|start| name.starts_with(start));
+    for (name, _) in std::env::vars().filter(|(name, _)| is_setting(name)) {
         command.env_remove(name);
     }
     // Nor with a model that a key in the environment would choose.
@@ -87,7 +92,9 @@ impl Server {
             }
         });
         assert_eq!(server.get("/health").status, 200);
-        server.announced = lines_read.try_iter().collect();
+        // All are written; the reader may still be on its way, where the machine has much to do.
+        let next = || lines_read.recv_timeout(ANNOUNCED).ok();
+        server.announced = std::iter::from_fn(next).collect();
         server
     }
 

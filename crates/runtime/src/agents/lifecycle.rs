@@ -1,9 +1,10 @@
 //! An agent's run from outside: callbacks before, the agent, callbacks after.
 
-use std::panic::AssertUnwindSafe;
+use std::{panic::AssertUnwindSafe, pin::pin};
 
 use futures_util::FutureExt as _;
 use retain_core::{Content, Event, LlmResponse};
+use tracing::Instrument as _;
 
 use super::{Agent, callback_failed};
 use crate::{
@@ -11,6 +12,7 @@ use crate::{
     error::{Result, RunError},
     flow,
     plugins::{ask_plugins, guarded},
+    telemetry,
 };
 
 /// Which end of an agent's run.
@@ -22,19 +24,21 @@ enum End {
 
 /// Runs the agent that `ctx` is for.
 pub(crate) async fn run_agent(ctx: &InvocationContext) -> Result<()> {
-    let ran = run_inside(ctx).await;
+    let span = telemetry::agent(ctx);
+    // Pinned here and not moved: agents inside agents would use up the stack.
+    let ran = pin!(run_inside(ctx)).instrument(span.clone()).await;
     ctx.leave();
     if let Err(error) = &ran
         && !matches!(error, RunError::Cancelled)
     {
+        telemetry::failed(&span, error.code());
         ctx.note_failure();
         let callback = &ctx.callback();
         let plugins = &ctx.shared.plugins;
-        plugins
-            .tell("on_agent_error", |plugin| {
-                plugin.on_agent_error(callback, error)
-            })
-            .await;
+        let tell = plugins.tell("on_agent_error", |plugin| {
+            plugin.on_agent_error(callback, error)
+        });
+        tell.instrument(span).await;
     }
     ran
 }

@@ -59,6 +59,11 @@ pub trait EventSummarizer: fmt::Debug + Send + Sync + 'static {
     /// Sums up the events, oldest first. The first one may be the summary so far, said by `model`.
     /// `None` leaves them as they are; so does a failure, which is logged.
     async fn summarize(&self, events: &[Arc<Event>]) -> Result<Option<Summary>, BoxError>;
+
+    /// What kind of summariser it is, for those who follow runs by their spans.
+    fn kind(&self) -> &'static str {
+        "EventSummarizer"
+    }
 }
 
 /// Lets a model write the summaries.
@@ -97,6 +102,10 @@ impl LlmEventSummarizer {
 
 #[async_trait]
 impl EventSummarizer for LlmEventSummarizer {
+    fn kind(&self) -> &'static str {
+        "LlmEventSummarizer"
+    }
+
     async fn summarize(&self, events: &[Arc<Event>]) -> Result<Option<Summary>, BoxError> {
         let mut request = LlmRequest::default();
         self.model.name().clone_into(&mut request.model);
@@ -150,6 +159,10 @@ pub enum CompactionError {
 }
 
 impl Compactor {
+    pub(crate) fn summarizer_kind(&self) -> &'static str {
+        self.summarizer.kind()
+    }
+
     /// A summary of the events; `None` if the summariser leaves them as they are.
     pub(crate) async fn summary(
         &self,

@@ -25,6 +25,7 @@ use crate::{
     own_stack,
     plugins::Plugins,
     runner::RunConfig,
+    telemetry::Telemetry,
     tools::Recalled,
 };
 
@@ -46,6 +47,7 @@ pub(crate) struct Invocation {
     pub(crate) session: SharedSession,
     pub(crate) user_content: Content,
     pub(crate) run_config: RunConfig,
+    pub(crate) telemetry: Telemetry,
     /// What may be stored.
     pub(crate) limits: Option<Limits>,
     /// How long a tool may take that has no limit of its own.

@@ -1,12 +1,13 @@
 //! Running the calls of an answer: all at once, each with a context of its own, answered together.
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::HashMap, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use retain_core::{
     Content, Event, EventActions, FunctionCall, FunctionResponse, Json, JsonMap, LlmResponse, Part,
     Shaped,
 };
+use tracing::Instrument as _;
 
 use super::{Turn, confirmation, merge, output_schema};
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     error::{Result, RunError, ToolError},
     models::LlmRequest,
     plugins::{ask_plugins, guarded, panic_text},
+    telemetry::{self, RanTool},
     tools::{Tool, ToolConfirmation, ToolMap, ToolOutput},
 };
 
@@ -149,7 +151,12 @@ impl Turn<'_> {
 
     /// One event for all answers.
     pub(super) fn merged(&self, answers: Vec<Event>) -> Result<Option<Event>> {
-        self.merged_over(&self.live_values(&answers), answers)
+        let is_one = answers.len() < 2;
+        let merged = self.merged_over(&self.live_values(&answers), answers)?;
+        if let Some(event) = merged.as_ref().filter(|_| !is_one) {
+            telemetry::merged(event, self.ctx.shared.telemetry);
+        }
+        Ok(merged)
     }
 
     /// What the live session has now under the keys that the answers write.
@@ -164,7 +171,8 @@ impl Turn<'_> {
 
     /// As [`merged`](Self::merged), with the live values given.
     pub(super) fn merged_over(&self, live: &JsonMap, answers: Vec<Event>) -> Result<Option<Event>> {
-        let merged = merge::merge(answers, |key| live.get(key).cloned());
+        let id = || self.ctx.shared.ids.new_id();
+        let merged = merge::merge(answers, id, |key| live.get(key).cloned());
         merged.map_err(|error| RunError::Agent {
             agent: self.agent.name().to_owned(),
             source: error.into(),
@@ -190,20 +198,43 @@ impl Turn<'_> {
             }
         };
         let mut args = call.args.clone().unwrap_or_default();
-        let instead = self.before_tool(&ctx, tool, &mut args).await?;
-        let output = match (instead, found) {
+        let span = telemetry::tool(self.ctx, tool.as_ref(), call.id.as_deref());
+        let missing_in = found.is_none().then_some(tools);
+        let ran = pin!(self.run_prepared(&ctx, tool, &mut args, missing_in))
+            .instrument(span.clone())
+            .await;
+        let over = RanTool {
+            args: &args,
+            ran: &ran,
+            is_known: found.is_some(),
+        };
+        over.record(&span, self.ctx.shared.telemetry);
+        ran
+    }
+
+    /// Runs the tool with the callbacks around it. `missing_in` has the tools that there are, if
+    /// this is none of them.
+    async fn run_prepared(
+        &self,
+        ctx: &ToolContext,
+        tool: &Arc<dyn Tool>,
+        args: &mut JsonMap,
+        missing_in: Option<&ToolMap>,
+    ) -> Result<Option<Event>> {
+        let instead = self.before_tool(ctx, tool, args).await?;
+        let output = match (instead, missing_in) {
             (Some(answer), _) => answer.into(),
-            (None, Some(_)) => self.call_tool(&ctx, tool, &args).await?,
-            (None, None) => {
-                let answer = self.unknown_tool(&ctx, tool, &args, tools).await?;
-                return Ok(Some(self.answer(&ctx, tool, answer.into())));
+            (None, None) => self.call_tool(ctx, tool, args).await?,
+            (None, Some(tools)) => {
+                let answer = self.unknown_tool(ctx, tool, args, tools).await?;
+                return Ok(Some(self.answer(ctx, tool, answer.into())));
             }
         };
-        let output = self.after_tool(&ctx, tool, &args, output).await?;
+        let output = self.after_tool(ctx, tool, args, output).await?;
         if tool.is_long_running() && is_nothing(&output) {
             return Ok(None);
         }
-        Ok(Some(self.answer(&ctx, tool, output)))
+        Ok(Some(self.answer(ctx, tool, output)))
     }
 
     /// Calls the tool; if it fails, asks who may answer for it. That its time is up is told to the
@@ -377,6 +408,7 @@ impl Turn<'_> {
             ..FunctionResponse::default()
         };
         Event {
+            id: self.ctx.shared.ids.new_id(),
             response: LlmResponse::of(Content::new("user", vec![response.into()])),
             actions: ctx.take_actions(),
             ..self.ctx.new_event()

@@ -2,6 +2,7 @@
 //! old, before the contents are put together.
 
 use retain_core::SessionError;
+use tracing::Instrument as _;
 
 use crate::{
     agents::{Agent as _, LlmAgent},
@@ -9,6 +10,7 @@ use crate::{
     contents::ContentsOptions,
     context::InvocationContext,
     error::{Result, RunError, error_kind},
+    telemetry,
 };
 
 pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()> {
@@ -26,10 +28,12 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result
         return Ok(());
     };
     let shared = &ctx.shared;
-    let summary = match compactor.summary(&range).await {
+    let span = telemetry::compaction(&shared.key.id, "token_threshold", compactor, range.len());
+    let summary = match compactor.summary(&range).instrument(span.clone()).await {
         Ok(Some(summary)) => overlay(&range, summary, &*shared.clock, &*shared.ids),
         Ok(None) => None,
         Err(error) => {
+            telemetry::failed(&span, &error_kind(&error));
             let session = &shared.key;
             tracing::warn!(
                 kind = error_kind(&error),
@@ -42,6 +46,8 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext) -> Result
     let Some(event) = summary else {
         return Ok(());
     };
+    telemetry::compaction_made(&span, &event);
+    drop(span);
     match ctx.store_overlay(event).await {
         Err(RunError::Session(error @ SessionError::TooLarge { .. })) => {
             let session = &shared.key;

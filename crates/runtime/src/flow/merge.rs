@@ -2,11 +2,13 @@
 
 use retain_core::{Content, Event, EventActions, Json, JsonError, JsonMap, LlmResponse};
 
-/// One event for all answers; `None` if there are none. `state` gives the live value of a key.
+/// One event for all answers; `None` if there are none. Several become a new one, which gets its id
+/// from `new_id`. `state` gives the live value of a key.
 ///
 /// Fails if a tool has put something into its actions that JSON has no word for.
 pub(super) fn merge(
     mut answers: Vec<Event>,
+    new_id: impl FnOnce() -> String,
     state: impl Fn(&str) -> Option<Json>,
 ) -> Result<Option<Event>, JsonError> {
     if answers.len() < 2 {
@@ -20,6 +22,7 @@ pub(super) fn merge(
     // Who, when and where are those of the first.
     let first = answers.swap_remove(0);
     Ok(Some(Event {
+        id: new_id(),
         response,
         actions,
         ..first
@@ -109,7 +112,7 @@ mod tests {
             writing("cart", json(r#"{"a": {"n": 1}, "x": 1}"#)),
             writing("cart", json(r#"{"a": {"m": 2}, "x": 2}"#)),
         ];
-        let merged = merge(answers, |_| None).unwrap().unwrap();
+        let merged = merge(answers, String::new, |_| None).unwrap().unwrap();
         let cart = json(r#"{"a": {"n": 1, "m": 2}, "x": 2}"#);
         assert_eq!(merged.actions.state_delta["cart"], cart);
     }
@@ -120,7 +123,9 @@ mod tests {
             writing("list", json("[1, 2]")),
             writing("list", json("[1]")),
         ];
-        let merged = merge(answers, |_| Some(json("[1, 2]"))).unwrap().unwrap();
+        let merged = merge(answers, String::new, |_| Some(json("[1, 2]")))
+            .unwrap()
+            .unwrap();
         assert_eq!(merged.actions.state_delta["list"], json("[1, 2]"));
     }
 
@@ -128,8 +133,11 @@ mod tests {
     fn one_answer_stays_as_it_is() {
         let mut answer = writing("k", json("1"));
         answer.actions.escalate = Some(true);
-        assert_eq!(merge(vec![answer.clone()], |_| None).unwrap(), Some(answer));
-        assert_eq!(merge(vec![], |_| None).unwrap(), None);
+        assert_eq!(
+            merge(vec![answer.clone()], String::new, |_| None).unwrap(),
+            Some(answer)
+        );
+        assert_eq!(merge(vec![], String::new, |_| None).unwrap(), None);
     }
 
     #[test]
@@ -138,6 +146,6 @@ mod tests {
             writing("good", json("1")),
             writing("bad", Json::from(f64::NAN)),
         ];
-        assert!(merge(answers, |_| None).is_err());
+        assert!(merge(answers, String::new, |_| None).is_err());
     }
 }

@@ -1,9 +1,13 @@
 //! Asking the model: callbacks before, the call, callbacks after, and what to do when it fails.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex},
+};
 
-use futures_util::StreamExt as _;
-use retain_core::{EventActions, LlmResponse};
+use futures_util::{StreamExt as _, future::BoxFuture};
+use retain_core::{Event, EventActions, LlmResponse};
+use tracing::Instrument as _;
 
 use super::{Turn, planning};
 use crate::{
@@ -13,6 +17,7 @@ use crate::{
     models::{LlmRequest, ModelStream},
     plugins::{ask_plugins, guarded},
     runner::StreamingMode,
+    telemetry::CallSpans,
 };
 
 /// The label by which bills tell agents apart.
@@ -25,6 +30,7 @@ pub(super) struct Call {
     pub(super) event_id: Option<String>,
     /// What callbacks write.
     pub(super) actions: Arc<Mutex<EventActions>>,
+    pub(super) spans: CallSpans,
 }
 
 impl Turn<'_> {
@@ -32,24 +38,37 @@ impl Turn<'_> {
     pub(super) async fn ask(&mut self, mut request: LlmRequest) -> Result<()> {
         let actions = Arc::default();
         let callback = CallbackContext::new(self.ctx.clone(), Arc::clone(&actions));
-        let instead = self.before_model(&callback, &mut request).await?;
+        let spans = CallSpans::begin(self.ctx);
+        let instead = pin!(self.before_model(&callback, &mut request))
+            .instrument(spans.call())
+            .await;
+        let instead = spans.noting(instead)?;
         if instead.is_none() {
             let labels = request.config.labels.get_or_insert_default();
             if !labels.contains_key(AGENT_LABEL) {
                 labels.insert(AGENT_LABEL, self.agent.name());
             }
         }
+        spans.ask(&request);
         let mut call = Call {
             request: Arc::new(request),
             event_id: None,
             actions,
+            spans,
         };
         if let Some(response) = instead {
+            call.spans.hear(&response);
             return self.take_up(&mut call, response, true).await;
         }
-        self.ctx.count_llm_call()?;
+        call.spans.noting(self.ctx.count_llm_call())?;
         let stream = self.ctx.run_config().streaming_mode == StreamingMode::Sse;
-        let answers = self.model.generate(Arc::clone(&call.request), stream);
+        call.spans.begin_generating(self.ctx, &call.request);
+        let request = Arc::clone(&call.request);
+        // No span is held on to here: the model's part ends before tools are run.
+        let answers = call
+            .spans
+            .generate()
+            .in_scope(|| self.model.generate(request, stream));
         self.listen(&mut call, &callback, answers).await
     }
 
@@ -60,31 +79,48 @@ impl Turn<'_> {
         callback: &CallbackContext,
         mut answers: ModelStream,
     ) -> Result<()> {
-        let mut next = answers.next().await;
+        let mut next = next_of(&mut answers, call).await;
         while let Some(answer) = next {
             let response = match answer {
                 Ok(response) => response,
                 Err(error) => {
-                    let response = self.on_model_error(call, callback, error).await?;
-                    let response = self.after_model(callback, response).await?;
+                    call.spans.model_failed(error.code.as_deref());
+                    let response = Box::pin(self.on_model_error(call, callback, error));
+                    let response = response.instrument(call.spans.call()).await;
+                    let response = call.spans.noting(response)?;
+                    let response = self.after_model_in(call, callback, response).await?;
                     return self.take_up(call, response, true).await;
                 }
             };
-            let response = self.after_model(callback, response).await?;
+            call.spans.hear(&response);
+            let response = self.after_model_in(call, callback, response).await?;
             next = match self.may_be_the_last(&response) {
                 // If it is, the run ends with storing it. Everything else is handed on at once.
                 true => {
-                    let following = answers.next().await;
+                    let following = next_of(&mut answers, call).await;
                     self.take_up(call, response, following.is_none()).await?;
                     following
                 }
                 false => {
                     self.take_up(call, response, false).await?;
-                    answers.next().await
+                    next_of(&mut answers, call).await
                 }
             };
         }
         Ok(())
+    }
+
+    /// Asks callbacks behind an answer, as a part of the call.
+    async fn after_model_in(
+        &self,
+        call: &Call,
+        callback: &CallbackContext,
+        response: LlmResponse,
+    ) -> Result<LlmResponse> {
+        let answer = pin!(self.after_model(callback, response))
+            .instrument(call.spans.call())
+            .await;
+        call.spans.noting(answer)
     }
 
     /// Whether it is worth to wait and see that nothing follows an answer.
@@ -113,14 +149,26 @@ impl Turn<'_> {
             return Ok(());
         }
         let event = super::finish::event_of(self.ctx, call, response);
+        call.spans.made_event(&event.id);
         let calls = !event.function_calls().is_empty();
         let is_partial = event.is_partial();
         let event = self.emit(event, is_last && !calls).await?;
         if calls && !is_partial {
             // Boxed, as not every answer has calls and their future is large.
-            Box::pin(self.run_calls(&call.request, &event, is_last)).await?;
+            self.boxed_calls(&call.request, &event, is_last).await?;
         }
         Ok(())
+    }
+
+    /// As [`run_calls`](Self::run_calls). The future is made here, so that it never is on the stack
+    /// of what waits for it: agents that hand over to others go deep.
+    fn boxed_calls<'a>(
+        &'a mut self,
+        request: &'a LlmRequest,
+        event: &'a Event,
+        is_last: bool,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.run_calls(request, event, is_last))
     }
 
     async fn before_model(
@@ -203,6 +251,14 @@ impl Turn<'_> {
             }),
         })
     }
+}
+
+/// The next answer. The model works inside its own span.
+async fn next_of(
+    answers: &mut ModelStream,
+    call: &Call,
+) -> Option<std::result::Result<LlmResponse, ModelError>> {
+    answers.next().instrument(call.spans.generate()).await
 }
 
 /// A replacement that does not say whether it is a piece, or what it cost, is as what it replaces.

@@ -40,6 +40,7 @@ impl Turn<'_> {
         let live = self.live_values(&answers);
         // Each answer is made smaller twice at most, so this ends.
         let mut told = vec![None; answers.len()];
+        let id = merged.id.clone();
         loop {
             let error = match self.emit(merged, nothing_follows).await {
                 Err(RunError::Session(error)) => error,
@@ -48,7 +49,11 @@ impl Turn<'_> {
             let made_room =
                 Refused::of(&error).is_some_and(|it| it.make_room(&mut answers, &mut told));
             merged = match self.merged_over(&live, answers.clone())? {
-                Some(merged) if made_room => merged,
+                // It is the same event, told in fewer words.
+                Some(merged) if made_room => Event {
+                    id: id.clone(),
+                    ..merged
+                },
                 _ => return Err(error.into()),
             };
         }

@@ -46,7 +46,8 @@ fn transfer_tool(targets: &[Arc<dyn Agent>]) -> FunctionTool {
         ctx.update_actions(|actions| actions.transfer_to_agent = name.map(str::to_owned));
         Ok(ToolOutput::none())
     };
-    FunctionTool::untyped(TRANSFER, DESCRIPTION, Some(parameters.into()), hand_over)
+    let tool = FunctionTool::untyped(TRANSFER, DESCRIPTION, Some(parameters.into()), hand_over);
+    tool.of_kind("TransferToAgentTool")
 }
 
 /// What the model is told about the agents it may hand over to.

@@ -12,6 +12,7 @@ use crate::{
     compaction::CompactionConfig,
     error::BuildError,
     plugins::{Plugin, Plugins},
+    telemetry::Telemetry,
 };
 
 /// Describes a [`Runner`].
@@ -34,6 +35,7 @@ pub struct RunnerBuilder {
     kept_bytes: usize,
     idle_limit: Duration,
     tool_time_limit: Duration,
+    telemetry: Option<Telemetry>,
 }
 
 impl Default for RunnerBuilder {
@@ -55,6 +57,7 @@ impl Default for RunnerBuilder {
             kept_bytes: 256 * 1024 * 1024,
             idle_limit: Duration::from_secs(600),
             tool_time_limit: Duration::from_secs(600),
+            telemetry: None,
         }
     }
 }
@@ -174,6 +177,13 @@ impl RunnerBuilder {
         self
     }
 
+    /// Where the content of conversations may be seen. By default what the environment says, see
+    /// [`Telemetry::from_env`], and that is nowhere if it says nothing.
+    pub fn telemetry(mut self, telemetry: Telemetry) -> Self {
+        self.telemetry = Some(telemetry);
+        self
+    }
+
     /// The runner, if it can be as described.
     pub fn build(self) -> Result<Runner, BuildError> {
         if self.app_name.is_empty() {
@@ -223,6 +233,7 @@ impl RunnerBuilder {
                 ids: self.ids,
                 kept: KeptSessions::new(self.kept_sessions, self.kept_bytes),
                 tool_time_limit: self.tool_time_limit,
+                telemetry: self.telemetry.unwrap_or_else(Telemetry::from_env),
             }),
         })
     }

@@ -11,6 +11,7 @@ use std::{
 
 use retain_core::{Append, Event, Session, SessionError, SessionKey};
 use tokio::sync::Notify;
+use tracing::{Instrument as _, Span};
 
 use super::Inner;
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
     },
     contents::{ContentsOptions, valid_events},
     error::error_kind,
+    telemetry,
 };
 
 type Result<T, E = CompactionError> = std::result::Result<T, E>;
@@ -129,8 +131,13 @@ impl Drop for Task {
 
 impl Inner {
     /// Sees later whether the session is to be summed up. `session` is as the run left it, if the
-    /// run had all of it.
-    pub(super) fn compact_later(self: &Arc<Self>, key: &SessionKey, session: Option<Session>) {
+    /// run had all of it; `run` is the run's span.
+    pub(super) fn compact_later(
+        self: &Arc<Self>,
+        key: &SessionKey,
+        session: Option<Session>,
+        run: &Span,
+    ) {
         let Some(compactor) = &self.compactor else {
             return;
         };
@@ -145,7 +152,7 @@ impl Inner {
         };
         let runtime = tokio::runtime::Handle::try_current();
         match runtime.or_else(|_| super::own_runtime().cloned()) {
-            Ok(runtime) => drop(runtime.spawn(task.work(session))),
+            Ok(runtime) => drop(runtime.spawn(task.work(session).instrument(run.clone()))),
             Err(error) => tracing::warn!(?error, "a session is not summed up"),
         }
     }
@@ -180,10 +187,16 @@ impl Task {
             }
             None => self.read().await?,
         };
-        let Some(range) = self.range(&session) else {
+        let Some((trigger, range)) = self.range(&session) else {
             return Ok(());
         };
-        let Some(summary) = self.compactor.summary(&range).await? else {
+        let compactor = &self.compactor;
+        let span = telemetry::compaction(&self.key.id, trigger, compactor, range.len());
+        let summary = compactor.summary(&range).instrument(span.clone()).await;
+        if let Err(error) = &summary {
+            telemetry::failed(&span, &error_kind(error));
+        }
+        let Some(summary) = summary? else {
             return Ok(());
         };
         let seen = session.events.len();
@@ -191,6 +204,8 @@ impl Task {
         let Some(event) = overlay(&range, summary, &*inner.clock, &*inner.ids) else {
             return Ok(());
         };
+        telemetry::compaction_made(&span, &event);
+        drop(span);
         // Between a look at the log and the append nobody else may have appended.
         for _ in 0..TRIES {
             self.refresh(&mut session).await?;
@@ -212,14 +227,20 @@ impl Task {
         Ok(())
     }
 
-    /// What is to be summed up: a prompt that is too long comes first.
-    fn range(&self, session: &Session) -> Option<Vec<Arc<Event>>> {
+    /// What is to be summed up, and why: a prompt that is too long comes first.
+    fn range(&self, session: &Session) -> Option<(&'static str, Vec<Arc<Event>>)> {
         let (threshold, window) = (&self.compactor.threshold, &self.compactor.window);
         let anybody = ContentsOptions::default();
         let threshold = threshold.as_ref();
         let too_long = threshold
             .and_then(|threshold| token_threshold_range(&session.events, threshold, &anybody));
-        too_long.or_else(|| sliding_window_range(&session.events, window.as_ref()?))
+        match too_long {
+            Some(range) => Some(("token_threshold", range)),
+            None => {
+                let range = sliding_window_range(&session.events, window.as_ref()?)?;
+                Some(("sliding_window", range))
+            }
+        }
     }
 
     async fn read(&self) -> Result<Session> {

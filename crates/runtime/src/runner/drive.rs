@@ -9,6 +9,7 @@ use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc};
 use futures_util::FutureExt as _;
 use retain_core::{Event, LlmResponse, SessionKey, SharedSession, within_run};
 use tokio::sync::{mpsc, oneshot, watch};
+use tracing::Span;
 
 use super::{
     Inner, RunRequest,
@@ -24,6 +25,7 @@ use crate::{
     error::{Result, RunError, error_kind},
     flow::related,
     plugins::ask_plugins,
+    telemetry,
 };
 
 /// What connects a run with its caller.
@@ -35,21 +37,29 @@ pub(super) struct Caller {
 }
 
 /// One run, from its message to its end.
-pub(super) async fn run(inner: Arc<Inner>, key: SessionKey, request: RunRequest, caller: Caller) {
+pub(super) async fn run(
+    inner: Arc<Inner>,
+    key: SessionKey,
+    request: RunRequest,
+    caller: Caller,
+    span: Span,
+) {
     // The parts of a run are boxed: together they would be a very large future.
     let begin = match Box::pin(inner.begin(&key, &request)).await {
         Ok(begin) => begin,
         Err(error) => {
+            telemetry::failed(&span, error.code());
             // Whoever asked may be gone; then nobody needs to know.
             let _ = caller.begun.send(Err(error));
             return;
         }
     };
+    telemetry::invocation_begun(&span, inner.telemetry, &key, &begin.invocation_id);
     let _ = caller.begun.send(Ok(begin.invocation_id.clone()));
     let (emitter, emitted) = mpsc::channel(1);
     let mut driver = Driver::new(inner, key, begin, request, emitter, caller.idle);
     driver.out = Some(caller.out);
-    Box::pin(driver.drive(emitted, caller.wishes)).await;
+    Box::pin(driver.drive(emitted, caller.wishes, span)).await;
 }
 
 /// How the agent's work ended.
@@ -108,6 +118,7 @@ impl Driver {
                 limit.unwrap_or(inner.tool_time_limit)
             },
             run_config: request.config,
+            telemetry: inner.telemetry,
             memory: inner.memory.clone(),
             compactor: inner.compactor.clone(),
             artifacts: inner.artifacts.clone(),
@@ -155,6 +166,7 @@ impl Driver {
         mut self,
         mut emitted: mpsc::Receiver<Emitted>,
         mut wishes: watch::Receiver<Wish>,
+        span: Span,
     ) {
         for event in std::mem::take(&mut self.user_events) {
             self.hand_on(Box::new(event), None);
@@ -174,6 +186,7 @@ impl Driver {
             Some(Ended::CutOff(wish)) => self.seal(wish).await,
         };
         if let Err(error) = &result {
+            telemetry::failed(&span, error.code());
             let plugins = &self.ctx.shared.plugins;
             let tell = plugins.tell("on_run_error", |plugin| {
                 plugin.on_run_error(&self.ctx, error)
@@ -196,7 +209,7 @@ impl Driver {
             let whole = (!self.is_windowed).then(|| self.session.snapshot());
             let key = &self.ctx.shared.key;
             self.inner.ingest_later(key, whole.clone());
-            self.inner.compact_later(key, whole);
+            self.inner.compact_later(key, whole, &span);
         }
         self.send(Sent::End(result));
     }

@@ -37,6 +37,7 @@ use retain_core::{
     SessionError, SessionKey, SessionService, Window, running, within_runs,
 };
 use tokio::sync::{mpsc, oneshot, watch};
+use tracing::Instrument as _;
 
 pub(crate) use abort::INVOCATION_ABORTED;
 pub use builder::RunnerBuilder;
@@ -49,6 +50,7 @@ use crate::{
     compaction::{CompactionError, Compactor},
     error::{Result, RunError},
     plugins::Plugins,
+    telemetry::{self, Telemetry},
 };
 use compaction::AfterRuns;
 use ingest::Ingests;
@@ -100,6 +102,7 @@ struct Inner {
     kept: KeptSessions,
     leases: Arc<Leases>,
     tool_time_limit: Duration,
+    telemetry: Telemetry,
 }
 
 impl Runner {
@@ -187,7 +190,9 @@ impl Runner {
             begun,
             idle: Arc::clone(&stream.idle),
         };
-        let run = drive::run(Arc::clone(&self.inner), key, request, caller);
+        let span = telemetry::invocation(&key.id);
+        let run = drive::run(Arc::clone(&self.inner), key, request, caller, span.clone());
+        let run = run.instrument(span);
         // A panic outside the agent must not be the caller's.
         let run = AssertUnwindSafe(within_runs(within, run)).catch_unwind();
         stream.run = Some(Box::pin(run.map(drop)));
@@ -270,10 +275,11 @@ impl Runner {
         let user_id = user_id.to_owned();
         let session_id = session_id.map(str::to_owned);
         let within = running();
-        BlockingRun::of(async move {
+        let run = async move {
             let run = runner.run_with(&user_id, session_id.as_deref(), request);
             within_runs(within, run).await
-        })
+        };
+        BlockingRun::of(run.in_current_span())
     }
 
     /// Waits for the summaries that are being made after runs that are over. Gives the sessions

@@ -85,6 +85,7 @@ impl AgentTool {
             .shared_agent(Arc::clone(&self.agent))
             .session_service(sessions)
             .tool_time_limit(shared.tool_time_limit)
+            .telemetry(shared.telemetry)
             .clock(Arc::clone(&shared.clock))
             .ids(Arc::clone(&shared.ids));
         if let Some(artifacts) = ForwardedArtifacts::of(ctx) {

@@ -48,6 +48,8 @@ pub struct FunctionTool {
     is_long_running: bool,
     confirms: Option<Confirms>,
     time_limit: Option<Duration>,
+    /// ADK's name for what it is, if it has one of its own.
+    kind: Option<&'static str>,
     run: Run,
 }
 
@@ -85,6 +87,7 @@ impl FunctionTool {
             is_long_running: false,
             confirms: None,
             time_limit: None,
+            kind: None,
             run: Arc::new(run),
         }
     }
@@ -108,8 +111,15 @@ impl FunctionTool {
             is_long_running: false,
             confirms: None,
             time_limit: None,
+            kind: None,
             run: Arc::new(move |ctx, args| Box::pin(function(ctx, args))),
         }
+    }
+
+    /// With ADK's name for what it is.
+    pub(crate) fn of_kind(mut self, kind: &'static str) -> FunctionTool {
+        self.kind = Some(kind);
+        self
     }
 
     /// Lets the result come later: an empty one leaves the call open, and the turn ends. It is
@@ -147,9 +157,10 @@ const LONG_RUNNING_NOTE: &str = "NOTE: This is a long-running operation. Do not 
 #[async_trait]
 impl Tool for FunctionTool {
     fn kind(&self) -> &'static str {
-        match self.is_long_running {
-            true => "LongRunningFunctionTool",
-            false => "FunctionTool",
+        match (self.kind, self.is_long_running) {
+            (Some(kind), _) => kind,
+            (None, true) => "LongRunningFunctionTool",
+            (None, false) => "FunctionTool",
         }
     }
 

@@ -26,7 +26,6 @@ mod websocket;
 use crate::routes::Routes;
 
 pub use dev::Dev;
-pub(crate) use redact::redacted;
 
 pub(crate) use unmatched::with_fallbacks;
 

@@ -37,6 +37,7 @@ pub(crate) use fault::fault;
 pub use keys::Keys;
 pub(crate) use keys::{Standing, unauthorized};
 pub use limits::ServerLimits;
+pub use observe::TraceContext;
 pub use origin::{Origins, OriginsError, is_loopback_name};
 pub use runs::{RunPermit, Runs, TooManyRuns};
 pub use streams::Streams;
@@ -60,6 +61,8 @@ pub struct Guards {
     pub ids: Arc<dyn Ids>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
+    /// Whose part a request is, for those who follow it through several programs.
+    pub trace_context: Option<TraceContext>,
 }
 
 impl Default for Guards {
@@ -74,6 +77,7 @@ impl Default for Guards {
             shutdown: Shutdown::default(),
             ids: Arc::new(RandomIds),
             clock: Arc::new(SystemClock),
+            trace_context: None,
         }
     }
 }

@@ -1,14 +1,15 @@
 //! Each request gets an id, a line in the log and its place in the counters, also if nobody waits
 //! for its answer any more. What is said in it, and whose it is, is nowhere.
 
-use std::{sync::Arc, time::Instant};
+use std::{fmt, sync::Arc, time::Instant};
 
 use axum::{
     extract::{MatchedPath, Request},
     http::{HeaderMap, HeaderName, HeaderValue, Method},
     response::Response,
 };
-use tracing::{Instrument as _, Span};
+use retain_runtime::telemetry::SPANS;
+use tracing::{Instrument as _, Span, field::Empty};
 
 use super::Guards;
 
@@ -19,6 +20,25 @@ const NO_ROUTE: &str = "none";
 
 /// The status of a request whose client left before there was an answer. Nobody gets it sent.
 const CLIENT_LEFT: u16 = 499;
+
+/// Tells the span of a request whose part it is, by the headers that came with it.
+#[derive(Clone)]
+pub struct TraceContext(Arc<Tell>);
+
+type Tell = dyn Fn(&Span, &HeaderMap) + Send + Sync;
+
+impl TraceContext {
+    /// Is asked for each request, before it is answered.
+    pub fn new(tell: impl Fn(&Span, &HeaderMap) + Send + Sync + 'static) -> TraceContext {
+        TraceContext(Arc::new(tell))
+    }
+}
+
+impl fmt::Debug for TraceContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TraceContext")
+    }
+}
 
 /// Answers a request by `answer`, and notes that it did.
 pub(super) async fn observed<F: Future<Output = Response>>(
@@ -37,8 +57,22 @@ pub(super) async fn observed<F: Future<Output = Response>>(
         span: span.clone(),
         status: CLIENT_LEFT,
     };
-    let mut response = answer(request).instrument(span).await;
+    // For those who follow requests; the log has a span of its own.
+    let followed = span.in_scope(|| followed(method, asked.route.as_ref()));
+    if let Some(context) = guards
+        .trace_context
+        .as_ref()
+        .filter(|_| !followed.is_disabled())
+    {
+        (context.0)(&followed, request.headers());
+    }
+    let answer = answer(request).instrument(followed.clone());
+    let mut response = answer.instrument(span).await;
     asked.status = response.status().as_u16();
+    followed.record("http.response.status_code", i64::from(asked.status));
+    if response.status().is_server_error() {
+        followed.record("otel.status_description", response.status().as_str());
+    }
     drop(asked);
     response.headers_mut().insert(REQUEST_ID, id);
     response
@@ -69,6 +103,22 @@ impl Drop for Asked<'_> {
             _ => tracing::info!(target: "retain::access", method, route, status, ms, "answered"),
         }
     }
+}
+
+/// The span of a request, by OpenTelemetry's conventions. Of its path there is only the route: names of
+/// users and sessions are in the rest.
+fn followed(method: &'static str, route: Option<&MatchedPath>) -> Span {
+    let route = route.map_or(NO_ROUTE, MatchedPath::as_str);
+    tracing::info_span!(
+        target: SPANS,
+        "http_request",
+        "otel.name" = %format_args!("{method} {route}"),
+        "otel.kind" = "server",
+        "http.request.method" = method,
+        "http.route" = route,
+        "http.response.status_code" = Empty,
+        "otel.status_description" = Empty,
+    )
 }
 
 /// The id that the client gives, if it is a decent one; else a new one.

@@ -1,14 +1,14 @@
 //! What happened in runs, as spans: for people who look at a run in the web UI.
 //!
 //! ```text
-//! a run → plugin.rs (hooks → spans) → Traces (the newest, bounded) → adk/dev/trace.rs
+//! a run → spans of `tracing` → layer.rs → Traces (the newest, bounded) → adk/dev/trace.rs
 //! ```
 //!
 //! They are in memory only, and of this process. The oldest runs are forgotten first; those of a
-//! session that is deleted and of a user that is erased go with them.
+//! session that is deleted and of a user that is erased go with them. What was said is in them, as the
+//! web UI shows it: a runner tells it to layers of its own process, and not to exporters.
 
-mod plugin;
-mod request;
+mod layer;
 
 use std::{
     collections::VecDeque,
@@ -16,9 +16,6 @@ use std::{
 };
 
 use retain_core::{Clock, Json, JsonMap, SessionKey, SystemClock};
-use retain_runtime::Plugin;
-
-use plugin::TracePlugin;
 
 /// How many runs are remembered.
 const RUNS_MAX: usize = 1_000;
@@ -61,6 +58,8 @@ struct RunId {
 /// One run.
 #[derive(Debug)]
 struct RunTrace {
+    /// The id of its outermost span.
+    root: u64,
     of: RunId,
     spans: Vec<Span>,
     bytes: usize,
@@ -71,31 +70,10 @@ struct RunTrace {
 struct Span {
     id: u64,
     parent: Option<u64>,
-    what: What,
+    name: String,
     start_us: i64,
     end_us: Option<i64>,
     attributes: JsonMap,
-}
-
-/// What a span is of, as far as it is looked for again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum What {
-    Invocation,
-    Agent(String),
-    ModelCall(String),
-    ToolCall { tool: String, call: String },
-}
-
-impl What {
-    /// The names that ADK's web UI, old and new, has pictures for.
-    fn name(&self) -> String {
-        match self {
-            What::Invocation => "invocation".to_owned(),
-            What::Agent(agent) => format!("invoke_agent {agent}"),
-            What::ModelCall(_) => "call_llm".to_owned(),
-            What::ToolCall { tool, .. } => format!("execute_tool {tool}"),
-        }
-    }
 }
 
 impl Default for Traces {
@@ -111,11 +89,6 @@ impl Traces {
             clock,
             kept: Arc::default(),
         }
-    }
-
-    /// What a runner needs so that its runs are remembered.
-    pub fn plugin(&self) -> Arc<dyn Plugin> {
-        Arc::new(TracePlugin(self.clone()))
     }
 
     /// The session that is meant by its id alone, in one app or in all: the one that ran last, as
@@ -144,8 +117,11 @@ impl Traces {
         let kept = self.kept();
         let mut runs = kept.runs.iter().rev().filter(|run| run.is_of(app));
         runs.find_map(|run| {
-            let mut spans = run.spans.iter().rev();
-            let span = spans.find(|span| span.event_id() == Some(event))?;
+            let spans = run.spans.iter().rev();
+            let mut spans = spans.filter(|span| span.event_id() == Some(event));
+            // A call tells more than the model's part of it.
+            let span = spans.clone().find(|span| !span.is_generating());
+            let span = span.or_else(|| spans.next())?;
             let mut attributes = span.attributes.clone();
             attributes.insert("trace_id", run.trace_id());
             attributes.insert("span_id", span_id(span.id));
@@ -173,11 +149,11 @@ impl Traces {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the newest trace of a run, unless it was forgotten meanwhile.
-    fn with_run<T>(&self, of: &RunId, change: impl FnOnce(&mut RunTrace) -> T) -> Option<T> {
+    /// Changes the trace of a run, unless it was forgotten meanwhile.
+    fn with_run<T>(&self, root: u64, change: impl FnOnce(&mut RunTrace) -> T) -> Option<T> {
         let mut kept = self.kept();
         let mut runs = kept.runs.iter_mut().rev();
-        let run = runs.find(|run| run.of == *of)?;
+        let run = runs.find(|run| run.root == root)?;
         let before = run.bytes;
         let changed = change(run);
         let after = run.bytes;
@@ -186,66 +162,48 @@ impl Traces {
         Some(changed)
     }
 
-    /// Begins a run with its outermost span.
-    fn begin_run(&self, of: &RunId) {
+    /// An id for a span.
+    fn new_id(&self) -> u64 {
         let mut kept = self.kept();
-        kept.runs.push_back(RunTrace {
-            of: of.clone(),
+        kept.spans += 1;
+        kept.spans
+    }
+
+    /// Begins a run with its outermost span, which began at `start_us`.
+    fn begin_run(&self, root: u64, of: RunId, start_us: i64, attributes: JsonMap) {
+        let run = RunTrace {
+            root,
+            of,
             spans: Vec::new(),
             bytes: 0,
-        });
-        kept.forget_oldest();
-    }
-
-    /// Begins a span inside of another one.
-    fn begin(
-        &self,
-        of: &RunId,
-        what: What,
-        parent: impl FnOnce(&RunTrace) -> Option<u64>,
-        attributes: JsonMap,
-    ) {
-        let start_us = self.clock.now_us();
-        let id = {
-            let mut kept = self.kept();
-            kept.spans += 1;
-            kept.spans
         };
-        self.with_run(of, |run| {
-            if run.spans.len() >= SPANS_MAX {
-                return;
-            }
-            let parent = parent(run);
-            run.spans.push(Span {
-                id,
-                parent,
-                what,
-                start_us,
-                end_us: None,
-                attributes: JsonMap::new(),
-            });
-            let at = run.spans.len() - 1;
-            run.add(at, attributes);
-        });
+        self.kept().runs.push_back(run);
+        let span = Span::new(root, None, "invocation".to_owned(), start_us);
+        self.begin(root, span, attributes);
     }
 
-    /// Ends the newest open span of that kind, with what is known of it now.
-    fn end(&self, of: &RunId, what: &What, attributes: JsonMap) {
-        let now = self.clock.now_us();
-        self.with_run(of, |run| {
-            if let Some(at) = run.open(what) {
-                run.add(at, attributes);
-                run.spans[at].end_us = Some(now);
+    /// Begins a span of a run.
+    fn begin(&self, root: u64, span: Span, attributes: JsonMap) {
+        self.with_run(root, |run| {
+            if run.spans.len() < SPANS_MAX {
+                let id = span.id;
+                run.spans.push(span);
+                run.add(id, attributes);
             }
         });
     }
 
-    /// Ends a run, and what is still open in it.
-    fn end_run(&self, of: &RunId) {
+    /// Adds what is known of a span now.
+    fn add(&self, root: u64, span: u64, attributes: JsonMap) {
+        self.with_run(root, |run| run.add(span, attributes));
+    }
+
+    /// Ends a span.
+    fn end(&self, root: u64, span: u64) {
         let now = self.clock.now_us();
-        self.with_run(of, |run| {
-            for span in &mut run.spans {
-                span.end_us.get_or_insert(now);
+        self.with_run(root, |run| {
+            if let Some(span) = run.spans.iter_mut().rev().find(|it| it.id == span) {
+                span.end_us = Some(now);
             }
         });
     }
@@ -273,14 +231,11 @@ impl RunTrace {
         id.chars().filter(char::is_ascii_hexdigit).collect()
     }
 
-    /// The newest open span of that kind.
-    fn open(&self, what: &What) -> Option<usize> {
-        let is_it = |span: &Span| span.end_us.is_none() && span.what == *what;
-        self.spans.iter().rposition(is_it)
-    }
-
     /// Adds attributes to a span, as far as there is room.
-    fn add(&mut self, at: usize, attributes: JsonMap) {
+    fn add(&mut self, span: u64, attributes: JsonMap) {
+        let Some(at) = self.spans.iter().rposition(|it| it.id == span) else {
+            return;
+        };
         for (key, value) in attributes.iter() {
             let size = key.len() + value.as_str().map_or(16, str::len);
             let has_room = size <= ATTRIBUTE_MAX && self.bytes + size <= RUN_BYTES_MAX;
@@ -296,7 +251,7 @@ impl RunTrace {
 
     fn span_json(&self, span: &Span) -> Option<Json> {
         let end_us = span.end_us?;
-        let mut json = JsonMap::from([("name", span.what.name())]);
+        let mut json = JsonMap::from([("name", span.name.as_str())]);
         json.insert("start_time", span.start_us.saturating_mul(1_000));
         json.insert("end_time", end_us.saturating_mul(1_000));
         json.insert("trace_id", self.trace_id());
@@ -312,8 +267,23 @@ impl RunTrace {
 }
 
 impl Span {
+    fn new(id: u64, parent: Option<u64>, name: String, start_us: i64) -> Span {
+        Span {
+            id,
+            parent,
+            name,
+            start_us,
+            end_us: None,
+            attributes: JsonMap::new(),
+        }
+    }
+
     fn event_id(&self) -> Option<&str> {
-        self.attributes.get(plugin::EVENT_ID)?.as_str()
+        self.attributes.get("gcp.vertex.agent.event_id")?.as_str()
+    }
+
+    fn is_generating(&self) -> bool {
+        self.name.starts_with("generate_content")
     }
 }
 
@@ -333,12 +303,16 @@ mod tests {
         }
     }
 
-    fn traced(traces: &Traces, run: usize, attribute: usize) {
-        let id = run_of("ada", &format!("e-{run}"));
-        traces.begin_run(&id);
+    fn begun(traces: &Traces, of: RunId, attribute: usize) -> u64 {
         let text = JsonMap::from([("text", "x".repeat(attribute))]);
-        traces.begin(&id, What::Invocation, |_| None, text);
-        traces.end_run(&id);
+        let root = traces.new_id();
+        traces.begin_run(root, of, 1, text);
+        root
+    }
+
+    fn traced(traces: &Traces, run: usize, attribute: usize) {
+        let root = begun(traces, run_of("ada", &format!("e-{run}")), attribute);
+        traces.end(root, root);
     }
 
     #[test]
@@ -372,13 +346,12 @@ mod tests {
     #[test]
     fn one_run_cannot_have_more_than_its_share() {
         let traces = Traces::default();
-        let run = run_of("ada", "e-1");
-        traces.begin_run(&run);
+        let root = begun(&traces, run_of("ada", "e-1"), 1);
         let huge = || JsonMap::from([("text", "x".repeat(ATTRIBUTE_MAX - 10))]);
         for _ in 0..SPANS_MAX + 5 {
-            traces.begin(&run, What::Invocation, |_| None, huge());
+            let id = traces.new_id();
+            traces.begin(root, Span::new(id, Some(root), "s".to_owned(), 1), huge());
         }
-        traces.end_run(&run);
         let kept = traces.kept();
         assert_eq!(kept.runs[0].spans.len(), SPANS_MAX);
         assert!(
@@ -386,25 +359,18 @@ mod tests {
             "{}",
             kept.bytes
         );
-        let last = &kept.runs[0].spans[SPANS_MAX - 1].attributes["text"];
-        assert!(
-            Json::parse(last.as_str().unwrap()).unwrap()["left_out"]
-                .as_str()
-                .is_some()
-        );
     }
 
     #[test]
     fn a_run_of_the_same_name_is_another_run_if_it_is_somebody_elses() {
         let traces = Traces::default();
-        let runs = ["ada", "bob"].map(|user| run_of(user, "e-1"));
-        for run in &runs {
-            traces.begin_run(run);
+        for user in ["ada", "bob"] {
+            let root = begun(&traces, run_of(user, "e-1"), 1);
+            traces.end(root, root);
         }
-        for run in &runs {
-            traces.begin(run, What::Invocation, |_| None, JsonMap::new());
-            traces.end_run(run);
-            assert_eq!(traces.of_session(&run.session).len(), 1);
+        for user in ["ada", "bob"] {
+            let session = run_of(user, "e-1").session;
+            assert_eq!(traces.of_session(&session).len(), 1);
         }
     }
 
@@ -412,16 +378,17 @@ mod tests {
     fn what_is_deleted_and_who_is_erased_leaves_no_trace() {
         let traces = Traces::default();
         traced(&traces, 1, 10);
-        let bob = run_of("bob", "e-2");
-        traces.begin_run(&bob);
+        let root = begun(&traces, run_of("bob", "e-2"), 1);
         traces.forget_session(&SessionKey::new("app", "ada", "s"));
         assert_eq!(traces.kept().runs.len(), 1);
         traces.forget_user("other", "bob");
         assert_eq!(traces.kept().runs.len(), 1);
         traces.forget_user("app", "bob");
         // A run that goes on does not come back.
-        traces.begin(&bob, What::Invocation, |_| None, JsonMap::new());
-        traces.end_run(&bob);
+        let id = traces.new_id();
+        let span = Span::new(id, Some(root), "s".to_owned(), 1);
+        traces.begin(root, span, JsonMap::from([("text", "x")]));
+        traces.end(root, id);
         let kept = traces.kept();
         assert_eq!((kept.runs.len(), kept.bytes), (0, 0));
     }

@@ -1,10 +1,19 @@
 //! Traces: every run leaves spans that fit together and to its events.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use retain_core::Json;
-use retain_runtime::ConfigRegistry;
-use retain_server::Dev;
+use retain_runtime::{ConfigRegistry, Telemetry, telemetry::SPANS};
+use retain_server::{Dev, Server};
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::{
+    Layer as _, Registry, filter::filter_fn, fmt::format::FmtSpan, layer::SubscriberExt as _,
+};
 
 use crate::support::{HERE, agents, ask_from, get, post, say, server, write};
 
@@ -13,12 +22,41 @@ fn text<'a>(value: &'a Json, key: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("{key} is no text in {value}"))
 }
 
+/// A log that can be read.
+#[derive(Debug, Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        let written = self.0.lock().expect("no panic").clone();
+        String::from_utf8(written).expect("text")
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A server for developers, and what listens to it on this thread.
+fn traced(agents: &Path) -> (Arc<Server>, DefaultGuard) {
+    let dev = Dev::new();
+    let subscriber = Registry::default().with(dev.traces().layer());
+    let listening = tracing::subscriber::set_default(subscriber);
+    let server = server(agents, ConfigRegistry::new(), |apps| apps.dev(dev));
+    (server, listening)
+}
+
 #[tokio::test]
 async fn a_run_with_a_tool_leaves_spans() {
     let folder = agents();
-    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
-        apps.dev(Dev::new())
-    });
+    let (server, _listening) = traced(folder.path());
     say(&server, "chat", "What is the name of my cat?", "").await;
     let spans = get(&server, "/dev/apps/chat/debug/trace/session/s")
         .await
@@ -29,8 +67,10 @@ async fn a_run_with_a_tool_leaves_spans() {
         "invocation",
         "invoke_agent chat",
         "call_llm",
+        "generate_content offline",
         "execute_tool load_memory",
         "call_llm",
+        "generate_content offline",
     ];
     assert_eq!(names, expected);
 
@@ -41,7 +81,15 @@ async fn a_run_with_a_tool_leaves_spans() {
         .collect();
     assert_eq!(
         parents,
-        [None, Some(ids[0]), Some(ids[1]), Some(ids[1]), Some(ids[1])]
+        [
+            None,
+            Some(ids[0]),
+            Some(ids[1]),
+            Some(ids[2]),
+            Some(ids[1]),
+            Some(ids[1]),
+            Some(ids[5])
+        ]
     );
     for span in &spans {
         assert_eq!(text(span, "trace_id").len(), 32);
@@ -57,8 +105,9 @@ async fn a_run_with_a_tool_leaves_spans() {
     let session = get(&server, "/apps/chat/users/ada/sessions/s").await.json();
     let events = session["events"].as_array().expect("events").to_vec();
     let of_events: Vec<&str> = events[1..].iter().map(|event| text(event, "id")).collect();
-    let of_spans: Vec<&str> = spans[2..]
+    let of_spans: Vec<&str> = [2, 4, 5]
         .iter()
+        .map(|at| &spans[*at])
         .map(|span| text(&span["attributes"], "gcp.vertex.agent.event_id"))
         .collect();
     assert_eq!(
@@ -66,21 +115,19 @@ async fn a_run_with_a_tool_leaves_spans() {
         "call, answer and last words have a span each"
     );
 
-    let asked = text(&spans[4]["attributes"], "gcp.vertex.agent.llm_request");
+    let asked = text(&spans[5]["attributes"], "gcp.vertex.agent.llm_request");
     let asked = Json::parse(asked).expect("JSON");
     assert_eq!(asked["contents"].as_array().map(<[Json]>::len), Some(3));
-    let said = text(&spans[4]["attributes"], "gcp.vertex.agent.llm_response");
+    let said = text(&spans[5]["attributes"], "gcp.vertex.agent.llm_response");
     assert!(said.contains("I know nothing about that"), "{said}");
-    let args = text(&spans[3]["attributes"], "gcp.vertex.agent.tool_call_args");
+    let args = text(&spans[4]["attributes"], "gcp.vertex.agent.tool_call_args");
     assert!(args.contains("cat"), "{args}");
 }
 
 #[tokio::test]
 async fn both_families_of_paths_give_the_same() {
     let folder = agents();
-    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
-        apps.dev(Dev::new())
-    });
+    let (server, _listening) = traced(folder.path());
     say(&server, "chat", "Hello!", "").await;
     let of_app = get(&server, "/dev/apps/chat/debug/trace/session/s").await;
     let of_all = get(&server, "/debug/trace/session/s").await;
@@ -126,9 +173,7 @@ async fn agents_that_run_others_are_above_them() {
         "pair/b.yaml",
         "name: b\nmodel: offline\ninstruction: B.\n",
     );
-    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
-        apps.dev(Dev::new())
-    });
+    let (server, _listening) = traced(folder.path());
     say(&server, "pair", "Hello!", "").await;
     let spans = get(&server, "/dev/apps/pair/debug/trace/session/s")
         .await
@@ -147,6 +192,8 @@ async fn agents_that_run_others_are_above_them() {
     let expected = [
         "call_llm < invoke_agent a",
         "call_llm < invoke_agent b",
+        "generate_content offline < call_llm",
+        "generate_content offline < call_llm",
         "invocation < ",
         "invoke_agent a < invoke_agent both",
         "invoke_agent b < invoke_agent both",
@@ -158,9 +205,7 @@ async fn agents_that_run_others_are_above_them() {
 #[tokio::test]
 async fn traces_go_with_the_session_and_with_the_user() {
     let folder = agents();
-    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
-        apps.dev(Dev::new())
-    });
+    let (server, _listening) = traced(folder.path());
     let traces = "/dev/apps/chat/debug/trace/session/s";
     for path in [
         "/apps/chat/users/ada/sessions/s",
@@ -184,9 +229,7 @@ async fn traces_go_with_the_session_and_with_the_user() {
 #[tokio::test]
 async fn what_others_delete_is_not_shown_either() {
     let folder = agents();
-    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
-        apps.dev(Dev::new())
-    });
+    let (server, _listening) = traced(folder.path());
     say(&server, "chat", "Hello!", "").await;
     let traces = "/dev/apps/chat/debug/trace/session/s";
     let spans = get(&server, traces).await.json();
@@ -202,9 +245,7 @@ async fn what_others_delete_is_not_shown_either() {
 #[tokio::test]
 async fn users_with_sessions_of_one_id_are_not_mixed() {
     let folder = agents();
-    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
-        apps.dev(Dev::new())
-    });
+    let (server, _listening) = traced(folder.path());
     say(&server, "chat", "Ada speaks.", "").await;
     post(
         &server,
@@ -222,4 +263,48 @@ async fn users_with_sessions_of_one_id_are_not_mixed() {
         assert!(spans.contains("Bob speaks."), "who ran last: {spans}");
         assert!(!spans.contains("Ada speaks."), "{spans}");
     }
+}
+
+#[tokio::test]
+async fn what_is_said_is_not_in_spans_that_others_see() {
+    let folder = agents();
+    let dev = Dev::new();
+    let log = Log::default();
+    let seen = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_span_events(FmtSpan::CLOSE)
+        .with_writer({
+            let log = log.clone();
+            move || log.clone()
+        });
+    let everything = seen.with_filter(filter_fn(|about| about.target() == SPANS));
+    let subscriber = Registry::default()
+        .with(dev.traces().layer())
+        .with(everything);
+    let _listening = tracing::subscriber::set_default(subscriber);
+    let server = server(folder.path(), ConfigRegistry::new(), |apps| apps.dev(dev));
+    say(&server, "chat", "Where is my cat?", "").await;
+    let shown = get(&server, "/debug/trace/session/s").await.text;
+    assert!(shown.contains("Where is my cat?"), "the web UI has it");
+    let log = log.text();
+    assert!(log.contains("call_llm") && log.contains("close"), "{log}");
+    assert!(!log.contains("my cat") && !log.contains("ada"), "{log}");
+}
+
+#[tokio::test]
+async fn with_capture_the_web_ui_shows_the_same() {
+    let folder = agents();
+    let dev = Dev::new();
+    let subscriber = Registry::default().with(dev.traces().layer());
+    let _listening = tracing::subscriber::set_default(subscriber);
+    let capture = Telemetry {
+        content_in_spans: true,
+        ..Telemetry::default()
+    };
+    let server = server(folder.path(), ConfigRegistry::new(), |apps| {
+        apps.dev(dev).telemetry(capture)
+    });
+    say(&server, "chat", "Where is my cat?", "").await;
+    let shown = get(&server, "/debug/trace/session/s").await.text;
+    assert!(shown.contains("Where is my cat?"), "{shown}");
 }

@@ -1,0 +1,154 @@
+//! Takes secrets out of what is shown to others, by the rules of ADK 2.13: credentials beside an
+//! `authType`, in requests for credentials and their answers, and in `requestedAuthConfigs`.
+
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
+use crate::json::{Json, JsonMap};
+
+/// The function by which a tool asks for the user's credential.
+const REQUEST_CREDENTIAL: &str = "adk_request_credential";
+
+const SECRETS: [&str; 24] = [
+    "password",
+    "token",
+    "additionalHeaders",
+    "additional_headers",
+    "clientSecret",
+    "client_secret",
+    "authResponseUri",
+    "auth_response_uri",
+    "authCode",
+    "auth_code",
+    "accessToken",
+    "access_token",
+    "refreshToken",
+    "refresh_token",
+    "idToken",
+    "id_token",
+    "codeVerifier",
+    "code_verifier",
+    "privateKeyId",
+    "private_key_id",
+    "privateKey",
+    "private_key",
+    "apiKey",
+    "api_key",
+];
+
+/// ADK's kinds of credentials: values, names, and names in small letters.
+const AUTH_TYPES: [&str; 13] = [
+    "apiKey",
+    "API_KEY",
+    "api_key",
+    "http",
+    "HTTP",
+    "oauth2",
+    "OAUTH2",
+    "openIdConnect",
+    "OPEN_ID_CONNECT",
+    "open_id_connect",
+    "serviceAccount",
+    "SERVICE_ACCOUNT",
+    "service_account",
+];
+
+const CREDENTIALS: [&str; 4] = [
+    "rawAuthCredential",
+    "raw_auth_credential",
+    "exchangedAuthCredential",
+    "exchanged_auth_credential",
+];
+
+const AUTH_CONFIGS: [&str; 2] = ["requestedAuthConfigs", "requested_auth_configs"];
+
+/// Pieces of text of which one is in everything that holds a secret.
+static MARKS: LazyLock<[Finder<'static>; 6]> = LazyLock::new(|| {
+    [
+        Finder::new("\"authType\""),
+        Finder::new("\"auth_type\""),
+        Finder::new(REQUEST_CREDENTIAL),
+        Finder::new("AuthCredential\""),
+        Finder::new("_auth_credential\""),
+        Finder::new("\"requested_auth_configs\""),
+    ]
+});
+static CONFIGS: LazyLock<Finder<'static>> =
+    LazyLock::new(|| Finder::new("\"requestedAuthConfigs\""));
+
+/// A JSON text that our own writer wrote, without the secrets in it. Most texts hold none, and are
+/// only looked through.
+pub fn redacted(text: String) -> String {
+    if !may_hold_secrets(text.as_bytes()) {
+        return text;
+    }
+    match Json::parse(&text) {
+        Ok(value) => without_secrets(&value).to_string(),
+        // Our writer wrote it, so our reader reads it; and if not, better nothing than a secret.
+        Err(_) => "null".to_owned(),
+    }
+}
+
+fn may_hold_secrets(text: &[u8]) -> bool {
+    // Every event has this name, nearly always with nothing behind it.
+    let mut configs = CONFIGS.find_iter(text);
+    let name_len = CONFIGS.needle().len();
+    configs.any(|at| !text[at + name_len..].starts_with(b":{}"))
+        || MARKS.iter().any(|mark| mark.find(text).is_some())
+}
+
+fn without_secrets(value: &Json) -> Json {
+    let map = match value {
+        Json::Array(items) => {
+            let items: Vec<Json> = items.iter().map(without_secrets).collect();
+            return items.into();
+        }
+        Json::Object(map) => map,
+        _ => return value.clone(),
+    };
+    let is_auth_type = |key: &str| {
+        let kind = map.get(key).and_then(Json::as_str);
+        kind.is_some_and(|kind| AUTH_TYPES.contains(&kind))
+    };
+    if is_auth_type("authType") || is_auth_type("auth_type") {
+        return stripped(value);
+    }
+    if map.get("name").and_then(Json::as_str) == Some(REQUEST_CREDENTIAL) {
+        return each(map, |key, value| match (key, value) {
+            ("args", Json::Object(args)) => each(args, |key, value| match key {
+                "authConfig" | "auth_config" => stripped(value),
+                _ => value.clone(),
+            }),
+            ("response", _) => stripped(value),
+            _ => without_secrets(value),
+        });
+    }
+    for carriers in [&AUTH_CONFIGS[..], &CREDENTIALS[..]] {
+        if carriers.iter().any(|key| map.contains_key(key)) {
+            return each(map, |key, value| match carriers.contains(&key) {
+                true => stripped(value),
+                false => without_secrets(value),
+            });
+        }
+    }
+    each(map, |_, value| without_secrets(value))
+}
+
+/// Without the names of secrets, at any depth.
+fn stripped(value: &Json) -> Json {
+    match value {
+        Json::Object(map) => {
+            let kept = map.iter().filter(|(key, _)| !SECRETS.contains(key));
+            let kept = kept.map(|(key, value)| (key, stripped(value)));
+            kept.collect::<JsonMap>().into()
+        }
+        Json::Array(items) => items.iter().map(stripped).collect::<Vec<Json>>().into(),
+        _ => value.clone(),
+    }
+}
+
+fn each(map: &JsonMap, change: impl Fn(&str, &Json) -> Json) -> Json {
+    let changed = map.iter().map(|(key, value)| (key, change(key, value)));
+    changed.collect::<JsonMap>().into()
+}

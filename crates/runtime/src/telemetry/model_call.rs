@@ -1,0 +1,255 @@
+//! The spans of a model call: `call_llm` around all of it, `generate_content` around the model.
+//!
+//! Pieces of an answer follow one another, and the last one counts. So what is found is kept here and
+//! recorded when the call is over, also where that is because its future was dropped.
+
+use std::sync::Arc;
+
+use retain_core::{LlmResponse, UsageMetadata};
+use tracing::{Span, field::Empty, info_span};
+
+use super::{
+    SPANS, Telemetry,
+    content::{is_told, request_text, response_text, tell},
+    provider::system_of,
+    spans::failed,
+};
+use crate::{context::InvocationContext, error::Result, models::LlmRequest};
+
+/// The spans of one model call.
+#[derive(Debug)]
+pub(crate) struct CallSpans {
+    telemetry: Telemetry,
+    call: Span,
+    generate: Span,
+    heard: Heard,
+}
+
+/// What the model has said so far, as far as spans tell it.
+#[derive(Debug, Default)]
+struct Heard {
+    usage: Option<Usage>,
+    finish_reason: Option<String>,
+    /// The event that came of it.
+    event: Option<String>,
+    /// The last answer, while it is to be told.
+    response: Option<Arc<LlmResponse>>,
+    /// Whether `response` is only a piece.
+    is_piece: bool,
+}
+
+/// What a call cost, as far as it was said.
+#[derive(Debug, Clone, Copy, Default)]
+struct Usage {
+    input: Option<i64>,
+    output: Option<i64>,
+    cached: Option<i64>,
+    thoughts: Option<i64>,
+}
+
+impl CallSpans {
+    /// Begins `call_llm`.
+    pub(crate) fn begin(ctx: &InvocationContext) -> CallSpans {
+        let call = info_span!(
+            target: SPANS,
+            "call_llm",
+            "otel.name" = "call_llm",
+            "gen_ai.system" = "gcp.vertex.agent",
+            "gen_ai.request.model" = Empty,
+            "gcp.vertex.agent.invocation_id" = ctx.invocation_id(),
+            "gcp.vertex.agent.session_id" = ctx.session_key().id.as_str(),
+            "gcp.vertex.agent.event_id" = Empty,
+            "gcp.vertex.agent.llm_request" = Empty,
+            "gcp.vertex.agent.llm_response" = Empty,
+            "gen_ai.request.top_p" = Empty,
+            "gen_ai.request.max_tokens" = Empty,
+            "gen_ai.usage.experimental.reasoning_tokens_limit" = Empty,
+            "gen_ai.usage.input_tokens" = Empty,
+            "gen_ai.usage.output_tokens" = Empty,
+            "gen_ai.usage.cache_read.input_tokens" = Empty,
+            "gen_ai.usage.reasoning.output_tokens" = Empty,
+            "gen_ai.response.finish_reasons" = Empty,
+            "error.type" = Empty,
+            "otel.status_description" = Empty,
+        );
+        CallSpans {
+            telemetry: ctx.shared.telemetry,
+            call,
+            generate: Span::none(),
+            heard: Heard::default(),
+        }
+    }
+
+    /// The whole call; callbacks belong into it.
+    pub(crate) fn call(&self) -> Span {
+        self.call.clone()
+    }
+
+    /// The model's part.
+    pub(crate) fn generate(&self) -> Span {
+        self.generate.clone()
+    }
+
+    /// The request is as it will be sent.
+    pub(crate) fn ask(&self, request: &LlmRequest) {
+        if self.call.is_disabled() {
+            return;
+        }
+        let (span, config) = (&self.call, &request.config);
+        span.record("gen_ai.request.model", request.model.as_str());
+        if let Some(top_p) = config.top_p.filter(|top_p| *top_p != 0.0) {
+            span.record("gen_ai.request.top_p", top_p);
+        }
+        if let Some(tokens) = config.max_output_tokens.filter(|tokens| *tokens != 0) {
+            span.record("gen_ai.request.max_tokens", tokens);
+        }
+        let thinking = config.thinking_config.as_ref();
+        let budget = thinking.and_then(|thinking| {
+            let thinking = thinking.as_object()?;
+            let budget = thinking.get("thinkingBudget");
+            budget.or(thinking.get("thinking_budget"))?.as_i64()
+        });
+        if let Some(budget) = budget {
+            span.record("gen_ai.usage.experimental.reasoning_tokens_limit", budget);
+        }
+        tell(span, self.telemetry, "gcp.vertex.agent.llm_request", || {
+            request_text(request)
+        });
+    }
+
+    /// Begins `generate_content`.
+    pub(crate) fn begin_generating(&mut self, ctx: &InvocationContext, request: &LlmRequest) {
+        let _in_call = self.call.enter();
+        self.generate = info_span!(
+            target: SPANS,
+            "generate_content",
+            "otel.name" = format!("generate_content {}", request.model).trim(),
+            "gen_ai.system" = system_of(&request.model).as_str(),
+            "gen_ai.operation.name" = "generate_content",
+            "gen_ai.request.model" = request.model.as_str(),
+            "gen_ai.request.top_p" = request.config.top_p,
+            "gen_ai.request.max_tokens" = request.config.max_output_tokens,
+            "gen_ai.agent.name" = ctx.agent_name(),
+            "gen_ai.conversation.id" = ctx.session_key().id.as_str(),
+            "gcp.vertex.agent.event_id" = Empty,
+            "gcp.vertex.agent.invocation_id" = ctx.invocation_id(),
+            "gen_ai.response.finish_reasons" = Empty,
+            "gen_ai.usage.input_tokens" = Empty,
+            "gen_ai.usage.output_tokens" = Empty,
+            "gen_ai.usage.cache_read.input_tokens" = Empty,
+            "gen_ai.usage.reasoning.output_tokens" = Empty,
+            "error.type" = Empty,
+            "otel.status_description" = Empty,
+        );
+    }
+
+    /// The model, or a callback in its place, has said something.
+    pub(crate) fn hear(&mut self, response: &LlmResponse) {
+        if self.call.is_disabled() {
+            return;
+        }
+        let heard = &mut self.heard;
+        let is_piece = response.partial == Some(true);
+        if let Some(usage) = &response.usage_metadata {
+            heard.usage = Some(Usage::of(usage));
+        }
+        let reason = response.finish_reason.as_deref();
+        if let Some(reason) = reason.filter(|reason| *reason != "FINISH_REASON_UNSPECIFIED") {
+            heard.finish_reason = Some(reason.to_lowercase());
+        }
+        if is_told(&self.call, self.telemetry)
+            && (!is_piece || heard.response.is_none() || heard.is_piece)
+        {
+            heard.response = Some(Arc::new(response.clone()));
+            heard.is_piece = is_piece;
+        }
+    }
+
+    /// An event was made of what was heard. Where the model has said that it is done, its part of the
+    /// call is over: tools that are run now are no part of it.
+    pub(crate) fn made_event(&mut self, id: &str) {
+        if self.call.is_disabled() {
+            return;
+        }
+        self.heard.event = Some(id.to_owned());
+        if self.heard.finish_reason.is_some() {
+            self.end_generating();
+        }
+    }
+
+    /// Passes a result of the call on. If it is a failure, so is the call.
+    pub(crate) fn noting<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            failed(&self.call, error.code());
+        }
+        result
+    }
+
+    /// The model has failed.
+    pub(crate) fn model_failed(&mut self, code: Option<&str>) {
+        failed(&self.generate, code.unwrap_or("ModelError"));
+        self.end_generating();
+    }
+
+    fn end_generating(&mut self) {
+        let generate = std::mem::replace(&mut self.generate, Span::none());
+        self.heard.record(&generate);
+    }
+}
+
+impl Heard {
+    fn record(&self, span: &Span) {
+        if span.is_disabled() {
+            return;
+        }
+        if let Some(event) = &self.event {
+            span.record("gcp.vertex.agent.event_id", event.as_str());
+        }
+        if let Some(reason) = &self.finish_reason {
+            span.record("gen_ai.response.finish_reasons", reason.as_str());
+        }
+        let usage = self.usage.unwrap_or_default();
+        let counts = [
+            ("gen_ai.usage.input_tokens", usage.input),
+            ("gen_ai.usage.output_tokens", usage.output),
+            ("gen_ai.usage.cache_read.input_tokens", usage.cached),
+            ("gen_ai.usage.reasoning.output_tokens", usage.thoughts),
+        ];
+        for (name, count) in counts {
+            if let Some(count) = count {
+                span.record(name, count);
+            }
+        }
+    }
+}
+
+impl Drop for CallSpans {
+    fn drop(&mut self) {
+        self.end_generating();
+        self.heard.record(&self.call);
+        let response = self.heard.response.take();
+        if self.heard.event.is_some() || response.is_some() {
+            let attribute = "gcp.vertex.agent.llm_response";
+            tell(&self.call, self.telemetry, attribute, || {
+                response.as_deref().map(response_text).unwrap_or_default()
+            });
+        }
+    }
+}
+
+impl Usage {
+    /// Results of tools that the provider runs count as input, thoughts as output.
+    fn of(usage: &UsageMetadata) -> Usage {
+        let sum = |one: Option<i64>, other: Option<i64>| match (one, other) {
+            (None, None) => None,
+            _ => Some(one.unwrap_or(0).saturating_add(other.unwrap_or(0))),
+        };
+        let thoughts = usage.thoughts_token_count;
+        Usage {
+            input: sum(usage.prompt_token_count, usage.tool_use_prompt_token_count),
+            output: sum(usage.candidates_token_count, thoughts),
+            cached: usage.cached_content_token_count,
+            thoughts,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Whose a model is, by its name: ADK 2.13's rules for `gen_ai.system`.
+
+use std::env;
+
+/// First words of the names of resources. They say where a model is, and not whose.
+const COLLECTIONS: [&str; 6] = [
+    "endpoints",
+    "locations",
+    "models",
+    "projects",
+    "publishers",
+    "tunedmodels",
+];
+
+/// The provider of a model. What nothing is known of is taken for Google's, as in ADK.
+pub(super) fn system_of(model: &str) -> String {
+    if model == "offline" {
+        return "retain".to_owned();
+    }
+    provider_of(model).unwrap_or_else(|| google().to_owned())
+}
+
+/// The provider that a name tells, unless it is Google.
+fn provider_of(model: &str) -> Option<String> {
+    let name = bare_name(model);
+    let start = name.get(..7).unwrap_or_default().to_ascii_lowercase();
+    match &*start {
+        "gemini-" if name.starts_with("gemini-") => return None,
+        "claude-" | "claude." => return Some("anthropic".to_owned()),
+        _ => {}
+    }
+    let provider = name.split_once('/')?.0.to_lowercase();
+    let is_provider = !provider.is_empty() && !COLLECTIONS.contains(&&*provider);
+    is_provider.then_some(provider)
+}
+
+/// How Google's models are reached.
+pub(super) fn google() -> &'static str {
+    let names = ["GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI"];
+    let value = names.iter().find_map(|name| env::var(name).ok());
+    let value = value.unwrap_or_default().to_ascii_lowercase();
+    match matches!(&*value, "true" | "1") {
+        true => "vertex_ai",
+        false => "gemini",
+    }
+}
+
+/// The name without the path to it.
+fn bare_name(model: &str) -> &str {
+    if model.starts_with("projects/") {
+        let of_publisher = model.contains("/publishers/");
+        let name = model.split_once("/models/").filter(|_| of_publisher);
+        return name.map_or(model, |(_, name)| name);
+    }
+    if let Some(name) = model.strip_prefix("models/") {
+        return name;
+    }
+    match model.rsplit_once('/') {
+        Some((_, name)) if name.starts_with("gemini-") => name,
+        _ => model,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_whose_a_model_is() {
+        let vertex = "projects/p/locations/l/publishers/anthropic/models/claude-x";
+        let known = [
+            ("gemini-2.5-flash", None),
+            ("models/gemini-2.5-pro", None),
+            ("openrouter/google/gemini-2.5-pro", None),
+            ("scripted", None),
+            ("", None),
+            ("tunedModels/mine", None),
+            ("/x", None),
+            ("Claude-opus-4", Some("anthropic")),
+            (vertex, Some("anthropic")),
+            ("anthropic/claude-x", Some("anthropic")),
+            ("OpenAI/gpt-5", Some("openai")),
+            ("ollama/llama3:8b", Some("ollama")),
+        ];
+        for (model, provider) in known {
+            assert_eq!(provider_of(model).as_deref(), provider, "{model}");
+        }
+        assert_eq!(system_of("offline"), "retain");
+    }
+}

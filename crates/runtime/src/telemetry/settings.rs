@@ -1,0 +1,70 @@
+//! Whether what is said may be seen in spans. It may not, unless somebody asks for it.
+
+use std::env;
+
+/// ADK's variable for its own spans. There it is on by default.
+const ADK: &str = "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS";
+
+/// OpenTelemetry's variable for all of generative AI.
+const OTEL: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
+
+/// Where the content of a conversation may be seen: requests, answers, arguments and results.
+///
+/// The default is nowhere. A runner that is not told otherwise takes [`Telemetry::from_env`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Telemetry {
+    /// In the spans, and so wherever they are exported to.
+    pub content_in_spans: bool,
+    /// In events with the target [`CONTENT`](super::CONTENT), for layers that keep them in this
+    /// process. The traces of a server for developers are made of them.
+    pub content_in_process: bool,
+}
+
+impl Telemetry {
+    /// What the environment asks for. `ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS` decides where it is
+    /// set; else `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` with `SPAN_ONLY` or
+    /// `SPAN_AND_EVENT`. As in ADK its `true` means log records only, which there are none of here.
+    pub fn from_env() -> Telemetry {
+        let read = |name: &str| env::var(name).ok();
+        Telemetry::of(read(ADK).as_deref(), read(OTEL).as_deref())
+    }
+
+    fn of(adk: Option<&str>, otel: Option<&str>) -> Telemetry {
+        let adk = adk.map(|value| value.trim().to_ascii_lowercase());
+        let otel = otel.unwrap_or_default().trim().to_ascii_uppercase();
+        let content_in_spans = match adk.as_deref() {
+            Some(value) if !value.is_empty() => matches!(value, "true" | "1"),
+            _ => matches!(&*otel, "SPAN_ONLY" | "SPAN_AND_EVENT"),
+        };
+        Telemetry {
+            content_in_spans,
+            content_in_process: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_is_off_unless_somebody_asks_for_it() {
+        let is_on = |adk, otel| Telemetry::of(adk, otel).content_in_spans;
+        assert!(!is_on(None, None));
+        for nothing in ["", "no", "false", "0", "NO_CONTENT", "EVENT_ONLY"] {
+            assert!(!is_on(Some(nothing), None), "{nothing}");
+            assert!(!is_on(None, Some(nothing)), "{nothing}");
+        }
+        assert!(!is_on(None, Some("true")), "that is about log records");
+        assert!(is_on(Some(" True "), None) && is_on(Some("1"), None));
+        assert!(is_on(None, Some("span_only")) && is_on(None, Some("SPAN_AND_EVENT")));
+        assert!(
+            !is_on(Some("false"), Some("SPAN_ONLY")),
+            "ADK's own decides"
+        );
+        assert!(
+            is_on(Some(""), Some("SPAN_ONLY")),
+            "an empty one says nothing"
+        );
+    }
+}

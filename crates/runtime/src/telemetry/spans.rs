@@ -1,0 +1,234 @@
+//! The spans of runs, agents, tools and summaries. What is only known later is recorded once, so that
+//! no attribute is in a span twice.
+
+use retain_core::{Event, Json, JsonMap, SessionKey};
+use tracing::{Span, field::Empty, info_span};
+
+use super::{
+    CONTENT, SPANS, Telemetry,
+    content::{answer_text, answers_text, arguments_text, tell},
+    provider::google,
+};
+use crate::{
+    compaction::Compactor,
+    context::InvocationContext,
+    error::{Result, RunError},
+    tools::Tool,
+};
+
+/// Marks what a span is of as failed. The code is told and not the message: that may quote what was
+/// said.
+pub(crate) fn failed(span: &Span, code: &str) {
+    span.record("error.type", code);
+    span.record("otel.status_description", code);
+}
+
+/// A run.
+pub(crate) fn invocation(session: &str) -> Span {
+    info_span!(
+        target: SPANS,
+        "invocation",
+        "otel.name" = "invocation",
+        "gen_ai.conversation.id" = session,
+        "gcp.vertex.agent.invocation_id" = Empty,
+        "error.type" = Empty,
+        "otel.status_description" = Empty,
+    )
+}
+
+/// The run has its id.
+pub(crate) fn invocation_begun(
+    span: &Span,
+    telemetry: Telemetry,
+    key: &SessionKey,
+    invocation: &str,
+) {
+    span.record("gcp.vertex.agent.invocation_id", invocation);
+    if telemetry.content_in_process && !span.is_disabled() {
+        let SessionKey { app, user, id } = key;
+        tracing::trace!(
+            target: CONTENT, parent: span,
+            app = app.as_str(), user = user.as_str(), session = id.as_str(), invocation,
+        );
+    }
+}
+
+/// An agent's part of a run.
+pub(crate) fn agent(ctx: &InvocationContext) -> Span {
+    info_span!(
+        target: SPANS,
+        "invoke_agent",
+        "otel.name" = %format_args!("invoke_agent {}", ctx.agent_name()),
+        "gen_ai.operation.name" = "invoke_agent",
+        "gen_ai.agent.description" = ctx.agent.description(),
+        "gen_ai.agent.name" = ctx.agent_name(),
+        "gen_ai.conversation.id" = ctx.session_key().id.as_str(),
+        "error.type" = Empty,
+        "otel.status_description" = Empty,
+    )
+}
+
+/// A call of a tool.
+pub(crate) fn tool(ctx: &InvocationContext, tool: &dyn Tool, call: Option<&str>) -> Span {
+    info_span!(
+        target: SPANS,
+        "execute_tool",
+        "otel.name" = %format_args!("execute_tool {}", tool.name()),
+        "gen_ai.operation.name" = "execute_tool",
+        "gen_ai.tool.description" = tool.description(),
+        "gen_ai.tool.name" = tool.name(),
+        "gen_ai.tool.type" = tool.kind(),
+        "gen_ai.agent.name" = ctx.agent_name(),
+        "gen_ai.tool.call.id" = call.unwrap_or("<not specified>"),
+        // ADK's web UI looks for them in every span that an event came of.
+        "gcp.vertex.agent.llm_request" = "{}",
+        "gcp.vertex.agent.llm_response" = "{}",
+        "gcp.vertex.agent.tool_call_args" = Empty,
+        "gcp.vertex.agent.tool_response" = Empty,
+        "gcp.vertex.agent.event_id" = Empty,
+        "error.type" = Empty,
+        "otel.status_description" = Empty,
+    )
+}
+
+/// A call that is over.
+pub(crate) struct RanTool<'a> {
+    pub(crate) args: &'a JsonMap,
+    pub(crate) ran: &'a Result<Option<Event>>,
+    /// Whether there is such a tool.
+    pub(crate) is_known: bool,
+}
+
+impl RanTool<'_> {
+    /// Records what came of the call.
+    pub(crate) fn record(&self, span: &Span, telemetry: Telemetry) {
+        if span.is_disabled() {
+            return;
+        }
+        tell(span, telemetry, "gcp.vertex.agent.tool_call_args", || {
+            arguments_text(self.args)
+        });
+        let none = Event::default();
+        let answer = self.ran.as_ref().ok().and_then(Option::as_ref);
+        tell(span, telemetry, "gcp.vertex.agent.tool_response", || {
+            answer_text(answer.unwrap_or(&none))
+        });
+        if let Some(answer) = answer {
+            span.record("gcp.vertex.agent.event_id", answer.id.as_str());
+        }
+        if let Some(code) = self.failure() {
+            failed(span, code);
+        }
+    }
+
+    /// The kind of failure, also of one that was told to the model as an answer.
+    fn failure(&self) -> Option<&str> {
+        let answer = match self.ran {
+            Err(RunError::Cancelled) | Ok(None) => return None,
+            Err(error) => return Some(error.code()),
+            // The name that ADK has for it.
+            Ok(Some(_)) if !self.is_known => return Some("ValueError"),
+            Ok(Some(answer)) => answer,
+        };
+        let actions = &answer.actions;
+        let is_asked = |wanted: &Json| wanted.as_object().is_some_and(|it| !it.is_empty());
+        let waits = is_asked(&actions.requested_auth_configs)
+            || is_asked(&actions.requested_tool_confirmations);
+        let answers = answer.function_responses();
+        let answer = answers.first().and_then(|it| it.response.as_ref());
+        let answer = answer.filter(|_| !waits)?;
+        let says = |key: &str| answer.get(key).is_some_and(|value| !is_falsy(value));
+        match () {
+            () if says("isError") => Some("MCP_TOOL_ERROR"),
+            () if says("error") => Some("TOOL_ERROR"),
+            () => None,
+        }
+    }
+}
+
+/// What counts as nothing in Python.
+fn is_falsy(value: &Json) -> bool {
+    match value {
+        Json::Null | Json::Bool(false) => true,
+        Json::Bool(true) => false,
+        Json::Number(_) => value.as_f64() == Some(0.0),
+        Json::String(text) => text.is_empty(),
+        Json::Array(items) => items.is_empty(),
+        Json::Object(map) => map.is_empty(),
+    }
+}
+
+/// The answers of several calls have become one event.
+pub(crate) fn merged(event: &Event, telemetry: Telemetry) {
+    let span = info_span!(
+        target: SPANS,
+        "execute_tool_merged",
+        "otel.name" = "execute_tool (merged)",
+        "gen_ai.operation.name" = "execute_tool",
+        "gen_ai.tool.name" = "(merged tools)",
+        "gen_ai.tool.description" = "(merged tools)",
+        "gen_ai.tool.call.id" = event.id.as_str(),
+        "gcp.vertex.agent.tool_call_args" = "N/A",
+        "gcp.vertex.agent.event_id" = event.id.as_str(),
+        "gcp.vertex.agent.tool_response" = Empty,
+        "gcp.vertex.agent.llm_request" = "{}",
+        "gcp.vertex.agent.llm_response" = "{}",
+    );
+    tell(&span, telemetry, "gcp.vertex.agent.tool_response", || {
+        answers_text(event)
+    });
+}
+
+/// A summary is made of so many events.
+pub(crate) fn compaction(
+    session: &str,
+    trigger: &'static str,
+    compactor: &Compactor,
+    events: usize,
+) -> Span {
+    let span = info_span!(
+        target: SPANS,
+        "compact_events",
+        "otel.name" = %format_args!("compact_events {trigger}"),
+        "gen_ai.system" = google(),
+        "gen_ai.operation.name" = "compact_events",
+        "gen_ai.conversation.id" = session,
+        "gen_ai.compaction.trigger" = trigger,
+        "gen_ai.compaction.summarizer_type" = compactor.summarizer_kind(),
+        "gen_ai.compaction.event_count" = count(events),
+        "gen_ai.compaction.token_threshold" = Empty,
+        "gen_ai.compaction.event_retention_size" = Empty,
+        "gen_ai.compaction.compaction_interval" = Empty,
+        "gen_ai.compaction.overlap_size" = Empty,
+        "gen_ai.compaction.result_event_id" = Empty,
+        "gen_ai.compaction.start_timestamp" = Empty,
+        "gen_ai.compaction.end_timestamp" = Empty,
+        "error.type" = Empty,
+        "otel.status_description" = Empty,
+    );
+    if let Some(threshold) = &compactor.threshold {
+        let (tokens, kept) = (threshold.tokens, count(threshold.retained_events));
+        span.record("gen_ai.compaction.token_threshold", i64::from(tokens));
+        span.record("gen_ai.compaction.event_retention_size", kept);
+    }
+    if let Some(window) = &compactor.window {
+        let (interval, overlap) = (count(window.interval), count(window.overlap));
+        span.record("gen_ai.compaction.compaction_interval", interval);
+        span.record("gen_ai.compaction.overlap_size", overlap);
+    }
+    span
+}
+
+/// The summary is an event now.
+pub(crate) fn compaction_made(span: &Span, event: &Event) {
+    span.record("gen_ai.compaction.result_event_id", event.id.as_str());
+    if let Some(summary) = &event.actions.compaction {
+        span.record("gen_ai.compaction.start_timestamp", summary.start_timestamp);
+        span.record("gen_ai.compaction.end_timestamp", summary.end_timestamp);
+    }
+}
+
+/// Exporters know only numbers with a sign.
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

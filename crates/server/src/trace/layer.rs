@@ -1,0 +1,219 @@
+//! The layer that keeps the spans of runs. It listens to those runners only that tell what is said to
+//! layers of this process: to those of a server for developers.
+
+use std::fmt::Debug;
+
+use retain_core::{Json, JsonMap, SessionKey};
+use retain_runtime::telemetry::{CONTENT, SPANS};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id, Record},
+};
+use tracing_subscriber::{
+    Layer,
+    filter::filter_fn,
+    layer::Context,
+    registry::{LookupSpan, SpanRef},
+};
+
+use super::{RunId, Span, Traces};
+
+/// Keeps spans of runs in [`Traces`].
+#[derive(Debug)]
+struct TraceLayer(Traces);
+
+/// A span that is kept, or will be when it is known whose it is.
+#[derive(Debug)]
+struct Traced {
+    /// The run, by its outermost span.
+    root: u64,
+    id: u64,
+    /// What is known of an outermost span before it is known whose it is.
+    waiting: Option<Waiting>,
+}
+
+/// The beginning of a run.
+#[derive(Debug)]
+struct Waiting {
+    start_us: i64,
+    attributes: JsonMap,
+}
+
+impl Traces {
+    /// What has to be in the program's `tracing` subscriber so that runs are remembered. One layer is
+    /// enough for all servers with these traces.
+    ///
+    /// ```
+    /// use retain_server::Dev;
+    /// use tracing_subscriber::{layer::SubscriberExt as _, Registry};
+    ///
+    /// let dev = Dev::new();
+    /// let subscriber = Registry::default().with(dev.traces().layer());
+    /// # let _ = subscriber;
+    /// ```
+    pub fn layer<S>(&self) -> impl Layer<S> + use<S>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let is_of_runs = filter_fn(|about| about.target() == SPANS || about.target() == CONTENT);
+        TraceLayer(self.clone()).with_filter(is_of_runs)
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
+        let Some(span) = ctx.span(id) else {
+            return;
+        };
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        let start_us = self.0.clock.now_us();
+        let above = span.scope().skip(1).find_map(|above| known(&above));
+        let traced = match above {
+            Some((root, parent)) => {
+                let id = self.0.new_id();
+                let name = fields.name.unwrap_or_else(|| span.name().to_owned());
+                let new = Span::new(id, Some(parent), name, start_us);
+                self.0.begin(root, new, fields.attributes);
+                Traced {
+                    root,
+                    id,
+                    waiting: None,
+                }
+            }
+            None if span.name() == "invocation" => {
+                let id = self.0.new_id();
+                let attributes = fields.attributes;
+                Traced {
+                    root: id,
+                    id,
+                    waiting: Some(Waiting {
+                        start_us,
+                        attributes,
+                    }),
+                }
+            }
+            // Of a run that nobody wants to look at.
+            None => return,
+        };
+        span.extensions_mut().insert(traced);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
+        let Some(span) = ctx.span(id) else {
+            return;
+        };
+        let mut fields = Fields::default();
+        values.record(&mut fields);
+        let mut extensions = span.extensions_mut();
+        match extensions.get_mut::<Traced>() {
+            None => {}
+            Some(Traced {
+                waiting: Some(waiting),
+                ..
+            }) => {
+                for (key, value) in fields.attributes.iter() {
+                    waiting.attributes.insert(key, value.clone());
+                }
+            }
+            Some(Traced { root, id, .. }) => self.0.add(*root, *id, fields.attributes),
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
+        let Some(span) = ctx.event_span(event) else {
+            return;
+        };
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let mut told = fields.attributes;
+        let mut extensions = span.extensions_mut();
+        let Some(traced) = extensions.get_mut::<Traced>() else {
+            return;
+        };
+        match (traced.waiting.take(), run_of(&told)) {
+            (Some(waiting), Some(of)) => {
+                self.0
+                    .begin_run(traced.root, of, waiting.start_us, waiting.attributes);
+            }
+            // A run inside a run is told too; it is a part of the outer one.
+            (None, Some(_)) => {}
+            (waiting, None) => {
+                traced.waiting = waiting;
+                let name = told.remove("attribute");
+                let value = told.remove("value").unwrap_or_default();
+                if let Some(name) = name.as_ref().and_then(Json::as_str) {
+                    let attributes = JsonMap::from([(name, value)]);
+                    self.0.add(traced.root, traced.id, attributes);
+                }
+            }
+        }
+    }
+
+    fn on_close(&self, id: Id, ctx: Context<'_, S>) {
+        if let Some((root, id)) = ctx.span(&id).and_then(|span| known(&span)) {
+            self.0.end(root, id);
+        }
+    }
+}
+
+/// Run and id of a span that is kept.
+fn known<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>) -> Option<(u64, u64)> {
+    let extensions = span.extensions();
+    let traced = extensions.get::<Traced>()?;
+    traced.waiting.is_none().then_some((traced.root, traced.id))
+}
+
+/// Whose a run is, if that is what is told.
+fn run_of(told: &JsonMap) -> Option<RunId> {
+    let text = |key: &str| told.get(key).and_then(Json::as_str);
+    Some(RunId {
+        session: SessionKey::new(text("app")?, text("user")?, text("session")?),
+        invocation: text("invocation")?.to_owned(),
+    })
+}
+
+/// Reads fields as the attributes that ADK gives.
+#[derive(Debug, Default)]
+struct Fields {
+    name: Option<String>,
+    attributes: JsonMap,
+}
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: Json) {
+        match field.name() {
+            "otel.name" => self.name = value.as_str().map(str::to_owned),
+            // The attribute `error.type` says it.
+            "otel.status_description" => {}
+            // There is one answer, and so one reason.
+            name @ "gen_ai.response.finish_reasons" => {
+                self.attributes.insert(name, vec![value]);
+            }
+            name => drop(self.attributes.insert(name, value)),
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.put(field, format!("{value:?}").into());
+    }
+}

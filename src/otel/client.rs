@@ -1,0 +1,117 @@
+//! The HTTP client of the exporter. The exporter asks from a thread of its own, which has no runtime;
+//! the request is made on the program's.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use tokio::runtime::Handle;
+
+use super::OtlpError;
+
+/// How long a connection may take. How long an export may, the exporter says.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// An end for exports that nothing else ends.
+const REQUEST: Duration = Duration::from_secs(30);
+
+/// The most that is read of an answer.
+const ANSWER_MAX: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Client {
+    client: reqwest::Client,
+    runtime: Handle,
+    /// Whether the last export failed. The log tells it once, and not for every batch.
+    fails: AtomicBool,
+}
+
+impl Client {
+    pub(super) fn new(runtime: Handle) -> Result<Client, OtlpError> {
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // Somebody else may have been faster, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT)
+            .timeout(REQUEST)
+            // The headers may hold a key, which is for the collector only.
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| OtlpError(error.to_string()))?;
+        Ok(Client {
+            client,
+            runtime,
+            fails: AtomicBool::new(false),
+        })
+    }
+
+    /// Tells the log when exports begin to fail, and when they work again.
+    fn note(&self, fails: bool, why: impl FnOnce() -> String) {
+        match (self.fails.swap(fails, Ordering::Relaxed), fails) {
+            (false, true) => tracing::warn!(why = why(), "spans do not reach the collector"),
+            (true, false) => tracing::info!("spans reach the collector again"),
+            _ => {}
+        }
+    }
+}
+
+#[async_trait]
+impl HttpClient for Client {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let client = self.client.clone();
+        let sent = self
+            .runtime
+            .spawn(async move { send(&client, request).await });
+        let answer = match sent.await {
+            Ok(answer) => answer,
+            Err(error) => Err(error.into()),
+        };
+        match &answer {
+            Ok(answer) => {
+                let status = answer.status();
+                self.note(!status.is_success(), || status.to_string());
+            }
+            // Its address is left out: there may be a password in it.
+            Err(error) => self.note(true, || kind_of(error.as_ref())),
+        }
+        answer
+    }
+}
+
+async fn send(
+    client: &reqwest::Client,
+    request: Request<Bytes>,
+) -> Result<Response<Bytes>, HttpError> {
+    let (parts, body) = request.into_parts();
+    let request = client.post(parts.uri.to_string()).headers(parts.headers);
+    let mut answer = request.body(body).send().await.map_err(without_url)?;
+    let mut read = Vec::new();
+    while let Some(piece) = answer.chunk().await.map_err(without_url)? {
+        if read.len() + piece.len() > ANSWER_MAX {
+            return Err("the collector's answer is too large".into());
+        }
+        read.extend_from_slice(&piece);
+    }
+    let mut response = Response::new(Bytes::from(read));
+    *response.status_mut() = answer.status();
+    *response.headers_mut() = answer.headers().clone();
+    Ok(response)
+}
+
+fn without_url(error: reqwest::Error) -> HttpError {
+    error.without_url().into()
+}
+
+/// The innermost cause says most.
+fn kind_of(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}

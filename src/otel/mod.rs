@@ -1,0 +1,149 @@
+//! Spans of runs to a collector, over OTLP with HTTP: the cargo feature `otel`.
+//!
+//! ```text
+//! spans (runtime/telemetry) → layer → queue → export.rs → client.rs → the collector
+//! ```
+//!
+//! All settings are OpenTelemetry's own variables. Spans wait in a queue that has an end, and a thread
+//! of its own sends them: a collector that is slow or gone loses spans and holds up nobody.
+
+mod client;
+mod export;
+
+use std::{env, fmt, time::Duration};
+
+use opentelemetry::{InstrumentationScope, trace::TracerProvider as _};
+use opentelemetry_http::HeaderExtractor;
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::{Resource, propagation::TraceContextPropagator, trace::SdkTracerProvider};
+use retain_runtime::telemetry::SPANS;
+use retain_server::TraceContext;
+use tracing::{Subscriber, level_filters::LevelFilter};
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
+
+use client::Client;
+use export::Exporter;
+
+/// The scope that ADK's own spans have, so that what looks for those finds ours.
+const SCOPE: &str = "gcp.vertex.agent";
+
+/// How long the last spans may take when the program ends.
+const LAST_SPANS: Duration = Duration::from_secs(5);
+
+/// Sends spans to a collector.
+#[derive(Debug)]
+pub struct Otlp {
+    provider: SdkTracerProvider,
+}
+
+/// Why spans cannot be sent.
+#[derive(Debug)]
+pub struct OtlpError(String);
+
+impl fmt::Display for OtlpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "spans cannot be exported: {}", self.0)
+    }
+}
+
+impl std::error::Error for OtlpError {}
+
+impl Otlp {
+    /// As the environment says: `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`
+    /// names the collector, and without them this is `None`; so it is with `OTEL_SDK_DISABLED=true`
+    /// and with `OTEL_TRACES_EXPORTER=none`. Headers, timeout, service name, resource attributes,
+    /// sampler, batches and limits are those of OpenTelemetry's other variables.
+    ///
+    /// Needs a Tokio runtime, which makes the requests.
+    pub fn from_env() -> Result<Option<Otlp>, OtlpError> {
+        let set = |name: &str| env::var(name).ok().filter(|value| !value.trim().is_empty());
+        let is = |name: &str, value: &str| set(name).is_some_and(|it| it.trim() == value);
+        let has_endpoint = [
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+        ]
+        .iter()
+        .any(|name| set(name).is_some());
+        let is_off = is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none");
+        if !has_endpoint || is_off {
+            return Ok(None);
+        }
+        let protocol = set("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+            .or_else(|| set("OTEL_EXPORTER_OTLP_PROTOCOL"));
+        if let Some(other) = protocol.filter(|it| it.trim() != "http/protobuf") {
+            let reason =
+                format!("{other:?} is no protocol that is spoken here, only http/protobuf");
+            return Err(OtlpError(reason));
+        }
+        Otlp::start().map(Some)
+    }
+
+    fn start() -> Result<Otlp, OtlpError> {
+        let runtime = tokio::runtime::Handle::try_current();
+        let runtime = runtime.map_err(|error| OtlpError(error.to_string()))?;
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_protocol(Protocol::HttpBinary)
+            .with_http_client(Client::new(runtime)?)
+            .build()
+            .map_err(|error| OtlpError(error.to_string()))?;
+        let provider = SdkTracerProvider::builder()
+            .with_batch_exporter(Exporter(exporter))
+            .with_resource(resource())
+            .build();
+        Ok(Otlp { provider })
+    }
+
+    /// What has to be in the program's `tracing` subscriber. It takes the spans of runs and of
+    /// requests, and nothing else.
+    pub fn layer<S>(&self) -> impl Layer<S> + use<S>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let scope = InstrumentationScope::builder(SCOPE).with_version(env!("CARGO_PKG_VERSION"));
+        let tracer = self.provider.tracer_with_scope(scope.build());
+        let is_of_runs = filter_fn(|about| about.is_span() && about.target() == SPANS);
+        tracing_opentelemetry::layer()
+            .with_tracer(tracer)
+            .with_location(false)
+            .with_threads(false)
+            .with_target(false)
+            .with_tracked_inactivity(false)
+            .with_filter(is_of_runs.with_max_level_hint(LevelFilter::INFO))
+    }
+
+    /// Lets requests be parts of the traces that their `traceparent` names.
+    pub fn trace_context(&self) -> TraceContext {
+        use opentelemetry::{propagation::TextMapPropagator as _, trace::TraceContextExt as _};
+        let propagator = TraceContextPropagator::new();
+        TraceContext::new(move |span, headers| {
+            let caller = propagator.extract(&HeaderExtractor(headers));
+            if caller.span().span_context().is_valid() {
+                // It fails only where no layer of ours listens, and then there is nothing to set.
+                let _ = span.set_parent(caller);
+            }
+        })
+    }
+
+    /// Sends what still waits, and ends. What the collector does not take in a few seconds is lost.
+    pub async fn shutdown(self) {
+        let ended =
+            tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(LAST_SPANS));
+        if !matches!(ended.await, Ok(Ok(()))) {
+            tracing::warn!("the last spans did not reach the collector");
+        }
+    }
+}
+
+/// What the spans are of. The name is ours where nobody gives one.
+fn resource() -> Resource {
+    let named = Resource::builder().build();
+    let name = named.get(&"service.name".into());
+    let is_given = name.is_some_and(|name| !name.as_str().starts_with("unknown_service"));
+    let resource = Resource::builder();
+    match is_given {
+        true => resource.build(),
+        false => resource.with_service_name("retain").build(),
+    }
+}
