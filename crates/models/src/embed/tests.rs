@@ -191,6 +191,12 @@ async fn a_busy_server_is_asked_again_and_a_refusal_is_told_with_its_code() {
     assert_eq!(code(&error), Some("invalid_api_key"));
     assert!(!format!("{error} {error:?}").contains(KEY), "{error:?}");
 
+    // Also where the status says that all is well.
+    let server = Server::playing([answer(&wrong)]).await;
+    let error = openai(&server, 2).embed(&texts(1)).await.unwrap_err();
+    assert_eq!(code(&error), Some("invalid_api_key"));
+    assert!(!format!("{error} {error:?}").contains(KEY), "{error:?}");
+
     let wrong =
         r#"{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}"#;
     let server = Server::playing([refusal("400 Bad Request", &[], wrong)]).await;
