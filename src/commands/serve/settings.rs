@@ -443,7 +443,7 @@ fn read(file: Option<&Path>) -> anyhow::Result<Given> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
     use super::*;
 
@@ -453,9 +453,12 @@ mod tests {
         given: Given,
     }
 
+    /// What stands on the line; the environment of whoever runs the tests is not looked at.
     fn given(arguments: &[&str]) -> Given {
         let line = std::iter::once(&"retain").chain(arguments);
-        Line::try_parse_from(line).unwrap().given
+        let command = Line::command().mut_args(|arg| arg.env(None::<&'static str>));
+        let matches = command.try_get_matches_from(line).unwrap();
+        Line::from_arg_matches(&matches).unwrap().given
     }
 
     fn settings(arguments: &[&str], file: &str) -> anyhow::Result<Settings> {
