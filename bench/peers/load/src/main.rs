@@ -1,6 +1,9 @@
 //! The client of the suite `server`. Reads windows as JSON lines and plays each against a server:
 //! so many clients, each with one connection that is kept open, each asking the next thing when the
-//! last was answered. With a port as its argument it is instead a bare socket that answers. Every answer's status is checked, and what the window says must be in it.
+//! last was answered. Every answer's status is checked, and what the window says must be in it.
+//!
+//! With a port as its argument it is instead a bare socket that answers; with `awake`, a process
+//! that keeps a core from sleeping.
 
 mod http;
 mod socket;
@@ -44,8 +47,13 @@ struct Done {
 }
 
 fn main() {
-    if let Some(port) = std::env::args().nth(1) {
-        return socket::serve(&port);
+    match std::env::args().nth(1).as_deref() {
+        // A core that spins politely does not sleep, and leaves its other half to others.
+        Some("awake") => loop {
+            std::hint::spin_loop();
+        },
+        Some(port) => return socket::serve(port),
+        None => {}
     }
     let mut out = std::io::stdout();
     for line in std::io::stdin().lock().lines() {
@@ -58,7 +66,10 @@ fn main() {
             Ok(done) => serde_json::to_string(&done).unwrap_or_default(),
             Err(error) => serde_json::json!({ "error": error }).to_string(),
         };
-        if writeln!(out, "{answer}").and_then(|()| out.flush()).is_err() {
+        if writeln!(out, "{answer}")
+            .and_then(|()| out.flush())
+            .is_err()
+        {
             return;
         }
     }
@@ -88,7 +99,9 @@ fn play(window: &Window) -> Result<Done, String> {
         ops: times.len() as u64,
         wall_us: wall.as_micros() as u64,
         busy_us: times.iter().sum::<Duration>().as_micros() as u64,
-        p50_us: times.get(times.len() / 2).map_or(0, |t| t.as_micros() as u64),
+        p50_us: times
+            .get(times.len() / 2)
+            .map_or(0, |t| t.as_micros() as u64),
         bytes,
     })
 }
@@ -111,7 +124,11 @@ fn client(
         let asked = Instant::now();
         let answer = connection.ask(&window.method, &path, &body);
         let answer = answer.map_err(|e| format!("{} {path}: {e}", window.method))?;
-        let until = if window.first_event { answer.first_event } else { Some(Instant::now()) };
+        let until = if window.first_event {
+            answer.first_event
+        } else {
+            Some(Instant::now())
+        };
         let until = until.ok_or_else(|| format!("{path}: no event came"))?;
         times.push(until.duration_since(asked));
         bytes += answer.body.len() as u64;
