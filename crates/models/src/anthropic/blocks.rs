@@ -97,7 +97,7 @@ pub(super) fn block(
 fn thought(part: &Part) -> Option<Block> {
     let signature = part.thought_signature.as_ref();
     let signature = signature.and_then(|signature| std::str::from_utf8(signature).ok());
-    let Some(signature) = signature.filter(|signature| !signature.is_empty()) else {
+    let Some(signature) = signature.filter(|signature| may_be_claudes(signature)) else {
         tracing::warn!("a thought without Claude's signature is not sent back to Claude");
         return None;
     };
@@ -113,6 +113,11 @@ fn thought(part: &Part) -> Option<Block> {
         None => JsonMap::from([("type", "redacted_thinking"), ("data", signature)]),
     };
     Some(Block::new(block))
+}
+
+/// Claude's signatures are base64. Other servers sign with JSON, and a session may come from one.
+fn may_be_claudes(signature: &str) -> bool {
+    !signature.is_empty() && !signature.starts_with(['[', '{'])
 }
 
 /// Media, in the message or at an address.

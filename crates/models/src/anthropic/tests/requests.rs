@@ -45,6 +45,28 @@ fn settings_have_their_names() {
     assert_eq!(body, expected);
 }
 
+/// A session may go on with Claude that began with another server, which signs otherwise.
+#[test]
+fn a_thought_that_another_server_signed_stays_away() {
+    for (signature, is_sent) in [("[{\"id\":\"rs_1\"}]", false), ("EqQBCgIY", true)] {
+        let thought = Part {
+            text: Some("Hm.".to_owned()),
+            thought: Some(true),
+            thought_signature: Some(signature.as_bytes().to_vec().into()),
+            ..Part::default()
+        };
+        let said = Content::new("model", vec![thought, Part::text("Yes.")]);
+        let body = body_of(&asking([
+            Content::user("Is it?"),
+            said,
+            Content::user("Why?"),
+        ]));
+        let body = body.to_string();
+        assert_eq!(body.contains("thinking"), is_sent, "{body}");
+        assert!(body.contains("Yes."), "{body}");
+    }
+}
+
 #[test]
 fn thinking_by_its_budget() {
     for (budget, expected) in [
