@@ -106,6 +106,7 @@ impl OpenAiServer {
         let base = &self.base_url;
         match &self.api_version {
             Some(version) => {
+                let (model, version) = (in_url(model), in_url(version));
                 format!("{base}/openai/deployments/{model}/{what}?api-version={version}")
             }
             None => format!("{base}/{what}"),
@@ -121,6 +122,16 @@ impl OpenAiServer {
             (Some(key), _) => Auth::Bearer(key.clone()),
         }
     }
+}
+
+/// A name as it can stand between two slashes, or behind a `=`.
+fn in_url(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let escaped = name.bytes().map(|byte| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    escaped.collect()
 }
 
 impl Kind {
@@ -210,6 +221,11 @@ mod tests {
                 key()
             )),
             "https://x.openai.azure.com/openai/deployments/m/chat/completions?api-version=2024-10-21"
+        );
+        let azure = OpenAiServer::azure("https://x.openai.azure.com", "2024-10-21", key());
+        assert_eq!(
+            azure.url("embeddings", "../a b?c"),
+            "https://x.openai.azure.com/openai/deployments/..%2Fa%20b%3Fc/embeddings?api-version=2024-10-21"
         );
         assert_eq!(
             chat(OpenAiServer::at("http://localhost:8000/v1/", None)),
