@@ -167,7 +167,10 @@ impl Session {
 
     /// Says goodbye: ends the child process, or the session of the HTTP server.
     pub(crate) async fn close(&self) {
-        if let Some(mut running) = self.running.lock().await.take() {
+        // Taken out first: nobody else waits while the goodbye is said.
+        let running = self.running.lock().await.take();
+        if let Some(mut running) = running {
+            // A server that does not hear it is ended all the same when the connection is dropped.
             let _ = running.close_with_timeout(GOODBYE).await;
         }
     }
