@@ -391,7 +391,7 @@ const LISTED_MAX: usize = 100_000;
 
 /// Sessions as ADK's HTTP API lists them: camelCase, with their states and without events.
 ///
-/// Long lists are common and this is most of their cost, so nothing is copied on the way.
+/// Long lists are common, so nothing is copied on the way.
 ///
 /// ```
 /// use retain_core::sessions_to_json;

@@ -158,7 +158,6 @@ impl Http {
     }
 
     /// Makes a call, as often as it takes, and gives the body of the answer.
-    #[allow(dead_code, reason = "embedders call it")]
     pub(crate) async fn whole(
         &self,
         call: &Call,
