@@ -60,6 +60,12 @@ async fn logged(agent: LlmAgent, level: tracing::Level) -> String {
     log.text()
 }
 
+/// Whether a word of the log is this one. Within a word it says nothing: a random id holds `ada` now and then.
+fn names(log: &str, word: &str) -> bool {
+    log.split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|w| w == word)
+}
+
 /// Its only tool fails with words of its own.
 fn failing_agent() -> LlmAgent {
     let file = FunctionTool::untyped("file", "Files.", None, |_: ToolContext, _| async {
@@ -78,7 +84,7 @@ async fn the_words_of_tools_and_models_are_logged_for_debugging_only() {
         assert!(log.contains("a request failed"), "{log}");
         assert!(log.contains("a run failed"), "{log}");
         assert!(!log.contains(words), "{log}");
-        assert!(!log.contains("ada"), "{log}");
+        assert!(!names(&log, "ada"), "{log}");
     }
     for (agent, words) in agents().into_iter().zip(words) {
         let log = logged(agent, tracing::Level::DEBUG).await;

@@ -288,7 +288,10 @@ async fn what_is_said_is_not_in_spans_that_others_see() {
     assert!(shown.contains("Where is my cat?"), "the web UI has it");
     let log = log.text();
     assert!(log.contains("call_llm") && log.contains("close"), "{log}");
-    assert!(!log.contains("my cat") && !log.contains("ada"), "{log}");
+    assert!(!log.contains("my cat"), "{log}");
+    // Word by word: a random id holds `ada` now and then.
+    let mut words = log.split(|c: char| !c.is_ascii_alphanumeric());
+    assert!(words.all(|word| word != "ada"), "{log}");
 }
 
 #[tokio::test]
