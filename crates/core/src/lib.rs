@@ -15,6 +15,7 @@ mod json;
 mod keys;
 mod lease;
 mod limits;
+mod list_text;
 mod log;
 mod memory;
 mod plan;
@@ -47,6 +48,7 @@ pub use json::{DEPTH_MAX, Json, JsonError, JsonMap, Number};
 pub use keys::{ApiKey, KEY_SECRET_BYTES, KeyRefused, KeyScope, KeyStore, KeyText, is_same_secret};
 pub use lease::{Admission, Lease, LeaseUse};
 pub use limits::{Limited, Limits, check as check_limit, check_growth};
+pub use list_text::{ListText, Listed, OwnKeys};
 pub use log::{ConnectStore, StoreSessionService, Sweeper};
 pub use memory::{
     Embedder, Forget, ForgetReceipt, KnownMemory, MemoryAbout, MemoryAdded, MemoryBatch,
@@ -69,7 +71,7 @@ pub use service::{
 };
 pub use session::{
     GetSessionConfig, ListCursor, ListSessionsResponse, Origin, Session, SessionKey, SessionMeta,
-    Window, apply_event_to_session, sessions_to_json,
+    Window, apply_event_to_session,
 };
 pub use state::{ScopedDelta, State, StateDelta, StateScope, TrackedState};
 pub use store::{

@@ -74,6 +74,8 @@ static MARKS: LazyLock<[Finder<'static>; 6]> = LazyLock::new(|| {
         Finder::new("\"requested_auth_configs\""),
     ]
 });
+static COMMON: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("uth"));
+static REQUEST: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(REQUEST_CREDENTIAL));
 static CONFIGS: LazyLock<Finder<'static>> =
     LazyLock::new(|| Finder::new("\"requestedAuthConfigs\""));
 
@@ -91,6 +93,11 @@ pub fn redacted(text: String) -> String {
 }
 
 fn may_hold_secrets(text: &[u8]) -> bool {
+    // A part of all of them but one. Where it is not, a text is looked through twice instead of
+    // seven times; where it is, as in every event, it is found at the beginning.
+    if COMMON.find(text).is_none() && REQUEST.find(text).is_none() {
+        return false;
+    }
     // Every event has this name, nearly always with nothing behind it.
     let mut configs = CONFIGS.find_iter(text);
     let name_len = CONFIGS.needle().len();

@@ -107,6 +107,15 @@ pub trait SessionLog: SessionService {
     /// Lists sessions page by page.
     async fn list(&self, query: ListSessions) -> Result<ListSessionsResponse>;
 
+    /// All sessions of a user, with their states, as ADK's HTTP API lists them: camelCase JSON,
+    /// without events. Sessions whose ids begin with one of `hidden` are left out.
+    async fn list_text(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        hidden: &'static [&'static str],
+    ) -> Result<String>;
+
     /// Appends events, all or none. The same events again succeed and change nothing.
     async fn append(&self, key: &SessionKey, append: Append) -> Result<Appended>;
 

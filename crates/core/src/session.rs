@@ -385,48 +385,6 @@ impl SessionMeta {
     }
 }
 
-/// About how long a session with little state is in a list, and for how many room is made at once.
-const LISTED_BYTES: usize = 128;
-const LISTED_MAX: usize = 100_000;
-
-/// Sessions as ADK's HTTP API lists them: camelCase, with their states and without events.
-///
-/// Long lists are common, so nothing is copied on the way.
-///
-/// ```
-/// use retain_core::sessions_to_json;
-/// assert_eq!(sessions_to_json([]).unwrap(), "[]");
-/// ```
-pub fn sessions_to_json<'a>(
-    sessions: impl IntoIterator<Item = &'a SessionMeta>,
-) -> Result<String, crate::JsonError> {
-    let sessions = sessions.into_iter();
-    let count = sessions.size_hint().1.unwrap_or_default();
-    let mut writer = Writer::camel();
-    // Growing a text of a megabyte copies it several times.
-    writer.reserve(count.min(LISTED_MAX) * LISTED_BYTES);
-    writer.begin_array();
-    for session in sessions {
-        writer.begin_object();
-        writer.verbatim(r#""id":"#);
-        writer.str(&session.id);
-        writer.verbatim(r#","appName":"#);
-        writer.str(&session.app_name);
-        writer.verbatim(r#","userId":"#);
-        writer.str(&session.user_id);
-        writer.verbatim(r#","state":"#);
-        match &session.state {
-            Some(state) => writer.map(state.as_map()),
-            None => writer.verbatim("{}"),
-        }
-        writer.verbatim(r#","events":[],"lastUpdateTime":"#);
-        writer.float(session.last_update_time);
-        writer.end_object();
-    }
-    writer.end_array();
-    writer.finish()
-}
-
 /// The answer to a list, ordered by (last update, user, id) as in ADK.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ListSessionsResponse {

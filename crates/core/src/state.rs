@@ -150,11 +150,6 @@ impl State {
         state
     }
 
-    /// The keys and values themselves.
-    pub(crate) fn as_map(&self) -> &JsonMap {
-        &self.0
-    }
-
     /// All keys as a delta.
     pub fn to_delta(&self) -> StateDelta {
         self.0.clone()

@@ -12,6 +12,7 @@ use crate::{
     event::Event,
     json::{Json, JsonMap},
     lease::LeaseUse,
+    list_text::ListText,
     session::{ListCursor, Origin, SessionKey, SessionMeta, Window},
     state::State,
 };
@@ -256,6 +257,18 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
 
     /// Lists sessions ordered by (last update, user, id), with their state if asked.
     async fn list(&self, query: &ListQuery) -> Result<Listing>;
+
+    /// Writes the sessions of a list, with their states, behind what `text` has. A store that can
+    /// write them while it reads them does so.
+    async fn list_text(&self, query: &ListQuery, mut text: ListText) -> Result<ListText> {
+        let mut listing = self.list(query).await?;
+        listing.spread_shared();
+        text.reserve(listing.sessions.len());
+        for session in &listing.sessions {
+            text.add_meta(session)?;
+        }
+        Ok(text)
+    }
 
     /// Deletes a session and its log; false if there is none.
     async fn delete(&self, key: &SessionKey) -> Result<bool>;

@@ -1,5 +1,7 @@
 //! Sessions in memory: the plain model of the contract. Fast, strict, gone with the process.
 
+mod own_state;
+
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
@@ -10,12 +12,13 @@ use std::{
 use async_trait::async_trait;
 use retain_core::{
     Batch, ChangeHub, Changes, Clock, DraftId, EraseReceipt, Event, Head, Json, JsonMap, Lease,
-    LeaseUse, Limited, ListQuery, Listing, LogHeader, NewEvent, NewSession, Origin, Plan, Result,
-    ScopedState, SessionError, SessionKey, SessionMeta, SessionStore, Snapshot, Standing, State,
-    StoreSessionService, SystemClock, Want, Window, Written, check_growth, check_limit,
-    plan_append, plan_renewal, seconds,
+    LeaseUse, Limited, ListQuery, ListText, Listed, Listing, LogHeader, NewEvent, NewSession,
+    Origin, Plan, Result, ScopedState, SessionError, SessionKey, SessionMeta, SessionStore,
+    Snapshot, Standing, State, StoreSessionService, SystemClock, Want, Window, Written,
+    check_growth, check_limit, plan_append, plan_renewal, seconds,
 };
 
+use self::own_state::OwnState;
 use crate::window::{self, DRAFT_TTL_US, ListPlace, POLL, TICKET_TTL_US};
 
 /// Sessions that live as long as the process.
@@ -65,8 +68,7 @@ struct Log {
     initial: JsonMap,
     events: Vec<Arc<Event>>,
     ids: HashMap<String, u64>,
-    /// Every value a key ever had, with its position; `None` where it became absent.
-    state: BTreeMap<String, Vec<(u64, Option<Json>)>>,
+    state: OwnState,
     /// What keys and values take as they are now.
     state_bytes: usize,
     create_time: f64,
@@ -125,6 +127,20 @@ impl World {
         Ok(())
     }
 
+    /// The sessions that a list asks for, in its order.
+    fn page(&self, query: &ListQuery, now_us: i64) -> Vec<(&SessionKey, &Log)> {
+        let in_range = self.logs.range(addresses(query));
+        let alive = in_range.filter(|(_, log)| log.is_alive(now_us));
+        // Places lie beside what is sorted, for to look one up costs more than to compare two.
+        let found = alive.map(|(key, log)| {
+            let place = ListPlace::new(log.last_update_time, &key.user, &key.id);
+            (place, (key, log))
+        });
+        let mut found: Vec<_> = found.collect();
+        window::sort_and_page(&mut found, query, |(place, _)| *place);
+        found.into_iter().map(|(_, found)| found).collect()
+    }
+
     fn app(&self, app: &str) -> JsonMap {
         self.apps.get(app).cloned().unwrap_or_default()
     }
@@ -178,7 +194,7 @@ impl World {
 
     fn state(&self, key: &SessionKey, log: &Log) -> ScopedState {
         ScopedState {
-            session: log.state_at(u64::MAX),
+            session: log.state.at(u64::MAX),
             ..self.shared(key)
         }
     }
@@ -263,20 +279,13 @@ impl Log {
         }
     }
 
-    /// The session's own keys as they were after `position`.
-    fn state_at(&self, position: u64) -> JsonMap {
-        let at = |values: &Vec<(u64, Option<Json>)>| {
-            let end = values.partition_point(|(at, _)| *at <= position);
-            values[..end].last().and_then(|(_, value)| value.clone())
-        };
-        let keys = self.state.iter();
-        keys.filter_map(|(key, values)| Some((key.as_str(), at(values)?)))
-            .collect()
-    }
-
     fn set(&mut self, position: u64, changes: &[(String, Option<Json>)]) {
+        if changes.is_empty() {
+            return;
+        }
+        let state = self.state.values_mut();
         for (key, value) in changes {
-            let values = self.state.entry(key.clone()).or_default();
+            let values = state.entry(key.clone()).or_default();
             values.push((position, value.clone()));
         }
     }
@@ -290,7 +299,7 @@ impl Log {
     }
 
     fn count_state_bytes(&self) -> usize {
-        map_bytes(&self.state_at(u64::MAX))
+        map_bytes(&self.state.at(u64::MAX))
     }
 
     /// How many bytes the session's own keys take after `changes`. Costs what changes.
@@ -300,9 +309,7 @@ impl Log {
         let taken =
             |key: &str, value: Option<&Json>| value.map_or(0, |value| entry_bytes(key, value));
         last.iter().fold(self.state_bytes, |bytes, (key, value)| {
-            let before = self.state.get(*key).and_then(|values| values.last());
-            let before = before.and_then(|(_, value)| value.as_ref());
-            bytes + taken(key, value.as_ref()) - taken(key, before)
+            bytes + taken(key, value.as_ref()) - taken(key, self.state.get(key))
         })
     }
 
@@ -397,17 +404,10 @@ impl SessionStore for InMemoryStore {
     async fn list(&self, query: &ListQuery) -> Result<Listing> {
         let now_us = self.clock.now_us();
         let world = self.world();
-        let in_range = world.logs.range(addresses(query));
-        let alive = in_range.filter(|(_, log)| log.is_alive(now_us));
-        let found = alive.map(|(key, log)| {
-            let place = ListPlace::new(log.last_update_time, &key.user, &key.id);
-            (place, (key, log))
-        });
-        let mut found: Vec<_> = found.collect();
-        window::sort_and_page(&mut found, query, |(place, _)| *place);
-        let metas = found.iter().map(|(_, (key, log))| {
+        let found = world.page(query, now_us);
+        let metas = found.iter().map(|(key, log)| {
             let user = query.user.as_ref().unwrap_or(&key.user);
-            let state = query.with_state.then(|| log.state_at(u64::MAX).into());
+            let state = query.with_state.then(|| log.state.at(u64::MAX).into());
             log.meta(&query.app, user, &key.id, state)
         });
         let mut listing = Listing {
@@ -416,11 +416,33 @@ impl SessionStore for InMemoryStore {
         };
         if query.with_state {
             listing.app = world.app(&query.app);
-            let users = window::users(query, found.iter().map(|(_, (key, _))| &*key.user));
+            let users = window::users(query, found.iter().map(|(key, _)| &*key.user));
             let keys = |user: &str| (user.to_owned(), world.user(&query.app, user));
             listing.users = users.into_iter().map(keys).collect();
         }
         Ok(listing)
+    }
+
+    async fn list_text(&self, query: &ListQuery, mut text: ListText) -> Result<ListText> {
+        let now_us = self.clock.now_us();
+        let world = self.world();
+        let found = world.page(query, now_us);
+        let app = world.app(&query.app);
+        for user in window::users(query, found.iter().map(|(key, _)| &*key.user)) {
+            text.share(user, &app, &world.user(&query.app, user))?;
+        }
+        text.reserve(found.len());
+        for (key, log) in found {
+            let own_keys = log.state.listed();
+            let own_keys = own_keys.map_err(|(k, e)| SessionError::corrupt_state(key, &k, e))?;
+            text.add(Listed {
+                id: &key.id,
+                user: query.user.as_ref().unwrap_or(&key.user),
+                own_keys,
+                last_update_time: log.last_update_time,
+            })?;
+        }
+        Ok(text)
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<bool> {
@@ -510,7 +532,7 @@ impl SessionStore for InMemoryStore {
         let mut world = self.world();
         let log = world.log_mut(key, now_us)?;
         window::check_position(key, position, log.position())?;
-        Ok(log.state_at(position))
+        Ok(log.state.at(position))
     }
 
     async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>> {
@@ -555,7 +577,7 @@ impl SessionStore for InMemoryStore {
         };
         fork.events.truncate(position as usize);
         fork.ids.retain(|_, at| *at <= position);
-        for values in fork.state.values_mut() {
+        for values in fork.state.values_mut().values_mut() {
             values.retain(|(at, _)| *at <= position);
         }
         fork.state_bytes = fork.count_state_bytes();
@@ -596,7 +618,7 @@ impl SessionStore for InMemoryStore {
             if let Some(log) = world.logs.remove(key) {
                 receipt.sessions += 1;
                 receipt.events += log.position();
-                receipt.state_keys += log.state_at(u64::MAX).len() as u64;
+                receipt.state_keys += log.state.at(u64::MAX).len() as u64;
             }
         }
         let user_keys = world.users.remove(&(app.to_owned(), user.to_owned()));
@@ -653,8 +675,9 @@ impl SessionStore for InMemoryStore {
         let mut log = draft.ok_or_else(window::draft_gone)?.log;
         let key = &header.head.key;
         world.make_room(key, now_us)?;
+        let state = log.state.values_mut();
         for (name, value) in &window::session_keys(&header.initial) {
-            let values = log.state.entry(name.to_owned()).or_default();
+            let values = state.entry(name.to_owned()).or_default();
             values.insert(0, (0, Some(value.clone())));
         }
         log.state_bytes = log.count_state_bytes();

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
-    Batch, DraftId, EraseReceipt, Head, JsonMap, ListQuery, Listing, LogHeader, NewEvent,
+    Batch, DraftId, EraseReceipt, Head, JsonMap, ListQuery, ListText, Listing, LogHeader, NewEvent,
     NewSession, Result, ScopedState, SessionKey, SessionStore, Snapshot, Want, Window, Written,
 };
 
@@ -85,6 +85,10 @@ impl<S: SessionStore, M: Meddler> SessionStore for WrappedStore<S, M> {
 
     async fn list(&self, query: &ListQuery) -> Result<Listing> {
         self.store.list(query).await
+    }
+
+    async fn list_text(&self, query: &ListQuery, text: ListText) -> Result<ListText> {
+        self.store.list_text(query, text).await
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<bool> {

@@ -30,12 +30,8 @@ impl Writer {
 
     pub(crate) fn new(form: Form) -> Writer {
         Writer {
-            out: String::with_capacity(512),
             form,
-            comma: false,
-            depth: 0,
-            depth_max: DEPTH_MAX,
-            wrong: None,
+            ..Writer::onto(String::with_capacity(512))
         }
     }
 
@@ -48,8 +44,21 @@ impl Writer {
         }
     }
 
-    pub(crate) fn reserve(&mut self, bytes: usize) {
-        self.out.reserve(bytes);
+    /// A writer that goes on behind a text.
+    pub(crate) fn onto(out: String) -> Writer {
+        Writer {
+            out,
+            form: Form::Camel,
+            comma: false,
+            depth: 0,
+            depth_max: DEPTH_MAX,
+            wrong: None,
+        }
+    }
+
+    /// The text, and the first thing in it that could not be read back.
+    pub(crate) fn into_parts(self) -> (String, Option<JsonError>) {
+        (self.out, self.wrong)
     }
 
     pub(crate) fn form(&self) -> Form {
@@ -94,6 +103,13 @@ impl Writer {
         self.quoted(key);
         self.out.push(':');
         self.comma = false;
+    }
+
+    /// A key and its value, with a comma before them.
+    pub(crate) fn member(&mut self, key: &str, value: &Json) {
+        self.comma = true;
+        self.key(key);
+        self.json(value);
     }
 
     /// A field name of ours, known to need no escape.

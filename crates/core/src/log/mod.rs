@@ -31,6 +31,7 @@ use crate::{
     json::JsonMap,
     lease::LeaseUse,
     limits::{self, Limited, Limits},
+    list_text::ListText,
     ports::{Clock, Ids, RandomIds, SystemClock},
     service::{
         Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
@@ -310,12 +311,14 @@ impl<S: SessionStore> StoreSessionService<S> {
         stored.ok_or_else(|| SessionError::not_found(key))
     }
 
+    fn check_owner(&self, app: &str, user: Option<&str>) -> Result<()> {
+        let limits = &self.settings.limits;
+        limits.check_id("app name", app)?;
+        user.map_or(Ok(()), |user| limits.check_id("user id", user))
+    }
+
     async fn list_page(&self, query: ListSessions) -> Result<ListSessionsResponse> {
-        let settings = &self.settings;
-        settings.limits.check_id("app name", &query.app_name)?;
-        if let Some(user) = &query.user_id {
-            settings.limits.check_id("user id", user)?;
-        }
+        self.check_owner(&query.app_name, query.user_id.as_deref())?;
         let limit = query.limit.unwrap_or(usize::MAX).max(1);
         let store_query = ListQuery {
             app: query.app_name,
@@ -522,6 +525,24 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
 
     async fn list(&self, query: ListSessions) -> Result<ListSessionsResponse> {
         self.list_page(query).await
+    }
+
+    async fn list_text(
+        &self,
+        app_name: &str,
+        user_id: &str,
+        hidden: &'static [&'static str],
+    ) -> Result<String> {
+        self.check_owner(app_name, Some(user_id))?;
+        let query = ListQuery {
+            app: app_name.to_owned(),
+            user: Some(user_id.to_owned()),
+            after: None,
+            limit: usize::MAX,
+            with_state: true,
+        };
+        let text = ListText::new(app_name, hidden);
+        Ok(self.store.list_text(&query, text).await?.finish())
     }
 
     async fn append(&self, key: &SessionKey, append: Append) -> Result<Appended> {

@@ -4,7 +4,7 @@ use axum::{
     http::{HeaderValue, header},
     response::{IntoResponse as _, Response},
 };
-use retain_core::{Event, Json, JsonMap, Session, SessionMeta, State, sessions_to_json};
+use retain_core::{Event, Json, JsonMap, Session, State};
 
 use super::{errors::AdkError, redact};
 
@@ -58,14 +58,6 @@ pub(super) fn session_text(session: &Session) -> Result<String, AdkError> {
         &events_text(session.events.iter())?,
         session.last_update_time,
     )
-}
-
-/// Sessions of a list, without events.
-pub(super) fn sessions_text<'a>(
-    sessions: impl IntoIterator<Item = &'a SessionMeta>,
-) -> Result<String, AdkError> {
-    let text = sessions_to_json(sessions).map_err(|error| AdkError::internal(&error))?;
-    Ok(redact::redacted(text))
 }
 
 fn session_object(

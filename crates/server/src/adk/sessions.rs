@@ -11,10 +11,11 @@ use retain_core::{
 };
 
 use super::{
-    answers::{json_response, null_response, session_text, sessions_text},
+    answers::{json_response, null_response, session_text},
     bodies::{self, Body, Expected},
     errors::AdkError,
     models::{CREATE_SESSION, UPDATE_SESSION},
+    redact::redacted,
     validate::Kind,
 };
 use crate::{
@@ -28,7 +29,7 @@ const SESSIONS: &str = "/apps/{app}/users/{user}/sessions";
 const SESSION: &str = "/apps/{app}/users/{user}/sessions/{session}";
 
 /// Sessions with ids like these are made by evaluations, and not listed.
-const EVALUATIONS: [&str; 2] = ["adk-eval-session-", "___eval___session___"];
+static EVALUATIONS: [&str; 2] = ["adk-eval-session-", "___eval___session___"];
 
 pub(super) fn routes(routes: Routes) -> Routes {
     let (reads, writes) = (
@@ -49,10 +50,8 @@ async fn list_sessions(
     Path((app, user)): Path<(String, String)>,
 ) -> Result<Response, AdkError> {
     let sessions = &server.services.sessions;
-    let found = sessions.list_sessions(&app, Some(&user)).await?;
-    let is_shown = |id: &str| !EVALUATIONS.iter().any(|prefix| id.starts_with(prefix));
-    let shown = found.sessions.iter().filter(|it| is_shown(&it.id));
-    Ok(json_response(sessions_text(shown)?))
+    let text = sessions.list_text(&app, &user, &EVALUATIONS).await?;
+    Ok(json_response(redacted(text)))
 }
 
 async fn get_session(

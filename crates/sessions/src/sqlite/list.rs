@@ -2,7 +2,12 @@
 //!
 //! Ten thousand sessions are an ordinary list, so what is done for each of them counts here.
 
-use retain_core::{JsonMap, ListQuery, Listing, Origin, Result, SessionMeta, State, seconds};
+use std::ops::Range;
+
+use retain_core::{
+    Json, JsonMap, ListQuery, ListText, Listed, Listing, Origin, OwnKeys, Result, SessionError,
+    SessionKey, SessionMeta, State, seconds,
+};
 use rusqlite::{Connection, Row, types::Value};
 
 use super::{
@@ -18,12 +23,9 @@ const LIST: &str = "list";
 /// From so many sessions on their states may be read in one go.
 const MANY: usize = 64;
 
-/// A session found, and the number of its log.
-type Found = (SessionMeta, i64);
-
 /// Sessions ordered by (last update, user, id).
 pub(super) fn list(connection: &Connection, query: &ListQuery, now_us: i64) -> Result<Listing> {
-    let found = sessions(connection, query, now_us).map_err(|e| failed(LIST, e))?;
+    let found = metas(connection, query, now_us).map_err(|e| failed(LIST, e))?;
     let mut found = in_order(found, query);
     let mut listing = Listing::default();
     if query.with_state {
@@ -40,48 +42,198 @@ pub(super) fn list(connection: &Connection, query: &ListQuery, now_us: i64) -> R
     Ok(listing)
 }
 
+/// The same, with states, written as it is read: no session has a place of its own in memory.
+pub(super) fn list_text(
+    connection: &Connection,
+    query: &ListQuery,
+    now_us: i64,
+    mut text: ListText,
+) -> Result<ListText> {
+    let mut found = Places::read(connection, query, now_us).map_err(|e| failed(LIST, e))?;
+    found.sort_and_page(query);
+    let app = shared_state(connection, &query.app, "")?;
+    let users = found.places.iter().map(|place| found.user(place, query));
+    for user in window::users(query, users) {
+        text.share(user, &app, &shared_state(connection, &query.app, user)?)?;
+    }
+    let (own, ranges) = own_keys(connection, query, &found)?;
+    text.reserve(found.places.len());
+    for (place, range) in found.places.iter().zip(ranges) {
+        text.add(Listed {
+            id: &found.names[place.id.clone()],
+            user: found.user(place, query),
+            own_keys: own.as_str().get(range).unwrap_or_default(),
+            last_update_time: place.last_update,
+        })?;
+    }
+    Ok(text)
+}
+
+/// The sessions of a list. All their names are one text, so that ten thousand need no ten thousand
+/// pieces of memory.
+#[derive(Default)]
+struct Places {
+    names: String,
+    places: Vec<Place>,
+}
+
+struct Place {
+    last_update: f64,
+    number: i64,
+    id: Range<usize>,
+    /// Empty where the list is of one user.
+    user: Range<usize>,
+}
+
+impl Places {
+    fn read(connection: &Connection, query: &ListQuery, now_us: i64) -> rusqlite::Result<Places> {
+        let mut found = Places::default();
+        each_session(
+            connection,
+            "number, last_update, id, user",
+            query,
+            now_us,
+            |row, _| {
+                let place = Place {
+                    number: row.get(2)?,
+                    last_update: row.get(3)?,
+                    id: found.name(row, 4)?,
+                    user: match query.user {
+                        Some(_) => 0..0,
+                        None => found.name(row, 5)?,
+                    },
+                };
+                found.places.push(place);
+                Ok(())
+            },
+        )?;
+        Ok(found)
+    }
+
+    fn name(&mut self, row: &Row<'_>, column: usize) -> rusqlite::Result<Range<usize>> {
+        let start = self.names.len();
+        self.names.push_str(row.get_ref(column)?.as_str()?);
+        Ok(start..self.names.len())
+    }
+
+    fn user<'a>(&'a self, place: &Place, query: &'a ListQuery) -> &'a str {
+        let read = || &self.names[place.user.clone()];
+        query.user.as_deref().unwrap_or_else(read)
+    }
+
+    fn sort_and_page(&mut self, query: &ListQuery) {
+        let mut places = std::mem::take(&mut self.places);
+        window::sort_and_page(&mut places, query, |place| {
+            let (user, id) = (self.user(place, query), &self.names[place.id.clone()]);
+            ListPlace::new(place.last_update, user, id)
+        });
+        self.places = places;
+    }
+
+    fn key(&self, at: usize, query: &ListQuery) -> SessionKey {
+        let place = &self.places[at];
+        SessionKey::new(
+            &query.app,
+            self.user(place, query),
+            &self.names[place.id.clone()],
+        )
+    }
+}
+
+/// The own keys of all sessions as one text, and where in it those of each are.
+fn own_keys(
+    connection: &Connection,
+    query: &ListQuery,
+    found: &Places,
+) -> Result<(OwnKeys, Vec<Range<usize>>)> {
+    let numbers: Vec<i64> = found.places.iter().map(|place| place.number).collect();
+    let mut own = OwnKeys::default();
+    let mut ranges = vec![0..0; numbers.len()];
+    each_state(
+        connection,
+        &numbers,
+        &|at| found.key(at, query),
+        |at, key, value| {
+            let start = own.as_str().len();
+            let pushed = own.push(key, &value);
+            pushed.map_err(|e| SessionError::corrupt_state(&found.key(at, query), key, e))?;
+            // The keys of one session come one after the other.
+            let range: &mut Range<usize> = &mut ranges[at];
+            if range.start == range.end {
+                range.start = start;
+            }
+            range.end = own.as_str().len();
+            Ok(())
+        },
+    )?;
+    Ok((own, ranges))
+}
+
+/// A session found, and the number of its log.
+type Found = (SessionMeta, i64);
+
 fn add_states(connection: &Connection, found: &mut [Found]) -> Result<()> {
-    let states = match lie_together(found) {
-        Some((first, last)) => states_between(connection, found, first, last)?,
-        None => states_one_by_one(connection, found)?,
-    };
+    let numbers: Vec<i64> = found.iter().map(|(_, number)| *number).collect();
+    let mut states = vec![JsonMap::new(); found.len()];
+    each_state(
+        connection,
+        &numbers,
+        &|at| found[at].0.key(),
+        |at, key, value| {
+            states[at].insert(key, value);
+            Ok(())
+        },
+    )?;
     for ((session, _), state) in found.iter_mut().zip(states) {
         session.state = Some(State::from(state));
     }
     Ok(())
 }
 
-fn sessions(
+/// Gives every session of a list that is alive to `each`, with `columns` behind the first two.
+fn each_session(
     connection: &Connection,
+    columns: &str,
     query: &ListQuery,
     now_us: i64,
-) -> rusqlite::Result<Vec<Found>> {
+    mut each: impl FnMut(&Row<'_>, Life) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
     // The second column of the index is skipped over when all users are asked for.
-    let sql = "SELECT number, position, last_update, create_time, touched_us, ttl_us, \
-               origin_id, origin_position, id, user \
-               FROM sessions WHERE app = ?1 AND user >= ?2 AND user <= ?3";
+    let sql = format!(
+        "SELECT touched_us, ttl_us, {columns} \
+         FROM sessions WHERE app = ?1 AND user >= ?2 AND user <= ?3"
+    );
     // No text sorts behind a blob, so without a user the range has no end.
     let (from, to) = match &query.user {
         Some(user) => (user.as_str(), Value::Text(user.clone())),
         None => ("", Value::Blob(Vec::new())),
     };
-    let mut statement = connection.prepare_cached(sql)?;
+    let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query((&query.app, from, to))?;
-    let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let life = Life {
-            touched_us: row.get(4)?,
-            ttl_us: row.get(5)?,
+            touched_us: row.get(0)?,
+            ttl_us: row.get(1)?,
         };
         if life.is_alive(now_us) {
-            found.push(session(row, query, life)?);
+            each(row, life)?;
         }
     }
+    Ok(())
+}
+
+fn metas(connection: &Connection, query: &ListQuery, now_us: i64) -> rusqlite::Result<Vec<Found>> {
+    let columns =
+        "number, position, last_update, create_time, origin_id, origin_position, id, user";
+    let mut found = Vec::new();
+    each_session(connection, columns, query, now_us, |row, life| {
+        found.push(meta(row, query, life)?);
+        Ok(())
+    })?;
     Ok(found)
 }
 
-fn session(row: &Row<'_>, query: &ListQuery, life: Life) -> rusqlite::Result<Found> {
-    let number: i64 = row.get(0)?;
+fn meta(row: &Row<'_>, query: &ListQuery, life: Life) -> rusqlite::Result<Found> {
     let user = match &query.user {
         Some(user) => user.clone(),
         None => row.get(9)?,
@@ -91,9 +243,9 @@ fn session(row: &Row<'_>, query: &ListQuery, life: Life) -> rusqlite::Result<Fou
         id: row.get(8)?,
         app_name: query.app.clone(),
         user_id: user,
-        last_update_time: row.get(2)?,
-        create_time: row.get(3)?,
-        position: row.get(1)?,
+        last_update_time: row.get(4)?,
+        create_time: row.get(5)?,
+        position: row.get(3)?,
         state: None,
         origin: match origin {
             Some(session_id) => Some(Origin {
@@ -104,7 +256,7 @@ fn session(row: &Row<'_>, query: &ListQuery, life: Life) -> rusqlite::Result<Fou
         },
         expire_time: life.expires_us().map(seconds),
     };
-    Ok((session, number))
+    Ok((session, row.get(2)?))
 }
 
 /// The page that was asked for. Places are sorted, for they are small.
@@ -119,23 +271,36 @@ fn in_order(found: Vec<Found>, query: &ListQuery) -> Vec<Found> {
     ordered.collect()
 }
 
+/// Gives every key of the logs with these numbers to `each`, with the place of its log among them.
+/// `owner` says whose they are, for errors.
+fn each_state(
+    connection: &Connection,
+    numbers: &[i64],
+    owner: &dyn Fn(usize) -> SessionKey,
+    each: impl FnMut(usize, &str, Json) -> Result<()>,
+) -> Result<()> {
+    match lie_together(numbers) {
+        Some((first, last)) => states_between(connection, numbers, (first, last), owner, each),
+        None => states_one_by_one(connection, numbers, owner, each),
+    }
+}
+
 /// The first and last number of many logs with few others between them: reading a table from one
 /// place to another costs a fraction of finding each place.
-fn lie_together(found: &[Found]) -> Option<(i64, i64)> {
-    let numbers = || found.iter().map(|(_, number)| *number);
-    let (first, last) = (numbers().min()?, numbers().max()?);
-    let few_between = (last - first) as u64 / 4 < found.len() as u64;
-    (found.len() >= MANY && few_between).then_some((first, last))
+fn lie_together(numbers: &[i64]) -> Option<(i64, i64)> {
+    let (first, last) = (*numbers.iter().min()?, *numbers.iter().max()?);
+    let few_between = (last - first) as u64 / 4 < numbers.len() as u64;
+    (numbers.len() >= MANY && few_between).then_some((first, last))
 }
 
 fn states_between(
     connection: &Connection,
-    found: &[Found],
-    first: i64,
-    last: i64,
-) -> Result<Vec<JsonMap>> {
-    let mut states = vec![JsonMap::new(); found.len()];
-    let mut places: Vec<(i64, usize)> = found.iter().map(|(_, n)| *n).zip(0..).collect();
+    numbers: &[i64],
+    (first, last): (i64, i64),
+    owner: &dyn Fn(usize) -> SessionKey,
+    mut each: impl FnMut(usize, &str, Json) -> Result<()>,
+) -> Result<()> {
+    let mut places: Vec<(i64, usize)> = numbers.iter().copied().zip(0..).collect();
     places.sort_unstable();
     let mut places = places.into_iter().peekable();
     let sql = "SELECT log, key, value FROM state \
@@ -149,20 +314,29 @@ fn states_between(
     while let Some(row) = rows.next().map_err(|e| failed(LIST, e))? {
         let log: i64 = row.get(0).map_err(|e| failed(LIST, e))?;
         while places.next_if(|(number, _)| *number < log).is_some() {}
-        let Some((_, place)) = places.peek().filter(|(number, _)| *number == log) else {
+        let Some((_, at)) = places.peek().filter(|(number, _)| *number == log) else {
             continue;
         };
-        let (key, value) = rows::state_entry(&|| found[*place].0.key(), LIST, row, 1)?;
-        states[*place].insert(key, value);
+        let (key, value) = rows::state_entry(&|| owner(*at), LIST, row, 1)?;
+        each(*at, key, value)?;
     }
-    Ok(states)
+    Ok(())
 }
 
-fn states_one_by_one(connection: &Connection, found: &[Found]) -> Result<Vec<JsonMap>> {
+fn states_one_by_one(
+    connection: &Connection,
+    numbers: &[i64],
+    owner: &dyn Fn(usize) -> SessionKey,
+    mut each: impl FnMut(usize, &str, Json) -> Result<()>,
+) -> Result<()> {
     let statement = connection.prepare_cached(STATE);
     let mut statement = statement.map_err(|e| failed(LIST, e))?;
-    let states = found
-        .iter()
-        .map(|(session, number)| rows::state(&|| session.key(), LIST, statement.query([number])));
-    states.collect()
+    for (at, number) in numbers.iter().enumerate() {
+        let mut rows = statement.query([number]).map_err(|e| failed(LIST, e))?;
+        while let Some(row) = rows.next().map_err(|e| failed(LIST, e))? {
+            let (key, value) = rows::state_entry(&|| owner(at), LIST, row, 0)?;
+            each(at, key, value)?;
+        }
+    }
+    Ok(())
 }

@@ -27,8 +27,8 @@ use std::{
 use async_trait::async_trait;
 use retain_core::{
     Batch, ChangeHub, Clock, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
-    Listing, LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError, SessionKey,
-    SessionStore, Snapshot, StoreSessionService, SystemClock, Want, Window, Written,
+    ListText, Listing, LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError,
+    SessionKey, SessionStore, Snapshot, StoreSessionService, SystemClock, Want, Window, Written,
 };
 use rusqlite::ErrorCode;
 
@@ -289,6 +289,14 @@ impl SessionStore for SqliteStore {
     async fn list(&self, query: &ListQuery) -> Result<Listing> {
         let (query, now_us) = (query.clone(), self.now_us());
         let list = move |connection: &rusqlite::Connection| list::list(connection, &query, now_us);
+        self.readers.read("list", list).await
+    }
+
+    async fn list_text(&self, query: &ListQuery, text: ListText) -> Result<ListText> {
+        let (query, now_us) = (query.clone(), self.now_us());
+        let list = move |connection: &rusqlite::Connection| {
+            list::list_text(connection, &query, now_us, text)
+        };
         self.readers.read("list", list).await
     }
 

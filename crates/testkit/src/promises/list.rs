@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use retain_core::{Clock as _, ListCursor, ListSessions, SessionKey, SessionMeta};
+use retain_core::{Clock as _, ListCursor, ListSessions, Session, SessionKey, SessionMeta};
 
 use super::common::*;
 use crate::harness::Harness;
@@ -175,6 +175,56 @@ pub async fn a_long_list_has_each_sessions_own_state(harness: Harness) {
             let state = meta.state.map(|state| sorted(&state));
             assert_eq!(state, Some(sorted(&read.state)), "{:?}", meta.id);
         }
+    }
+}
+
+/// A list as text says what the list says, also after a session in it has changed.
+pub async fn a_list_as_text_is_the_list(harness: Harness) {
+    let log = harness.service();
+    assert_eq!(text(&log, "ada").await, "[]");
+    create_with(&log, "s", r#"{"a":1,"app:b":2}"#).await;
+    create_with(&log, "empty", "{}").await;
+    create_with(&log, "hidden-s", r#"{"a":1}"#).await;
+    create_with(&log, "\"\u{e9}", r#"{"\"":{"deep":[1.0,null]}}"#).await;
+    create_at(&log, &SessionKey::new(APP, "grace", "g"), "{}").await;
+    check_text(&log).await;
+    let key = key("s");
+    for delta in [r#"{"c":3}"#, r#"{"a":2,"user:d":4}"#, r#"{"app:b":5}"#] {
+        let id = format!("e{delta}");
+        append(&log, &key, in_invocation(&id, "i", delta)).await;
+        check_text(&log).await;
+    }
+    log.rewind(&key, "i").await.unwrap();
+    check_text(&log).await;
+    log.fork(&key, Some(1), Some("fork")).await.unwrap();
+    check_text(&log).await;
+    for number in 0..100 {
+        create_with(&log, &format!("s{number}"), &format!(r#"{{"n":{number}}}"#)).await;
+        harness.clock.tick(Duration::from_millis(1));
+    }
+    check_text(&log).await;
+    let deleted = log.delete_session(APP, "ada", "s50");
+    deleted.await.unwrap();
+    check_text(&log).await;
+}
+
+async fn text(log: &Log, user: &str) -> String {
+    log.list_text(APP, user, &["hidden-"]).await.unwrap()
+}
+
+async fn check_text(log: &Log) {
+    for user in ["ada", "grace"] {
+        let listed = all(log, Some(user)).await.into_iter();
+        let shown = listed.filter(|meta| !meta.id.starts_with("hidden-"));
+        let shown = shown.map(|meta| {
+            let mut alone = Session::new(meta.app_name, meta.user_id, meta.id);
+            alone.state = meta.state.unwrap();
+            alone.last_update_time = meta.last_update_time;
+            alone.to_json().unwrap()
+        });
+        let shown: Vec<String> = shown.collect();
+        assert!(!shown.is_empty());
+        assert_eq!(text(log, user).await, format!("[{}]", shown.join(",")));
     }
 }
 

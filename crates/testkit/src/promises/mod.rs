@@ -107,6 +107,7 @@ macro_rules! session_promises {
             list_pages_go_on_where_a_session_was_deleted,
             list_cursors_survive_being_printed,
             list_has_state_on_request,
+            a_list_as_text_is_the_list,
             list_tells_times_and_positions,
             // delete
             delete_removes_the_session,

@@ -1,0 +1,297 @@
+//! A list of sessions as ADK's HTTP API writes it, made while a store reads them.
+//!
+//! Ten thousand sessions are an ordinary list. What is borrowed from the store and written at once
+//! needs no room of its own, so nothing here holds a session.
+
+use std::collections::HashMap;
+
+use crate::{
+    error::{Result, SessionError},
+    json::{Json, JsonError, JsonMap, Writer},
+    session::{SessionKey, SessionMeta},
+    state::StateScope,
+};
+
+/// About how long a session with little state is in a list, and for how many room is made at once.
+const LISTED_BYTES: usize = 128;
+const LISTED_MAX: usize = 100_000;
+
+/// The session's own keys and values as JSON, ready to stand in a list. A store may keep it for as
+/// long as no key changes.
+///
+/// Every key has a comma before it, so that such texts can be put behind each other.
+///
+/// ```
+/// use retain_core::OwnKeys;
+/// let mut keys = OwnKeys::default();
+/// keys.push("number", &1.into()).unwrap();
+/// assert_eq!(keys.as_str(), r#","number":1"#);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnKeys(String);
+
+impl OwnKeys {
+    /// Adds a key. Where its value has no JSON form, nothing is added.
+    pub fn push(&mut self, key: &str, value: &Json) -> Result<(), JsonError> {
+        let before = self.0.len();
+        let mut writer = Writer::onto(std::mem::take(&mut self.0));
+        writer.member(key, value);
+        let (text, wrong) = writer.into_parts();
+        self.0 = text;
+        if let Some(wrong) = wrong {
+            self.0.truncate(before);
+            return Err(wrong);
+        }
+        Ok(())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A session as it lies in a store, for a list.
+#[derive(Debug, Clone, Copy)]
+pub struct Listed<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Its user.
+    pub user: &'a str,
+    /// Its own keys, as [`OwnKeys`] writes them.
+    pub own_keys: &'a str,
+    /// When it last changed.
+    pub last_update_time: f64,
+}
+
+/// A list that is being written: camelCase, with states and without events.
+///
+/// ```
+/// use retain_core::{JsonMap, ListText, Listed};
+/// let mut text = ListText::new("app", &["hidden-"]);
+/// text.share("ada", &JsonMap::from([("tone", "warm")]), &JsonMap::new()).unwrap();
+/// let session = Listed { id: "s", user: "ada", own_keys: r#","n":1"#, last_update_time: 2.5 };
+/// text.add(session).unwrap();
+/// text.add(Listed { id: "hidden-1", ..session }).unwrap();
+/// assert_eq!(
+///     text.finish(),
+///     r#"[{"id":"s","appName":"app","userId":"ada","state":{"n":1,"app:tone":"warm"},"events":[],"lastUpdateTime":2.5}]"#,
+/// );
+/// ```
+#[derive(Debug)]
+pub struct ListText {
+    out: String,
+    app: String,
+    hidden: &'static [&'static str],
+    /// What each user's sessions share, as [`OwnKeys`] are written.
+    shared: HashMap<String, String>,
+    /// The words between id and state of the user who came last, for mostly there is but one.
+    between: Option<Between>,
+}
+
+#[derive(Debug)]
+struct Between {
+    user: String,
+    /// From the end of the id to the first key of the state.
+    names: String,
+    shared: String,
+}
+
+impl ListText {
+    /// An empty list of an app. Sessions whose ids begin with one of `hidden` are left out.
+    pub fn new(app: &str, hidden: &'static [&'static str]) -> ListText {
+        ListText {
+            out: String::from("["),
+            app: app.to_owned(),
+            hidden,
+            shared: HashMap::new(),
+            between: None,
+        }
+    }
+
+    /// Makes room for so many sessions: growing a text of a megabyte copies it several times.
+    pub fn reserve(&mut self, sessions: usize) {
+        self.out.reserve(sessions.min(LISTED_MAX) * LISTED_BYTES);
+    }
+
+    /// Says what the sessions of a user share with others. Before any of them is added.
+    pub fn share(&mut self, user: &str, app: &JsonMap, own: &JsonMap) -> Result<()> {
+        let mut keys = OwnKeys::default();
+        for (scope, map) in [(StateScope::App, app), (StateScope::User, own)] {
+            for (key, value) in map {
+                let key = format!("{}{key}", scope.prefix());
+                let pushed = keys.push(&key, value);
+                pushed.map_err(|e| self.damaged(user, "", &key, e))?;
+            }
+        }
+        self.shared.insert(user.to_owned(), keys.0);
+        self.between = None;
+        Ok(())
+    }
+
+    /// Adds a session at the end.
+    pub fn add(&mut self, session: Listed<'_>) -> Result<()> {
+        if self
+            .hidden
+            .iter()
+            .any(|start| session.id.starts_with(start))
+        {
+            return Ok(());
+        }
+        if !session.last_update_time.is_finite() {
+            let error = JsonError::new("a time that is no number", 0);
+            return Err(self.damaged(session.user, session.id, "lastUpdateTime", error));
+        }
+        let between = match self.between.take() {
+            Some(between) if between.user == session.user => between,
+            _ => self.between(session.user),
+        };
+        let comma = if self.out.len() > 1 { "," } else { "" };
+        let mut writer = Writer::onto(std::mem::take(&mut self.out));
+        writer.verbatim(comma);
+        writer.verbatim(r#"{"id":"#);
+        writer.str(session.id);
+        writer.verbatim(&between.names);
+        let (own, shared) = (session.own_keys, between.shared.as_str());
+        // The first key has no comma before it.
+        let first = if own.is_empty() { shared } else { own };
+        writer.verbatim(first.get(1..).unwrap_or_default());
+        if !own.is_empty() {
+            writer.verbatim(shared);
+        }
+        writer.verbatim(r#"},"events":[],"lastUpdateTime":"#);
+        writer.float(session.last_update_time);
+        writer.verbatim("}");
+        (self.out, _) = writer.into_parts();
+        self.between = Some(between);
+        Ok(())
+    }
+
+    /// Adds a session that stands on its own, with what it shares already in its state.
+    pub fn add_meta(&mut self, session: &SessionMeta) -> Result<()> {
+        let mut keys = OwnKeys::default();
+        for (key, value) in session.state.iter().flat_map(|state| state.iter()) {
+            let pushed = keys.push(key, value);
+            pushed.map_err(|e| SessionError::corrupt_state(&session.key(), key, e))?;
+        }
+        self.add(Listed {
+            id: &session.id,
+            user: &session.user_id,
+            own_keys: keys.as_str(),
+            last_update_time: session.last_update_time,
+        })
+    }
+
+    /// The whole list.
+    pub fn finish(mut self) -> String {
+        self.out.push(']');
+        self.out
+    }
+
+    fn between(&self, user: &str) -> Between {
+        let mut writer = Writer::camel();
+        writer.verbatim(r#","appName":"#);
+        writer.str(&self.app);
+        writer.verbatim(r#","userId":"#);
+        writer.str(user);
+        writer.verbatim(r#","state":{"#);
+        Between {
+            user: user.to_owned(),
+            names: writer.finish_lossy(),
+            shared: self.shared.get(user).cloned().unwrap_or_default(),
+        }
+    }
+
+    fn damaged(&self, user: &str, id: &str, key: &str, error: JsonError) -> SessionError {
+        SessionError::corrupt_state(&SessionKey::new(&self.app, user, id), key, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Session, State};
+
+    fn meta(id: &str, state: State) -> SessionMeta {
+        SessionMeta {
+            id: id.to_owned(),
+            app_name: "a\"p".to_owned(),
+            user_id: "ü\n".to_owned(),
+            last_update_time: 1.5,
+            create_time: 1.0,
+            position: 0,
+            state: Some(state),
+            origin: None,
+            expire_time: None,
+        }
+    }
+
+    #[test]
+    fn a_list_is_what_its_sessions_are() {
+        let nested = Json::parse(r#"{"deep":[1,1.0,"\u0000"]}"#).unwrap();
+        let sessions = [
+            meta("one", State::from([("k\"", nested)])),
+            meta("", State::new()),
+            meta("two", State::from([("b", 1), ("a", 2)])),
+        ];
+        let mut text = ListText::new("a\"p", &[]);
+        for session in &sessions {
+            text.add_meta(session).unwrap();
+        }
+        let alone = sessions.map(|meta| {
+            let mut session = Session::new(meta.app_name, meta.user_id, meta.id);
+            session.state = meta.state.unwrap();
+            session.last_update_time = meta.last_update_time;
+            session.to_json().unwrap()
+        });
+        assert_eq!(text.finish(), format!("[{}]", alone.join(",")));
+        assert_eq!(ListText::new("a", &[]).finish(), "[]");
+    }
+
+    #[test]
+    fn what_is_shared_is_in_every_session_of_its_user_and_in_no_other() {
+        let mut text = ListText::new("a", &[]);
+        let app = JsonMap::from([("x", 1)]);
+        text.share("u", &app, &[("y", 2)].into()).unwrap();
+        text.share("v", &app, &JsonMap::new()).unwrap();
+        for (user, own_keys) in [("u", ""), ("v", r#","k":0"#), ("u", r#","k":0"#)] {
+            let last_update_time = 1.0;
+            text.add(Listed {
+                id: "s",
+                user,
+                own_keys,
+                last_update_time,
+            })
+            .unwrap();
+        }
+        let listed = Json::parse(&text.finish()).unwrap();
+        let states: Vec<String> = (0..3).map(|at| listed[at]["state"].to_string()).collect();
+        assert_eq!(
+            states,
+            [
+                r#"{"app:x":1,"user:y":2}"#,
+                r#"{"k":0,"app:x":1}"#,
+                r#"{"k":0,"app:x":1,"user:y":2}"#
+            ]
+        );
+    }
+
+    #[test]
+    fn what_has_no_json_form_is_an_error_that_names_its_place() {
+        let mut text = ListText::new("a", &[]);
+        let error = text.add_meta(&meta("s", State::from([("k", f64::NAN)])));
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("\"s\"") && error.contains("\"k\""),
+            "{error}"
+        );
+        let timeless = Listed {
+            id: "s",
+            user: "u",
+            own_keys: "",
+            last_update_time: f64::NAN,
+        };
+        assert!(text.add(timeless).is_err());
+        assert_eq!(text.finish(), "[]", "nothing is half written");
+    }
+}
