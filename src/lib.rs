@@ -29,10 +29,11 @@
 //! | ask Gemini, OpenAI, Claude, Ollama | [`models`] |
 //! | run ADK's YAML agents | [`AgentConfig`], [`AgentsDir`], [`ConfigRegistry`] |
 //! | use tools of MCP servers | `McpToolset` |
-//! | keep sessions | [`SessionService`], [`SqliteSessionService`], [`InMemorySessionService`] |
+//! | keep sessions | [`SessionService`], [`SqliteSessionService`], `PostgresSessionService`, [`InMemorySessionService`] |
 //! | remember beyond one conversation | [`MemoryService`], [`SqliteMemoryService`], [`SearchMemory`], [`InMemoryMemoryService`] |
 //! | keep files beside sessions | [`ArtifactService`], [`FileArtifactService`], [`SqliteArtifactService`] |
 //! | go beyond ADK: positions, runs, rewind, fork, tail, export | [`SessionLog`] |
+//! | move everything to another store | [`Migration`] |
 //! | write a store of your own | [`SessionStore`], [`StoreSessionService`] |
 
 #[cfg(feature = "otel")]
@@ -42,9 +43,9 @@ pub mod otel;
 pub use retain_core::{
     Admission, ArtifactNames, ArtifactPlace, ArtifactStore, Batch, ChangeHub, Changes,
     ConnectStore, DraftId, Head, Lease, LeaseUse, ListQuery, LogHeader, NewArtifact, NewEvent,
-    NewSession, Plan, ScopedState, SessionStore, Snapshot, Standing, StoreArtifactService,
-    StoreSessionService, StoredArtifact, Want, Written, check_growth, check_limit, plan_append,
-    plan_renewal,
+    NewSession, Plan, ScopedState, SessionStore, Snapshot, Standing, StateOwner,
+    StoreArtifactService, StoreSessionService, StoredArtifact, Want, Written, check_growth,
+    check_limit, plan_append, plan_renewal,
 };
 /// Keys of a server.
 pub use retain_core::{
@@ -68,11 +69,17 @@ pub use retain_core::{
 /// Memories: what is known of them, which are meant, how much there may be, and what a store of
 /// one's own is made of.
 pub use retain_core::{
-    Forget, ForgetReceipt, KnownMemory, MemoryAbout, MemoryAdded, MemoryBatch, MemoryChanges,
-    MemoryEdit, MemoryFacts, MemoryFilter, MemoryKind, MemoryLimits, MemoryMark, MemoryOrigin,
-    MemoryPlan, MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, MemoryTotals,
-    MemoryUpdate, MemoryVector, MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory,
-    Repeats, Tombstone, derived_memory_id, plan_batch, plan_edit, plan_edited, plan_growth,
+    Forget, ForgetReceipt, KeptMemory, KnownMemory, MemoryAbout, MemoryAdded, MemoryBatch,
+    MemoryChanges, MemoryEdit, MemoryFacts, MemoryFilter, MemoryKind, MemoryLimits, MemoryMark,
+    MemoryOrigin, MemoryPlan, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope,
+    MemoryStatistics, MemoryStore, MemoryTotals, MemoryUpdate, MemoryVector, MemoryVectors,
+    NewEmbedding, NewMemory, OriginKind, PreparedMemory, Repeats, Tombstone, derived_memory_id,
+    plan_batch, plan_edit, plan_edited, plan_growth, plan_restore,
+};
+/// Everything of one store to another.
+pub use retain_core::{
+    Migration, MigrationCounts, MigrationError, MigrationPhase, MigrationReport, MigrationSide,
+    MigrationSurvey, MigrationWatch, Unwatched,
 };
 /// Tools of MCP servers.
 #[cfg(feature = "mcp")]
@@ -110,6 +117,11 @@ pub use retain_sessions::{
     FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemoryArtifactStore,
     InMemoryKeyStore, InMemoryMemoryStore, InMemorySessionService, InMemoryStore,
 };
+#[cfg(feature = "postgres")]
+pub use retain_sessions::{
+    PostgresArtifactService, PostgresArtifactStore, PostgresKeyStore, PostgresMemoryStore,
+    PostgresOptions, PostgresSessionService, PostgresStore,
+};
 
 /// Models over HTTP, chosen by name: `gemini-…`, `openai/…`, `ollama/…`, `claude-…` and more.
 ///
@@ -145,6 +157,10 @@ pub mod models {
 /// ```
 #[cfg(feature = "sqlite")]
 pub type SqliteMemoryService = StoreMemoryService<SqliteMemoryStore>;
+
+/// Long-term memory in the database of a [`PostgresSessionService`]: over [`PostgresStore::memory`].
+#[cfg(feature = "postgres")]
+pub type PostgresMemoryService = StoreMemoryService<PostgresMemoryStore>;
 
 /// The guide's programs, compiled with the tests.
 #[cfg(doctest)]

@@ -4,7 +4,7 @@ mod commands;
 
 use clap::{Parser, Subcommand};
 
-use commands::{append, backup, check, demo, erase, export, import, keys, memory, serve};
+use commands::{append, backup, check, demo, erase, export, import, keys, memory, migrate, serve};
 
 /// Durable sessions, scoped state and long-term memory for AI agents.
 #[derive(Debug, Parser)]
@@ -32,6 +32,8 @@ enum Command {
     Check(check::Check),
     /// Copy a database, as it is at one moment, to a new file while it is in use.
     Backup(backup::Backup),
+    /// Copy everything of one store to another, and compare both.
+    Migrate(migrate::Migrate),
     /// Remove everything of a user, leaving no byte of it behind.
     Erase(erase::Erase),
     /// See, search and forget what is remembered of a user.
@@ -60,6 +62,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Import(import) => import.run().await,
         Command::Check(check) => check.run().await,
         Command::Backup(backup) => backup.run().await,
+        Command::Migrate(migrate) => migrate.run().await,
         Command::Erase(erase) => erase.run().await,
         Command::Memory(memory) => memory.run().await,
     }

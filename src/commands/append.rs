@@ -1,11 +1,11 @@
 //! `retain append`: events in, acknowledgements out. What is acknowledged is on the disk.
 
+use std::sync::Arc;
+
 use anyhow::Context as _;
 use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use retain::{
-    Event, SessionError, SessionKey, SessionLog as _, SessionService as _, SqliteSessionService,
-};
+use retain::{Event, SessionError, SessionKey, SessionLog};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines, Stdin};
 
 use super::Store;
@@ -33,7 +33,7 @@ impl Append {
     /// Reads a line an event from standard input and writes `{"position":N,"id":"…"}` for each, in
     /// the order of the lines, once it is durable.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let sessions = self.store.open().await?;
+        let sessions = self.store.open().await?.sessions();
         let key = SessionKey::new(&self.app, &self.user, &self.session);
         let created = sessions.create_session(&self.app, &self.user, None, Some(&self.session));
         match created.await {
@@ -44,9 +44,9 @@ impl Append {
         let lines = Box::pin(stream::try_unfold((lines, 0u64), next_line));
         let mut acknowledged = lines
             .map(|line| {
-                let (sessions, key) = (sessions.clone(), key.clone());
+                let (sessions, key) = (Arc::clone(&sessions), key.clone());
                 // A task each, so that appends that are under way together commit together.
-                tokio::spawn(async move { append_line(&sessions, &key, line?).await })
+                tokio::spawn(async move { append_line(&*sessions, &key, line?).await })
             })
             .buffered(self.in_flight.max(1));
         let mut out = tokio::io::stdout();
@@ -74,7 +74,7 @@ async fn next_line(
 }
 
 async fn append_line(
-    sessions: &SqliteSessionService,
+    sessions: &dyn SessionLog,
     key: &SessionKey,
     (number, line): (u64, String),
 ) -> anyhow::Result<String> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Store;
+use super::{Database, Store};
 
 /// Copy a database to a new file.
 #[derive(Debug, Args)]
@@ -18,12 +18,14 @@ pub(crate) struct Backup {
 impl Backup {
     /// Returns when the copy is on the disk.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        self.store
-            .open_existing()
-            .await?
-            .store()
-            .backup(&self.file)
-            .await?;
+        match self.store.open_existing().await? {
+            Database::Sqlite(sessions) => sessions.store().backup(&self.file).await?,
+            #[cfg(feature = "postgres")]
+            Database::Postgres(..) => anyhow::bail!(
+                "a database on a server is not copied to a file: use pg_dump or the server's own \
+                 backups; or retain export"
+            ),
+        }
         println!("wrote {}", self.file.display());
         Ok(())
     }

@@ -1,9 +1,7 @@
 //! `retain check`: is everything there, and can it be read?
 
-use clap::Args;
-use retain::SessionLog as _;
-
 use super::Store;
+use clap::Args;
 
 /// Look for damage.
 #[derive(Debug, Args)]
@@ -15,7 +13,7 @@ pub(crate) struct Check {
 impl Check {
     /// Prints every problem; fails if there is one.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let problems = self.store.open_existing().await?.check().await?;
+        let problems = self.store.open_existing().await?.sessions().check().await?;
         for problem in &problems {
             println!("{problem}");
         }

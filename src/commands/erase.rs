@@ -1,9 +1,7 @@
 //! `retain erase`: removes everything of a user, with a receipt.
 
-use clap::Args;
-use retain::SessionLog as _;
-
 use super::Store;
+use clap::Args;
 
 /// Remove everything of a user.
 #[derive(Debug, Args)]
@@ -30,7 +28,7 @@ impl Erase {
                 self.user
             );
         }
-        let sessions = self.store.open_existing().await?;
+        let sessions = self.store.open_existing().await?.sessions();
         let receipt = sessions.erase_user(&self.app, &self.user).await?;
         println!(
             "erased: {} sessions, {} events, {} state keys, {} artifact versions, {} memories \

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use futures_util::TryStreamExt as _;
-use retain::{ExportScope, SessionKey, SessionLog as _};
+use retain::{ExportScope, SessionKey};
 use tokio::io::{AsyncWriteExt as _, BufWriter};
 
 use super::Store;
@@ -26,7 +26,7 @@ pub(crate) struct Export {
 impl Export {
     /// Writes to standard output.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let sessions = self.store.open_existing().await?;
+        let sessions = self.store.open_existing().await?.sessions();
         let app = self.app;
         let scope = match (self.user, self.session) {
             (Some(user), Some(id)) => ExportScope::Session(SessionKey::new(app, user, id)),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use futures_util::stream;
-use retain::{SessionError, SessionLog as _};
+use retain::SessionError;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::Store;
@@ -17,7 +17,7 @@ pub(crate) struct Import {
 impl Import {
     /// Reads standard input.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let sessions = self.store.open().await?;
+        let sessions = self.store.open().await?.sessions();
         let lines = BufReader::new(tokio::io::stdin()).lines();
         let lines = stream::try_unfold(lines, |mut lines| async move {
             let line = lines.next_line().await.map_err(|e| SessionError::Store {

@@ -5,24 +5,27 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use retain::{
-    ApiKey, Clock as _, Ids as _, KeyScope, KeyStore as _, KeyText, RandomIds,
-    SqliteSessionService, SystemClock, timestamp_text,
+    ApiKey, Clock as _, Ids as _, KeyScope, KeyText, RandomIds, SystemClock, timestamp_text,
 };
 
-use super::serve::DEFAULT_STORE;
+use super::{
+    Database, Missing,
+    serve::{DEFAULT_STORE, store_of_server},
+};
 
 /// Make, list and revoke keys.
 #[derive(Debug, Args)]
 pub(crate) struct Keys {
-    /// The database of the server's sessions: sqlite:///relative.db or sqlite:////absolute.db
+    /// The database of the server's sessions: sqlite:///relative.db, sqlite:////absolute.db or
+    /// postgresql://user@host/database [default: that of a server which is started here]
     #[arg(
         long,
         alias = "session-service-uri",
         alias = "session_service_uri",
         global = true
     )]
-    #[arg(env = "RETAIN_STORE", value_name = "URI", default_value = DEFAULT_STORE)]
-    store: String,
+    #[arg(env = "RETAIN_STORE", value_name = "URI")]
+    store: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -62,11 +65,14 @@ struct Create {
 
 impl Keys {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        if self.store == DEFAULT_STORE {
+        let store = match self.store {
+            Some(store) => store,
+            None => store_of_server()?,
+        };
+        if store == DEFAULT_STORE {
             std::fs::create_dir_all(".retain").context("the folder .retain cannot be made")?;
         }
-        let sessions = SqliteSessionService::connect(&self.store).await?;
-        let keys = sessions.store().keys();
+        let keys = Database::open(&store, Missing::Create).await?.keys();
         let now_us = SystemClock.now_us();
         match self.command {
             Command::Create(create) => {

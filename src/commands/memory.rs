@@ -3,12 +3,13 @@
 //! Texts are shown in one line, with what could move the cursor of a terminal made visible: they were
 //! said by somebody.
 
+use std::sync::Arc;
+
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use retain::{
-    Forget, FoundMemory, GetSessionConfig, IngestOptions, ListMemories, MemoryAbout, MemoryAdded,
-    MemoryEntry, MemoryFilter, SearchMemory, SessionService as _, SqliteMemoryService,
-    timestamp_text,
+    Forget, FoundMemory, GetSessionConfig, IngestOptions, ListMemories, LongTermMemory,
+    MemoryAbout, MemoryAdded, MemoryEntry, MemoryFilter, SearchMemory, timestamp_text,
 };
 
 use super::Store;
@@ -48,9 +49,8 @@ struct Whose {
 }
 
 impl Whose {
-    async fn open(&self) -> anyhow::Result<SqliteMemoryService> {
-        let sessions = self.store.open_existing().await?;
-        Ok(SqliteMemoryService::over(sessions.store().memory()))
+    async fn open(&self) -> anyhow::Result<Arc<dyn LongTermMemory>> {
+        Ok(self.store.open_existing().await?.memory(None))
     }
 }
 
@@ -147,8 +147,8 @@ impl Memory {
 impl Add {
     async fn run(self) -> anyhow::Result<()> {
         let Whose { store, app, user } = &self.whose;
-        let sessions = store.open_existing().await?;
-        let memory = SqliteMemoryService::over(sessions.store().memory());
+        let database = store.open_existing().await?;
+        let (sessions, memory) = (database.sessions(), database.memory(None));
         let ids = match self.session {
             Some(id) => vec![id],
             None => {

@@ -3,7 +3,7 @@
 //! And its demo tells what is true, and its commands do what they say.
 //!
 //! `ledger` knows what was sent and acknowledged and compares; `program` is the child process;
-//! `theatre` records one and lets its power fail. A test that uses chance prints its
+//! `theatre` records one and lets its power fail; `replicas` are several servers on one store. A test that uses chance prints its
 //! seed; `RETAIN_SEED` gives it another one. `RETAIN_LONG` makes the tests long.
 #![cfg(feature = "sqlite")]
 #![allow(
@@ -16,10 +16,13 @@ mod crash;
 mod demo;
 mod disk_full;
 mod io_error;
+mod kept;
 mod ledger;
 mod memory;
+mod migrate;
 mod power_loss;
 mod program;
+mod replicas;
 mod serve;
 mod theatre;
 mod together;

@@ -233,6 +233,10 @@ pub trait KeyStore: fmt::Debug + Send + Sync + 'static {
     /// server asks for one.
     async fn had_any(&self) -> Result<bool>;
 
+    /// Notes that there was a key once, without adding one: for a store that takes the place of
+    /// another, of which all keys were erased.
+    async fn note_had_any(&self) -> Result<()>;
+
     /// Takes a key back, for good. False if there is none. Once is enough: a second time changes
     /// nothing.
     async fn revoke(&self, id: &str, now_us: i64) -> Result<bool>;

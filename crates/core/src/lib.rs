@@ -18,6 +18,7 @@ mod limits;
 mod list_text;
 mod log;
 mod memory;
+mod migrate;
 mod plan;
 mod ports;
 mod redact;
@@ -51,13 +52,17 @@ pub use limits::{Limited, Limits, check as check_limit, check_growth};
 pub use list_text::{ListText, Listed, OwnKeys};
 pub use log::{ConnectStore, StoreSessionService, Sweeper};
 pub use memory::{
-    Embedder, Forget, ForgetReceipt, KnownMemory, MemoryAbout, MemoryAdded, MemoryBatch,
-    MemoryChanges, MemoryEdit, MemoryEntry, MemoryError, MemoryFacts, MemoryFilter, MemoryKind,
-    MemoryLimits, MemoryMark, MemoryOrigin, MemoryPlan, MemoryRecord, MemoryRows, MemoryScope,
-    MemoryService, MemoryStatistics, MemoryStore, MemoryTotals, MemoryUpdate, MemoryVector,
-    MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory, Repeats,
-    SearchMemoryResponse, Tombstone, derived_memory_id, plan_batch, plan_edit, plan_edited,
-    plan_growth, timestamp_text,
+    Embedder, Forget, ForgetReceipt, KeptMemory, KnownMemory, MemoryAbout, MemoryAdded,
+    MemoryBatch, MemoryChanges, MemoryEdit, MemoryEntry, MemoryError, MemoryFacts, MemoryFilter,
+    MemoryKind, MemoryLimits, MemoryMark, MemoryOrigin, MemoryPlan, MemoryRecord, MemoryRestore,
+    MemoryRows, MemoryScope, MemoryService, MemoryStatistics, MemoryStore, MemoryTotals,
+    MemoryUpdate, MemoryVector, MemoryVectors, NewEmbedding, NewMemory, OriginKind, PreparedMemory,
+    Repeats, SearchMemoryResponse, Tombstone, derived_memory_id, plan_batch, plan_edit,
+    plan_edited, plan_growth, plan_restore, timestamp_text,
+};
+pub use migrate::{
+    Migration, MigrationCounts, MigrationError, MigrationPhase, MigrationReport, MigrationSide,
+    MigrationSurvey, MigrationWatch, Unwatched,
 };
 pub use plan::{Plan, Standing, plan_append, plan_renewal};
 pub use ports::{Clock, Ids, RandomIds, SystemClock, duration_us, micros, seconds};
@@ -76,6 +81,6 @@ pub use session::{
 pub use state::{ScopedDelta, State, StateDelta, StateScope, TrackedState};
 pub use store::{
     Batch, Changes, DraftId, EraseReceipt, Head, ListQuery, Listing, LogHeader, NewEvent,
-    NewSession, ScopedState, SessionStore, Snapshot, Want, Written,
+    NewSession, ScopedState, SessionStore, Snapshot, StateOwner, Want, Written,
 };
 pub use wire::{Bytes, Extra, IdSet, ShapeOf, Shaped};

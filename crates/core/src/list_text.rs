@@ -51,6 +51,12 @@ impl OwnKeys {
     }
 }
 
+impl From<OwnKeys> for String {
+    fn from(keys: OwnKeys) -> String {
+        keys.0
+    }
+}
+
 /// A session as it lies in a store, for a list.
 #[derive(Debug, Clone, Copy)]
 pub struct Listed<'a> {

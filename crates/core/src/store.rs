@@ -238,6 +238,43 @@ pub struct EraseReceipt {
     pub memories: u64,
 }
 
+/// Whose keys sessions share: an app's, or those of a user of it. Ordered by app, its own keys
+/// first.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StateOwner {
+    /// The app.
+    pub app: String,
+    /// The user; `None`: the app itself.
+    pub user: Option<String>,
+}
+
+impl StateOwner {
+    /// The app.
+    pub fn app(app: impl Into<String>) -> StateOwner {
+        StateOwner {
+            app: app.into(),
+            user: None,
+        }
+    }
+
+    /// A user of the app.
+    pub fn user(app: impl Into<String>, user: impl Into<String>) -> StateOwner {
+        StateOwner {
+            app: app.into(),
+            user: Some(user.into()),
+        }
+    }
+}
+
+impl fmt::Display for StateOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.user {
+            Some(user) => write!(f, "user {:?} of app {:?}", user, self.app),
+            None => write!(f, "app {:?}", self.app),
+        }
+    }
+}
+
 /// A log being written behind the scenes; it becomes a session when it is finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftId(pub u64);
@@ -322,13 +359,35 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()>;
 
     /// Makes the draft a session; `AlreadyExists` (and the draft is gone) if there is one.
-    /// `shared` keys are set where the app or user does not have them yet.
+    /// `shared` keys are set where the app or user does not have them yet. A session that has a
+    /// time to live expires when the header says so; if it says nothing, its time begins anew. One
+    /// whose time is up is not made: `NotFound`, and nothing is changed.
     async fn finish_draft(
         &self,
         draft: DraftId,
         header: &LogHeader,
         shared: &ScopedState,
     ) -> Result<Head>;
+
+    /// The addresses of sessions behind `after`, ordered by (app, user, id) as bytes, at most so
+    /// many. Those that have expired are left out.
+    async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>>;
+
+    /// Who has shared keys, behind `after`, ordered as [`StateOwner`]s are, at most so many.
+    async fn state_owners(
+        &self,
+        after: Option<&StateOwner>,
+        limit: usize,
+    ) -> Result<Vec<StateOwner>>;
+
+    /// Sets the shared keys that the owner does not have yet; the others keep their value.
+    async fn add_shared_state(&self, owner: &StateOwner, keys: &JsonMap) -> Result<()>;
+
+    /// What tells this database from every other, whatever address it was opened by. `None`: it
+    /// cannot be opened twice.
+    async fn identity(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
 
     /// Waits until the session may have changed behind `position`, or for some time. Waking too
     /// often is allowed, missing a change is not.

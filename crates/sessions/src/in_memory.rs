@@ -4,7 +4,7 @@ mod own_state;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    ops::Range,
+    ops::{Bound, Range},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -14,12 +14,12 @@ use retain_core::{
     Batch, ChangeHub, Changes, Clock, DraftId, EraseReceipt, Event, Head, Json, JsonMap, Lease,
     LeaseUse, Limited, ListQuery, ListText, Listed, Listing, LogHeader, NewEvent, NewSession,
     Origin, Plan, Result, ScopedState, SessionError, SessionKey, SessionMeta, SessionStore,
-    Snapshot, Standing, State, StoreSessionService, SystemClock, Want, Window, Written,
+    Snapshot, Standing, State, StateOwner, StoreSessionService, SystemClock, Want, Window, Written,
     check_growth, check_limit, plan_append, plan_renewal, seconds,
 };
 
 use self::own_state::OwnState;
-use crate::window::{self, DRAFT_TTL_US, ListPlace, POLL, TICKET_TTL_US};
+use crate::window::{self, DRAFT_TTL_US, POLL, TICKET_TTL_US};
 
 /// Sessions that live as long as the process.
 ///
@@ -131,14 +131,16 @@ impl World {
     fn page(&self, query: &ListQuery, now_us: i64) -> Vec<(&SessionKey, &Log)> {
         let in_range = self.logs.range(addresses(query));
         let alive = in_range.filter(|(_, log)| log.is_alive(now_us));
-        // Places lie beside what is sorted, for to look one up costs more than to compare two.
-        let found = alive.map(|(key, log)| {
-            let place = ListPlace::new(log.last_update_time, &key.user, &key.id);
-            (place, (key, log))
-        });
+        // Times lie beside what is sorted, for to look one up costs more than to compare two.
+        let found = alive.map(|(key, log)| (log.last_update_time, key, log));
         let mut found: Vec<_> = found.collect();
-        window::sort_and_page(&mut found, query, |(place, _)| *place);
-        found.into_iter().map(|(_, found)| found).collect()
+        window::sort_and_page(
+            &mut found,
+            query,
+            |(time, ..)| *time,
+            |(_, key, _)| (&key.user, &key.id),
+        );
+        found.into_iter().map(|(_, key, log)| (key, log)).collect()
     }
 
     fn app(&self, app: &str) -> JsonMap {
@@ -438,7 +440,7 @@ impl SessionStore for InMemoryStore {
             text.add(Listed {
                 id: &key.id,
                 user: query.user.as_ref().unwrap_or(&key.user),
-                own_keys,
+                own_keys: &own_keys,
                 last_update_time: log.last_update_time,
             })?;
         }
@@ -688,7 +690,10 @@ impl SessionStore for InMemoryStore {
         log.last_update_time = header.head.last_update_time;
         log.ttl = header.head.ttl;
         log.origin = header.head.origin.clone();
-        log.touched_us = now_us;
+        log.touched_us = window::touched_us(&header.head, now_us);
+        if !log.is_alive(now_us) {
+            return Err(SessionError::NotFound { key: key.clone() });
+        }
         let app = world.apps.entry(key.app.clone()).or_default();
         window::set_absent(app, &shared.app);
         let user = world
@@ -699,6 +704,45 @@ impl SessionStore for InMemoryStore {
         let head = log.head(key);
         world.logs.insert(key.clone(), log);
         Ok(head)
+    }
+
+    async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>> {
+        let now_us = self.clock.now_us();
+        let world = self.world();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = world.logs.range((from, Bound::Unbounded));
+        let alive = behind.filter(|(_, log)| log.is_alive(now_us));
+        Ok(alive.map(|(key, _)| key.clone()).take(limit).collect())
+    }
+
+    async fn state_owners(
+        &self,
+        after: Option<&StateOwner>,
+        limit: usize,
+    ) -> Result<Vec<StateOwner>> {
+        let world = self.world();
+        let apps = world.apps.iter().filter(|(_, keys)| !keys.is_empty());
+        let users = world.users.iter().filter(|(_, keys)| !keys.is_empty());
+        let apps = apps.map(|(app, _)| StateOwner::app(app));
+        let users = users.map(|((app, user), _)| StateOwner::user(app, user));
+        let behind = |owner: &StateOwner| after.is_none_or(|after| owner > after);
+        let mut owners: Vec<StateOwner> = apps.chain(users).filter(behind).collect();
+        owners.sort_unstable();
+        owners.truncate(limit);
+        Ok(owners)
+    }
+
+    async fn add_shared_state(&self, owner: &StateOwner, keys: &JsonMap) -> Result<()> {
+        let mut world = self.world();
+        let known = match &owner.user {
+            None => world.apps.entry(owner.app.clone()).or_default(),
+            Some(user) => {
+                let owner = (owner.app.clone(), user.clone());
+                world.users.entry(owner).or_default()
+            }
+        };
+        window::set_absent(known, keys);
+        Ok(())
     }
 
     async fn changed(&self, key: &SessionKey, position: u64) {

@@ -1,6 +1,9 @@
 //! API keys in memory: gone when the program ends.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use async_trait::async_trait;
 use retain_core::{ApiKey, KeyStore, Result, SessionError};
@@ -9,6 +12,7 @@ use retain_core::{ApiKey, KeyStore, Result, SessionError};
 #[derive(Debug, Clone, Default)]
 pub struct InMemoryKeyStore {
     keys: Arc<Mutex<Vec<ApiKey>>>,
+    had_any: Arc<AtomicBool>,
 }
 
 impl InMemoryKeyStore {
@@ -39,7 +43,12 @@ impl KeyStore for InMemoryKeyStore {
 
     async fn had_any(&self) -> Result<bool> {
         // None is ever taken out.
-        Ok(!self.lock().is_empty())
+        Ok(!self.lock().is_empty() || self.had_any.load(Ordering::SeqCst))
+    }
+
+    async fn note_had_any(&self) -> Result<()> {
+        self.had_any.store(true, Ordering::SeqCst);
+        Ok(())
     }
 
     async fn revoke(&self, id: &str, now_us: i64) -> Result<bool> {

@@ -8,6 +8,10 @@ mod artifacts;
 mod in_memory;
 mod keys;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod window;
@@ -18,6 +22,11 @@ pub use artifacts::{
 pub use in_memory::{InMemorySessionService, InMemoryStore};
 pub use keys::InMemoryKeyStore;
 pub use memory::InMemoryMemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{
+    PostgresArtifactService, PostgresArtifactStore, PostgresKeyStore, PostgresMemoryStore,
+    PostgresOptions, PostgresSessionService, PostgresStore,
+};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{
     Durability, SqliteArtifactService, SqliteArtifactStore, SqliteKeyStore, SqliteMemoryStore,

@@ -1,9 +1,9 @@
 //! Small rules that every store applies alike.
 
-use std::{cmp::Ordering, collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use retain_core::{
-    JsonMap, ListQuery, Result, ScopedDelta, SessionError, SessionKey, Window, duration_us,
+    Head, JsonMap, ListQuery, Result, ScopedDelta, SessionError, SessionKey, Window, duration_us,
 };
 
 /// How long a ticket in the queue for a lease counts without a sign of life, in microseconds.
@@ -20,6 +20,15 @@ pub(crate) fn expiry(touched_us: i64, ttl: Duration) -> i64 {
     touched_us.saturating_add(duration_us(ttl))
 }
 
+/// When a session that comes from elsewhere was last touched, so that it expires when its header says;
+/// now if that says nothing.
+pub(crate) fn touched_us(head: &Head, now_us: i64) -> i64 {
+    match (head.expires_us, head.ttl) {
+        (Some(expires_us), Some(ttl)) => expires_us.saturating_sub(duration_us(ttl)),
+        _ => now_us,
+    }
+}
+
 /// Cuts what lies in range and time to the newest or oldest that were asked for.
 pub(crate) fn cut<T>(events: &mut Vec<T>, window: Window) {
     if let Some(newest) = window.newest {
@@ -30,41 +39,25 @@ pub(crate) fn cut<T>(events: &mut Vec<T>, window: Window) {
     }
 }
 
-/// What a list is ordered by: (last update, user, id).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ListPlace<'a> {
-    time: f64,
-    user: &'a str,
-    id: &'a str,
-}
-
-impl<'a> ListPlace<'a> {
-    pub(crate) fn new(time: f64, user: &'a str, id: &'a str) -> ListPlace<'a> {
-        ListPlace { time, user, id }
-    }
-
-    fn cmp(&self, other: &ListPlace<'_>) -> Ordering {
-        let time = self.time.total_cmp(&other.time);
-        time.then_with(|| (self.user, self.id).cmp(&(other.user, other.id)))
-    }
-}
-
-/// Orders sessions by their places and keeps the page that was asked for. Items are moved about, so
-/// they should be small.
+/// Orders sessions by (last update, user, id) and keeps the page that was asked for. Items are moved
+/// about, so they should be small; two times are rarely the same, so names are seldom looked up.
 pub(crate) fn sort_and_page<'a, T>(
     found: &mut Vec<T>,
     query: &ListQuery,
-    place: impl Fn(&T) -> ListPlace<'a>,
+    time: impl Fn(&T) -> f64,
+    names: impl Fn(&T) -> (&'a str, &'a str),
 ) {
     if let Some(after) = &query.after {
-        let after = ListPlace {
-            time: after.last_update_time,
-            user: &after.user,
-            id: &after.id,
-        };
-        found.retain(|item| place(item).cmp(&after).is_gt());
+        found.retain(|item| {
+            let order = time(item).total_cmp(&after.last_update_time);
+            let order = order.then_with(|| names(item).cmp(&(&after.user, &after.id)));
+            order.is_gt()
+        });
     }
-    found.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
+    found.sort_unstable_by(|a, b| {
+        let order = time(a).total_cmp(&time(b));
+        order.then_with(|| names(a).cmp(&names(b)))
+    });
     found.truncate(query.limit);
 }
 

@@ -49,6 +49,7 @@ impl Default for Settings {
 static HARNESSES: AtomicU64 = AtomicU64::new(0);
 
 type Open = Box<dyn Fn(Settings) -> BoxFuture<'static, Arc<dyn SessionLog>> + Send + Sync>;
+type OpenStore = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn SessionStore>> + Send + Sync>;
 type Another = Box<dyn Fn() -> BoxFuture<'static, Harness> + Send + Sync>;
 
 /// One fresh store under test. Store and services share one clock and one source of ids.
@@ -57,6 +58,7 @@ pub struct Harness {
     pub clock: TestClock,
     durability: Durability,
     open: Open,
+    open_store: OpenStore,
     service: Option<Arc<dyn SessionLog>>,
     another: Option<Another>,
 }
@@ -82,6 +84,15 @@ impl Harness {
         let number = HARNESSES.fetch_add(1, Ordering::SeqCst);
         let ids = TestIds::new(&format!("id-{number}-"));
         let time = clock.clone();
+        let open = Arc::new(open);
+        let (for_store, store_time) = (Arc::clone(&open), clock.clone());
+        let open_store = move || -> BoxFuture<'static, Arc<dyn SessionStore>> {
+            let opened = for_store(store_time.clone());
+            Box::pin(async move {
+                let store: Arc<dyn SessionStore> = Arc::new(opened.await);
+                store
+            })
+        };
         let open = move |settings: Settings| -> BoxFuture<'static, Arc<dyn SessionLog>> {
             let (opened, clock, ids) = (open(time.clone()), time.clone(), ids.clone());
             Box::pin(async move {
@@ -102,6 +113,7 @@ impl Harness {
             clock,
             durability,
             open: Box::new(open),
+            open_store: Box::new(open_store),
             service: Some(service),
             another: None,
         }
@@ -125,6 +137,11 @@ impl Harness {
     /// The service that the promises talk to.
     pub fn service(&self) -> Arc<dyn SessionLog> {
         Arc::clone(self.service.as_ref().expect("open between two calls"))
+    }
+
+    /// The store itself, opened once more: for what no service does.
+    pub async fn store(&self) -> Arc<dyn SessionStore> {
+        (self.open_store)().await
     }
 
     /// Another service on the same data, as another process would have it.

@@ -16,8 +16,11 @@ mod judge;
 pub mod memory;
 pub mod model;
 pub mod oracle;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod promises;
 pub mod random;
+pub mod scratch;
 pub mod wrapper;
 
 pub use artifacts::ArtifactHarness;

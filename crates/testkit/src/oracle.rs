@@ -13,6 +13,18 @@ pub fn adk_python(test: &str) -> Option<PathBuf> {
     python.map(PathBuf::from)
 }
 
+/// The Python that has google-adk 2.13.0 with the libraries of Anthropic and LiteLLM, as `scripts/test`
+/// gives it. Without one, notes that `test` was skipped.
+pub fn adk_models_python(test: &str) -> Option<PathBuf> {
+    let python = std::env::var_os("RETAIN_ADK_MODELS_PYTHON");
+    if python.is_none() {
+        skip(&format!(
+            "{test}: google-adk with anthropic and litellm is not installed"
+        ));
+    }
+    python.map(PathBuf::from)
+}
+
 /// The Python that has the package `tokenizers`, as `scripts/test` gives it. Without one, notes that
 /// `test` was skipped.
 pub fn tokenizers_python(test: &str) -> Option<PathBuf> {

@@ -5,7 +5,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use retain_core::{
     Batch, DraftId, EraseReceipt, Head, JsonMap, ListQuery, ListText, Listing, LogHeader, NewEvent,
-    NewSession, Result, ScopedState, SessionKey, SessionStore, Snapshot, Want, Window, Written,
+    NewSession, Result, ScopedState, SessionKey, SessionStore, Snapshot, StateOwner, Want, Window,
+    Written,
 };
 
 /// One store in the hands of several services.
@@ -162,6 +163,26 @@ impl<S: SessionStore, M: Meddler> SessionStore for WrappedStore<S, M> {
         shared: &ScopedState,
     ) -> Result<Head> {
         self.store.finish_draft(draft, header, shared).await
+    }
+
+    async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>> {
+        self.store.addresses(after, limit).await
+    }
+
+    async fn state_owners(
+        &self,
+        after: Option<&StateOwner>,
+        limit: usize,
+    ) -> Result<Vec<StateOwner>> {
+        self.store.state_owners(after, limit).await
+    }
+
+    async fn add_shared_state(&self, owner: &StateOwner, keys: &JsonMap) -> Result<()> {
+        self.store.add_shared_state(owner, keys).await
+    }
+
+    async fn identity(&self) -> Result<Option<String>> {
+        self.store.identity().await
     }
 
     async fn changed(&self, key: &SessionKey, position: u64) {

@@ -17,9 +17,12 @@ fn promises_in(source: &str) -> impl Iterator<Item = &str> {
     heads.filter_map(|head| head.split('(').next())
 }
 
-/// The names between each `@each $open;` and the end of the list.
+/// Where a list begins.
+const LIST: &str = "@each $open, [$($needs)?];\n";
+
+/// The names between each beginning of a list and its end.
 fn listed_in(source: &str) -> Vec<&str> {
-    let lists = source.split("@each $open;\n").skip(1);
+    let lists = source.split(LIST).skip(1);
     let lists = lists.map(|list| list.split_once("        }\n").expect("its end").0);
     let lines = lists.flat_map(str::lines).map(str::trim);
     let names = lines.filter(|line| !line.starts_with("//") && !line.is_empty());
@@ -61,6 +64,6 @@ fn the_guard_sees_what_it_guards() {
     let source = "/// Doc.\npub async fn a_promise(h: H) {\n    async fn inner() {}\n}\nasync fn helper() {}\n";
     assert_eq!(promises_in(source).collect::<Vec<_>>(), ["a_promise"]);
     let list =
-        "x @each $open;\n            // group\n            one,\n            two,\n        }\n";
+        format!("x {LIST}            // group\n            one,\n            two,\n        }}\n");
     assert_eq!(listed_in(&list.repeat(2)), ["one", "two", "one", "two"]);
 }

@@ -28,7 +28,8 @@ use announce::Announcement;
 use exports::Exports;
 use models::Chosen;
 use places::Places;
-pub(crate) use settings::DEFAULT_STORE;
+pub(crate) use places::folder;
+pub(crate) use settings::{DEFAULT_STORE, store_of_server};
 use settings::{Given, Settings};
 
 /// The app that is served where no folder of agents is given.

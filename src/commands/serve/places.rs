@@ -6,12 +6,11 @@ use anyhow::Context as _;
 use retain::{
     Clock, Embedder, FileArtifactService, FileArtifactStore, InMemoryArtifactService,
     InMemoryKeyStore, InMemoryMemoryService, InMemoryMemoryStore, InMemorySessionService, KeyStore,
-    MemoryStore, SqliteArtifactService, SqliteMemoryService, SqliteSessionService,
-    StoreMemoryService,
 };
 use retain_server::Services;
 
 use super::settings::{DEFAULT_STORE, Settings};
+use crate::commands::{Database, Missing, database::meaning};
 
 /// The address of what goes with the program.
 const VOLATILE: &str = "memory://";
@@ -85,17 +84,20 @@ impl Places {
             self.services.memory = Arc::new(InMemoryMemoryService::new());
             self.services.long_term_memory = None;
         } else {
-            let store = sqlite(uri).await?;
-            let memory = SqliteMemoryService::over(store.store().memory());
-            let memory = Arc::new(meaning(memory, embedder));
+            let database = Database::open(uri, Missing::Create).await?;
+            let memory = database.memory(embedder);
             self.services.memory = Arc::clone(&memory) as _;
             self.services.long_term_memory = Some(memory);
+            let shown = database.shown(uri);
+            self.data.push_str(&format!("; memory in {shown}"));
+            return Ok(());
         }
         self.data.push_str(&format!("; memory in {uri}"));
         Ok(())
     }
 
     async fn with_artifacts(&mut self, uri: &str) -> anyhow::Result<()> {
+        let mut shown = uri.to_owned();
         self.services.artifacts = match uri {
             VOLATILE => Arc::new(InMemoryArtifactService::new()),
             uri if uri.starts_with("file:") => {
@@ -103,30 +105,19 @@ impl Places {
                 Arc::new(FileArtifactService::over(store))
             }
             uri => {
-                let store = sqlite(uri).await?;
-                Arc::new(SqliteArtifactService::over(store.store().artifacts()))
+                let database = Database::open(uri, Missing::Create).await?;
+                shown = database.shown(uri);
+                database.artifacts()
             }
         };
-        self.data.push_str(&format!("; artifacts in {uri}"));
+        self.data.push_str(&format!("; artifacts in {shown}"));
         Ok(())
-    }
-}
-
-/// The memory with its embedder, if there is one.
-fn meaning<S: MemoryStore>(
-    memory: StoreMemoryService<S>,
-    embedder: Option<&Arc<dyn Embedder>>,
-) -> StoreMemoryService<S> {
-    match embedder {
-        Some(embedder) => memory.with_embedder(Arc::clone(embedder)),
-        None => memory,
     }
 }
 
 /// Everything in memory, gone when the program ends. Memories are ranked as in a database.
 fn volatile(embedder: Option<&Arc<dyn Embedder>>) -> Places {
-    let memory = StoreMemoryService::over(InMemoryMemoryStore::default());
-    let memory = Arc::new(meaning(memory, embedder));
+    let memory = meaning(InMemoryMemoryStore::default(), embedder);
     Places {
         services: Services {
             sessions: Arc::new(InMemorySessionService::new()),
@@ -142,34 +133,26 @@ fn volatile(embedder: Option<&Arc<dyn Embedder>>) -> Places {
 
 /// Everything in one database.
 async fn durable(uri: &str, embedder: Option<&Arc<dyn Embedder>>) -> anyhow::Result<Places> {
-    let sessions = sqlite(uri).await?;
-    let store = sessions.store();
-    let memory = Arc::new(meaning(SqliteMemoryService::over(store.memory()), embedder));
+    let database = Database::open(uri, Missing::Create).await?;
+    let (memory, shown) = (database.memory(embedder), database.shown(uri));
     Ok(Places {
-        keys: Arc::new(store.keys()),
-        keys_uri: uri.to_owned(),
-        data: uri.strip_prefix("sqlite:///").unwrap_or(uri).to_owned(),
+        keys: database.keys(),
+        data: shown
+            .strip_prefix("sqlite:///")
+            .unwrap_or(&shown)
+            .to_owned(),
+        keys_uri: shown,
         services: Services {
             memory: Arc::clone(&memory) as _,
             long_term_memory: Some(memory),
-            artifacts: Arc::new(SqliteArtifactService::over(store.artifacts())),
-            sessions: Arc::new(sessions),
+            artifacts: database.artifacts(),
+            sessions: database.sessions(),
         },
     })
 }
 
-async fn sqlite(uri: &str) -> anyhow::Result<SqliteSessionService> {
-    if !uri.starts_with("sqlite") {
-        anyhow::bail!(
-            "{uri:?} is no address that is known here; there are sqlite:///relative.db, \
-             sqlite:////absolute.db and memory:// (and file:///folder for artifacts)"
-        );
-    }
-    Ok(SqliteSessionService::connect(uri).await?)
-}
-
 /// The folder that `file:///folder` names.
-fn folder(uri: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn folder(uri: &str) -> anyhow::Result<PathBuf> {
     let rest = uri.strip_prefix("file://").unwrap_or_default();
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
     if !path.starts_with('/') {
@@ -211,11 +194,5 @@ mod tests {
         ] {
             assert!(folder(uri).is_err(), "{uri}");
         }
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn an_address_that_is_not_known_is_refused_with_those_that_are() {
-        let error = sqlite("postgres://x").await.unwrap_err().to_string();
-        assert!(error.contains("memory://"), "{error}");
     }
 }

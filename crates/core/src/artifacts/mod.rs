@@ -11,6 +11,7 @@ mod store;
 
 pub use names::{ArtifactNames, ArtifactPlace, USER_ARTIFACT_PREFIX};
 pub use reference::ArtifactReference;
+pub(crate) use rules::as_kept;
 pub use rules::{StoreArtifactService, artifact_tombstone};
 pub use service::{ArtifactError, ArtifactKey, ArtifactService, ArtifactVersion};
 pub use store::{ArtifactStore, NewArtifact, StoredArtifact};

@@ -97,13 +97,7 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
         custom_metadata: Option<JsonMap>,
     ) -> Result<u64, ArtifactError> {
         let place = self.place(key)?;
-        let (part, mime_type) = match self.store.names() {
-            ArtifactNames::Exact => with_mime_type(key, artifact)?,
-            ArtifactNames::Paths => {
-                place.check_free()?;
-                file_content(artifact)?
-            }
-        };
+        let (part, mime_type) = as_kept(self.store.names(), key, &place, artifact)?;
         let new = NewArtifact {
             part,
             mime_type,
@@ -184,6 +178,22 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
             None => versions.pop(),
             Some(version) => versions.into_iter().find(|known| known.version == version),
         })
+    }
+}
+
+/// What a store keeps of a part, and its media type.
+pub(crate) fn as_kept(
+    names: ArtifactNames,
+    key: &ArtifactKey,
+    place: &ArtifactPlace,
+    part: Part,
+) -> Result<(Part, Option<String>), ArtifactError> {
+    match names {
+        ArtifactNames::Exact => with_mime_type(key, part),
+        ArtifactNames::Paths => {
+            place.check_free()?;
+            file_content(part)
+        }
     }
 }
 

@@ -65,4 +65,13 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
         user: &str,
         session: Option<&str>,
     ) -> Result<Vec<String>, ArtifactError>;
+
+    /// The places of artifacts behind `after`, of all apps and users, ordered by app, user, session
+    /// (the user's own first) and name as bytes, at most so many. Where the store keeps sessions too,
+    /// what belongs to an expired one is left out.
+    async fn places(
+        &self,
+        after: Option<&ArtifactPlace>,
+        limit: usize,
+    ) -> Result<Vec<ArtifactPlace>, ArtifactError>;
 }

@@ -8,7 +8,7 @@ mod fold;
 mod history;
 mod prepare;
 mod restore;
-mod rewind;
+pub(crate) mod rewind;
 mod sweep;
 mod tail;
 mod transfer;

@@ -134,7 +134,10 @@ fn version_of(session: &SessionKey, filename: &str, told: &Json) -> Result<u64> 
     told.as_u64().ok_or_else(|| SessionError::Artifact {
         key: session.clone(),
         filename: filename.to_owned(),
-        source: format!("an event tells of version {told}, which is no version").into(),
+        source: {
+            let reason = format!("an event tells of version {told}, which is no version");
+            Box::new(ArtifactError::invalid("version", reason))
+        },
     })
 }
 

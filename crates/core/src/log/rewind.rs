@@ -39,7 +39,7 @@ struct LookedBack {
 }
 
 /// Session keys to set or (`None`) to make absent.
-pub(super) type KeyChanges = Vec<(String, Option<Json>)>;
+pub(crate) type KeyChanges = Vec<(String, Option<Json>)>;
 
 /// Says when the caller of a rewind has gone away.
 struct Gone(oneshot::Receiver<()>);
@@ -330,7 +330,7 @@ fn adk_delta(current: &JsonMap, target: &JsonMap) -> StateDelta {
 
 /// What turns `current` into `target`, and then sets what `delta` adds to it. A `null` of the delta
 /// is ADK's word for a key that did not exist, and says nothing that `target` does not.
-pub(super) fn changes_to(current: &JsonMap, target: &JsonMap, delta: &JsonMap) -> KeyChanges {
+pub(crate) fn changes_to(current: &JsonMap, target: &JsonMap, delta: &JsonMap) -> KeyChanges {
     let mut goal = target.clone();
     for (key, value) in delta {
         if !value.is_null() {
@@ -346,7 +346,7 @@ pub(super) fn changes_to(current: &JsonMap, target: &JsonMap, delta: &JsonMap) -
 }
 
 /// Makes the changes.
-pub(super) fn apply(state: &mut JsonMap, changes: &KeyChanges) {
+pub(crate) fn apply(state: &mut JsonMap, changes: &KeyChanges) {
     for (key, value) in changes {
         match value {
             Some(value) => drop(state.insert(key.as_str(), value.clone())),

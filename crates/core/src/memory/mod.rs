@@ -10,6 +10,7 @@ mod filter;
 mod identity;
 mod plan;
 mod record;
+mod restore;
 mod service;
 mod store;
 mod timestamp;
@@ -26,6 +27,7 @@ pub use record::{
     MemoryAbout, MemoryFacts, MemoryKind, MemoryOrigin, MemoryRecord, MemoryScope, MemoryVector,
     MemoryVectors, OriginKind,
 };
+pub use restore::{KeptMemory, MemoryRestore, plan_restore};
 pub use service::{MemoryError, MemoryService};
 pub use store::{
     ForgetReceipt, MemoryAdded, MemoryChanges, MemoryEdit, MemoryMark, MemoryRows,

@@ -9,8 +9,10 @@ use async_trait::async_trait;
 
 use super::{
     filter::Forget,
+    identity::Tombstone,
     plan::{MemoryBatch, MemoryLimits},
     record::{MemoryRecord, MemoryScope, MemoryVector},
+    restore::MemoryRestore,
     service::MemoryError,
 };
 use crate::{content::Content, json::JsonMap};
@@ -223,4 +225,25 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         generation: u64,
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Result<(), MemoryError>;
+
+    /// Whose memories there are, or hashes of forgotten ones, behind `after`, ordered by (app, user)
+    /// as bytes, at most so many.
+    async fn scopes(
+        &self,
+        after: Option<&MemoryScope>,
+        limit: usize,
+    ) -> Result<Vec<MemoryScope>, MemoryError>;
+
+    /// The hashes of what was forgotten behind `after`, ascending, at most so many.
+    async fn tombstones(
+        &self,
+        scope: &MemoryScope,
+        after: Option<Tombstone>,
+        limit: usize,
+    ) -> Result<Vec<Tombstone>, MemoryError>;
+
+    /// Takes up what another store kept, as it was kept there: numbers, times, hashes, vectors.
+    /// [`plan_restore`](super::plan_restore) says what the scope holds then, or refuses. The bodies
+    /// are of a new revision of this scope. Hashes that are there already stay once.
+    async fn restore(&self, restore: Arc<MemoryRestore>) -> Result<(), MemoryError>;
 }

@@ -146,7 +146,10 @@ impl<S: MemoryStore> Task<S> {
                 Err(error) => {
                     let (scope, now_us) = (&self.scope, self.clock.now_us());
                     self.embedding.failed().insert(scope.clone(), now_us);
-                    tracing::warn!(%scope, %error, "memories stay without vectors for now");
+                    // Whose they are, and what a server said about them, is nobody's business here.
+                    tracing::warn!("memories stay without vectors for now");
+                    let (scope, error) = (scope.to_string(), error.to_string());
+                    tracing::debug!(?scope, ?error, "memories stay without vectors for now");
                 }
             }
             if !self.embedding.again(&self.scope) {
@@ -258,9 +261,7 @@ pub(super) async fn embed_question(embedder: &dyn Embedder, question: &str) -> V
         Ok(Err(error)) => error.to_string(),
         Err(_) => "it took too long".to_owned(),
     };
-    tracing::warn!(
-        error = answer,
-        "a search goes by words only: its question has no vector"
-    );
+    tracing::warn!("a search goes by words only: its question has no vector");
+    tracing::debug!(error = ?answer, "a search goes by words only");
     Vec::new()
 }

@@ -336,7 +336,9 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         if let Err(error) = self.up_to_date(scope).await {
             // The change is made. An index that cannot follow it is not kept.
             self.views.let_go(scope);
-            tracing::warn!(%scope, %error, "an index is to be built anew");
+            tracing::warn!("an index is to be built anew");
+            let (scope, error) = (scope.to_string(), error.to_string());
+            tracing::debug!(?scope, ?error, "an index is to be built anew");
         }
     }
 

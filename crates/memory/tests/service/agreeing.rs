@@ -1,42 +1,45 @@
-//! Random scripts: two services on one file, each with an index that follows, always agree with one
+//! Random scripts: two services on one database, each with an index that follows, always agree with one
 //! that has just been opened, and nothing that was forgotten comes back.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use retain_core::{
-    Content, Event, Forget, MemoryEntry, MemoryService as _, MemoryUpdate, SessionLog as _,
+    Content, Event, Forget, MemoryEntry, MemoryService as _, MemoryStore, MemoryUpdate, SessionLog,
 };
 use retain_memory::{IngestOptions, ListMemories, SearchMemory, StoreMemoryService};
-use retain_sessions::{SqliteMemoryStore, SqliteOptions, SqliteSessionService, SqliteStore};
-use retain_testkit::{TestClock, TestIds, random::Random};
+use retain_sessions::{PostgresSessionService, SqliteSessionService};
+use retain_testkit::{
+    TestClock, TestIds,
+    postgres::{TestDatabase, is_there},
+    random::Random,
+};
 
 use super::session_with;
-
-type Memory = StoreMemoryService<SqliteMemoryStore>;
 
 const WORDS: [&str; 6] = ["apples", "pears", "plums", "figs", "melons", "grapes"];
 
 /// One of the services with the sessions it stands on, as in a process of its own.
-struct Process {
-    sessions: SqliteSessionService,
-    memory: Memory,
+struct Process<S> {
+    sessions: Arc<dyn SessionLog>,
+    memory: StoreMemoryService<S>,
 }
 
-async fn open(path: &Path, clock: &TestClock) -> Process {
-    let store = SqliteStore::open(SqliteOptions::file(path)).await.unwrap();
-    let memory = StoreMemoryService::over(store.memory())
+fn process<S: MemoryStore>(sessions: impl SessionLog, store: S, clock: &TestClock) -> Process<S> {
+    let memory = StoreMemoryService::over(store)
         .with_clock(clock.clone())
         // By words alone, so that what is found has a word to show for it.
         .with_static_vectors(false)
         .with_ids(TestIds::new("m"));
     Process {
-        sessions: SqliteSessionService::over(store),
+        sessions: Arc::new(sessions),
         memory,
     }
 }
 
 /// What a service lists, and what it finds for each word.
-async fn seen(memory: &Memory) -> (Vec<(String, String)>, Vec<BTreeSet<String>>) {
+async fn seen<S: MemoryStore>(
+    memory: &StoreMemoryService<S>,
+) -> (Vec<(String, String)>, Vec<BTreeSet<String>>) {
     let list = ListMemories {
         limit: 7,
         ..ListMemories::default()
@@ -69,9 +72,9 @@ fn text(random: &mut Random) -> String {
 }
 
 /// Does something; `forgotten` are the ids that must not be seen any more.
-async fn step(
+async fn step<S: MemoryStore>(
     random: &mut Random,
-    process: &Process,
+    process: &Process<S>,
     clock: &TestClock,
     forgotten: &mut BTreeSet<String>,
 ) {
@@ -124,39 +127,70 @@ async fn step(
     }
 }
 
+/// Two processes on what `open` opens agree after each of many steps.
+async fn agree<S: MemoryStore, F>(seed: u64, clock: &TestClock, open: impl Fn() -> F)
+where
+    F: Future<Output = Process<S>>,
+{
+    let mut random = Random::new(seed);
+    let processes = [open().await, open().await];
+    let mut forgotten = BTreeSet::new();
+    for number in 0..60 {
+        let process = &processes[random.below(2) as usize];
+        step(&mut random, process, clock, &mut forgotten).await;
+        let place = format!("seed {seed}, step {number}");
+        let fresh = open().await;
+        let expected = seen(&fresh.memory).await;
+        for process in &processes {
+            assert_eq!(seen(&process.memory).await, expected, "{place}");
+        }
+        let (listed, found) = expected;
+        let ids: BTreeSet<String> = listed.iter().map(|(id, _)| id.clone()).collect();
+        assert_eq!(ids.len(), listed.len(), "{place}: {listed:?}");
+        assert!(ids.is_disjoint(&forgotten), "{place}: {ids:?}");
+        for (word, found) in WORDS.iter().zip(found) {
+            let said = listed.iter().filter(|(_, text)| text.contains(word));
+            let said: BTreeSet<String> = said.map(|(id, _)| id.clone()).collect();
+            // Copies of one text are one hit, and turns are found by those beside them. All that
+            // is found is there, and what is over finds nobody.
+            assert!(found.is_subset(&ids), "{place}: {word}");
+            assert_eq!(found.is_empty(), said.is_empty(), "{place}: {word}");
+        }
+        let counted = fresh.memory.statistics("app", "ada").await.unwrap();
+        assert_eq!(counted.entries, ids.len() as u64, "{place}");
+    }
+    let problems = processes[0].sessions.check().await.unwrap();
+    assert_eq!(problems, Vec::<String>::new(), "seed {seed}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn services_on_one_file_agree_whatever_happens() {
     for seed in [1, 2, 3] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("m.db");
-        let (clock, mut random) = (TestClock::default(), Random::new(seed));
-        let processes = [open(&path, &clock).await, open(&path, &clock).await];
-        let mut forgotten = BTreeSet::new();
-        for number in 0..60 {
-            let process = &processes[random.below(2) as usize];
-            step(&mut random, process, &clock, &mut forgotten).await;
-            let place = format!("seed {seed}, step {number}");
-            let fresh = open(&path, &clock).await;
-            let expected = seen(&fresh.memory).await;
-            for process in &processes {
-                assert_eq!(seen(&process.memory).await, expected, "{place}");
-            }
-            let (listed, found) = expected;
-            let ids: BTreeSet<String> = listed.iter().map(|(id, _)| id.clone()).collect();
-            assert_eq!(ids.len(), listed.len(), "{place}: {listed:?}");
-            assert!(ids.is_disjoint(&forgotten), "{place}: {ids:?}");
-            for (word, found) in WORDS.iter().zip(found) {
-                let said = listed.iter().filter(|(_, text)| text.contains(word));
-                let said: BTreeSet<String> = said.map(|(id, _)| id.clone()).collect();
-                // Copies of one text are one hit, and turns are found by those beside them. All that
-                // is found is there, and what is over finds nobody.
-                assert!(found.is_subset(&ids), "{place}: {word}");
-                assert_eq!(found.is_empty(), said.is_empty(), "{place}: {word}");
-            }
-            let counted = fresh.memory.statistics("app", "ada").await.unwrap();
-            assert_eq!(counted.entries, ids.len() as u64, "{place}");
-        }
-        let problems = processes[0].sessions.check().await.unwrap();
-        assert_eq!(problems, Vec::<String>::new(), "seed {seed}");
+        let folder = retain_testkit::scratch::folder();
+        let uri = format!("sqlite:///{}", folder.path().join("m.db").display());
+        let clock = TestClock::default();
+        agree(seed, &clock, || async {
+            let sessions = SqliteSessionService::connect(&uri).await.unwrap();
+            let store = sessions.store().memory();
+            process(sessions, store, &clock)
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_on_one_server_agree_whatever_happens() {
+    if !is_there() {
+        return;
+    }
+    for seed in [4, 5] {
+        let (database, clock) = (TestDatabase::new().await, TestClock::default());
+        agree(seed, &clock, || async {
+            let sessions = PostgresSessionService::connect(&database.uri()).await;
+            let sessions = sessions.unwrap();
+            let store = sessions.store().memory();
+            process(sessions, store, &clock)
+        })
+        .await;
     }
 }

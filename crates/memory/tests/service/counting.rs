@@ -9,8 +9,8 @@ use std::sync::{
 use async_trait::async_trait;
 use retain_core::{
     Event, Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
-    MemoryMark, MemoryRecord, MemoryRows, MemoryScope, MemoryService as _, MemoryStatistics,
-    MemoryStore, NewEmbedding,
+    MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryService as _,
+    MemoryStatistics, MemoryStore, NewEmbedding, Tombstone,
 };
 use retain_memory::StoreMemoryService;
 use retain_sessions::InMemoryMemoryStore;
@@ -131,6 +131,23 @@ impl MemoryStore for Counting {
     ) -> Answer<()> {
         let set = self.store.set_embeddings(scope, generation, embeddings);
         set.await
+    }
+
+    async fn scopes(&self, after: Option<&MemoryScope>, limit: usize) -> Answer<Vec<MemoryScope>> {
+        self.store.scopes(after, limit).await
+    }
+
+    async fn tombstones(
+        &self,
+        scope: &MemoryScope,
+        after: Option<Tombstone>,
+        limit: usize,
+    ) -> Answer<Vec<Tombstone>> {
+        self.store.tombstones(scope, after, limit).await
+    }
+
+    async fn restore(&self, restore: Arc<MemoryRestore>) -> Answer<()> {
+        self.store.restore(restore).await
     }
 }
 

@@ -21,7 +21,7 @@ fn stands_in(folder: &Path, bytes: &[u8]) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_of_a_user_who_is_erased() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let path = folder.path().join("sessions.db");
     let uri = format!("sqlite:///{}", path.display());
     let sessions = SqliteSessionService::connect(&uri).await.unwrap();
@@ -116,7 +116,7 @@ async fn deleting_a_session_leaves_what_was_remembered_of_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_memory_of_200_bytes_takes_at_most_one_and_a_half_kilobytes() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let path = folder.path().join("memory.db");
     let store = sqlite(&path).await;
     let empty = std::fs::metadata(&path).unwrap().len();
@@ -186,7 +186,7 @@ async fn what_another_process_adds_is_found_at_once() {
             .unwrap();
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let path = folder.path().join("memory.db");
     let memory = StoreMemoryService::over(sqlite(&path).await);
     let coffee = session_with("s0", vec![Event::user_text("I like coffee.")]);

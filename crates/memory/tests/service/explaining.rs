@@ -53,7 +53,7 @@ async fn talks(memory: &Memory) {
 }
 
 async fn with_talks() -> (Memory, tempfile::TempDir) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let store = sqlite(&folder.path().join("memory.db")).await;
     let memory = StoreMemoryService::over(store).with_clock(TestClock::default());
     talks(&memory).await;

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use retain_core::{
     Event, Forget, Json, JsonMap, MemoryEdit, MemoryFilter, MemoryLimits, MemoryService as _,
-    MemoryUpdate, SessionLog as _,
+    MemoryStore, MemoryUpdate, SessionLog,
 };
 use retain_memory::{IngestOptions, SearchMemory, StoreMemoryService};
-use retain_sessions::SqliteSessionService;
-use retain_testkit::TestClock;
+use retain_sessions::{PostgresSessionService, SqliteSessionService};
+use retain_testkit::{
+    TestClock,
+    postgres::{TestDatabase, is_there},
+};
 
 use super::{counting::Counting, found, in_memory, session_with};
 
@@ -134,12 +137,10 @@ async fn changed_texts_leave_the_index_at_once() {
     assert!(memory.cache_size().1 + 5000 < with_secret);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn users_who_are_erased_leave_the_cache() {
-    let sessions = SqliteSessionService::connect("sqlite::memory:").await;
-    let sessions = sessions.unwrap();
+/// A user who is erased by `sessions` leaves no index of what `store` kept.
+async fn leaves_the_cache(sessions: impl SessionLog, store: impl MemoryStore) {
     let clock = TestClock::default();
-    let memory = StoreMemoryService::over(sessions.store().memory()).with_clock(clock.clone());
+    let memory = StoreMemoryService::over(store).with_clock(clock.clone());
     let tea = session_with("s1", vec![Event::user_text("I like tea.")]);
     memory.add_session_to_memory(&tea).await.unwrap();
     let mut other = session_with("s2", vec![Event::user_text("Grace likes tea.")]);
@@ -159,4 +160,24 @@ async fn users_who_are_erased_leave_the_cache() {
     sessions.erase_user("app", "ada").await.unwrap();
     assert!(found(&memory, "tea").await.is_empty());
     assert_eq!(memory.cache_size().0, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_who_are_erased_leave_the_cache() {
+    let sessions = SqliteSessionService::connect("sqlite::memory:").await;
+    let sessions = sessions.unwrap();
+    let store = sessions.store().memory();
+    leaves_the_cache(sessions, store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_who_are_erased_from_a_server_leave_the_cache() {
+    if !is_there() {
+        return;
+    }
+    let database = TestDatabase::new().await;
+    let sessions = PostgresSessionService::connect(&database.uri()).await;
+    let sessions = sessions.unwrap();
+    let store = sessions.store().memory();
+    leaves_the_cache(sessions, store).await;
 }

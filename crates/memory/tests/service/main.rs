@@ -22,8 +22,11 @@ use std::sync::Arc;
 
 use retain_core::{Event, MemoryService, Session};
 use retain_memory::StoreMemoryService;
-use retain_sessions::{InMemoryMemoryStore, SqliteMemoryStore, SqliteOptions, SqliteStore};
-use retain_testkit::{TestClock, TestIds};
+use retain_sessions::{
+    InMemoryMemoryStore, PostgresMemoryStore, PostgresOptions, PostgresStore, SqliteMemoryStore,
+    SqliteOptions, SqliteStore,
+};
+use retain_testkit::{TestClock, TestIds, postgres::TestDatabase};
 
 type InMemory = StoreMemoryService<InMemoryMemoryStore>;
 
@@ -39,6 +42,11 @@ fn in_memory() -> (InMemory, TestClock) {
 async fn sqlite(path: &std::path::Path) -> SqliteMemoryStore {
     let store = SqliteStore::open(SqliteOptions::file(path)).await.unwrap();
     store.memory()
+}
+
+async fn postgres(database: &TestDatabase) -> PostgresMemoryStore {
+    let options = PostgresOptions::from_uri(&database.uri()).unwrap();
+    PostgresStore::open(options).await.unwrap().memory()
 }
 
 /// A session of `ada` in `app` with these events, whose ids are `ID-1`, `ID-2`…

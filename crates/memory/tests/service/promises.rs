@@ -5,13 +5,16 @@ use std::sync::Arc;
 use retain_core::{MemoryService, MemoryStore};
 use retain_memory::{InMemoryMemoryService, StoreMemoryService, VectorMemoryService};
 use retain_sessions::InMemoryMemoryStore;
-use retain_testkit::memory::{MemoryHarness, MemoryStoreHarness, Sharing};
+use retain_testkit::{
+    memory::{MemoryHarness, MemoryStoreHarness, Sharing},
+    postgres::{TestDatabase, is_there},
+};
 
-use super::{embedders::WordEmbedder, shared, sqlite};
+use super::{embedders::WordEmbedder, postgres, shared, sqlite};
 
 /// A file that goes when the last who needs it has gone.
 fn file() -> (Arc<tempfile::TempDir>, std::path::PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let path = folder.path().join("memory.db");
     (Arc::new(folder), path)
 }
@@ -49,6 +52,20 @@ mod on_sqlite_with_an_embedder {
     }
 
     retain_testkit::memory_promises!(harness());
+}
+
+mod on_postgres {
+    use super::*;
+
+    async fn harness() -> MemoryHarness {
+        let database = Arc::new(TestDatabase::new().await);
+        MemoryHarness::new(Sharing::Durable, move || {
+            let database = Arc::clone(&database);
+            async move { shared(StoreMemoryService::over(postgres(&database).await)) }
+        })
+    }
+
+    retain_testkit::memory_promises!(harness(), needs: is_there());
 }
 
 mod in_memory_store {
@@ -107,6 +124,23 @@ mod store_on_sqlite {
     }
 
     retain_testkit::memory_store_promises!(harness());
+}
+
+mod store_on_postgres {
+    use super::*;
+
+    async fn harness() -> MemoryStoreHarness {
+        let database = Arc::new(TestDatabase::new().await);
+        MemoryStoreHarness::new(move || {
+            let database = Arc::clone(&database);
+            async move {
+                let store: Arc<dyn MemoryStore> = Arc::new(postgres(&database).await);
+                store
+            }
+        })
+    }
+
+    retain_testkit::memory_store_promises!(harness(), needs: is_there());
 }
 
 mod store_in_memory {

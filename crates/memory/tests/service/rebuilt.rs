@@ -3,12 +3,18 @@
 
 use std::time::Duration;
 
-use retain_core::{Content, Event, Forget, MemoryEntry, MemoryService as _, MemoryUpdate};
+use retain_core::{
+    Content, Event, Forget, MemoryEntry, MemoryService as _, MemoryStore, MemoryUpdate,
+};
 use retain_memory::{IngestOptions, ListMemories, SearchMemory, StoreMemoryService};
 use retain_sessions::InMemoryMemoryStore;
-use retain_testkit::{TestClock, TestIds, random::Random};
+use retain_testkit::{
+    TestClock, TestIds,
+    postgres::{TestDatabase, is_there},
+    random::Random,
+};
 
-use super::{InMemory, session_with};
+use super::{postgres, session_with};
 
 const WORDS: [&str; 16] = [
     "tea",
@@ -36,7 +42,10 @@ fn text(random: &mut Random) -> String {
 }
 
 /// What a search says: who, how well, and for whom else.
-async fn answers(memory: &InMemory, query: &str) -> Vec<(String, u32, Vec<u64>)> {
+async fn answers<S: MemoryStore>(
+    memory: &StoreMemoryService<S>,
+    query: &str,
+) -> Vec<(String, u32, Vec<u64>)> {
     let search = SearchMemory::new(query).limit(7);
     let found = memory.search_memory_with("app", "ada", search).await;
     let found = found.unwrap().into_iter();
@@ -45,7 +54,10 @@ async fn answers(memory: &InMemory, query: &str) -> Vec<(String, u32, Vec<u64>)>
         .collect()
 }
 
-async fn any_id(memory: &InMemory, random: &mut Random) -> Option<String> {
+async fn any_id<S: MemoryStore>(
+    memory: &StoreMemoryService<S>,
+    random: &mut Random,
+) -> Option<String> {
     let list = ListMemories {
         limit: 200,
         ..ListMemories::default()
@@ -56,7 +68,7 @@ async fn any_id(memory: &InMemory, random: &mut Random) -> Option<String> {
 }
 
 /// Adds a conversation, longer than before if it is known, of which some memories end by themselves.
-async fn talk(memory: &InMemory, random: &mut Random) {
+async fn talk<S: MemoryStore>(memory: &StoreMemoryService<S>, random: &mut Random) {
     let name = random.pick(&["a", "b", "c", "d"]);
     let turns = 1 + random.below(12);
     let mut said = Random::new(name.len() as u64 + u64::from(name.as_bytes()[0]));
@@ -72,7 +84,11 @@ async fn talk(memory: &InMemory, random: &mut Random) {
     memory.add_session_with(&session, &options).await.unwrap();
 }
 
-async fn change(memory: &InMemory, clock: &TestClock, random: &mut Random) {
+async fn change<S: MemoryStore>(
+    memory: &StoreMemoryService<S>,
+    clock: &TestClock,
+    random: &mut Random,
+) {
     match random.below(10) {
         0..=3 => talk(memory, random).await,
         4 => {
@@ -114,22 +130,37 @@ async fn change(memory: &InMemory, clock: &TestClock, random: &mut Random) {
     }
 }
 
+/// Changes what `store` keeps; after each change an index that has followed answers as a new one.
+async fn follows<S: MemoryStore + Clone>(store: S, seed: u64) {
+    let mut random = Random::new(seed);
+    let clock = TestClock::default();
+    let service = || StoreMemoryService::over(store.clone()).with_clock(clock.clone());
+    let memory = service().with_ids(TestIds::new("m"));
+    for step in 0..25 {
+        change(&memory, &clock, &mut random).await;
+        let query = text(&mut random);
+        let (followed, anew) = (
+            answers(&memory, &query).await,
+            answers(&service(), &query).await,
+        );
+        assert_eq!(followed, anew, "seed {seed}, step {step}, {query:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_followed_answers_as_one_built_anew() {
     for seed in 0..12 {
-        let mut random = Random::new(seed);
-        let clock = TestClock::default();
-        let store = InMemoryMemoryStore::default();
-        let service = || StoreMemoryService::over(store.clone()).with_clock(clock.clone());
-        let memory = service().with_ids(TestIds::new("m"));
-        for step in 0..25 {
-            change(&memory, &clock, &mut random).await;
-            let query = text(&mut random);
-            let (followed, anew) = (
-                answers(&memory, &query).await,
-                answers(&service(), &query).await,
-            );
-            assert_eq!(followed, anew, "seed {seed}, step {step}, {query:?}");
-        }
+        follows(InMemoryMemoryStore::default(), seed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_followed_a_server_answers_as_one_built_anew() {
+    if !is_there() {
+        return;
+    }
+    for seed in 12..15 {
+        let database = TestDatabase::new().await;
+        follows(postgres(&database).await, seed).await;
     }
 }

@@ -37,7 +37,7 @@ async fn rows(store: &SqliteMemoryStore) -> Vec<MemoryRecord> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_means_the_same_is_found_without_a_word_in_common() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let store = sqlite(&folder.path().join("memory.db")).await;
     let memory = StoreMemoryService::over(store.clone());
     let session = session_with("s1", vec![Event::user_text(CAR)]);
@@ -71,7 +71,7 @@ async fn of_a_handful_of_memories_the_one_that_is_meant_is_found() {
     if table().is_none() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let memory = StoreMemoryService::over(sqlite(&folder.path().join("memory.db")).await);
     let said = [
         "I drive a blue Toyota.",
@@ -107,7 +107,7 @@ async fn of_a_handful_of_memories_the_one_that_is_meant_is_found() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_table_only_words_find() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let store = sqlite(&folder.path().join("memory.db")).await;
     let memory = StoreMemoryService::over(store.clone()).with_static_vectors(false);
     let session = session_with("s1", vec![Event::user_text(CAR)]);
@@ -152,7 +152,7 @@ async fn write_with_vector_of(store: &SqliteMemoryStore, said: &str, vector_of: 
 async fn a_stored_vector_is_taken_if_it_is_of_this_table() {
     let Some(table) = table() else { return };
     for (model, expected) in [(table.id(), KITTENS), ("another table", CAR)] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = retain_testkit::scratch::folder();
         let store = sqlite(&folder.path().join("memory.db")).await;
         // Each has the vector of the other, so who is found tells whose vector was taken.
         write_with_vector_of(&store, CAR, KITTENS, model).await;
@@ -167,7 +167,7 @@ async fn what_is_changed_by_hand_is_found_by_its_new_meaning() {
     if table().is_none() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let memory = StoreMemoryService::over(sqlite(&folder.path().join("memory.db")).await);
     let session = session_with("s1", vec![Event::user_text(KITTENS)]);
     memory.add_session_to_memory(&session).await.unwrap();

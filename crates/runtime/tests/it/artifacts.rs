@@ -218,6 +218,14 @@ impl ArtifactStore for Web {
     ) -> Result<Vec<String>, ArtifactError> {
         self.0.list(app, user, session).await
     }
+
+    async fn places(
+        &self,
+        after: Option<&ArtifactPlace>,
+        limit: usize,
+    ) -> Result<Vec<ArtifactPlace>, ArtifactError> {
+        self.0.places(after, limit).await
+    }
 }
 
 fn upload(name: &str, size: usize) -> Part {

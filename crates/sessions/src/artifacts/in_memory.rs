@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Bound,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -133,5 +134,23 @@ impl ArtifactStore for InMemoryArtifactStore {
             of_app == app && of_user == user && (of.is_none() || of.as_deref() == session)
         });
         Ok(seen.map(|(.., name)| name.clone()).collect())
+    }
+
+    async fn places(
+        &self,
+        after: Option<&ArtifactPlace>,
+        limit: usize,
+    ) -> Result<Vec<ArtifactPlace>, ArtifactError> {
+        let artifacts = self.lock();
+        let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(address_of(after)));
+        let behind = artifacts.range((from, Bound::Unbounded)).take(limit);
+        let places = behind.map(|((app, user, session, name), _)| ArtifactPlace {
+            app: app.clone(),
+            user: user.clone(),
+            session: session.clone(),
+            name: name.clone(),
+            filename: name.clone(),
+        });
+        Ok(places.collect())
     }
 }

@@ -1,5 +1,5 @@
 //! Where artifacts are kept: in memory and in a folder. On the session database they are kept by
-//! `sqlite::artifacts`.
+//! `sqlite::artifacts` and `postgres::artifacts`.
 
 mod file;
 mod in_memory;
@@ -7,7 +7,7 @@ mod in_memory;
 pub use file::{FileArtifactService, FileArtifactStore};
 pub use in_memory::{InMemoryArtifactService, InMemoryArtifactStore};
 
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use shared::address;
 
 /// What more than one store needs.

@@ -1,8 +1,12 @@
 //! A session's own keys in memory: every value they ever had, and how they stand in a list.
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::{borrow::Cow, collections::BTreeMap, sync::OnceLock};
 
 use retain_core::{Json, JsonError, JsonMap, OwnKeys};
+
+/// How long a text may be that is kept for the next list: most are short, and a long one would take
+/// as much memory again as the keys themselves.
+const KEPT_MAX: usize = 1024;
 
 /// The values of a key with their positions; `None` where it became absent.
 type Values = Vec<(u64, Option<Json>)>;
@@ -13,7 +17,7 @@ pub(super) struct OwnState {
     values: BTreeMap<String, Values>,
     /// The keys as they are now, once somebody has listed them. Lists are long and ask for it each
     /// time, while few sessions of a list change between two of them.
-    listed: OnceLock<OwnKeys>,
+    listed: OnceLock<Box<str>>,
 }
 
 impl OwnState {
@@ -40,9 +44,9 @@ impl OwnState {
     }
 
     /// The keys as a list shows them now; where that cannot be, which one and why.
-    pub(super) fn listed(&self) -> Result<&str, (String, JsonError)> {
+    pub(super) fn listed(&self) -> Result<Cow<'_, str>, (String, JsonError)> {
         if let Some(listed) = self.listed.get() {
-            return Ok(listed.as_str());
+            return Ok(Cow::Borrowed(listed));
         }
         let mut listed = OwnKeys::default();
         for (key, values) in &self.values {
@@ -51,7 +55,11 @@ impl OwnState {
                 pushed.map_err(|error| (key.clone(), error))?;
             }
         }
-        Ok(self.listed.get_or_init(|| listed).as_str())
+        if listed.as_str().len() > KEPT_MAX {
+            return Ok(Cow::Owned(listed.into()));
+        }
+        let kept = self.listed.get_or_init(|| String::from(listed).into());
+        Ok(Cow::Borrowed(kept))
     }
 }
 

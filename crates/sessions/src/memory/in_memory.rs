@@ -8,9 +8,10 @@ use std::{
 use async_trait::async_trait;
 use retain_core::{
     Forget, ForgetReceipt, KnownMemory, MemoryAbout, MemoryAdded, MemoryBatch, MemoryChanges,
-    MemoryEdit, MemoryError, MemoryKind, MemoryMark, MemoryPlan, MemoryRecord, MemoryRows,
-    MemoryScope, MemoryStatistics, MemoryStore, MemoryTotals, MemoryVectors, NewEmbedding,
-    OriginKind, PreparedMemory, Tombstone, plan_batch, plan_edit, plan_edited, plan_growth,
+    MemoryEdit, MemoryError, MemoryKind, MemoryMark, MemoryPlan, MemoryRecord, MemoryRestore,
+    MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, MemoryTotals, MemoryVectors,
+    NewEmbedding, OriginKind, PreparedMemory, Tombstone, plan_batch, plan_edit, plan_edited,
+    plan_growth, plan_restore,
 };
 
 use super::{Removal, TOUCHED_MAX};
@@ -163,6 +164,23 @@ impl Kept {
             bytes: memory.bytes(),
         };
         self.rows.insert(seq, row);
+    }
+
+    fn restore(&mut self, restore: &MemoryRestore) -> Result<(), MemoryError> {
+        self.totals = plan_restore(self.totals, self.mark.last_seq, restore)?;
+        let revision = self.mark.revision + 1;
+        for kept in &restore.memories {
+            self.mark.last_seq = kept.seq;
+            self.put(kept.seq, revision, &kept.memory, kept.created_us);
+            if let Some(row) = self.rows.get_mut(&kept.seq) {
+                row.record.about.updated_us = kept.updated_us;
+            }
+            let same_id = self.by_id.entry(kept.memory.new.id.clone()).or_default();
+            same_id.push(kept.seq);
+        }
+        self.tombstones.extend(&restore.tombstones);
+        self.touch(&[]);
+        Ok(())
     }
 
     /// Makes one more revision, in which these were changed or removed.
@@ -437,5 +455,41 @@ impl MemoryStore for InMemoryMemoryStore {
             }
         });
         Ok(())
+    }
+
+    async fn scopes(
+        &self,
+        after: Option<&MemoryScope>,
+        limit: usize,
+    ) -> Result<Vec<MemoryScope>, MemoryError> {
+        let world = self.world();
+        let scopes = world.scopes.iter().filter(|(scope, kept)| {
+            let has_any = !kept.rows.is_empty() || !kept.tombstones.is_empty();
+            has_any && after.is_none_or(|after| *scope > after)
+        });
+        let mut scopes: Vec<_> = scopes.map(|(scope, _)| scope.clone()).collect();
+        scopes.sort_unstable();
+        scopes.truncate(limit);
+        Ok(scopes)
+    }
+
+    async fn tombstones(
+        &self,
+        scope: &MemoryScope,
+        after: Option<Tombstone>,
+        limit: usize,
+    ) -> Result<Vec<Tombstone>, MemoryError> {
+        Ok(self.with(scope, |kept| {
+            let behind = |hash: &Tombstone| after.is_none_or(|after| *hash > after);
+            let hashes = kept.tombstones.iter().copied();
+            let mut hashes: Vec<Tombstone> = hashes.filter(behind).collect();
+            hashes.sort_unstable();
+            hashes.truncate(limit);
+            hashes
+        }))
+    }
+
+    async fn restore(&self, restore: Arc<MemoryRestore>) -> Result<(), MemoryError> {
+        self.world().scope(&restore.scope).restore(&restore)
     }
 }

@@ -1,4 +1,5 @@
-//! Where memories are kept: in memory here, on SQLite in `sqlite/memory`.
+//! Where memories are kept: in memory here, on the session database in `sqlite/memory` and
+//! `postgres/memory`.
 
 mod in_memory;
 

@@ -4,16 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use retain_core::{
     Batch, Changes, Event, Head, Json, JsonMap, LeaseUse, Limited, NewEvent, NewSession, Plan,
-    Result, SessionError, SessionKey, Standing, Written, check_growth, check_limit, duration_us,
-    plan_append, plan_renewal,
+    Result, SessionError, SessionKey, Written, check_growth, check_limit, duration_us, plan_append,
+    plan_renewal,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{
-    failed, read,
-    rows::{self, POSITION_MAX, SessionRow, event_key},
+use super::{failed, read, rows::event_key};
+use crate::{
+    sql::{self, SessionRow},
+    window::TICKET_TTL_US,
 };
-use crate::window::TICKET_TTL_US;
 
 /// What is being done, for errors.
 const APPEND: &str = "append";
@@ -86,14 +86,7 @@ pub(super) fn append(
         LeaseUse::Take { .. } => first_ticket(connection, row.number, now_us)?,
         LeaseUse::Outside | LeaseUse::Hold { .. } => None,
     };
-    let standing = Standing {
-        key,
-        incarnation: row.number as u64,
-        position: row.position,
-        lease: row.lease,
-        first_ticket: first_ticket.as_deref(),
-        now_us,
-    };
+    let standing = row.standing(key, first_ticket.as_deref(), now_us);
     let plan = plan_append(standing, batch, |id| find_event(connection, key, &row, id))?;
     match plan {
         Plan::Busy { until_us } => {
@@ -145,7 +138,7 @@ fn find_event(
         .prepare_cached("SELECT body FROM events WHERE key = ?1")
         .and_then(|mut sql| sql.query_row([event_key(row.number, position)], |row| row.get(0)));
     let body = body.map_err(|e| failed(APPEND, e))?;
-    Ok(Some((position, rows::event(key, position, &body)?)))
+    Ok(Some((position, sql::event(key, position, &body)?)))
 }
 
 /// Writes one event and its changes; the session's row is brought along in `row`.
@@ -156,8 +149,8 @@ fn write_event(
     new: &NewEvent,
     bytes_max: usize,
 ) -> Result<()> {
-    let (event, position) = (&new.event, row.position + 1);
-    check_limit(Limited::Log, position as usize, POSITION_MAX as usize)?;
+    let event = &new.event;
+    let position = row.go_on(event)?;
     let event_key = event_key(row.number, position);
     let (id, invocation) = (&event.id, &event.invocation_id);
     insert_event(
@@ -176,11 +169,7 @@ fn write_event(
         row.state_bytes,
         &new.changes,
     )?;
-    set_shared_keys(connection, key, &new.changes, bytes_max)?;
-    row.in_order &= position == 1 || event.timestamp >= row.last_update;
-    row.position = position;
-    row.last_update = event.timestamp;
-    Ok(())
+    set_shared_keys(connection, key, &new.changes, bytes_max)
 }
 
 pub(super) fn insert_event(
@@ -350,14 +339,7 @@ pub(super) fn renew(
     now_us: i64,
 ) -> Result<()> {
     let mut row = SessionRow::get(connection, "renew a lease", key, now_us)?;
-    let standing = Standing {
-        key,
-        incarnation: row.number as u64,
-        position: row.position,
-        lease: row.lease,
-        first_ticket: None,
-        now_us,
-    };
+    let standing = row.standing(key, None, now_us);
     row.lease = plan_renewal(standing, &LeaseUse::Hold { token, ttl })?;
     update(connection, &row)
 }

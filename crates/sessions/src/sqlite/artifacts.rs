@@ -5,13 +5,13 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use retain_core::{
-    ArtifactError, ArtifactNames, ArtifactPlace, ArtifactStore, ArtifactVersion, Json, NewArtifact,
-    Part, Result, SessionError, StoreArtifactService, StoredArtifact,
+    ArtifactError, ArtifactNames, ArtifactPlace, ArtifactStore, ArtifactVersion, Clock,
+    NewArtifact, Result, SessionError, StoreArtifactService, StoredArtifact,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{NAME, SqliteStore, failed, readers::Readers, writer::Writer};
-use crate::artifacts::address;
+use super::{NAME, SqliteStore, addresses, failed, readers::Readers, writer::Writer};
+use crate::sql::artifacts::{self as sql, ArtifactRow, session};
 
 /// Artifacts on the database of a [`SqliteSessionService`](crate::SqliteSessionService).
 ///
@@ -33,6 +33,7 @@ pub type SqliteArtifactService = StoreArtifactService<SqliteArtifactStore>;
 pub struct SqliteArtifactStore {
     writer: Arc<Writer>,
     readers: Arc<Readers>,
+    clock: Arc<dyn Clock>,
     uri: Arc<str>,
 }
 
@@ -50,57 +51,38 @@ impl SqliteStore {
         SqliteArtifactStore {
             writer: Arc::clone(&self.writer),
             readers: Arc::clone(&self.readers),
+            clock: Arc::clone(&self.options.clock),
             uri: self.options.uri().into(),
         }
     }
 }
 
-/// The part without its bytes, as JSON; and the bytes.
-struct Row {
-    part: String,
-    data: Option<Vec<u8>>,
-    custom_metadata: String,
-    new: NewArtifact,
-}
-
-impl Row {
-    fn of(mut new: NewArtifact) -> std::result::Result<Row, ArtifactError> {
-        let blob = new.part.inline_data.as_mut();
-        let data = blob.and_then(|blob| blob.data.take());
-        let unwritable = |what, e| ArtifactError::invalid(what, format!("cannot be written: {e}"));
-        let notes = Json::from(new.custom_metadata.clone()).to_json();
-        Ok(Row {
-            part: new.part.to_json().map_err(|e| unwritable("artifact", e))?,
-            data: data.map(|data| data.to_vec()),
-            custom_metadata: notes.map_err(|e| unwritable("custom metadata", e))?,
-            new,
-        })
-    }
-
-    fn insert(&self, connection: &Connection, place: &ArtifactPlace) -> rusqlite::Result<u64> {
-        let session = place.session.as_deref().unwrap_or_default();
-        let address = (&place.app, &place.user, session, &place.name);
-        let sql = "SELECT ifnull(max(version) + 1, 0) FROM artifacts \
-                   WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4";
-        let mut statement = connection.prepare_cached(sql)?;
-        let version: u64 = statement.query_row(address, |row| row.get(0))?;
-        let sql = "INSERT INTO artifacts (app, user, session, name, version, create_time, \
-                   mime_type, custom_metadata, part, data) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-        connection.prepare_cached(sql)?.execute(params![
-            place.app,
-            place.user,
-            session,
-            place.name,
-            version,
-            self.new.create_time,
-            self.new.mime_type,
-            self.custom_metadata,
-            self.part,
-            self.data,
-        ])?;
-        Ok(version)
-    }
+fn insert(
+    connection: &Connection,
+    place: &ArtifactPlace,
+    row: &ArtifactRow,
+) -> rusqlite::Result<u64> {
+    let address = (&place.app, &place.user, session(place), &place.name);
+    let sql = "SELECT ifnull(max(version) + 1, 0) FROM artifacts \
+               WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4";
+    let mut statement = connection.prepare_cached(sql)?;
+    let version: u64 = statement.query_row(address, |row| row.get(0))?;
+    let sql = "INSERT INTO artifacts (app, user, session, name, version, create_time, \
+               mime_type, custom_metadata, part, data) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    connection.prepare_cached(sql)?.execute(params![
+        place.app,
+        place.user,
+        session(place),
+        place.name,
+        version,
+        row.create_time,
+        row.mime_type,
+        row.custom_metadata,
+        row.part,
+        row.data.as_deref(),
+    ])?;
+    Ok(version)
 }
 
 type Found = (u64, String, Option<Vec<u8>>);
@@ -110,44 +92,30 @@ fn find(
     place: &ArtifactPlace,
     version: Option<u64>,
 ) -> rusqlite::Result<Option<Found>> {
-    let session = place.session.as_deref().unwrap_or_default();
     let sql = "SELECT version, part, data FROM artifacts \
                WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4 \
                AND (?5 IS NULL OR version = ?5) ORDER BY version DESC LIMIT 1";
     let mut statement = connection.prepare_cached(sql)?;
     // A number that no row can have is asked for like any other that there is not.
     let version = version.map(|version| i64::try_from(version).unwrap_or(-1));
-    let asked = params![place.app, place.user, session, place.name, version];
+    let asked = params![place.app, place.user, session(place), place.name, version];
     statement
         .query_row(asked, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()
 }
 
-fn versions(
-    connection: &Connection,
-    place: &ArtifactPlace,
-) -> rusqlite::Result<Vec<(ArtifactVersion, String)>> {
-    let session = place.session.as_deref().unwrap_or_default();
+/// A version, when and as what it was saved, and its notes.
+type Listed = (u64, f64, Option<String>, String);
+
+fn versions(connection: &Connection, place: &ArtifactPlace) -> rusqlite::Result<Vec<Listed>> {
     let sql = "SELECT version, create_time, mime_type, custom_metadata FROM artifacts \
                WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4 ORDER BY version";
     let mut statement = connection.prepare_cached(sql)?;
-    let address = (&place.app, &place.user, session, &place.name);
+    let address = (&place.app, &place.user, session(place), &place.name);
     let rows = statement.query_map(address, |row| {
-        let version = row.get(0)?;
-        let about = ArtifactVersion {
-            version,
-            canonical_uri: address_text(place, version),
-            create_time: row.get(1)?,
-            mime_type: row.get(2)?,
-            ..ArtifactVersion::default()
-        };
-        Ok((about, row.get(3)?))
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
     })?;
     rows.collect()
-}
-
-fn address_text(place: &ArtifactPlace, version: u64) -> String {
-    address(place, version).to_string()
 }
 
 /// Removes what belongs to a session.
@@ -168,45 +136,8 @@ pub(super) fn erase_chunk(
     connection.prepare_cached(sql)?.execute((app, user))
 }
 
-/// A failure of the database as one of artifacts.
 fn as_artifact_error(error: SessionError) -> ArtifactError {
-    match error {
-        SessionError::Full {
-            store,
-            operation,
-            source,
-        } => ArtifactError::Full {
-            store,
-            operation,
-            source,
-        },
-        SessionError::Store {
-            store,
-            operation,
-            source,
-        } => ArtifactError::Store {
-            store,
-            operation,
-            source,
-        },
-        other => ArtifactError::Store {
-            store: NAME,
-            operation: "keep artifacts",
-            source: Box::new(other),
-        },
-    }
-}
-
-fn corrupt(
-    place: &ArtifactPlace,
-    version: u64,
-    cause: impl Into<retain_core::BoxError>,
-) -> ArtifactError {
-    ArtifactError::Corrupt {
-        place: place.filename.clone(),
-        version,
-        source: cause.into(),
-    }
+    sql::as_artifact_error(NAME, error)
 }
 
 #[async_trait]
@@ -220,12 +151,12 @@ impl ArtifactStore for SqliteArtifactStore {
         place: &ArtifactPlace,
         new: NewArtifact,
     ) -> std::result::Result<u64, ArtifactError> {
-        let (place, row) = (place.clone(), Row::of(new)?);
-        let insert = move |connection: &Connection| -> Result<u64> {
-            let inserted = row.insert(connection, &place);
+        let (place, row) = (place.clone(), ArtifactRow::of(new)?);
+        let job = move |connection: &Connection| -> Result<u64> {
+            let inserted = insert(connection, &place, &row);
             inserted.map_err(|e| failed("save an artifact", e))
         };
-        let inserted = self.writer.write("save an artifact", insert).await;
+        let inserted = self.writer.write("save an artifact", job).await;
         inserted.map_err(as_artifact_error)
     }
 
@@ -239,14 +170,10 @@ impl ArtifactStore for SqliteArtifactStore {
             find(connection, &asked, version).map_err(|e| failed("load an artifact", e))
         };
         let found = self.readers.read("load an artifact", read).await;
-        let Some((version, part, data)) = found.map_err(as_artifact_error)? else {
-            return Ok(None);
-        };
-        let mut part = Part::from_json(&part).map_err(|e| corrupt(place, version, e))?;
-        if let Some(blob) = &mut part.inline_data {
-            blob.data = data.map(Into::into);
-        }
-        Ok(Some(StoredArtifact { part, version }))
+        let found = found.map_err(as_artifact_error)?;
+        let stored = found
+            .map(|(version, part, data)| sql::stored(place, version, &part, data.map(Into::into)));
+        stored.transpose()
     }
 
     async fn versions(
@@ -254,16 +181,13 @@ impl ArtifactStore for SqliteArtifactStore {
         place: &ArtifactPlace,
     ) -> std::result::Result<Vec<ArtifactVersion>, ArtifactError> {
         let asked = place.clone();
-        let read = move |connection: &Connection| -> Result<Vec<(ArtifactVersion, String)>> {
+        let read = move |connection: &Connection| -> Result<Vec<Listed>> {
             versions(connection, &asked).map_err(|e| failed("list versions", e))
         };
         let found = self.readers.read("list versions", read).await;
         let known = found.map_err(as_artifact_error)?.into_iter();
-        let known = known.map(|(mut about, notes)| {
-            let notes = Json::parse(&notes).map_err(|e| corrupt(place, about.version, e))?;
-            let notes = notes.as_object().cloned();
-            about.custom_metadata = notes.unwrap_or_default();
-            Ok(about)
+        let known = known.map(|(version, create_time, mime_type, notes)| {
+            sql::about(place, version, create_time, mime_type, &notes)
         });
         known.collect()
     }
@@ -271,10 +195,9 @@ impl ArtifactStore for SqliteArtifactStore {
     async fn delete(&self, place: &ArtifactPlace) -> std::result::Result<(), ArtifactError> {
         let place = place.clone();
         let delete = move |connection: &Connection| -> Result<()> {
-            let session = place.session.as_deref().unwrap_or_default();
             let sql = "DELETE FROM artifacts \
                        WHERE app = ?1 AND user = ?2 AND session = ?3 AND name = ?4";
-            let address = (&place.app, &place.user, session, &place.name);
+            let address = (&place.app, &place.user, session(&place), &place.name);
             let deleted = connection.execute(sql, address);
             deleted
                 .map(drop)
@@ -301,6 +224,20 @@ impl ArtifactStore for SqliteArtifactStore {
                 names.collect()
             };
             read().map_err(|e| failed("list artifacts", e))
+        };
+        let listed = self.readers.read("list artifacts", list).await;
+        listed.map_err(as_artifact_error)
+    }
+
+    async fn places(
+        &self,
+        after: Option<&ArtifactPlace>,
+        limit: usize,
+    ) -> std::result::Result<Vec<ArtifactPlace>, ArtifactError> {
+        let (after, now_us) = (after.cloned(), self.clock.now_us());
+        let list = move |connection: &Connection| -> Result<Vec<ArtifactPlace>> {
+            let found = addresses::artifacts(connection, after.as_ref(), limit, now_us);
+            found.map_err(|e| failed("list artifacts", e))
         };
         let listed = self.readers.read("list artifacts", list).await;
         listed.map_err(as_artifact_error)

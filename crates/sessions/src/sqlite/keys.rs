@@ -3,10 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use retain_core::{ApiKey, KeyScope, KeyStore, Result, SessionError};
+use retain_core::{ApiKey, KeyStore, Result};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{SqliteStore, failed, readers::Readers, writer::Writer};
+use crate::sql::keys::{is_taken, scopes_text, with_scopes};
 
 const COLUMNS: &str = "id, name, hash, app, user, scopes, created_us, expires_us, revoked_us, \
                        last_used_us";
@@ -42,11 +43,15 @@ pub(super) fn erase(connection: &Connection, app: &str, user: &str) -> rusqlite:
     let sql = "DELETE FROM api_keys WHERE app = ?1 AND user = ?2";
     let erased = connection.prepare_cached(sql)?.execute((app, user))?;
     if erased > 0 {
-        let mark = "INSERT INTO api_keys (id, name, hash, scopes, created_us) \
-                    VALUES ('', '', x'', '', 0) ON CONFLICT (id) DO NOTHING";
-        connection.prepare_cached(mark)?.execute([])?;
+        mark(connection)?;
     }
     Ok(erased)
+}
+
+fn mark(connection: &Connection) -> rusqlite::Result<usize> {
+    let mark = "INSERT INTO api_keys (id, name, hash, scopes, created_us) \
+                VALUES ('', '', x'', '', 0) ON CONFLICT (id) DO NOTHING";
+    connection.prepare_cached(mark)?.execute([])
 }
 
 /// A row, and its scopes as they stand there.
@@ -66,14 +71,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<(ApiKey, String)> {
     Ok((key, row.get(5)?))
 }
 
-fn with_scopes((mut key, scopes): (ApiKey, String)) -> Result<ApiKey> {
-    let scopes = scopes.split_whitespace().map(str::parse::<KeyScope>);
-    key.scopes = scopes.collect::<Result<_>>()?;
-    Ok(key)
-}
-
 fn insert(connection: &Connection, key: &ApiKey) -> rusqlite::Result<usize> {
-    let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.name()).collect();
     let sql = format!(
         "INSERT INTO api_keys ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
          ON CONFLICT (id) DO NOTHING"
@@ -84,7 +82,7 @@ fn insert(connection: &Connection, key: &ApiKey) -> rusqlite::Result<usize> {
         key.hash,
         key.app,
         key.user,
-        scopes.join(" "),
+        scopes_text(key),
         key.created_us,
         key.expires_us,
         key.revoked_us,
@@ -100,7 +98,7 @@ impl KeyStore for SqliteKeyStore {
         let add = move |connection: &Connection| match insert(connection, &key)
             .map_err(|e| failed("add a key", e))?
         {
-            0 => Err(SessionError::invalid("key id", "is taken; try again")),
+            0 => Err(is_taken()),
             _ => Ok(()),
         };
         self.writer.write("add a key", add).await
@@ -115,7 +113,8 @@ impl KeyStore for SqliteKeyStore {
         };
         let read = move |connection: &Connection| {
             let found = find(connection).map_err(|e| failed("find a key", e))?;
-            found.map(with_scopes).transpose()
+            let found = found.map(|(key, scopes)| with_scopes(key, &scopes));
+            found.transpose()
         };
         self.readers.read_small("find a key", read).await
     }
@@ -128,7 +127,10 @@ impl KeyStore for SqliteKeyStore {
         };
         let read = move |connection: &Connection| {
             let found = find(connection).map_err(|e| failed("list keys", e))?;
-            found.into_iter().map(with_scopes).collect()
+            let found = found.into_iter();
+            found
+                .map(|(key, scopes)| with_scopes(key, &scopes))
+                .collect()
         };
         self.readers.read("list keys", read).await
     }
@@ -140,6 +142,14 @@ impl KeyStore for SqliteKeyStore {
             found.map_err(|e| failed("look for keys", e))
         };
         self.readers.read_small("look for keys", read).await
+    }
+
+    async fn note_had_any(&self) -> Result<()> {
+        let note = |connection: &Connection| {
+            let noted = mark(connection);
+            noted.map(drop).map_err(|e| failed("note keys", e))
+        };
+        self.writer.write("note keys", note).await
     }
 
     async fn revoke(&self, id: &str, now_us: i64) -> Result<bool> {

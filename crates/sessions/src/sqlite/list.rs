@@ -13,9 +13,9 @@ use rusqlite::{Connection, Row, types::Value};
 use super::{
     failed,
     read::{STATE, shared_state},
-    rows::{self, Life},
+    rows,
 };
-use crate::window::{self, ListPlace};
+use crate::{sql::Life, window};
 
 /// What is being done, for errors.
 const LIST: &str = "list";
@@ -93,14 +93,14 @@ impl Places {
             "number, last_update, id, user",
             query,
             now_us,
-            |row, _| {
+            |row| {
                 let place = Place {
-                    number: row.get(2)?,
-                    last_update: row.get(3)?,
-                    id: found.name(row, 4)?,
+                    number: row.get(0)?,
+                    last_update: row.get(1)?,
+                    id: found.name(row, 2)?,
                     user: match query.user {
                         Some(_) => 0..0,
-                        None => found.name(row, 5)?,
+                        None => found.name(row, 3)?,
                     },
                 };
                 found.places.push(place);
@@ -123,10 +123,8 @@ impl Places {
 
     fn sort_and_page(&mut self, query: &ListQuery) {
         let mut places = std::mem::take(&mut self.places);
-        window::sort_and_page(&mut places, query, |place| {
-            let (user, id) = (self.user(place, query), &self.names[place.id.clone()]);
-            ListPlace::new(place.last_update, user, id)
-        });
+        let names = |place: &Place| (self.user(place, query), &self.names[place.id.clone()]);
+        window::sort_and_page(&mut places, query, |place| place.last_update, names);
         self.places = places;
     }
 
@@ -190,18 +188,19 @@ fn add_states(connection: &Connection, found: &mut [Found]) -> Result<()> {
     Ok(())
 }
 
-/// Gives every session of a list that is alive to `each`, with `columns` behind the first two.
+/// Gives the columns of every session of a list that is alive to `each`.
 fn each_session(
     connection: &Connection,
     columns: &str,
     query: &ListQuery,
     now_us: i64,
-    mut each: impl FnMut(&Row<'_>, Life) -> rusqlite::Result<()>,
+    mut each: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
-    // The second column of the index is skipped over when all users are asked for.
+    // The second column of the index is skipped over when all users are asked for. Whether a session
+    // is alive is asked here as `Life` tells it, for a column that is not given out costs less.
     let sql = format!(
-        "SELECT touched_us, ttl_us, {columns} \
-         FROM sessions WHERE app = ?1 AND user >= ?2 AND user <= ?3"
+        "SELECT {columns} FROM sessions WHERE app = ?1 AND user >= ?2 AND user <= ?3 \
+         AND (ttl_us IS NULL OR ttl_us > ?4 - touched_us)"
     );
     // No text sorts behind a blob, so without a user the range has no end.
     let (from, to) = match &query.user {
@@ -209,63 +208,60 @@ fn each_session(
         None => ("", Value::Blob(Vec::new())),
     };
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query((&query.app, from, to))?;
+    let mut rows = statement.query((&query.app, from, to, now_us))?;
     while let Some(row) = rows.next()? {
-        let life = Life {
-            touched_us: row.get(0)?,
-            ttl_us: row.get(1)?,
-        };
-        if life.is_alive(now_us) {
-            each(row, life)?;
-        }
+        each(row)?;
     }
     Ok(())
 }
 
 fn metas(connection: &Connection, query: &ListQuery, now_us: i64) -> rusqlite::Result<Vec<Found>> {
-    let columns =
-        "number, position, last_update, create_time, origin_id, origin_position, id, user";
+    let columns = "number, position, last_update, create_time, origin_id, origin_position, id, user, \
+         touched_us, ttl_us";
     let mut found = Vec::new();
-    each_session(connection, columns, query, now_us, |row, life| {
-        found.push(meta(row, query, life)?);
+    each_session(connection, columns, query, now_us, |row| {
+        found.push(meta(row, query)?);
         Ok(())
     })?;
     Ok(found)
 }
 
-fn meta(row: &Row<'_>, query: &ListQuery, life: Life) -> rusqlite::Result<Found> {
+fn meta(row: &Row<'_>, query: &ListQuery) -> rusqlite::Result<Found> {
     let user = match &query.user {
         Some(user) => user.clone(),
-        None => row.get(9)?,
+        None => row.get(7)?,
     };
-    let origin: Option<String> = row.get(6)?;
+    let origin: Option<String> = row.get(4)?;
+    let life = Life {
+        touched_us: row.get(8)?,
+        ttl_us: row.get(9)?,
+    };
     let session = SessionMeta {
-        id: row.get(8)?,
+        id: row.get(6)?,
         app_name: query.app.clone(),
         user_id: user,
-        last_update_time: row.get(4)?,
-        create_time: row.get(5)?,
-        position: row.get(3)?,
+        last_update_time: row.get(2)?,
+        create_time: row.get(3)?,
+        position: row.get(1)?,
         state: None,
         origin: match origin {
             Some(session_id) => Some(Origin {
                 session_id,
-                position: row.get(7)?,
+                position: row.get(5)?,
             }),
             None => None,
         },
         expire_time: life.expires_us().map(seconds),
     };
-    Ok((session, row.get(2)?))
+    Ok((session, row.get(0)?))
 }
 
 /// The page that was asked for. Places are sorted, for they are small.
 fn in_order(found: Vec<Found>, query: &ListQuery) -> Vec<Found> {
     let mut order: Vec<usize> = (0..found.len()).collect();
-    window::sort_and_page(&mut order, query, |at| {
-        let (session, _) = &found[*at];
-        ListPlace::new(session.last_update_time, &session.user_id, &session.id)
-    });
+    let time = |at: &usize| found[*at].0.last_update_time;
+    let names = |at: &usize| (&*found[*at].0.user_id, &*found[*at].0.id);
+    window::sort_and_page(&mut order, query, time, names);
     let mut found: Vec<Option<Found>> = found.into_iter().map(Some).collect();
     let ordered = order.into_iter().filter_map(|at| found[at].take());
     ordered.collect()

@@ -18,9 +18,12 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{
     NAME, append, artifacts, failed, keys, memory, open,
-    rows::{self, SessionRow, event_key, position_of},
+    rows::{event_key, position_of},
 };
-use crate::window::{self, DRAFT_TTL_US};
+use crate::{
+    sql::{LogCheck, SessionRow},
+    window::{self, DRAFT_TTL_US},
+};
 
 /// Rows that one job deletes.
 const CHUNK: u64 = 2000;
@@ -244,7 +247,8 @@ pub(super) fn finish_draft(
         for (name, value) in &window::session_keys(&header.initial) {
             set_initial(connection, log, name, &value.to_string())?;
         }
-        set_absent(connection, key, shared)?;
+        set_absent(connection, &key.app, "", &shared.app)?;
+        set_absent(connection, &key.app, &key.user, &shared.user)?;
         let bytes = state_bytes(connection, log)?;
         let ttl_us = head.ttl.map(duration_us);
         let origin = head.origin.as_ref();
@@ -260,7 +264,7 @@ pub(super) fn finish_draft(
                 head.position,
                 head.last_update_time,
                 head.create_time,
-                now_us,
+                window::touched_us(head, now_us),
                 ttl_us,
                 bytes,
                 origin.map(|origin| &origin.session_id),
@@ -292,24 +296,23 @@ fn set_initial(connection: &Connection, log: i64, key: &str, value: &str) -> rus
         .map(drop)
 }
 
-/// Sets shared keys where the app or the user does not have them.
-fn set_absent(
+/// Sets shared keys where the app (`user` empty) or the user does not have them.
+pub(super) fn set_absent(
     connection: &Connection,
-    key: &SessionKey,
-    shared: &ScopedState,
+    app: &str,
+    user: &str,
+    keys: &JsonMap,
 ) -> rusqlite::Result<()> {
-    for (user, keys) in [("", &shared.app), (key.user.as_str(), &shared.user)] {
-        let mut absent = JsonMap::new();
-        for (name, value) in keys {
-            let sql = "SELECT true FROM shared_state WHERE app = ?1 AND user = ?2 AND key = ?3";
-            let known = connection.query_row(sql, (&key.app, user, name), |_| Ok(()));
-            if known.optional()?.is_none() {
-                absent.insert(name, value.clone());
-            }
+    let sql = "SELECT true FROM shared_state WHERE app = ?1 AND user = ?2 AND key = ?3";
+    let mut find = connection.prepare_cached(sql)?;
+    let mut absent = JsonMap::new();
+    for (name, value) in keys {
+        if !find.exists((app, user, name))? {
+            absent.insert(name, value.clone());
         }
-        if !absent.is_empty() {
-            append::set_shared(connection, &key.app, user, &absent)?;
-        }
+    }
+    if !absent.is_empty() {
+        append::set_shared(connection, app, user, &absent)?;
     }
     Ok(())
 }
@@ -429,28 +432,15 @@ fn check_log(
     let sql = "SELECT key, body FROM events WHERE key BETWEEN ?1 AND ?2 ORDER BY key";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query((event_key(number, 0), event_key(number, u64::MAX)))?;
-    let mut expected = 0;
+    let mut check = LogCheck::new(key);
     while let Some(row) = rows.next()? {
-        let found = position_of(row.get(0)?);
-        if found != expected {
-            problems.push(format!("session {key}: position {expected} is missing"));
-            expected = found;
-        }
-        let body = row.get_ref(1)?.as_str()?;
-        if found > 0
-            && let Err(error) = rows::event(key, found, body)
-        {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            problems.push(format!("{error}: {}", cause.unwrap_or_default()));
-        }
-        expected += 1;
+        check.see(
+            position_of(row.get(0)?),
+            row.get_ref(1)?.as_bytes()?,
+            problems,
+        );
     }
-    if expected != position + 1 {
-        let last = expected.saturating_sub(1);
-        problems.push(format!(
-            "session {key}: ends at position {last}, should at {position}"
-        ));
-    }
+    check.end(position, problems);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! The way of an append: [`SqliteStore::append`] → `writer` (queue, one transaction for all that
 //! is queued) → `append` (rows). The way of a read: → `readers` (a snapshot) → `read` (rows).
 
+mod addresses;
 mod append;
 mod artifacts;
 mod elsewhere;
@@ -28,7 +29,8 @@ use async_trait::async_trait;
 use retain_core::{
     Batch, ChangeHub, Clock, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
     ListText, Listing, LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError,
-    SessionKey, SessionStore, Snapshot, StoreSessionService, SystemClock, Want, Window, Written,
+    SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService, SystemClock, Want, Window,
+    Written,
 };
 use rusqlite::ErrorCode;
 
@@ -82,6 +84,7 @@ pub struct SqliteOptions {
     path: Option<PathBuf>,
     durability: Durability,
     must_exist: bool,
+    read_only: bool,
     checkpoint_pages: u32,
     clock: Arc<dyn Clock>,
 }
@@ -93,6 +96,7 @@ impl SqliteOptions {
             path: Some(path.into()),
             durability: Durability::Full,
             must_exist: false,
+            read_only: false,
             checkpoint_pages: 4000,
             clock: Arc::new(SystemClock),
         }
@@ -128,6 +132,40 @@ impl SqliteOptions {
     pub fn existing(mut self) -> SqliteOptions {
         self.must_exist = true;
         self
+    }
+
+    /// Only reads: the database must be there, in the form that this program knows, and stays as it
+    /// is. Whatever would write fails.
+    pub fn read_only(mut self) -> SqliteOptions {
+        self.must_exist = true;
+        self.read_only = true;
+        self
+    }
+
+    /// The file; `None` if the database is in memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Which file it is, whatever path leads to it.
+    fn identity(&self) -> Result<Option<String>> {
+        let Some(path) = &self.path else {
+            return Ok(None);
+        };
+        let found = path.canonicalize().map_err(|e| SessionError::Store {
+            store: NAME,
+            operation: "look at the database",
+            source: Box::new(e),
+        })?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt as _;
+            // One file may have several names.
+            if let Ok(found) = found.metadata() {
+                return Ok(Some(format!("sqlite file {}:{}", found.dev(), found.ino())));
+            }
+        }
+        Ok(Some(format!("sqlite file {}", found.display())))
     }
 
     /// Lets leases and expiries follow `clock`.
@@ -174,7 +212,9 @@ impl SqliteStore {
             writer,
             options,
         };
-        store.purge().await?;
+        if !store.options.read_only {
+            store.purge().await?;
+        }
         Ok(store)
     }
 
@@ -459,6 +499,42 @@ impl SessionStore for SqliteStore {
             maintenance::finish_draft(connection, draft, &header, &shared, now_us)
         };
         self.writer.write("finish an import", finish).await
+    }
+
+    async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>> {
+        let (after, now_us) = (after.cloned(), self.now_us());
+        let list = move |connection: &rusqlite::Connection| {
+            let found = addresses::sessions(connection, after.as_ref(), limit, now_us);
+            found.map_err(|e| failed("list", e))
+        };
+        self.readers.read("list", list).await
+    }
+
+    async fn state_owners(
+        &self,
+        after: Option<&StateOwner>,
+        limit: usize,
+    ) -> Result<Vec<StateOwner>> {
+        let after = after.cloned();
+        let list = move |connection: &rusqlite::Connection| {
+            let found = addresses::state_owners(connection, after.as_ref(), limit);
+            found.map_err(|e| failed("list", e))
+        };
+        self.readers.read("list", list).await
+    }
+
+    async fn add_shared_state(&self, owner: &StateOwner, keys: &JsonMap) -> Result<()> {
+        let (owner, keys) = (owner.clone(), keys.clone());
+        let add = move |connection: &rusqlite::Connection| {
+            let user = owner.user.as_deref().unwrap_or_default();
+            let added = maintenance::set_absent(connection, &owner.app, user, &keys);
+            added.map_err(|e| failed("set state", e))
+        };
+        self.writer.write("set state", add).await
+    }
+
+    async fn identity(&self) -> Result<Option<String>> {
+        self.options.identity()
     }
 
     async fn changed(&self, key: &SessionKey, position: u64) {

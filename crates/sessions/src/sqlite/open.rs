@@ -28,6 +28,9 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) fn open_writer(options: &SqliteOptions) -> Result<Connection> {
     let opener = Opener { options };
     opener.check_path()?;
+    if options.read_only {
+        return opener.look_only();
+    }
     let mut connection =
         opener.connect(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     opener.check_ours(&connection)?;
@@ -38,7 +41,11 @@ pub(super) fn open_writer(options: &SqliteOptions) -> Result<Connection> {
 
 /// Opens the database, which must be there, for work that neither the writer nor a reader does.
 pub(super) fn open_existing(options: &SqliteOptions) -> Result<Connection> {
-    Opener { options }.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
+    let flags = match options.read_only {
+        true => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        false => OpenFlags::SQLITE_OPEN_READ_WRITE,
+    };
+    Opener { options }.connect(flags)
 }
 
 /// Opens the database for reading.
@@ -110,6 +117,21 @@ impl Opener<'_> {
             connection.pragma_update(None, "trusted_schema", false)
         });
         prepared.map_err(|e| self.error("cannot be opened", e))?;
+        Ok(connection)
+    }
+
+    /// Opens the database as it is.
+    fn look_only(&self) -> Result<Connection> {
+        let connection = self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        self.check_ours(&connection)?;
+        let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
+        let version: usize = version.map_err(|e| self.error("cannot be read", e))?;
+        if version != MIGRATIONS.len() {
+            let known = MIGRATIONS.len();
+            return Err(self.refuse(format!(
+                "its schema is {version} and this program reads {known}; `retain check` brings it up to date"
+            )));
+        }
         Ok(connection)
     }
 

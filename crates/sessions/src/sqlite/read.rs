@@ -10,9 +10,12 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{
     failed,
-    rows::{self, SessionRow, event_key, position_of},
+    rows::{self, event_key, position_of},
 };
-use crate::window;
+use crate::{
+    sql::{self, SessionRow, check_next},
+    window,
+};
 
 /// What is being done, for errors.
 const READ: &str = "read";
@@ -48,24 +51,16 @@ fn events(
     row: &SessionRow,
     window: Window,
 ) -> Result<Found> {
-    let (mut first, mut last) = (window.first.max(1), window.last.min(row.position));
-    if let Some(since) = window.after_timestamp {
+    let mut since = 1;
+    if let Some(time) = window.after_timestamp {
         if !row.in_order {
-            return events_by_time(connection, key, row, window, since);
+            return events_by_time(connection, key, row, window, time);
         }
-        let since = first_at(connection, row, since).map_err(|e| failed(READ, e))?;
-        first = first.max(since);
+        since = first_at(connection, row, time).map_err(|e| failed(READ, e))?;
     }
-    // Positions are dense, so the newest and oldest are found by counting.
-    if let Some(newest) = window.newest {
-        first = first.max((last + 1).saturating_sub(newest as u64));
-    }
-    if let Some(oldest) = window.oldest {
-        last = last.min((first - 1).saturating_add(oldest as u64));
-    }
-    if first > last {
+    let Some((first, last)) = sql::bounds(window, since, row.position) else {
         return Ok(Found::new());
-    }
+    };
     range(connection, key, row.number, first, last)
 }
 
@@ -88,7 +83,7 @@ fn range(
         let (event_key, body) = event_row(row).map_err(|e| failed(READ, e))?;
         let position = position_of(event_key);
         check_next(key, first + found.len() as u64, position)?;
-        found.push((position, rows::event(key, position, body)?));
+        found.push((position, sql::event(key, position, body)?));
     }
     check_next(key, first + found.len() as u64, last + 1)?;
     Ok(found)
@@ -96,18 +91,6 @@ fn range(
 
 fn event_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(i64, &'a str)> {
     Ok((row.get(0)?, row.get_ref(1)?.as_str()?))
-}
-
-/// Fails if an event is missing: the log is damaged.
-fn check_next(key: &SessionKey, expected: u64, found: u64) -> Result<()> {
-    if expected == found {
-        return Ok(());
-    }
-    Err(SessionError::Corrupt {
-        key: key.clone(),
-        place: format!("event {expected}"),
-        source: "it is missing from the log".into(),
-    })
 }
 
 /// The first position whose event is not older than `since`, in a log whose times never go back.

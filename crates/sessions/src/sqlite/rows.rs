@@ -1,60 +1,19 @@
 //! What stands in the tables, and how it becomes ours.
 
-use std::{sync::Arc, time::Duration};
-
-use retain_core::{Event, Head, Json, JsonMap, Lease, Origin, Result, SessionError, SessionKey};
+use retain_core::{Json, JsonMap, Lease, Origin, Result, SessionError, SessionKey};
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::failed;
-use crate::window;
+use crate::sql::{self, Life, POSITION_MAX, SessionRow};
 
 /// The key of an event: logs lie one after the other, ordered by position.
 pub(super) fn event_key(number: i64, position: u64) -> i64 {
     number << 32 | (position.min(POSITION_MAX) as i64)
 }
 
-/// Positions have 32 bits of an event's key.
-pub(super) const POSITION_MAX: u64 = u32::MAX as u64;
-
 /// The position in an event's key.
 pub(super) fn position_of(key: i64) -> u64 {
     key as u64 & POSITION_MAX
-}
-
-/// A row of `sessions`.
-#[derive(Debug, Clone)]
-pub(super) struct SessionRow {
-    pub(super) number: i64,
-    pub(super) position: u64,
-    pub(super) last_update: f64,
-    pub(super) create_time: f64,
-    pub(super) life: Life,
-    pub(super) lease: Lease,
-    pub(super) in_order: bool,
-    pub(super) state_bytes: usize,
-    pub(super) origin: Option<Origin>,
-}
-
-/// How long a session lives after its last write, and when that was.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Life {
-    pub(super) touched_us: i64,
-    pub(super) ttl_us: Option<i64>,
-}
-
-impl Life {
-    pub(super) fn is_alive(self, now_us: i64) -> bool {
-        self.expires_us().is_none_or(|expires| now_us < expires)
-    }
-
-    pub(super) fn ttl(self) -> Option<Duration> {
-        self.ttl_us
-            .map(|us| Duration::from_micros(us.unsigned_abs()))
-    }
-
-    pub(super) fn expires_us(self) -> Option<i64> {
-        self.ttl().map(|ttl| window::expiry(self.touched_us, ttl))
-    }
 }
 
 impl SessionRow {
@@ -118,29 +77,6 @@ impl SessionRow {
             },
         })
     }
-
-    pub(super) fn is_alive(&self, now_us: i64) -> bool {
-        self.life.is_alive(now_us)
-    }
-
-    pub(super) fn head(&self, key: SessionKey) -> Head {
-        Head {
-            key,
-            incarnation: self.number as u64,
-            position: self.position,
-            create_time: self.create_time,
-            last_update_time: self.last_update,
-            ttl: self.life.ttl(),
-            expires_us: self.life.expires_us(),
-            origin: self.origin.clone(),
-        }
-    }
-}
-
-/// Reads the body of an event.
-pub(super) fn event(key: &SessionKey, position: u64, body: &str) -> Result<Arc<Event>> {
-    let event = Event::shared_from_json(body);
-    event.map_err(|e| SessionError::corrupt_event(key, position, e))
 }
 
 /// Reads rows of (key, value) as state. `owner` says whose, for errors.
@@ -168,7 +104,5 @@ pub(super) fn state_entry<'a>(
     let pair = || Ok((row.get_ref(at)?.as_str()?, row.get_ref(at + 1)?.as_str()?));
     let pair: rusqlite::Result<(&str, &str)> = pair();
     let (key, text) = pair.map_err(|e| failed(operation, e))?;
-    let value = Json::parse(text);
-    let value = value.map_err(|e| SessionError::corrupt_state(&owner(), key, e))?;
-    Ok((key, value))
+    Ok((key, sql::state_value(owner, key, text)?))
 }

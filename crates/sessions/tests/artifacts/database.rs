@@ -1,16 +1,11 @@
-//! Artifacts as part of the session database.
+//! Artifacts as part of the SQLite file of sessions.
 
-use std::time::Duration;
-
-use retain_core::{
-    ArtifactKey, ArtifactService as _, CreateSession, Part, SessionKey, SessionLog as _,
-    SessionService as _,
-};
+use retain_core::{ArtifactKey, ArtifactService as _, Part, SessionLog as _};
 use retain_sessions::{SqliteArtifactService, SqliteSessionService};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn erasing_a_user_erases_the_artifacts() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("sessions.db");
     let uri = format!("sqlite:///{}", file.display());
     let sessions = SqliteSessionService::connect(&uri).await.unwrap();
@@ -44,7 +39,7 @@ async fn erasing_a_user_erases_the_artifacts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_without_artifacts_is_brought_up_to_date() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("sessions.db");
     let uri = format!("sqlite:///{}", file.display());
     drop(SqliteSessionService::connect(&uri).await.unwrap());
@@ -61,77 +56,4 @@ async fn a_database_without_artifacts_is_brought_up_to_date() {
         .save_artifact(&key, Part::text("x"), None)
         .await
         .unwrap();
-}
-
-/// Saves in sessions `s1` and `s2`, and for the user; gives the service.
-async fn with_artifacts(sessions: &SqliteSessionService) -> SqliteArtifactService {
-    let artifacts = SqliteArtifactService::over(sessions.store().artifacts());
-    for (session, name) in [("s1", "a"), ("s1", "a"), ("s1", "user:u"), ("s2", "b")] {
-        let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", session), name);
-        let saved = artifacts.save_artifact(&key, Part::text("x"), None);
-        saved.await.unwrap();
-    }
-    artifacts
-}
-
-async fn seen(artifacts: &SqliteArtifactService, session: &str) -> Vec<String> {
-    let listed = artifacts.list_artifact_keys("app", "ada", Some(session));
-    listed.await.unwrap()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn deleting_a_session_deletes_its_artifacts_and_no_others() {
-    let sessions = SqliteSessionService::connect("sqlite::memory:")
-        .await
-        .unwrap();
-    for id in ["s1", "s2"] {
-        let created = sessions.create_session("app", "ada", None, Some(id));
-        created.await.unwrap();
-    }
-    let artifacts = with_artifacts(&sessions).await;
-    sessions.delete_session("app", "ada", "s1").await.unwrap();
-    assert_eq!(seen(&artifacts, "s1").await, ["user:u"]);
-    assert_eq!(seen(&artifacts, "s2").await, ["b", "user:u"]);
-    let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), "a");
-    assert!(artifacts.list_versions(&key).await.unwrap().is_empty());
-    // The other user of that name in another app, and a session that was never there, lose nothing.
-    sessions.delete_session("other", "ada", "s2").await.unwrap();
-    assert_eq!(seen(&artifacts, "s2").await, ["b", "user:u"]);
-    // More than one step of an erase removes, so that none is removed uncounted with its session.
-    for number in 0..100 {
-        let session = SessionKey::new("app", "ada", "s2");
-        let key = ArtifactKey::in_session(&session, format!("{number}"));
-        let saved = artifacts.save_artifact(&key, Part::text("x"), None);
-        saved.await.unwrap();
-    }
-    let receipt = sessions.erase_user("app", "ada").await.unwrap();
-    assert_eq!((receipt.artifacts, receipt.sessions), (102, 1));
-    assert_eq!(seen(&artifacts, "s2").await, [""; 0]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn artifacts_of_an_expired_session_are_swept_with_it() {
-    let clock = retain_testkit::TestClock::default();
-    let options = retain_sessions::SqliteOptions::in_memory();
-    let options = options.with_clock(std::sync::Arc::new(clock.clone()));
-    let store = retain_sessions::SqliteStore::open(options).await.unwrap();
-    let sessions = SqliteSessionService::over(store).with_clock(clock.clone());
-    let new = CreateSession {
-        app_name: "app".into(),
-        user_id: "ada".into(),
-        session_id: Some("s1".into()),
-        ttl: Some(Duration::from_secs(60)),
-        state: None,
-    };
-    sessions.create(new.clone()).await.unwrap();
-    let artifacts = with_artifacts(&sessions).await;
-    clock.tick(Duration::from_secs(61));
-    assert_eq!(sessions.sweep().await.unwrap(), 1);
-    assert_eq!(seen(&artifacts, "s1").await, ["user:u"]);
-    // Nor does a session that takes over the id of an expired one see what that one kept.
-    sessions.create(new.clone()).await.unwrap();
-    let artifacts = with_artifacts(&sessions).await;
-    clock.tick(Duration::from_secs(61));
-    sessions.create(new).await.unwrap();
-    assert_eq!(seen(&artifacts, "s1").await, ["user:u"]);
 }

@@ -37,7 +37,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 async fn no_name_leaves_the_root_or_its_scope() {
     let seed = 77_001;
     println!("seed {seed}");
-    let outer = tempfile::tempdir().unwrap();
+    let outer = retain_testkit::scratch::folder();
     // Deep enough that a few steps up end inside the folder that is looked at.
     let root = outer.path().join("1/2/3/4/5/6/7/8/root");
     let artifacts = open(&root);
@@ -121,7 +121,7 @@ fn every_path_goes_down_only() {
 
 #[tokio::test]
 async fn the_layout_is_that_of_adk() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let artifacts = open(folder.path());
     let part = Part::bytes(vec![1, 2], "image/png");
     artifacts
@@ -159,7 +159,7 @@ async fn the_layout_is_that_of_adk() {
 
 #[tokio::test]
 async fn a_save_that_was_killed_leaves_no_version() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let artifacts = open(folder.path());
     artifacts
         .save_artifact(&key("a"), Part::text("x"), None)
@@ -189,7 +189,7 @@ async fn a_save_that_was_killed_leaves_no_version() {
 
 #[tokio::test]
 async fn a_deleted_artifact_leaves_no_files() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let artifacts = open(folder.path());
     for name in ["a/b/c", "user:d"] {
         artifacts
@@ -216,7 +216,10 @@ async fn a_deleted_artifact_leaves_no_files() {
 async fn links_are_not_followed() {
     use std::os::unix::fs::symlink;
 
-    let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (folder, outside) = (
+        retain_testkit::scratch::folder(),
+        retain_testkit::scratch::folder(),
+    );
     let artifacts = open(folder.path());
     artifacts
         .save_artifact(&key("a"), Part::text("x"), None)
@@ -247,7 +250,7 @@ async fn links_are_not_followed() {
 
 #[tokio::test]
 async fn damage_is_an_error_that_names_the_version() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let artifacts = open(folder.path());
     artifacts
         .save_artifact(&key("a"), Part::text("x"), None)

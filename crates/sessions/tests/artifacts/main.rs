@@ -2,7 +2,7 @@
 //!
 //! `promises`: each promise, each store. `folder`: what only the folder can get wrong: leaving its
 //! root, half versions, links. `parity`: random operations (`script`) beside ADK. `rewind`: rewinding
-//! sessions beside ADK. `database`: artifacts as part of the session database.
+//! sessions beside ADK. `together`: artifacts on the database of the sessions. `database`: in its file.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -14,3 +14,5 @@ mod promises;
 #[cfg(feature = "sqlite")]
 mod rewind;
 mod script;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod together;

@@ -87,7 +87,7 @@ async fn folders_answer_as_adk_does_also_when_shared() {
     let mut adk = Adk::start(&python);
     let mut seen = Seen::default();
     for seed in seeds() {
-        let [alone, shared, theirs] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let [alone, shared, theirs] = [(); 3].map(|()| retain_testkit::scratch::folder());
         let (ours, sharing) = (open(alone.path()), open(shared.path()));
         let mut turns = Random::new(seed);
         for (number, op) in script(seed, Flavour::Folder).iter().enumerate() {

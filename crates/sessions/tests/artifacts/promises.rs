@@ -48,6 +48,14 @@ impl ArtifactStore for Shared {
     ) -> Result<Vec<String>, ArtifactError> {
         self.0.list(app, user, session).await
     }
+
+    async fn places(
+        &self,
+        after: Option<&ArtifactPlace>,
+        limit: usize,
+    ) -> Result<Vec<ArtifactPlace>, ArtifactError> {
+        self.0.places(after, limit).await
+    }
 }
 
 async fn in_memory_harness() -> ArtifactHarness {
@@ -60,7 +68,7 @@ async fn in_memory_harness() -> ArtifactHarness {
 
 /// A second service opens the folder as another process would.
 async fn folder_harness() -> ArtifactHarness {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = retain_testkit::scratch::folder();
     ArtifactHarness::new(Durability::Durable, move || {
         std::future::ready(FileArtifactStore::open(folder.path()).expect("a folder"))
     })
@@ -71,7 +79,7 @@ async fn folder_harness() -> ArtifactHarness {
 async fn sqlite_harness() -> ArtifactHarness {
     use retain_sessions::{SqliteOptions, SqliteStore};
 
-    let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+    let folder = Arc::new(retain_testkit::scratch::folder());
     ArtifactHarness::new(Durability::Durable, move || {
         let folder = Arc::clone(&folder);
         async move {
@@ -84,12 +92,35 @@ async fn sqlite_harness() -> ArtifactHarness {
     .await
 }
 
+#[cfg(feature = "postgres")]
+async fn postgres_harness() -> ArtifactHarness {
+    use retain_sessions::{PostgresOptions, PostgresStore};
+    use retain_testkit::postgres::TestDatabase;
+
+    let database = Arc::new(TestDatabase::new().await);
+    ArtifactHarness::new(Durability::Durable, move || {
+        let database = Arc::clone(&database);
+        async move {
+            let options = PostgresOptions::from_uri(&database.uri()).expect("an address");
+            let store = PostgresStore::open(options).await;
+            store.expect("a database").artifacts()
+        }
+    })
+    .await
+}
+
 mod in_memory {
     retain_testkit::artifact_promises!(super::in_memory_harness());
 }
 
 mod folder {
     retain_testkit::artifact_promises!(super::folder_harness());
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    retain_testkit::artifact_promises!(super::postgres_harness(),
+        needs: retain_testkit::postgres::is_there());
 }
 
 #[cfg(feature = "sqlite")]

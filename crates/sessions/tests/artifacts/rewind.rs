@@ -3,7 +3,7 @@
 //!
 //! The seed of a failing history is printed: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use retain_core::{ArtifactService, Event, Json, JsonMap, Rewind, SessionKey, SessionLog};
 use retain_sessions::{
@@ -36,6 +36,8 @@ struct Ours {
     name: &'static str,
     sessions: Arc<dyn SessionLog>,
     artifacts: Arc<dyn ArtifactService>,
+    /// The database of both.
+    _until_the_end: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Ours {
@@ -94,15 +96,38 @@ async fn every_pair(folder: Option<&std::path::Path>) -> Vec<Ours> {
             0 => ("in memory", Arc::new(InMemorySessionService::new())),
             _ => ("sqlite", Arc::new(database)),
         };
-        let created = sessions.create_session("app", "ada", None, Some("s1"));
-        created.await.unwrap();
         pairs.push(Ours {
             name,
             sessions,
             artifacts,
+            _until_the_end: None,
         });
     }
+    #[cfg(feature = "postgres")]
+    if folder.is_none() && retain_testkit::postgres::is_there() {
+        pairs.push(on_postgres().await);
+    }
+    for pair in &pairs {
+        let created = pair.sessions.create_session("app", "ada", None, Some("s1"));
+        created.await.unwrap();
+    }
     pairs
+}
+
+#[cfg(feature = "postgres")]
+async fn on_postgres() -> Ours {
+    use retain_sessions::{PostgresArtifactService, PostgresSessionService};
+
+    let database = retain_testkit::postgres::TestDatabase::new().await;
+    let sessions = PostgresSessionService::connect(&database.uri()).await;
+    let sessions = sessions.unwrap();
+    let artifacts = PostgresArtifactService::over(sessions.store().artifacts());
+    Ours {
+        name: "postgres",
+        sessions: Arc::new(sessions),
+        artifacts: Arc::new(artifacts),
+        _until_the_end: Some(Box::new(database)),
+    }
 }
 
 /// A history under way: operations go to ADK and to all of ours.
@@ -219,7 +244,7 @@ async fn rewinding_restores_files_as_adk_does() {
     let (mut restored, mut emptied) = (0, 0);
     for seed in first..first + count {
         for in_folder in [false, true] {
-            let folder = tempfile::tempdir().unwrap();
+            let folder = retain_testkit::scratch::folder();
             let theirs = folder.path().join("adk");
             let mut history = History {
                 seed,

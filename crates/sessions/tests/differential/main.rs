@@ -62,7 +62,7 @@ fn every_rule_is_documented() {
 /// Runs the scripts on both sides and fails if an answer differs; `None` if there is no ADK here.
 async fn compare_all(scripts: &[Script]) -> Option<Used> {
     let python = adk_python("differential")?;
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = retain_testkit::scratch::folder();
     let mut adk = Adk::start(Path::new(&python), folder.path());
     let services = ours(folder.path()).await;
     let mut used = Used::default();

@@ -25,6 +25,16 @@ async fn in_memory_has_no_anomalies() {
     assert_clean(&check_history(harness, SEED, usual_operations()).await);
 }
 
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_has_no_anomalies() {
+    if !retain_testkit::postgres::is_there() {
+        return;
+    }
+    let harness = crate::stores::postgres().await;
+    assert_clean(&check_history(harness, SEED, usual_operations()).await);
+}
+
 #[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_has_no_anomalies() {

@@ -1,11 +1,15 @@
 //! API keys, in every store alike.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
-use retain_core::{ApiKey, KEY_SECRET_BYTES, KeyScope, KeyStore, KeyText, SessionLog as _};
-use retain_sessions::InMemoryKeyStore;
+use retain_core::{ApiKey, KEY_SECRET_BYTES, KeyScope, KeyStore, KeyText, SessionLog};
+#[cfg(feature = "postgres")]
+use retain_sessions::PostgresSessionService;
 #[cfg(feature = "sqlite")]
 use retain_sessions::SqliteSessionService;
+use retain_sessions::{InMemoryKeyStore, InMemorySessionService};
+#[cfg(feature = "postgres")]
+use retain_testkit::postgres::TestDatabase;
 
 fn key(id: &str) -> ApiKey {
     ApiKey {
@@ -22,22 +26,67 @@ fn key(id: &str) -> ApiKey {
     }
 }
 
-async fn stores() -> Vec<(&'static str, Arc<dyn KeyStore>)> {
-    #[allow(unused_mut, reason = "without SQLite there is one")]
-    let mut stores: Vec<(_, Arc<dyn KeyStore>)> =
-        vec![("in memory", Arc::new(InMemoryKeyStore::default()))];
+/// Keys, the sessions beside them, and what is to be kept until both are no longer used.
+struct Kept {
+    name: &'static str,
+    store: Arc<dyn KeyStore>,
+    sessions: Arc<dyn SessionLog>,
+    _until_the_end: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// Keys that are erased with their user: those on a session database. `second` opens it once more,
+/// as another process would.
+async fn databases(second: bool) -> Vec<Kept> {
+    #[allow(unused_mut, reason = "without databases there are none")]
+    let mut kept = Vec::new();
+    let times = if second { 2 } else { 1 };
     #[cfg(feature = "sqlite")]
     {
-        let sessions = SqliteSessionService::connect("sqlite::memory:").await;
-        let sessions = sessions.expect("a database");
-        stores.push(("sqlite", Arc::new(sessions.store().keys())));
+        let folder = Arc::new(retain_testkit::scratch::folder());
+        let uri = format!("sqlite:///{}", folder.path().join("s.db").display());
+        for _ in 0..times {
+            let sessions = SqliteSessionService::connect(&uri).await;
+            let sessions = sessions.expect("a database");
+            kept.push(Kept {
+                name: "sqlite",
+                store: Arc::new(sessions.store().keys()),
+                sessions: Arc::new(sessions),
+                _until_the_end: Some(folder.clone()),
+            });
+        }
     }
+    #[cfg(feature = "postgres")]
+    if retain_testkit::postgres::is_there() {
+        let database = Arc::new(TestDatabase::new().await);
+        for _ in 0..times {
+            let sessions = PostgresSessionService::connect(&database.uri()).await;
+            let sessions = sessions.expect("a database");
+            kept.push(Kept {
+                name: "postgres",
+                store: Arc::new(sessions.store().keys()),
+                sessions: Arc::new(sessions),
+                _until_the_end: Some(database.clone()),
+            });
+        }
+    }
+    kept
+}
+
+async fn stores() -> Vec<Kept> {
+    let mut stores = databases(false).await;
+    stores.push(Kept {
+        name: "in memory",
+        store: Arc::new(InMemoryKeyStore::default()),
+        sessions: Arc::new(InMemorySessionService::new()),
+        _until_the_end: None,
+    });
     stores
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_are_found_as_they_were_added() {
-    for (name, store) in stores().await {
+    for kept in stores().await {
+        let (name, store) = (kept.name, &kept.store);
         assert_eq!(store.key("a").await.unwrap(), None, "{name}");
         let everything = ApiKey {
             app: None,
@@ -60,7 +109,8 @@ async fn keys_are_found_as_they_were_added() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_id_is_taken_once() {
-    for (name, store) in stores().await {
+    for kept in stores().await {
+        let (name, store) = (kept.name, &kept.store);
         store.add(&key("a")).await.unwrap();
         let other = ApiKey {
             hash: [0; 32],
@@ -78,7 +128,8 @@ async fn an_id_is_taken_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_revoked_once_and_for_good() {
-    for (name, store) in stores().await {
+    for kept in stores().await {
+        let (name, store) = (kept.name, &kept.store);
         store.add(&key("a")).await.unwrap();
         assert!(!store.revoke("b", 5).await.unwrap(), "{name}");
         assert!(store.revoke("a", 5).await.unwrap(), "{name}");
@@ -90,7 +141,8 @@ async fn a_key_is_revoked_once_and_for_good() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_use_is_the_latest() {
-    for (name, store) in stores().await {
+    for kept in stores().await {
+        let (name, store) = (kept.name, &kept.store);
         store.add(&key("a")).await.unwrap();
         for (now_us, expected) in [(7, 7), (3, 7), (8, 8)] {
             store.note_use("a", now_us).await.unwrap();
@@ -101,28 +153,22 @@ async fn the_last_use_is_the_latest() {
     }
 }
 
-#[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_process_does_counts_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let uri = format!("sqlite:///{}", folder.path().join("s.db").display());
-    // Two connections are as good as two processes.
-    let here = SqliteSessionService::connect(&uri).await.unwrap();
-    let there = SqliteSessionService::connect(&uri).await.unwrap();
-    let (here, there) = (here.store().keys(), there.store().keys());
-    there.add(&key("a")).await.unwrap();
-    assert_eq!(here.key("a").await.unwrap(), Some(key("a")));
-    there.revoke("a", 5).await.unwrap();
-    assert_eq!(here.key("a").await.unwrap().unwrap().revoked_us, Some(5));
+    for both in databases(true).await.chunks(2) {
+        // Two connections are as good as two processes.
+        let (here, there) = (&both[0].store, &both[1].store);
+        let name = both[0].name;
+        there.add(&key("a")).await.unwrap();
+        assert_eq!(here.key("a").await.unwrap(), Some(key("a")), "{name}");
+        there.revoke("a", 5).await.unwrap();
+        let revoked = here.key("a").await.unwrap().unwrap().revoked_us;
+        assert_eq!(revoked, Some(5), "{name}");
+    }
 }
 
-#[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread")]
 async fn erasing_a_user_takes_the_keys_that_are_bound_to_it() {
-    let sessions = SqliteSessionService::connect("sqlite::memory:")
-        .await
-        .unwrap();
-    let store = sessions.store().keys();
     let others = [
         ApiKey {
             user: Some("grace".to_owned()),
@@ -141,35 +187,51 @@ async fn erasing_a_user_takes_the_keys_that_are_bound_to_it() {
             ..key("e")
         },
     ];
-    store.add(&key("a")).await.unwrap();
-    for other in &others {
-        store.add(other).await.unwrap();
+    for kept in databases(false).await {
+        kept.store.add(&key("a")).await.unwrap();
+        for other in &others {
+            kept.store.add(other).await.unwrap();
+        }
+        kept.sessions.erase_user("shop", "ada").await.unwrap();
+        assert_eq!(kept.store.keys().await.unwrap(), others, "{}", kept.name);
     }
-    sessions.erase_user("shop", "ada").await.unwrap();
-    assert_eq!(store.keys().await.unwrap(), others);
 }
 
-#[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread")]
 async fn that_there_was_a_key_is_not_forgotten() {
-    let sessions = SqliteSessionService::connect("sqlite::memory:")
-        .await
-        .unwrap();
-    let store = sessions.store().keys();
-    assert!(!store.had_any().await.unwrap());
-    sessions.erase_user("shop", "ada").await.unwrap();
-    assert!(!store.had_any().await.unwrap());
-    store.add(&key("a")).await.unwrap();
-    store.revoke("a", 5).await.unwrap();
-    assert!(store.had_any().await.unwrap());
-    for _ in 0..2 {
-        sessions.erase_user("shop", "ada").await.unwrap();
-        assert!(store.had_any().await.unwrap());
+    for kept in databases(false).await {
+        let (name, store) = (kept.name, &kept.store);
+        let erase = || kept.sessions.erase_user("shop", "ada");
+        assert!(!store.had_any().await.unwrap(), "{name}");
+        erase().await.unwrap();
+        assert!(!store.had_any().await.unwrap(), "{name}");
+        store.add(&key("a")).await.unwrap();
+        store.revoke("a", 5).await.unwrap();
+        assert!(store.had_any().await.unwrap(), "{name}");
+        for _ in 0..2 {
+            erase().await.unwrap();
+            assert!(store.had_any().await.unwrap(), "{name}");
+        }
+        // What is left is no key, and tells nothing.
+        assert_eq!(store.keys().await.unwrap(), [], "{name}");
+        assert_eq!(store.key("").await.unwrap(), None, "{name}");
+        assert!(!store.revoke("", 5).await.unwrap(), "{name}");
+        store.add(&key("a")).await.unwrap();
+        assert_eq!(store.keys().await.unwrap(), [key("a")], "{name}");
     }
-    // What is left is no key, and tells nothing.
-    assert_eq!(store.keys().await.unwrap(), []);
-    assert_eq!(store.key("").await.unwrap(), None);
-    assert!(!store.revoke("", 5).await.unwrap());
-    store.add(&key("a")).await.unwrap();
-    assert_eq!(store.keys().await.unwrap(), [key("a")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn that_there_was_a_key_elsewhere_can_be_noted() {
+    for kept in stores().await {
+        let (name, store) = (kept.name, &kept.store);
+        assert!(!store.had_any().await.unwrap(), "{name}");
+        for _ in 0..2 {
+            store.note_had_any().await.unwrap();
+            assert!(store.had_any().await.unwrap(), "{name}");
+        }
+        assert_eq!(store.keys().await.unwrap(), [], "{name}");
+        store.add(&key("a")).await.unwrap();
+        assert_eq!(store.keys().await.unwrap(), [key("a")], "{name}");
+    }
 }

@@ -20,6 +20,17 @@ async fn in_memory_answers_as_the_model() {
     }
 }
 
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_answers_as_the_model() {
+    if !retain_testkit::postgres::is_there() {
+        return;
+    }
+    for seed in seeds() {
+        run_model_test(crate::stores::postgres().await, seed, OPERATIONS).await;
+    }
+}
+
 #[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_answers_as_the_model() {

@@ -4,6 +4,12 @@ mod in_memory {
     retain_testkit::session_promises!(crate::stores::in_memory());
 }
 
+#[cfg(feature = "postgres")]
+mod postgres {
+    retain_testkit::session_promises!(crate::stores::postgres(),
+        needs: retain_testkit::postgres::is_there());
+}
+
 #[cfg(feature = "sqlite")]
 mod sqlite {
     retain_testkit::session_promises!(crate::stores::sqlite());

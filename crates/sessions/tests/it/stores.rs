@@ -15,12 +15,30 @@ pub(crate) async fn in_memory() -> Harness {
     .await
 }
 
+/// A database of its own on a PostgreSQL server, which goes with the test.
+#[cfg(feature = "postgres")]
+pub(crate) async fn postgres() -> Harness {
+    use retain_sessions::{PostgresOptions, PostgresStore};
+    use retain_testkit::postgres::TestDatabase;
+
+    let database = Arc::new(TestDatabase::new().await);
+    Harness::new(Durability::Durable, move |clock: TestClock| {
+        let database = Arc::clone(&database);
+        async move {
+            let options = PostgresOptions::from_uri(&database.uri()).expect("an address");
+            let opened = PostgresStore::open(options.with_clock(Arc::new(clock))).await;
+            opened.expect("a database")
+        }
+    })
+    .await
+}
+
 /// A SQLite file of its own in a folder that goes with the test.
 #[cfg(feature = "sqlite")]
 pub(crate) async fn sqlite() -> Harness {
     use retain_sessions::{SqliteOptions, SqliteStore};
 
-    let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+    let folder = Arc::new(retain_testkit::scratch::folder());
     Harness::new(Durability::Durable, move |clock: TestClock| {
         let folder = Arc::clone(&folder);
         async move {

@@ -4,7 +4,6 @@ use retain_core::{
     Append, Conflict, Event, SessionError, SessionKey, SessionLog as _, SessionService as _, Window,
 };
 use rusqlite::Connection;
-use tempfile::TempDir;
 
 fn event(id: &str, text: &str) -> Event {
     let mut event = Event::user_text(text);
@@ -16,7 +15,7 @@ fn event(id: &str, text: &str) -> Event {
 /// One bad append in a shared transaction fails alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_append_does_not_fail_its_neighbours() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let sessions = super::open(&folder.path().join("s.db")).await;
     let key = super::fill(&sessions, "ada", "s1", 0).await.key();
     sessions
@@ -54,7 +53,7 @@ async fn a_bad_append_does_not_fail_its_neighbours() {
 /// Another process that holds the write lock is waited for, and then everything goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_writer_is_waited_for() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
     let key = super::fill(&sessions, "ada", "s1", 1).await.key();
@@ -75,7 +74,7 @@ async fn another_writer_is_waited_for() {
 /// Without a multi-threaded runtime the writer's own thread does the work.
 #[tokio::test(flavor = "current_thread")]
 async fn a_current_thread_runtime_will_do() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let sessions = super::open(&folder.path().join("s.db")).await;
     let session = super::fill(&sessions, "ada", "s1", 20).await;
     let read = sessions
@@ -89,7 +88,7 @@ async fn a_current_thread_runtime_will_do() {
 /// A caller that goes away in the middle leaves whole events behind, or none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_append_is_whole_or_not_there() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let sessions = super::open(&folder.path().join("s.db")).await;
     let key = super::fill(&sessions, "ada", "s1", 0).await.key();
     for n in 0..100 {
@@ -123,7 +122,7 @@ async fn a_dropped_append_is_whole_or_not_there() {
 /// A long session is read, deleted and erased in chunks; appends to others get in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn appends_get_in_between_the_chunks_of_a_purge() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
     let long = super::fill(&sessions, "ada", "long", 1).await.key();

@@ -3,6 +3,7 @@
 //! - `opening`: addresses, foreign files, schemas, and errors that say what to do
 //! - `committing`: group commit, waiting for other processes, failing alone
 //! - `maintaining`: purge, erase without a trace, backup, check, damage
+//! - `migrating`: everything of one file to another
 //! - `remembering`: damaged memories
 //! - `waiting`: for what another process writes
 
@@ -10,6 +11,7 @@
 
 mod committing;
 mod maintaining;
+mod migrating;
 mod opening;
 mod remembering;
 mod waiting;

@@ -8,12 +8,11 @@ use retain_core::{
     SessionStore as _, Window,
 };
 use rusqlite::Connection;
-use tempfile::TempDir;
 
 /// After an erase no byte of the user is in the database or its WAL, whatever pages were split.
 #[tokio::test(flavor = "multi_thread")]
 async fn erasing_a_user_leaves_no_byte_behind() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
     let mut live = Vec::new();
@@ -58,7 +57,7 @@ async fn erasing_a_user_leaves_no_byte_behind() {
 /// A backup taken under load is a prefix of every session, whole, and opens by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_under_load_is_one_moment() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let sessions = super::open(&folder.path().join("s.db")).await;
     let writers = (0..4).map(|n| {
         let sessions = sessions.clone();
@@ -92,7 +91,7 @@ async fn a_backup_under_load_is_one_moment() {
 /// Damage is an error that names session and position; the rest stays readable.
 #[tokio::test]
 async fn an_event_that_cannot_be_read_is_named() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
     let key = super::fill(&sessions, "ada", "s1", 5).await.key();
@@ -124,7 +123,7 @@ async fn an_event_that_cannot_be_read_is_named() {
 
 #[tokio::test]
 async fn a_missing_event_is_named() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
     let key = super::fill(&sessions, "ada", "s1", 5).await.key();
@@ -142,7 +141,7 @@ async fn a_missing_event_is_named() {
 
 #[tokio::test]
 async fn state_that_cannot_be_read_is_named() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
     let key = super::fill(&sessions, "ada", "s1", 3).await.key();
@@ -162,7 +161,7 @@ async fn state_that_cannot_be_read_is_named() {
 /// A process that dies in the middle of a delete or an import leaves nothing for ever.
 #[tokio::test]
 async fn what_was_left_half_done_is_purged_at_the_next_start() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
     super::fill(&sessions, "ada", "kept", 3).await;
@@ -183,7 +182,7 @@ async fn what_was_left_half_done_is_purged_at_the_next_start() {
 
 #[tokio::test]
 async fn a_memory_of_nobody_is_named() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
     let memory = PreparedMemory::new(NewMemory {

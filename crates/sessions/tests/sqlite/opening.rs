@@ -5,7 +5,6 @@ use std::{fs, path::Path};
 use retain_core::{SessionError, SessionLog as _, SessionService as _};
 use retain_sessions::{SqliteOptions, SqliteSessionService, SqliteStore};
 use rusqlite::Connection;
-use tempfile::TempDir;
 
 async fn refused(path: &Path) -> String {
     let error = SqliteStore::open(SqliteOptions::file(path))
@@ -17,13 +16,13 @@ async fn refused(path: &Path) -> String {
 
 #[tokio::test]
 async fn a_directory_is_refused() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     assert!(refused(folder.path()).await.contains("is a directory"));
 }
 
 #[tokio::test]
 async fn a_file_that_must_be_there_is_not_created() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("typo.db");
     let opened = SqliteStore::open(SqliteOptions::file(&file).existing()).await;
     assert!(
@@ -41,7 +40,7 @@ async fn a_file_that_must_be_there_is_not_created() {
 
 #[tokio::test]
 async fn a_missing_folder_is_named() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let message = refused(&folder.path().join("nowhere/x.db")).await;
     assert!(
         message.contains("does not exist; create it first"),
@@ -51,7 +50,7 @@ async fn a_missing_folder_is_named() {
 
 #[tokio::test]
 async fn a_file_that_is_no_database_is_left_as_it_is() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("notes.txt");
     let text = "These are my notes, not a database. ".repeat(100);
     fs::write(&file, &text).unwrap();
@@ -61,7 +60,7 @@ async fn a_file_that_is_no_database_is_left_as_it_is() {
 
 #[tokio::test]
 async fn adk_databases_are_left_as_they_are_and_named() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     for (name, schema) in [
         (
             "sqlite_service.db",
@@ -87,7 +86,7 @@ async fn adk_databases_are_left_as_they_are_and_named() {
 
 #[tokio::test]
 async fn another_programs_database_is_left_as_it_is() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("music.db");
     let music = Connection::open(&file).unwrap();
     music
@@ -101,7 +100,7 @@ async fn another_programs_database_is_left_as_it_is() {
 
 #[tokio::test]
 async fn a_newer_schema_is_refused() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     drop(super::open(&file).await);
     let connection = Connection::open(&file).unwrap();
@@ -116,7 +115,7 @@ async fn a_newer_schema_is_refused() {
 
 #[tokio::test]
 async fn a_read_only_file_is_refused() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     drop(super::open(&file).await);
     // Root may write to any file, so a database that is read-only to everybody is needed: an
@@ -130,7 +129,7 @@ async fn a_read_only_file_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_processes_may_create_the_database_at_once() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let opening = (0..8).map(|n| {
         let file = file.clone();
@@ -157,7 +156,7 @@ async fn several_processes_may_create_the_database_at_once() {
 
 #[tokio::test]
 async fn the_file_is_as_durable_as_it_says() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
     super::fill(&sessions, "ada", "s1", 1).await;

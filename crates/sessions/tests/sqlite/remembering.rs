@@ -9,7 +9,6 @@ use retain_core::{
 };
 use retain_sessions::{SqliteMemoryStore, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
-use tempfile::TempDir;
 
 fn ada() -> MemoryScope {
     MemoryScope::new("app", "ada")
@@ -75,7 +74,7 @@ async fn damaged_memories_are_named() {
         ("session = x'ff'", "told"),
         ("id = x'ff'", "number 2"),
     ] {
-        let folder = TempDir::new().unwrap();
+        let folder = retain_testkit::scratch::folder();
         let file = folder.path().join("m.db");
         let (database, store) = open(&file).await;
         fill(&store).await;
@@ -110,7 +109,7 @@ async fn damaged_memories_are_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn totals_that_are_not_those_of_the_rows_are_told() {
-    let folder = TempDir::new().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("m.db");
     let (database, store) = open(&file).await;
     fill(&store).await;

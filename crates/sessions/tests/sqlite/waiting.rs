@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tail_that_waits_hears_of_another_process() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let uri = format!("sqlite:///{}", folder.path().join("s.db").display());
     // Two connections are as good as two processes.
     let here = SqliteSessionService::connect(&uri).await.unwrap();

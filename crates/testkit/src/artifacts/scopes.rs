@@ -210,3 +210,45 @@ pub async fn hostile_names_stay_apart_or_are_refused(harness: ArtifactHarness) {
         .await;
     assert!(other.unwrap().is_empty());
 }
+
+/// Artifacts of all apps, users and sessions, in pages of any size, each with the name it is asked
+/// for by.
+pub async fn every_artifact_is_listed_once_in_order(harness: ArtifactHarness) {
+    let (artifacts, store) = (harness.service().await, harness.store().await);
+    assert_eq!(store.places(None, 10).await.unwrap(), []);
+    let mut expected = Vec::new();
+    for (app, user, session) in [
+        ("b", "ada", "s1"),
+        ("a", "ü", "s1"),
+        ("a", "ada", "s2"),
+        ("a", "ada", "s/1"),
+        ("a", "grace", "s1"),
+    ] {
+        let session = SessionKey::new(app, user, session);
+        for name in ["user:mine", "x", "X", "dir/é", "x 1"] {
+            let key = ArtifactKey::in_session(&session, name);
+            for text in ["one", "two"] {
+                let saved = artifacts.save_artifact(&key, Part::text(text), None);
+                saved.await.unwrap();
+            }
+            expected.push(ArtifactPlace::of(&key, store.names()).unwrap());
+        }
+    }
+    let address = |it: &ArtifactPlace| {
+        let it = it.clone();
+        (it.app, it.user, it.session, it.name)
+    };
+    expected.sort_by_key(address);
+    expected.dedup();
+    for step in [1, 4, 100] {
+        let mut all: Vec<ArtifactPlace> = Vec::new();
+        loop {
+            let page = store.places(all.last(), step).await.unwrap();
+            if page.is_empty() {
+                break;
+            }
+            all.extend(page);
+        }
+        assert_eq!(all, expected, "{step}");
+    }
+}

@@ -12,6 +12,7 @@
 mod finding;
 mod keeping;
 mod store;
+mod taking_over;
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -21,6 +22,7 @@ use retain_core::{Event, MemoryService, MemoryStore, Session};
 pub use finding::*;
 pub use keeping::*;
 pub use store::*;
+pub use taking_over::*;
 
 /// What a second service on the same data knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,11 +135,12 @@ async fn found_by(memory: &dyn MemoryService, app: &str, user: &str, query: &str
 }
 
 /// Makes every promise a test of the memory service that the expression opens: a future of a fresh
-/// [`MemoryHarness`](crate::memory::MemoryHarness).
+/// [`MemoryHarness`](crate::memory::MemoryHarness). Where it needs something that is not everywhere,
+/// `needs: is_there()` says whether it is; without it the tests skip themselves.
 #[macro_export]
 macro_rules! memory_promises {
-    ($open:expr) => {
-        $crate::memory_promises! { @each $open;
+    ($open:expr $(, needs: $needs:expr)?) => {
+        $crate::memory_promises! { @each $open, [$($needs)?];
             // keeping
             a_session_that_is_added_again_is_there_once,
             a_growing_session_adds_what_is_new,
@@ -155,20 +158,25 @@ macro_rules! memory_promises {
             scripts_of_the_world_are_found,
         }
     };
-    (@each $open:expr; $($promise:ident),* $(,)?) => { $(
+    (@each $open:expr, $needs:expr; $($promise:ident),* $(,)?) => { $(
         #[tokio::test(flavor = "multi_thread")]
         async fn $promise() {
+            let needs: [bool; _] = $needs;
+            if needs.contains(&false) {
+                return;
+            }
             $crate::memory::$promise($open.await).await;
         }
     )* };
 }
 
 /// Makes every promise a test of the store of memories that the expression opens: a future of a
-/// fresh [`MemoryStoreHarness`](crate::memory::MemoryStoreHarness).
+/// fresh [`MemoryStoreHarness`](crate::memory::MemoryStoreHarness). `needs` is as for
+/// [`memory_promises!`](crate::memory_promises).
 #[macro_export]
 macro_rules! memory_store_promises {
-    ($open:expr) => {
-        $crate::memory_promises! { @each $open;
+    ($open:expr $(, needs: $needs:expr)?) => {
+        $crate::memory_promises! { @each $open, [$($needs)?];
             a_batch_is_taken_up_as_a_whole_or_not_at_all,
             the_same_id_twice_in_a_batch_comes_twice,
             notes_stay_when_a_turn_is_added_without,
@@ -187,6 +195,10 @@ macro_rules! memory_store_promises {
             vectors_are_kept_with_what_made_them,
             statistics_count_what_there_is,
             two_stores_on_the_same_data_agree,
+            those_who_have_memories_are_listed_in_order,
+            hashes_of_forgotten_memories_come_in_pages,
+            what_another_store_kept_is_taken_up_as_it_was,
+            numbers_that_are_known_are_not_taken_up_again,
         }
     };
 }

@@ -16,6 +16,7 @@ mod fork;
 mod ids;
 mod limits;
 mod list;
+mod migrate;
 mod read;
 mod repeat;
 mod rewind;
@@ -34,6 +35,7 @@ pub use fork::*;
 pub use ids::*;
 pub use limits::*;
 pub use list::*;
+pub use migrate::*;
 pub use read::*;
 pub use repeat::*;
 pub use rewind::*;
@@ -58,14 +60,17 @@ pub use ttl::*;
 /// ```
 ///
 /// The expression gives a future of a fresh [`Harness`](crate::Harness). A promise that the store
-/// cannot keep is named with its reason; its test then shows as ignored.
+/// cannot keep is named with its reason; its test then shows as ignored. Where a store needs
+/// something that is not everywhere, `needs: is_there()` says whether it is; without it the tests
+/// skip themselves.
 #[macro_export]
 macro_rules! session_promises {
-    ($open:expr $(, except: [$($promise:ident = $reason:literal),* $(,)?])?) => {
+    ($open:expr $(, needs: $needs:expr)?
+        $(, except: [$($promise:ident = $reason:literal),* $(,)?])?) => {
         // A typing error among the exceptions must not pass for one.
         $($( const _: () = { let _ = $crate::promises::$promise; }; )*)?
         $crate::session_promises! { @except ($) $($($promise = $reason),*)? }
-        $crate::session_promises! { @each $open;
+        $crate::session_promises! { @each $open, [$($needs)?];
             // create
             create_keeps_the_given_id,
             create_without_id_makes_one,
@@ -292,6 +297,13 @@ macro_rules! session_promises {
             an_export_of_nothing_is_empty,
             an_export_holds_its_scope_only,
             an_export_is_json_lines,
+            // migrate
+            every_address_comes_once_in_order,
+            owners_of_shared_keys_come_once_in_order,
+            shared_keys_are_added_where_there_are_none,
+            a_moved_session_expires_when_it_did,
+            everything_moves_to_another_store,
+            what_is_different_is_not_overwritten,
             // erase
             erase_removes_everything_of_a_user,
             erase_leaves_everybody_else,
@@ -327,10 +339,14 @@ macro_rules! session_promises {
             ($d promise:ident $d($d test:tt)*) => { $d($d test)* };
         }
     };
-    (@each $open:expr; $($promise:ident),* $(,)?) => { $(
+    (@each $open:expr, $needs:expr; $($promise:ident),* $(,)?) => { $(
         unless_excepted! { $promise
             #[tokio::test(flavor = "multi_thread")]
             async fn $promise() {
+                let needs: [bool; _] = $needs;
+                if needs.contains(&false) {
+                    return;
+                }
                 let harness = $open.await.with_another(|| $open);
                 $crate::promises::$promise(harness).await;
             }

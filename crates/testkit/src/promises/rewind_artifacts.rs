@@ -91,6 +91,14 @@ impl ArtifactStore for Files {
     ) -> Result<Vec<String>, ArtifactError> {
         Ok(self.kept.lock().unwrap().keys().cloned().collect())
     }
+
+    async fn places(
+        &self,
+        _after: Option<&ArtifactPlace>,
+        _limit: usize,
+    ) -> Result<Vec<ArtifactPlace>, ArtifactError> {
+        Ok(Vec::new())
+    }
 }
 
 type Artifacts = StoreArtifactService<Files>;

@@ -11,7 +11,7 @@ use super::common::*;
 use crate::harness::Harness;
 
 /// Two users with logs that have everything: deltas, rewinds, a fork, a time to live.
-async fn fill(log: &Log, harness: &Harness) -> Vec<SessionKey> {
+pub(super) async fn fill(log: &Log, harness: &Harness) -> Vec<SessionKey> {
     let one = create_with(log, "one", r#"{"a":1,"n":null,"user:u":1,"app:p":[1]}"#).await;
     harness.clock.tick(Duration::from_secs(7));
     let exact = r#"{"z":123456789012345678901234567890,"a":1.50,"m":{"y":null,"b":[]}}"#;

@@ -25,6 +25,11 @@ impl Layout {
         Layout { root }
     }
 
+    /// The folder itself.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Where versions go that are being deleted: outside of every scope.
     pub(super) fn trash(&self) -> PathBuf {
         self.root.join(".deleted")

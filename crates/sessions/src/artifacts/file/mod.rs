@@ -6,6 +6,7 @@
 
 mod layout;
 mod metadata;
+mod places;
 mod write;
 
 use std::{
@@ -138,6 +139,22 @@ impl ArtifactStore for FileArtifactStore {
         let list = move |folder: &Folder| folder.list(&app, &user, session.as_deref());
         self.blocking("list", list).await
     }
+
+    async fn places(
+        &self,
+        after: Option<&ArtifactPlace>,
+        limit: usize,
+    ) -> Result<Vec<ArtifactPlace>, ArtifactError> {
+        let after = after.map(address);
+        let list = move |folder: &Folder| {
+            let mut places = places::all(folder.layout.root())?;
+            places.retain(|place| after.as_ref().is_none_or(|after| address(place) > *after));
+            places.sort_by_cached_key(address);
+            places.truncate(limit);
+            Ok(places)
+        };
+        self.blocking("list", list).await
+    }
 }
 
 impl Folder {
@@ -257,6 +274,12 @@ impl Folder {
         }
         Ok(names)
     }
+}
+
+/// What places are ordered by.
+fn address(place: &ArtifactPlace) -> (String, String, Option<String>, String) {
+    let place = place.clone();
+    (place.app, place.user, place.session, place.name)
 }
 
 /// The folders in a folder; none if it is not there. Links are not followed.

@@ -5,8 +5,9 @@ use rusqlite::Connection;
 
 use super::{
     Failure,
-    read::{ABOUT, BYTES, Models, SEQ_MAX, memory_key, record},
+    read::{ABOUT, BYTES, SEQ_MAX, memory_key, record},
 };
+use crate::sql::memory::{Models, other_totals, unreadable};
 
 /// Every memory can be read and is somebody's, and users' totals are those of their rows.
 pub(in crate::sqlite) fn check(
@@ -25,12 +26,7 @@ pub(in crate::sqlite) fn check(
         let scope = MemoryScope::new(row.get::<_, String>(0)?, row.get::<_, String>(1)?);
         let noted: (u64, u64) = (row.get(3)?, row.get(4)?);
         let found: (u64, u64) = (row.get(5)?, row.get(6)?);
-        if noted != found {
-            problems.push(format!(
-                "memories of {scope}: {} of {} bytes, should be {} of {}",
-                found.0, found.1, noted.0, noted.1
-            ));
-        }
+        problems.extend(other_totals(&scope, noted, found));
         check_rows(connection, row.get(2)?, &scope, problems)?;
     }
     check_owners(connection, problems)
@@ -62,11 +58,7 @@ fn check_rows(
     while let Some(row) = rows.next()? {
         match record(row, &Models::new()) {
             Ok(_) => {}
-            Err(Failure::Refused(error)) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string);
-                let cause = cause.unwrap_or_default();
-                problems.push(format!("memories of {scope}: {error}: {cause}"));
-            }
+            Err(Failure::Refused(error)) => problems.push(unreadable(scope, &error)),
             Err(Failure::Sql(error)) => return Err(error),
         }
     }

@@ -12,11 +12,12 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use retain_core::{
     Forget, ForgetReceipt, MemoryAdded, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError,
-    MemoryMark, MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics, MemoryStore, NewEmbedding,
+    MemoryMark, MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStatistics,
+    MemoryStore, NewEmbedding, Tombstone,
 };
 use rusqlite::Connection;
 
-use super::{SqliteStore, failed, readers::Readers, writer::Writer};
+use super::{SqliteStore, addresses, failed, readers::Readers, writer::Writer};
 
 pub(super) use check::check;
 pub(super) use write::erase_chunk;
@@ -131,7 +132,7 @@ impl MemoryStore for SqliteMemoryStore {
     async fn mark(&self, scope: &MemoryScope) -> Result<MemoryMark, MemoryError> {
         let (operation, scope) = ("look at memories", scope.clone());
         let look = move |connection: &Connection| -> Outcome<MemoryMark> {
-            let row = read::ScopeRow::find(connection, &scope)?;
+            let row = read::find_scope(connection, &scope)?;
             Ok(row.map(|row| row.mark()).unwrap_or_default())
         };
         let job = move |connection: &Connection| settle(operation, look(connection));
@@ -236,5 +237,35 @@ impl MemoryStore for SqliteMemoryStore {
             write::set_embeddings(connection, &scope, generation, &embeddings)
         })
         .await
+    }
+
+    async fn scopes(
+        &self,
+        after: Option<&MemoryScope>,
+        limit: usize,
+    ) -> Result<Vec<MemoryScope>, MemoryError> {
+        let after = after.cloned();
+        self.read("list memories", move |connection| {
+            Ok(addresses::memory_scopes(connection, after.as_ref(), limit)?)
+        })
+        .await
+    }
+
+    async fn tombstones(
+        &self,
+        scope: &MemoryScope,
+        after: Option<Tombstone>,
+        limit: usize,
+    ) -> Result<Vec<Tombstone>, MemoryError> {
+        let scope = scope.clone();
+        self.read("list memories", move |connection| {
+            read::tombstones(connection, &scope, after, limit)
+        })
+        .await
+    }
+
+    async fn restore(&self, restore: Arc<MemoryRestore>) -> Result<(), MemoryError> {
+        let work = move |connection: &Connection| write::restore(connection, &restore);
+        self.write("take up memories", work).await
     }
 }

@@ -1,15 +1,16 @@
 //! What stands in the tables of the memory, and how it becomes ours.
 
-use std::collections::HashMap;
-
 use retain_core::{
-    BoxError, Content, Json, JsonMap, KnownMemory, MemoryAbout, MemoryChanges, MemoryError,
-    MemoryKind, MemoryMark, MemoryOrigin, MemoryRecord, MemoryRows, MemoryScope, MemoryStatistics,
-    MemoryTotals, MemoryVector, MemoryVectors,
+    BoxError, Content, KnownMemory, MemoryAbout, MemoryChanges, MemoryMark, MemoryRecord,
+    MemoryRows, MemoryScope, MemoryStatistics, MemoryTotals, MemoryVector, MemoryVectors,
+    Tombstone,
 };
 use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 
 use super::Outcome;
+use crate::sql::memory::{
+    self as sql, Models, RawAbout, ScopeRow, about_columns, corrupt, known_kind, memory_bytes,
+};
 
 /// Memories have 32 bits of a key, as positions have.
 pub(super) const SEQ_MAX: u64 = u32::MAX as u64;
@@ -24,67 +25,42 @@ pub(super) fn seq_of(key: i64) -> u64 {
 }
 
 /// The columns of [`MemoryAbout`], in the order in which [`about`] reads them.
-pub(super) const ABOUT: &str = "key, id, revision, kind, origin, tool, session, position, \
-     event_id, author, timestamp, created_us, updated_us, expires_us, custom_metadata";
+pub(super) const ABOUT: &str = concat!("key, ", about_columns!());
 
-/// How many bytes of a memory count against the limit, as `PreparedMemory::bytes` has it.
-pub(super) const BYTES: &str = "octet_length(content) + \
-     ifnull(octet_length(custom_metadata), 0) + ifnull(octet_length(author), 0) + \
-     ifnull(octet_length(tool), 0)";
+/// How many bytes of a memory count against the limit.
+pub(super) const BYTES: &str = memory_bytes!();
 
-/// A row of `memory_scopes`.
-#[derive(Debug, Clone)]
-pub(super) struct ScopeRow {
-    pub(super) number: i64,
-    pub(super) revision: u64,
-    pub(super) last_seq: u64,
-    pub(super) floor: u64,
-    pub(super) touched: u64,
-    pub(super) tombstones: u64,
-    pub(super) totals: MemoryTotals,
+pub(super) fn find_scope(
+    connection: &Connection,
+    scope: &MemoryScope,
+) -> rusqlite::Result<Option<ScopeRow>> {
+    let sql = "SELECT number, revision, last_seq, floor, touched, tombstones, entries, bytes, \
+               minute, in_minute FROM memory_scopes WHERE app = ?1 AND user = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &Row<'_>| {
+        Ok(ScopeRow {
+            number: row.get(0)?,
+            revision: row.get(1)?,
+            last_seq: row.get(2)?,
+            floor: row.get(3)?,
+            touched: row.get(4)?,
+            tombstones: row.get(5)?,
+            totals: MemoryTotals {
+                entries: row.get(6)?,
+                bytes: row.get(7)?,
+                minute: row.get(8)?,
+                in_minute: row.get(9)?,
+            },
+        })
+    };
+    statement
+        .query_row((&scope.app, &scope.user), read)
+        .optional()
 }
 
-impl ScopeRow {
-    pub(super) fn find(
-        connection: &Connection,
-        scope: &MemoryScope,
-    ) -> rusqlite::Result<Option<ScopeRow>> {
-        let sql = "SELECT number, revision, last_seq, floor, touched, tombstones, entries, bytes, \
-                   minute, in_minute FROM memory_scopes WHERE app = ?1 AND user = ?2";
-        let mut statement = connection.prepare_cached(sql)?;
-        let read = |row: &Row<'_>| {
-            Ok(ScopeRow {
-                number: row.get(0)?,
-                revision: row.get(1)?,
-                last_seq: row.get(2)?,
-                floor: row.get(3)?,
-                touched: row.get(4)?,
-                tombstones: row.get(5)?,
-                totals: MemoryTotals {
-                    entries: row.get(6)?,
-                    bytes: row.get(7)?,
-                    minute: row.get(8)?,
-                    in_minute: row.get(9)?,
-                },
-            })
-        };
-        statement
-            .query_row((&scope.app, &scope.user), read)
-            .optional()
-    }
-
-    pub(super) fn mark(&self) -> MemoryMark {
-        MemoryMark {
-            generation: self.number as u64,
-            revision: self.revision,
-            last_seq: self.last_seq,
-        }
-    }
-
-    /// The first and the last key that a memory of the scope can have.
-    pub(super) fn keys(&self) -> (i64, i64) {
-        (memory_key(self.number, 0), memory_key(self.number, SEQ_MAX))
-    }
+/// The first and the last key that a memory of the scope can have.
+pub(super) fn keys(row: &ScopeRow) -> (i64, i64) {
+    (memory_key(row.number, 0), memory_key(row.number, SEQ_MAX))
 }
 
 /// The memories of this id.
@@ -106,11 +82,7 @@ pub(super) fn known(
             body_hash: row.get::<_, i64>(2)? as u64,
             is_edited: row.get(3)?,
             bytes: row.get(4)?,
-            kind: match row.get::<_, i64>(5)? {
-                1 => MemoryKind::Direct,
-                // One that is damaged stays as it is, and whoever reads it is told.
-                _ => MemoryKind::Turn,
-            },
+            kind: known_kind(row.get(5)?),
             expires_us: row.get(6)?,
             metadata_json: row.get(7)?,
         })
@@ -124,7 +96,7 @@ pub(super) fn body_hashes(
     session: Option<&str>,
     ids: &[String],
 ) -> Outcome<Vec<Option<u64>>> {
-    let Some(row) = ScopeRow::find(connection, scope)? else {
+    let Some(row) = find_scope(connection, scope)? else {
         return Ok(vec![None; ids.len()]);
     };
     let mut hashes = Vec::with_capacity(ids.len());
@@ -141,12 +113,8 @@ pub(super) fn changes(
     scope: &MemoryScope,
     since: MemoryMark,
 ) -> Outcome<MemoryChanges> {
-    let row = ScopeRow::find(connection, scope)?;
-    let is_known = |row: &ScopeRow| {
-        let known = row.floor..=row.revision;
-        row.mark().generation == since.generation && known.contains(&since.revision)
-    };
-    let Some(row) = row.filter(is_known) else {
+    let row = find_scope(connection, scope)?;
+    let Some(row) = row.filter(|row| row.is_known_since(since)) else {
         return Ok(MemoryChanges::Rebuild);
     };
     let sql = "SELECT DISTINCT seq FROM memory_touched \
@@ -158,9 +126,6 @@ pub(super) fn changes(
         mark: row.mark(),
     })
 }
-
-/// What made vectors, by number.
-pub(super) type Models = HashMap<i64, (String, usize)>;
 
 fn models(connection: &Connection) -> rusqlite::Result<Models> {
     let mut statement = connection.prepare_cached("SELECT number, id, dims FROM memory_models")?;
@@ -174,7 +139,7 @@ pub(super) fn rows(
     rows: &MemoryRows,
     with_vectors: bool,
 ) -> Outcome<Vec<MemoryRecord>> {
-    let Some(scope) = ScopeRow::find(connection, scope)? else {
+    let Some(scope) = find_scope(connection, scope)? else {
         return Ok(Vec::new());
     };
     let vectors = match with_vectors {
@@ -190,7 +155,7 @@ pub(super) fn rows(
         MemoryRows::After { seq, limit } => {
             let sql = format!("{select} WHERE key > ?1 AND key <= ?2 ORDER BY key LIMIT ?3");
             let after = memory_key(scope.number, *seq);
-            let asked = (after, scope.keys().1, small(*limit));
+            let asked = (after, keys(&scope).1, small(*limit));
             records(connection, &sql, asked, &models)
         }
         MemoryRows::Numbered(seqs) => {
@@ -217,7 +182,7 @@ pub(super) fn without_embedding(
     after: u64,
     limit: usize,
 ) -> Outcome<Vec<MemoryRecord>> {
-    let Some(scope) = ScopeRow::find(connection, scope)? else {
+    let Some(scope) = find_scope(connection, scope)? else {
         return Ok(Vec::new());
     };
     let sql = format!(
@@ -227,7 +192,7 @@ pub(super) fn without_embedding(
          OR octet_length(embedding) IS NOT 4 * ?4) ORDER BY key LIMIT ?5"
     );
     let after = memory_key(scope.number, after);
-    let asked = (after, scope.keys().1, model, dims, small(limit));
+    let asked = (after, keys(&scope).1, model, dims, small(limit));
     records(connection, &sql, asked, &Models::new())
 }
 
@@ -269,16 +234,8 @@ fn content(row: &Row<'_>) -> Result<Content, BoxError> {
     Ok(Content::from_json(row.get_ref(15)?.as_str()?)?)
 }
 
-/// A vector of a model that is not known is none: it is made anew.
 fn vector(row: &Row<'_>, at: usize, models: &Models) -> rusqlite::Result<Option<MemoryVector>> {
-    let model: Option<i64> = row.get(at)?;
-    let bytes: Option<Vec<u8>> = row.get(at + 1)?;
-    let model = model.and_then(|model| models.get(&model));
-    Ok(bytes.zip(model).map(|(bytes, (model, dims))| MemoryVector {
-        model: model.clone(),
-        dims: *dims,
-        bytes,
-    }))
+    Ok(sql::vector(models, row.get(at)?, row.get(at + 1)?))
 }
 
 /// Reads the columns of [`ABOUT`]. What cannot be read is said with the memory's id: nothing is left
@@ -292,62 +249,45 @@ pub(super) fn about(row: &Row<'_>) -> Outcome<MemoryAbout> {
 }
 
 fn about_of(row: &Row<'_>, seq: u64, id: &str) -> Result<MemoryAbout, BoxError> {
-    let kind = kind(row.get(3)?)?;
-    let event_id: Option<String> = row.get(8)?;
-    Ok(MemoryAbout {
+    let raw = RawAbout {
         seq,
         id: id.to_owned(),
         revision: row.get(2)?,
-        kind,
+        kind: row.get(3)?,
+        origin: row.get(4)?,
+        tool: row.get(5)?,
         session: row.get(6)?,
         position: row.get(7)?,
-        event_id: match kind {
-            MemoryKind::Turn => Some(event_id.unwrap_or_else(|| id.to_owned())),
-            MemoryKind::Direct => None,
-        },
+        event_id: row.get(8)?,
         author: row.get(9)?,
-        origin: origin(row.get(4)?, row.get(5)?)?,
         timestamp: row.get(10)?,
         created_us: row.get(11)?,
         updated_us: row.get(12)?,
         expires_us: row.get(13)?,
-        custom_metadata: notes(row.get(14)?)?,
-    })
-}
-
-fn kind(number: i64) -> Result<MemoryKind, BoxError> {
-    match number {
-        0 => Ok(MemoryKind::Turn),
-        1 => Ok(MemoryKind::Direct),
-        other => Err(format!("there is no kind {other}").into()),
-    }
-}
-
-fn origin(number: i64, tool: Option<String>) -> Result<MemoryOrigin, BoxError> {
-    match (number, tool) {
-        (0, _) => Ok(MemoryOrigin::Person),
-        (1, _) => Ok(MemoryOrigin::Agent),
-        (2, Some(name)) => Ok(MemoryOrigin::Tool { name }),
-        (2, None) => Err("it is from a tool that has no name".into()),
-        (3, _) => Ok(MemoryOrigin::Direct),
-        (other, _) => Err(format!("there is no origin {other}").into()),
-    }
-}
-
-fn notes(text: Option<String>) -> Result<JsonMap, BoxError> {
-    let Some(text) = text else {
-        return Ok(JsonMap::new());
+        custom_metadata: row.get(14)?,
     };
-    let notes = Json::parse(&text)?;
-    let notes = notes.as_object().cloned();
-    notes.ok_or_else(|| "its notes are no object".into())
+    raw.read()
 }
 
-fn corrupt(id: &str, cause: impl Into<BoxError>) -> MemoryError {
-    MemoryError::Corrupt {
-        id: id.to_owned(),
-        source: cause.into(),
-    }
+/// The hashes of what was forgotten, ascending.
+pub(super) fn tombstones(
+    connection: &Connection,
+    scope: &MemoryScope,
+    after: Option<Tombstone>,
+    limit: usize,
+) -> Outcome<Vec<Tombstone>> {
+    let Some(scope) = find_scope(connection, scope)? else {
+        return Ok(Vec::new());
+    };
+    // No hash is as short as none.
+    let sql = "SELECT hash FROM memory_tombstones WHERE scope = ?1 AND hash > ?2 \
+               ORDER BY hash LIMIT ?3";
+    let after = after.map_or(Vec::new(), |after| after.0.to_vec());
+    let mut statement = connection.prepare_cached(sql)?;
+    let hashes = statement.query_map((scope.number, after, small(limit)), |row| {
+        row.get(0).map(Tombstone)
+    })?;
+    Ok(hashes.collect::<rusqlite::Result<_>>()?)
 }
 
 /// When the first memory of all is to go.
@@ -362,7 +302,7 @@ pub(super) fn statistics(
     scope: &MemoryScope,
     now_us: i64,
 ) -> Outcome<MemoryStatistics> {
-    let Some(scope) = ScopeRow::find(connection, scope)? else {
+    let Some(scope) = find_scope(connection, scope)? else {
         return Ok(MemoryStatistics::default());
     };
     let sql = format!(
@@ -372,7 +312,7 @@ pub(super) fn statistics(
          WHERE key BETWEEN ?1 AND ?2 AND (expires_us IS NULL OR expires_us > ?3)"
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let (first, last) = scope.keys();
+    let (first, last) = keys(&scope);
     let counted = statement.query_row((first, last, now_us), |row| {
         Ok(MemoryStatistics {
             entries: row.get(0)?,

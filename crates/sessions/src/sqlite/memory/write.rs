@@ -4,81 +4,71 @@
 use std::collections::BTreeMap;
 
 use retain_core::{
-    Forget, ForgetReceipt, KnownMemory, MemoryAdded, MemoryBatch, MemoryEdit, MemoryKind,
-    MemoryOrigin, MemoryPlan, MemoryRows, MemoryScope, MemoryVector, NewEmbedding, PreparedMemory,
-    Tombstone, plan_batch, plan_edit, plan_edited, plan_growth,
+    Forget, ForgetReceipt, KnownMemory, MemoryAdded, MemoryBatch, MemoryEdit, MemoryPlan,
+    MemoryRestore, MemoryRows, MemoryScope, MemoryVector, NewEmbedding, PreparedMemory, Tombstone,
+    plan_batch, plan_edit, plan_edited, plan_growth, plan_restore,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{
     Outcome,
-    read::{self, ABOUT, BYTES, ScopeRow, memory_key, seq_of},
+    read::{self, ABOUT, BYTES, find_scope, keys, memory_key, seq_of},
 };
-use crate::memory::{Removal, TOUCHED_MAX};
+use crate::{
+    memory::Removal,
+    sql::memory::{ERASE_CHUNK, ScopeRow, Victim, added, kind_number, origin_number, own_event_id},
+};
 
-/// Rows that one job of an erase deletes.
-const ERASE_CHUNK: usize = 2000;
+fn create_scope(connection: &Connection, scope: &MemoryScope) -> rusqlite::Result<ScopeRow> {
+    let sql = "INSERT INTO memory_scopes (app, user) VALUES (?1, ?2)";
+    let mut statement = connection.prepare_cached(sql)?;
+    statement.execute((&scope.app, &scope.user))?;
+    Ok(ScopeRow {
+        number: connection.last_insert_rowid(),
+        ..ScopeRow::default()
+    })
+}
 
-impl ScopeRow {
-    fn create(connection: &Connection, scope: &MemoryScope) -> rusqlite::Result<ScopeRow> {
-        let sql = "INSERT INTO memory_scopes (app, user) VALUES (?1, ?2)";
+/// Makes one more revision, in which these were changed or removed, and writes the row.
+fn touch(connection: &Connection, row: &mut ScopeRow, seqs: &[u64]) -> rusqlite::Result<()> {
+    if row.go_on(seqs.len()) {
+        let sql = "INSERT OR IGNORE INTO memory_touched (scope, revision, seq) \
+                   VALUES (?1, ?2, ?3)";
         let mut statement = connection.prepare_cached(sql)?;
-        statement.execute((&scope.app, &scope.user))?;
-        Ok(ScopeRow {
-            number: connection.last_insert_rowid(),
-            revision: 0,
-            last_seq: 0,
-            floor: 0,
-            touched: 0,
-            tombstones: 0,
-            totals: Default::default(),
-        })
-    }
-
-    /// Makes one more revision, in which these were changed or removed, and writes the row.
-    fn touch(&mut self, connection: &Connection, seqs: &[u64]) -> rusqlite::Result<()> {
-        self.revision += 1;
-        self.touched += seqs.len() as u64;
-        if self.touched > TOUCHED_MAX as u64 {
-            let sql = "DELETE FROM memory_touched WHERE scope = ?1";
-            connection.prepare_cached(sql)?.execute([self.number])?;
-            (self.touched, self.floor) = (0, self.revision);
-        } else {
-            let sql = "INSERT OR IGNORE INTO memory_touched (scope, revision, seq) \
-                       VALUES (?1, ?2, ?3)";
-            let mut statement = connection.prepare_cached(sql)?;
-            for seq in seqs {
-                statement.execute((self.number, self.revision, seq))?;
-            }
+        for seq in seqs {
+            statement.execute((row.number, row.revision, seq))?;
         }
-        let sql = "UPDATE memory_scopes SET revision = ?2, last_seq = ?3, floor = ?4, \
-                   touched = ?5, tombstones = ?6, entries = ?7, bytes = ?8, minute = ?9, \
-                   in_minute = ?10 WHERE number = ?1";
-        connection.prepare_cached(sql)?.execute(params![
-            self.number,
-            self.revision,
-            self.last_seq,
-            self.floor,
-            self.touched,
-            self.tombstones,
-            self.totals.entries,
-            self.totals.bytes,
-            self.totals.minute,
-            self.totals.in_minute,
-        ])?;
-        Ok(())
+    } else {
+        let sql = "DELETE FROM memory_touched WHERE scope = ?1";
+        connection.prepare_cached(sql)?.execute([row.number])?;
     }
+    let sql = "UPDATE memory_scopes SET revision = ?2, last_seq = ?3, floor = ?4, \
+               touched = ?5, tombstones = ?6, entries = ?7, bytes = ?8, minute = ?9, \
+               in_minute = ?10 WHERE number = ?1";
+    connection.prepare_cached(sql)?.execute(params![
+        row.number,
+        row.revision,
+        row.last_seq,
+        row.floor,
+        row.touched,
+        row.tombstones,
+        row.totals.entries,
+        row.totals.bytes,
+        row.totals.minute,
+        row.totals.in_minute,
+    ])?;
+    Ok(())
+}
 
-    fn is_buried(&self, connection: &Connection, hash: Tombstone) -> rusqlite::Result<bool> {
-        let sql = "SELECT 1 FROM memory_tombstones WHERE scope = ?1 AND hash = ?2";
-        connection
-            .prepare_cached(sql)?
-            .exists((self.number, hash.0.as_slice()))
-    }
+fn is_buried(connection: &Connection, row: &ScopeRow, hash: Tombstone) -> rusqlite::Result<bool> {
+    let sql = "SELECT 1 FROM memory_tombstones WHERE scope = ?1 AND hash = ?2";
+    connection
+        .prepare_cached(sql)?
+        .exists((row.number, hash.0.as_slice()))
 }
 
 pub(super) fn add(connection: &Connection, batch: &MemoryBatch) -> Outcome<MemoryAdded> {
-    let found = ScopeRow::find(connection, &batch.scope)?;
+    let found = find_scope(connection, &batch.scope)?;
     let last_seq = found.as_ref().map_or(0, |row| row.last_seq);
     let plans = plan_batch(batch, last_seq, |memory| match &found {
         Some(row) => look(connection, row, &batch.scope, memory),
@@ -86,21 +76,13 @@ pub(super) fn add(connection: &Connection, batch: &MemoryBatch) -> Outcome<Memor
     })?;
     let before = found.as_ref().map(|row| row.totals).unwrap_or_default();
     let totals = plan_growth(before, batch, &plans)?;
-    let mut added = MemoryAdded::default();
-    for plan in &plans {
-        match plan {
-            MemoryPlan::Insert => added.added += 1,
-            MemoryPlan::Replace { .. } => added.replaced += 1,
-            MemoryPlan::Known => added.known += 1,
-            MemoryPlan::Forgotten => added.forgotten += 1,
-        }
-    }
+    let added = added(&plans);
     if added.added + added.replaced == 0 {
         return Ok(added);
     }
     let mut row = match found {
         Some(row) => row,
-        None => ScopeRow::create(connection, &batch.scope)?,
+        None => create_scope(connection, &batch.scope)?,
     };
     row.totals = totals;
     let mut touched = Vec::new();
@@ -117,8 +99,44 @@ pub(super) fn add(connection: &Connection, batch: &MemoryBatch) -> Outcome<Memor
             MemoryPlan::Known | MemoryPlan::Forgotten => {}
         }
     }
-    row.touch(connection, &touched)?;
+    touch(connection, &mut row, &touched)?;
     Ok(added)
+}
+
+/// Takes up what another store kept.
+pub(super) fn restore(connection: &Connection, restore: &MemoryRestore) -> Outcome<()> {
+    let found = find_scope(connection, &restore.scope)?;
+    let (before, last_seq) = match &found {
+        Some(row) => (row.totals, row.last_seq),
+        None => Default::default(),
+    };
+    let totals = plan_restore(before, last_seq, restore)?;
+    let mut row = match found {
+        Some(row) => row,
+        None => create_scope(connection, &restore.scope)?,
+    };
+    row.totals = totals;
+    let sql = "UPDATE memories SET updated_us = ?2 WHERE key = ?1";
+    for kept in &restore.memories {
+        row.last_seq = kept.seq;
+        insert(connection, &row, &kept.memory, kept.created_us)?;
+        if kept.updated_us.is_some() {
+            let mut statement = connection.prepare_cached(sql)?;
+            statement.execute((memory_key(row.number, kept.seq), kept.updated_us))?;
+        }
+    }
+    for hash in &restore.tombstones {
+        row.tombstones += bury(connection, row.number, *hash)?;
+    }
+    touch(connection, &mut row, &[])?;
+    Ok(())
+}
+
+/// Leaves a hash; says how many are new.
+fn bury(connection: &Connection, scope: i64, hash: Tombstone) -> rusqlite::Result<u64> {
+    let sql = "INSERT OR IGNORE INTO memory_tombstones (scope, hash) VALUES (?1, ?2)";
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.execute((scope, hash.0.as_slice()))? as u64)
 }
 
 /// The memories that have the id of a new one, and whether it was forgotten.
@@ -130,8 +148,8 @@ fn look(
 ) -> rusqlite::Result<(Vec<KnownMemory>, bool)> {
     let (session, id) = (memory.new.session.as_deref(), &memory.new.id);
     let is_forgotten = row.tombstones > 0
-        && (row.is_buried(connection, Tombstone::of_entry(scope, session, id))?
-            || row.is_buried(connection, Tombstone::of_id(scope, id))?);
+        && (is_buried(connection, row, Tombstone::of_entry(scope, session, id))?
+            || is_buried(connection, row, Tombstone::of_id(scope, id))?);
     Ok((read::known(connection, row.number, id)?, is_forgotten))
 }
 
@@ -209,28 +227,6 @@ fn replace(
     Ok(())
 }
 
-/// The id of the event where it is not the memory's own.
-fn own_event_id(memory: &PreparedMemory) -> Option<&str> {
-    let event_id = memory.new.event_id.as_deref();
-    event_id.filter(|id| *id != memory.new.id)
-}
-
-fn kind_number(kind: MemoryKind) -> i64 {
-    match kind {
-        MemoryKind::Turn => 0,
-        MemoryKind::Direct => 1,
-    }
-}
-
-fn origin_number(origin: &MemoryOrigin) -> i64 {
-    match origin {
-        MemoryOrigin::Person => 0,
-        MemoryOrigin::Agent => 1,
-        MemoryOrigin::Tool { .. } => 2,
-        MemoryOrigin::Direct => 3,
-    }
-}
-
 /// A vector with the number of what made it.
 fn stored<'a>(
     connection: &Connection,
@@ -260,7 +256,7 @@ pub(super) fn update(
     id: &str,
     edit: &MemoryEdit,
 ) -> Outcome<bool> {
-    let Some(mut row) = ScopeRow::find(connection, scope)? else {
+    let Some(mut row) = find_scope(connection, scope)? else {
         return Ok(false);
     };
     let same_id = MemoryRows::WithId(id.to_owned());
@@ -290,17 +286,8 @@ pub(super) fn update(
                    embedding = NULL WHERE key = ?1";
         connection.prepare_cached(sql)?.execute([key])?;
     }
-    row.touch(connection, &[seq])?;
+    touch(connection, &mut row, &[seq])?;
     Ok(true)
-}
-
-/// A memory that is to go.
-struct Victim {
-    seq: u64,
-    id: String,
-    session: Option<String>,
-    kind: i64,
-    bytes: u64,
 }
 
 pub(super) fn forget(
@@ -308,7 +295,7 @@ pub(super) fn forget(
     scope: &MemoryScope,
     what: &Forget,
 ) -> Outcome<ForgetReceipt> {
-    let Some(mut row) = ScopeRow::find(connection, scope)? else {
+    let Some(mut row) = find_scope(connection, scope)? else {
         return Ok(ForgetReceipt::default());
     };
     let mut victims = Vec::new();
@@ -323,7 +310,7 @@ pub(super) fn forget(
         Forget::Matching(filter) => {
             let sql = format!("SELECT {ABOUT}, {BYTES} FROM memories WHERE key BETWEEN ?1 AND ?2");
             let mut statement = connection.prepare_cached(&sql)?;
-            let mut rows = statement.query(row.keys())?;
+            let mut rows = statement.query(keys(&row))?;
             while let Some(found) = rows.next()? {
                 let about = read::about(found)?;
                 if filter.matches(&about.facts()) {
@@ -370,27 +357,18 @@ fn remove(
 ) -> rusqlite::Result<ForgetReceipt> {
     let mut receipt = ForgetReceipt::default();
     let mut delete = connection.prepare_cached("DELETE FROM memories WHERE key = ?1")?;
-    let sql = "INSERT OR IGNORE INTO memory_tombstones (scope, hash) VALUES (?1, ?2)";
-    let mut bury = connection.prepare_cached(sql)?;
     for victim in victims {
         delete.execute([memory_key(row.number, victim.seq)])?;
         receipt.memories += 1;
         receipt.bytes += victim.bytes;
-        let hash = match how {
-            Removal::ById => Tombstone::of_id(scope, &victim.id),
-            Removal::Expiry if victim.kind == kind_number(MemoryKind::Direct) => continue,
-            Removal::ByAddress | Removal::Expiry => {
-                Tombstone::of_entry(scope, victim.session.as_deref(), &victim.id)
-            }
-        };
-        receipt.tombstones += bury.execute((row.number, hash.0.as_slice()))? as u64;
+        if let Some(hash) = victim.tombstone(scope, how) {
+            receipt.tombstones += bury(connection, row.number, hash)?;
+        }
     }
     if receipt.memories > 0 {
-        row.totals.entries = row.totals.entries.saturating_sub(receipt.memories);
-        row.totals.bytes = row.totals.bytes.saturating_sub(receipt.bytes);
-        row.tombstones += receipt.tombstones;
+        row.lose(&receipt);
         let seqs: Vec<u64> = victims.iter().map(|victim| victim.seq).collect();
-        row.touch(connection, &seqs)?;
+        touch(connection, row, &seqs)?;
     }
     Ok(receipt)
 }
@@ -425,7 +403,7 @@ pub(super) fn expire(connection: &Connection, now_us: i64, limit: usize) -> Outc
                 user: row.get(1)?,
             })
         })?;
-        if let Some(mut row) = ScopeRow::find(connection, &scope)? {
+        if let Some(mut row) = find_scope(connection, &scope)? {
             removed += remove(connection, &scope, &mut row, &victims, Removal::Expiry)?.memories;
         }
     }
@@ -438,7 +416,7 @@ pub(super) fn set_embeddings(
     generation: u64,
     embeddings: &[NewEmbedding],
 ) -> Outcome<()> {
-    let row = ScopeRow::find(connection, scope)?;
+    let row = find_scope(connection, scope)?;
     let Some(mut row) = row.filter(|row| row.mark().generation == generation) else {
         return Ok(());
     };
@@ -454,7 +432,7 @@ pub(super) fn set_embeddings(
         }
     }
     if !touched.is_empty() {
-        row.touch(connection, &touched)?;
+        touch(connection, &mut row, &touched)?;
     }
     Ok(())
 }
@@ -466,12 +444,12 @@ pub(in crate::sqlite) fn erase_chunk(
     user: &str,
 ) -> rusqlite::Result<usize> {
     let scope = MemoryScope::new(app, user);
-    let Some(row) = ScopeRow::find(connection, &scope)? else {
+    let Some(row) = find_scope(connection, &scope)? else {
         return Ok(0);
     };
     let sql = "DELETE FROM memories WHERE key IN \
                (SELECT key FROM memories WHERE key BETWEEN ?1 AND ?2 LIMIT ?3)";
-    let (first, last) = row.keys();
+    let (first, last) = keys(&row);
     let mut statement = connection.prepare_cached(sql)?;
     let erased = statement.execute((first, last, ERASE_CHUNK as i64))?;
     if erased < ERASE_CHUNK {

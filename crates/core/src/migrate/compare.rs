@@ -1,0 +1,172 @@
+//! How two things are compared: as lines of text, each with a name, so that the first difference can
+//! be named without telling what anybody said.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+use super::outcome::{Result, failed};
+use crate::json::{Json, JsonMap};
+
+/// A detail of something that is moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    name: String,
+    text: String,
+    /// Whether the text is a number or a time, which may be shown.
+    is_plain: bool,
+}
+
+impl Line {
+    /// A detail that belongs to its owner, and is in no message.
+    pub(super) fn new(name: impl Into<String>, text: impl Into<String>) -> Line {
+        Line {
+            name: name.into(),
+            text: text.into(),
+            is_plain: false,
+        }
+    }
+
+    /// A number or a time.
+    pub(super) fn plain(name: impl Into<String>, value: impl ToString) -> Line {
+        Line {
+            name: name.into(),
+            text: value.to_string(),
+            is_plain: true,
+        }
+    }
+
+    /// Keys and values, whatever their order.
+    pub(super) fn of_keys(name: impl Into<String>, keys: &JsonMap) -> Result<Line> {
+        let name = name.into();
+        let mut sorted: Vec<_> = keys.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| *key);
+        let sorted: JsonMap = sorted.into_iter().map(|(k, v)| (k, v.clone())).collect();
+        let text = json_text(&name, &sorted)?;
+        Ok(Line::new(name, text))
+    }
+
+    /// How much memory it takes, roughly.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+}
+
+/// A map as JSON; `what` says whose, for errors.
+pub(super) fn json_text(what: &str, map: &JsonMap) -> Result<String> {
+    Json::from(map.clone()).to_json().map_err(failed(what))
+}
+
+/// Hashes of both sides, as far as they were compared.
+#[derive(Debug, Default)]
+pub(super) struct Both {
+    from: Sha256,
+    to: Sha256,
+}
+
+impl Both {
+    /// Takes up the lines of each side, and says the first difference.
+    pub(super) fn compare(&mut self, from: &[Line], to: &[Line]) -> Option<String> {
+        from.iter().for_each(|line| take(&mut self.from, line));
+        to.iter().for_each(|line| take(&mut self.to, line));
+        for (from, to) in from.iter().zip(to) {
+            if from.name != to.name {
+                return Some(format!("{} against {}", from.name, to.name));
+            }
+            if from.text != to.text {
+                let name = &from.name;
+                return Some(match from.is_plain {
+                    true => format!(
+                        "{name}: {} in the source, {} in the target",
+                        from.text, to.text
+                    ),
+                    false => format!("{name} is different"),
+                });
+            }
+        }
+        let (first, side) = match (from.get(to.len()), to.get(from.len())) {
+            (Some(line), _) => (line, "source"),
+            (None, Some(line)) => (line, "target"),
+            (None, None) => return None,
+        };
+        Some(format!("{} is in the {side} only", first.name))
+    }
+
+    /// The hashes of source and target.
+    pub(super) fn digests(self) -> (String, String) {
+        (hex(&self.from.finalize()), hex(&self.to.finalize()))
+    }
+}
+
+/// With their lengths, so that no two lists run together.
+fn take(hash: &mut Sha256, line: &Line) {
+    for part in [&line.name, &line.text] {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+}
+
+/// The hash of some bytes.
+pub(super) fn digest_of(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a text does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(texts: &[(&str, &str)]) -> Vec<Line> {
+        let lines = texts.iter().map(|(name, text)| Line::new(*name, *text));
+        lines.collect()
+    }
+
+    #[test]
+    fn the_first_difference_is_named_and_nothing_told() {
+        let from = lines(&[("event 1", "secret"), ("event 2", "b"), ("event 3", "c")]);
+        let mut other = from.clone();
+        other[1].text = "x".to_owned();
+        let differs = |to: &[Line]| Both::default().compare(&from, to);
+        assert_eq!(differs(&from), None);
+        assert_eq!(differs(&other).unwrap(), "event 2 is different");
+        assert_eq!(
+            differs(&from[..2]).unwrap(),
+            "event 3 is in the source only"
+        );
+        let fewer = Both::default().compare(&from[..2], &from);
+        assert_eq!(fewer.unwrap(), "event 3 is in the target only");
+        assert!(differs(&from[1..]).unwrap().starts_with("event 1 against"));
+        let plain = |value| vec![Line::plain("its length", value)];
+        let told = Both::default().compare(&plain(1), &plain(2)).unwrap();
+        assert_eq!(told, "its length: 1 in the source, 2 in the target");
+    }
+
+    #[test]
+    fn hashes_are_of_each_side_by_itself() {
+        let (one, other) = (lines(&[("a", "bc")]), lines(&[("ab", "c")]));
+        let mut both = Both::default();
+        assert!(both.compare(&one, &other).is_some());
+        let (from, to) = both.digests();
+        assert_ne!(from, to);
+        let mut both = Both::default();
+        assert_eq!(both.compare(&one, &one), None);
+        assert_eq!(both.digests(), (from.clone(), from));
+    }
+
+    #[test]
+    fn the_order_of_keys_makes_no_difference() {
+        let of = |text: &str| {
+            let map = Json::parse(text).unwrap().as_object().cloned().unwrap();
+            Line::of_keys("state", &map).unwrap()
+        };
+        assert_eq!(of(r#"{"a":1,"b":2}"#), of(r#"{"b":2,"a":1}"#));
+        assert_ne!(of(r#"{"a":1}"#), of(r#"{"a":1.0}"#));
+    }
+}

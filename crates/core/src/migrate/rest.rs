@@ -1,0 +1,125 @@
+//! Whether the source was at rest: what is seen of it at the beginning and at the end is the same.
+
+use std::{collections::BTreeMap, ops::AddAssign};
+
+use sha2::{Digest as _, Sha256};
+
+use super::outcome::MigrationCounts;
+
+/// Clocks of two stores may be so far apart, and what expires within this time may be gone on one
+/// side and not yet on the other.
+pub(super) const SLACK_US: i64 = 60_000_000;
+
+/// What an end has, at a glance.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Look {
+    pub(super) counts: MigrationCounts,
+    /// The sum of the hashes of all things: in whatever order they come.
+    sum: u64,
+    /// The same for those that expire, by the minute in which they do: that they are gone
+    /// afterwards is no change.
+    expiring: BTreeMap<i64, u64>,
+    /// Whether there was anything that counts do not tell.
+    is_marked: bool,
+}
+
+impl Look {
+    /// Takes up a thing by all that would tell that it has changed.
+    pub(super) fn add(&mut self, parts: &[&[u8]], expires_us: Option<i64>) {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        let first = hash.finalize();
+        let first = first[..8].iter();
+        let value = first.fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
+        let sum = match expires_us {
+            Some(expires_us) => self.expiring.entry(minute(expires_us)).or_default(),
+            None => &mut self.sum,
+        };
+        *sum = sum.wrapping_add(value);
+        self.is_marked = true;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        !self.is_marked
+    }
+
+    /// What has changed between this look and a later one, if anything.
+    pub(super) fn moved(&self, later: &Look, now_us: i64) -> Option<String> {
+        let from = minute(now_us.saturating_add(SLACK_US)) + 1;
+        let still = |look: &Look| {
+            let expiring = look.expiring.range(from..);
+            expiring.fold(look.sum, |sum, (_, value)| sum.wrapping_add(*value))
+        };
+        if still(self) == still(later) {
+            return None;
+        }
+        Some(match self.counts == later.counts {
+            true => "something in it has changed".to_owned(),
+            false => format!("it had {} and has {}", self.counts, later.counts),
+        })
+    }
+}
+
+impl AddAssign for Look {
+    fn add_assign(&mut self, other: Look) {
+        self.counts += other.counts;
+        self.sum = self.sum.wrapping_add(other.sum);
+        for (minute, value) in other.expiring {
+            let sum = self.expiring.entry(minute).or_default();
+            *sum = sum.wrapping_add(value);
+        }
+        self.is_marked |= other.is_marked;
+    }
+}
+
+fn minute(at_us: i64) -> i64 {
+    at_us.div_euclid(60_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_US: i64 = 1_000 * 60_000_000;
+
+    fn look(things: &[(&str, Option<i64>)]) -> Look {
+        let mut look = Look::default();
+        for (thing, expires_us) in things {
+            look.add(&[thing.as_bytes()], *expires_us);
+        }
+        look
+    }
+
+    #[test]
+    fn a_change_is_seen_and_the_order_is_not() {
+        let before = look(&[("a", None), ("b", None)]);
+        assert_eq!(
+            before.moved(&look(&[("b", None), ("a", None)]), NOW_US),
+            None
+        );
+        assert!(before.moved(&look(&[("a", None)]), NOW_US).is_some());
+        assert!(
+            before
+                .moved(&look(&[("a", None), ("c", None)]), NOW_US)
+                .is_some()
+        );
+        assert!(Look::default().is_empty() && !before.is_empty());
+    }
+
+    #[test]
+    fn what_has_expired_is_no_change() {
+        let soon = Some(NOW_US + SLACK_US / 2);
+        let late = Some(NOW_US + 10 * SLACK_US);
+        let before = look(&[("a", None), ("b", soon), ("c", late)]);
+        let gone = look(&[("a", None), ("c", late)]);
+        assert_eq!(before.moved(&gone, NOW_US), None);
+        assert!(
+            before
+                .moved(&look(&[("a", None), ("b", soon)]), NOW_US)
+                .is_some()
+        );
+    }
+}

@@ -1,0 +1,354 @@
+//! Sessions with their logs. Each is written as a draft, and is in the target as a whole or not at
+//! all; its events pass through memory a few at a time.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::{
+    StreamExt as _, TryStreamExt as _,
+    future::try_join,
+    stream::{self, BoxStream},
+};
+
+use super::{
+    End, Section,
+    compare::{Both, Line},
+    outcome::{MigrationCounts, MigrationError, Result, failed},
+    rest::{Look, SLACK_US},
+    steps::{Ends, PAGE, Pace, pages},
+};
+use crate::{
+    error::SessionError,
+    event::Event,
+    json::JsonMap,
+    log::rewind::{KeyChanges, apply, changes_to},
+    ports::{Clock, duration_us},
+    session::{SessionKey, Window},
+    state::ScopedDelta,
+    store::{Changes, Head, LogHeader, NewEvent, ScopedState, SessionStore, Want},
+    wire::to_stored_text,
+};
+
+/// Sessions that are copied at once: a store commits what comes together in one go.
+const AT_ONCE: usize = 8;
+
+#[derive(Debug)]
+pub(super) struct Sessions {
+    ends: Ends<dyn SessionStore>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Events by position.
+type Events = Vec<(u64, Arc<Event>)>;
+
+impl Sessions {
+    pub(super) fn new(ends: Ends<dyn SessionStore>, clock: Arc<dyn Clock>) -> Sessions {
+        Sessions { ends, clock }
+    }
+
+    fn addresses(&self, end: End) -> BoxStream<'_, Result<Vec<SessionKey>>> {
+        pages(move |after: Option<SessionKey>| {
+            Box::pin(async move {
+                let keys = self.ends.at(end).addresses(after.as_ref(), PAGE).await;
+                keys.map_err(failed("the list of sessions"))
+            })
+        })
+    }
+
+    async fn header(&self, end: End, key: &SessionKey) -> Result<Option<LogHeader>> {
+        let header = self.ends.at(end).log_header(key).await;
+        header.map_err(failed(name_of(key)))
+    }
+
+    async fn both_headers(
+        &self,
+        key: &SessionKey,
+    ) -> Result<(Option<LogHeader>, Option<LogHeader>)> {
+        try_join(self.header(End::Source, key), self.header(End::Target, key)).await
+    }
+
+    /// Whether it may be gone at any moment: then it is no error if one side has it no more.
+    fn is_expiring(&self, head: &Head) -> bool {
+        let soon = self.clock.now_us().saturating_add(SLACK_US);
+        head.expires_us.is_some_and(|expires_us| expires_us <= soon)
+    }
+
+    async fn events(&self, end: End, head: &Head, from: u64, to: u64) -> Result<Events> {
+        let (key, window) = (&head.key, Window::range(from, to));
+        let read = self.ends.at(end).read(key, window, Want::EventsOnly).await;
+        let read = read.map_err(failed(name_of(key)))?;
+        let read = read.filter(|read| read.head.incarnation == head.incarnation);
+        match read {
+            Some(read) => Ok(read.events),
+            None => Err(failed(name_of(key))(SessionError::not_found(key))),
+        }
+    }
+
+    async fn state_at(&self, end: End, key: &SessionKey, position: u64) -> Result<JsonMap> {
+        let state = self.ends.at(end).state_at(key, position).await;
+        state.map_err(failed(name_of(key)))
+    }
+
+    /// The events at `from` to `to`, and the state after them.
+    async fn lines(&self, end: End, head: &Head, from: u64, to: u64) -> Result<Vec<Line>> {
+        let key = &head.key;
+        let mut lines = Vec::new();
+        for (position, event) in self.events(end, head, from, to).await? {
+            let text = event.to_json().map_err(failed(name_of(key)))?;
+            lines.push(Line::new(format!("event {position}"), text));
+        }
+        let state = self.state_at(end, key, to).await?;
+        lines.push(Line::of_keys(
+            format!("its state after event {to}"),
+            &state,
+        )?);
+        Ok(lines)
+    }
+
+    /// The first difference between two logs, if there is one.
+    async fn difference(
+        &self,
+        from: &LogHeader,
+        to: &LogHeader,
+        both: &mut Both,
+        is_told: bool,
+    ) -> Result<Option<String>> {
+        let difference = both.compare(&header_lines(from)?, &header_lines(to)?);
+        if difference.is_some() {
+            return Ok(difference);
+        }
+        let (last, mut position, mut pace) = (from.head.position, 0, Pace::new());
+        loop {
+            let (first, end) = (position + 1, last.min(position + pace.step() as u64));
+            let (here, there) = try_join(
+                self.lines(End::Source, &from.head, first, end),
+                self.lines(End::Target, &to.head, first, end),
+            )
+            .await?;
+            let difference = both.compare(&here, &there);
+            if difference.is_some() {
+                return Ok(difference);
+            }
+            if is_told {
+                self.ends.watch.advance(end - position);
+            }
+            pace.learn(here.len(), here.iter().map(Line::bytes).sum());
+            position = end;
+            if position >= last {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Copies a session, unless the target has it.
+    async fn copy_one(&self, key: SessionKey) -> Result<MigrationCounts> {
+        let none = MigrationCounts::default();
+        let (Some(header), None) = self.both_headers(&key).await? else {
+            return Ok(none);
+        };
+        let name = || name_of(&key);
+        let draft = self.ends.to.begin_draft(&key).await;
+        let draft = draft.map_err(failed(name()))?;
+        let (last, mut position, mut pace) = (header.head.position, 0, Pace::new());
+        let mut state = ScopedDelta::of(&header.initial).session;
+        while position < last {
+            let end = last.min(position + pace.step() as u64);
+            let events = self
+                .events(End::Source, &header.head, position + 1, end)
+                .await?;
+            let mut ready = Vec::with_capacity(events.len());
+            for (position, event) in events {
+                let changes = self.changes(&key, position, &event, &state).await?;
+                apply(&mut state, &changes);
+                ready.push((position, new_event(&key, event, changes)?));
+            }
+            pace.learn(
+                ready.len(),
+                ready.iter().map(|(_, new)| new.body.len()).sum(),
+            );
+            let extended = self.ends.to.extend_draft(draft, &ready).await;
+            extended.map_err(failed(name()))?;
+            self.ends.watch.advance(end - position);
+            position = end;
+        }
+        let shared = ScopedState::default();
+        match self.ends.to.finish_draft(draft, &header, &shared).await {
+            Ok(_) => {}
+            // Its time was up before it was there.
+            Err(SessionError::NotFound { .. }) if self.is_expiring(&header.head) => {
+                return Ok(none);
+            }
+            Err(error) => return Err(failed(name())(error)),
+        }
+        self.ends.watch.advance(1);
+        Ok(count(&header.head))
+    }
+
+    /// What an event changes of the session's own keys. What a rewind goes back to is asked of the
+    /// source: to remember every state would take more memory than there may be.
+    async fn changes(
+        &self,
+        key: &SessionKey,
+        position: u64,
+        event: &Event,
+        state: &JsonMap,
+    ) -> Result<KeyChanges> {
+        let delta = ScopedDelta::of(&event.actions.state_delta).session;
+        let mut rewound = None;
+        if let Some(invocation) = &event.actions.rewind_before_invocation_id {
+            let first = self.ends.from.first_of_invocation(key, invocation).await;
+            rewound = first.map_err(failed(name_of(key)))?;
+        }
+        match rewound.filter(|first| *first < position) {
+            Some(first) => {
+                let target = self.state_at(End::Source, key, first - 1).await?;
+                Ok(changes_to(state, &target, &delta))
+            }
+            None => Ok(delta.into_iter().map(|(k, v)| (k, Some(v))).collect()),
+        }
+    }
+}
+
+fn name_of(key: &SessionKey) -> String {
+    format!("session {key}")
+}
+
+fn count(head: &Head) -> MigrationCounts {
+    MigrationCounts {
+        sessions: 1,
+        events: head.position,
+        ..MigrationCounts::default()
+    }
+}
+
+/// The event as a store takes it: everything about it was settled when it was stored first.
+fn new_event(key: &SessionKey, event: Arc<Event>, session: KeyChanges) -> Result<NewEvent> {
+    Ok(NewEvent {
+        body: to_stored_text(&*event).map_err(failed(name_of(key)))?,
+        event,
+        time_given: true,
+        id_given: true,
+        changes: Changes {
+            session,
+            ..Changes::default()
+        },
+    })
+}
+
+fn header_lines(header: &LogHeader) -> Result<Vec<Line>> {
+    let head = &header.head;
+    let us = |us: Option<i64>| us.map_or("none".to_owned(), |us| format!("{us} µs"));
+    let origin = head.origin.as_ref();
+    let origin = origin.map(|origin| format!("{:?} at {}", origin.session_id, origin.position));
+    Ok(vec![
+        Line::plain("its address", &head.key),
+        Line::plain("its number of events", head.position),
+        Line::plain("its time of creation", head.create_time),
+        Line::plain("its last update", head.last_update_time),
+        Line::plain("its time to live", us(head.ttl.map(duration_us))),
+        Line::plain("when it expires", us(head.expires_us)),
+        Line::new("its origin", origin.unwrap_or_default()),
+        Line::of_keys("the state it was created with", &header.initial)?,
+    ])
+}
+
+#[async_trait]
+impl Section for Sessions {
+    fn name(&self) -> &'static str {
+        "sessions"
+    }
+
+    async fn look(&self, end: End) -> Result<Look> {
+        let mut look = Look::default();
+        let mut pages = self.addresses(end);
+        while let Some(page) = pages.try_next().await? {
+            for key in page {
+                let Some(LogHeader { head, .. }) = self.header(end, &key).await? else {
+                    continue;
+                };
+                look.counts += count(&head);
+                look.add(
+                    &[
+                        name_of(&key).as_bytes(),
+                        &head.incarnation.to_le_bytes(),
+                        &head.position.to_le_bytes(),
+                        &head.last_update_time.to_le_bytes(),
+                    ],
+                    head.expires_us,
+                );
+            }
+        }
+        Ok(look)
+    }
+
+    async fn there(&self) -> Result<MigrationCounts> {
+        let mut counts = MigrationCounts::default();
+        let mut pages = self.addresses(End::Target);
+        while let Some(page) = pages.try_next().await? {
+            for key in page {
+                let what = name_of(&key);
+                match self.both_headers(&key).await? {
+                    (_, None) => {}
+                    (None, Some(to)) if self.is_expiring(&to.head) => {}
+                    (None, Some(_)) => return Err(MigrationError::Extra { what }),
+                    (Some(from), Some(to)) => {
+                        let mut both = Both::default();
+                        let difference = self.difference(&from, &to, &mut both, false).await?;
+                        if let Some(difference) = difference {
+                            return Err(MigrationError::differs(what, difference));
+                        }
+                        counts += count(&from.head);
+                    }
+                }
+            }
+        }
+        Ok(counts)
+    }
+
+    async fn copy(&self) -> Result<MigrationCounts> {
+        let mut counts = MigrationCounts::default();
+        let mut pages = self.addresses(End::Source);
+        while let Some(page) = pages.try_next().await? {
+            let copies = page.into_iter().map(|key| self.copy_one(key));
+            let mut copies = stream::iter(copies).buffer_unordered(AT_ONCE).boxed();
+            while let Some(copied) = copies.try_next().await? {
+                counts += copied;
+            }
+        }
+        Ok(counts)
+    }
+
+    async fn verify(&self, both: &mut Both) -> Result<MigrationCounts> {
+        let mut counts = MigrationCounts::default();
+        let mut pages = self.addresses(End::Source);
+        while let Some(page) = pages.try_next().await? {
+            for key in page {
+                let difference = match self.both_headers(&key).await? {
+                    (None, _) => continue,
+                    (Some(from), None) if self.is_expiring(&from.head) => continue,
+                    (Some(_), None) => Some("it is missing in the target".to_owned()),
+                    (Some(from), Some(to)) => {
+                        counts += count(&from.head);
+                        self.ends.watch.advance(1);
+                        self.difference(&from, &to, both, true).await?
+                    }
+                };
+                if let Some(difference) = difference {
+                    return Err(MigrationError::mismatch(name_of(&key), difference));
+                }
+            }
+        }
+        let mut pages = self.addresses(End::Target);
+        while let Some(page) = pages.try_next().await? {
+            for key in page {
+                if let (None, Some(to)) = self.both_headers(&key).await?
+                    && !self.is_expiring(&to.head)
+                {
+                    let difference = "it is in the target only";
+                    return Err(MigrationError::mismatch(name_of(&key), difference));
+                }
+            }
+        }
+        Ok(counts)
+    }
+}

@@ -1,0 +1,373 @@
+//! Taking memories up: one round trip to lock and look, one to write.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    convert::Infallible,
+};
+
+use retain_core::{
+    KnownMemory, MemoryAdded, MemoryBatch, MemoryPlan, MemoryTotals, MemoryVector, PreparedMemory,
+    Tombstone, plan_batch, plan_growth,
+};
+use tokio::join;
+use tokio_postgres::{Error, Row};
+
+use super::{
+    Outcome,
+    models::ModelNumbers,
+    or_roll_back, read,
+    rows::signed,
+    scope::{self, ScopeStatements},
+};
+use crate::{
+    postgres::pool::{Database, Param, Transaction, if_some, statements},
+    sql::memory::{ScopeRow, added, kind_number, origin_number, own_event_id},
+};
+
+/// Memories that one statement writes.
+const ROWS_MAX: usize = 1000;
+
+/// Bytes of them, roughly: what is sent at once is in the memory of both sides.
+const BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// The columns of a memory that come in arrays, from parameter $3 on, and their types.
+macro_rules! arrays {
+    () => {
+        "unnest($3::int8[], $4::text[], $5::int2[], $6::int2[], $7::bytea[], $8::text[], \
+         $9::int8[], $10::bytea[], $11::bytea[], $12::float8[], $13::int8[], $14::int8[], \
+         $15::bytea[], $16::bytea[], $17::int8[], $18::bytea[], $19::int8[], $20::bytea[]) AS new \
+         (seq, id, kind, origin, tool, session, position, event_id, author, timestamp, expires_us, \
+          body_hash, custom_metadata, content, fixed_model, fixed, embedding_model, embedding)"
+    };
+}
+
+statements! {
+    AddStatements {
+        known: read::KNOWN,
+        buried: "SELECT hash FROM retain_memory_tombstones WHERE scope = \
+                 (SELECT number FROM retain_memory_scopes \
+                  WHERE app = $1 AND user_id = $2 AND tombstones > 0) AND hash = ANY($3::bytea[])",
+        insert: concat!(
+            "INSERT INTO retain_memories (scope, revision, created_us, seq, id, kind, origin, \
+             tool, session, position, event_id, author, timestamp, expires_us, body_hash, \
+             custom_metadata, content, fixed_model, fixed, embedding_model, embedding) \
+             SELECT $1::int8, $2::int8, $21::int8, new.* FROM ", arrays!()
+        ),
+        replace: concat!(
+            "UPDATE retain_memories m SET revision = $2, updated_us = NULL, kind = new.kind, \
+             origin = new.origin, tool = new.tool, position = new.position, \
+             event_id = new.event_id, author = new.author, timestamp = new.timestamp, \
+             expires_us = new.expires_us, body_hash = new.body_hash, \
+             custom_metadata = new.custom_metadata, content = new.content, \
+             fixed_model = new.fixed_model, fixed = new.fixed, \
+             embedding_model = new.embedding_model, embedding = new.embedding \
+             FROM ", arrays!(), " WHERE m.scope = $1 AND m.seq = new.seq"
+        ),
+    }
+}
+
+/// Takes a batch up. `sent` is what an attempt before this one has written, if the end of that was
+/// not heard of.
+pub(super) async fn add(
+    database: &Database,
+    models: &ModelNumbers,
+    batch: &MemoryBatch,
+    sent: &mut Option<MemoryAdded>,
+) -> Outcome<MemoryAdded> {
+    models.meet(database, vectors(batch)).await?;
+    let transaction = database.transaction().await?;
+    let (scopes, statements) = join!(
+        biased; ScopeStatements::prepare(&transaction), AddStatements::prepare(&transaction)
+    );
+    let (scopes, statements) = (scopes?, statements?);
+    let before = *sent;
+    let planned = async {
+        let look = look(&transaction, &scopes, &statements, batch).await?;
+        let (plans, totals) = look.plan(batch)?;
+        let added = added(&plans);
+        if added.added + added.replaced == 0 {
+            return Ok((None, before.unwrap_or(added)));
+        }
+        let mut row = match look.row {
+            Some(row) => row,
+            None => scope::create(&transaction, &scopes, &batch.scope).await?,
+        };
+        row.totals = totals;
+        Ok((Some((row, plans)), added))
+    };
+    let planned = planned.await;
+    let (transaction, (work, added)) = or_roll_back(transaction, planned).await?;
+    let Some((mut row, plans)) = work else {
+        transaction.roll_back().await?;
+        return Ok(added);
+    };
+    let writes = Writes::of(&mut row, batch, &plans, models);
+    *sent = Some(added);
+    writes
+        .send(&transaction, &scopes, &statements, &mut row, batch.now_us)
+        .await?;
+    transaction.ended();
+    Ok(added)
+}
+
+fn vectors(batch: &MemoryBatch) -> Vec<&MemoryVector> {
+    let vectors = batch.memories.iter().map(|memory| &memory.new.vectors);
+    let vectors = vectors.flat_map(|both| [both.fixed.as_ref(), both.embedding.as_ref()]);
+    vectors.flatten().collect()
+}
+
+/// What there is already, as far as the batch asks.
+struct Look {
+    row: Option<ScopeRow>,
+    known: HashMap<String, Vec<KnownMemory>>,
+    buried: HashSet<Tombstone>,
+}
+
+/// Begins, locks the scope, and looks.
+async fn look(
+    transaction: &Transaction,
+    scopes: &ScopeStatements,
+    statements: &AddStatements,
+    batch: &MemoryBatch,
+) -> Outcome<Look> {
+    let (app, user) = (&batch.scope.app, &batch.scope.user);
+    let ids: Vec<&str> = batch.memories.iter().map(|it| it.new.id.as_str()).collect();
+    let hashes: Vec<Tombstone> = batch
+        .memories
+        .iter()
+        .flat_map(|it| hashes(batch, it))
+        .collect();
+    let hashes: Vec<&[u8]> = hashes.iter().map(|hash| hash.0.as_slice()).collect();
+    let (begun, row, known, buried) = join!(
+        biased;
+        transaction.begin(),
+        // Who waits here sees below what those before him have written.
+        transaction.query(&scopes.lock, [app, user]),
+        transaction.query(&statements.known, [app, user, &ids]),
+        transaction.query(&statements.buried, [app, user, &hashes]),
+    );
+    begun?;
+    Ok(Look {
+        row: scope::locked(&row?)?,
+        known: read::by_id(&known?)?,
+        buried: tombstones(&buried?)?,
+    })
+}
+
+fn tombstones(found: &[Row]) -> Result<HashSet<Tombstone>, Error> {
+    let mut hashes = HashSet::new();
+    for row in found {
+        let hash = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>(0)?);
+        hashes.extend(hash.map(Tombstone));
+    }
+    Ok(hashes)
+}
+
+/// The hashes that would be left of a memory if it was forgotten.
+fn hashes(batch: &MemoryBatch, memory: &PreparedMemory) -> [Tombstone; 2] {
+    let (session, id) = (memory.new.session.as_deref(), &memory.new.id);
+    [
+        Tombstone::of_entry(&batch.scope, session, id),
+        Tombstone::of_id(&batch.scope, id),
+    ]
+}
+
+impl Look {
+    fn plan(&self, batch: &MemoryBatch) -> Outcome<(Vec<MemoryPlan>, MemoryTotals)> {
+        let last_seq = self.row.as_ref().map_or(0, |row| row.last_seq);
+        let plans = plan_batch(batch, last_seq, |memory| -> Result<_, Infallible> {
+            let known = self.known.get(&memory.new.id).cloned();
+            let is_buried = |hash: &Tombstone| self.buried.contains(hash);
+            let is_forgotten = hashes(batch, memory).iter().any(is_buried);
+            Ok((known.unwrap_or_default(), is_forgotten))
+        });
+        let Ok(plans) = plans;
+        let before = self.row.as_ref().map(|row| row.totals);
+        let totals = plan_growth(before.unwrap_or_default(), batch, &plans)?;
+        Ok((plans, totals))
+    }
+}
+
+/// What is to be written, a piece at a time.
+struct Writes<'a> {
+    inserts: Vec<Columns<'a>>,
+    replaces: Vec<Columns<'a>>,
+    touched: Vec<u64>,
+}
+
+impl<'a> Writes<'a> {
+    /// What the plans come to: each memory once, as the last plan for it has it.
+    fn of(
+        row: &mut ScopeRow,
+        batch: &'a MemoryBatch,
+        plans: &[MemoryPlan],
+        models: &ModelNumbers,
+    ) -> Writes<'a> {
+        let last = row.last_seq;
+        let mut memories: BTreeMap<u64, &PreparedMemory> = BTreeMap::new();
+        let mut touched = Vec::new();
+        for (memory, plan) in batch.memories.iter().zip(plans) {
+            match plan {
+                MemoryPlan::Insert => {
+                    row.last_seq += 1;
+                    memories.insert(row.last_seq, memory);
+                }
+                MemoryPlan::Replace { seq, .. } => {
+                    memories.insert(*seq, memory);
+                    touched.push(*seq);
+                }
+                MemoryPlan::Known | MemoryPlan::Forgotten => {}
+            }
+        }
+        let new = memories.split_off(&(last + 1));
+        Writes {
+            inserts: pieces(new, models),
+            replaces: pieces(memories, models),
+            touched,
+        }
+    }
+
+    /// Writes and commits. The last pieces travel with the end.
+    async fn send(
+        mut self,
+        transaction: &Transaction,
+        scopes: &ScopeStatements,
+        statements: &AddStatements,
+        row: &mut ScopeRow,
+        now_us: i64,
+    ) -> Result<(), Error> {
+        let (number, revision) = (row.number, signed(row.revision + 1));
+        let (insert, replace) = (self.inserts.pop(), self.replaces.pop());
+        for piece in &self.inserts {
+            let params = piece.params(&number, &revision, Some(&now_us));
+            transaction.query_all(&statements.insert, &params).await?;
+        }
+        for piece in &self.replaces {
+            let params = piece.params(&number, &revision, None);
+            transaction.query_all(&statements.replace, &params).await?;
+        }
+        let insert = insert.as_ref();
+        let insert = insert.map(|piece| piece.params(&number, &revision, Some(&now_us)));
+        let replace = replace.as_ref();
+        let replace = replace.map(|piece| piece.params(&number, &revision, None));
+        let insert = insert.as_deref();
+        let replace = replace.as_deref();
+        let (inserted, replaced, touched, ended) = join!(
+            biased;
+            if_some(insert.map(|params| transaction.query_all(&statements.insert, params))),
+            if_some(replace.map(|params| transaction.query_all(&statements.replace, params))),
+            scope::touch(transaction, scopes, row, &self.touched),
+            transaction.commit(),
+        );
+        inserted?;
+        replaced?;
+        touched?;
+        ended
+    }
+}
+
+pub(super) fn pieces<'a>(
+    memories: BTreeMap<u64, &'a PreparedMemory>,
+    models: &ModelNumbers,
+) -> Vec<Columns<'a>> {
+    let mut pieces: Vec<Columns<'a>> = Vec::new();
+    for (seq, memory) in memories {
+        let has_room = pieces.last().is_some_and(Columns::has_room);
+        if !has_room {
+            pieces.push(Columns::default());
+        }
+        if let Some(piece) = pieces.last_mut() {
+            piece.push(seq, memory, models);
+        }
+    }
+    pieces
+}
+
+/// Memories, column by column.
+#[derive(Default)]
+pub(super) struct Columns<'a> {
+    bytes: usize,
+    seqs: Vec<i64>,
+    ids: Vec<&'a str>,
+    kinds: Vec<i16>,
+    origins: Vec<i16>,
+    tools: Vec<Option<&'a [u8]>>,
+    sessions: Vec<Option<&'a str>>,
+    positions: Vec<i64>,
+    event_ids: Vec<Option<&'a [u8]>>,
+    authors: Vec<Option<&'a [u8]>>,
+    times: Vec<f64>,
+    expiries: Vec<Option<i64>>,
+    hashes: Vec<i64>,
+    notes: Vec<Option<&'a [u8]>>,
+    contents: Vec<&'a [u8]>,
+    fixed_models: Vec<Option<i64>>,
+    fixed: Vec<Option<&'a [u8]>>,
+    models: Vec<Option<i64>>,
+    embeddings: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> Columns<'a> {
+    fn has_room(&self) -> bool {
+        self.seqs.len() < ROWS_MAX && self.bytes < BYTES_MAX
+    }
+
+    fn push(&mut self, seq: u64, memory: &'a PreparedMemory, models: &ModelNumbers) {
+        let new = &memory.new;
+        let (fixed, embedding) = (new.vectors.fixed.as_ref(), new.vectors.embedding.as_ref());
+        self.bytes += memory.bytes() as usize;
+        self.seqs.push(signed(seq));
+        self.ids.push(&new.id);
+        self.kinds.push(kind_number(new.kind) as i16);
+        self.origins.push(origin_number(&new.origin) as i16);
+        self.tools.push(new.origin.tool().map(str::as_bytes));
+        self.sessions.push(new.session.as_deref());
+        self.positions.push(signed(new.position));
+        self.event_ids.push(own_event_id(memory).map(str::as_bytes));
+        self.authors.push(new.author.as_ref().map(String::as_bytes));
+        self.times.push(new.timestamp);
+        self.expiries.push(new.expires_us);
+        self.hashes.push(memory.body_hash as i64);
+        self.notes
+            .push(memory.metadata_json.as_ref().map(String::as_bytes));
+        self.contents.push(memory.content_json.as_bytes());
+        self.fixed_models.push(models.number(fixed));
+        self.fixed.push(fixed.map(|vector| vector.bytes.as_slice()));
+        self.models.push(models.number(embedding));
+        self.embeddings
+            .push(embedding.map(|vector| vector.bytes.as_slice()));
+    }
+
+    /// The parameters of a statement with `arrays`, and one behind them.
+    pub(super) fn params<'p>(
+        &'p self,
+        scope: &'p i64,
+        revision: &'p i64,
+        last: Option<&'p i64>,
+    ) -> Vec<Param<'p>> {
+        let mut params: Vec<Param<'p>> = vec![
+            scope,
+            revision,
+            &self.seqs,
+            &self.ids,
+            &self.kinds,
+            &self.origins,
+            &self.tools,
+            &self.sessions,
+            &self.positions,
+            &self.event_ids,
+            &self.authors,
+            &self.times,
+            &self.expiries,
+            &self.hashes,
+            &self.notes,
+            &self.contents,
+            &self.fixed_models,
+            &self.fixed,
+            &self.models,
+            &self.embeddings,
+        ];
+        params.extend(last.map(|last| last as Param<'_>));
+        params
+    }
+}

@@ -1,0 +1,421 @@
+//! Memories that are there: changed by hand, forgotten, expired, given vectors, erased.
+
+use std::collections::BTreeMap;
+
+use retain_core::{
+    Forget, ForgetReceipt, MemoryEdit, MemoryScope, NewEmbedding, plan_edit, plan_edited,
+};
+use tokio::join;
+use tokio_postgres::{Error, Row};
+
+use super::{
+    Outcome,
+    models::ModelNumbers,
+    or_roll_back, read,
+    rows::{self, scope_columns, scope_number, signed, unsigned, victim_columns},
+    scope::{self, ScopeStatements},
+};
+use crate::{
+    memory::Removal,
+    postgres::pool::{Database, Param, Transaction, statements},
+    sql::memory::{
+        ERASE_CHUNK, Models, ScopeRow, Victim, about_columns, kind_number, memory_bytes,
+    },
+};
+
+/// Memories that a filter is shown at a time.
+const PAGE: i64 = 2000;
+
+statements! {
+    EditStatements {
+        same_id: read::WITH_ID,
+        bytes: concat!(
+            "SELECT seq, (", memory_bytes!(), ")::int8 FROM retain_memories WHERE scope = ",
+            scope_number!(), " AND id = $3"
+        ),
+        // The vectors of what it said go with that.
+        edit: "UPDATE retain_memories SET revision = $3, content = $4, custom_metadata = $5, \
+               expires_us = $6, updated_us = $7, \
+               fixed_model = CASE WHEN $8 THEN NULL ELSE fixed_model END, \
+               fixed = CASE WHEN $8 THEN NULL ELSE fixed END, \
+               embedding_model = CASE WHEN $8 THEN NULL ELSE embedding_model END, \
+               embedding = CASE WHEN $8 THEN NULL ELSE embedding END \
+               WHERE scope = $1 AND seq = $2",
+    }
+}
+
+pub(super) async fn update(
+    database: &Database,
+    scope: &MemoryScope,
+    id: &str,
+    edit: &MemoryEdit,
+) -> Outcome<bool> {
+    if id.contains('\0') {
+        return Ok(false);
+    }
+    let transaction = database.transaction().await?;
+    let (scopes, statements) = join!(
+        biased; ScopeStatements::prepare(&transaction), EditStatements::prepare(&transaction)
+    );
+    let (scopes, statements) = (scopes?, statements?);
+    let whose: [Param<'_>; _] = [&scope.app, &scope.user];
+    let which: [Param<'_>; _] = [&scope.app, &scope.user, &id];
+    let (begun, row, same_id, bytes) = join!(
+        biased;
+        transaction.begin(),
+        transaction.query(&scopes.lock, whose),
+        transaction.query(&statements.same_id, which),
+        transaction.query(&statements.bytes, which),
+    );
+    begun?;
+    let (row, same_id, bytes) = (scope::locked(&row?)?, same_id?, bytes?);
+    let planned = plan(id, edit, row, &same_id, &bytes);
+    let (transaction, planned) = or_roll_back(transaction, planned).await?;
+    let Some((mut row, edited)) = planned else {
+        transaction.roll_back().await?;
+        return Ok(false);
+    };
+    let (number, seq, revision) = (row.number, signed(edited.seq), signed(row.revision + 1));
+    let changed = &edited.changed;
+    let params: [Param<'_>; _] = [
+        &number,
+        &seq,
+        &revision,
+        &changed.content_json.as_bytes(),
+        &changed.metadata_json.as_ref().map(String::as_bytes),
+        &changed.new.expires_us,
+        &edit.now_us,
+        &edit.update.content.is_some(),
+    ];
+    let touched = [edited.seq];
+    let (written, touched, ended) = join!(
+        biased;
+        transaction.execute(&statements.edit, params),
+        scope::touch(&transaction, &scopes, &mut row, &touched),
+        transaction.commit(),
+    );
+    written?;
+    touched?;
+    ended?;
+    transaction.ended();
+    Ok(true)
+}
+
+/// What a change by hand makes of a memory.
+struct Edited {
+    seq: u64,
+    changed: retain_core::PreparedMemory,
+}
+
+fn plan(
+    id: &str,
+    edit: &MemoryEdit,
+    row: Option<ScopeRow>,
+    same_id: &[Row],
+    bytes: &[Row],
+) -> Outcome<Option<(ScopeRow, Edited)>> {
+    let Some(mut row) = row else {
+        return Ok(None);
+    };
+    let same_id = same_id.iter().map(|row| rows::record(row, &Models::new()));
+    let Some(record) = plan_edited(id, same_id.collect::<Outcome<_>>()?, edit)? else {
+        return Ok(None);
+    };
+    let seq = record.about.seq;
+    let mut taken = 0;
+    for row in bytes {
+        if unsigned(row, 0)? == seq {
+            taken = unsigned(row, 1)?;
+        }
+    }
+    let (changed, totals) = plan_edit(row.totals, &record, taken, edit)?;
+    row.totals = totals;
+    Ok(Some((row, Edited { seq, changed })))
+}
+
+statements! {
+    ForgetStatements {
+        with_ids: concat!(
+            "SELECT ", victim_columns!(), " FROM retain_memories WHERE scope = ", scope_number!(),
+            " AND id = ANY($3::text[]) ORDER BY seq"
+        ),
+        page: concat!(
+            "SELECT seq, ", about_columns!(), ", (", memory_bytes!(), ")::int8 \
+             FROM retain_memories WHERE scope = $1 AND seq > $2 ORDER BY seq LIMIT $3"
+        ),
+    }
+}
+
+/// Forgets. `sent` is what an attempt before this one has removed, if the end of that was not heard
+/// of.
+pub(super) async fn forget(
+    database: &Database,
+    scope: &MemoryScope,
+    what: &Forget,
+    sent: &mut Option<ForgetReceipt>,
+) -> Outcome<ForgetReceipt> {
+    let transaction = database.transaction().await?;
+    let (scopes, statements) = join!(
+        biased; ScopeStatements::prepare(&transaction), ForgetStatements::prepare(&transaction)
+    );
+    let (scopes, statements) = (scopes?, statements?);
+    let whose: [Param<'_>; _] = [&scope.app, &scope.user];
+    let (begun, row) = join!(
+        biased; transaction.begin(), transaction.query(&scopes.lock, whose)
+    );
+    begun?;
+    let row = scope::locked(&row?)?;
+    let found = match &row {
+        Some(row) => victims(&transaction, &statements, scope, row, what).await,
+        None => Ok(Vec::new()),
+    };
+    let (transaction, victims) = or_roll_back(transaction, found).await?;
+    let Some(mut row) = row.filter(|_| !victims.is_empty()) else {
+        transaction.roll_back().await?;
+        return Ok(sent.unwrap_or_default());
+    };
+    let how = match what {
+        Forget::Ids(_) => Removal::ById,
+        Forget::Matching(_) => Removal::ByAddress,
+    };
+    let receipt = remove(&transaction, &scopes, scope, &mut row, &victims, how).await?;
+    *sent = Some(receipt);
+    transaction.commit().await?;
+    transaction.ended();
+    Ok(receipt)
+}
+
+async fn victims(
+    transaction: &Transaction,
+    statements: &ForgetStatements,
+    scope: &MemoryScope,
+    row: &ScopeRow,
+    what: &Forget,
+) -> Outcome<Vec<Victim>> {
+    let filter = match what {
+        Forget::Ids(ids) => {
+            let params: [Param<'_>; _] = [&scope.app, &scope.user, &read::possible(ids)];
+            let found = transaction.query(&statements.with_ids, params).await?;
+            let victims = found.iter().map(|row| Ok(rows::victim(row)?));
+            return victims.collect();
+        }
+        Forget::Matching(filter) => filter,
+    };
+    let (mut victims, mut after) = (Vec::new(), i64::MIN);
+    loop {
+        let page: [Param<'_>; _] = [&row.number, &after, &PAGE];
+        let page = transaction.query(&statements.page, page).await?;
+        for found in &page {
+            let about = rows::about(found)?;
+            after = signed(about.seq);
+            if filter.matches(&about.facts()) {
+                victims.push(Victim {
+                    seq: about.seq,
+                    id: about.id,
+                    session: about.session,
+                    kind: kind_number(about.kind),
+                    bytes: unsigned(found, 15)?,
+                });
+            }
+        }
+        if page.len() < PAGE as usize {
+            return Ok(victims);
+        }
+    }
+}
+
+/// Removes memories of a scope that is locked, and writes what it comes to.
+async fn remove(
+    transaction: &Transaction,
+    scopes: &ScopeStatements,
+    scope: &MemoryScope,
+    row: &mut ScopeRow,
+    victims: &[Victim],
+    how: Removal,
+) -> Result<ForgetReceipt, Error> {
+    let tombstones = scope::remove(transaction, scopes, scope, row.number, victims, how).await?;
+    let receipt = ForgetReceipt {
+        memories: victims.len() as u64,
+        bytes: victims.iter().map(|victim| victim.bytes).sum(),
+        tombstones,
+    };
+    row.lose(&receipt);
+    let seqs: Vec<u64> = victims.iter().map(|victim| victim.seq).collect();
+    scope::touch(transaction, scopes, row, &seqs).await?;
+    Ok(receipt)
+}
+
+statements! {
+    ExpiryStatements {
+        due: "SELECT DISTINCT scope FROM (SELECT scope FROM retain_memories \
+              WHERE expires_us <= $1 ORDER BY expires_us LIMIT $2) AS due",
+        // Whom somebody else writes for is passed over: there is a next time.
+        lock: concat!(
+            "SELECT ", scope_columns!(), ", app, user_id FROM retain_memory_scopes \
+             WHERE number = ANY($1::int8[]) ORDER BY number FOR UPDATE SKIP LOCKED"
+        ),
+        expired: concat!(
+            "SELECT ", victim_columns!(), ", scope FROM retain_memories \
+             WHERE expires_us <= $1 AND scope = ANY($3::int8[]) ORDER BY expires_us LIMIT $2"
+        ),
+    }
+}
+
+/// Removes up to `limit` memories, of anybody, whose time is up.
+pub(super) async fn expire(database: &Database, now_us: i64, limit: usize) -> Outcome<u64> {
+    let limit = signed(limit as u64);
+    let transaction = database.transaction().await?;
+    let (scopes, statements) = join!(
+        biased; ScopeStatements::prepare(&transaction), ExpiryStatements::prepare(&transaction)
+    );
+    let (scopes, statements) = (scopes?, statements?);
+    let (begun, due) = join!(
+        biased; transaction.begin(), transaction.query(&statements.due, [&now_us, &limit])
+    );
+    begun?;
+    let due = due?
+        .iter()
+        .map(|row| row.try_get(0))
+        .collect::<Result<Vec<i64>, Error>>()?;
+    if due.is_empty() {
+        transaction.roll_back().await?;
+        return Ok(0);
+    }
+    let mut locked: BTreeMap<i64, (ScopeRow, MemoryScope, Vec<Victim>)> = BTreeMap::new();
+    for row in transaction.query(&statements.lock, [&due]).await? {
+        let scope = MemoryScope::new(row.try_get::<_, String>(10)?, row.try_get::<_, String>(11)?);
+        let row = rows::scope(&row)?;
+        locked.insert(row.number, (row, scope, Vec::new()));
+    }
+    let numbers: Vec<i64> = locked.keys().copied().collect();
+    let expired = transaction.query(&statements.expired, [&now_us, &limit, &numbers]);
+    for row in expired.await? {
+        if let Some((_, _, victims)) = locked.get_mut(&row.try_get(5)?) {
+            victims.push(rows::victim(&row)?);
+        }
+    }
+    let mut removed = 0;
+    for (row, scope, victims) in locked.values_mut().filter(|(_, _, it)| !it.is_empty()) {
+        let how = Removal::Expiry;
+        removed += remove(&transaction, &scopes, scope, row, victims, how)
+            .await?
+            .memories;
+    }
+    transaction.commit().await?;
+    transaction.ended();
+    Ok(removed)
+}
+
+statements! {
+    EmbeddingStatements {
+        set: "UPDATE retain_memories m SET embedding_model = new.model, embedding = new.bytes \
+              FROM unnest($2::int8[], $3::int8[], $4::int8[], $5::bytea[]) \
+              AS new (seq, revision, model, bytes) \
+              WHERE m.scope = $1 AND m.seq = new.seq AND m.revision = new.revision \
+              RETURNING m.seq",
+    }
+}
+
+pub(super) async fn set_embeddings(
+    database: &Database,
+    models: &ModelNumbers,
+    scope: &MemoryScope,
+    generation: u64,
+    embeddings: &[NewEmbedding],
+) -> Outcome<()> {
+    let vectors = embeddings.iter().map(|new| &new.vector);
+    models.meet(database, vectors.collect()).await?;
+    let transaction = database.transaction().await?;
+    let (scopes, statements) = join!(
+        biased; ScopeStatements::prepare(&transaction), EmbeddingStatements::prepare(&transaction)
+    );
+    let (scopes, statements) = (scopes?, statements?);
+    let whose: [Param<'_>; _] = [&scope.app, &scope.user];
+    let (begun, row) = join!(
+        biased; transaction.begin(), transaction.query(&scopes.lock, whose)
+    );
+    begun?;
+    let row = scope::locked(&row?)?;
+    let Some(mut row) = row.filter(|row| row.mark().generation == generation) else {
+        transaction.roll_back().await?;
+        return Ok(());
+    };
+    let found = set(&transaction, &statements, models, row.number, embeddings).await?;
+    if found.is_empty() {
+        transaction.roll_back().await?;
+        return Ok(());
+    }
+    let (touched, ended) = join!(
+        biased;
+        scope::touch(&transaction, &scopes, &mut row, &found),
+        transaction.commit(),
+    );
+    touched?;
+    ended?;
+    transaction.ended();
+    Ok(())
+}
+
+/// Sets the vectors of bodies that are still the same; says of which memories.
+async fn set(
+    transaction: &Transaction,
+    statements: &EmbeddingStatements,
+    models: &ModelNumbers,
+    scope: i64,
+    embeddings: &[NewEmbedding],
+) -> Result<Vec<u64>, Error> {
+    // Of two for one body the last one counts.
+    let last = embeddings
+        .iter()
+        .map(|new| ((new.seq, new.revision), &new.vector));
+    let last: BTreeMap<_, _> = last.collect();
+    let seqs: Vec<i64> = last.keys().map(|(seq, _)| signed(*seq)).collect();
+    let revisions: Vec<i64> = last.keys().map(|(_, revision)| signed(*revision)).collect();
+    let numbers: Vec<Option<i64>> = last.values().map(|it| models.number(Some(it))).collect();
+    let bytes: Vec<&[u8]> = last.values().map(|it| it.bytes.as_slice()).collect();
+    let params: [Param<'_>; _] = [&scope, &seqs, &revisions, &numbers, &bytes];
+    let found = transaction.query(&statements.set, params).await?;
+    found.iter().map(|row| unsigned(row, 0)).collect()
+}
+
+statements! {
+    /// What erases the memories of a user.
+    ErasureStatements {
+        lock: "SELECT number FROM retain_memory_scopes WHERE app = $1 AND user_id = $2 FOR UPDATE",
+        memories: "DELETE FROM retain_memories WHERE scope = $1 AND seq IN \
+                   (SELECT seq FROM retain_memories WHERE scope = $1 ORDER BY seq LIMIT $2)",
+        touched: "DELETE FROM retain_memory_touched WHERE scope = $1",
+        tombstones: "DELETE FROM retain_memory_tombstones WHERE scope = $1",
+        scope: "DELETE FROM retain_memory_scopes WHERE number = $1",
+    }
+}
+
+/// Removes some of a user's memories, and at last everything that told of them; says how many rows.
+/// In a transaction that locks nothing behind this.
+pub(in crate::postgres) async fn erase_chunk(
+    transaction: &Transaction,
+    app: &str,
+    user: &str,
+) -> Result<u64, Error> {
+    let statements = ErasureStatements::prepare(transaction).await?;
+    let found = transaction.query(&statements.lock, [&app, &user]).await?;
+    let Some(row) = found.first() else {
+        return Ok(0);
+    };
+    let number: i64 = row.try_get(0)?;
+    let chunk = ERASE_CHUNK as i64;
+    let erased = transaction.execute(&statements.memories, [&number, &chunk]);
+    let erased = erased.await?;
+    if erased < ERASE_CHUNK as u64 {
+        let (touched, tombstones, scope) = join!(
+            biased;
+            transaction.execute(&statements.touched, [&number]),
+            transaction.execute(&statements.tombstones, [&number]),
+            transaction.execute(&statements.scope, [&number]),
+        );
+        touched?;
+        tombstones?;
+        scope?;
+    }
+    Ok(erased)
+}

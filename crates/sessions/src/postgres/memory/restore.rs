@@ -1,0 +1,141 @@
+//! Memories that come from another store, as they were kept there.
+
+use retain_core::{MemoryRestore, MemoryScope, Tombstone, plan_restore};
+use tokio::join;
+
+use super::{
+    Outcome,
+    add::{AddStatements, pieces},
+    models::ModelNumbers,
+    or_roll_back,
+    rows::{scope_number, signed},
+    scope::{self, ScopeStatements},
+};
+use crate::{
+    postgres::{
+        pool::{Database, Param, statements},
+        rows::count,
+    },
+    sql::memory::ScopeRow,
+};
+
+statements! {
+    RestoreStatements {
+        times: "UPDATE retain_memories m SET created_us = kept.created_us, \
+                updated_us = kept.updated_us \
+                FROM unnest($2::int8[], $3::int8[], $4::int8[]) AS kept (seq, created_us, updated_us) \
+                WHERE m.scope = $1 AND m.seq = kept.seq",
+    }
+}
+
+/// The hashes of what was forgotten, ascending.
+pub(super) async fn tombstones(
+    database: &Database,
+    scope: &MemoryScope,
+    after: Option<Tombstone>,
+    limit: usize,
+) -> Outcome<Vec<Tombstone>> {
+    const SQL: &str = concat!(
+        "SELECT hash FROM retain_memory_tombstones WHERE scope = ",
+        scope_number!(),
+        " AND hash > $3 ORDER BY hash LIMIT $4::int8"
+    );
+    let client = database.connection().await?;
+    let statement = client.prepare_cached(SQL).await?;
+    // No hash is as short as none.
+    let after = after.map_or(Vec::new(), |after| after.0.to_vec());
+    let limit = count(Some(limit));
+    let params: &[Param<'_>] = &[&scope.app, &scope.user, &after, &limit];
+    let mut hashes = Vec::new();
+    for row in &client.query(&statement, params).await? {
+        let hash = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>(0)?);
+        hashes.extend(hash.map(Tombstone));
+    }
+    Ok(hashes)
+}
+
+/// Takes up what another store kept. `is_sent`: an attempt before this one has sent it, and its end
+/// was not heard of.
+pub(super) async fn restore(
+    database: &Database,
+    models: &ModelNumbers,
+    restore: &MemoryRestore,
+    is_sent: &mut bool,
+) -> Outcome<()> {
+    let vectors = restore.memories.iter().map(|kept| &kept.memory.new.vectors);
+    let vectors = vectors.flat_map(|both| [both.fixed.as_ref(), both.embedding.as_ref()]);
+    models.meet(database, vectors.flatten().collect()).await?;
+    let transaction = database.transaction().await?;
+    let (scopes, adding, restoring) = join!(
+        biased;
+        ScopeStatements::prepare(&transaction),
+        AddStatements::prepare(&transaction),
+        RestoreStatements::prepare(&transaction),
+    );
+    let (scopes, adding, restoring) = (scopes?, adding?, restoring?);
+    let planned = async {
+        let (begun, found) = join!(
+            biased;
+            transaction.begin(),
+            transaction.query(&scopes.lock, [&restore.scope.app, &restore.scope.user]),
+        );
+        begun?;
+        let found = scope::locked(&found?)?;
+        let last = restore.memories.last().map(|kept| kept.seq);
+        let has_last = |row: &ScopeRow| last.is_some_and(|last| row.last_seq >= last);
+        if *is_sent && found.as_ref().is_some_and(has_last) {
+            return Ok(None);
+        }
+        let (totals, last_seq) = match &found {
+            Some(row) => (row.totals, row.last_seq),
+            None => Default::default(),
+        };
+        let totals = plan_restore(totals, last_seq, restore)?;
+        let mut row = match found {
+            Some(row) => row,
+            None => scope::create(&transaction, &scopes, &restore.scope).await?,
+        };
+        row.totals = totals;
+        row.last_seq = last.unwrap_or(row.last_seq);
+        Ok(Some(row))
+    };
+    let planned = planned.await;
+    let (transaction, planned) = or_roll_back(transaction, planned).await?;
+    let Some(mut row) = planned else {
+        return Ok(transaction.roll_back().await?);
+    };
+    *is_sent = true;
+    let (number, revision) = (row.number, signed(row.revision + 1));
+    let memories = restore.memories.iter();
+    let memories = memories.map(|kept| (kept.seq, &kept.memory)).collect();
+    for piece in pieces(memories, models) {
+        // The times of each are set behind it: those of one add are all the same.
+        let params = piece.params(&number, &revision, Some(&0));
+        transaction.query_all(&adding.insert, &params).await?;
+    }
+    let kept = || restore.memories.iter();
+    let seqs: Vec<i64> = kept().map(|kept| signed(kept.seq)).collect();
+    let created: Vec<i64> = kept().map(|kept| kept.created_us).collect();
+    let updated: Vec<Option<i64>> = kept().map(|kept| kept.updated_us).collect();
+    let hashes: Vec<&[u8]> = restore
+        .tombstones
+        .iter()
+        .map(|it| it.0.as_slice())
+        .collect();
+    let (timed, buried) = join!(
+        biased;
+        transaction.execute(&restoring.times, [&number, &seqs, &created, &updated]),
+        transaction.execute(&scopes.bury, [&number, &hashes]),
+    );
+    timed?;
+    row.tombstones += buried?;
+    let (touched, ended) = join!(
+        biased;
+        scope::touch(&transaction, &scopes, &mut row, &[]),
+        transaction.commit(),
+    );
+    touched?;
+    ended?;
+    transaction.ended();
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! What stands in the tables of the memory, and how it becomes ours.
+
+use retain_core::{
+    BoxError, Content, KnownMemory, MemoryAbout, MemoryRecord, MemoryTotals, MemoryVectors,
+};
+use tokio_postgres::{Error, Row};
+
+pub(super) use crate::postgres::rows::{signed, unsigned};
+
+use super::Outcome;
+use crate::sql::memory::{self as sql, Models, RawAbout, ScopeRow, Victim, corrupt, known_kind};
+
+/// The columns of a scope, in the order in which [`scope`] reads them.
+macro_rules! scope_columns {
+    () => {
+        "number, revision, last_seq, floor, touched, tombstones, entries, bytes, minute, in_minute"
+    };
+}
+
+/// The number of the scope of the user $2 in the app $1.
+macro_rules! scope_number {
+    () => {
+        "(SELECT number FROM retain_memory_scopes WHERE app = $1 AND user_id = $2)"
+    };
+}
+
+/// The columns of a memory without vectors, in the order in which [`record`] reads them.
+macro_rules! bare_columns {
+    () => {
+        concat!(
+            "seq, ",
+            about_columns!(),
+            ", content, NULL::int8, NULL::bytea, NULL::int8, NULL::bytea"
+        )
+    };
+}
+
+/// The columns of a memory with its vectors.
+macro_rules! full_columns {
+    () => {
+        concat!(
+            "seq, ",
+            about_columns!(),
+            ", content, fixed_model, fixed, embedding_model, embedding"
+        )
+    };
+}
+
+/// The columns that [`victim`] reads.
+macro_rules! victim_columns {
+    () => {
+        concat!("seq, id, session, kind, (", memory_bytes!(), ")::int8")
+    };
+}
+
+pub(super) use {bare_columns, full_columns, scope_columns, scope_number, victim_columns};
+
+/// A small number that names one of a few.
+fn choice(row: &Row, at: usize) -> Result<i64, Error> {
+    Ok(i64::from(row.try_get::<_, i16>(at)?))
+}
+
+/// The text that the bytes at column `at` are, if there are any.
+fn text(row: &Row, at: usize) -> Result<Option<String>, BoxError> {
+    let bytes: Option<&[u8]> = row.try_get(at)?;
+    let text = bytes.map(|bytes| std::str::from_utf8(bytes).map(str::to_owned));
+    Ok(text.transpose()?)
+}
+
+/// Reads `scope_columns`.
+pub(super) fn scope(row: &Row) -> Result<ScopeRow, Error> {
+    Ok(ScopeRow {
+        number: row.try_get(0)?,
+        revision: unsigned(row, 1)?,
+        last_seq: unsigned(row, 2)?,
+        floor: unsigned(row, 3)?,
+        touched: unsigned(row, 4)?,
+        tombstones: unsigned(row, 5)?,
+        totals: MemoryTotals {
+            entries: unsigned(row, 6)?,
+            bytes: unsigned(row, 7)?,
+            minute: row.try_get(8)?,
+            in_minute: unsigned(row, 9)?,
+        },
+    })
+}
+
+/// Reads `victim_columns` and behind them the hash of the body, whether it was changed by hand, when
+/// its time is up, and its notes.
+pub(super) fn known(row: &Row) -> Outcome<KnownMemory> {
+    let id: String = row.try_get(1)?;
+    Ok(KnownMemory {
+        seq: unsigned(row, 0)?,
+        session: row.try_get(2)?,
+        kind: known_kind(choice(row, 3)?),
+        bytes: unsigned(row, 4)?,
+        body_hash: unsigned(row, 5)?,
+        is_edited: row.try_get(6)?,
+        expires_us: row.try_get(7)?,
+        metadata_json: text(row, 8).map_err(|e| corrupt(&id, e))?,
+    })
+}
+
+/// Reads `victim_columns`. Nothing else of a memory is read: one that is damaged can go too.
+pub(super) fn victim(row: &Row) -> Result<Victim, Error> {
+    Ok(Victim {
+        seq: unsigned(row, 0)?,
+        id: row.try_get(1)?,
+        session: row.try_get(2)?,
+        kind: choice(row, 3)?,
+        bytes: unsigned(row, 4)?,
+    })
+}
+
+/// Reads `bare_columns` or `full_columns`.
+pub(super) fn record(row: &Row, models: &Models) -> Outcome<MemoryRecord> {
+    let about = about(row)?;
+    let content = content(row).map_err(|e| corrupt(&about.id, e))?;
+    let vectors = MemoryVectors {
+        fixed: sql::vector(models, row.try_get(16)?, row.try_get(17)?),
+        embedding: sql::vector(models, row.try_get(18)?, row.try_get(19)?),
+    };
+    Ok(MemoryRecord {
+        about,
+        content,
+        vectors,
+    })
+}
+
+fn content(row: &Row) -> Result<Content, BoxError> {
+    Ok(Content::from_json(std::str::from_utf8(row.try_get(15)?)?)?)
+}
+
+/// Reads the number of a memory and `about_columns`. What cannot be read is said with its id: nothing
+/// is left out, and nothing is taken for something else.
+pub(super) fn about(row: &Row) -> Outcome<MemoryAbout> {
+    let id: String = row.try_get(1)?;
+    let about = about_of(row, &id);
+    Ok(about.map_err(|e| corrupt(&id, e))?)
+}
+
+fn about_of(row: &Row, id: &str) -> Result<MemoryAbout, BoxError> {
+    let raw = RawAbout {
+        seq: unsigned(row, 0)?,
+        id: id.to_owned(),
+        revision: unsigned(row, 2)?,
+        kind: choice(row, 3)?,
+        origin: choice(row, 4)?,
+        tool: text(row, 5)?,
+        session: row.try_get(6)?,
+        position: unsigned(row, 7)?,
+        event_id: text(row, 8)?,
+        author: text(row, 9)?,
+        timestamp: row.try_get(10)?,
+        created_us: row.try_get(11)?,
+        updated_us: row.try_get(12)?,
+        expires_us: row.try_get(13)?,
+        custom_metadata: text(row, 14)?,
+    };
+    raw.read()
+}

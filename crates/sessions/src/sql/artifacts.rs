@@ -1,0 +1,115 @@
+//! Artifacts as rows: a part without its bytes, and the bytes; and how they become one again.
+
+use retain_core::{
+    ArtifactError, ArtifactPlace, ArtifactVersion, BoxError, Bytes, Json, NewArtifact, Part,
+    SessionError, StoredArtifact,
+};
+
+use crate::artifacts::address;
+
+/// What a row says of a version, and what it holds.
+#[derive(Debug)]
+pub(crate) struct ArtifactRow {
+    /// The part without its bytes, as JSON.
+    pub(crate) part: String,
+    pub(crate) data: Option<Bytes>,
+    pub(crate) custom_metadata: String,
+    pub(crate) mime_type: Option<String>,
+    pub(crate) create_time: f64,
+}
+
+impl ArtifactRow {
+    pub(crate) fn of(mut new: NewArtifact) -> Result<ArtifactRow, ArtifactError> {
+        let blob = new.part.inline_data.as_mut();
+        let data = blob.and_then(|blob| blob.data.take());
+        let unwritable = |what, e| ArtifactError::invalid(what, format!("cannot be written: {e}"));
+        let notes = Json::from(new.custom_metadata).to_json();
+        Ok(ArtifactRow {
+            part: new.part.to_json().map_err(|e| unwritable("artifact", e))?,
+            data,
+            custom_metadata: notes.map_err(|e| unwritable("custom metadata", e))?,
+            mime_type: new.mime_type,
+            create_time: new.create_time,
+        })
+    }
+}
+
+/// The session in an artifact's address. No session is called '': those are the user's own.
+pub(crate) fn session(place: &ArtifactPlace) -> &str {
+    place.session.as_deref().unwrap_or_default()
+}
+
+/// A version from its row.
+pub(crate) fn stored(
+    place: &ArtifactPlace,
+    version: u64,
+    part: &str,
+    data: Option<Bytes>,
+) -> Result<StoredArtifact, ArtifactError> {
+    let mut part = Part::from_json(part).map_err(|e| corrupt(place, version, e))?;
+    if let Some(blob) = &mut part.inline_data {
+        blob.data = data;
+    }
+    Ok(StoredArtifact { part, version })
+}
+
+/// What is known of a version, from its row.
+pub(crate) fn about(
+    place: &ArtifactPlace,
+    version: u64,
+    create_time: f64,
+    mime_type: Option<String>,
+    notes: &str,
+) -> Result<ArtifactVersion, ArtifactError> {
+    let notes = Json::parse(notes).map_err(|e| corrupt(place, version, e))?;
+    Ok(ArtifactVersion {
+        version,
+        canonical_uri: address(place, version).to_string(),
+        create_time,
+        mime_type,
+        custom_metadata: notes.as_object().cloned().unwrap_or_default(),
+        ..ArtifactVersion::default()
+    })
+}
+
+/// A version that cannot be read.
+pub(crate) fn corrupt(
+    place: &ArtifactPlace,
+    version: u64,
+    cause: impl Into<BoxError>,
+) -> ArtifactError {
+    ArtifactError::Corrupt {
+        place: place.filename.clone(),
+        version,
+        source: cause.into(),
+    }
+}
+
+/// A failure of the database `store` as one of artifacts.
+pub(crate) fn as_artifact_error(store: &'static str, error: SessionError) -> ArtifactError {
+    match error {
+        SessionError::Full {
+            store,
+            operation,
+            source,
+        } => ArtifactError::Full {
+            store,
+            operation,
+            source,
+        },
+        SessionError::Store {
+            store,
+            operation,
+            source,
+        } => ArtifactError::Store {
+            store,
+            operation,
+            source,
+        },
+        other => ArtifactError::Store {
+            store,
+            operation: "keep artifacts",
+            source: Box::new(other),
+        },
+    }
+}

@@ -1,0 +1,200 @@
+//! What stores on SQL databases share: the head of a session as a row, what a row becomes, what
+//! damage is. No driver is named here.
+
+pub(crate) mod artifacts;
+pub(crate) mod keys;
+pub(crate) mod memory;
+
+use std::{sync::Arc, time::Duration};
+
+use retain_core::{
+    Event, Head, Json, Lease, Limited, Origin, Result, SessionError, SessionKey, Standing, Window,
+    check_limit,
+};
+
+use crate::window;
+
+/// Positions have 32 bits in every store, so that a log can be moved from one to another.
+pub(crate) const POSITION_MAX: u64 = u32::MAX as u64;
+
+/// The head of a session: its row of the table of sessions.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionRow {
+    pub(crate) number: i64,
+    pub(crate) position: u64,
+    pub(crate) last_update: f64,
+    pub(crate) create_time: f64,
+    pub(crate) life: Life,
+    pub(crate) lease: Lease,
+    pub(crate) in_order: bool,
+    pub(crate) state_bytes: usize,
+    pub(crate) origin: Option<Origin>,
+}
+
+/// How long a session lives after its last write, and when that was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Life {
+    pub(crate) touched_us: i64,
+    pub(crate) ttl_us: Option<i64>,
+}
+
+impl Life {
+    pub(crate) fn is_alive(self, now_us: i64) -> bool {
+        self.expires_us().is_none_or(|expires| now_us < expires)
+    }
+
+    pub(crate) fn ttl(self) -> Option<Duration> {
+        self.ttl_us
+            .map(|us| Duration::from_micros(us.unsigned_abs()))
+    }
+
+    pub(crate) fn expires_us(self) -> Option<i64> {
+        self.ttl().map(|ttl| window::expiry(self.touched_us, ttl))
+    }
+}
+
+impl SessionRow {
+    pub(crate) fn is_alive(&self, now_us: i64) -> bool {
+        self.life.is_alive(now_us)
+    }
+
+    pub(crate) fn head(&self, key: SessionKey) -> Head {
+        Head {
+            key,
+            incarnation: self.number as u64,
+            position: self.position,
+            create_time: self.create_time,
+            last_update_time: self.last_update,
+            ttl: self.life.ttl(),
+            expires_us: self.life.expires_us(),
+            origin: self.origin.clone(),
+        }
+    }
+
+    /// What decisions about the session are made on.
+    pub(crate) fn standing<'a>(
+        &self,
+        key: &'a SessionKey,
+        first_ticket: Option<&'a str>,
+        now_us: i64,
+    ) -> Standing<'a> {
+        Standing {
+            key,
+            incarnation: self.number as u64,
+            position: self.position,
+            lease: self.lease,
+            first_ticket,
+            now_us,
+        }
+    }
+
+    /// Goes on to the next position, which `event` is to have. Fails where a log can have no more.
+    pub(crate) fn go_on(&mut self, event: &Event) -> Result<u64> {
+        let position = self.position + 1;
+        check_limit(Limited::Log, position as usize, POSITION_MAX as usize)?;
+        self.in_order &= position == 1 || event.timestamp >= self.last_update;
+        self.position = position;
+        self.last_update = event.timestamp;
+        Ok(position)
+    }
+}
+
+/// The first and last position that `window` asks for, in a log that ends at `last`; `None` if there
+/// is nothing in it. `since`: the first position that is not too old.
+pub(crate) fn bounds(window: Window, since: u64, last: u64) -> Option<(u64, u64)> {
+    let (mut first, mut last) = (window.first.max(1).max(since), window.last.min(last));
+    // Positions are dense, so the newest and oldest are found by counting.
+    if let Some(newest) = window.newest {
+        first = first.max((last + 1).saturating_sub(newest as u64));
+    }
+    if let Some(oldest) = window.oldest {
+        last = last.min((first - 1).saturating_add(oldest as u64));
+    }
+    (first <= last).then_some((first, last))
+}
+
+/// Reads the body of an event.
+pub(crate) fn event(key: &SessionKey, position: u64, body: &str) -> Result<Arc<Event>> {
+    let event = Event::shared_from_json(body);
+    event.map_err(|e| SessionError::corrupt_event(key, position, e))
+}
+
+/// Reads the value of a state key. `owner` says whose, for errors.
+pub(crate) fn state_value(owner: &dyn Fn() -> SessionKey, key: &str, text: &str) -> Result<Json> {
+    Json::parse(text).map_err(|e| SessionError::corrupt_state(&owner(), key, e))
+}
+
+/// Fails if an event is missing: the log is damaged.
+pub(crate) fn check_next(key: &SessionKey, expected: u64, found: u64) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(SessionError::Corrupt {
+        key: key.clone(),
+        place: format!("event {expected}"),
+        source: "it is missing from the log".into(),
+    })
+}
+
+/// Goes through a log from position 0 on: every position must be there, once, and every event
+/// readable.
+#[derive(Debug)]
+pub(crate) struct LogCheck<'a> {
+    key: &'a SessionKey,
+    expected: u64,
+}
+
+impl<'a> LogCheck<'a> {
+    pub(crate) fn new(key: &'a SessionKey) -> LogCheck<'a> {
+        LogCheck { key, expected: 0 }
+    }
+
+    /// Looks at the next row.
+    pub(crate) fn see(&mut self, found: u64, body: &[u8], problems: &mut Vec<String>) {
+        let (key, expected) = (self.key, self.expected);
+        if found != expected {
+            problems.push(format!("session {key}: position {expected} is missing"));
+        }
+        match std::str::from_utf8(body) {
+            Ok(body) if found > 0 => {
+                if let Err(error) = event(key, found, body) {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string);
+                    problems.push(format!("{error}: {}", cause.unwrap_or_default()));
+                }
+            }
+            Ok(_) => (),
+            Err(error) => problems.push(format!("event {found} of session {key}: {error}")),
+        }
+        self.expected = found + 1;
+    }
+
+    /// The log has ended, and should at `position`.
+    pub(crate) fn end(self, position: u64, problems: &mut Vec<String>) {
+        if self.expected != position + 1 {
+            let (key, last) = (self.key, self.expected.saturating_sub(1));
+            problems.push(format!(
+                "session {key}: ends at position {last}, should at {position}"
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_those_of_the_window() {
+        assert_eq!(bounds(Window::ALL, 1, 9), Some((1, 9)));
+        assert_eq!(bounds(Window::ALL, 1, 0), None);
+        assert_eq!(bounds(Window::NONE, 1, 9), None);
+        assert_eq!(bounds(Window::newest(3), 1, 9), Some((7, 9)));
+        assert_eq!(bounds(Window::newest(3), 9, 9), Some((9, 9)));
+        let step = Window {
+            oldest: Some(2),
+            ..Window::after(4)
+        };
+        assert_eq!(bounds(step, 1, 9), Some((5, 6)));
+        assert_eq!(bounds(step, 1, 4), None);
+    }
+}

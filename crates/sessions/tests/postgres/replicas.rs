@@ -1,0 +1,94 @@
+//! Two processes on one database, each with what it remembers.
+
+use retain_core::{Append, SessionError, SessionLog as _, SessionService as _};
+
+use super::{created, database, event, open, texts};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_was_deleted_and_created_anew_is_another_one() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let (here, there) = (open(&database.uri()).await, open(&database.uri()).await);
+    let key = created(&here, "s").await;
+    let mut old = here
+        .read(&key, retain_core::Window::ALL)
+        .await
+        .unwrap()
+        .unwrap();
+    here.append(&key, event("old").into()).await.unwrap();
+    let run = Append::from(event("run")).beginning_run(Default::default());
+    let run = here.append(&key, run).await.unwrap().run.unwrap();
+    there.delete_session("app", "ada", "s").await.unwrap();
+    created(&there, "s").await;
+    // What is remembered here is of the session that is gone.
+    let late = here.append_event(&mut old, event("late")).await;
+    assert!(
+        matches!(late, Err(SessionError::NotFound { .. })),
+        "{late:?}"
+    );
+    let late = Append::from(event("late")).within_run(run);
+    let late = here.append(&key, late).await;
+    assert!(
+        matches!(late, Err(SessionError::RunLost { .. })),
+        "{late:?}"
+    );
+    let appended = here.append(&key, event("new").into()).await.unwrap();
+    assert_eq!(appended.events[0].0, 1);
+    assert_eq!(texts(&there, &key).await, ["new"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_token_writes_nothing_whatever_is_remembered() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let (here, there) = (open(&database.uri()).await, open(&database.uri()).await);
+    let here = here.with_run_ttl(std::time::Duration::from_millis(1));
+    let key = created(&here, "s").await;
+    let begin = |text: &str| Append::from(event(text)).beginning_run(Default::default());
+    let old = here.append(&key, begin("one")).await.unwrap().run.unwrap();
+    // By the database's clock the lease has run out; the other replica takes over.
+    let new = there.append(&key, begin("two")).await.unwrap().run.unwrap();
+    let late = Append::from(event("late")).within_run(old);
+    let late = here.append(&key, late).await;
+    assert!(
+        matches!(late, Err(SessionError::RunLost { .. })),
+        "{late:?}"
+    );
+    let end = Append::from(event("three")).ending_run(new);
+    there.append(&key, end).await.unwrap();
+    assert_eq!(texts(&here, &key).await, ["one", "two", "three"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_replicas_write_one_session() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let first = open(&database.uri()).await;
+    let key = created(&first, "s").await;
+    let replicas = (0..4).map(|replica| {
+        let (uri, key) = (format!("{}?pool_size=3", database.uri()), key.clone());
+        tokio::spawn(async move {
+            let sessions = open(&uri).await;
+            for n in 0..50 {
+                let event = event(&format!("{replica}-{n}"));
+                sessions.append(&key, event.into()).await.unwrap();
+            }
+        })
+    });
+    for replica in replicas.collect::<Vec<_>>() {
+        replica.await.unwrap();
+    }
+    let texts = texts(&first, &key).await;
+    assert_eq!(texts.len(), 200);
+    for replica in 0..4 {
+        let own = texts
+            .iter()
+            .filter(|text| text.starts_with(&format!("{replica}-")));
+        let expected: Vec<String> = (0..50).map(|n| format!("{replica}-{n}")).collect();
+        assert!(own.eq(&expected), "out of order");
+    }
+    assert_eq!(first.check().await.unwrap(), Vec::<String>::new());
+}

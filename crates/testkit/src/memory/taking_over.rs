@@ -1,0 +1,213 @@
+//! What a store of memories promises to one that takes its place, or that it takes the place of.
+
+use std::sync::Arc;
+
+use retain_core::{
+    Content, Forget, KeptMemory, MemoryAdded, MemoryBatch, MemoryError, MemoryLimits, MemoryOrigin,
+    MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStore, MemoryVector, MemoryVectors,
+    NewMemory, PreparedMemory, Repeats, Tombstone,
+};
+
+use super::MemoryStoreHarness;
+
+const NOW_US: i64 = 1_700_000_000_000_000;
+
+fn memory(id: &str, text: &str) -> PreparedMemory {
+    let new = NewMemory {
+        id: id.to_owned(),
+        session: Some("s1".to_owned()),
+        position: 7,
+        event_id: Some(id.to_owned()),
+        author: Some("user".to_owned()),
+        timestamp: 1_600_000_000.25,
+        content: Content::user(text),
+        ..NewMemory::default()
+    };
+    PreparedMemory::new(new).unwrap()
+}
+
+async fn add(store: &dyn MemoryStore, scope: &MemoryScope, id: &str, text: &str) -> MemoryAdded {
+    let batch = MemoryBatch {
+        scope: scope.clone(),
+        memories: vec![memory(id, text)],
+        repeats: Repeats::Replace,
+        limits: MemoryLimits::default(),
+        now_us: NOW_US,
+    };
+    store.add(Arc::new(batch)).await.unwrap()
+}
+
+async fn rows(store: &dyn MemoryStore, scope: &MemoryScope) -> Vec<MemoryRecord> {
+    let rows = MemoryRows::After {
+        seq: 0,
+        limit: usize::MAX,
+    };
+    store.rows(scope, rows, true).await.unwrap()
+}
+
+/// Those who have memories or have forgotten some, in pages of any size, ordered byte by byte.
+pub async fn those_who_have_memories_are_listed_in_order(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    assert_eq!(store.scopes(None, 10).await.unwrap(), []);
+    let names = [("b", "u"), ("a", "ü"), ("a", "U"), ("a", "u"), ("é", "%")];
+    for (app, user) in names {
+        add(&*store, &MemoryScope::new(app, user), "a", "one").await;
+    }
+    let forgotten = MemoryScope::new("b", "u");
+    let ids = Arc::new(Forget::Ids(vec!["a".to_owned()]));
+    store.forget(&forgotten, ids).await.unwrap();
+    let mut expected: Vec<_> = names.map(|(a, u)| MemoryScope::new(a, u)).to_vec();
+    expected.sort();
+    for step in [1, 2, 100] {
+        let mut all: Vec<MemoryScope> = Vec::new();
+        loop {
+            let page = store.scopes(all.last(), step).await.unwrap();
+            if page.is_empty() {
+                break;
+            }
+            all.extend(page);
+        }
+        assert_eq!(all, expected, "{step}");
+    }
+}
+
+/// The hashes of what was forgotten, ascending, in pages of any size.
+pub async fn hashes_of_forgotten_memories_come_in_pages(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let scope = MemoryScope::new("app", "ada");
+    assert_eq!(store.tombstones(&scope, None, 10).await.unwrap(), []);
+    let ids: Vec<String> = (0..20).map(|n| n.to_string()).collect();
+    for id in &ids {
+        add(&*store, &scope, id, "one").await;
+    }
+    let mut expected: Vec<_> = ids.iter().map(|id| Tombstone::of_id(&scope, id)).collect();
+    expected.sort();
+    let forget = Arc::new(Forget::Ids(ids));
+    store.forget(&scope, forget).await.unwrap();
+    for step in [1, 7, 100] {
+        let mut all: Vec<Tombstone> = Vec::new();
+        loop {
+            let last = all.last().copied();
+            let page = store.tombstones(&scope, last, step).await.unwrap();
+            if page.is_empty() {
+                break;
+            }
+            all.extend(page);
+        }
+        assert_eq!(all, expected, "{step}");
+    }
+}
+
+/// Two memories with numbers that leave gaps, one changed by hand and with vectors.
+fn kept(scope: &MemoryScope) -> MemoryRestore {
+    let mut edited = memory("b", "by hand");
+    edited.body_hash = memory("b", "as it was said").body_hash;
+    edited.new.expires_us = Some(NOW_US + 9);
+    edited.new.origin = MemoryOrigin::Tool {
+        name: "web".to_owned(),
+    };
+    edited.new.vectors = MemoryVectors {
+        fixed: Some(MemoryVector {
+            model: "table".to_owned(),
+            dims: 2,
+            bytes: vec![1, 255],
+        }),
+        embedding: Some(MemoryVector::from_floats("m", &[0.5, -1.0])),
+    };
+    let of = |seq, memory, updated_us| KeptMemory {
+        seq,
+        memory,
+        created_us: NOW_US - 5,
+        updated_us,
+    };
+    MemoryRestore {
+        scope: scope.clone(),
+        memories: vec![
+            of(3, memory("a", "one"), None),
+            of(7, edited, Some(NOW_US + 1)),
+        ],
+        tombstones: vec![Tombstone::of_id(scope, "gone")],
+    }
+}
+
+/// Numbers, times, hashes and vectors are those of the other store; what was forgotten stays out.
+pub async fn what_another_store_kept_is_taken_up_as_it_was(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let scope = MemoryScope::new("app", "ada");
+    let before = store.mark(&scope).await.unwrap();
+    let restore = kept(&scope);
+    store.restore(Arc::new(restore.clone())).await.unwrap();
+    let mark = store.mark(&scope).await.unwrap();
+    assert!(mark.generation > before.generation && mark.revision > 0);
+    assert_eq!(mark.last_seq, 7);
+    let found = rows(&*store, &scope).await;
+    assert_eq!(found.len(), 2);
+    for (found, kept) in found.iter().zip(&restore.memories) {
+        let (about, new) = (&found.about, &kept.memory.new);
+        assert_eq!(about.seq, kept.seq);
+        assert_eq!(about.created_us, kept.created_us);
+        assert_eq!(about.updated_us, kept.updated_us);
+        assert_eq!(about.expires_us, new.expires_us);
+        assert_eq!((&about.id, about.position), (&new.id, new.position));
+        assert_eq!(
+            (&about.session, &about.event_id),
+            (&new.session, &new.event_id)
+        );
+        assert_eq!((&about.author, &about.origin), (&new.author, &new.origin));
+        assert_eq!(about.timestamp, new.timestamp);
+        assert_eq!(
+            (&found.content, &found.vectors),
+            (&new.content, &new.vectors)
+        );
+    }
+    let ids = ["a".to_owned(), "b".to_owned()];
+    let hashes = store.body_hashes(&scope, Some("s1"), &ids).await.unwrap();
+    let expected = restore.memories.iter().map(|it| Some(it.memory.body_hash));
+    assert_eq!(hashes, expected.collect::<Vec<_>>());
+    let counted = store.statistics(&scope, NOW_US).await.unwrap();
+    let bytes: u64 = restore.memories.iter().map(|it| it.memory.bytes()).sum();
+    assert_eq!(
+        (counted.entries, counted.bytes, counted.tombstones),
+        (2, bytes, 1)
+    );
+    assert_eq!(add(&*store, &scope, "gone", "x").await.forgotten, 1);
+    assert_eq!(add(&*store, &scope, "b", "again").await.known, 1);
+    assert_eq!(add(&*store, &scope, "c", "new").await.added, 1);
+    assert_eq!(rows(&*store, &scope).await[2].about.seq, 8);
+}
+
+/// What is there already is not written over, and a refusal changes nothing. Hashes may come again.
+pub async fn numbers_that_are_known_are_not_taken_up_again(harness: MemoryStoreHarness) {
+    let store = harness.store().await;
+    let scope = MemoryScope::new("app", "ada");
+    let restore = kept(&scope);
+    store.restore(Arc::new(restore.clone())).await.unwrap();
+    let (mark, before) = (
+        store.mark(&scope).await.unwrap(),
+        rows(&*store, &scope).await,
+    );
+    let mut backwards = restore.clone();
+    for (seq, kept) in [12, 11].into_iter().zip(&mut backwards.memories) {
+        kept.seq = seq;
+    }
+    for refused in [restore.clone(), backwards] {
+        let refused = store.restore(Arc::new(refused)).await.unwrap_err();
+        assert!(
+            matches!(refused, MemoryError::InvalidInput { .. }),
+            "{refused}"
+        );
+    }
+    assert_eq!(store.mark(&scope).await.unwrap(), mark);
+    assert_eq!(rows(&*store, &scope).await, before);
+    let hashes = MemoryRestore {
+        memories: Vec::new(),
+        tombstones: vec![
+            Tombstone::of_id(&scope, "gone"),
+            Tombstone::of_id(&scope, "x"),
+        ],
+        ..restore
+    };
+    store.restore(Arc::new(hashes)).await.unwrap();
+    let counted = store.statistics(&scope, NOW_US).await.unwrap();
+    assert_eq!((counted.entries, counted.tombstones), (2, 2));
+}

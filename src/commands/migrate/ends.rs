@@ -1,0 +1,119 @@
+//! The two ends of a migration: from addresses to what is kept there.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::Context as _;
+use retain::{FileArtifactStore, MigrationError, MigrationSide, SqliteOptions, SqliteStore};
+#[cfg(feature = "postgres")]
+use retain::{PostgresOptions, PostgresStore};
+
+use crate::commands::{database::ADDRESSES, serve::folder};
+
+/// What an end is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// To be read. It must be there.
+    Source,
+    /// To be written. It is made if it is not there.
+    Target,
+    /// To be looked at, as a target that nothing is written to. It need not be there.
+    Look,
+}
+
+/// Opens what is at an address.
+pub(super) async fn open(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
+    let name = match role {
+        Role::Source => "--from",
+        Role::Target | Role::Look => "--to",
+    };
+    let opened = match uri {
+        _ if uri.starts_with("sqlite") => sqlite(uri, role).await,
+        _ if uri.starts_with("file:") => artifacts(uri, role),
+        #[cfg(feature = "postgres")]
+        _ if PostgresOptions::is_address(uri) => postgres(uri, role).await,
+        _ => Err(anyhow::anyhow!(
+            "this is no address that is known here; there are {ADDRESSES} and, for artifacts \
+             alone, file:///folder"
+        )),
+    };
+    opened.with_context(|| format!("{name} cannot be used"))
+}
+
+/// Refuses two addresses of one folder. Databases tell by themselves which they are.
+pub(super) fn check_apart(from: &str, to: &str) -> anyhow::Result<()> {
+    let is_file = |uri: &str| uri.starts_with("file:");
+    if from == to {
+        return Err(MigrationError::Same.into());
+    }
+    if is_file(from) && is_file(to) {
+        let (from, to) = (folder(from)?, folder(to)?);
+        if let (Ok(from), Ok(to)) = (from.canonicalize(), to.canonicalize())
+            && from == to
+        {
+            return Err(MigrationError::Same.into());
+        }
+    }
+    Ok(())
+}
+
+async fn sqlite(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
+    let options = SqliteOptions::from_uri(uri)?;
+    if options.path().is_none() {
+        anyhow::bail!("a database in memory is gone when this program ends; give a file");
+    }
+    let is_there = options.path().is_some_and(Path::exists);
+    let options = match role {
+        Role::Source => options.read_only(),
+        Role::Target => options,
+        Role::Look if is_there => options.read_only(),
+        // What is not there yet is as good as empty.
+        Role::Look => SqliteOptions::in_memory(),
+    };
+    Ok(of_sqlite(SqliteStore::open(options).await?))
+}
+
+fn of_sqlite(store: SqliteStore) -> MigrationSide {
+    MigrationSide {
+        memory: Some(Arc::new(store.memory())),
+        artifacts: Some(Arc::new(store.artifacts())),
+        keys: Some(Arc::new(store.keys())),
+        sessions: Some(Arc::new(store)),
+    }
+}
+
+#[cfg(feature = "postgres")]
+async fn postgres(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
+    let options = PostgresOptions::from_uri(uri)?;
+    let options = match role {
+        Role::Target => options,
+        // What is not there yet is as good as empty.
+        Role::Look if !PostgresStore::is_set_up(&options).await? => {
+            return Ok(of_sqlite(
+                SqliteStore::open(SqliteOptions::in_memory()).await?,
+            ));
+        }
+        Role::Source | Role::Look => options.existing(),
+    };
+    let store = PostgresStore::open(options).await?;
+    Ok(MigrationSide {
+        memory: Some(Arc::new(store.memory())),
+        artifacts: Some(Arc::new(store.artifacts())),
+        keys: Some(Arc::new(store.keys())),
+        sessions: Some(Arc::new(store)),
+    })
+}
+
+fn artifacts(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
+    let folder = folder(uri)?;
+    let is_there = folder.is_dir();
+    if role == Role::Source && !is_there {
+        anyhow::bail!("there is no such folder");
+    }
+    let mut side = MigrationSide::default();
+    if role == Role::Look && !is_there {
+        side.artifacts = Some(Arc::new(retain::InMemoryArtifactStore::default()));
+        return Ok(side);
+    }
+    side.artifacts = Some(Arc::new(FileArtifactStore::open(folder)?));
+    Ok(side)
+}

@@ -1,0 +1,29 @@
+//! The other side of `scripts/canary_keys.py`: `scripts/test` runs all tests with marked keys in the
+//! environment and then looks for these in all that they left behind. A mark that is meant to be found
+//! says that it looks at the right places.
+
+use std::io::Write as _;
+
+use retain::{Event, SessionLog as _, SessionService as _, SqliteSessionService};
+use retain_testkit::scratch;
+
+const CONTROL: &str = "RETAIN_CONTROL_MARK";
+
+/// Where tests are run without marks, there is nothing to show.
+#[tokio::test]
+async fn what_tests_print_log_and_store_is_kept_to_be_looked_through() {
+    let Ok(control) = std::env::var(CONTROL) else {
+        return;
+    };
+    let key = std::env::var("OPENAI_API_KEY").unwrap_or_default();
+    assert!(key.starts_with("retain-canary-"), "the keys are marked");
+    println!("{control}");
+    writeln!(scratch::file(), "{control}").unwrap();
+    let folder = scratch::folder();
+    let store = format!("sqlite:///{}", folder.path().join("retain.db").display());
+    let sessions = SqliteSessionService::connect(&store).await.unwrap();
+    let session = sessions.create_session("app", "ada", None, None).await;
+    let event = Event::user_text(&control);
+    let session = session.unwrap().key();
+    sessions.append(&session, event.into()).await.unwrap();
+}

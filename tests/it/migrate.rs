@@ -1,0 +1,195 @@
+//! `retain migrate`: the real program, also killed on its way.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use retain::{Event, SessionKey, SessionLog as _, SessionService as _, SqliteSessionService};
+
+use crate::program::{RETAIN, uri};
+
+fn migrate(from: &Path, to: &Path) -> Command {
+    between(&uri(from), &uri(to))
+}
+
+fn between(from: &str, to: &str) -> Command {
+    let mut command = Command::new(RETAIN);
+    command.args(["migrate", "--from", from, "--to", to]);
+    command
+}
+
+/// What the program says, if it succeeds; else what is wrong.
+fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    match output.status.success() {
+        true => Ok(text(output.stdout)),
+        false => Err(text(output.stderr)),
+    }
+}
+
+fn export(file: &Path) -> String {
+    let mut command = Command::new(RETAIN);
+    command.args(["export", "--store", &uri(file), "--app", "app"]);
+    run(&mut command).unwrap()
+}
+
+/// Sessions of two users; the first has most events.
+async fn fill(file: &Path, events: usize) -> SqliteSessionService {
+    let sessions = SqliteSessionService::connect(&uri(file)).await.unwrap();
+    for (user, id, events) in [("ada", "s1", events), ("ada", "s2", 3), ("grace", "s1", 40)] {
+        let created = sessions.create_session("app", user, None, Some(id));
+        let key = created.await.unwrap().key();
+        let events: Vec<Event> = (0..events)
+            .map(|n| {
+                let mut event = Event::user_text(format!("text {n}"));
+                event.actions.state_delta.insert("n", n as u64);
+                event.actions.state_delta.insert("user:n", n as u64);
+                event
+            })
+            .collect();
+        for batch in events.chunks(500) {
+            sessions.append(&key, batch.to_vec().into()).await.unwrap();
+        }
+    }
+    sessions
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_is_copied_compared_and_told() {
+    let folder = retain_testkit::scratch::folder();
+    let (from, to) = (folder.path().join("from.db"), folder.path().join("to.db"));
+    drop(fill(&from, 100).await);
+    let told = run(migrate(&from, &to).arg("--dry-run")).unwrap();
+    assert!(
+        told.contains("3 sessions, 143 events, 2 shared keys"),
+        "{told}"
+    );
+    assert!(!to.exists(), "a dry run has made a file");
+    let told = run(&mut migrate(&from, &to)).unwrap();
+    assert!(told.contains("copied:   3 sessions, 143 events"), "{told}");
+    assert!(told.contains("verified: 3 sessions, 143 events"), "{told}");
+    assert!(told.contains("SHA-256"), "{told}");
+    assert_eq!(export(&to), export(&from));
+    let told = run(&mut migrate(&from, &to)).unwrap();
+    assert!(told.contains("copied:   nothing"), "{told}");
+    let told = run(migrate(&from, &to).arg("--dry-run")).unwrap();
+    assert!(
+        told.contains("of it in the target: 3 sessions, 143"),
+        "{told}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_is_said_with_what_to_do() {
+    let folder = retain_testkit::scratch::folder();
+    let (from, to) = (folder.path().join("from.db"), folder.path().join("to.db"));
+    drop(fill(&from, 3).await);
+    let same = run(&mut migrate(&from, &from)).unwrap_err();
+    assert!(same.contains("the same store"), "{same}");
+    let missing = run(&mut migrate(&folder.path().join("no.db"), &to)).unwrap_err();
+    assert!(missing.contains("there is no such file"), "{missing}");
+    assert!(!to.exists());
+    let sessions = fill(&to, 3).await;
+    // The ids of its events are others.
+    let error = run(&mut migrate(&from, &to)).unwrap_err();
+    let expected = r#"session "app"/"ada"/"s1": in the target already, and not as in the source"#;
+    assert!(error.contains(expected), "{error}");
+    for (user, id) in [("ada", "s1"), ("ada", "s2"), ("grace", "s1")] {
+        sessions.delete_session("app", user, id).await.unwrap();
+    }
+    let more = SessionKey::new("app", "grace", "s9");
+    let created = sessions.create_session("app", "grace", None, Some("s9"));
+    created.await.unwrap();
+    drop(sessions);
+    let error = run(&mut migrate(&from, &to)).unwrap_err();
+    assert!(
+        error.contains(&format!("session {more}: in the target, and not")),
+        "{error}"
+    );
+    let mut odd = Command::new(RETAIN);
+    odd.args([
+        "migrate",
+        "--from",
+        "mongo://ada:hunter2@h/x",
+        "--to",
+        &uri(&to),
+    ]);
+    let error = run(&mut odd).unwrap_err();
+    assert!(
+        error.contains("sqlite:///") && !error.contains("hunter2"),
+        "{error}"
+    );
+}
+
+/// Killed at one moment and another, and begun again each time, it ends in the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_on_its_way_it_goes_on() {
+    let folder = retain_testkit::scratch::folder();
+    let from = folder.path().join("from.db");
+    drop(fill(&from, 3000).await);
+    let expected = export(&from);
+    let mut killed = 0;
+    for wait_ms in [1, 20, 40, 60, 80, 120, 160] {
+        let to = folder.path().join(format!("to-{wait_ms}.db"));
+        let mut command = migrate(&from, &to);
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = quiet.spawn().unwrap();
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+        child.kill().unwrap();
+        killed += usize::from(!child.wait().unwrap().success());
+        let told = run(&mut migrate(&from, &to)).unwrap();
+        assert!(told.contains("verified: 3 sessions, 3043 events"), "{told}");
+        assert_eq!(export(&to), expected, "killed after {wait_ms} ms");
+    }
+    assert!(killed > 0, "it was always quicker");
+}
+
+/// To a server and back again, nothing is another.
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread")]
+async fn to_postgresql_and_back() {
+    use retain_testkit::postgres::{TestDatabase, is_there};
+    if !is_there() {
+        return;
+    }
+    let folder = retain_testkit::scratch::folder();
+    let (from, back) = (folder.path().join("from.db"), folder.path().join("back.db"));
+    drop(fill(&from, 100).await);
+    for arguments in [
+        &["keys", "create", "--name", "mine"][..],
+        &["memory", "add", "--app", "app", "--user", "ada"],
+    ] {
+        let mut command = Command::new(RETAIN);
+        run(command.args(arguments).args(["--store", &uri(&from)])).unwrap();
+    }
+    let (database, other) = (TestDatabase::new().await, TestDatabase::new().await);
+    let server = database.uri();
+    let looked = run(between(&uri(&from), &server).arg("--dry-run")).unwrap();
+    let absent = run(&mut between(&server, &other.uri())).unwrap_err();
+    assert!(absent.contains("holds no database of Retain"), "{absent}");
+    let there = run(&mut between(&uri(&from), &server)).unwrap();
+    let same = run(&mut between(
+        &server,
+        &format!("{server}?connect_timeout=7"),
+    ))
+    .unwrap_err();
+    assert!(same.contains("the same store"), "{same}");
+    let again = run(&mut between(&server, &uri(&back))).unwrap();
+    for told in [&looked, &there, &again] {
+        for count in [
+            "3 sessions, 143 events, 2 shared keys",
+            "103 memories",
+            "1 key",
+        ] {
+            assert!(told.contains(count), "{count}: {told}");
+        }
+    }
+    // The hash of all that there is does not depend on where it is.
+    let hash = |told: &str| told.split("SHA-256").nth(1).map(str::to_owned);
+    assert!(hash(&there).is_some(), "{there}");
+    assert_eq!(hash(&there), hash(&again));
+    assert_eq!(export(&back), export(&from));
+}
