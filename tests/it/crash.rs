@@ -77,7 +77,7 @@ struct Age<'a> {
 impl Age<'_> {
     fn new<'a>(names: &'a [&'a str], in_flight: usize) -> Age<'a> {
         Age {
-            folder: tempfile::tempdir().unwrap(),
+            folder: retain_testkit::scratch::folder(),
             names,
             in_flight,
             clients: Vec::new(),
@@ -177,13 +177,13 @@ fn start(store: &str, client: &mut Ledger) -> Running {
     clippy::disallowed_methods,
     reason = "a thread of its own, and no executor on it"
 )]
-fn wait(time: Duration) {
+pub(crate) fn wait(time: Duration) {
     std::thread::sleep(time);
 }
 
 /// Does something to a healthy database by hand and says what the comparison finds.
 async fn after_tampering(sql: &str) -> Vec<Fault> {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let path = folder.path().join("sessions.db");
     let mut clients = [Ledger::new("s", 1)];
     finish(&uri(&path), &mut clients);
@@ -260,7 +260,7 @@ async fn a_wrong_state_or_body_is_found() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_that_nobody_sent_is_found() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let store = uri(&folder.path().join("sessions.db"));
     let mut clients = [Ledger::new("s", 1)];
     finish(&store, &mut clients);

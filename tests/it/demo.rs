@@ -17,7 +17,7 @@ fn demo(folder: &std::path::Path) -> Output {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_demo_remembers_across_sessions_and_shows_what_is_stored() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let told = demo(folder.path());
     assert!(told.status.success(), "{told:?}");
     let text = String::from_utf8(told.stdout).unwrap();
@@ -70,7 +70,7 @@ fn a_reader_that_leaves_is_no_accident() {
 
 #[test]
 fn the_demo_overwrites_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("demo.db");
     std::fs::write(&file, "mine").unwrap();
     let told = demo(folder.path());

@@ -160,7 +160,7 @@ struct SmallDisk {
 impl SmallDisk {
     /// `None` if that is not allowed here.
     fn mount(megabytes: usize) -> Option<SmallDisk> {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = retain_testkit::scratch::folder();
         let mut mount = Command::new("mount");
         let size = format!("size={megabytes}m");
         mount.args(["-t", "tmpfs", "-o", &size, "retain-test"]);

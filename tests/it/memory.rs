@@ -43,7 +43,7 @@ async fn sessions(file: &Path) -> SqliteSessionService {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memories_are_taken_up_seen_and_forgotten_from_the_outside() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = sessions(&file).await;
     let memory = |arguments: &[&str]| memory(&file, arguments);
@@ -123,7 +123,7 @@ async fn memories_are_taken_up_seen_and_forgotten_from_the_outside() {
 
 #[test]
 fn a_database_that_is_not_there_is_not_made() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("misspelt.db");
     for command in [&["add"][..], &["list"], &["search", "x"], &["stats"]] {
         assert!(memory(&file, command).is_err(), "{command:?}");

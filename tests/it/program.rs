@@ -34,7 +34,7 @@ pub(crate) fn append_arguments(command: &mut Command, uri: &str, ledger: &Ledger
 
 /// Events as the program's standard input: a file, so that nobody has to feed it.
 fn input(events: &[Arc<Event>]) -> File {
-    let mut file = tempfile::tempfile().unwrap();
+    let mut file = retain_testkit::scratch::file();
     write_lines(&mut file, events);
     file.rewind().unwrap();
     file
@@ -66,7 +66,7 @@ pub(crate) struct Ended {
 impl Running {
     /// Starts `command`, which gets `events` to read.
     pub(crate) fn start(mut command: Command, events: &[Arc<Event>]) -> Running {
-        let stderr = tempfile::tempfile().unwrap();
+        let stderr = retain_testkit::scratch::file();
         command.stdin(input(events)).stdout(Stdio::piped());
         command.stderr(stderr.try_clone().unwrap());
         let mut child = command.spawn().unwrap();

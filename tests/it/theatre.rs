@@ -45,7 +45,7 @@ pub(crate) struct Theatre {
 
 impl Theatre {
     pub(crate) fn new(options: &str) -> Theatre {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = retain_testkit::scratch::folder();
         // As the system names it: a link on the way there would hide every file from the trace.
         let stage = folder.path().canonicalize().unwrap().join("stage");
         std::fs::create_dir(&stage).unwrap();
@@ -291,5 +291,5 @@ fn fast_folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = memory.is_dir().then(|| tempfile::tempdir_in(memory).ok());
     made.flatten()
-        .unwrap_or_else(|| tempfile::tempdir().unwrap())
+        .unwrap_or_else(retain_testkit::scratch::folder)
 }

@@ -14,7 +14,7 @@ const PROCESSES: usize = 6;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_database_is_opened_by_many_at_once() {
     for round in 0..times(15, 300) {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = retain_testkit::scratch::folder();
         let store = uri(&folder.path().join("sessions.db"));
         // Twice: new, and then with nobody there to have it open.
         let names = (0..PROCESSES).map(|number| format!("client{number}"));

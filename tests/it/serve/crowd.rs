@@ -22,7 +22,7 @@ fn a_thousand_idle_clients_cost_little() {
     }
     limit.current = limit.maximum;
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let server = Server::with(
         folder.path(),
         &["--log-level", "off", "--max-streams-per-user", "20000"],

@@ -36,7 +36,7 @@ fn ollama() -> (String, Receiver<String>) {
 
 #[test]
 fn an_embedder_is_asked_for_what_is_remembered() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let (address, told) = ollama();
     let mut command = serve(folder.path(), &["--embedder", "ollama/tiny@2"]);
     command.env_remove("OLLAMA_HOST");
@@ -56,7 +56,7 @@ fn an_embedder_is_asked_for_what_is_remembered() {
 
 #[test]
 fn an_embedder_that_cannot_be_says_why() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let refused = |arguments: &[&str], about: &str| {
         let mut command = serve(folder.path(), arguments);
         let ended = command.env_remove("OPENAI_API_KEY").output().unwrap();

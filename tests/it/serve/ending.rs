@@ -8,7 +8,7 @@ const SESSION: &str = "/api/v1/apps/assistant/users/ada/sessions/s1";
 
 /// A server with a session that another client holds, so that turns wait.
 fn with_a_busy_session(grace: &str) -> (tempfile::TempDir, Server) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let server = Server::with(folder.path(), &["--shutdown-grace", grace]);
     let told = server.post("/run", &said("s1", "Hello."));
     assert_eq!(told.status, 200, "{}", told.text);

@@ -48,7 +48,7 @@ fn an_mcp_server_is_started_for_its_agent_and_ends_with_the_server() {
     if Command::new("python3").arg("--version").output().is_err() {
         return skip(name, "there is no python3");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     agents(folder.path());
     let server = Server::start(command(folder.path()));
     let pid = folder.path().join("pid");
@@ -72,7 +72,7 @@ fn an_mcp_server_is_started_for_its_agent_and_ends_with_the_server() {
 
 #[test]
 fn no_program_is_started_where_the_switch_is_off() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     agents(folder.path());
     let mut command = command(folder.path());
     command.env("ADK_ALLOW_CONFIG_STDIO_MCP_SERVERS", "0");

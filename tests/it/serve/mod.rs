@@ -11,6 +11,6 @@ mod keys;
 mod mcp;
 #[cfg(feature = "models")]
 mod models;
-mod process;
+pub(crate) mod process;
 mod settings;
 mod starting;

@@ -20,22 +20,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ANNOUNCED: Duration = Duration::from_millis(300);
 
 /// A server that runs.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     stderr: File,
-    pub(super) address: String,
+    pub(crate) address: String,
     /// What it printed when it began, after the first line.
-    pub(super) announced: Vec<String>,
+    pub(crate) announced: Vec<String>,
 }
 
 /// A server that has ended.
-pub(super) struct Ended {
-    pub(super) status: ExitStatus,
-    pub(super) stderr: String,
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stderr: String,
 }
 
 /// The program, in a folder of its own and without settings of whoever runs the test.
-pub(super) fn retain(folder: &Path) -> Command {
+pub(crate) fn retain(folder: &Path) -> Command {
     let mut command = Command::new(RETAIN);
     command.current_dir(folder);
     let settings = ["RETAIN_", "OTEL_", "ADK_"];
@@ -49,15 +49,15 @@ pub(super) fn retain(folder: &Path) -> Command {
 }
 
 /// `retain serve --port 0`, in a folder.
-pub(super) fn serve(folder: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn serve(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = retain(folder);
     command.args(["serve", "--port", "0"]).args(arguments);
     command
 }
 
 impl Server {
-    pub(super) fn start(mut command: Command) -> Server {
-        let stderr = tempfile::tempfile().unwrap();
+    pub(crate) fn start(mut command: Command) -> Server {
+        let stderr = retain_testkit::scratch::file();
         command
             .stdout(Stdio::piped())
             .stderr(stderr.try_clone().unwrap());
@@ -99,21 +99,21 @@ impl Server {
     }
 
     /// In a folder, with arguments.
-    pub(super) fn with(folder: &Path, arguments: &[&str]) -> Server {
+    pub(crate) fn with(folder: &Path, arguments: &[&str]) -> Server {
         Server::start(serve(folder, arguments))
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
     /// Waits for its end.
-    pub(super) fn wait(mut self) -> Ended {
+    pub(crate) fn wait(mut self) -> Ended {
         let status = self.child.wait().unwrap();
         let mut stderr = String::new();
         self.stderr.rewind().unwrap();
@@ -122,27 +122,27 @@ impl Server {
     }
 
     /// Tells it to stop and waits for its end.
-    pub(super) fn stop(self) -> Ended {
+    pub(crate) fn stop(self) -> Ended {
         self.signal(Signal::TERM);
         self.wait()
     }
 
-    pub(super) fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         let socket = TcpStream::connect(&self.address).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket
     }
 
-    pub(super) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, "", "")
     }
 
-    pub(super) fn post(&self, path: &str, body: &str) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
         self.ask("POST", path, "", body)
     }
 
     /// Asks, with further header lines, each with its end.
-    pub(super) fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let mut socket = self.connect();
         self.send(
             &mut socket,
@@ -155,7 +155,7 @@ impl Server {
     }
 
     /// Sends a request on a connection.
-    pub(super) fn send(
+    pub(crate) fn send(
         &self,
         socket: &mut TcpStream,
         method: &str,
@@ -182,13 +182,13 @@ impl Drop for Server {
 
 /// An answer that was read to its end.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) text: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) text: String,
 }
 
 impl Answer {
-    pub(super) fn read(socket: &mut TcpStream) -> Answer {
+    pub(crate) fn read(socket: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
         // A connection that is cut off gives what came before.
         let _ = socket.read_to_end(&mut bytes);
@@ -205,7 +205,7 @@ impl Answer {
 }
 
 /// What a user says to the built-in agent.
-pub(super) fn said(session: &str, text: &str) -> String {
+pub(crate) fn said(session: &str, text: &str) -> String {
     format!(
         r#"{{"appName":"assistant","userId":"ada","sessionId":"{session}","newMessage":{{"role":"user","parts":[{{"text":"{text}"}}]}}}}"#
     )

@@ -5,7 +5,7 @@ use super::process::{Server, serve};
 
 #[test]
 fn options_win_over_the_environment_and_that_over_the_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = "host = \"127.0.0.3\"\nsession-service-uri = \"memory://\"\n";
     std::fs::write(folder.path().join("retain.toml"), file).unwrap();
     std::fs::write(folder.path().join("other.toml"), "host = \"127.0.0.4\"\n").unwrap();
@@ -30,7 +30,7 @@ fn options_win_over_the_environment_and_that_over_the_file() {
 }
 
 fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let mut command = serve(folder.path(), arguments);
     let ended = command.envs(environment.iter().copied()).output().unwrap();
     assert!(!ended.status.success(), "{arguments:?}");
@@ -45,7 +45,7 @@ fn an_address_that_others_can_reach_needs_a_key() {
         assert!(message.contains("retain keys create"), "{message}");
         assert!(message.contains("RETAIN_API_KEY"), "{message}");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let mut command = serve(folder.path(), &["--host", "0.0.0.0"]);
     command.env("RETAIN_API_KEY", "a-key-of-sixteen-or-more");
     let server = Server::start(command);
@@ -63,7 +63,7 @@ fn recordings_are_not_replayed_for_others() {
 
 #[test]
 fn origins_are_those_of_the_settings() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let origins = [
         "--allow_origins",
         "https://a.example",

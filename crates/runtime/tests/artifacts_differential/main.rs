@@ -188,7 +188,7 @@ fn agent(name: &str, model: &Arc<ScriptedModel>) -> LlmAgentBuilder {
 }
 
 async fn play(script: &Json) -> Json {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let artifacts: Arc<dyn ArtifactService> = match script["folder"] == true {
         true => {
             let store = FileArtifactStore::open(folder.path()).unwrap();

@@ -17,7 +17,7 @@ pub(crate) fn registry() -> ConfigRegistry {
 
 /// A folder with these files.
 pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
-    let folder = tempfile::tempdir().expect("a folder can be made");
+    let folder = retain_testkit::scratch::folder();
     for (name, text) in files {
         write(&folder, name, text);
     }

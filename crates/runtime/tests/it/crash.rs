@@ -79,7 +79,7 @@ fn die_after(taken: usize, uri: &str, is_resumable: bool) -> (String, Vec<Event>
 #[test]
 fn a_run_whose_process_died_after_any_event_is_taken_up_by_another() {
     for taken in 0..=17 {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = retain_testkit::scratch::folder();
         let uri = format!("sqlite:///{}/s.db", folder.path().display());
         let (id, told) = die_after(taken, &uri, true);
         let next = tokio::runtime::Runtime::new().unwrap();
@@ -112,7 +112,7 @@ fn a_run_whose_process_died_after_any_event_is_taken_up_by_another() {
 #[test]
 fn a_process_may_die_after_any_event() {
     for taken in 0..=9 {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = retain_testkit::scratch::folder();
         let uri = format!("sqlite:///{}/s.db", folder.path().display());
         let (_, told) = die_after(taken, &uri, false);
         let next = tokio::runtime::Runtime::new().unwrap();

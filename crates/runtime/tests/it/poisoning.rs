@@ -208,7 +208,7 @@ const OTHERS: [(&str, &str); 2] = [(APP, "grace"), ("bank", VICTIM)];
 
 impl Scene {
     async fn new() -> Scene {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = retain_testkit::scratch::folder();
         let (sessions, memory) = Scene::open(&folder).await;
         for (app, user) in OTHERS.into_iter().chain([(APP, VICTIM)]) {
             let mut session = Session::new(app, user, "honest");

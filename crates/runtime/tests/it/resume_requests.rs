@@ -277,7 +277,7 @@ async fn an_agent_of_ones_own_goes_on_from_what_it_noted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_process_can_give_the_answer_that_a_run_waits_for() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let uri = format!("sqlite:///{}/s.db", folder.path().display());
     let open = || async {
         let sessions = retain_sessions::SqliteSessionService::connect(&uri)

@@ -111,7 +111,7 @@ fn keep() -> FunctionTool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_turn_sees_the_files_as_they_were() {
     for (name, sessions) in services().await {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = retain_testkit::scratch::folder();
         let store = FileArtifactStore::open(folder.path()).unwrap();
         let in_folder: Arc<dyn ArtifactService> = Arc::new(FileArtifactService::over(store));
         for (number, artifacts) in [in_folder, Arc::new(InMemoryArtifactService::new())]

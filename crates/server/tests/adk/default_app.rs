@@ -81,7 +81,7 @@ async fn apps_are_listed() {
 
 #[tokio::test]
 async fn a_folder_that_is_an_agent_is_the_only_app() {
-    let agents = tempfile::tempdir().expect("a folder");
+    let agents = retain_testkit::scratch::folder();
     for app in ["mine", "other"] {
         let folder = agents.path().join(app);
         std::fs::create_dir(&folder).expect("a folder");

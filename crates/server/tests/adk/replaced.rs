@@ -26,7 +26,7 @@ fn reloading(folder: &std::path::Path, model: &Gated) -> Arc<Server> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_waits_for_a_run_of_a_runner_that_was_replaced() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("desk/root_agent.yaml");
     fs::create_dir(folder.path().join("desk")).expect("a folder");
     fs::write(&file, format!("{AGENT}A.\n")).expect("a file");

@@ -112,7 +112,7 @@ impl Client {
 
     /// Everything in one database.
     pub(crate) async fn sqlite() -> Client {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = retain_testkit::scratch::folder();
         let uri = format!("sqlite:///{}", folder.path().join("retain.db").display());
         let sessions = SqliteSessionService::connect(&uri).await.unwrap();
         let memory = Arc::new(StoreMemoryService::over(sessions.store().memory()));

@@ -26,7 +26,7 @@ pub(crate) const CHAT: &str = "name: chat\ndescription: Chats.\nmodel: offline\n
 
 /// A folder of agents with the app `chat`.
 pub(crate) fn agents() -> TempDir {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = retain_testkit::scratch::folder();
     write(folder.path(), "chat/root_agent.yaml", CHAT);
     folder
 }

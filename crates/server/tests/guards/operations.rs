@@ -11,7 +11,7 @@ use crate::support::{APP, World, ask, get, request, server};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_ready_only_with_a_store_that_is_there_and_known() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let uri = format!("sqlite:///{}", file.display());
     let sessions = SqliteSessionService::connect(&uri).await.unwrap();
