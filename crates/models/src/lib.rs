@@ -5,6 +5,8 @@
 //! among them by name.
 
 mod anthropic;
+#[cfg(test)]
+mod differential;
 mod embed;
 mod gemini;
 mod http;
@@ -13,6 +15,7 @@ mod openai;
 mod provider;
 mod registry;
 mod settings;
+mod signers;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod testing;

@@ -5,15 +5,15 @@ use std::{fmt, time::Duration};
 use retain_core::{Content, LlmResponse};
 use retain_runtime::{LlmRequest, ModelCapabilities, ModelError, SharedContent};
 
-use crate::http::{Call, SseEvent};
+use crate::http::{Call, SseEvent, Trouble};
 
 /// How one provider is spoken to.
 pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
     /// The HTTP call for a request. The key is no part of it.
     fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError>;
 
-    /// Reads an answer that came whole.
-    fn whole(&self, body: &str) -> Result<LlmResponse, ModelError>;
+    /// Reads an answer that came whole. A provider may also say in it that it has failed.
+    fn whole(&self, body: &str) -> Result<LlmResponse, Trouble>;
 
     /// Reads a streamed answer.
     fn reader(&self) -> Box<dyn StreamReader>;
@@ -21,8 +21,8 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
     /// What a failed call says, in the provider's own words.
     fn failure(&self, status: u16, body: &str) -> Failure;
 
-    /// Whether an error of this code, told within a stream, may be gone with the next attempt. Asked
-    /// only as long as nothing of the answer was handed on.
+    /// Whether an error of this code, told where an answer should be, may be gone with the next
+    /// attempt. Asked only as long as nothing of the answer was handed on.
     fn may_pass(&self, _code: &str) -> bool {
         false
     }
@@ -34,10 +34,10 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
 /// Reads one streamed answer, event by event.
 pub(crate) trait StreamReader: Send {
     /// Takes up an event; gives the pieces to hand on. An error ends the stream.
-    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, ModelError>;
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble>;
 
     /// The stream is over: gives the whole answer, or an error if it was cut off.
-    fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError>;
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble>;
 
     /// Whether the provider has said that nothing follows. What comes later is not waited for.
     fn is_done(&self) -> bool {

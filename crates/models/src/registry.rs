@@ -10,7 +10,7 @@ use crate::{
     AnthropicModel, EmbedderSpec, GeminiModel, GeminiSettings, GoogleCredentials, Http,
     HttpSettings, ModelSettings, OpenAiModel, OpenAiServer, Secret,
     anthropic::{self, own_name},
-    gemini::by_token,
+    gemini::{by_token, check_place, vertex_url},
     names::{Named, PREFIXES, SERVERS, Server},
 };
 
@@ -147,14 +147,14 @@ impl Models {
         let base_url = settings.get("ANTHROPIC_BASE_URL");
         let base_url = base_url.unwrap_or_else(|| anthropic::BASE_URL.to_owned());
         let http = self.http.clone();
-        let model = if let Some(key) = settings.get("ANTHROPIC_API_KEY") {
-            AnthropicModel::at(base_url, model, key.into(), http)
-        } else if let Some(token) = settings.get("ANTHROPIC_AUTH_TOKEN") {
-            AnthropicModel::with_token(base_url, model, token.into(), http)
-        } else {
-            return self.claude_on_vertex(name, model);
-        };
-        Ok(Arc::new(model))
+        let found = settings.first_with_name(&["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]);
+        Ok(Arc::new(match found {
+            Some(("ANTHROPIC_API_KEY", key)) => {
+                AnthropicModel::at(base_url, model, key.into(), http)
+            }
+            Some((_, token)) => AnthropicModel::with_token(base_url, model, token.into(), http),
+            None => return self.claude_on_vertex(name, model),
+        }))
     }
 
     fn claude_on_vertex(&self, name: &str, model: &str) -> Result<Arc<dyn Model>, BuildError> {
@@ -165,13 +165,11 @@ impl Models {
                  GOOGLE_CLOUD_LOCATION)",
             ));
         };
+        check_place(&project, &location)
+            .map_err(|error| BuildError::new(format!("model {name:?}"), error.message))?;
         let credentials = GoogleCredentials::find(&|variable| self.google(variable))?;
-        let host = match location.as_str() {
-            "global" => "aiplatform.googleapis.com".to_owned(),
-            location => format!("{location}-aiplatform.googleapis.com"),
-        };
         let base_url = self.settings.get("ANTHROPIC_VERTEX_BASE_URL");
-        let base_url = base_url.unwrap_or_else(|| format!("https://{host}/v1"));
+        let base_url = base_url.unwrap_or_else(|| format!("{}/v1", vertex_url(&location)));
         let place = format!("projects/{project}/locations/{location}");
         Ok(Arc::new(AnthropicModel::on_vertex(
             format!("{}/{place}", base_url.trim_end_matches('/')),
@@ -277,5 +275,85 @@ impl Model for Unready {
     fn generate(&self, _request: Arc<LlmRequest>, _stream: bool) -> ModelStream {
         let error = ModelError::new(self.error.to_string()).with_code("ModelNotReady");
         Box::pin(stream::iter([Err(error)]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+
+    use super::*;
+    use crate::testing::{Server, answer};
+
+    /// What stands in the file never wins over the environment, by whichever name.
+    #[tokio::test]
+    async fn a_token_of_the_environment_wins_over_a_key_of_the_file() {
+        let said = r#"{"content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn"}"#;
+        let server = Server::playing([answer(said)]).await;
+        let settings = ModelSettings::by(|name| {
+            (name == "ANTHROPIC_AUTH_TOKEN").then(|| "of-the-environment".to_owned())
+        });
+        let settings = settings
+            .or("ANTHROPIC_API_KEY", "of-the-file")
+            .or("ANTHROPIC_BASE_URL", server.url());
+        let model = Models::new(settings).unwrap().model("claude-x").unwrap();
+        let answers: Vec<_> = model.generate(Arc::default(), false).collect().await;
+        assert!(answers[0].is_ok(), "{answers:?}");
+        let sent = &server.received()[0];
+        assert_eq!(
+            sent.header("authorization"),
+            Some("Bearer of-the-environment")
+        );
+        assert_eq!(sent.header("x-api-key"), None);
+    }
+
+    /// A name must not send a token of Google's elsewhere.
+    #[test]
+    fn a_place_that_is_none_is_refused() {
+        let models = |location: &str| {
+            let project = ("GOOGLE_CLOUD_PROJECT", "example.com:my-project");
+            let settings = [project, ("GOOGLE_CLOUD_LOCATION", location)];
+            Models::new(ModelSettings::of(settings)).unwrap()
+        };
+        for location in ["us", "global", "europe-west4"] {
+            for name in ["vertex_ai/claude-x", "vertex_ai/gemini-x"] {
+                models(location).model(name).unwrap();
+            }
+        }
+        for location in ["evil.example#", "evil.example?", "a@b", "a:1"] {
+            let named = format!("projects/p/locations/{location}/publishers/anthropic/models/x");
+            for name in ["vertex_ai/claude-x", "vertex_ai/gemini-x"] {
+                assert!(models(location).model(name).is_err(), "{location} {name}");
+            }
+            assert!(models("us").model(&named).is_err(), "{named}");
+        }
+    }
+
+    /// An address may hold a password, and models are printed with their agents.
+    #[test]
+    fn no_model_prints_the_password_of_its_address() {
+        let address = "https://me:canary-5b1c9f@models.example/v1";
+        let variables = [
+            "ANTHROPIC_BASE_URL",
+            "OPENAI_BASE_URL",
+            "GOOGLE_GEMINI_BASE_URL",
+            "AZURE_OPENAI_ENDPOINT",
+            "OLLAMA_HOST",
+        ];
+        let keys = [
+            "ANTHROPIC_API_KEY",
+            "OPENAI_API_KEY",
+            "GEMINI_API_KEY",
+            "AZURE_OPENAI_API_KEY",
+        ];
+        let addresses = variables.map(|name| (name, address));
+        let keys = keys.map(|name| (name, "canary-5b1c9f"));
+        let settings = addresses.into_iter().chain(keys);
+        let models = Models::new(ModelSettings::of(settings)).unwrap();
+        for name in ["claude-x", "gpt-x", "gemini-x", "azure/x", "ollama/x"] {
+            let told = format!("{:?}", models.model(name).unwrap());
+            assert!(told.contains("models.example"), "{told}");
+            assert!(!told.contains("canary"), "{told}");
+        }
     }
 }

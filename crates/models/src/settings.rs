@@ -30,8 +30,15 @@ impl Default for ModelSettings {
 impl ModelSettings {
     /// What the environment says.
     pub fn from_env() -> ModelSettings {
+        ModelSettings::by(|name| std::env::var(name).ok())
+    }
+
+    /// What these variables say.
+    pub(crate) fn by(
+        variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> ModelSettings {
         ModelSettings {
-            first: Arc::new(|name| std::env::var(name).ok()),
+            first: Arc::new(variables),
             otherwise: BTreeMap::new(),
         }
     }
@@ -104,19 +111,26 @@ impl ModelSettings {
     }
 
     pub(crate) fn get(&self, variable: &str) -> Option<String> {
-        let says = |value: &String| !value.trim().is_empty();
-        let first = (self.first)(variable).filter(says);
-        first.or_else(|| {
-            self.otherwise
-                .get(variable)
-                .filter(|value| says(value))
-                .cloned()
-        })
+        self.first_of(&[variable])
     }
 
-    /// The first of these variables that says something.
+    /// The first of these variables that says something. One of the environment counts before all of
+    /// the file, by whichever name.
     pub(crate) fn first_of(&self, variables: &[&str]) -> Option<String> {
-        variables.iter().find_map(|variable| self.get(variable))
+        let found = self.first_with_name(variables);
+        found.map(|(_, value)| value)
+    }
+
+    /// The same with its name.
+    pub(crate) fn first_with_name<'a>(&self, variables: &[&'a str]) -> Option<(&'a str, String)> {
+        let says = |value: &String| !value.trim().is_empty();
+        let set = |name: &str| (self.first)(name).filter(says);
+        let written = |name: &str| self.otherwise.get(name).cloned().filter(says);
+        let first = variables.iter().find_map(|name| Some((*name, set(name)?)));
+        first.or_else(|| {
+            let mut names = variables.iter();
+            names.find_map(|name| Some((*name, written(name)?)))
+        })
     }
 }
 
@@ -133,14 +147,11 @@ mod tests {
 
     #[test]
     fn the_environment_comes_first_and_an_empty_variable_says_nothing() {
-        let settings = ModelSettings {
-            first: Arc::new(|name| match name {
-                "A" => Some("environment".to_owned()),
-                "B" => Some("  ".to_owned()),
-                _ => None,
-            }),
-            otherwise: BTreeMap::new(),
-        };
+        let settings = ModelSettings::by(|name| match name {
+            "A" => Some("environment".to_owned()),
+            "B" => Some("  ".to_owned()),
+            _ => None,
+        });
         let settings = settings
             .or("A", "file")
             .or("B", "file")
@@ -149,8 +160,12 @@ mod tests {
         assert_eq!(settings.get("A").as_deref(), Some("environment"));
         assert_eq!(settings.get("B").as_deref(), Some("file"));
         assert!(!settings.has("C") && !settings.has("D"));
-        assert_eq!(settings.first_of(&["D", "B", "A"]).as_deref(), Some("file"));
+        // By whichever name, the environment counts before the file.
+        let first = settings.first_with_name(&["D", "B", "A"]);
+        assert_eq!(first, Some(("A", "environment".to_owned())));
+        assert_eq!(settings.first_of(&["D", "B"]).as_deref(), Some("file"));
     }
+
     #[test]
     fn settings_of_a_file_stand_for_variables() {
         let of = ModelSettings::variable_of;

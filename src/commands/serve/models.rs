@@ -2,6 +2,8 @@
 //! which there is a key, or the offline one.
 
 use std::sync::Arc;
+#[cfg(feature = "models")]
+use std::time::Duration;
 
 use retain::{Embedder, ModelRegistry};
 
@@ -33,7 +35,8 @@ const OFFLINE: &str = "offline";
 /// The models that the settings make possible. One that is asked for by name has to be among them.
 #[cfg(feature = "models")]
 pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
-    let models = retain::models::Models::new(of_file(settings)?)?;
+    let http = retain::models::Http::new(http_of_file(settings)?)?;
+    let models = retain::models::Models::with_http(of_file(settings)?, http);
     let suggested = models.suggested();
     let built_in = match (&settings.model, suggested) {
         (Some(name), _) => BuiltIn {
@@ -100,7 +103,8 @@ fn of_file(settings: &Settings) -> anyhow::Result<retain::models::ModelSettings>
     use super::settings::Value;
 
     let mut known = ModelSettings::from_env();
-    for (provider, section) in &settings.models {
+    let providers = settings.models.iter().filter(|(name, _)| *name != HTTP);
+    for (provider, section) in providers {
         for (name, value) in section {
             let setting = name.replace('_', "-");
             let Some(variable) = ModelSettings::variable_of(provider, &setting) else {
@@ -111,9 +115,52 @@ fn of_file(settings: &Settings) -> anyhow::Result<retain::models::ModelSettings>
                 match value {
                     Value::Text(text) => text.clone(),
                     Value::Flag(flag) => flag.to_string(),
+                    Value::Number(_) => {
+                        anyhow::bail!("the setting models.{provider}.{name} is no text")
+                    }
                 },
             );
         }
     }
     Ok(known)
+}
+
+/// The section with what holds for all providers.
+#[cfg(feature = "models")]
+const HTTP: &str = "http";
+
+/// How long providers may take, and how often they are asked: times in seconds.
+#[cfg(feature = "models")]
+fn http_of_file(settings: &Settings) -> anyhow::Result<retain::models::HttpSettings> {
+    use super::settings::Value;
+
+    let mut http = retain::models::HttpSettings::default();
+    for (name, value) in settings.models.get(HTTP).into_iter().flatten() {
+        let wrong = |why: &str| anyhow::anyhow!("the setting models.{HTTP}.{name} {why}");
+        let Value::Number(number) = *value else {
+            return Err(wrong("is no number"));
+        };
+        let wait = || {
+            let wait = Duration::try_from_secs_f64(number);
+            wait.map_err(|_| wrong("is no number of seconds"))
+        };
+        let time = || match wait()? {
+            Duration::ZERO => Err(wrong("leaves no time")),
+            time => Ok(time),
+        };
+        match name.replace('_', "-").as_str() {
+            "connect-timeout" => http.connect_timeout = time()?,
+            "idle-timeout" => http.idle_timeout = time()?,
+            "total-timeout" => http.total_timeout = time()?,
+            "attempts" if number.fract() == 0.0 && (1.0..=100.0).contains(&number) => {
+                http.retries.attempts = number as u32;
+            }
+            "attempts" => return Err(wrong("is no number from 1 to 100")),
+            "first-wait" => http.retries.first_wait = wait()?,
+            "longest-wait" => http.retries.longest_wait = wait()?,
+            "wait-budget" => http.retries.budget = wait()?,
+            _ => return Err(wrong("is not known")),
+        }
+    }
+    Ok(http)
 }

@@ -39,6 +39,7 @@ pub(super) type ModelSections = BTreeMap<String, BTreeMap<String, Value>>;
 pub(super) enum Value {
     Text(String),
     Flag(bool),
+    Number(f64),
 }
 
 impl fmt::Debug for Value {
@@ -79,7 +80,8 @@ pub(super) struct Given {
     /// The port to listen on; 0 takes a free one [default: 8000]
     #[arg(long, env = "RETAIN_PORT")]
     port: Option<u16>,
-    /// Where sessions are: sqlite:///relative.db, sqlite:////absolute.db or memory://
+    /// Where sessions are: sqlite:///relative.db, sqlite:////absolute.db,
+    /// postgresql://user@host/database or memory://
     /// [default: sqlite:///.retain/retain.db]
     #[arg(
         long,
@@ -90,7 +92,7 @@ pub(super) struct Given {
     #[arg(env = "RETAIN_SESSION_SERVICE_URI")]
     #[serde(alias = "session_service_uri")]
     session_service_uri: Option<String>,
-    /// Where memories are: sqlite:///…, or memory:// for ADK's own in-memory matching [default:
+    /// Where memories are: sqlite:///…, postgresql://…, or memory:// for ADK's own in-memory matching [default:
     /// with the sessions]
     #[arg(long, alias = "memory_service_uri", value_name = "URI")]
     #[arg(env = "RETAIN_MEMORY_SERVICE_URI")]
@@ -100,7 +102,7 @@ pub(super) struct Given {
     /// ollama/MODEL, with @DIMENSIONS if need be [default: none]
     #[arg(long, env = "RETAIN_EMBEDDER", value_name = "NAME")]
     embedder: Option<String>,
-    /// Where artifacts are: sqlite:///…, file:///folder or memory:// [default: with the sessions]
+    /// Where artifacts are: sqlite:///…, postgresql://…, file:///folder or memory:// [default: with the sessions]
     #[arg(long, alias = "artifact_service_uri", alias = "artifact_storage_uri")]
     #[arg(env = "RETAIN_ARTIFACT_SERVICE_URI", value_name = "URI")]
     #[serde(alias = "artifact_service_uri")]
@@ -430,6 +432,18 @@ impl Given {
 }
 
 /// What stands in the file. One that is named must be there.
+/// Where a server keeps its sessions that is started here without options.
+pub(crate) fn store_of_server() -> anyhow::Result<String> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(uri) = set("RETAIN_SESSION_SERVICE_URI") {
+        let uri = uri.into_string();
+        return uri.map_err(|_| anyhow::anyhow!("RETAIN_SESSION_SERVICE_URI is no text"));
+    }
+    let file = set("RETAIN_CONFIG").map(PathBuf::from);
+    let uri = read(file.as_deref())?.session_service_uri;
+    Ok(uri.unwrap_or_else(|| DEFAULT_STORE.to_owned()))
+}
+
 fn read(file: Option<&Path>) -> anyhow::Result<Given> {
     let path = file.unwrap_or(Path::new(DEFAULT_FILE));
     let text = match std::fs::read_to_string(path) {
@@ -438,7 +452,38 @@ fn read(file: Option<&Path>) -> anyhow::Result<Given> {
         }
         read => read.with_context(|| format!("{} cannot be read", path.display()))?,
     };
-    toml::from_str(&text).with_context(|| format!("{} cannot be used", path.display()))
+    toml::from_str(&text).map_err(|error| {
+        let told = told(&error, &text);
+        anyhow::anyhow!("{} cannot be used: {told}", path.display())
+    })
+}
+
+/// What is wrong with a file, and in which line. The error itself would show the line and what stands
+/// in it, which may be a key.
+fn told(error: &toml::de::Error, text: &str) -> String {
+    let message = error.message();
+    let message = match (message.find('"'), message.rfind('"')) {
+        (Some(first), Some(last)) if first < last => {
+            format!("{}…{}", &message[..first], &message[last + 1..])
+        }
+        _ => message.to_owned(),
+    };
+    let Some(span) = error.span() else {
+        return message;
+    };
+    let line = text
+        .get(..span.start)
+        .unwrap_or_default()
+        .matches('\n')
+        .count();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let name = text.lines().nth(line).and_then(|line| line.split_once('='));
+    let name = name.map(|(name, _)| name.trim());
+    let line = line + 1;
+    match name.filter(|name| name.chars().all(is_name)) {
+        Some(name) => format!("line {line}, {name}: {message}"),
+        None => format!("line {line}: {message}"),
+    }
 }
 
 #[cfg(test)]
@@ -462,7 +507,7 @@ mod tests {
     }
 
     fn settings(arguments: &[&str], file: &str) -> anyhow::Result<Settings> {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = retain_testkit::scratch::folder();
         let path = folder.path().join("settings.toml");
         std::fs::write(&path, file).unwrap();
         Settings::of(given(arguments), Some(&path))
@@ -564,6 +609,20 @@ mod tests {
         refused(&["--shutdown-grace=-1"], "", "--shutdown-grace");
         refused(&["--requests-per-key", "0"], "", "--requests-per-key");
         refused(&["--api-key", "short"], "", "16 characters");
+        for file in [
+            "[models.openai]\napi-key = \"sk-canary\" x",
+            "[models.openai]\napi-key = \"sk-canary",
+            "[models.openai]\napi-key = sk-canary",
+            "[models.openai]\napi-key = [\"sk-canary\"]",
+            "[models]\nopenai = \"sk-canary\"",
+            "models = \"sk-canary\"",
+            "api-key = { is = \"sk-canary\" }",
+            "port = \"sk-canary\"",
+        ] {
+            let error = settings(&[], file).unwrap_err();
+            let told = format!("{error:#} {error:?}");
+            assert!(told.contains("line ") && !told.contains("canary"), "{told}");
+        }
         let missing = Settings::of(given(&[]), Some(Path::new("no such file")));
         assert!(format!("{:#}", missing.unwrap_err()).contains("no such file"));
     }

@@ -56,7 +56,7 @@ fn claude() -> (String, JoinHandle<String>) {
 
 #[test]
 fn without_a_key_the_offline_model_answers() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let server = Server::start(without_keys(folder.path(), &[]));
     let announced = server.announced.join("\n");
     assert!(announced.contains("model  offline"), "{announced}");
@@ -66,7 +66,7 @@ fn without_a_key_the_offline_model_answers() {
 
 #[test]
 fn a_key_in_the_environment_chooses_the_model() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let (address, asked) = claude();
     let mut command = without_keys(folder.path(), &["--log-level", "trace"]);
     command.env("ANTHROPIC_API_KEY", "sk-ant-secret-of-the-test");
@@ -86,7 +86,7 @@ fn a_key_in_the_environment_chooses_the_model() {
 
 #[test]
 fn a_key_in_the_file_is_as_good_and_a_name_wins() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let (address, asked) = claude();
     let file = format!(
         "model = \"claude-of-the-file\"\n[models.anthropic]\napi-key = \"sk-of-the-file\"\n\
@@ -110,7 +110,7 @@ fn a_key_in_the_file_is_as_good_and_a_name_wins() {
 
 #[test]
 fn a_model_without_its_key_names_the_variable() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let mut command = without_keys(folder.path(), &["--model", "openai/gpt-4o"]);
     let ended = command.output().unwrap();
     let message = String::from_utf8(ended.stderr).unwrap();
@@ -128,7 +128,7 @@ fn a_model_without_its_key_names_the_variable() {
 
 #[test]
 fn an_agent_without_its_key_leaves_the_others_alone() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     for (app, model) in [("poor", "gemini-3.5-flash"), ("rich", "offline")] {
         let agents = folder.path().join("agents").join(app);
         std::fs::create_dir_all(&agents).unwrap();
@@ -143,4 +143,56 @@ fn an_agent_without_its_key_leaves_the_others_alone() {
     assert_eq!(server.post("/run", &of("rich")).status, 200);
     let log = server.stop().stderr;
     assert!(log.contains("GOOGLE_API_KEY"), "{log}");
+}
+
+/// Times and attempts are set in the file, for all providers.
+#[test]
+fn the_file_says_how_long_a_model_may_take() {
+    let folder = retain_testkit::scratch::folder();
+    // Takes connections, and never says a word.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let file = format!(
+        "model = \"claude-x\"\n[models.anthropic]\napi-key = \"sk-of-the-file\"\n\
+         base-url = \"{address}\"\n[models.http]\ntotal-timeout = 0.4\nidle_timeout = 7\n\
+         connect-timeout = 5\nattempts = 2\nfirst-wait = 0.01\nlongest-wait = 1\nwait-budget = 3\n"
+    );
+    std::fs::write(folder.path().join("retain.toml"), file).unwrap();
+    let server = Server::start(without_keys(folder.path(), &[]));
+    server.post("/run", &said("s", "Hello."));
+    let session = server.get("/apps/assistant/users/ada/sessions/s");
+    assert!(session.text.contains("TimeoutError"), "{}", session.text);
+    drop(server);
+    for (setting, told) in [
+        (
+            "total-timeout = 0",
+            "models.http.total-timeout leaves no time",
+        ),
+        (
+            "idle-timeout = -1",
+            "models.http.idle-timeout is no number of seconds",
+        ),
+        (
+            "attempts = 0",
+            "models.http.attempts is no number from 1 to 100",
+        ),
+        (
+            "attempts = 1.5",
+            "models.http.attempts is no number from 1 to 100",
+        ),
+        ("patience = 1", "models.http.patience is not known"),
+        (
+            "connect-timeout = \"10\"",
+            "models.http.connect-timeout is no number",
+        ),
+    ] {
+        let file = format!("[models.http]\n{setting}\n");
+        std::fs::write(folder.path().join("retain.toml"), file).unwrap();
+        let ended = without_keys(folder.path(), &[]).output().unwrap();
+        let message = String::from_utf8(ended.stderr).unwrap();
+        assert!(
+            !ended.status.success() && message.contains(told),
+            "{message}"
+        );
+    }
 }

@@ -6,6 +6,7 @@ use retain_core::{Bytes, Json, JsonMap, Part};
 use retain_runtime::ModelError;
 
 use super::{ids::CallIds, refused, tool_result};
+use crate::signers;
 
 /// A content block.
 #[derive(Debug)]
@@ -95,9 +96,8 @@ pub(super) fn block(
 
 /// A thought goes back as it came: with its signature, or as the sealed text it was.
 fn thought(part: &Part) -> Option<Block> {
-    let signature = part.thought_signature.as_ref();
-    let signature = signature.and_then(|signature| std::str::from_utf8(signature).ok());
-    let Some(signature) = signature.filter(|signature| may_be_claudes(signature)) else {
+    let signature = part.thought_signature.as_deref();
+    let Some(signature) = signature.and_then(signers::may_be_claudes) else {
         tracing::warn!("a thought without Claude's signature is not sent back to Claude");
         return None;
     };
@@ -113,11 +113,6 @@ fn thought(part: &Part) -> Option<Block> {
         None => JsonMap::from([("type", "redacted_thinking"), ("data", signature)]),
     };
     Some(Block::new(block))
-}
-
-/// Claude's signatures are base64. Other servers sign with JSON, and a session may come from one.
-fn may_be_claudes(signature: &str) -> bool {
-    !signature.is_empty() && !signature.starts_with(['[', '{'])
 }
 
 /// Media, in the message or at an address.
@@ -184,7 +179,8 @@ pub(super) fn media_block(mime_type: &str, source: &Source<'_>) -> Option<JsonMa
         ]),
         Source::Address(uri) if is_image || mime_type == "application/pdf" => {
             // Google's storage is closed to others.
-            uri.starts_with("http").then_some(())?;
+            let is_open = uri.starts_with("https://") || uri.starts_with("http://");
+            is_open.then_some(())?;
             JsonMap::from([("type", "url"), ("url", uri)])
         }
         _ => return None,

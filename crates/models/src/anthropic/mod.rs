@@ -24,7 +24,7 @@ use retain_core::{Json, LlmResponse};
 use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
 
 use crate::{
-    http::{Auth, Call, Http, HttpModel, Secret, malformed},
+    http::{Address, Auth, Call, Http, HttpModel, Secret, Trouble, malformed},
     provider::{Failure, Provider, StreamReader, plain_failure},
 };
 
@@ -78,7 +78,7 @@ impl AnthropicModel {
     ) -> AnthropicModel {
         let model = model.into();
         let place = Place::Anthropic {
-            base_url: base_url.trim_end_matches('/').to_owned(),
+            base_url: Address::new(base_url),
         };
         let provider = Messages::new(&model, place);
         AnthropicModel(HttpModel::new(model, provider, auth, http))
@@ -92,6 +92,7 @@ impl AnthropicModel {
         http: Http,
     ) -> AnthropicModel {
         let model = model.into();
+        let base_url = Address::new(base_url);
         let provider = Messages::new(&model, Place::Vertex { base_url });
         AnthropicModel(HttpModel::new(model, provider, auth, http))
     }
@@ -117,12 +118,12 @@ pub(crate) enum Place {
     /// Anthropic, or whoever speaks as Anthropic does.
     Anthropic {
         /// E.g. `https://api.anthropic.com`.
-        base_url: String,
+        base_url: Address,
     },
     /// Vertex AI: the model is in the address, and the body says which version it is written to.
     Vertex {
         /// E.g. `https://H/v1/projects/P/locations/L`.
-        base_url: String,
+        base_url: Address,
     },
 }
 
@@ -208,13 +209,13 @@ impl Provider for Messages {
         })
     }
 
-    fn whole(&self, body: &str) -> Result<LlmResponse, ModelError> {
+    fn whole(&self, body: &str) -> Result<LlmResponse, Trouble> {
         let message = Json::parse(body)
             .map_err(|error| malformed(format!("the answer is no JSON: {error}")))?;
         if message["type"] == "error" {
             return Err(failure_of(&message["error"], "error").into());
         }
-        answer::whole(&message)
+        Ok(answer::whole(&message)?)
     }
 
     fn reader(&self) -> Box<dyn StreamReader> {
@@ -227,6 +228,14 @@ impl Provider for Messages {
             Ok(told) if !told["error"].is_null() => failure_of(&told["error"], &status.to_string()),
             _ => plain_failure(status, body),
         }
+    }
+
+    /// <https://platform.claude.com/docs/en/api/errors>; Google's codes come on Vertex AI.
+    fn may_pass(&self, code: &str) -> bool {
+        matches!(
+            code,
+            "overloaded_error" | "api_error" | "rate_limit_error" | "timeout_error"
+        ) || matches!(code, "UNAVAILABLE" | "INTERNAL" | "RESOURCE_EXHAUSTED")
     }
 
     fn capabilities(&self) -> ModelCapabilities {

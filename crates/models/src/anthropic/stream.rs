@@ -7,7 +7,7 @@ use retain_runtime::ModelError;
 
 use super::{answer::Said, failure_of, output_schema, usage::Usage};
 use crate::{
-    http::{SseEvent, malformed},
+    http::{SseEvent, Trouble, malformed},
     provider::StreamReader,
 };
 
@@ -31,10 +31,16 @@ struct Open {
     signature: String,
     /// The arguments of a call, as text.
     input: String,
+    /// What its text rests on.
+    citations: Vec<Json>,
 }
 
 impl StreamReader for Reader {
-    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, ModelError> {
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble> {
+        // Some gateways keep the line alive so.
+        if event.data.trim().is_empty() {
+            return Ok(Vec::new());
+        }
         let data = Json::parse(&event.data)
             .map_err(|error| malformed(format!("an event of the stream is no JSON: {error}")))?;
         let kind = data["type"].as_str().or(event.event.as_deref());
@@ -65,22 +71,22 @@ impl StreamReader for Reader {
         Ok(piece.into_iter().collect())
     }
 
-    fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble> {
         if !self.is_done {
-            return Err(
-                ModelError::new("the stream ended before the answer did").with_code("CutOff")
-            );
+            let error = ModelError::new("the stream ended before the answer did");
+            return Err(error.with_code("CutOff").into());
         }
+        let was_cut = self.stop_reason.as_deref() == Some("max_tokens");
+        let last = self.blocks.keys().next_back().copied();
         let mut said = Said::default();
-        for (_, open) in std::mem::take(&mut self.blocks) {
-            match open.arguments() {
-                Ok(input) => said.add(&open.whole(), input),
-                // The call is as incomplete as the answer says it is.
-                Err(error) if self.stop_reason.as_deref() == Some("max_tokens") => {
-                    tracing::warn!(%error, "a call was cut off by max_tokens and is left out");
-                }
-                Err(error) => return Err(error),
+        for (index, open) in std::mem::take(&mut self.blocks) {
+            // The call is as incomplete as the answer says it is, also if nothing of it has come.
+            if was_cut && open.is_half_a_call(Some(index) == last) {
+                tracing::warn!("a call was cut off by max_tokens and is left out");
+                continue;
             }
+            let input = open.arguments()?;
+            said.add(&open.whole(), input);
         }
         let whole = said.response(
             self.stop_reason.as_deref(),
@@ -148,7 +154,7 @@ impl Reader {
                 }
             }
             "citations_delta" => {
-                open.cite(delta["citation"].clone());
+                open.citations.push(delta["citation"].clone());
                 None
             }
             _ => None,
@@ -172,6 +178,7 @@ impl Open {
             text: text("text") + &text("thinking"),
             signature: text("signature"),
             input: String::new(),
+            citations: block["citations"].as_array().unwrap_or_default().to_vec(),
             block,
         }
     }
@@ -185,16 +192,18 @@ impl Open {
         };
         self.block.insert(key, self.text);
         self.block.insert("signature", self.signature);
+        self.block.insert("citations", self.citations);
         self.block.into()
     }
 
-    fn cite(&mut self, citation: Json) {
-        let mut citations = self.block["citations"]
-            .as_array()
-            .unwrap_or_default()
-            .to_vec();
-        citations.push(citation);
-        self.block.insert("citations", citations);
+    /// Whether it is a call whose arguments are not whole. The last of an answer that was cut off may
+    /// have none yet.
+    fn is_half_a_call(&self, is_last: bool) -> bool {
+        let begins_empty = self.block["input"]
+            .as_object()
+            .is_none_or(JsonMap::is_empty);
+        let has_none = self.input.trim().is_empty() && begins_empty;
+        self.arguments().is_err() || (is_last && has_none && self.block["type"] == "tool_use")
     }
 
     /// The arguments of a call: streamed, or else those it began with.

@@ -31,15 +31,16 @@ impl Usage {
             return None;
         }
         let counts = [self.input, self.cache_read, self.cache_creation];
-        let prompt = counts.iter().flatten().sum::<i64>();
+        let counts = counts.into_iter().flatten();
+        let prompt = counts.fold(0, i64::saturating_add);
         let output = self.output.unwrap_or(0);
-        let thinking = self.thinking.map(|thinking| thinking.min(output));
+        let thinking = self.thinking.map(|thinking| thinking.min(output).max(0));
         Some(UsageMetadata {
             prompt_token_count: Some(prompt),
             cached_content_token_count: self.cache_read,
-            candidates_token_count: Some(output - thinking.unwrap_or(0)),
+            candidates_token_count: Some(output.saturating_sub(thinking.unwrap_or(0))),
             thoughts_token_count: thinking,
-            total_token_count: Some(prompt + output),
+            total_token_count: Some(prompt.saturating_add(output)),
             ..UsageMetadata::default()
         })
     }

@@ -7,7 +7,7 @@ use retain_runtime::ModelError;
 use super::{EmbedWire, batch::Limits, vectors};
 use crate::{
     Http, Secret, gemini,
-    http::{Auth, Call, malformed},
+    http::{Address, Auth, Call, malformed},
     openai::{
         json::{list, object},
         refused,
@@ -17,6 +17,8 @@ use crate::{
 
 /// Where Gemini is.
 const BASE_URL: &str = "https://generativelanguage.googleapis.com";
+/// The version of its interface, unless the address names another.
+const API_VERSION: &str = "v1beta";
 /// Gemini takes 100 texts at once.
 const LIMITS: Limits = Limits {
     texts: 100,
@@ -37,7 +39,8 @@ const TASK_TYPE: &str = "SEMANTIC_SIMILARITY";
 #[derive(Debug, Clone)]
 pub struct GeminiEmbedder {
     http: Http,
-    base_url: String,
+    base_url: Address,
+    api_version: String,
     auth: Auth,
     model: String,
     dims: usize,
@@ -54,7 +57,8 @@ impl GeminiEmbedder {
         let takes_task = model == "gemini-embedding-001" || model.starts_with("text-embedding");
         let embedder = GeminiEmbedder {
             http,
-            base_url: BASE_URL.to_owned(),
+            base_url: BASE_URL.into(),
+            api_version: API_VERSION.to_owned(),
             auth: Auth::Header("x-goog-api-key", key),
             model,
             dims,
@@ -77,10 +81,12 @@ impl GeminiEmbedder {
         self
     }
 
-    /// Another address than Google's, without the version.
+    /// Another address than the usual one. One of Google's may end in a version.
     #[must_use]
     pub fn at(mut self, base_url: &str) -> GeminiEmbedder {
-        self.base_url = base_url.trim().trim_end_matches('/').to_owned();
+        let (base_url, version) = gemini::split_version(base_url.trim());
+        self.base_url = base_url.into();
+        self.api_version = version.unwrap_or(API_VERSION).to_owned();
         self
     }
 }
@@ -117,7 +123,10 @@ impl EmbedWire for GeminiEmbedder {
         };
         let body = object([("requests", list(texts.iter().map(request)))]).to_json();
         Ok(Call {
-            url: format!("{}/v1beta/{model}:batchEmbedContents", self.base_url),
+            url: format!(
+                "{}/{}/{model}:batchEmbedContents",
+                self.base_url, self.api_version
+            ),
             headers: Vec::new(),
             body: body.map_err(|error| refused(error.to_string()))?,
         })

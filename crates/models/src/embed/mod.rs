@@ -19,7 +19,7 @@ pub use openai::OpenAiEmbedder;
 pub use spec::EmbedderSpec;
 
 use self::batch::Limits;
-use crate::http::{Auth, Call, Http, malformed};
+use crate::http::{Auth, Call, Exchange, Http, malformed};
 use crate::provider::Failure;
 
 /// How one provider is asked for vectors: a pure translation.
@@ -43,13 +43,14 @@ async fn embed(
 ) -> Result<Vec<Vec<f32>>, BoxError> {
     let mut vectors = Vec::with_capacity(texts.len());
     for texts in batch::batches(texts, limits) {
-        let call = wire.call(texts)?;
         let failure = |status, body: &str| wire.failure(status, body);
-        let body = http.whole(&call, auth, &failure).await?;
-        let body = Json::parse(&body)
-            .map_err(|error| malformed(format!("the vectors cannot be read: {error}")))?;
-        let found = wire.vectors(&body, texts.len());
-        for mut vector in found.map_err(|error| auth.cleared(error))? {
+        let exchange = Exchange::new(wire.call(texts)?, auth, failure);
+        let read = |body: &str| {
+            let body = Json::parse(body)
+                .map_err(|error| malformed(format!("the vectors cannot be read: {error}")))?;
+            Ok(wire.vectors(&body, texts.len())?)
+        };
+        for mut vector in http.ask(&exchange, read).await? {
             vectors::check(&mut vector, dims)?;
             vectors.push(vector);
         }

@@ -31,7 +31,7 @@ const KNOWN: [(&str, usize); 11] = [
 /// |---|---|---|
 /// | `gemini/…` | `GOOGLE_API_KEY` or `GEMINI_API_KEY` | `GOOGLE_GEMINI_BASE_URL` |
 /// | `openai/…` | `OPENAI_API_KEY`, none needed with an address | `OPENAI_BASE_URL` |
-/// | `ollama/…` | none | `OLLAMA_API_BASE` or `OLLAMA_HOST` |
+/// | `ollama/…` | none | `OLLAMA_HOST` or `OLLAMA_API_BASE` |
 ///
 /// ```
 /// use retain_models::EmbedderSpec;
@@ -137,7 +137,7 @@ impl EmbedderSpec {
                     (None, None) => Err(self.missing("OPENAI_API_KEY")),
                 }
             }
-            Provider::Ollama => match first(&["OLLAMA_API_BASE", "OLLAMA_HOST"]) {
+            Provider::Ollama => match first(&["OLLAMA_HOST", "OLLAMA_API_BASE"]) {
                 Some(host) => Ok(self.at(http, OpenAiServer::ollama_at(&host))),
                 None => Ok(self.at(http, OpenAiServer::ollama())),
             },

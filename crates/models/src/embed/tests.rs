@@ -240,6 +240,37 @@ fn an_embedder_is_chosen_by_name() {
     assert_eq!(id("ollama/own/model@7"), "openai/own/model/7");
 }
 
+/// As for models: Ollama's own variable counts first, and Google's address may end in a version.
+#[test]
+fn addresses_are_read_as_those_of_models() {
+    let spec: EmbedderSpec = "ollama/all-minilm".parse().unwrap();
+    let variable = |name: &str| match name {
+        "OLLAMA_HOST" => Some("http://user:canary-5b1c9f@first:1".to_owned()),
+        "OLLAMA_API_BASE" => Some("http://second:2".to_owned()),
+        _ => None,
+    };
+    let told = format!("{:?}", spec.open(&http(), &variable).unwrap());
+    assert!(
+        told.contains("first:1") && !told.contains("canary"),
+        "{told}"
+    );
+    let new = || GeminiEmbedder::new(http(), KEY.into(), "m", 2);
+    for (address, url) in [
+        (
+            "https://x.googleapis.com/v1/",
+            "https://x.googleapis.com/v1/models/m",
+        ),
+        (
+            "https://x.googleapis.com",
+            "https://x.googleapis.com/v1beta/models/m",
+        ),
+        ("http://own/v1", "http://own/v1/v1beta/models/m"),
+    ] {
+        let call = super::EmbedWire::call(&new().at(address), &texts(1)).unwrap();
+        assert_eq!(call.url, format!("{url}:batchEmbedContents"));
+    }
+}
+
 #[test]
 fn a_name_that_cannot_be_used_says_why() {
     let refused = |name: &str, about: &str| {

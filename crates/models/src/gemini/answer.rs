@@ -6,7 +6,7 @@ use retain_core::{Content, Json, JsonMap, LlmResponse};
 use retain_runtime::ModelError;
 
 use crate::{
-    http::malformed,
+    http::{Trouble, malformed, wait_of},
     provider::{Failure, plain_failure},
 };
 
@@ -18,12 +18,12 @@ pub(super) fn parsed(text: &str) -> Result<Json, ModelError> {
 }
 
 /// The answer in a response, or what it says was wrong.
-pub(super) fn response_of(response: &Json) -> Result<LlmResponse, ModelError> {
+pub(super) fn response_of(response: &Json) -> Result<LlmResponse, Trouble> {
     if let Some(failure) = failure_in(response, None) {
         return Err(failure.into());
     }
     if response.as_object().is_none() {
-        return Err(malformed("Gemini's answer is not an object"));
+        return Err(malformed("Gemini's answer is not an object").into());
     }
     let mut fields = JsonMap::new();
     copy(&mut fields, "usageMetadata", response, "usageMetadata");
@@ -46,7 +46,7 @@ pub(super) fn response_of(response: &Json) -> Result<LlmResponse, ModelError> {
             ..typed(fields)?
         });
     }
-    typed(fields)
+    Ok(typed(fields)?)
 }
 
 fn take_candidate(fields: &mut JsonMap, candidate: &Json) {
@@ -135,7 +135,7 @@ pub(super) fn failure_in(said: &Json, status: Option<u16>) -> Option<Failure> {
 /// `{"@type": "…/google.rpc.RetryInfo", "retryDelay": "34.07s"}`.
 fn retry_delay(detail: &Json) -> Option<Duration> {
     let seconds = detail["retryDelay"].as_str()?.strip_suffix('s')?;
-    Duration::try_from_secs_f64(seconds.parse().ok()?).ok()
+    wait_of(seconds.parse().ok()?)
 }
 
 /// `{"@type": "…/google.rpc.QuotaFailure", "violations": [{"quotaId": "…PerDay…"}]}`: no wait of

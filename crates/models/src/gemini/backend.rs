@@ -36,13 +36,19 @@ impl Backend {
         };
         // A model that is given with its place is asked there.
         let place = location_of(model_path).unwrap_or(location);
-        match place {
-            _ if project.is_none() && location_of(model_path).is_none() => {
-                "https://aiplatform.googleapis.com".to_owned()
+        match project.is_none() && location_of(model_path).is_none() {
+            true => vertex_url("global"),
+            false => vertex_url(place),
+        }
+    }
+
+    /// Project and location become part of an address: they must not lead elsewhere.
+    pub(super) fn check_place(&self) -> Result<(), ModelError> {
+        match self {
+            Backend::Vertex { project, location } => {
+                check_place(project.as_deref().unwrap_or("none"), location)
             }
-            "global" => "https://aiplatform.googleapis.com".to_owned(),
-            "us" | "eu" => format!("https://aiplatform.{place}.rep.googleapis.com"),
-            place => format!("https://{place}-aiplatform.googleapis.com"),
+            Backend::Api => Ok(()),
         }
     }
 
@@ -94,11 +100,36 @@ impl Backend {
     }
 }
 
+/// Where Vertex AI stands for a location.
+pub(crate) fn vertex_url(location: &str) -> String {
+    match location {
+        "global" => "https://aiplatform.googleapis.com".to_owned(),
+        "us" | "eu" => format!("https://aiplatform.{location}.rep.googleapis.com"),
+        location => format!("https://{location}-aiplatform.googleapis.com"),
+    }
+}
+
 /// The location in `projects/…/locations/…/…`.
 fn location_of(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("projects/")?;
     let mut steps = rest.split('/').skip(1);
     (steps.next()? == "locations").then(|| steps.next())?
+}
+
+/// Refuses a project or a location of Vertex AI that is none. A project may have a domain before it.
+pub(crate) fn check_place(project: &str, location: &str) -> Result<(), ModelError> {
+    let is_of = |text: &str, others: &str| {
+        !text.is_empty()
+            && text
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+    };
+    let wrong = match (is_of(project, "-_.:"), is_of(location, "-")) {
+        (true, true) => return Ok(()),
+        (false, _) => format!("{project:?} is no project of Google Cloud"),
+        (_, false) => format!("{location:?} is no location of Vertex AI"),
+    };
+    Err(ModelError::new(wrong).with_code("InvalidRequest"))
 }
 
 /// A model's name becomes part of an address: it must not lead elsewhere.

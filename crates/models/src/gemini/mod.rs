@@ -21,13 +21,15 @@ use std::sync::Arc;
 use retain_core::{Json, LlmResponse};
 use retain_runtime::{BuildError, LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
 
+pub(crate) use backend::{check_place, vertex_url};
 pub use credentials::{GoogleCredentials, ServiceAccount, UserCredentials};
+pub(crate) use settings::split_version;
 pub use settings::{GeminiAccess, GeminiSettings};
 
 use self::{backend::Backend, stream::GeminiReader, tokens::Tokens};
 use crate::{
     Http,
-    http::{Auth, Call, HttpModel, http_option, malformed},
+    http::{Address, Auth, Call, HttpModel, Trouble, http_option, malformed},
     provider::{Failure, Provider, StreamReader},
 };
 
@@ -77,12 +79,14 @@ impl GeminiModel {
                 (backend, by_token(credentials), payer)
             }
         };
-        let path = backend.model_path(&name);
+        let path = backend
+            .check_place()
+            .and_then(|()| backend.model_path(&name));
         path.map_err(|error| BuildError::new(format!("model {name:?}"), error.message))?;
         let provider = Gemini {
             name: name.clone(),
             backend,
-            base_url: settings.base_url,
+            base_url: settings.base_url.map(Address::new),
             api_version: settings.api_version,
             payer,
         };
@@ -122,7 +126,7 @@ impl Model for GeminiModel {
 struct Gemini {
     name: String,
     backend: Backend,
-    base_url: Option<String>,
+    base_url: Option<Address>,
     api_version: Option<String>,
     /// The project that pays for a user's calls.
     payer: Option<String>,
@@ -139,7 +143,8 @@ impl Gemini {
             let value = http_option(&request.config, camel, snake)?;
             value.as_str().map(str::to_owned)
         };
-        let base = text("baseUrl", "base_url").or_else(|| self.base_url.clone());
+        let base =
+            text("baseUrl", "base_url").or_else(|| self.base_url.as_deref().map(str::to_owned));
         let base = base.unwrap_or_else(|| self.backend.base_url(&path));
         let (base, in_base) = settings::split_version(&base);
         let version = text("apiVersion", "api_version").or_else(|| in_base.map(str::to_owned));
@@ -167,7 +172,7 @@ impl Provider for Gemini {
         })
     }
 
-    fn whole(&self, body: &str) -> Result<LlmResponse, ModelError> {
+    fn whole(&self, body: &str) -> Result<LlmResponse, Trouble> {
         let response = answer::parsed(body)?;
         match &response {
             // A stream that a proxy has gathered.
@@ -177,7 +182,7 @@ impl Provider for Gemini {
                     reader.take(response.clone())?;
                 }
                 let whole = reader.finish()?.pop();
-                whole.ok_or_else(|| malformed("Gemini's answer is empty"))
+                whole.ok_or_else(|| malformed("Gemini's answer is empty").into())
             }
             _ => answer::response_of(&response),
         }

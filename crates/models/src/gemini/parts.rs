@@ -9,6 +9,7 @@ use retain_core::{Content, Part};
 use retain_runtime::{ModelError, safe_part};
 
 use super::backend::Backend;
+use crate::signers;
 
 /// A field that only the other service takes.
 pub(super) fn only_elsewhere(field: &str, backend: &Backend) -> ModelError {
@@ -20,24 +21,42 @@ pub(super) fn only_elsewhere(field: &str, backend: &Backend) -> ModelError {
     ModelError::new(message).with_code("InvalidRequest")
 }
 
-/// The content's JSON text.
-pub(super) fn content_text(content: &Content, backend: &Backend) -> Result<String, ModelError> {
+/// The content's JSON text; `None` if nothing is left of it.
+pub(super) fn content_text(
+    content: &Content,
+    backend: &Backend,
+) -> Result<Option<String>, ModelError> {
     for part in content.parts() {
         check(part, backend)?;
     }
     let sent = match content.parts().iter().any(|part| is_changed(part, backend)) {
         false => Cow::Borrowed(content),
         true => {
-            let parts = content.parts().iter().cloned();
+            let parts = content.parts().iter().filter(|part| !is_anothers(part));
+            let parts = parts.map(|part| changed(part.clone(), backend));
+            let parts: Vec<Part> = parts.collect();
+            if parts.len() < content.parts().len() {
+                tracing::warn!("a thought that another provider signed is not sent to Gemini");
+            }
+            if parts.is_empty() {
+                return Ok(None);
+            }
             Cow::Owned(Content {
-                parts: Some(parts.map(|part| changed(part, backend)).collect()),
+                parts: Some(parts),
                 ..content.clone()
             })
         }
     };
-    sent.to_json().map_err(|error| {
+    let text = sent.to_json().map_err(|error| {
         ModelError::new(format!("a content cannot be written: {error}")).with_code("InvalidRequest")
-    })
+    })?;
+    Ok(Some(text))
+}
+
+/// A thought that another provider signed: Gemini refuses it, and the session with it.
+fn is_anothers(part: &Part) -> bool {
+    let signature = part.thought_signature.as_deref();
+    part.thought == Some(true) && signature.is_some_and(signers::is_not_geminis)
 }
 
 fn check(part: &Part, backend: &Backend) -> Result<(), ModelError> {
@@ -76,6 +95,7 @@ fn check(part: &Part, backend: &Backend) -> Result<(), ModelError> {
 fn is_changed(part: &Part, backend: &Backend) -> bool {
     let file = part.file_data.as_ref();
     part.inline_data.is_some()
+        || is_anothers(part)
         || (!backend.is_vertex() && file.is_some_and(|file| file.display_name.is_some()))
 }
 

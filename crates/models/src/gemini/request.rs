@@ -15,7 +15,7 @@ use crate::{http::http_option, provider::contents_of};
 pub(super) fn body(request: &LlmRequest, backend: &Backend) -> Result<String, ModelError> {
     let contents: Result<Vec<String>, ModelError> = contents_of(request)
         .iter()
-        .map(|content| content_text(content, backend))
+        .filter_map(|content| content_text(content, backend).transpose())
         .collect();
     let mut rest = settings(&request.config, backend)?;
     if let Some(extra) = http_option(&request.config, "extraBody", "extra_body").as_ref() {

@@ -1,9 +1,11 @@
 //! How Gemini is reached: by API key, or through Vertex AI.
 
+use std::fmt;
+
 use retain_runtime::BuildError;
 
 use super::credentials::GoogleCredentials;
-use crate::Secret;
+use crate::{Secret, http::Address};
 
 /// How Gemini is reached.
 ///
@@ -15,7 +17,7 @@ use crate::Secret;
 /// let error = GeminiSettings::from_env("gemini-2.5-flash", &|_| None).unwrap_err();
 /// assert!(error.to_string().contains("GOOGLE_API_KEY"));
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct GeminiSettings {
     /// Who asks.
     pub access: GeminiAccess,
@@ -23,6 +25,18 @@ pub struct GeminiSettings {
     pub base_url: Option<String>,
     /// Another version of the API than the usual one (`v1beta`, on Vertex AI `v1beta1`).
     pub api_version: Option<String>,
+}
+
+impl fmt::Debug for GeminiSettings {
+    /// Of the address the host alone: it may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let base_url = self.base_url.as_ref().map(Address::new);
+        f.debug_struct("GeminiSettings")
+            .field("access", &self.access)
+            .field("base_url", &base_url)
+            .field("api_version", &self.api_version)
+            .finish()
+    }
 }
 
 /// Who asks Gemini.
@@ -121,7 +135,7 @@ fn is_true(value: &str) -> bool {
 }
 
 /// A base address of Google's that ends in a version, as ADK reads it: the address and the version.
-pub(super) fn split_version(base_url: &str) -> (&str, Option<&str>) {
+pub(crate) fn split_version(base_url: &str) -> (&str, Option<&str>) {
     let trimmed = base_url.trim_end_matches('/');
     let host = trimmed.split("://").nth(1).unwrap_or_default();
     let Some((before, last)) = trimmed.rsplit_once('/') else {

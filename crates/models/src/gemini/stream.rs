@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use retain_core::{Json, LlmResponse, RandomIds, UsageMetadata};
-use retain_runtime::{ModelError, StreamAggregator};
+use retain_runtime::StreamAggregator;
 
 use super::answer::{parsed, response_of};
 use crate::{
-    http::{SseEvent, malformed},
+    http::{SseEvent, Trouble, malformed},
     provider::StreamReader,
 };
 
@@ -20,6 +20,8 @@ pub(super) struct GeminiReader {
     finish_message: Option<String>,
     /// A call has begun whose arguments are still to come.
     is_in_call: bool,
+    /// An answer has begun, and Gemini has not said yet why it ended.
+    is_open: bool,
     warned: bool,
 }
 
@@ -30,19 +32,24 @@ impl GeminiReader {
             usage: None,
             finish_message: None,
             is_in_call: false,
+            is_open: false,
             warned: false,
         }
     }
 
     /// Takes up one response.
-    pub(super) fn take(&mut self, mut response: Json) -> Result<Option<LlmResponse>, ModelError> {
+    pub(super) fn take(&mut self, mut response: Json) -> Result<Option<LlmResponse>, Trouble> {
         if !self.leave_first(&mut response) {
             let about = without_candidates(response);
             let usage = response_of(&about)?.usage_metadata;
             self.usage = usage.or(self.usage.take());
             return Ok(None);
         }
-        let message = response["candidates"][0]["finishMessage"].as_str();
+        let candidate = &response["candidates"][0];
+        if !candidate.is_null() {
+            self.is_open = candidate["finishReason"].is_null();
+        }
+        let message = candidate["finishMessage"].as_str();
         self.finish_message = message.map(str::to_owned);
         let piece = response_of(&response)?;
         if piece.usage_metadata.is_some() {
@@ -76,30 +83,34 @@ impl GeminiReader {
 }
 
 impl StreamReader for GeminiReader {
-    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, ModelError> {
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble> {
         // No event of Google's; some proxies end streams so.
         if event.data.trim() == "[DONE]" {
+            self.is_open = false;
+            return Ok(Vec::new());
+        }
+        if event.data.trim().is_empty() {
             return Ok(Vec::new());
         }
         let piece = self.take(parsed(&event.data)?)?;
         Ok(piece.into_iter().collect())
     }
 
-    fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble> {
         if self.is_in_call {
-            return Err(malformed(
-                "Gemini's stream ended within the arguments of a function call",
-            ));
+            return Err(
+                malformed("Gemini's stream ended within the arguments of a function call").into(),
+            );
+        }
+        if self.is_open {
+            return Err(malformed("Gemini's stream ended before the answer did").into());
         }
         let whole = self.pieces.take().and_then(StreamAggregator::finish);
         let Some(mut whole) = whole else {
-            return Err(malformed("Gemini's stream ended before it began"));
+            return Err(malformed("Gemini's stream ended before it began").into());
         };
         if self.usage.is_some() {
             whole.usage_metadata = self.usage.take();
-        }
-        if whole.finish_reason.is_none() && whole.error_code.is_none() {
-            tracing::warn!("Gemini's stream ended without a finish reason");
         }
         if whole.error_code.is_some() && whole.finish_reason.is_some() {
             whole.error_message = self.finish_message.take();

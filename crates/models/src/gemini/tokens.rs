@@ -17,7 +17,7 @@ use ring::{
 use super::credentials::{GoogleCredentials, ServiceAccount, UserCredentials};
 use crate::{
     Secret,
-    http::{Http, TokenSource},
+    http::{Http, Secrets, TokenSource},
     provider::{Failure, plain_failure},
 };
 
@@ -66,11 +66,13 @@ impl Tokens {
                 });
             }
             GoogleCredentials::ServiceAccount(account) => {
-                let form = assertion_form(account, http.clock().as_ref())?;
-                post_form(http, &account.token_uri, form).await?
+                let assertion = assertion(account, http.clock().as_ref())?;
+                let form = assertion_form(&assertion);
+                post_form(http, &account.token_uri, form, &[&assertion]).await?
             }
             GoogleCredentials::User(user) => {
-                post_form(http, &user.token_uri, refresh_form(user)).await?
+                let secrets = [user.client_secret.expose(), user.refresh_token.expose()];
+                post_form(http, &user.token_uri, refresh_form(user), &secrets).await?
             }
             GoogleCredentials::MetadataServer { host } => ask_metadata(http, host).await?,
         };
@@ -142,19 +144,30 @@ fn token_failure(status: u16, body: &str) -> Failure {
     }
 }
 
-async fn post_form(http: &Http, url: &str, form: String) -> Result<String, ModelError> {
+/// Asks for a token by a form. Whoever refuses it may repeat what is in it.
+async fn post_form(
+    http: &Http,
+    url: &str,
+    form: String,
+    secrets: &[&str],
+) -> Result<String, ModelError> {
+    let told = Secrets::default();
+    for secret in secrets {
+        told.add(Secret::from(*secret));
+        told.add(escaped(secret).into());
+    }
     let ask = |client: &Client| -> RequestBuilder {
         let request = client.post(url).body(form.clone());
         request.header(CONTENT_TYPE, "application/x-www-form-urlencoded")
     };
-    http.fetch(url, &ask, &token_failure).await
+    http.fetch(url, &ask, &token_failure, &told).await
 }
 
 async fn ask_metadata(http: &Http, host: &str) -> Result<String, ModelError> {
     let path = "computeMetadata/v1/instance/service-accounts/default/token";
     let url = format!("http://{host}/{path}");
     let ask = |client: &Client| client.get(&url).header("metadata-flavor", "Google");
-    http.fetch(&url, &ask, &token_failure)
+    http.fetch(&url, &ask, &token_failure, &Secrets::default())
         .await
         .map_err(|error| {
             let message = format!(
@@ -175,8 +188,16 @@ fn refresh_form(user: &UserCredentials) -> String {
     ])
 }
 
-/// A form with a claim that the account has signed (RFC 7523).
-fn assertion_form(account: &ServiceAccount, clock: &dyn Clock) -> Result<String, ModelError> {
+/// A form with a claim that an account has signed (RFC 7523).
+fn assertion_form(assertion: &str) -> String {
+    form(&[
+        ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+        ("assertion", assertion),
+    ])
+}
+
+/// The claim, signed by the account: for an hour it is as good as a key.
+fn assertion(account: &ServiceAccount, clock: &dyn Clock) -> Result<String, ModelError> {
     let now = clock.now_us() / 1_000_000;
     let mut header = JsonMap::from([("alg", "RS256"), ("typ", "JWT")]);
     if let Some(id) = &account.key_id {
@@ -192,11 +213,7 @@ fn assertion_form(account: &ServiceAccount, clock: &dyn Clock) -> Result<String,
     let part = |map: JsonMap| URL_SAFE_NO_PAD.encode(Json::from(map).to_string());
     let claim = format!("{}.{}", part(header), part(claims));
     let signature = sign(account, claim.as_bytes())?;
-    let assertion = format!("{claim}.{}", URL_SAFE_NO_PAD.encode(signature));
-    Ok(form(&[
-        ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
-        ("assertion", &assertion),
-    ]))
+    Ok(format!("{claim}.{}", URL_SAFE_NO_PAD.encode(signature)))
 }
 
 fn sign(account: &ServiceAccount, message: &[u8]) -> Result<Vec<u8>, ModelError> {
@@ -233,20 +250,20 @@ fn sign(account: &ServiceAccount, message: &[u8]) -> Result<Vec<u8>, ModelError>
 
 /// `application/x-www-form-urlencoded`.
 fn form(fields: &[(&str, &str)]) -> String {
-    let mut out = String::new();
-    for (name, value) in fields {
-        if !out.is_empty() {
-            out.push('&');
-        }
-        out.push_str(name);
-        out.push('=');
-        for byte in value.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                    out.push(byte.into());
-                }
-                byte => out.push_str(&format!("%{byte:02X}")),
+    let fields = fields
+        .iter()
+        .map(|(name, value)| format!("{name}={}", escaped(value)));
+    fields.collect::<Vec<_>>().join("&")
+}
+
+fn escaped(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                out.push(byte.into());
             }
+            byte => out.push_str(&format!("%{byte:02X}")),
         }
     }
     out

@@ -47,7 +47,7 @@ impl Auth {
             Auth::Header(name, secret) => (
                 HeaderName::from_static(name),
                 secret.clone(),
-                secret.expose().trim().to_owned(),
+                secret.expose().to_owned(),
             ),
             Auth::Bearer(secret) => bearer(secret.clone()),
             Auth::Tokens(source) => bearer(source.token(http).await?),
@@ -67,20 +67,6 @@ impl Auth {
         }))
     }
 
-    /// The error without the key, should the provider have repeated it.
-    pub(crate) fn cleared(&self, mut error: ModelError) -> ModelError {
-        let (Auth::Header(_, secret) | Auth::Bearer(secret)) = self else {
-            return error;
-        };
-        let said = error.source.as_ref().map(ToString::to_string);
-        if said.is_some_and(|said| secret.redact(&said) != said) {
-            error.source = None;
-        }
-        error.message = secret.redact(&error.message);
-        error.code = error.code.map(|code| secret.redact(&code));
-        error
-    }
-
     /// Whether a refusal of this token may be cured by fetching another.
     pub(super) fn renew(&self, token: &Secret) -> bool {
         match self {
@@ -94,6 +80,6 @@ impl Auth {
 }
 
 fn bearer(secret: Secret) -> (HeaderName, Secret, String) {
-    let text = format!("Bearer {}", secret.expose().trim());
+    let text = format!("Bearer {}", secret.expose());
     (AUTHORIZATION, secret, text)
 }

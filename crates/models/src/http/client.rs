@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use reqwest::{
-    Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url,
+    Client, ClientBuilder, RequestBuilder, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap},
 };
 use retain_core::{Clock, SystemClock};
@@ -11,7 +11,8 @@ use retain_runtime::{BuildError, ModelError};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Auth, Call, Retries,
+    Auth, Call, Retries, Secrets,
+    address::{add_secrets, host_of},
     auth::AuthHeader,
     options::Options,
     retry::{Attempts, Trouble},
@@ -69,16 +70,52 @@ impl fmt::Debug for Http {
 }
 
 /// Reads what a refusal says.
-pub(crate) type ReadFailure<'a> = &'a (dyn Fn(u16, &str) -> Failure + Send + Sync);
+pub(crate) type ReadFailure<'a> = dyn Fn(u16, &str) -> Failure + Send + Sync + 'a;
 
 /// A call with all that it takes to make it.
-pub(super) struct Exchange<'a> {
-    pub(super) call: &'a Call,
-    pub(super) auth: &'a Auth,
-    pub(super) failure: ReadFailure<'a>,
-    pub(super) options: &'a Options,
+pub(crate) struct Exchange<'a> {
+    call: Call,
+    auth: &'a Auth,
+    failure: Box<ReadFailure<'a>>,
+    pub(super) options: Options,
     /// Whether the answer is to come in pieces.
-    pub(super) stream: bool,
+    stream: bool,
+    /// What is not to be told of it.
+    pub(super) secrets: Secrets,
+}
+
+impl<'a> Exchange<'a> {
+    /// A call whose answer comes whole.
+    pub(crate) fn new(
+        call: Call,
+        auth: &'a Auth,
+        failure: impl Fn(u16, &str) -> Failure + Send + Sync + 'a,
+    ) -> Exchange<'a> {
+        let secrets = Secrets::default();
+        add_secrets(&call.url, &secrets);
+        Exchange {
+            call,
+            auth,
+            failure: Box::new(failure),
+            options: Options::default(),
+            stream: false,
+            secrets,
+        }
+    }
+
+    /// The same with options of its request, and an answer in pieces if so.
+    pub(super) fn with(self, options: Options, stream: bool) -> Exchange<'a> {
+        for value in options.headers.values() {
+            if let Ok(value) = value.to_str() {
+                self.secrets.add(value.into());
+            }
+        }
+        Exchange {
+            options,
+            stream,
+            ..self
+        }
+    }
 }
 
 impl Http {
@@ -136,7 +173,8 @@ impl Http {
         &self,
         url: &str,
         ask: &(dyn Fn(&Client) -> RequestBuilder + Send + Sync),
-        failure: ReadFailure<'_>,
+        failure: &ReadFailure<'_>,
+        secrets: &Secrets,
     ) -> Result<String, ModelError> {
         let host = host_of(url);
         let mut attempts = self.attempts(&Options::default());
@@ -145,48 +183,35 @@ impl Http {
             let until = deadline.min(from_now(self.settings().idle_timeout));
             let trouble = match self.exchange(ask(self.client()), &host, until).await {
                 Ok(answer) if answer.response.status().is_success() => {
-                    match answer.text(deadline).await {
+                    match self.text(answer, deadline).await {
                         Ok(text) => return Ok(text),
                         Err(trouble) => trouble,
                     }
                 }
-                Ok(answer) => self.refusal(answer, None, failure, deadline).await,
+                Ok(answer) => self.refusal(answer, secrets, failure, deadline).await,
                 Err(trouble) => trouble,
             };
-            self.wait(&mut attempts, trouble).await?;
+            self.wait(&mut attempts, trouble, secrets).await?;
         }
     }
 
-    /// Makes a call, as often as it takes, and gives the body of the answer.
-    pub(crate) async fn whole(
+    /// Makes a call, as often as it takes, and reads its answer, which comes whole.
+    pub(crate) async fn ask<T>(
         &self,
-        call: &Call,
-        auth: &Auth,
-        failure: ReadFailure<'_>,
-    ) -> Result<String, ModelError> {
-        let exchange = Exchange {
-            call,
-            auth,
-            failure,
-            options: &Options::default(),
-            stream: false,
-        };
-        self.whole_of(&exchange).await
-    }
-
-    /// The same for a call with options.
-    pub(super) async fn whole_of(&self, exchange: &Exchange<'_>) -> Result<String, ModelError> {
-        let mut attempts = self.attempts(exchange.options);
+        exchange: &Exchange<'_>,
+        read: impl Fn(&str) -> Result<T, Trouble>,
+    ) -> Result<T, ModelError> {
+        let mut attempts = self.attempts(&exchange.options);
         loop {
             let deadline = attempts.deadline();
-            let trouble = match self.open(exchange, deadline).await {
-                Ok(answer) => match answer.text(deadline).await {
-                    Ok(text) => return Ok(text),
-                    Err(trouble) => trouble,
-                },
-                Err(trouble) => trouble,
+            let body = match self.open(exchange, deadline).await {
+                Ok(answer) => self.text(answer, deadline).await,
+                Err(trouble) => Err(trouble),
             };
-            self.wait(&mut attempts, trouble).await?;
+            match body.and_then(|body| read(&body)) {
+                Ok(answer) => return Ok(answer),
+                Err(trouble) => self.wait(&mut attempts, trouble, &exchange.secrets).await?,
+            }
         }
     }
 
@@ -194,14 +219,31 @@ impl Http {
     pub(crate) async fn wait(
         &self,
         attempts: &mut Attempts,
-        trouble: Trouble,
+        mut trouble: Trouble,
+        secrets: &Secrets,
     ) -> Result<(), ModelError> {
+        trouble.error = secrets.clear(trouble.error);
         let why = trouble.error.code.clone().unwrap_or_default();
         let wait = attempts.next_wait(trouble, chance())?;
         let wait_ms = wait.as_millis() as u64;
         tracing::warn!(code = %why, wait_ms, "a call to a model failed and is made again");
         tokio::time::sleep(wait).await;
         Ok(())
+    }
+
+    /// The whole body. How long it takes to begin is the provider's affair, up to the deadline.
+    pub(super) async fn text(
+        &self,
+        mut answer: Answer,
+        deadline: Instant,
+    ) -> Result<String, Trouble> {
+        let mut body = Vec::new();
+        let mut until = deadline;
+        while let Some(bytes) = answer.chunk(until).await? {
+            body.extend_from_slice(&bytes);
+            until = deadline.min(from_now(self.settings().idle_timeout));
+        }
+        String::from_utf8(body).map_err(|_| malformed("the answer is not UTF-8").into())
     }
 
     /// One attempt: sends the call and waits for the head of the answer. A refusal is trouble.
@@ -211,6 +253,7 @@ impl Http {
         deadline: Instant,
     ) -> Result<Answer, Trouble> {
         let Exchange { call, auth, .. } = exchange;
+        let secrets = &exchange.secrets;
         let host = host_of(&call.url);
         let mut may_renew = true;
         loop {
@@ -218,6 +261,9 @@ impl Http {
             let header = header
                 .map_err(|_| Trouble::lasting(timed_out(&host, "getting a token")))?
                 .map_err(Trouble::lasting)?;
+            if let Some(header) = &header {
+                secrets.add(header.secret.clone());
+            }
             let answer = self
                 .send(exchange, header.as_ref(), &host, deadline)
                 .await?;
@@ -233,7 +279,7 @@ impl Http {
                 }
             }
             return Err(self
-                .refusal(answer, token, exchange.failure, deadline)
+                .refusal(answer, secrets, &exchange.failure, deadline)
                 .await);
         }
     }
@@ -245,7 +291,8 @@ impl Http {
         host: &str,
         deadline: Instant,
     ) -> Result<Answer, Trouble> {
-        let Exchange { call, stream, .. } = *exchange;
+        let Exchange { call, options, .. } = exchange;
+        let stream = exchange.stream;
         let accept = match stream {
             true => "text/event-stream",
             false => "application/json",
@@ -259,8 +306,9 @@ impl Http {
         for (name, value) in &call.headers {
             request = request.header(*name, value);
         }
-        request = request.headers(exchange.options.headers.clone());
-        if let Some(auth) = auth {
+        request = request.headers(options.headers.clone());
+        // A key of the request's own takes the place of ours.
+        if let Some(auth) = auth.filter(|auth| !options.headers.contains_key(&auth.name)) {
             request = request.header(&auth.name, &auth.value);
         }
         let until = match stream {
@@ -289,12 +337,13 @@ impl Http {
         }
     }
 
-    /// What a refusal says, without the key should it be repeated in it.
+    /// What a refusal says, without the key should it be repeated in it: it is blotted out before
+    /// anything is cut.
     async fn refusal(
         &self,
         mut answer: Answer,
-        secret: Option<&super::Secret>,
-        failure: ReadFailure<'_>,
+        secrets: &Secrets,
+        failure: &ReadFailure<'_>,
         deadline: Instant,
     ) -> Trouble {
         let status = answer.response.status().as_u16();
@@ -308,11 +357,11 @@ impl Http {
                 break;
             }
         }
-        let mut failure = failure(status, &String::from_utf8_lossy(&body));
-        if let Some(secret) = secret {
-            failure.message = secret.redact(&failure.message);
-            failure.code = secret.redact(&failure.code);
-        }
+        let body = secrets.redact(&String::from_utf8_lossy(&body));
+        let mut failure = failure(status, &body);
+        // Once more, as JSON may have spelled it otherwise.
+        failure.code = secrets.redact(&failure.code);
+        failure.message = secrets.redact(&failure.message);
         tracing::debug!(host = answer.host, status, code = %failure.code, "a model refused");
         Trouble::refused(status, &headers, failure, self.clock().as_ref())
     }
@@ -365,15 +414,6 @@ impl Answer {
             }
         }
     }
-
-    /// The whole body.
-    pub(crate) async fn text(mut self, deadline: Instant) -> Result<String, Trouble> {
-        let mut body = Vec::new();
-        while let Some(bytes) = self.chunk(deadline).await? {
-            body.extend_from_slice(&bytes);
-        }
-        String::from_utf8(body).map_err(|_| Trouble::lasting(malformed("the answer is not UTF-8")))
-    }
 }
 
 /// An answer that is not what it should be.
@@ -393,7 +433,11 @@ fn broken(host: &str, error: reqwest::Error) -> Trouble {
         return Trouble::lasting(ModelError::new(message).with_code("InvalidRequest"));
     }
     if error.is_timeout() {
-        return Trouble::passing(timed_out(host, "connecting"));
+        let doing = match error.is_connect() {
+            true => "connecting",
+            false => "waiting for a sign of life",
+        };
+        return Trouble::passing(timed_out(host, doing));
     }
     let what = match error.is_connect() {
         true => "cannot connect",
@@ -413,18 +457,6 @@ fn causes(error: &reqwest::Error) -> String {
         cause = inner.source();
     }
     text
-}
-
-/// The host of an address, which is all that messages tell of it.
-fn host_of(url: &str) -> String {
-    match Url::parse(url) {
-        Ok(url) => match (url.host_str(), url.port()) {
-            (Some(host), Some(port)) => format!("{host}:{port}"),
-            (Some(host), None) => host.to_owned(),
-            (None, _) => "address without a host".to_owned(),
-        },
-        Err(_) => "address that cannot be read".to_owned(),
-    }
 }
 
 /// That long from now. A time that no clock shows is some years.

@@ -4,6 +4,7 @@
 //! HttpModel::generate (model) → Provider::call → Http::send (client, retry) → Sse (sse) → StreamReader
 //! ```
 
+mod address;
 mod auth;
 mod call;
 mod client;
@@ -15,14 +16,17 @@ mod sse;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use address::Address;
 pub(crate) use auth::{Auth, TokenSource};
 pub(crate) use call::Call;
-pub(crate) use client::malformed;
+pub(crate) use client::{Exchange, malformed};
 pub use client::{Http, HttpSettings};
 pub(crate) use model::HttpModel;
 pub(crate) use options::http_option;
 pub use retry::Retries;
+pub(crate) use retry::{Trouble, wait_of};
 pub use secret::Secret;
-pub(crate) use sse::SseEvent;
+pub(crate) use secret::Secrets;
 #[cfg(test)]
-pub(crate) use sse::{Sse, SseError};
+pub(crate) use sse::Sse;
+pub(crate) use sse::SseEvent;

@@ -8,7 +8,7 @@ use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStre
 use tokio::time::Instant;
 
 use super::{
-    Auth, Http,
+    Auth, Http, Secrets,
     client::{Answer, Exchange, from_now, malformed},
     options::Options,
     retry::Trouble,
@@ -60,68 +60,60 @@ impl<P: Provider> HttpModel<P> {
         }
     }
 
-    /// Asks for an answer that comes whole.
-    async fn whole(&self, request: &LlmRequest) -> Result<LlmResponse, ModelError> {
-        let call = self.provider.call(request, false)?;
+    /// The call for a request, with all that it takes to make it.
+    fn exchange(&self, request: &LlmRequest, stream: bool) -> Result<Exchange<'_>, ModelError> {
+        let call = self.provider.call(request, stream)?;
         let options = Options::of(&request.config)?;
         let failure = |status, body: &str| self.provider.failure(status, body);
-        let exchange = Exchange {
-            call: &call,
-            auth: &self.auth,
-            failure: &failure,
-            options: &options,
-            stream: false,
-        };
-        self.provider.whole(&self.http.whole_of(&exchange).await?)
+        Ok(Exchange::new(call, &self.auth, failure).with(options, stream))
+    }
+
+    /// Asks for an answer that comes whole.
+    async fn whole(&self, request: &LlmRequest) -> Result<LlmResponse, ModelError> {
+        let exchange = self.exchange(request, false)?;
+        self.http.ask(&exchange, |body| self.read(body)).await
+    }
+
+    fn read(&self, body: &str) -> Result<LlmResponse, Trouble> {
+        let answer = self.provider.whole(body);
+        answer.map_err(|trouble| self.judged(trouble))
     }
 
     /// Asks for an answer in pieces, and waits for the first.
     async fn begin(&self, request: &LlmRequest) -> Result<Going, ModelError> {
-        let call = self.provider.call(request, true)?;
-        let options = Options::of(&request.config)?;
-        let failure = |status, body: &str| self.provider.failure(status, body);
-        let exchange = Exchange {
-            call: &call,
-            auth: &self.auth,
-            failure: &failure,
-            options: &options,
-            stream: true,
-        };
-        let mut attempts = self.http.attempts(&options);
+        let exchange = self.exchange(request, true)?;
+        let mut attempts = self.http.attempts(&exchange.options);
         loop {
-            match self.attempt(&exchange, attempts.deadline()).await {
+            let trouble = match self.attempt(&exchange, attempts.deadline()).await {
                 Ok(going) => return Ok(going),
-                Err(trouble) => self.http.wait(&mut attempts, trouble).await?,
-            }
+                Err(trouble) => trouble,
+            };
+            let secrets = &exchange.secrets;
+            self.http.wait(&mut attempts, trouble, secrets).await?;
         }
     }
 
     /// One attempt, up to the first piece: until then nobody has seen anything of it.
     async fn attempt(&self, exchange: &Exchange<'_>, deadline: Instant) -> Result<Going, Trouble> {
         let answer = self.http.open(exchange, deadline).await?;
-        if answer.is_json() {
-            let body = answer.text(deadline).await?;
-            let whole = self.provider.whole(&body).map_err(Trouble::lasting)?;
-            return Ok(Going {
-                source: None,
-                ready: VecDeque::from([whole]),
-                failed: None,
-                deadline,
-                left_at: None,
-            });
-        }
-        let source = Source {
-            answer,
-            sse: Sse::default(),
-            reader: self.provider.reader(),
-        };
         let mut going = Going {
-            source: Some(source),
+            source: None,
             ready: VecDeque::new(),
             failed: None,
             deadline,
             left_at: None,
+            secrets: exchange.secrets.clone(),
         };
+        if answer.is_json() {
+            let body = self.http.text(answer, deadline).await?;
+            going.ready.push_back(self.read(&body)?);
+            return Ok(going);
+        }
+        going.source = Some(Source {
+            answer,
+            sse: Sse::default(),
+            reader: self.provider.reader(),
+        });
         while going.ready.is_empty() && going.source.is_some() {
             let read = going.read_on(&self.http).await;
             read.map_err(|trouble| self.judged(trouble))?;
@@ -132,7 +124,8 @@ impl<P: Provider> HttpModel<P> {
     /// Trouble before the first piece: the provider knows which of its errors pass.
     fn judged(&self, mut trouble: Trouble) -> Trouble {
         let code = trouble.error.code.as_deref();
-        trouble.may_pass |= code.is_some_and(|code| self.provider.may_pass(code));
+        let may_pass = code.is_some_and(|code| self.provider.may_pass(code));
+        trouble.may_pass |= may_pass && !trouble.is_final;
         trouble
     }
 }
@@ -145,10 +138,7 @@ impl<P: Provider> Model for HttpModel<P> {
     fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
         let model = self.clone();
         if !stream {
-            return Box::pin(stream::once(async move {
-                let answer = model.whole(&request).await;
-                answer.map_err(|error| model.auth.cleared(error))
-            }));
+            return Box::pin(stream::once(async move { model.whole(&request).await }));
         }
         let begin = State::Begin(request);
         Box::pin(stream::unfold(
@@ -157,20 +147,14 @@ impl<P: Provider> Model for HttpModel<P> {
                 let mut going = match state {
                     State::Begin(request) => match model.begin(&request).await {
                         Ok(going) => Box::new(going),
-                        Err(error) => {
-                            let error = model.auth.cleared(error);
-                            return Some((Err(error), (model, State::Over)));
-                        }
+                        Err(error) => return Some((Err(error), (model, State::Over))),
                     },
                     State::Going(going) => going,
                     State::Over => return None,
                 };
                 match going.next(&model.http).await {
                     Some(Ok(piece)) => Some((Ok(piece), (model, State::Going(going)))),
-                    Some(Err(error)) => {
-                        let error = model.auth.cleared(error);
-                        Some((Err(error), (model, State::Over)))
-                    }
+                    Some(Err(error)) => Some((Err(error), (model, State::Over))),
                     None => None,
                 }
             },
@@ -199,6 +183,8 @@ struct Going {
     deadline: Instant,
     /// When the caller was given a piece: what it takes to ask for the next is its own time.
     left_at: Option<Instant>,
+    /// What is not to be told of it.
+    secrets: Secrets,
 }
 
 /// Bytes, events, pieces.
@@ -216,7 +202,7 @@ impl Going {
         }
         while self.ready.is_empty() && self.source.is_some() {
             if let Err(trouble) = self.read_on(http).await {
-                return Some(Err(trouble.error));
+                return Some(Err(self.secrets.clear(trouble.error)));
             }
         }
         self.left_at = Some(Instant::now());
@@ -234,7 +220,7 @@ impl Going {
         if self.ready.is_empty() {
             return Err(trouble);
         }
-        self.failed = Some(trouble.error);
+        self.failed = Some(self.secrets.clear(trouble.error));
         Ok(())
     }
 
@@ -247,15 +233,24 @@ impl Going {
         let is_over = bytes.is_none();
         let events = match bytes {
             Some(bytes) => source.sse.push(&bytes),
-            None => source.sse.finish().map(|last| last.into_iter().collect()),
+            None => source.sse.finish(),
         };
-        let events = events.map_err(|error| Trouble::lasting(malformed(error.message())))?;
         for event in events {
-            let pieces = source.reader.push(&event).map_err(Trouble::lasting)?;
-            self.ready.extend(pieces);
+            // What follows the end is not waited for, so it is not read either.
+            if !source.reader.is_done() {
+                self.ready.extend(source.reader.push(&event)?);
+            }
         }
-        if is_over || source.reader.is_done() {
-            let last = source.reader.finish().map_err(Trouble::lasting)?;
+        let is_done = source.reader.is_done();
+        if let Some(error) = source.sse.error().filter(|_| !is_done) {
+            return Err(malformed(error.message()).into());
+        }
+        if is_done || is_over {
+            let last = source.reader.finish().map_err(|trouble| Trouble {
+                // It broke off: if nobody has seen anything of it, another one may not.
+                may_pass: !is_done && !trouble.is_final,
+                ..trouble
+            })?;
             self.ready.extend(last);
             self.source = None;
         }

@@ -54,6 +54,32 @@ pub(crate) struct Trouble {
     pub(crate) may_pass: bool,
     /// How long the provider wants to be left alone.
     pub(crate) after: Option<Duration>,
+    /// The provider says that trying again cannot help.
+    pub(crate) is_final: bool,
+}
+
+/// Something is wrong with an answer: another one would not be better.
+impl From<ModelError> for Trouble {
+    fn from(error: ModelError) -> Trouble {
+        Trouble::lasting(error)
+    }
+}
+
+/// What a provider says where an answer should be. Whether it passes, only the provider knows.
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Trouble {
+        Trouble {
+            after: failure.retry_after,
+            is_final: failure.is_final,
+            ..Trouble::lasting(failure.into())
+        }
+    }
+}
+
+impl From<Trouble> for ModelError {
+    fn from(trouble: Trouble) -> ModelError {
+        trouble.error
+    }
 }
 
 impl Trouble {
@@ -63,6 +89,7 @@ impl Trouble {
             error,
             may_pass: false,
             after: None,
+            is_final: false,
         }
     }
 
@@ -88,9 +115,9 @@ impl Trouble {
         };
         let after = retry_after(headers, clock).or(failure.retry_after);
         Trouble {
-            error: failure.into(),
             may_pass,
             after,
+            ..Trouble::from(failure)
         }
     }
 }
@@ -104,18 +131,27 @@ fn status_may_pass(status: u16) -> bool {
 fn retry_after(headers: &HeaderMap, clock: &dyn Clock) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let millis = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok());
-    if let Some(millis) = millis {
-        return Duration::try_from_secs_f64(millis / 1000.0).ok();
+    if let Some(wait) = millis.and_then(|millis| wait_of(millis / 1000.0)) {
+        return Some(wait);
     }
     let text = text(RETRY_AFTER.as_str())?;
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
+    if let Ok(seconds) = text.parse() {
+        return wait_of(seconds);
     }
     let date = httpdate::parse_http_date(text).ok()?;
     let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;
     let now = Duration::from_micros(clock.now_us().try_into().ok()?);
     // A date that is past means «now».
     Some(since.saturating_sub(now))
+}
+
+/// A wait of so many seconds; `None` for what is no time. One that no clock shows is still a long
+/// one: who asks for it is not to be asked at once.
+pub(crate) fn wait_of(seconds: f64) -> Option<Duration> {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(wait) => Some(wait),
+        Err(_) => (seconds > 0.0).then_some(Duration::MAX),
+    }
 }
 
 /// The attempts of one call.
@@ -164,12 +200,15 @@ impl Attempts {
 
     /// Waits grow, and are spread so that callers who failed together do not come back together.
     fn wait(&self, asked: Option<Duration>, chance: f64) -> Duration {
+        // Settings may have times that cannot be multiplied.
+        const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+        let first = self.retries.first_wait.min(A_YEAR);
         let doubled = 2u32.saturating_pow(self.made - 1);
-        let own = self.retries.first_wait.saturating_mul(doubled);
+        let own = first.saturating_mul(doubled).min(A_YEAR);
         let own = own.min(self.retries.longest_wait);
         match asked {
             // Never earlier than asked for.
-            Some(asked) => asked.saturating_add(self.retries.first_wait.mul_f64(chance)),
+            Some(asked) => asked.saturating_add(first.mul_f64(chance)),
             None => own.mul_f64(0.5 + chance / 2.0),
         }
     }

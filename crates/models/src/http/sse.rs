@@ -45,12 +45,38 @@ pub(crate) struct Sse {
     begun: bool,
     event: Option<String>,
     data: Option<String>,
+    error: Option<SseError>,
 }
 
 impl Sse {
-    /// Takes up bytes; gives the events that they complete.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, SseError> {
+    /// Takes up bytes; gives the events that they complete. Those before an error are given, too,
+    /// and nothing is read behind it.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<SseEvent> {
         let mut events = Vec::new();
+        if self.error.is_none() {
+            self.error = self.read(bytes, &mut events).err();
+        }
+        events
+    }
+
+    /// The stream is over: gives the event that it ended in.
+    pub(crate) fn finish(&mut self) -> Vec<SseEvent> {
+        let mut events = Vec::new();
+        if self.error.is_none() && !self.line.is_empty() {
+            self.error = self.end_line(&mut events).err();
+        }
+        if self.error.is_none() {
+            events.extend(self.dispatch());
+        }
+        events
+    }
+
+    /// What could not be read.
+    pub(crate) fn error(&self) -> Option<SseError> {
+        self.error
+    }
+
+    fn read(&mut self, bytes: &[u8], events: &mut Vec<SseEvent>) -> Result<(), SseError> {
         let mut rest = bytes;
         if self.after_cr && rest.first() == Some(&b'\n') {
             rest = &rest[1..];
@@ -60,7 +86,7 @@ impl Sse {
         }
         while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
             self.line.extend_from_slice(&rest[..end]);
-            events.extend(self.end_line()?);
+            self.end_line(events)?;
             let next = match rest[end..] {
                 [b'\r', b'\n', ..] => end + 2,
                 [b'\r'] => {
@@ -76,25 +102,18 @@ impl Sse {
         if held > EVENT_MAX {
             return Err(SseError::TooLarge);
         }
-        Ok(events)
+        Ok(())
     }
 
-    /// The stream is over: gives the event that it ended in.
-    pub(crate) fn finish(&mut self) -> Result<Option<SseEvent>, SseError> {
-        if !self.line.is_empty() {
-            self.end_line()?;
-        }
-        Ok(self.dispatch())
-    }
-
-    fn end_line(&mut self) -> Result<Option<SseEvent>, SseError> {
+    fn end_line(&mut self, events: &mut Vec<SseEvent>) -> Result<(), SseError> {
         let line = std::mem::take(&mut self.line);
         let mut line = String::from_utf8(line).map_err(|_| SseError::NotUtf8)?;
         if !std::mem::replace(&mut self.begun, true) && line.starts_with('\u{feff}') {
             line.remove(0);
         }
         if line.is_empty() {
-            return Ok(self.dispatch());
+            events.extend(self.dispatch());
+            return Ok(());
         }
         let (field, value) = line.split_once(':').unwrap_or((&line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -110,7 +129,7 @@ impl Sse {
             // Comments keep the line alive; ids and retry times are for those who reconnect.
             _ => {}
         }
-        Ok(None)
+        Ok(())
     }
 
     fn dispatch(&mut self) -> Option<SseEvent> {

@@ -184,7 +184,7 @@ impl Answer {
         if !whole.text.is_empty() {
             parts.push(Part::text(whole.text));
         }
-        match calls(whole.calls) {
+        match calls(whole.calls, finish.reason == "MAX_TOKENS") {
             Ok(calls) => parts.extend(calls),
             Err(names) => finish.malformed(&names),
         }
@@ -244,13 +244,17 @@ fn thought_part(text: String, signature: Option<Bytes>) -> Part {
 }
 
 /// The calls as parts; the names of those whose arguments cannot be read. One such call takes the
-/// others with it: nobody should act on half of what was meant.
-fn calls(calls: Vec<Call>) -> Result<Vec<Part>, Vec<String>> {
+/// others with it: nobody should act on half of what was meant. The last one of an answer that was
+/// cut off may have no arguments yet.
+fn calls(calls: Vec<Call>, was_cut: bool) -> Result<Vec<Part>, Vec<String>> {
     let (mut parts, mut malformed) = (Vec::new(), Vec::new());
-    for call in calls {
-        let is_empty = call.name.is_empty() && call.arguments.is_empty();
+    let last = calls.len().saturating_sub(1);
+    for (place, call) in calls.into_iter().enumerate() {
+        let has_none = call.arguments.trim().is_empty();
+        let is_empty = call.name.is_empty() && has_none;
         match arguments::parse(&call.arguments) {
             _ if is_empty => {}
+            Some(_) if was_cut && has_none && place == last => malformed.push(call.name),
             Some(args) if !call.name.is_empty() => parts.push(call.part(args)),
             _ if call.name.is_empty() => malformed.push("<unnamed>".to_owned()),
             _ => malformed.push(call.name),

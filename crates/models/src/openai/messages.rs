@@ -13,10 +13,11 @@ use super::{
     server::{Kind, ThoughtField},
     signature,
 };
-use crate::provider::contents_of;
+use crate::{provider::contents_of, signers};
 
-/// What is said in place of an answer that a tool never gave: a server refuses a call without one.
-const NO_RESULT: &str = "Error: there is no result of this call; it may have been interrupted.";
+/// ADK's words in place of an answer that a tool never gave: a server refuses a call without one.
+const NO_RESULT: &str = "Error: Missing tool result (tool execution may have been interrupted \
+                         before a response was recorded).";
 /// ADK's words where the user's last message is empty.
 const NOTHING_SAID: &str = "Handle the requests as specified in the System Instruction.";
 /// OpenAI takes no longer ids of calls.
@@ -144,7 +145,11 @@ impl Messages {
                 calls.push(self.call(call, &id, part.thought_signature.as_ref())?);
                 ids.push(id);
             } else if part.thought == Some(true) {
-                thoughts.push(part);
+                let signature = part.thought_signature.as_deref();
+                match signature.is_some_and(signers::is_not_openais) {
+                    true => tracing::warn!("a thought that another provider signed is left out"),
+                    false => thoughts.push(part),
+                }
             } else if part.inline_data.is_some() || part.file_data.is_some() {
                 degraded("data in a message of the model", "is left out");
             } else if let Some(Piece::Text(text)) = self.piece(part) {
@@ -217,7 +222,7 @@ impl Messages {
             let signed = thoughts
                 .iter()
                 .filter_map(|part| part.thought_signature.as_ref());
-            let details: Vec<Json> = signed.flat_map(signature::details).collect();
+            let details: Vec<Json> = signed.flat_map(|it| signature::details(it)).collect();
             if !details.is_empty() {
                 fields.insert("reasoning_details", details);
             }

@@ -25,9 +25,10 @@ use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStre
 
 pub(crate) use failure::{in_answer, of_body as failure_of};
 pub use server::OpenAiServer;
+pub(crate) use signature::details as reasoning_details;
 
 use crate::{
-    http::{Call, Http, HttpModel, malformed},
+    http::{Call, Http, HttpModel, Trouble, malformed},
     provider::{Failure, Provider, StreamReader},
 };
 
@@ -140,14 +141,14 @@ impl Provider for Chat {
         })
     }
 
-    fn whole(&self, body: &str) -> Result<LlmResponse, ModelError> {
+    fn whole(&self, body: &str) -> Result<LlmResponse, Trouble> {
         let json = Json::parse(body)
             .map_err(|error| malformed(format!("the answer cannot be read: {error}")))?;
         if let Some(failure) = failure::in_answer(&json) {
             return Err(failure.into());
         }
         if json["choices"].as_array().is_none() {
-            return Err(malformed("the answer has no choices"));
+            return Err(malformed("the answer has no choices").into());
         }
         let mut answer = answer::Answer::default();
         answer.push(&json);

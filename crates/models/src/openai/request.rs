@@ -117,7 +117,22 @@ fn reasoning_effort(kind: Kind, model: &str, config: &GenerateContentConfig) -> 
         }
         return None;
     }
+    if kind.is_openai() && effort == "none" && !may_stop_thinking(model) {
+        tracing::warn!(
+            model,
+            "the model always thinks; its thinking config is left out"
+        );
+        return None;
+    }
     Some(effort)
+}
+
+/// OpenAI's models up to `gpt-5` refuse not to think, those from `gpt-5.1` on do as they are told.
+fn may_stop_thinking(model: &str) -> bool {
+    let version = model.strip_prefix("gpt-").unwrap_or_default();
+    let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
+    let is_later = digits.parse::<u32>().is_ok_and(|number| number > 5);
+    is_later || version.starts_with("5.")
 }
 
 /// OpenAI's models before the thinking ones refuse to be told how much to think.

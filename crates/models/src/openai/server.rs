@@ -2,7 +2,7 @@
 
 use reqwest::Url;
 
-use crate::http::Secret;
+use crate::http::{Address, Secret};
 
 /// Where OpenAI itself is.
 const OPENAI: &str = "https://api.openai.com/v1";
@@ -20,7 +20,7 @@ const OLLAMA: &str = "http://localhost:11434/v1";
 #[derive(Debug, Clone)]
 pub struct OpenAiServer {
     pub(super) kind: Kind,
-    base_url: String,
+    base_url: Address,
     pub(super) key: Option<Secret>,
     /// For Azure alone.
     api_version: Option<String>,
@@ -92,10 +92,10 @@ impl OpenAiServer {
     /// Any server, by the address before `/chat/completions`: vLLM, LM Studio, OpenRouter. OpenAI
     /// and OpenRouter are known by their hosts.
     pub fn at(base_url: &str, key: Option<Secret>) -> OpenAiServer {
-        let base_url = base_url.trim().trim_end_matches('/');
+        let base_url = Address::new(base_url);
         OpenAiServer {
-            kind: Kind::of(base_url),
-            base_url: base_url.to_owned(),
+            kind: Kind::of(&base_url),
+            base_url,
             key: key.filter(|key| !key.is_empty()),
             api_version: None,
         }
@@ -240,10 +240,10 @@ mod tests {
             (" 127.0.0.1 ", "http://127.0.0.1:11434/v1"),
         ] {
             let server = OpenAiServer::ollama_at(host);
-            assert_eq!(server.base_url, address, "{host}");
+            assert_eq!(&*server.base_url, address, "{host}");
             assert_eq!(server.kind, Kind::Ollama);
         }
-        assert_eq!(OpenAiServer::ollama().base_url, OLLAMA);
+        assert_eq!(&*OpenAiServer::ollama().base_url, OLLAMA);
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn grow(block: &mut JsonMap, piece: &JsonMap) {
 }
 
 /// The blocks in a signature; none if it is another provider's.
-pub(super) fn details(signature: &Bytes) -> Vec<Json> {
+pub(crate) fn details(signature: &[u8]) -> Vec<Json> {
     let text = std::str::from_utf8(signature).ok();
     let blocks = text.and_then(|text| Json::parse(text).ok());
     let is_block = |block: &Json| {

@@ -5,7 +5,7 @@ use retain_runtime::ModelError;
 
 use super::{answer::Answer, failure};
 use crate::{
-    http::{SseEvent, malformed},
+    http::{SseEvent, Trouble, malformed},
     provider::StreamReader,
 };
 
@@ -17,7 +17,7 @@ pub(super) struct ChunkReader {
 }
 
 impl StreamReader for ChunkReader {
-    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, ModelError> {
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble> {
         let data = event.data.trim();
         if self.is_done || data.is_empty() {
             return Ok(Vec::new());
@@ -33,10 +33,10 @@ impl StreamReader for ChunkReader {
         Ok(self.answer.push(&chunk))
     }
 
-    fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble> {
         // Some servers leave out `[DONE]`, some the reason; one of both says that all has come.
         if !self.is_done && !self.answer.is_finished() {
-            return Err(malformed("the stream was cut off"));
+            return Err(malformed("the stream was cut off").into());
         }
         Ok(vec![self.answer.finish()])
     }

@@ -94,6 +94,11 @@ impl Server {
         server
     }
 
+    /// Answers one more request by this script.
+    pub fn play(&self, script: Vec<Act>) {
+        self.shared.scripts.lock().expect("lock").push_back(script);
+    }
+
     /// E.g. `http://127.0.0.1:4711`.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)

@@ -1,5 +1,6 @@
 //! Claude's wire form, both ways.
 
+mod differential;
 mod errors;
 mod history;
 mod recorded;
@@ -20,7 +21,7 @@ use crate::{
 };
 
 fn provider() -> Messages {
-    let base_url = BASE_URL.to_owned();
+    let base_url = BASE_URL.into();
     Messages::new("claude-test", Place::Anthropic { base_url })
 }
 

@@ -311,7 +311,12 @@ fn the_user_has_the_last_word() {
 fn on_vertex_the_model_is_in_the_address() {
     let name = "projects/p/locations/l/publishers/anthropic/models/claude-x@1";
     let base_url = "https://h/v1/projects/p/locations/l".to_owned();
-    let provider = Messages::new(name, Place::Vertex { base_url });
+    let provider = Messages::new(
+        name,
+        Place::Vertex {
+            base_url: base_url.as_str().into(),
+        },
+    );
     for (stream, method) in [(false, "rawPredict"), (true, "streamRawPredict")] {
         let mut request = with("{}");
         request.model = name.to_owned();

@@ -1,8 +1,9 @@
 //! Streams: cut anywhere, the same comes out.
 
+use futures_util::StreamExt as _;
 use proptest::prelude::*;
 use retain_core::{Json, LlmResponse, Part};
-use retain_runtime::ModelError;
+use retain_runtime::{Model as _, ModelError};
 
 use super::{super::stream::Reader, asked, json, provider, recorded};
 use crate::{
@@ -27,11 +28,11 @@ fn read(chunks: &[&[u8]]) -> (Vec<LlmResponse>, Result<(), ModelError>) {
     let mut answers = Vec::new();
     let mut take = || {
         for chunk in chunks {
-            for event in sse.push(chunk).unwrap() {
+            for event in sse.push(chunk) {
                 answers.extend(reader.push(&event)?);
             }
         }
-        if let Some(event) = sse.finish().unwrap() {
+        for event in sse.finish() {
             answers.extend(reader.push(&event)?);
         }
         answers.extend(reader.finish()?);
@@ -211,14 +212,71 @@ fn a_call_that_max_tokens_cut_off_is_left_out() {
     let (_, whole) = answered(&cut);
     assert_eq!(whole.finish_reason.as_deref(), Some("MAX_TOKENS"));
     let content = whole.content.unwrap();
-    let calls: Vec<_> = content.function_calls().map(|call| &call.name).collect();
-    assert_eq!(calls, [&Some("get_time".to_owned())]);
+    assert_eq!(content.function_calls().count(), 0);
     let broken = recorded::THOUGHTS_AND_CALLS.replace(r#", \"days\": 3}"#, "");
     let (_, result) = read(&[broken.as_bytes()]);
     assert_eq!(
         result.unwrap_err().code.as_deref(),
         Some("MalformedResponse")
     );
+}
+
+/// Cut off before the first of its arguments, a call looks as if it had none.
+#[test]
+fn a_call_that_max_tokens_cut_off_at_its_beginning_is_left_out() {
+    let cut = recorded::THOUGHTS_AND_CALLS.replace(
+        r#""stop_reason":"tool_use""#,
+        r#""stop_reason":"max_tokens""#,
+    );
+    let (_, whole) = answered(&cut);
+    let content = whole.content.unwrap();
+    let calls: Vec<_> = content.function_calls().map(|call| &call.name).collect();
+    assert_eq!(calls, [&Some("get_weather".to_owned())]);
+}
+
+/// Numbers that no model counts to are no reason to fail.
+#[test]
+fn any_counts_are_taken() {
+    for (input, output, thinking) in [
+        (i64::MAX, i64::MAX, i64::MIN),
+        (i64::MIN, i64::MIN, i64::MAX),
+        (-1, i64::MAX, -1),
+    ] {
+        let body = format!(
+            r#"{{"content":[],"usage":{{"input_tokens":{input},"cache_read_input_tokens":{input},
+            "output_tokens":{output},"output_tokens_details":{{"thinking_tokens":{thinking}}}}}}}"#
+        );
+        assert!(provider().whole(&body).unwrap().usage_metadata.is_some());
+    }
+}
+
+/// Anthropic is as often as not busy after it has accepted a call.
+#[tokio::test]
+async fn an_overload_before_the_first_word_is_tried_again() {
+    let begin = recorded::OVERLOADED
+        .find("event: content_block_start")
+        .unwrap();
+    let error = recorded::OVERLOADED.find("event: error").unwrap();
+    let busy = [
+        &recorded::OVERLOADED[..begin],
+        &recorded::OVERLOADED[error..],
+    ]
+    .concat();
+    let scripts = [busy.as_str(), recorded::TEXT];
+    let scripts = scripts.map(|script| event_stream(script.as_bytes(), &[]));
+    let server = crate::testing::Server::playing(scripts).await;
+    let mut settings = crate::HttpSettings::default();
+    settings.retries.first_wait = std::time::Duration::from_millis(1);
+    let http = crate::Http::new(settings).unwrap();
+    let model = super::AnthropicModel::at(server.url(), "claude-test", "key-123".into(), http);
+    let request = std::sync::Arc::new(super::asking([retain_core::Content::user("Hi")]));
+    let answers: Vec<_> = model.generate(request, true).collect().await;
+    let last = answers.last().unwrap().as_ref().unwrap();
+    assert_eq!(
+        last.content.as_ref().unwrap().text_concat(),
+        "Grüße, Ada 🙂"
+    );
+    assert_eq!(server.received().len(), 2);
 }
 
 #[test]

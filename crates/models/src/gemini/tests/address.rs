@@ -50,14 +50,14 @@ fn addresses_are_googles() {
 #[test]
 fn another_address_and_version_may_be_given() {
     let mut own = api();
-    own.base_url = Some("http://127.0.0.1:9/gemini/".to_owned());
+    own.base_url = Some("http://127.0.0.1:9/gemini/".into());
     own.api_version = Some("v1".to_owned());
     let plain = url(&own, "m", "{}", false).expect("an address");
     assert_eq!(
         plain,
         "http://127.0.0.1:9/gemini/v1/models/m:generateContent"
     );
-    own.base_url = Some("https://x.googleapis.com/v1alpha/".to_owned());
+    own.base_url = Some("https://x.googleapis.com/v1alpha/".into());
     let version = url(&own, "m", "{}", false).expect("an address");
     assert_eq!(
         version,
@@ -170,7 +170,7 @@ fn the_environment_says_who_asks() {
 
 #[test]
 fn credentials_are_found_in_files() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = retain_testkit::scratch::folder();
     let account = folder.path().join("account.json");
     let text = r#"{"type":"service_account","client_email":"a@b","private_key":"canary-key","project_id":"of-account"}"#;
     std::fs::write(&account, text).expect("a file");

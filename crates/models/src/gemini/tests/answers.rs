@@ -8,7 +8,7 @@ use crate::provider::Failure;
 fn whole(body: &str) -> Result<String, String> {
     match api().whole(body) {
         Ok(answer) => Ok(told(&answer)),
-        Err(error) => Err(error.code.unwrap_or_default()),
+        Err(trouble) => Err(trouble.error.code.unwrap_or_default()),
     }
 }
 
@@ -118,4 +118,12 @@ fn a_refusal_may_say_when_to_come_back() {
     assert!(!failure.is_final);
     let for_today = body.replace("PerMinute", "PerDay");
     assert!(api().failure(429, &for_today).is_final);
+    let for_ever = body.replace("34.5s", "1e30s");
+    assert_eq!(
+        api().failure(429, &for_ever).retry_after,
+        Some(Duration::MAX)
+    );
+    // It counts also where it is told within a stream.
+    let trouble = api().whole(&for_today).unwrap_err();
+    assert!(trouble.is_final && trouble.after == Some(Duration::from_millis(34_500)));
 }

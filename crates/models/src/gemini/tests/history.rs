@@ -52,6 +52,32 @@ fn a_history_is_sent_as_it_was_said() {
     }
 }
 
+/// A session may go on with Gemini that began with another, which signs otherwise.
+#[test]
+fn a_thought_that_another_provider_signed_stays_away() {
+    let claudes = "RXFRQkNnSVlBaElNMWdiY0RhOUdKd1pBMmIzaA==";
+    let openrouters = "W3sidHlwZSI6InJlYXNvbmluZy50ZXh0IiwidGV4dCI6IkkifV0=";
+    for signature in [claudes, openrouters] {
+        let thought =
+            format!(r#"{{"text":"Hm.","thought":true,"thoughtSignature":"{signature}"}}"#);
+        let sealed = format!(r#"{{"thought":true,"thoughtSignature":"{signature}"}}"#);
+        let history = format!(
+            r#"[{{"role":"user","parts":[{{"text":"Is it?"}}]}},
+                {{"role":"model","parts":[{sealed}]}},
+                {{"role":"model","parts":[{thought},{{"text":"Yes."}}]}},
+                {{"role":"user","parts":[{{"text":"Why?"}}]}}]"#
+        );
+        let expected = json(
+            r#"[{"role":"user","parts":[{"text":"Is it?"}]},{"role":"model","parts":[{"text":"Yes."}]},
+                {"role":"user","parts":[{"text":"Why?"}]}]"#,
+        );
+        assert_eq!(sent(&api(), &json(&history)).expect("sent"), expected);
+    }
+    // Its own go back as they came, also short ones.
+    let own = r#"[{"role":"user","parts":[{"text":"a","thought":true,"thoughtSignature":"CsMoAf4SmYB3"}]}]"#;
+    assert_eq!(sent(&api(), &json(own)).expect("sent"), json(own));
+}
+
 #[test]
 fn what_a_service_does_not_take_is_refused_by_name() {
     for (gemini, is_vertex) in [(api(), false), (vertex(), true)] {

@@ -13,10 +13,7 @@ use retain_core::{Content, GenerateContentConfig, Json, LlmResponse};
 use retain_runtime::{LlmRequest, ModelError};
 
 use super::{Gemini, backend::Backend};
-use crate::{
-    http::{Sse, SseError},
-    provider::Provider,
-};
+use crate::{http::Sse, provider::Provider};
 
 fn api() -> Gemini {
     gemini(Backend::Api)
@@ -58,19 +55,21 @@ fn request(contents: &Json, config: &Json) -> LlmRequest {
 
 /// Reads a stream that comes in pieces which end at `cuts`; all answers, the whole one last.
 fn read(gemini: &Gemini, stream: &[u8], cuts: &[usize]) -> Result<Vec<String>, ModelError> {
-    let cut_off = |error: SseError| ModelError::new(error.message());
     let mut sse = Sse::default();
     let mut reader = gemini.reader();
     let mut answers = Vec::new();
     let mut from = 0;
     for &to in cuts.iter().chain([&stream.len()]) {
-        for event in sse.push(&stream[from..to]).map_err(cut_off)? {
+        for event in sse.push(&stream[from..to]) {
             answers.extend(reader.push(&event)?);
         }
         from = to;
     }
-    if let Some(event) = sse.finish().map_err(cut_off)? {
+    for event in sse.finish() {
         answers.extend(reader.push(&event)?);
+    }
+    if let Some(error) = sse.error() {
+        return Err(ModelError::new(error.message()));
     }
     answers.extend(reader.finish()?);
     Ok(answers.iter().map(told).collect())

@@ -97,6 +97,28 @@ const HALF_A_CALL: Stream = Stream {
     whole: Err("MalformedResponse"),
 };
 
+/// Text that ends without saying why, in a stream that ends properly: it was cut off on its way.
+const CUT_OFF: Stream = Stream {
+    name: "cut off",
+    bytes: concat!(
+        "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"Do not\"}]}}]}\n\n",
+        "data: {\"usageMetadata\":{\"totalTokenCount\":3}}\n\n",
+    ),
+    pieces: 2,
+    whole: Err("MalformedResponse"),
+};
+
+/// The same with the end that some proxies put there.
+const DONE: Stream = Stream {
+    name: "done",
+    bytes: concat!(
+        "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"Do not\"}]}}]}\n\n",
+        "data:\n\ndata: [DONE]\n\n",
+    ),
+    pieces: 1,
+    whole: Ok(r#"{"content":{"parts":[{"text":"Do not"}],"role":"model"},"partial":false}"#),
+};
+
 /// Code that Gemini runs itself, grounding and citations.
 /// Written to <https://ai.google.dev/gemini-api/docs/code-execution> and
 /// <https://ai.google.dev/gemini-api/docs/google-search>.
@@ -198,12 +220,14 @@ const NOTHING: Stream = Stream {
     whole: Err("MalformedResponse"),
 };
 
-const STREAMS: [&Stream; 13] = [
+const STREAMS: [&Stream; 15] = [
     &TEXT,
     &THOUGHTS,
     &CALLS,
     &ARGUMENTS,
     &HALF_A_CALL,
+    &CUT_OFF,
+    &DONE,
     &CODE_AND_SOURCES,
     &TOO_LONG,
     &UNSAFE_ANSWER,
@@ -218,7 +242,8 @@ const STREAMS: [&Stream; 13] = [
 pub(super) fn responses() -> Vec<(&'static str, Vec<Json>)> {
     let with_answer = STREAMS.iter().filter(|stream| stream.whole.is_ok());
     // Fields that ADK does not know make it fail.
-    let known = with_answer.filter(|stream| !stream.bytes.contains("newField"));
+    let known = with_answer
+        .filter(|stream| !stream.bytes.contains("newField") && !stream.bytes.contains("[DONE]"));
     known
         .map(|stream| {
             let lines = stream.bytes.lines();

@@ -184,6 +184,42 @@ async fn a_token_that_is_not_given_is_told_in_googles_words() {
     assert!(models.received().is_empty());
 }
 
+/// Whoever gives no token may repeat what it was asked with.
+#[tokio::test]
+async fn what_a_token_is_asked_for_with_is_told_nowhere() {
+    let clock = Arc::new(TestClock::default());
+    let models = Server::playing([]).await;
+    let user = |uri: &str| {
+        let text = format!(
+            r#"{{"type":"authorized_user","client_id":"c","client_secret":"canary/1","refresh_token":"canary/2","token_uri":"{uri}"}}"#
+        );
+        GoogleCredentials::from_json(&text).expect("credentials")
+    };
+    for said in [
+        "canary/1 canary/2 client_secret=canary%2F1&refresh_token=canary%2F2".to_owned(),
+        format!(
+            r#"{{"error":"x","error_description":"{} canary/2"}}"#,
+            "x".repeat(900)
+        ),
+        format!("{}canary%2F2", "x".repeat(494)),
+    ] {
+        let tokens = Server::playing([refusal("400 Bad Request", &[], &said)]).await;
+        let told = ask(&model(&models, user(&tokens.url()), &clock)).await;
+        assert!(
+            told.contains("UNAUTHENTICATED") && !told.contains("canar"),
+            "{told}"
+        );
+    }
+    // What an account signs is the same while the clock stands still.
+    let tokens = Server::playing([]).await;
+    let model = model(&models, account(&tokens.url()), &clock);
+    ask(&model).await;
+    let sent = tokens.received()[0].body.clone();
+    tokens.play(refusal("400 Bad Request", &[], &sent));
+    let told = ask(&model).await;
+    assert!(told.contains("assertion=[secret]"), "{told}");
+}
+
 #[tokio::test]
 async fn a_key_that_is_none_is_told_without_telling_it() {
     let models = Server::playing([]).await;

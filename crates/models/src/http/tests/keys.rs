@@ -71,6 +71,97 @@ async fn nothing_in_a_stream_prints_a_key() {
     assert!(!format!("{error:?}").contains(KEY), "{error:?}");
 }
 
+/// All that a model tells of a call, whole and streamed, in text and in print.
+async fn all_told(model: &HttpModel<Plain>, request: &Arc<LlmRequest>, stream: bool) -> String {
+    let answers = model.generate(Arc::clone(request), stream);
+    let answers: Vec<_> = answers.collect().await;
+    format!("{answers:?} {model:?}")
+}
+
+/// A token that was fetched is as secret as a key: wherever a provider repeats it.
+#[tokio::test]
+async fn nothing_prints_a_token_that_was_fetched() {
+    #[derive(Debug)]
+    struct Fetched;
+    #[async_trait]
+    impl TokenSource for Fetched {
+        async fn token(&self, _http: &Http) -> Result<Secret, ModelError> {
+            Ok(KEY.into())
+        }
+        fn refused(&self, _token: &Secret) {}
+    }
+    let echo = format!("data: broken {KEY}\n\n");
+    let late = format!("data: Hel\n\n{echo}");
+    let scripts = [
+        (true, crate::testing::event_stream(echo.as_bytes(), &[])),
+        (true, crate::testing::event_stream(late.as_bytes(), &[])),
+        (true, crate::testing::event_stream(late.as_bytes(), &[11])),
+        (false, answer(&format!("wrong {KEY}"))),
+        (true, answer(&format!("wrong {KEY}"))),
+    ];
+    for (stream, script) in scripts {
+        let server = Server::playing([script]).await;
+        let model = model_at(server.url(), patient(), Auth::Tokens(Arc::new(Fetched)));
+        let told = all_told(&model, &Arc::default(), stream).await;
+        assert!(told.contains("[secret]"), "{told}");
+        assert!(!told.contains(KEY), "{told}");
+    }
+}
+
+/// A file may end in a new line, and a page is cut before it is told.
+#[tokio::test]
+async fn no_part_of_a_key_is_printed() {
+    let page = format!("{}{KEY} and more", "x".repeat(495));
+    for (auth, said) in [
+        (
+            Auth::Bearer(format!(" {KEY}\n").into()),
+            format!("no {KEY}"),
+        ),
+        (Auth::Bearer(KEY.into()), page),
+    ] {
+        let server = Server::playing([refusal("400 Bad Request", &[], &said)]).await;
+        let model = model_at(server.url(), patient(), auth);
+        let told = all_told(&model, &Arc::default(), false).await;
+        assert!(!told.contains(&KEY[..5]), "{told}");
+    }
+}
+
+/// Headers of a request's own may be keys, and take the place of ours.
+#[tokio::test]
+async fn a_requests_own_key_is_sent_alone_and_told_nowhere() {
+    let mut request = LlmRequest::default();
+    let options = r#"{"headers":{"API-Key":"canary-of-the-request"}}"#;
+    request.config.http_options = Some(retain_core::Json::parse(options).expect("JSON"));
+    let echo = refusal("401 Unauthorized", &[], "no canary-of-the-request");
+    let server = Server::playing([echo]).await;
+    let model = model_at(server.url(), patient(), Auth::Header("api-key", KEY.into()));
+    let told = all_told(&model, &Arc::new(request), false).await;
+    assert!(told.contains("no [secret]"), "{told}");
+    let received = server.received();
+    let sent = received[0].headers.iter().filter(|it| it.0 == "api-key");
+    let sent: Vec<_> = sent.map(|(_, value)| value.as_str()).collect();
+    assert_eq!(sent, ["canary-of-the-request"]);
+}
+
+/// An address may hold a password.
+#[tokio::test]
+async fn the_password_of_an_address_is_told_nowhere() {
+    let basic = "dXNlcjpjYW5hcnktNWIxYzlm";
+    let echo = format!("I was sent {KEY} as {basic}");
+    let server = Server::playing([refusal("401 Unauthorized", &[], &echo)]).await;
+    let address = server
+        .url()
+        .replace("http://", &format!("http://user:{KEY}@"));
+    let model = model_at(address, patient(), Auth::None);
+    let answers = model.generate(Arc::default(), false);
+    let told = format!("{:?}", answers.collect::<Vec<_>>().await);
+    assert!(told.contains("I was sent [secret] as [secret]"), "{told}");
+    let sent = server.received()[0]
+        .header("authorization")
+        .map(str::to_owned);
+    assert_eq!(sent, Some(format!("Basic {basic}")));
+}
+
 #[tokio::test]
 async fn a_key_that_no_header_takes_is_refused_without_telling_it() {
     let server = Server::playing([answer("Hello")]).await;

@@ -17,11 +17,14 @@ fn read(text: &[u8], cuts: &[usize]) -> Result<Vec<SseEvent>, SseError> {
     let mut events = Vec::new();
     let mut from = 0;
     for &to in cuts.iter().chain([&text.len()]) {
-        events.extend(sse.push(&text[from..to])?);
+        events.extend(sse.push(&text[from..to]));
         from = to;
     }
-    events.extend(sse.finish()?);
-    Ok(events)
+    events.extend(sse.finish());
+    match sse.error() {
+        Some(error) => Err(error),
+        None => Ok(events),
+    }
 }
 
 /// Text and the events in it, by the rules of the WHATWG's page on server-sent events.
@@ -91,7 +94,10 @@ fn what_is_no_text_is_refused() {
 fn an_endless_event_is_refused() {
     let mut sse = Sse::default();
     let mebibyte = [b'x'; 1 << 20];
-    let refused = (0..200).find_map(|_| sse.push(&mebibyte).err());
+    let refused = (0..200).find_map(|_| {
+        assert!(sse.push(&mebibyte).is_empty());
+        sse.error()
+    });
     assert_eq!(refused, Some(SseError::TooLarge));
 }
 

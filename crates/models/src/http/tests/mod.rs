@@ -15,7 +15,9 @@ use futures_util::StreamExt as _;
 use retain_core::{Content, LlmResponse};
 use retain_runtime::{LlmRequest, Model as _, ModelCapabilities, ModelError};
 
-use super::{Auth, Call, Http, HttpModel, HttpSettings, Retries, SseEvent, client::malformed};
+use super::{
+    Auth, Call, Http, HttpModel, HttpSettings, Retries, SseEvent, Trouble, client::malformed,
+};
 use crate::{
     provider::{Failure, Provider, StreamReader},
     testing::{Act, Server},
@@ -36,9 +38,11 @@ impl Provider for Plain {
         })
     }
 
-    fn whole(&self, body: &str) -> Result<LlmResponse, ModelError> {
+    fn whole(&self, body: &str) -> Result<LlmResponse, Trouble> {
         match body {
-            "" => Err(malformed("the answer is empty")),
+            "" => Err(malformed("the answer is empty").into()),
+            "busy" => Err(ModelError::new("busy").with_code("plain-busy").into()),
+            wrong if wrong.starts_with("wrong") => Err(malformed(wrong).into()),
             body => Ok(LlmResponse::of(Content::model(body))),
         }
     }
@@ -48,9 +52,11 @@ impl Provider for Plain {
     }
 
     fn failure(&self, status: u16, body: &str) -> Failure {
+        // Pages are cut, as by all providers.
+        let told = crate::provider::plain_failure(status, body).message;
         Failure {
             is_final: body == "never",
-            ..Failure::new(format!("plain-{status}"), body)
+            ..Failure::new(format!("plain-{status}"), told)
         }
     }
 
@@ -70,16 +76,21 @@ struct PlainReader {
 }
 
 impl StreamReader for PlainReader {
-    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, ModelError> {
+    fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble> {
         match event.data.as_str() {
             "end" => {
                 self.ended = true;
                 Ok(Vec::new())
             }
-            "busy" => Err(ModelError::new("busy").with_code("plain-busy")),
+            "busy" => Err(ModelError::new("busy").with_code("plain-busy").into()),
+            "busy for good" => Err(Failure {
+                is_final: true,
+                ..Failure::new("plain-busy", "busy")
+            }
+            .into()),
             broken if broken.starts_with("broken") => {
                 let error = malformed(format!("the event cannot be read: {broken}"));
-                Err(error.with_source(broken.to_owned()))
+                Err(error.with_source(broken.to_owned()).into())
             }
             text => {
                 self.text.push_str(text);
@@ -91,10 +102,10 @@ impl StreamReader for PlainReader {
         }
     }
 
-    fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble> {
         match self.ended {
             true => Ok(vec![LlmResponse::of(Content::model(&*self.text))]),
-            false => Err(malformed("the stream was cut off")),
+            false => Err(malformed("the stream was cut off").into()),
         }
     }
 
@@ -144,6 +155,24 @@ fn told(answer: Result<LlmResponse, ModelError>) -> String {
         Ok(response) => response.content.unwrap_or_default().text_concat(),
         Err(error) => format!("!{}", error.code.unwrap_or_default()),
     }
+}
+
+/// Runs a test of this binary again, in a process of its own that has these variables. What a process
+/// reads of its environment it reads once.
+async fn in_a_child(test: &'static str, variables: Vec<(&'static str, String)>) {
+    let run = move || {
+        let mut child = std::process::Command::new(std::env::current_exe().expect("this test"));
+        child.args([test, "--exact"]);
+        for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
+            child.env_remove(proxy).env_remove(proxy.to_lowercase());
+        }
+        let child = child.envs(variables).output().expect("a child");
+        let told = String::from_utf8_lossy(&child.stdout).into_owned();
+        assert!(child.status.success(), "{told}");
+        // A name that no test has would pass.
+        assert!(told.contains("1 passed"), "{told}");
+    };
+    tokio::task::spawn_blocking(run).await.expect("a child");
 }
 
 fn send(text: &str) -> Act {

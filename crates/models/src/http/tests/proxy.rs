@@ -1,10 +1,11 @@
-//! Proxies of the environment. A process reads it once, so the test runs itself in another one.
+//! Proxies of the environment, by the variables that everybody sets.
 
 use super::*;
-use crate::testing::answer;
+use crate::testing::{answer, refusal};
 
 const CHILD: &str = "RETAIN_TEST_PROXY_CHILD";
 
+/// Plain addresses are asked for at the proxy.
 #[tokio::test(flavor = "multi_thread")]
 async fn proxies_of_the_environment_are_used() {
     if std::env::var_os(CHILD).is_some() {
@@ -12,21 +13,108 @@ async fn proxies_of_the_environment_are_used() {
         assert_eq!(ask(&model, false).await, ["by proxy"]);
         return;
     }
+    for variable in ["HTTP_PROXY", "http_proxy"] {
+        let proxy = Server::playing([answer("by proxy")]).await;
+        let variables = vec![(variable, proxy.url()), (CHILD, String::new())];
+        let test = "http::tests::proxy::proxies_of_the_environment_are_used";
+        in_a_child(test, variables).await;
+        let received = proxy.received();
+        assert_eq!(received[0].line, "POST http://models.invalid/ask HTTP/1.1");
+    }
+}
+
+/// Hosts that `NO_PROXY` names are asked themselves.
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_of_no_proxy_are_asked_themselves() {
+    if let Ok(url) = std::env::var(CHILD) {
+        let model = model_at(url, patient(), Auth::None);
+        assert_eq!(ask(&model, false).await, ["itself"]);
+        return;
+    }
+    let server = Server::playing([answer("itself")]).await;
     let proxy = Server::playing([answer("by proxy")]).await;
-    let url = proxy.url();
-    let status = tokio::task::spawn_blocking(move || {
-        std::process::Command::new(std::env::current_exe().expect("this test"))
-            .args(["proxies_of_the_environment_are_used"])
-            .env(CHILD, "1")
-            .env("http_proxy", &url)
-            .env("HTTP_PROXY", &url)
-            .env_remove("no_proxy")
-            .env_remove("NO_PROXY")
-            .stdout(std::process::Stdio::null())
-            .status()
-            .expect("a child")
-    });
-    assert!(status.await.expect("a child").success());
+    let variables = vec![
+        ("HTTP_PROXY", proxy.url()),
+        ("NO_PROXY", "models.invalid,127.0.0.0/8".to_owned()),
+        (CHILD, server.url()),
+    ];
+    let test = "http::tests::proxy::hosts_of_no_proxy_are_asked_themselves";
+    in_a_child(test, variables).await;
+    assert_eq!(server.received().len(), 1);
+    assert!(proxy.received().is_empty());
+}
+
+/// A proxy that lets nobody through is told as such, and its password is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_that_refuses_is_told_without_its_password() {
+    if std::env::var_os(CHILD).is_some() {
+        let address = "https://models.invalid".to_owned();
+        let model = model_at(address, patient(), Auth::Bearer("key-123".into()));
+        let answers = model.generate(Arc::default(), false);
+        let told = format!("{:?}", answers.collect::<Vec<_>>().await);
+        assert!(told.contains("ConnectionError"), "{told}");
+        assert!(!told.contains("canary"), "{told}");
+        return;
+    }
+    let no = refusal(
+        "407 Proxy Authentication Required",
+        &[],
+        "not canary-5b1c9f",
+    );
+    let proxy = Server::playing(vec![no; 3]).await;
+    let address = proxy.url().replace("http://", "http://me:canary-5b1c9f@");
+    let variables = vec![("HTTPS_PROXY", address), (CHILD, String::new())];
+    let test = "http::tests::proxy::a_proxy_that_refuses_is_told_without_its_password";
+    in_a_child(test, variables).await;
     let received = proxy.received();
-    assert_eq!(received[0].line, "POST http://models.invalid/ask HTTP/1.1");
+    assert_eq!(received[0].line, "CONNECT models.invalid:443 HTTP/1.1");
+    let basic = received[0].header("proxy-authorization");
+    assert_eq!(basic, Some("Basic bWU6Y2FuYXJ5LTViMWM5Zg=="));
+    // The key is for the model alone.
+    assert_eq!(received[0].header("authorization"), None);
+}
+
+/// TLS goes through the proxy, which sees neither key nor words.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_goes_through_the_proxy() {
+    use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpListener, net::TcpStream};
+
+    if let Ok(url) = std::env::var(CHILD) {
+        return tls::ask_three_times(url).await;
+    }
+    let (port, seen) = tls::provider().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let proxy = listener.local_addr().expect("an address");
+    let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let record = Arc::clone(&asked);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(client.read_u8().await.expect("a head"));
+            }
+            let head = String::from_utf8(head).expect("text");
+            record.lock().expect("lock").push(head);
+            let ok = b"HTTP/1.1 200 Connection established\r\n\r\n";
+            client.write_all(ok).await.expect("sent");
+            let mut server = TcpStream::connect(("localhost", port))
+                .await
+                .expect("there");
+            tokio::spawn(async move {
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    let variables = vec![
+        ("HTTPS_PROXY", format!("http://{proxy}")),
+        ("SSL_CERT_FILE", tls::AUTHORITY.to_owned()),
+        (CHILD, format!("https://localhost:{port}")),
+    ];
+    in_a_child("http::tests::proxy::tls_goes_through_the_proxy", variables).await;
+    tls::check(&seen);
+    let asked = asked.lock().expect("lock").concat();
+    let line = format!("CONNECT localhost:{port} HTTP/1.1\r\n");
+    assert!(asked.starts_with(&line), "{asked}");
+    assert!(!asked.contains("key-123"), "{asked}");
 }

@@ -64,6 +64,17 @@ async fn the_provider_says_whether_to_try_again() {
             "",
             1,
         ),
+        // Longer than any clock shows.
+        (
+            "429 Too Many Requests",
+            "retry-after",
+            "99999999999999999999",
+            "",
+            1,
+        ),
+        ("429 Too Many Requests", "retry-after", "1e300", "", 1),
+        ("429 Too Many Requests", "retry-after-ms", "1e300", "", 1),
+        ("429 Too Many Requests", "retry-after", "nan", "", 3),
         // A date that is past is now.
         (
             "429 Too Many Requests",

@@ -17,10 +17,13 @@ use super::*;
 const CHILD: &str = "RETAIN_TEST_TLS_CHILD";
 const CERTIFICATE: &[u8] = include_bytes!("tls/server.pem");
 const KEY: &[u8] = include_bytes!("tls/server-key.pem");
+/// Who has signed the certificate.
+pub(super) const AUTHORITY: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/tests/tls/ca.pem");
 
 /// What the server has seen.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     connections: Mutex<usize>,
     requests: Mutex<Vec<String>>,
     reset: Mutex<Option<Reason>>,
@@ -29,7 +32,7 @@ struct Seen {
 
 /// Asks three times: a stream to its end, one that is dropped, and a whole answer, which the server
 /// gives when it has seen that the second was given up.
-async fn ask_three_times(url: String) {
+pub(super) async fn ask_three_times(url: String) {
     let model = model_at(url, patient(), Auth::Bearer("key-123".into()));
     assert_eq!(ask(&model, true).await, ["Hel", "lo", "Hello"]);
     let mut answers = model.generate(Arc::new(LlmRequest::default()), true);
@@ -106,31 +109,36 @@ async fn answer(
     }
 }
 
+/// The server's port, and what it sees.
+pub(super) async fn provider() -> (u16, Arc<Seen>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let seen = Arc::new(Seen::default());
+    tokio::spawn(serve(listener, Arc::clone(&seen)));
+    (port, seen)
+}
+
+/// Whether it has seen all of `ask_three_times`, over one connection.
+pub(super) fn check(seen: &Seen) {
+    assert_eq!(*seen.connections.lock().expect("lock"), 1);
+    let requests = seen.requests.lock().expect("lock").clone();
+    assert_eq!(requests, ["/ask Bearer key-123"; 3]);
+    assert_eq!(*seen.reset.lock().expect("lock"), Some(Reason::CANCEL));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn real_providers_speak_http_2_over_tls() {
     if let Ok(url) = std::env::var(CHILD) {
         return ask_three_times(url).await;
     }
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    let seen = Arc::new(Seen::default());
-    tokio::spawn(serve(listener, Arc::clone(&seen)));
-    let authority = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/tests/tls/ca.pem");
-    let status = tokio::task::spawn_blocking(move || {
-        std::process::Command::new(std::env::current_exe().expect("this test"))
-            .args(["real_providers_speak_http_2_over_tls"])
-            .env(CHILD, format!("https://localhost:{port}"))
-            .env("SSL_CERT_FILE", authority)
-            .env("NO_PROXY", "localhost")
-            .stdout(std::process::Stdio::null())
-            .status()
-            .expect("a child")
-    });
-    assert!(status.await.expect("a child").success());
-    assert_eq!(*seen.connections.lock().expect("lock"), 1);
-    let requests = seen.requests.lock().expect("lock").clone();
-    assert_eq!(requests, ["/ask Bearer key-123"; 3]);
-    assert_eq!(*seen.reset.lock().expect("lock"), Some(Reason::CANCEL));
+    let (port, seen) = provider().await;
+    let variables = vec![
+        (CHILD, format!("https://localhost:{port}")),
+        ("SSL_CERT_FILE", AUTHORITY.to_owned()),
+    ];
+    let test = "http::tests::tls::real_providers_speak_http_2_over_tls";
+    in_a_child(test, variables).await;
+    check(&seen);
 }
 
 /// A machine without certificates of authorities still reaches a server of its own.
@@ -143,19 +151,13 @@ async fn without_authorities_plain_addresses_are_reached() {
         return;
     }
     let server = Server::playing([crate::testing::answer("Hello")]).await;
-    let url = server.url();
-    let status = tokio::task::spawn_blocking(move || {
-        std::process::Command::new(std::env::current_exe().expect("this test"))
-            .args(["without_authorities_plain_addresses_are_reached"])
-            .env(CHILD, url)
-            .env("SSL_CERT_FILE", "/no/such/file")
-            .env("SSL_CERT_DIR", "/no/such/folder")
-            .env("NO_PROXY", "127.0.0.1")
-            .stdout(std::process::Stdio::null())
-            .status()
-            .expect("a child")
-    });
-    assert!(status.await.expect("a child").success());
+    let variables = vec![
+        (CHILD, server.url()),
+        ("SSL_CERT_FILE", "/no/such/file".to_owned()),
+        ("SSL_CERT_DIR", "/no/such/folder".to_owned()),
+    ];
+    let test = "http::tests::tls::without_authorities_plain_addresses_are_reached";
+    in_a_child(test, variables).await;
     assert_eq!(server.received().len(), 1);
 }
 

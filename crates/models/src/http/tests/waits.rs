@@ -65,6 +65,13 @@ async fn the_longest_times_are_taken() {
     let asked = Some(Duration::MAX);
     let retries = settings.retries;
     assert!(waits(retries, 1.0, asked).is_empty());
+    let first_wait = Duration::MAX;
+    let retries = Retries {
+        first_wait,
+        ..retries
+    };
+    assert!(waits(retries, 1.0, None).is_empty());
+    assert!(waits(retries, 1.0, Some(Duration::ZERO)).is_empty());
 }
 
 #[tokio::test]

@@ -147,6 +147,21 @@ async fn pieces_that_come_with_an_error_are_handed_on_before_it() {
     }
 }
 
+/// The same for what is no text, and for what follows the end.
+#[tokio::test]
+async fn an_error_takes_nothing_with_it_that_came_before() {
+    let not_text = b"data: Hel\n\ndata: \xff\n\n";
+    let after_the_end = b"data: Hel\n\ndata: end\n\ndata: broken\n\n";
+    for cuts in [&[][..], &[11], &[3, 17]] {
+        let server = Server::playing([event_stream(not_text, cuts)]).await;
+        let told = ask(&model(&server, patient()), true).await;
+        assert_eq!(told, ["Hel", "!MalformedResponse"], "{cuts:?}");
+        let server = Server::playing([event_stream(after_the_end, cuts)]).await;
+        let told = ask(&model(&server, patient()), true).await;
+        assert_eq!(told, ["Hel", "Hel"], "{cuts:?}");
+    }
+}
+
 /// A provider that is busy says so in the stream, as often as not.
 #[tokio::test]
 async fn an_error_that_passes_is_tried_again_before_the_first_piece_only() {
@@ -157,6 +172,9 @@ async fn an_error_that_passes_is_tried_again_before_the_first_piece_only() {
     let server = Server::playing(vec![busy; 3]).await;
     assert_eq!(ask(&model(&server, patient()), true).await, ["!plain-busy"]);
     assert_eq!(server.received().len(), 3);
+    let for_good = vec![head(), chunk("data: busy for good\n\n"), last_chunk()];
+    let server = Server::playing([for_good, good_stream()]).await;
+    assert_eq!(ask(&model(&server, patient()), true).await, ["!plain-busy"]);
     let late = vec![
         head(),
         chunk("data: Hel\n\n"),
@@ -209,6 +227,43 @@ async fn a_whole_answer_that_is_cut_off_is_asked_for_again() {
     let told = ask(&model(&server, patient()), false).await;
     assert_eq!(told, ["!ConnectionError"]);
     assert_eq!(server.received().len(), 3);
+}
+
+/// Silence within an answer is silence, whether it is streamed or not.
+#[tokio::test]
+async fn a_whole_answer_that_falls_silent_is_asked_for_again() {
+    for kind in ["text/plain", "application/json"] {
+        let begun =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: 100\r\n\r\nHel");
+        let silent = vec![send(&begun), Act::Stall];
+        let server = Server::playing([silent, answer("Hello")]).await;
+        let stream = kind == "application/json";
+        let told = ask(&model(&server, hasty()), stream).await;
+        assert_eq!(told, ["Hello"], "{kind}");
+        assert_eq!(server.received().len(), 2);
+    }
+}
+
+/// Nothing was handed on, and nothing was said: as good as a connection that broke.
+#[tokio::test]
+async fn a_stream_that_ends_before_it_begins_is_asked_for_again() {
+    let empty = vec![head(), chunk(": hold on\n\n"), last_chunk()];
+    let server = Server::playing([empty.clone(), good_stream()]).await;
+    let told = ask(&model(&server, patient()), true).await;
+    assert_eq!(told, ["Hel", "lo", "Hello"]);
+    let server = Server::playing(vec![empty; 3]).await;
+    let told = ask(&model(&server, patient()), true).await;
+    assert_eq!(told, ["!MalformedResponse"]);
+    assert_eq!(server.received().len(), 3);
+}
+
+/// An error with status 200 is one all the same.
+#[tokio::test]
+async fn an_error_that_passes_is_tried_again_where_an_answer_comes_whole() {
+    for stream in [false, true] {
+        let server = Server::playing([answer("busy"), answer("Hello")]).await;
+        assert_eq!(ask(&model(&server, patient()), stream).await, ["Hello"]);
+    }
 }
 
 #[tokio::test]

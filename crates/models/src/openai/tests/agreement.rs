@@ -112,7 +112,7 @@ fn streamed(bytes: &[u8], lengths: &[usize]) -> LlmResponse {
     while !rest.is_empty() {
         let length = (*lengths.next().expect("a length")).min(rest.len());
         let (now, later) = rest.split_at(length);
-        for event in sse.push(now).expect("events") {
+        for event in sse.push(now) {
             reader.push(&event).expect("a chunk");
         }
         rest = later;

@@ -209,3 +209,26 @@ fn what_is_no_answer_is_told_so() {
         assert_eq!(error.code.as_deref(), Some("MalformedResponse"), "{data}");
     }
 }
+
+/// Cut off before the first of its arguments, a call looks as if it had none.
+#[test]
+fn a_call_that_was_cut_off_at_its_beginning_is_not_made() {
+    let said = |reason: &str, calls: &str| {
+        whole(&format!(
+            r#"{{"choices":[{{"message":{{"tool_calls":[{calls}]}},"finish_reason":"{reason}"}}]}}"#
+        ))
+        .unwrap()
+    };
+    let first = r#"{"id":"a","function":{"name":"look","arguments":"{}"}}"#;
+    let bare = r#"{"id":"b","function":{"name":"erase","arguments":""}}"#;
+    let both = format!("{first},{bare}");
+    assert_eq!(
+        called(&said("tool_calls", &both)),
+        ["a look({})", "b erase({})"]
+    );
+    let cut = said("length", &both);
+    assert!(called(&cut).is_empty());
+    assert_eq!(cut.error_code.as_deref(), Some("MAX_TOKENS"));
+    assert!(cut.error_message.unwrap().contains("erase"));
+    assert_eq!(called(&said("length", first)), ["a look({})"]);
+}

@@ -1,6 +1,7 @@
 //! The OpenAI wire form: requests as they are sent, answers as documented, cut everywhere.
 
 mod agreement;
+mod differential;
 mod errors;
 mod lenient;
 mod over_http;
@@ -56,7 +57,7 @@ fn body(server_name: &str, request: &LlmRequest) -> Result<Json, ModelError> {
 
 /// What a whole answer becomes.
 fn whole(body: &str) -> Result<LlmResponse, ModelError> {
-    chat(server("other")).whole(body)
+    chat(server("other")).whole(body).map_err(ModelError::from)
 }
 
 /// What events become: the pieces and the whole.

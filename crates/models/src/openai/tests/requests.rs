@@ -190,6 +190,17 @@ fn thinking_is_told_in_openais_words() {
     ] {
         assert!(effort("other", "m", thinking).is_null(), "{thinking}");
     }
+    // OpenAI's models up to gpt-5 refuse not to think.
+    let off = r#"{"thinkingBudget": 0}"#;
+    for (model, word) in [
+        ("gpt-5", Json::Null),
+        ("gpt-5-mini", Json::Null),
+        ("o3", Json::Null),
+        ("gpt-5.1", "none".into()),
+        ("gpt-6", "none".into()),
+    ] {
+        assert_eq!(effort("openai", model, off), word, "{model}");
+    }
     // A model that does not think is not told to.
     assert!(effort("openai", "gpt-4o", r#"{"thinkingLevel": "HIGH"}"#).is_null());
 }
@@ -355,4 +366,22 @@ fn an_answer_without_an_id_belongs_to_the_call_that_waits() {
     let messages = body["messages"].as_array().unwrap();
     let ids = messages.iter().map(|it| it["tool_call_id"].as_str());
     assert_eq!(ids.flatten().collect::<Vec<_>>(), ["a", "b"]);
+}
+
+/// A session may go on here that began with Claude or Gemini.
+#[test]
+fn a_thought_that_another_provider_signed_stays_away() {
+    let history = r#"[{"role": "user", "parts": [{"text": "Is it?"}]},
+        {"role": "model", "parts": [
+            {"text": "Signed.", "thought": true, "thoughtSignature": "RXFRQkNnSVlBaElNMWdiY0RhOUdKd1pBMmIzaA=="},
+            {"text": "Unsigned.", "thought": true}, {"text": "Yes."}]},
+        {"role": "user", "parts": [{"text": "Why?"}]}]"#;
+    for name in ["other", "ollama", "openrouter"] {
+        let body = body(name, &request(history, "{}")).unwrap().to_string();
+        assert!(
+            body.contains("Unsigned.") && body.contains("Yes."),
+            "{body}"
+        );
+        assert!(!body.contains("Signed."), "{body}");
+    }
 }

@@ -19,9 +19,11 @@ fn read_bytes<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let mut answers = Vec::new();
     let read = || -> Result<(), ModelError> {
         for bytes in chunks {
-            let events = sse.push(bytes).map_err(|it| malformed(it.message()))?;
-            for event in events {
+            for event in sse.push(bytes) {
                 answers.extend(reader.push(&event)?);
+            }
+            if let Some(error) = sse.error() {
+                return Err(malformed(error.message()));
             }
         }
         answers.extend(reader.finish()?);

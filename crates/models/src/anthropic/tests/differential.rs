@@ -1,0 +1,54 @@
+//! What Claude is sent, beside what ADK sends it.
+
+use retain_core::Json;
+
+use super::provider;
+use crate::{differential::Comparison, provider::Provider as _};
+
+/// Words of the table «Claude» that say why a request differs.
+const KNOWN: [(&str, &str); 11] = [
+    ("two turns of the user", "Messages of one role may follow"),
+    ("nothing said", "Messages of one role may follow"),
+    ("the model spoke last", "Messages of one role may follow"),
+    (
+        "an empty turn of the model",
+        "Messages of one role may follow",
+    ),
+    ("a parameter that may be null", "`nullable` of a schema"),
+    ("a tool has to be called", "`tool_config` is ignored."),
+    (
+        "a call without a result",
+        "A call without a result is sent so",
+    ),
+    (
+        "a thought that nobody signed",
+        "A thought without a signature",
+    ),
+    ("a text as data", "Data that Claude cannot take"),
+    ("sound", "Data that Claude cannot take"),
+    ("a picture at an address", "Data that Claude cannot take"),
+];
+
+/// The tool that stands for an answer's form has a name of its own, which is in that table, too.
+fn alike(ours: &mut Json, _theirs: &mut Json) {
+    let text = ours.to_string();
+    let text = text.replace("retain_structured_output", "structured_output");
+    let text = text.replace("retain_structured_value", "structured_output");
+    *ours = Json::parse(&text).expect("JSON");
+}
+
+#[test]
+fn claude_is_sent_what_adk_sends() {
+    let ours = |request: &retain_runtime::LlmRequest| {
+        let call = provider().call(request, false)?;
+        Ok(Json::parse(&call.body).expect("JSON"))
+    };
+    let comparison = Comparison {
+        provider: "claude",
+        model: "claude-test",
+        ours: &ours,
+        alike: &alike,
+        known: &KNOWN,
+    };
+    comparison.run();
+}

@@ -1,0 +1,136 @@
+//! The same requests give what Google's ADK hands to the libraries of Anthropic and LiteLLM, but for
+//! differences that are documented: each is named here by the words of its row.
+
+use std::{
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use retain_core::{Content, GenerateContentConfig, Json, JsonMap};
+use retain_runtime::{LlmRequest, ModelError};
+use retain_testkit::oracle::adk_models_python;
+
+fn json(text: &str) -> Json {
+    Json::parse(text).expect("JSON")
+}
+
+/// What is compared, and what is known to differ.
+pub(crate) struct Comparison<'a> {
+    /// `claude` or `openai`, as the oracle calls it.
+    pub(crate) provider: &'a str,
+    /// The model, as ADK is asked for it.
+    pub(crate) model: &'a str,
+    /// What we send.
+    pub(crate) ours: &'a dyn Fn(&LlmRequest) -> Result<Json, ModelError>,
+    /// Takes out of both what says the same in other words.
+    pub(crate) alike: &'a dyn Fn(&mut Json, &mut Json),
+    /// Requests that differ, each with words of `docs/differences-from-adk.md` that say why.
+    pub(crate) known: &'a [(&'a str, &'a str)],
+}
+
+impl Comparison<'_> {
+    pub(crate) fn run(&self) {
+        let cases = cases(self.provider, self.model);
+        let Some(answers) = ask(self.provider, &cases) else {
+            return;
+        };
+        let documented = include_str!("../../../docs/differences-from-adk.md");
+        let mut wrong = Vec::new();
+        for (case, theirs) in cases.iter().zip(answers) {
+            let name = case["name"].as_str().unwrap_or_default();
+            let known = self.known.iter().find(|(known, _)| *known == name);
+            let difference = self.difference(case, theirs);
+            match (difference, known) {
+                (None, None) => {}
+                (None, Some(_)) => wrong.push(format!("{name}: no longer differs")),
+                (Some(difference), None) => wrong.push(format!("{name}: {difference}")),
+                (Some(_), Some((_, row))) if documented.contains(row) => {}
+                (Some(_), Some((_, row))) => wrong.push(format!("{name}: not documented: {row}")),
+            }
+        }
+        for (name, _) in self.known {
+            let is_there = cases.iter().any(|case| case["name"] == **name);
+            assert!(is_there, "there is no request {name:?}");
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    }
+
+    fn difference(&self, case: &Json, mut theirs: Json) -> Option<String> {
+        let mut request = LlmRequest::default();
+        let contents = case["contents"].as_array().expect("a list").iter();
+        let content = |it: &Json| {
+            Content::from_json(&it.to_string())
+                .expect("a content")
+                .into()
+        };
+        request.contents = contents.map(content).collect();
+        let config = GenerateContentConfig::from_json(&case["config"].to_string());
+        request.config = config.expect("settings");
+        let mut ours = match (self.ours)(&request) {
+            Ok(ours) => ours,
+            Err(error) => return Some(format!("we refuse ({error}), ADK sends {theirs}")),
+        };
+        if let Some(error) = theirs.get("error") {
+            return Some(format!("ADK fails ({error}), we send {ours}"));
+        }
+        (self.alike)(&mut ours, &mut theirs);
+        (!is_same(&ours, &theirs)).then(|| format!("\nours   {ours}\ntheirs {theirs}"))
+    }
+}
+
+fn cases(provider: &str, model: &str) -> Vec<Json> {
+    let cases = json(include_str!("../testdata/requests.json"));
+    let case = |case: &Json| {
+        let mut case = case.as_object().expect("an object").clone();
+        let hi = json(r#"[{"role":"user","parts":[{"text":"Hi"}]}]"#);
+        let contents = case.get("contents").cloned();
+        case.insert("contents", contents.unwrap_or(hi));
+        let config = case.get("config").cloned();
+        case.insert("config", config.unwrap_or_else(|| JsonMap::new().into()));
+        case.insert("provider", provider);
+        case.insert("model", model);
+        Json::from(case)
+    };
+    cases.as_array().expect("a list").iter().map(case).collect()
+}
+
+/// Asks ADK all at once.
+fn ask(provider: &str, cases: &[Json]) -> Option<Vec<Json>> {
+    let python = adk_models_python(&format!("{provider} requests"))?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/oracle.py");
+    let mut process = Command::new(python)
+        .arg(script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("Python can be started");
+    let mut asked = process.stdin.take().expect("a pipe");
+    let lines: String = cases.iter().map(|case| format!("{case}\n")).collect();
+    let writer = std::thread::spawn(move || asked.write_all(lines.as_bytes()));
+    let output = process.wait_with_output().expect("an end");
+    writer.join().expect("a thread").expect("written");
+    let output = String::from_utf8(output.stdout).expect("text");
+    let answers: Vec<Json> = output.lines().map(json).collect();
+    assert_eq!(answers.len(), cases.len(), "ADK has not answered all");
+    Some(answers)
+}
+
+/// The order of fields says nothing, nor does a point in a number; JSON in a text is what it says.
+fn is_same(ours: &Json, theirs: &Json) -> bool {
+    match (ours, theirs) {
+        (Json::Number(a), Json::Number(b)) => a.as_f64() == b.as_f64(),
+        (Json::String(a), Json::String(b)) if a != b => {
+            let (a, b) = (Json::parse(a), Json::parse(b));
+            matches!((a, b), (Ok(a @ Json::Object(_)), Ok(b)) if is_same(&a, &b))
+        }
+        (Json::Array(a), Json::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| is_same(a, b))
+        }
+        (Json::Object(a), Json::Object(b)) => {
+            let is_in_b = |(key, a): (&str, &Json)| b.get(key).is_some_and(|b| is_same(a, b));
+            a.len() == b.len() && a.iter().all(is_in_b)
+        }
+        _ => ours == theirs,
+    }
+}

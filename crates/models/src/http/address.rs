@@ -1,0 +1,67 @@
+//! `Address`: where a provider stands, which may hold a password and is not printed whole.
+
+use std::{fmt, ops::Deref};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use reqwest::Url;
+
+use super::{Secret, Secrets};
+
+/// The address of a provider. `Debug` tells the host alone.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Address(String);
+
+impl Address {
+    /// The address without what ends it by habit.
+    pub(crate) fn new(address: impl AsRef<str>) -> Address {
+        Address(address.as_ref().trim().trim_end_matches('/').to_owned())
+    }
+}
+
+impl From<&str> for Address {
+    fn from(address: &str) -> Address {
+        Address::new(address)
+    }
+}
+
+impl Deref for Address {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&host_of(&self.0))
+    }
+}
+
+/// The host of an address, which is all that messages tell of it.
+pub(crate) fn host_of(url: &str) -> String {
+    match Url::parse(url) {
+        Ok(url) => match (url.host_str(), url.port()) {
+            (Some(host), Some(port)) => format!("{host}:{port}"),
+            (Some(host), None) => host.to_owned(),
+            (None, _) => "address without a host".to_owned(),
+        },
+        Err(_) => "address that cannot be read".to_owned(),
+    }
+}
+
+/// Adds what is secret in an address: a password, and the header that it becomes.
+pub(super) fn add_secrets(url: &str, secrets: &Secrets) {
+    let Ok(url) = Url::parse(url) else { return };
+    if let Some(password) = url.password() {
+        let user = url.username();
+        secrets.add(Secret::from(password));
+        secrets.add(STANDARD.encode(format!("{user}:{password}")).into());
+    }
+}

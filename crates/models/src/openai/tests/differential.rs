@@ -1,0 +1,80 @@
+//! What OpenAI is sent, beside what ADK hands to LiteLLM for it.
+
+use retain_core::Json;
+
+use super::body;
+use crate::differential::Comparison;
+
+/// Words of the table «OpenAI-compatible models» that say why a request differs.
+const KNOWN: [(&str, &str); 10] = [
+    ("text", "Texts of one message are sent one by one."),
+    (
+        "an empty turn of the model",
+        "A turn of the model that says nothing",
+    ),
+    ("top k", "`top_k` is sent to OpenAI"),
+    ("a parameter that may be null", "`nullable` of a schema"),
+    ("calls without ids", "A call of the history without an id"),
+    ("thoughts", "Thoughts are sent back to every server."),
+    (
+        "a thought that nobody signed",
+        "Thoughts are sent back to every server.",
+    ),
+    ("a document", "PDFs for OpenAI are uploaded first."),
+    (
+        "a text as data",
+        "Texts of one message are sent one by one.",
+    ),
+    ("code", "A turn of the model that says nothing"),
+];
+
+/// The name of the model has LiteLLM's prefix, what is null is not said, and which properties are
+/// required has no order.
+fn alike(ours: &mut Json, theirs: &mut Json) {
+    if let Some(theirs) = theirs.as_object_mut() {
+        theirs.insert("model", ours["model"].clone());
+    }
+    for side in [ours, theirs] {
+        *side = plain("", side);
+    }
+}
+
+fn plain(field: &str, value: &Json) -> Json {
+    match value {
+        Json::Object(map) => {
+            let said = map.iter().filter(|(_, value)| !value.is_null());
+            let said = said.map(|(key, value)| (key, plain(key, value)));
+            said.collect::<retain_core::JsonMap>().into()
+        }
+        Json::Array(items) => {
+            let mut items: Vec<Json> = items.iter().map(|item| plain("", item)).collect();
+            match field {
+                "required" => items.sort_by_key(Json::to_string),
+                // A message of one text may be the text itself.
+                "content" if items.len() == 1 && items[0]["type"] == "text" => {
+                    return items[0]["text"].clone();
+                }
+                _ => {}
+            }
+            items.into()
+        }
+        _ => value.clone(),
+    }
+}
+
+#[test]
+fn openai_is_sent_what_adk_sends() {
+    let ours = |request: &retain_runtime::LlmRequest| {
+        let mut request = request.clone();
+        request.model = "gpt-5".to_owned();
+        body("openai", &request)
+    };
+    let comparison = Comparison {
+        provider: "openai",
+        model: "openai/gpt-5",
+        ours: &ours,
+        alike: &alike,
+        known: &KNOWN,
+    };
+    comparison.run();
+}
