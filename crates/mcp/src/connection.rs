@@ -5,7 +5,10 @@
 //! was written, nobody listened at the address, or the server said that it does not know the
 //! session. A call that the server may have seen is never repeated: it may have done something.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use futures_util::future::BoxFuture;
 use retain_core::{Json, JsonMap};
@@ -21,14 +24,24 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Connection {
     server: McpServer,
-    session: Mutex<Option<Arc<Session>>>,
+    current: Mutex<Current>,
+    /// How often it was tried to connect, to the end.
+    attempts: AtomicU64,
+}
+
+/// What came of the last attempt to connect, if it is not over.
+#[derive(Debug, Default)]
+struct Current {
+    session: Option<Arc<Session>>,
+    failure: Option<Failure>,
 }
 
 impl Connection {
     pub(crate) fn new(server: McpServer) -> Connection {
         Connection {
             server,
-            session: Mutex::default(),
+            current: Mutex::default(),
+            attempts: AtomicU64::new(0),
         }
     }
 
@@ -74,7 +87,7 @@ impl Connection {
 
     /// Says goodbye. Who asks again connects again.
     pub(crate) async fn close(&self) {
-        let session = self.session.lock().await.take();
+        let session = self.current.lock().await.session.take();
         if let Some(session) = session {
             session.close().await;
         }
@@ -104,25 +117,35 @@ impl Connection {
 
     /// The session that there is, or a new one.
     async fn session(&self) -> Result<Arc<Session>, Failure> {
+        let attempts = self.attempts.load(Ordering::Relaxed);
         // Who else needs it waits for the same one.
-        let mut current = self.session.lock().await;
-        if let Some(session) = current.as_ref().filter(|session| !session.is_closed()) {
-            return Ok(Arc::clone(session));
+        let mut current = self.current.lock().await;
+        let session = current.session.take();
+        if let Some(session) = session.filter(|session| !session.is_closed()) {
+            current.session = Some(Arc::clone(&session));
+            return Ok(session);
         }
-        *current = None;
+        // And fails with it: if each tried for himself, the last would wait for all of them.
+        let has_waited = self.attempts.load(Ordering::Relaxed) != attempts;
+        if let Some(failure) = current.failure.as_ref().filter(|_| has_waited) {
+            return Err(failure.clone());
+        }
         let connected = match Session::connect(&self.server).await {
             Err(failure) if failure.is_unseen() => Session::connect(&self.server).await,
             connected => connected,
         };
-        let session = Arc::new(connected.map_err(not_connected)?);
-        *current = Some(Arc::clone(&session));
-        Ok(session)
+        let connected = connected.map(Arc::new).map_err(not_connected);
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        current.session = connected.as_ref().ok().map(Arc::clone);
+        current.failure = connected.as_ref().err().cloned();
+        connected
     }
 
     /// Lets go of the session if the failure says that it is of no use.
     async fn after(&self, session: &Arc<Session>, failure: Failure) -> Failure {
         if failure.ends_session() {
-            let mut current = self.session.lock().await;
+            let mut current = self.current.lock().await;
+            let current = &mut current.session;
             current.take_if(|current| Arc::ptr_eq(current, session));
         }
         failure

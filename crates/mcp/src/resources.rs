@@ -15,6 +15,7 @@ use crate::{
     client::{ResourceBody, ServerResource},
     connection::Connection,
     failure::Failure,
+    toolset::named,
 };
 
 const NAME: &str = "load_mcp_resource";
@@ -35,10 +36,7 @@ pub(crate) struct LoadMcpResource {
 
 impl LoadMcpResource {
     pub(crate) fn new(prefix: Option<&str>, connection: Arc<Connection>) -> LoadMcpResource {
-        let name = match prefix {
-            Some(prefix) => format!("{prefix}_{NAME}"),
-            None => NAME.to_owned(),
-        };
+        let name = named(prefix, NAME);
         LoadMcpResource { name, connection }
     }
 

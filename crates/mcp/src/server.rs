@@ -185,6 +185,48 @@ impl fmt::Debug for HttpServer {
     }
 }
 
+/// What a server is sent that may be a key. Some servers repeat it when they refuse something.
+#[derive(Clone, Default)]
+pub(crate) struct Secrets(Vec<String>);
+
+/// Shorter values are no keys, and would be taken out of words.
+const SECRET_MIN: usize = 6;
+
+impl Secrets {
+    pub(crate) fn of(server: &McpServer) -> Secrets {
+        let McpServer::Http(server) = server else {
+            // What a child process is given is its own to tell.
+            return Secrets::default();
+        };
+        let values = server.headers.iter().map(|(_, value)| value.as_str());
+        // «Bearer …»: the key may be repeated without that word.
+        let values = values.flat_map(|value| [Some(value), value.split_whitespace().next_back()]);
+        let url = server.url.split('#').next().unwrap_or_default();
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let query = query
+            .split('&')
+            .map(|pair| pair.split_once('=').map(|it| it.1));
+        let rest = place.split_once("://").map_or(place, |it| it.1);
+        let authority = rest.split('/').next().unwrap_or_default();
+        let login = authority.rsplit_once('@').map(|it| it.0);
+        let password = login.and_then(|login| login.split_once(':')).map(|it| it.1);
+        let all = values.chain(query).chain([password]).flatten();
+        let mut all: Vec<String> = all
+            .filter(|it| it.len() >= SECRET_MIN)
+            .map(str::to_owned)
+            .collect();
+        // What holds another one goes first.
+        all.sort_by_key(|it| std::cmp::Reverse(it.len()));
+        Secrets(all)
+    }
+
+    /// The text with none of them in it.
+    pub(crate) fn without(&self, text: &str) -> String {
+        let text = text.to_owned();
+        self.0.iter().fold(text, |text, it| text.replace(it, "…"))
+    }
+}
+
 /// A URL without its query and without a name and password.
 pub(crate) fn without_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
@@ -217,6 +259,19 @@ mod tests {
         let shown = format!("{server:?}");
         assert!(!shown.contains("canary"), "{shown}");
         assert!(shown.contains("serve") && shown.contains("KEY"), "{shown}");
+    }
+
+    #[test]
+    fn what_may_be_secret_is_taken_out_of_what_is_said() {
+        let server = HttpServer::new("https://me:canary-1@host:8/mcp?n=1&key=canary-2#f")
+            .header("Authorization", "Bearer canary-4")
+            .header("X-Short", "on");
+        let secrets = Secrets::of(&server.into());
+        let said = "canary-1 canary-2 [Bearer canary-4] (canary-4) on 1";
+        assert_eq!(secrets.without(said), "… … […] (…) on 1");
+        let process = StdioServer::new("serve").env("FOLDER", "documents");
+        let said = "no documents";
+        assert_eq!(Secrets::of(&process.into()).without(said), said);
     }
 
     #[test]

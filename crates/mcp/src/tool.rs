@@ -12,6 +12,7 @@ use crate::{
     failure::{Failure, FailureKind},
     fence,
     result::{stored_result, stored_tool},
+    toolset::named,
 };
 
 /// Whether a person has to approve a call with these arguments.
@@ -33,12 +34,8 @@ impl McpTool {
         connection: Arc<Connection>,
         confirms: Option<Confirms>,
     ) -> McpTool {
-        let name = match prefix {
-            Some(prefix) => format!("{prefix}_{}", tool.name),
-            None => tool.name.clone(),
-        };
         McpTool {
-            name,
+            name: named(prefix, &tool.name),
             tool,
             connection,
             confirms,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use retain_core::JsonMap;
+use retain_core::{JsonMap, SessionKey};
 use retain_runtime::{ReadonlyContext, Tool, ToolError, ToolSource, Toolset};
 use tokio::time::Instant;
 
@@ -47,7 +47,24 @@ pub struct McpToolset {
     list_is_good_for: Option<Duration>,
     uses_resources: bool,
     listed: Mutex<Option<(Instant, Vec<ServerTool>)>>,
-    of_runs: Mutex<VecDeque<(String, Tools)>>,
+    of_runs: Mutex<VecDeque<(RunId, Tools)>>,
+}
+
+/// Which run it is. The name of a run alone would not do: clients choose it, and what a filter keeps
+/// for one user would be another's.
+#[derive(Debug, PartialEq, Eq)]
+struct RunId {
+    session: SessionKey,
+    invocation: String,
+}
+
+impl RunId {
+    fn of(ctx: &ReadonlyContext) -> RunId {
+        RunId {
+            session: SessionKey::new(ctx.app_name(), ctx.user_id(), ctx.session_id()),
+            invocation: ctx.invocation_id().to_owned(),
+        }
+    }
 }
 
 impl McpToolset {
@@ -144,7 +161,12 @@ impl McpToolset {
     /// The tools that this run may use, by name: a stable order lets providers cache.
     fn chosen(&self, ctx: &ReadonlyContext, mut tools: Vec<ServerTool>) -> Tools {
         tools.retain(|tool| {
-            if RESERVED.contains(&tool.name.as_str()) {
+            // Also with its prefix, which a server may have been told.
+            let named = named(self.prefix.as_deref(), &tool.name);
+            if [&*tool.name, &*named]
+                .iter()
+                .any(|it| RESERVED.contains(it))
+            {
                 let tool = &tool.name;
                 tracing::warn!(tool, "an MCP tool has a reserved name, and is left out");
                 return false;
@@ -167,19 +189,19 @@ impl McpToolset {
         tools
     }
 
-    fn of_run(&self, run: &str) -> Option<Tools> {
+    fn of_run(&self, run: &RunId) -> Option<Tools> {
         let runs = self.of_runs.lock().unwrap_or_else(PoisonError::into_inner);
         let found = runs.iter().find(|(known, _)| known == run);
         found.map(|(_, tools)| tools.clone())
     }
 
-    fn keep_for_run(&self, run: &str, tools: &Tools) {
+    fn keep_for_run(&self, run: RunId, tools: &Tools) {
         let mut runs = self.of_runs.lock().unwrap_or_else(PoisonError::into_inner);
-        runs.retain(|(known, _)| known != run);
+        runs.retain(|(known, _)| *known != run);
         if runs.len() == RUNS_MAX {
             runs.pop_front();
         }
-        runs.push_back((run.to_owned(), tools.clone()));
+        runs.push_back((run, tools.clone()));
     }
 }
 
@@ -191,8 +213,8 @@ impl Toolset for McpToolset {
 
     /// A run asks the server once: the tools do not change under the model's feet.
     async fn tools(&self, ctx: &ReadonlyContext) -> Result<Tools, ToolError> {
-        let run = ctx.invocation_id();
-        if let Some(tools) = self.of_run(run) {
+        let run = RunId::of(ctx);
+        if let Some(tools) = self.of_run(&run) {
             return Ok(tools);
         }
         let tools = self.chosen(ctx, self.server_tools().await?);
@@ -202,6 +224,14 @@ impl Toolset for McpToolset {
 
     async fn close(&self) {
         self.connection.close().await;
+    }
+}
+
+/// The name by which the model knows a tool.
+pub(crate) fn named(prefix: Option<&str>, name: &str) -> String {
+    match prefix {
+        Some(prefix) => format!("{prefix}_{name}"),
+        None => name.to_owned(),
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use rmcp::{
     RoleClient,
-    model::{JsonRpcMessage, RequestId},
+    model::{ClientRequest, JsonRpcMessage, RequestId},
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::{Transport, async_rw::AsyncRwTransport},
 };
@@ -113,8 +113,12 @@ impl Transport<RoleClient> for ChildProcess {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        // Whether they were seen is asked of calls only.
         let id = match &message {
-            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            JsonRpcMessage::Request(request) => match &request.request {
+                ClientRequest::CallToolRequest(_) => Some(request.id.clone()),
+                _ => None,
+            },
             _ => None,
         };
         let sent = self.sent.clone();
@@ -138,14 +142,15 @@ impl Transport<RoleClient> for ChildProcess {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        // The end of its input tells the server that it is over.
-        let closed = self.io.close().await;
+        // The end of its input tells the server that it is over. Where the server does not read,
+        // what is still being written to it stands before that end for ever.
+        let closed = timeout(PATIENCE, self.io.close()).await;
         self.group.end().await;
-        closed
+        closed.unwrap_or(Ok(()))
     }
 }
 
-/// Which requests may have reached the server.
+/// Which calls may have reached the server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sent(Arc<Mutex<HashSet<RequestId>>>);
 
@@ -153,6 +158,11 @@ impl Sent {
     fn insert(&self, id: RequestId) {
         let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sent.insert(id);
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Forgets a request; says whether it may have reached the server.

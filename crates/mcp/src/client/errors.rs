@@ -6,7 +6,10 @@ use rmcp::{
     transport::{DynamicTransportError, streamable_http_client::StreamableHttpError},
 };
 
-use crate::failure::{Failure, FailureKind};
+use crate::{
+    failure::{Failure, FailureKind},
+    server::Secrets,
+};
 
 /// What is said where nothing more is known.
 pub(super) const CLOSED: &str = "Connection closed";
@@ -20,21 +23,26 @@ pub(super) fn no_answer() -> Failure {
 }
 
 /// A request that failed.
-pub(super) fn of_request(error: &ServiceError) -> Failure {
+pub(super) fn of_request(error: &ServiceError, secrets: &Secrets) -> Failure {
     match error {
-        ServiceError::McpError(error) => Failure::new(FailureKind::Told, error.message.to_string()),
-        ServiceError::TransportSend(error) => of_transport(error),
+        ServiceError::McpError(error) => {
+            Failure::new(FailureKind::Told, secrets.without(&error.message))
+        }
+        ServiceError::TransportSend(error) => of_transport(error, secrets),
         ServiceError::TransportClosed => Failure::new(FailureKind::Broken, CLOSED),
         ServiceError::UnexpectedResponse => no_answer(),
-        error => Failure::new(FailureKind::Unanswered, shortened(&error.to_string())),
+        error => {
+            let said = secrets.without(&error.to_string());
+            Failure::new(FailureKind::Unanswered, shortened(&said))
+        }
     }
 }
 
 /// A session that did not come about.
-pub(super) fn of_start(error: &ClientInitializeError) -> Failure {
+pub(super) fn of_start(error: &ClientInitializeError, secrets: &Secrets) -> Failure {
     match error {
         ClientInitializeError::TransportError { error, .. } => {
-            let failure = of_transport(error);
+            let failure = of_transport(error, secrets);
             match failure.kind {
                 FailureKind::Unanswered => Failure::new(FailureKind::Hopeless, failure.to_string()),
                 _ => failure,
@@ -45,14 +53,17 @@ pub(super) fn of_start(error: &ClientInitializeError) -> Failure {
             Failure::new(FailureKind::Unseen, message)
         }
         ClientInitializeError::JsonRpcError(error) => {
-            Failure::new(FailureKind::Hopeless, error.message.to_string())
+            Failure::new(FailureKind::Hopeless, secrets.without(&error.message))
         }
-        error => Failure::new(FailureKind::Hopeless, shortened(&error.to_string())),
+        error => {
+            let said = secrets.without(&error.to_string());
+            Failure::new(FailureKind::Hopeless, shortened(&said))
+        }
     }
 }
 
 /// A message that was not sent, or whose answer did not come.
-fn of_transport(error: &DynamicTransportError) -> Failure {
+fn of_transport(error: &DynamicTransportError, secrets: &Secrets) -> Failure {
     let cause = error
         .error
         .downcast_ref::<StreamableHttpError<reqwest::Error>>();
@@ -89,14 +100,18 @@ fn of_transport(error: &DynamicTransportError) -> Failure {
             format!("the server answered HTTP {}", error.status),
         ),
         StreamableHttpError::UnexpectedServerResponse(said) => {
-            (FailureKind::Unanswered, unexpected(said))
+            (FailureKind::Unanswered, unexpected(&secrets.without(said)))
         }
         StreamableHttpError::UnexpectedContentType(_)
         | StreamableHttpError::ReservedHeaderConflict(_)
         | StreamableHttpError::Deserialize(_) => {
-            (FailureKind::Unanswered, shortened(&cause.to_string()))
+            let said = secrets.without(&cause.to_string());
+            (FailureKind::Unanswered, shortened(&said))
         }
-        _ => (FailureKind::Broken, shortened(&cause.to_string())),
+        _ => {
+            let said = secrets.without(&cause.to_string());
+            (FailureKind::Broken, shortened(&said))
+        }
     };
     Failure::new(kind, message)
 }

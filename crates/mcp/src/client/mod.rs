@@ -21,12 +21,13 @@ use rmcp::{
 use serde::Serialize;
 use tokio::{
     sync::Mutex,
+    task::JoinSet,
     time::{Duration, timeout},
 };
 
 use crate::{
     failure::{Failure, FailureKind},
-    server::McpServer,
+    server::{McpServer, Secrets},
 };
 use child::{ChildProcess, Sent};
 pub(crate) use http::check_headers;
@@ -67,32 +68,48 @@ pub(crate) struct Session {
     running: Mutex<Option<RunningService<RoleClient, ClientConfig>>>,
     /// What a child process was sent. HTTP tells it by its errors.
     sent: Option<Sent>,
+    secrets: Secrets,
 }
 
 impl Session {
     /// Starts or reaches the server, and says hello.
+    ///
+    /// In a task of its own, which is ended if nobody waits for it any more: the library holds on to
+    /// the span in which it is started for as long as the session lasts, and the run that first
+    /// needs a server would not be over before that.
     pub(crate) async fn connect(server: &McpServer) -> Result<Session, Failure> {
-        let mut sent = None;
-        let connected = async {
-            match server {
-                McpServer::Stdio(server) => {
-                    let child = ChildProcess::spawn(server)?;
-                    sent = Some(child.sent());
-                    serve_client(client_config(), child).await
-                }
-                McpServer::Http(server) => {
-                    serve_client(client_config(), http::transport(server)?).await
-                }
-            }
-            .map_err(|error| errors::of_start(&error))
-        };
         let limit = server.connect_timeout();
-        let connected = timeout(limit, connected).await;
-        let running = connected.map_err(|_| Failure::no_connection_within(limit))??;
+        let mut task = JoinSet::new();
+        let server = server.clone();
+        task.spawn(async move {
+            let started = timeout(limit, Session::start(&server)).await;
+            started.map_err(|_| Failure::no_connection_within(limit))?
+        });
+        let started = task.join_next().await;
+        started.and_then(Result::ok).unwrap_or_else(|| {
+            let message = "the session could not be made";
+            Err(Failure::new(FailureKind::Hopeless, message))
+        })
+    }
+
+    async fn start(server: &McpServer) -> Result<Session, Failure> {
+        let (mut sent, secrets) = (None, Secrets::of(server));
+        let started = match server {
+            McpServer::Stdio(server) => {
+                let child = ChildProcess::spawn(server)?;
+                sent = Some(child.sent());
+                serve_client(client_config(), child).await
+            }
+            McpServer::Http(server) => {
+                serve_client(client_config(), http::transport(server)?).await
+            }
+        };
+        let running = started.map_err(|error| errors::of_start(&error, &secrets))?;
         Ok(Session {
             peer: running.peer().clone(),
             running: Mutex::new(Some(running)),
             sent,
+            secrets,
         })
     }
 
@@ -103,13 +120,17 @@ impl Session {
 
     /// All tools of the server, in its order.
     pub(crate) async fn tools(&self, limit: Duration) -> Result<Vec<ServerTool>, Failure> {
-        let tools = within("tools/list", limit, self.peer.list_all_tools()).await?;
+        let tools = self
+            .within("tools/list", limit, self.peer.list_all_tools())
+            .await?;
         tools.iter().map(server_tool).collect()
     }
 
     /// All resources of the server, in its order.
     pub(crate) async fn resources(&self, limit: Duration) -> Result<Vec<ServerResource>, Failure> {
-        let listed = within("resources/list", limit, self.peer.list_all_resources()).await?;
+        let listed = self
+            .within("resources/list", limit, self.peer.list_all_resources())
+            .await?;
         let resource = |it: rmcp::model::Resource| ServerResource {
             name: it.name,
             uri: it.uri,
@@ -124,7 +145,7 @@ impl Session {
         limit: Duration,
     ) -> Result<Vec<ResourceBody>, Failure> {
         let asked = self.peer.read_resource(ReadResourceRequestParams::new(uri));
-        let read = within("resources/read", limit, asked).await?;
+        let read = self.within("resources/read", limit, asked).await?;
         Ok(read.contents.into_iter().map(body_of).collect())
     }
 
@@ -149,20 +170,34 @@ impl Session {
             .await
             // It stands in no queue yet.
             .map_err(|_| Failure::new(FailureKind::Unseen, errors::CLOSED))?;
-        let id = handle.id.clone();
-        let mut waiting = Waiting::new(&self.peer, id.clone());
+        let mut waiting = Waiting {
+            session: self,
+            id: handle.id.clone(),
+            is_over: false,
+        };
         let answer = timeout(limit, handle.await_response()).await;
         let answer = answer.map_err(|_| Failure::late("tools/call"))?;
         waiting.is_over = true;
-        let was_seen = self.sent.as_ref().is_none_or(|sent| sent.take(&id));
+        let was_seen = waiting.was_seen();
         match answer {
             Ok(ServerResult::CallToolResult(result)) => json_of(&result),
             Ok(_) => Err(errors::no_answer()),
             Err(ServiceError::TransportClosed) if !was_seen => {
                 Err(Failure::new(FailureKind::Unseen, errors::CLOSED))
             }
-            Err(error) => Err(errors::of_request(&error)),
+            Err(error) => Err(errors::of_request(&error, &self.secrets)),
         }
+    }
+
+    async fn within<T>(
+        &self,
+        method: &str,
+        limit: Duration,
+        asked: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Result<T, Failure> {
+        let answer = timeout(limit, asked).await;
+        let answer = answer.map_err(|_| Failure::late(method))?;
+        answer.map_err(|error| errors::of_request(&error, &self.secrets))
     }
 
     /// Says goodbye: ends the child process, or the session of the HTTP server.
@@ -185,16 +220,17 @@ impl std::fmt::Debug for Session {
 }
 
 /// A call that a server works on. If it is dropped before it is over, the server is told.
-struct Waiting<'p> {
-    peer: &'p Peer<RoleClient>,
+struct Waiting<'s> {
+    session: &'s Session,
     id: RequestId,
     is_over: bool,
 }
 
-impl<'p> Waiting<'p> {
-    fn new(peer: &'p Peer<RoleClient>, id: RequestId) -> Waiting<'p> {
-        let is_over = false;
-        Waiting { peer, id, is_over }
+impl Waiting<'_> {
+    /// Whether the call may have reached the server. It is forgotten with that.
+    fn was_seen(&self) -> bool {
+        let sent = self.session.sent.as_ref();
+        sent.is_none_or(|sent| sent.take(&self.id))
     }
 }
 
@@ -203,22 +239,14 @@ impl Drop for Waiting<'_> {
         if self.is_over {
             return;
         }
+        self.was_seen();
         let reason = "nobody waits for the answer".to_owned();
         let params = CancelledNotificationParam::new(Some(self.id.clone()), Some(reason));
         let cancelled = CancelledNotification::new(params);
         // It is in the queue when it was polled once; nobody need wait until it is sent.
-        let _ = self.peer.send_notification(cancelled.into()).now_or_never();
+        let told = self.session.peer.send_notification(cancelled.into());
+        let _ = told.now_or_never();
     }
-}
-
-async fn within<T>(
-    method: &str,
-    limit: Duration,
-    asked: impl Future<Output = Result<T, ServiceError>>,
-) -> Result<T, Failure> {
-    let answer = timeout(limit, asked).await;
-    let answer = answer.map_err(|_| Failure::late(method))?;
-    answer.map_err(|error| errors::of_request(&error))
 }
 
 fn client_config() -> ClientConfig {
@@ -256,4 +284,43 @@ fn json_of(value: &impl Serialize) -> Result<Json, Failure> {
     let text = serde_json::to_string(value).ok();
     let json = text.and_then(|text| Json::parse(&text).ok());
     json.ok_or_else(errors::no_answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::StdioServer;
+
+    /// Says hello, tells of no tools, and answers nothing more.
+    const SILENT: &str = r#"
+answer() {
+  id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"
+}
+read -r line
+answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}'
+read -r line
+while read -r line; do
+  case $line in *tools/list*) answer '{"tools":[]}' ;; esac
+done
+"#;
+
+    /// A connection lasts for as long as its program, and so does what is kept of each request.
+    #[tokio::test]
+    async fn of_requests_that_are_over_nothing_is_kept() {
+        let long = Duration::from_secs(60);
+        let server = StdioServer::new("sh").args(["-c", SILENT]).timeout(long);
+        let session = Session::connect(&server.into()).await.unwrap();
+        let sent = session.sent.clone().unwrap();
+        assert_eq!(session.tools(long).await.unwrap(), []);
+        assert_eq!(sent.len(), 0, "after a list");
+        let args = JsonMap::new();
+        let call = session.call("echo", &args, Duration::from_millis(50));
+        assert_eq!(call.await, Err(Failure::late("tools/call")));
+        assert_eq!(sent.len(), 0, "after a call that took too long");
+        let call = session.call("echo", &args, long);
+        let waits = timeout(Duration::from_millis(50), call).await;
+        assert!(waits.is_err());
+        assert_eq!(sent.len(), 0, "after a call whose caller went away");
+    }
 }

@@ -83,7 +83,7 @@ fn toolset(url: String) -> Arc<McpToolset> {
 
 #[tokio::test]
 async fn a_tool_is_called_and_the_session_is_ended() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let methods = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&methods);
     let app = app(folder.path()).layer(middleware::from_fn(move |request: Request, next: Next| {
@@ -107,7 +107,7 @@ async fn a_tool_is_called_and_the_session_is_ended() {
 
 #[tokio::test]
 async fn a_server_that_came_back_is_used_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let mut server = Running::start(ANYWHERE, app(folder.path()));
     let set = toolset(server.url());
     for round in 0..3 {
@@ -133,7 +133,7 @@ async fn restarted(address: SocketAddr, app: Router) -> Running {
 /// Knows only sessions that began with it, and says so as the examples of the TypeScript SDK do.
 #[tokio::test]
 async fn a_session_that_is_refused_with_400_is_made_anew() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let forgotten = Arc::new(Mutex::new(false));
     let forgets = Arc::clone(&forgotten);
     let app = app(folder.path()).layer(middleware::from_fn(move |request: Request, next: Next| {
@@ -165,7 +165,7 @@ fn no_session() -> Response {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_costs_its_tools_and_later_its_call() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let server = Running::start(ANYWHERE, app(folder.path()));
     let address = server.address;
     let url = format!("http://user:canary-1@{address}/mcp?key=canary-2");
@@ -190,7 +190,7 @@ async fn a_server_that_is_not_there_costs_its_tools_and_later_its_call() {
 
 #[tokio::test]
 async fn a_call_that_is_cut_off_is_told_and_not_repeated() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let server = Running::start(ANYWHERE, app(folder.path()));
     let address = server.address;
     let set = toolset(server.url());
@@ -213,7 +213,7 @@ async fn a_call_that_is_cut_off_is_told_and_not_repeated() {
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_is_told_and_cancelled() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let server = Running::start(ANYWHERE, app(folder.path()));
     let slow = HttpServer::new(server.url()).timeout(LONG);
     let set = McpToolset::new(slow.call_timeout(Duration::from_millis(300)));
@@ -228,7 +228,7 @@ async fn a_call_that_takes_too_long_is_told_and_cancelled() {
 
 #[tokio::test]
 async fn headers_go_to_the_server_and_never_to_where_it_points() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let seen = Arc::new(Mutex::new(Vec::<HeaderMap>::new()));
     let notes_headers = |seen: &Arc<Mutex<Vec<HeaderMap>>>| {
         let seen = Arc::clone(seen);
@@ -264,7 +264,7 @@ async fn headers_go_to_the_server_and_never_to_where_it_points() {
 #[tokio::test]
 async fn refusals_are_told_without_what_was_sent() {
     for status in [400, 401, 403, 404, 405, 429, 500, 503] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = retain_testkit::scratch::folder();
         let refuses = Arc::new(Mutex::new(false));
         let is_refusing = Arc::clone(&refuses);
         let app =
@@ -273,12 +273,17 @@ async fn refusals_are_told_without_what_was_sent() {
                 async move {
                     match refuses {
                         false => next.run(request).await,
-                        true => (StatusCode::from_u16(status).unwrap(), "no").into_response(),
+                        // Some tell what they were sent, for those who look for a mistake.
+                        true => {
+                            let told = format!("{} {:?}", request.uri(), request.headers());
+                            (StatusCode::from_u16(status).unwrap(), told).into_response()
+                        }
                     }
                 }
             }));
         let server = Running::start(ANYWHERE, app);
-        let keyed = HttpServer::new(server.url()).header("Authorization", "canary");
+        let url = format!("{}?key=canary-of-the-url", server.url());
+        let keyed = HttpServer::new(url).header("X-Key", "canary-of-the-header");
         let set = McpToolset::new(keyed.timeout(LONG)).tool_list_cache_ttl(LONG);
         let set = Arc::new(set);
         Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
@@ -291,4 +296,15 @@ async fn refusals_are_told_without_what_was_sent() {
         let turn = Turn::calling(&set, "echo", r#"{"text":"back"}"#).await;
         assert_eq!(turn.text(), "back", "{status}");
     }
+}
+
+#[tokio::test]
+async fn an_error_of_the_protocol_is_told_without_what_was_sent() {
+    let folder = retain_testkit::scratch::folder();
+    let server = Running::start(ANYWHERE, app(folder.path()));
+    // What the tool answers to every call.
+    let keyed = HttpServer::new(server.url()).header("X-Key", "not like this");
+    let set = Arc::new(McpToolset::new(keyed.timeout(LONG)));
+    let turn = Turn::calling(&set, "refuse", "{}").await;
+    assert_eq!(turn.error(), "MCP tool execution failed: …");
 }

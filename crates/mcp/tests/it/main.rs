@@ -8,4 +8,5 @@ mod requests;
 mod results;
 mod server;
 mod stdio;
+mod stubborn;
 mod support;

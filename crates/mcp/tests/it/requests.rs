@@ -4,7 +4,11 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use retain_core::{FunctionDeclaration, Json, Part};
 use retain_mcp::{ChildProcesses, McpToolset, toolset_from_args};
-use retain_runtime::{AgentConfig, ConfigRegistry, ScriptedModel, ToolSource};
+use retain_runtime::{
+    AgentConfig, ConfigRegistry, LlmAgent, LlmRequest, RunRequest, Runner, ScriptedModel,
+    ToolSource,
+};
+use retain_sessions::InMemorySessionService;
 
 use crate::{
     server::{FOLDER, notes},
@@ -25,7 +29,7 @@ fn declared(turn: &Turn, name: &str) -> FunctionDeclaration {
 
 #[tokio::test]
 async fn tools_are_declared_by_name_with_their_schemas_between_marks() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
     let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
     let expected = [
@@ -64,7 +68,7 @@ async fn tools_are_declared_by_name_with_their_schemas_between_marks() {
 
 #[tokio::test]
 async fn filters_know_the_servers_names_and_models_the_prefixed_ones() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let set = McpToolset::new(child_process(folder.path()))
         .tool_filter(["weather", "echo", "unknown"])
         .tool_name_prefix("far");
@@ -82,7 +86,7 @@ async fn filters_know_the_servers_names_and_models_the_prefixed_ones() {
 
 #[tokio::test]
 async fn a_list_is_asked_for_again_when_it_is_too_old() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let set = McpToolset::new(child_process(folder.path()));
     let set = Arc::new(set.tool_list_cache_ttl(Duration::from_secs(3600)));
     for _ in 0..3 {
@@ -99,7 +103,7 @@ async fn a_list_is_asked_for_again_when_it_is_too_old() {
 
 #[tokio::test]
 async fn a_call_waits_for_a_person_where_that_is_asked_for() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let set = McpToolset::new(child_process(folder.path()));
     let set = set.require_confirmation_when(|args| args.get("text").is_some());
     let set = Arc::new(set);
@@ -113,7 +117,7 @@ async fn a_call_waits_for_a_person_where_that_is_asked_for() {
 
 #[tokio::test]
 async fn a_model_reads_resources() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let set = McpToolset::new(child_process(folder.path())).use_mcp_resources();
     let set = Arc::new(set.tool_filter(["echo"]));
     let model = ScriptedModel::new("m").reply(call(
@@ -142,7 +146,7 @@ async fn a_model_reads_resources() {
 
 #[tokio::test]
 async fn a_configuration_names_the_toolset() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let itself = std::env::current_exe().unwrap();
     let args = format!(
         r#"{{"stdio_connection_params":{{"timeout":60,"server_params":{{"command":{itself:?},
@@ -169,4 +173,33 @@ async fn a_configuration_names_the_toolset() {
         let error = AgentConfig::load(&file, &registry).unwrap_err().to_string();
         assert!(error.contains("start a program"), "{error}");
     }
+}
+
+/// Clients choose the name of a run, so that they can ask again.
+#[tokio::test]
+async fn what_one_user_may_use_is_not_anothers_by_a_run_of_the_same_name() {
+    let folder = retain_testkit::scratch::folder();
+    let set = McpToolset::new(child_process(folder.path()));
+    let set = set.tool_filter_when(|ctx, name| ctx.user_id() == "ada" || name == "echo");
+    let model = Arc::new(ScriptedModel::new("m").otherwise(|_| "Done."));
+    let agent = LlmAgent::builder("a").model(Arc::clone(&model)).tool(set);
+    let runner = Runner::builder()
+        .app_name("app")
+        .agent(agent.build().unwrap())
+        .session_service(Arc::new(InMemorySessionService::new()))
+        .auto_create_session(true)
+        .build()
+        .unwrap();
+    for user in ["ada", "bob"] {
+        let request = RunRequest::new("Hi").invocation_id("e-1");
+        let run = runner.run_with(user, Some("s"), request).await.unwrap();
+        run.collect_events().await.unwrap();
+    }
+    let declared = |request: &LlmRequest| {
+        let tools = request.config.tools.iter().flatten();
+        let declared = tools.flat_map(|tool| tool.function_declarations.iter().flatten());
+        declared.count()
+    };
+    let declared: Vec<usize> = model.requests().iter().map(|it| declared(it)).collect();
+    assert_eq!(declared, [10, 1]);
 }

@@ -9,7 +9,7 @@ use crate::support::{Turn, child_process};
 
 #[tokio::test]
 async fn every_answer_is_stored_in_adks_shape() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
     for (tool, expected) in [
         (
@@ -37,7 +37,7 @@ async fn every_answer_is_stored_in_adks_shape() {
 
 #[tokio::test]
 async fn a_tool_with_a_page_lets_it_be_shown() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
     let turn = Turn::calling(&set, "app", r#"{"a":1}"#).await;
     let shown = turn.events.iter();

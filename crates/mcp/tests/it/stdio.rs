@@ -35,7 +35,7 @@ fn servers(folder: &Path) -> usize {
 
 #[tokio::test]
 async fn a_tool_is_called_and_the_server_ends_with_the_toolset() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
     let text = Turn::calling(&set, "echo", r#"{"text":"hello"}"#)
         .await
@@ -63,7 +63,7 @@ async fn a_tool_is_called_and_the_server_ends_with_the_toolset() {
 
 #[test]
 fn no_process_is_left_when_the_runtime_is_gone() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let set = toolset(folder.path());
     let started = runtime.block_on(async { Turn::calling(&set, "child", "{}").await.text() });
@@ -78,7 +78,7 @@ fn no_process_is_left_when_the_runtime_is_gone() {
 
 #[tokio::test]
 async fn a_server_that_was_killed_is_started_again_for_the_next_call() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
     for round in 1..=5 {
         let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
@@ -112,7 +112,7 @@ sleep 600
 
 #[tokio::test]
 async fn a_call_that_did_not_reach_its_server_is_repeated_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let itself = std::env::current_exe().unwrap();
     let server = StdioServer::new("sh")
         .args(["-c", DEAF, itself.to_str().unwrap()])
@@ -130,7 +130,7 @@ async fn a_call_that_did_not_reach_its_server_is_repeated_once() {
 
 #[tokio::test]
 async fn a_call_that_the_server_saw_is_not_repeated() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
     let turn = Turn::calling(&set, "die", "{}").await;
     let expected = "Unexpected error during MCP tool execution: Connection closed";
@@ -146,22 +146,22 @@ async fn a_call_that_the_server_saw_is_not_repeated() {
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_is_told_and_cancelled() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = child_process(folder.path()).call_timeout(Duration::from_millis(200));
+    let folder = retain_testkit::scratch::folder();
+    let server = child_process(folder.path()).call_timeout(Duration::from_secs(2));
     let set = Arc::new(McpToolset::new(server));
     let turn = Turn::calling(&set, "hang", "{}").await;
     let expected = "MCP tool execution failed: Request 'tools/call' timed out";
     assert_eq!(turn.error(), expected);
     noted(folder.path(), "cancelled").await;
     // The session is as good as before.
-    let set = Arc::new(McpToolset::new(child_process(folder.path())));
     let turn = Turn::calling(&set, "echo", r#"{"text":"x"}"#).await;
     assert_eq!(turn.text(), "x");
+    assert_eq!(servers(folder.path()), 1);
 }
 
 #[tokio::test]
 async fn a_call_whose_caller_goes_away_is_cancelled() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let set = toolset(folder.path());
     let turn = Turn::calling(&set, "hang", "{}");
     tokio::select! {
@@ -176,7 +176,7 @@ async fn a_call_whose_caller_goes_away_is_cancelled() {
 
 #[tokio::test]
 async fn a_server_gets_only_what_it_needs_of_our_environment() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let server = child_process(folder.path()).env("OF_ITS_OWN", "1");
     let set = Arc::new(McpToolset::new(server));
     let turn = Turn::calling(&set, "environment", "{}").await;

@@ -40,7 +40,7 @@ impl Caller {
                 None => ScriptedReply::from("Done."),
             });
         let model = Arc::new(model);
-        let folder = tempfile::tempdir().unwrap();
+        let folder = retain_testkit::scratch::folder();
         let file = folder.path().join("root_agent.yaml");
         let yaml = format!(
             "name: a\nmodel: m\ninstruction: Help.\ntools: [{{name: McpToolset, args: {args}}}]\n"

@@ -1,0 +1,156 @@
+//! Servers that do not do as they should: they hold nobody up, and nothing is left of them.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use retain_mcp::{McpToolset, StdioServer};
+use retain_runtime::{ScriptedModel, Toolset as _, telemetry::SPANS};
+use tracing::{Id, Subscriber, span::Attributes};
+use tracing_subscriber::{
+    Layer, filter::filter_fn, layer::Context, layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
+
+use crate::support::{LONG, Turn, child_process, ends, is_alive};
+
+/// A script that is a server: it can say hello and tell of one tool.
+const HELLO: &str = r#"
+answer() {
+  id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"
+}
+echo $$ >>pids
+"#;
+const LISTED: &str = r#"
+read -r line
+answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}'
+read -r line
+read -r line
+answer '{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}'
+"#;
+
+fn script(folder: &Path, lines: &str) -> StdioServer {
+    StdioServer::new("sh")
+        .args(["-c", &format!("{HELLO}{lines}")])
+        .cwd(folder)
+        .timeout(LONG)
+}
+
+fn pids(folder: &Path) -> Vec<String> {
+    let pids = std::fs::read_to_string(folder.join("pids")).unwrap_or_default();
+    pids.lines().map(str::to_owned).collect()
+}
+
+/// An argument that no pipe takes as a whole.
+fn much() -> String {
+    format!(r#"{{"text":"{}"}}"#, "x".repeat(1 << 20))
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_read_is_ended_all_the_same() {
+    for is_closed in [true, false] {
+        let folder = retain_testkit::scratch::folder();
+        let lines = format!("{LISTED}\nexec sleep 600");
+        let server = script(folder.path(), &lines).call_timeout(Duration::from_millis(100));
+        let set = Arc::new(McpToolset::new(server));
+        let turn = Turn::calling(&set, "echo", &much()).await;
+        let expected = "MCP tool execution failed: Request 'tools/call' timed out";
+        assert_eq!(turn.error(), expected);
+        let server = &pids(folder.path())[0];
+        match is_closed {
+            true => {
+                set.close().await;
+                assert!(!is_alive(server), "it is left behind");
+            }
+            false => {
+                // Requests name the tools that they were made with.
+                drop((set, turn));
+                ends(server).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn runs_that_wait_for_the_same_server_fail_with_it() {
+    let folder = retain_testkit::scratch::folder();
+    let silent = script(folder.path(), "exec sleep 600").timeout(Duration::from_millis(500));
+    let set = Arc::new(McpToolset::new(silent));
+    let runs = (0..5).map(|_| {
+        let model = ScriptedModel::new("m").otherwise(|_| "Done.");
+        Turn::of(&set, model)
+    });
+    for turn in join_all(runs).await {
+        assert_eq!(turn.tools(), Vec::<String>::new());
+    }
+    // It was tried twice, once for all of them.
+    assert_eq!(pids(folder.path()).len(), 2);
+    // Who comes later tries again.
+    let model = ScriptedModel::new("m").otherwise(|_| "Done.");
+    Turn::of(&set, model).await;
+    assert_eq!(pids(folder.path()).len(), 4);
+}
+
+#[tokio::test]
+async fn a_prefix_does_not_make_a_reserved_name() {
+    let folder = retain_testkit::scratch::folder();
+    let lines = LISTED.replace("echo", "to_agent").replace(
+        r#""inputSchema":{"type":"object"}}"#,
+        r#""inputSchema":{"type":"object"}},{"name":"echo","inputSchema":{"type":"object"}}"#,
+    );
+    let server = script(folder.path(), &format!("{lines}\nexec sleep 600"));
+    let set = McpToolset::new(server).tool_name_prefix("transfer");
+    let model = ScriptedModel::new("m").otherwise(|_| "Done.");
+    let turn = Turn::of(&Arc::new(set), model).await;
+    assert_eq!(turn.tools(), ["transfer_echo"]);
+}
+
+/// Counts the spans of runs that are not over.
+#[derive(Debug, Clone, Default)]
+struct Open(Arc<AtomicUsize>, Arc<AtomicUsize>);
+
+impl<S: Subscriber> Layer<S> for Open {
+    fn on_new_span(&self, _: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn on_close(&self, _: Id, _: Context<'_, S>) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// On one thread, as the spans are those of this thread's subscriber.
+#[tokio::test]
+async fn a_run_is_over_though_the_connection_that_it_made_is_not() {
+    let open = Open::default();
+    let of_runs = open
+        .clone()
+        .with_filter(filter_fn(|about| about.target() == SPANS));
+    // The library's own spans and events are wanted too: it takes the current span only then.
+    let everything = tracing_subscriber::fmt::layer().with_writer(std::io::sink);
+    let registry = tracing_subscriber::registry()
+        .with(of_runs)
+        .with(everything);
+    let _guard = registry.set_default();
+    let folder = retain_testkit::scratch::folder();
+    let set = Arc::new(McpToolset::new(child_process(folder.path())));
+    let text = Turn::calling(&set, "echo", r#"{"text":"hello"}"#).await;
+    assert_eq!(text.text(), "hello");
+    assert!(open.1.load(Ordering::SeqCst) > 3, "there were spans");
+    let over = async {
+        while open.0.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let over = tokio::time::timeout(Duration::from_secs(10), over).await;
+    assert!(over.is_ok(), "{open:?} are held");
+    set.close().await;
+}
