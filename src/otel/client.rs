@@ -2,6 +2,7 @@
 //! the request is made on the program's.
 
 use std::{
+    env,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -12,11 +13,18 @@ use tokio::runtime::Handle;
 
 use super::OtlpError;
 
-/// How long a connection may take. How long an export may, the exporter says.
+/// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// An end for exports that nothing else ends.
-const REQUEST: Duration = Duration::from_secs(30);
+/// How long an export may take where nobody says so; OpenTelemetry's own default.
+const EXPORT: Duration = Duration::from_secs(10);
+
+/// How long an export may take, in milliseconds. The exporter looks at it only between two attempts,
+/// and a collector that hangs makes one attempt of them all.
+const TIMEOUTS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+    "OTEL_EXPORTER_OTLP_TIMEOUT",
+];
 
 /// The most that is read of an answer.
 const ANSWER_MAX: usize = 1 << 20;
@@ -38,7 +46,7 @@ impl Client {
         let client = reqwest::Client::builder()
             .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT)
-            .timeout(REQUEST)
+            .timeout(export_timeout())
             // The headers may hold a key, which is for the collector only.
             .redirect(reqwest::redirect::Policy::none())
             .build()
@@ -58,6 +66,12 @@ impl Client {
             _ => {}
         }
     }
+}
+
+fn export_timeout() -> Duration {
+    let mut set = TIMEOUTS.iter().filter_map(|name| env::var(name).ok());
+    let set = set.find_map(|value| value.trim().parse().ok());
+    set.map_or(EXPORT, Duration::from_millis)
 }
 
 #[async_trait]

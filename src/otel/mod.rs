@@ -58,7 +58,9 @@ impl Otlp {
     /// Needs a Tokio runtime, which makes the requests.
     pub fn from_env() -> Result<Option<Otlp>, OtlpError> {
         let set = |name: &str| env::var(name).ok().filter(|value| !value.trim().is_empty());
-        let is = |name: &str, value: &str| set(name).is_some_and(|it| it.trim() == value);
+        let is = |name: &str, value: &str| {
+            set(name).is_some_and(|it| it.trim().eq_ignore_ascii_case(value))
+        };
         let has_endpoint = [
             "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
             "OTEL_EXPORTER_OTLP_ENDPOINT",

@@ -11,6 +11,7 @@ mod adk;
 mod api;
 mod apps;
 mod conformance;
+mod failures;
 mod guard;
 mod metrics;
 mod ops;

@@ -94,7 +94,7 @@ fn take(socket: TcpStream, taken: &Mutex<Vec<Export>>) {
 
 /// Starts a server that exports to an address, says something, and ends it.
 fn run(endpoint: &str, arguments: &[&str]) -> Ended {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let server = started(folder.path(), endpoint, arguments);
     let traceparent = format!("traceparent: 00-{TRACE}-{CALLER}-01\r\n");
     let told = server.ask("POST", "/run", &traceparent, &said("s1", WORDS));
@@ -245,8 +245,46 @@ fn a_collector_that_is_gone_or_hangs_is_no_harm() {
 }
 
 #[test]
+fn an_export_takes_no_longer_than_the_variable_says() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = retain_testkit::scratch::folder();
+    let mut command = serve(folder.path(), &[]);
+    let address = format!("http://{}", silent.local_addr().unwrap());
+    command
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        .env("OTEL_EXPORTER_OTLP_TIMEOUT", "100");
+    let server = Server::start(command);
+    let told = server.ask("POST", "/run", "", &said("s1", WORDS));
+    assert_eq!(told.status, 200, "{}", told.text);
+    // It was given up because its time was over, and not because the server ended.
+    let stderr = server.stop().stderr;
+    let why = stderr.lines().find(|line| line.contains("do not reach"));
+    assert!(why.is_some_and(|why| why.contains("timed out")), "{stderr}");
+}
+
+#[test]
+fn spans_are_switched_off_as_the_variables_are_written() {
+    for (name, value) in [
+        ("OTEL_SDK_DISABLED", "True"),
+        ("OTEL_TRACES_EXPORTER", "none"),
+    ] {
+        let collector = Collector::start();
+        let folder = retain_testkit::scratch::folder();
+        let mut command = serve(folder.path(), &[]);
+        command
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.address)
+            .env(name, value);
+        let server = Server::start(command);
+        let told = server.ask("POST", "/run", "", &said("s1", WORDS));
+        assert_eq!(told.status, 200, "{}", told.text);
+        server.stop();
+        assert!(collector.exports().is_empty(), "{name}={value}");
+    }
+}
+
+#[test]
 fn a_protocol_that_is_not_spoken_is_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let mut command = serve(folder.path(), &[]);
     command
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")

@@ -18,7 +18,7 @@ fn ask(server: &Server, path: &str, key: &str) -> u16 {
 
 #[test]
 fn a_key_that_is_revoked_elsewhere_is_no_longer_good() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let key = keys(
         folder.path(),
         &["create", "--name", "mine", "--expires", "90d"],
@@ -68,7 +68,7 @@ fn a_key_that_is_revoked_elsewhere_is_no_longer_good() {
 
 #[test]
 fn a_server_does_not_open_itself_when_its_last_key_is_gone() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let is_closed = |why: &str| {
         let server = Server::with(folder.path(), &[]);
         assert_eq!(server.get("/list-apps").status, 401, "{why}");
@@ -97,7 +97,7 @@ fn a_server_does_not_open_itself_when_its_last_key_is_gone() {
 
 #[test]
 fn a_secret_is_kept_nowhere() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     let key = keys(
         folder.path(),
         &["create", "--store", "sqlite:///k.db", "--name", "canary"],
@@ -121,7 +121,7 @@ fn a_secret_is_kept_nowhere() {
 
 #[test]
 fn a_key_that_makes_no_sense_is_not_made() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = retain_testkit::scratch::folder();
     for arguments in [
         &["create", "--scopes", "admin", "--user", "ada"][..],
         &["create", "--scopes", "root"],
@@ -136,4 +136,17 @@ fn a_key_that_makes_no_sense_is_not_made() {
         assert!(!ran.status.success(), "{arguments:?}");
     }
     assert_eq!(keys(folder.path(), &["list"]), "");
+}
+
+#[test]
+fn keys_are_made_where_the_server_looks_for_them() {
+    let folder = retain_testkit::scratch::folder();
+    let file = "session-service-uri = \"sqlite:///elsewhere.db\"\n";
+    std::fs::write(folder.path().join("retain.toml"), file).unwrap();
+    let key = keys(folder.path(), &["create"]);
+    assert!(folder.path().join("elsewhere.db").exists());
+    assert!(!folder.path().join(".retain").exists());
+    let server = Server::with(folder.path(), &[]);
+    assert_eq!(server.get("/list-apps").status, 401);
+    assert_eq!(ask(&server, "/list-apps", &key), 200);
 }

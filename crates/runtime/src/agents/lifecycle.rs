@@ -9,7 +9,7 @@ use tracing::Instrument as _;
 use super::{Agent, callback_failed};
 use crate::{
     context::{CallbackContext, EventWatch, InvocationContext},
-    error::{Result, RunError},
+    error::{Result, RunError, error_kind},
     flow,
     plugins::{ask_plugins, guarded},
     telemetry,
@@ -99,7 +99,9 @@ pub(crate) async fn owed_after_agent(ctx: &InvocationContext) {
         return;
     }
     if let Err(error) = around(ctx, End::After).await {
-        tracing::error!(agent = ctx.agent_name(), %error, "a callback failed after a cancelled run");
+        let (agent, kind) = (ctx.agent_name(), error_kind(&error));
+        tracing::error!(agent, kind, "a callback failed after a cancelled run");
+        tracing::debug!(error = ?error.to_string(), "a callback failed after a cancelled run");
     }
 }
 

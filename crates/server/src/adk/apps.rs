@@ -1,7 +1,7 @@
 //! What is served: the list of apps, what one consists of, and which ADK this is.
 
 use axum::{
-    extract::{Path, RawQuery, State as Shares},
+    extract::{Path, RawQuery, Request, State as Shares},
     http::{Extensions, Method},
     response::Response,
 };
@@ -88,17 +88,20 @@ fn outline(name: &str, root: &dyn Agent, language: &str) -> JsonMap {
     ])
 }
 
+/// What the app consists of. Whoever has the key of a user is not told what its agents are told.
 async fn app_info(
     Shares(server): Shares<Shared>,
     Path(app): Path<String>,
+    request: Request,
 ) -> Result<Response, AdkError> {
+    let is_bound = Caller::of(request.extensions()).user.is_some();
     let runner = runner(&server, &app).await?;
     let root = &**runner.agent();
     let Some(agent) = root.as_llm_agent() else {
         return Err(AdkError::bad_request("Root agent is not an LlmAgent"));
     };
     let mut agents = JsonMap::new();
-    add_agent(agent, &mut agents);
+    add_agent(agent, is_bound, &mut agents);
     // ADK says «python» here for every app.
     let mut info = outline(&app, root, "python");
     info.insert("agents", agents);
@@ -106,25 +109,29 @@ async fn app_info(
 }
 
 /// The agents that ask a model, those below first.
-fn add_agent(agent: &LlmAgent, agents: &mut JsonMap) {
+fn add_agent(agent: &LlmAgent, is_bound: bool, agents: &mut JsonMap) {
     if agents.contains_key(agent.name()) {
         return;
     }
     let below = agent.sub_agents().iter();
     let below: Vec<&LlmAgent> = below.filter_map(|agent| agent.as_llm_agent()).collect();
     for agent in &below {
-        add_agent(agent, agents);
+        add_agent(agent, is_bound, agents);
     }
     let names: Vec<Json> = below.iter().map(|agent| agent.name().into()).collect();
     let instruction = match agent.instruction() {
         Instruction::Text(text) => text.as_str(),
         Instruction::Provider(_) => "<InstructionProvider: function>",
     };
+    let (instruction, tools) = match is_bound {
+        true => ("", Vec::new()),
+        false => (instruction, tools(agent)),
+    };
     let info = JsonMap::from([
         ("name", Json::from(agent.name())),
         ("description", agent.description().into()),
         ("instruction", instruction.into()),
-        ("tools", tools(agent).into()),
+        ("tools", tools.into()),
         ("sub_agents", names.into()),
     ]);
     agents.insert(agent.name(), info);

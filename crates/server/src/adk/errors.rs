@@ -5,11 +5,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use retain_core::{ArtifactError, Json, JsonMap, MemoryError, SessionError};
-use retain_runtime::{RunError, error_kind, python_text::python_repr};
+use retain_runtime::{RunError, python_text::python_repr};
 
 use super::{answers::json_response, validate::Problem};
 use crate::{
     apps::AppError,
+    failures::log_failure,
     guard::{Refused, TooManyRuns},
 };
 
@@ -39,34 +40,11 @@ impl AdkError {
         AdkError::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// A bare 500. The log tells of which kind it is, and in detail only to those who debug: what
-    /// models and tools say is made of what users said.
+    /// A bare 500. The reason is in the log.
     pub(crate) fn internal(error: &(dyn std::error::Error + 'static)) -> AdkError {
-        let mut reasons = vec![error.to_string()];
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            reasons.push(error.to_string());
-            cause = error.source();
-        }
-        let reasons = reasons.join(": ");
-        let code = error.downcast_ref::<RunError>().map(RunError::code);
-        let store = is_of_the_store(error).then_some(reasons.as_str());
-        tracing::error!(kind = error_kind(error), code, store, "a request failed");
-        tracing::debug!(error = ?reasons, "a request failed");
+        log_failure(error, "a request failed");
         AdkError::Internal
     }
-}
-
-/// Whether it is the store that failed: it speaks of files and disks, which the operator must know.
-fn is_of_the_store(error: &(dyn std::error::Error + 'static)) -> bool {
-    let session = match error.downcast_ref::<RunError>() {
-        Some(RunError::Session(error)) => Some(error),
-        _ => error.downcast_ref::<SessionError>(),
-    };
-    matches!(
-        session,
-        Some(SessionError::Store { .. } | SessionError::Open { .. })
-    )
 }
 
 impl IntoResponse for AdkError {

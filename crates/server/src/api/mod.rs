@@ -18,13 +18,14 @@ mod operation;
 mod path;
 mod problem;
 mod query;
+mod secrets;
 mod sessions;
 mod shapes;
 mod state;
 mod tail;
 mod transfer;
 
-use axum::handler::Handler;
+use axum::{handler::Handler, middleware::from_fn};
 pub use openapi::openapi_json;
 use operation::Operation;
 pub(crate) use problem::{refusal, refusals_as_problems};
@@ -49,6 +50,7 @@ impl Api {
     {
         let method = operation.method.clone();
         let (routes, path) = (self.routes, operation.path);
+        let handler = handler.layer(from_fn(secrets::without_secrets));
         self.routes = routes.add(method, path, access, handler);
         self.operations.push((operation, access));
         self

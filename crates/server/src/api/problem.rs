@@ -9,6 +9,8 @@ use axum::{
 };
 use retain_core::{ArtifactError, Conflict, Json, JsonMap, MemoryError, SessionError};
 
+use crate::failures::log_failure;
+
 /// What the media type is called.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
@@ -93,9 +95,8 @@ impl IntoResponse for Problem {
 }
 
 /// What went wrong below is for the log; callers are told what they can do about.
-fn log_cause(error: &dyn std::error::Error) {
-    let cause = error.source().map(ToString::to_string);
-    tracing::error!(%error, cause, "a request failed");
+fn log_cause(error: &(dyn std::error::Error + 'static)) {
+    log_failure(error, "a request failed");
 }
 
 impl From<SessionError> for Problem {

@@ -19,7 +19,7 @@ use super::{
     problem::Problem,
     query::Params,
 };
-use crate::{guard::Scope, routes::Access, services::Shared};
+use crate::{failures::log_failure, guard::Scope, routes::Access, services::Shared};
 
 const NDJSON: &str = "application/x-ndjson";
 
@@ -110,7 +110,7 @@ async fn export(server: &Shared, scope: ExportScope) -> Result<Response, Problem
         let mut piece = String::new();
         for line in lines {
             let line: String = line.inspect_err(|error| {
-                tracing::error!(%error, "an export broke off");
+                log_failure(error, "an export broke off");
             })?;
             piece.push_str(&line);
             piece.push('\n');

@@ -83,11 +83,11 @@ fn is_stream(request: &Request) -> bool {
 /// is waited for: whoever reads the body may take as long as it likes.
 struct Timely {
     body: Body,
-    /// For one piece, and for all before they must come at the rate.
+    /// For how long may be waited where nothing was earned, and the most that can be.
     patience: Duration,
     bytes_per_second: u64,
-    received: u64,
-    waited: Duration,
+    /// For how long may still be waited.
+    left: Duration,
     /// Since when it is waited for the next piece.
     since: Option<Instant>,
     alarm: Pin<Box<Sleep>>,
@@ -99,26 +99,20 @@ impl Timely {
             body,
             patience: limits.body_timeout,
             bytes_per_second: limits.body_bytes_per_second.max(1),
-            received: 0,
-            waited: Duration::ZERO,
+            left: limits.body_timeout,
             since: None,
             alarm: Box::pin(sleep(limits.body_timeout)),
         }
     }
 
+    /// What was sent buys time, but never more than there was at the beginning: who has sent much
+    /// may not sit on it for hours.
     fn note_piece(&mut self, bytes: usize) {
-        self.received = self.received.saturating_add(bytes as u64);
-        if let Some(since) = self.since.take() {
-            self.waited = self.waited.saturating_add(since.elapsed());
-        }
-    }
-
-    /// How long the next piece may take.
-    fn allowance(&self) -> Duration {
-        let earned = self.received as f64 / self.bytes_per_second as f64;
+        let earned = bytes as f64 / self.bytes_per_second as f64;
         let earned = Duration::try_from_secs_f64(earned).unwrap_or(Duration::MAX);
-        let all = self.patience.saturating_add(earned);
-        all.saturating_sub(self.waited).min(self.patience)
+        let waited = self.since.take().map(|since| since.elapsed());
+        let left = self.left.saturating_sub(waited.unwrap_or_default());
+        self.left = left.saturating_add(earned).min(self.patience);
     }
 }
 
@@ -139,7 +133,7 @@ impl HttpBody for Timely {
         if self.since.is_none() {
             let now = Instant::now();
             self.since = Some(now);
-            let deadline = now + self.allowance();
+            let deadline = now + self.left;
             self.alarm.as_mut().reset(deadline);
         }
         match self.alarm.as_mut().poll(cx) {
@@ -189,6 +183,27 @@ mod tests {
         assert_eq!(taken(1, Duration::from_secs(10)).await, 3);
         assert_eq!(taken(1000, Duration::from_secs(10)).await, 100);
         assert_eq!(taken(100_000, Duration::from_secs(31)).await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_sent_much_may_not_sit_on_it() {
+        let much = stream::once(async { Bytes::from(vec![b' '; 1_000_000]) });
+        let drops = stream::iter(0..100).then(|_| async {
+            sleep(Duration::from_secs(20)).await;
+            Bytes::from(" ")
+        });
+        let pieces = much.chain(drops).map(Ok::<_, std::io::Error>);
+        let limits = ServerLimits {
+            body_timeout: Duration::from_secs(30),
+            body_bytes_per_second: 100,
+            ..ServerLimits::default()
+        };
+        let mut body = Timely::new(Body::from_stream(Box::pin(pieces)), &limits);
+        let mut taken = 0;
+        while let Some(Ok(_)) = body.frame().await {
+            taken += 1;
+        }
+        assert_eq!(taken, 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -90,23 +90,24 @@ impl Keys {
                 false => Ok((Caller::default(), None)),
             };
         };
-        let is_single = self
-            .single
-            .as_deref()
-            .is_some_and(|single| is_same_secret(single, sent));
-        if is_single {
-            self.check_rate("", path, clock.now_us())?;
+        if self.is_single(sent) {
+            self.check_peer(peer, SINGLE, path, clock.now_us())?;
+            self.note_good(SINGLE, clock.now_us());
+            self.check_rate(SINGLE, path, clock.now_us())?;
             let caller = Caller {
                 scopes: Some(vec![Scope::Admin]),
                 ..Caller::default()
             };
-            return Ok((caller, Some(KeyId(String::new()))));
+            return Ok((caller, Some(KeyId(SINGLE.to_owned()))));
         }
         if !self.required && KeyText::parse(sent).is_none() {
             // No key is needed here, and this is none of ours: it is meant for somebody else.
             return Ok((Caller::default(), None));
         }
-        self.check_peer(peer, sent, path, clock.now_us())?;
+        let id = KeyText::parse(sent).map(|text| text.id);
+        // What is no key of ours was never good.
+        let id = id.as_deref().unwrap_or("-");
+        self.check_peer(peer, id, path, clock.now_us())?;
         match self.stored(sent, clock.now_us()).await {
             Ok(Ok(key)) => {
                 self.check_rate(&key.id, path, clock.now_us())?;
@@ -159,7 +160,7 @@ impl Keys {
     fn check_peer(
         &self,
         peer: Option<IpAddr>,
-        sent: &str,
+        key: &str,
         path: &str,
         now_us: i64,
     ) -> Result<(), Box<Response>> {
@@ -170,7 +171,7 @@ impl Keys {
             return Ok(());
         };
         let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        if KeyText::parse(sent).is_some_and(|text| noted.contains_key(&text.id)) {
+        if noted.contains_key(key) {
             return Ok(());
         }
         let detail = "too many wrong keys came from this address; see Retry-After";
@@ -184,19 +185,30 @@ impl Keys {
         }
     }
 
+    /// Remembers a key that was good, and when that was noted before; `None`: just now.
+    fn note_good(&self, key: &str, now_us: i64) -> Option<Option<i64>> {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = noted.get(key).copied();
+        if last.is_some_and(|last| now_us - last < NOTE_EVERY_US) {
+            return None;
+        }
+        noted.insert(key.to_owned(), now_us);
+        Some(last)
+    }
+
+    /// Whether it is the one key that the server was started with.
+    fn is_single(&self, sent: &str) -> bool {
+        let single = self.single.as_deref();
+        single.is_some_and(|single| is_same_secret(single, sent))
+    }
+
     /// Notes that the key was used, beside the request.
     fn note_use(&self, key: &ApiKey, now_us: i64) {
         let Some(store) = self.store.clone() else {
             return;
         };
-        let last = {
-            let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-            let last = noted.insert(key.id.clone(), now_us);
-            if let Some(last) = last.filter(|last| now_us - last < NOTE_EVERY_US) {
-                noted.insert(key.id.clone(), last);
-                return;
-            }
-            last
+        let Some(last) = self.note_good(&key.id, now_us) else {
+            return;
         };
         tracing::debug!(key = key.id, ?last, "a key is used");
         let id = key.id.clone();
@@ -207,6 +219,9 @@ impl Keys {
         });
     }
 }
+
+/// The id of the one key that the server was started with: keys of the store have longer ones.
+const SINGLE: &str = "";
 
 /// An address, or the net of one of IPv6: whoever has one there has all of them.
 fn place_of(peer: IpAddr) -> String {

@@ -29,6 +29,10 @@ const RUN_BYTES_MAX: usize = 8 << 20;
 /// How long one attribute may be.
 const ATTRIBUTE_MAX: usize = 1 << 20;
 
+/// How many characters of a span's name are kept. A tool that there is not has the name that a model
+/// gave it, and that may be of any length.
+const NAME_MAX: usize = 256;
+
 /// How many spans one run may have.
 const SPANS_MAX: usize = 2_000;
 
@@ -187,6 +191,7 @@ impl Traces {
         self.with_run(root, |run| {
             if run.spans.len() < SPANS_MAX {
                 let id = span.id;
+                run.bytes += span.name.len();
                 run.spans.push(span);
                 run.add(id, attributes);
             }
@@ -267,7 +272,11 @@ impl RunTrace {
 }
 
 impl Span {
-    fn new(id: u64, parent: Option<u64>, name: String, start_us: i64) -> Span {
+    fn new(id: u64, parent: Option<u64>, mut name: String, start_us: i64) -> Span {
+        if let Some((end, _)) = name.char_indices().nth(NAME_MAX) {
+            name.truncate(end);
+            name.shrink_to_fit();
+        }
         Span {
             id,
             parent,
@@ -355,10 +364,23 @@ mod tests {
         let kept = traces.kept();
         assert_eq!(kept.runs[0].spans.len(), SPANS_MAX);
         assert!(
-            kept.bytes <= RUN_BYTES_MAX + 64 * SPANS_MAX,
+            kept.bytes <= RUN_BYTES_MAX + (64 + "s".len()) * SPANS_MAX,
             "{}",
             kept.bytes
         );
+    }
+
+    #[test]
+    fn names_count_and_are_cut() {
+        let traces = Traces::default();
+        let root = begun(&traces, run_of("ada", "e-1"), 1);
+        let before = traces.kept().bytes;
+        let id = traces.new_id();
+        let span = Span::new(id, Some(root), "ü".repeat(1 << 20), 1);
+        traces.begin(root, span, JsonMap::new());
+        let kept = traces.kept();
+        assert_eq!(kept.runs[0].spans[1].name, "ü".repeat(NAME_MAX));
+        assert_eq!(kept.bytes - before, 2 * NAME_MAX);
     }
 
     #[test]

@@ -49,6 +49,16 @@ async fn a_key_of_an_app_sees_that_app() {
     assert_eq!(get("shop", "/list-apps").await.text, "[]");
     assert_eq!(get("desk", "/apps/desk/app-info").await.status, 200);
     assert_eq!(get("shop", "/apps/desk/app-info").await.status, 403);
+    // What the agents are told is nothing for users.
+    let told = async |caller: Option<Caller>| {
+        let mut asked = request("GET", "/apps/desk/app-info", "");
+        caller.map(|caller| asked.extensions_mut().insert(caller));
+        let answer = read(send(&server, asked).await).await.json();
+        let tools = answer["agents"]["clerk"]["tools"].as_array();
+        tools.expect("tools").len()
+    };
+    assert_eq!(told(None).await, 1);
+    assert_eq!(told(Some(adas_key())).await, 0);
 }
 
 #[tokio::test]

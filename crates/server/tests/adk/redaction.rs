@@ -1,6 +1,13 @@
 //! Secrets do not leave the server, by whichever route.
 
-use crate::support::{Gated, ask, gated_agent, server, with_session};
+use std::sync::Arc;
+
+use http_body_util::BodyExt as _;
+use retain_server::Server;
+
+use crate::support::{
+    Answer, Gated, adas_key, ask, gated_agent, read, request, send, server, with_session,
+};
 
 const SESSIONS: &str = "/apps/desk/users/ada/sessions";
 
@@ -56,6 +63,7 @@ async fn credentials_are_kept_and_not_shown() {
             answer.text
         );
     }
+    not_shown_to_users(&server).await;
     let key = retain_core::SessionKey::new("desk", "ada", "c");
     let stored = server
         .services
@@ -68,4 +76,49 @@ async fn credentials_are_kept_and_not_shown() {
         .to_json()
         .expect("JSON");
     assert_eq!(stored.matches("SECRET").count(), 7, "it is kept");
+}
+
+/// Retain's own API shows programs all that is kept, and users what is theirs.
+async fn not_shown_to_users(server: &Arc<Server>) {
+    const USER: &str = "/api/v1/apps/desk/users/ada";
+    let as_user = async |path: &str| {
+        let mut asked = request("GET", path, "");
+        asked.extensions_mut().insert(adas_key());
+        send(server, asked).await
+    };
+    for path in [
+        format!("{USER}/sessions/c"),
+        format!("{USER}/sessions/c/events"),
+        format!("{USER}/sessions/c/export"),
+        format!("{USER}/export"),
+    ] {
+        let whole: Answer = ask(server, "GET", &path, "").await;
+        assert!(whole.text.contains("SECRET"), "{path}: {}", whole.text);
+        let shown = read(as_user(&path).await).await;
+        assert_eq!(shown.status, 200, "{path}: {}", shown.text);
+        assert!(!shown.text.contains("SECRET"), "{path}: {}", shown.text);
+        assert!(shown.text.contains("\"authUri\":\"shown\""), "{path}");
+        let lines = |text: &str| text.lines().count();
+        assert_eq!(lines(&shown.text), lines(&whole.text), "{path}");
+    }
+    for path in [
+        format!("{USER}/sessions/c/state"),
+        format!("{USER}/sessions?state=true"),
+    ] {
+        let shown = read(as_user(&path).await).await;
+        assert!(!shown.text.contains("SECRET"), "{path}: {}", shown.text);
+        assert!(shown.text.contains("not a credential"), "{path}");
+    }
+    let mut tail = as_user(&format!("{USER}/sessions/c/tail"))
+        .await
+        .into_body();
+    let frame = tail.frame().await.expect("a frame").expect("bytes");
+    let frame = frame.into_data().expect("data");
+    let frame = String::from_utf8(frame.to_vec()).expect("text");
+    assert!(frame.starts_with("id: 1\n"), "{frame}");
+    assert!(
+        frame.contains("authUri") && !frame.contains("SECRET"),
+        "{frame}"
+    );
+    assert!(frame.ends_with("\n\n"), "{frame}");
 }

@@ -164,6 +164,17 @@ async fn events_are_read_in_steps() {
 }
 
 #[tokio::test]
+async fn a_version_that_is_none_cannot_be_taken_back() {
+    let client = Client::volatile().with_session().await;
+    let event = r#"{"events":[{"author":"user","invocationId":"i","actions":{"artifactDelta":{"a":"x"}}}]}"#;
+    client.post(EVENTS, event).await.expect(200);
+    let path = format!("{SESSION}/rewind");
+    let body = r#"{"beforeInvocationId":"i"}"#;
+    let refused = client.post(&path, body).await.expect(409);
+    assert_eq!(refused["code"], "artifact_not_restored");
+}
+
+#[tokio::test]
 async fn a_rewind_takes_back_state_and_artifacts() {
     let client = Client::volatile().with_session().await;
     let artifacts = format!("{SESSION}/artifacts");

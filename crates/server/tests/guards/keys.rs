@@ -221,6 +221,30 @@ async fn so_many_wrong_keys_come_from_one_address() {
 }
 
 #[tokio::test]
+async fn the_one_key_of_a_server_is_not_found_by_trying() {
+    let world = World::new();
+    let keys = world.keys.clone();
+    let router = world.router(|guards| {
+        let single = Some("open sesame".to_owned());
+        guards.keys = Keys::new(Arc::new(keys), single, true).limited_wrong(2.0);
+    });
+    let ask_from = async |peer: &str, key: &str| {
+        let mut asked = request(&Method::GET, LIST, key, None);
+        let peer: SocketAddr = peer.parse().unwrap();
+        asked.extensions_mut().insert(ConnectInfo(peer));
+        ask(&router, asked).await.status.as_u16()
+    };
+    let (here, there) = ("192.0.2.1:1", "192.0.2.2:1");
+    for _ in 0..4 {
+        assert_eq!(ask_from(here, "wrong").await, 401);
+    }
+    assert_eq!(ask_from(here, "open sesame").await, 429, "not even now");
+    assert_eq!(ask_from(there, "open sesame").await, 200);
+    assert_eq!(ask_from(here, "open sesame").await, 200, "it was good");
+    assert_eq!(ask_from(here, "wrong").await, 429);
+}
+
+#[tokio::test]
 async fn a_key_and_a_user_have_so_many_streams() {
     let world = World::new();
     let [one, two] = [

@@ -13,6 +13,7 @@ use retain_runtime::{Agent, Instruction, LlmAgent, ToolSource};
 use super::{
     super::{apps::query_value, errors::AdkError, run::runner},
     IsDev, LOOKS, dot, json,
+    ui::contained,
 };
 use crate::{routes::Routes, services::Shared};
 
@@ -57,9 +58,10 @@ async fn described(
 }
 
 fn readme(folder: &Path) -> Option<String> {
-    let file = folder.join("README.md");
-    let is_small = std::fs::metadata(&file).ok()?.len() <= README_MAX;
-    is_small.then(|| std::fs::read_to_string(&file).ok())?
+    let file = contained(folder, &folder.join("README.md")).ok()?;
+    let about = std::fs::metadata(&file).ok()?;
+    let is_readable = about.is_file() && about.len() <= README_MAX;
+    is_readable.then(|| std::fs::read_to_string(&file).ok())?
 }
 
 /// An agent and those below it, as ADK spells them.

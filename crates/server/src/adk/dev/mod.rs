@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The paths of ADK 1.x and 2.x are both served. Without [`Dev`] none of them is there: a server for
-//! others shows no instructions of agents and keeps no traces.
+//! others draws no agents and keeps no traces.
 
 mod builder;
 mod dot;

@@ -20,7 +20,8 @@ impl Keys {
     /// How the key stands now that a request came in with. This is no request: it is neither
     /// counted nor noted as a use. Who came in without one of our keys stays.
     pub(crate) async fn standing(&self, headers: &HeaderMap, now_us: i64) -> Standing {
-        let Some(sent) = sent_key(headers).filter(|sent| KeyText::parse(sent).is_some()) else {
+        let ours = |sent: &&str| KeyText::parse(sent).is_some() && !self.is_single(sent);
+        let Some(sent) = sent_key(headers).filter(ours) else {
             return Standing::Good;
         };
         match self.stored(sent, now_us).await {

@@ -1,0 +1,71 @@
+//! What a key that is bound to a user is shown: the user's own data, without credentials.
+//!
+//! Events and state may hold what belongs to the app and not to the user, such as the secret of its
+//! OAuth client. ADK's face never shows those. Here they are shown to programs that keep sessions
+//! for an agent, for the agent needs them; not to whoever holds the key of a user.
+
+use axum::{
+    body::{Body, Bytes},
+    extract::Request,
+    http::{StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use futures_util::TryStreamExt as _;
+use retain_core::redacted;
+
+use super::problem::Problem;
+use crate::guard::Caller;
+
+/// Takes credentials out of answers to keys that are bound to a user.
+pub(super) async fn without_secrets(request: Request, next: Next) -> Response {
+    let is_bound = Caller::of(request.extensions()).user.is_some();
+    let response = next.run(request).await;
+    if !is_bound {
+        return response;
+    }
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    match kind {
+        "application/json" => whole(response).await,
+        "text/event-stream" | "application/x-ndjson" => line_by_line(response),
+        _ => response,
+    }
+}
+
+async fn whole(response: Response) -> Response {
+    let (parts, body) = response.into_parts();
+    // The text is there already: an answer in JSON is written before it is sent.
+    let bytes = axum::body::to_bytes(body, usize::MAX).await;
+    let text = bytes
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes.into()).ok());
+    match text {
+        Some(text) => Response::from_parts(parts, Body::from(redacted(text))),
+        None => {
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            Problem::new(status, "corrupt", "the answer could not be written").into_response()
+        }
+    }
+}
+
+/// Streams are sent in pieces of whole lines: an event or more of them, each on one line.
+fn line_by_line(response: Response) -> Response {
+    const DATA: &str = "data: ";
+    let (parts, body) = response.into_parts();
+    let pieces = body.into_data_stream().map_ok(|piece| {
+        let text = String::from_utf8_lossy(&piece);
+        let lines = text.split_inclusive('\n').map(|line| {
+            let (start, rest) = line.split_at(match line.starts_with(DATA) {
+                true => DATA.len(),
+                false => 0,
+            });
+            match rest.strip_suffix('\n').filter(|it| it.starts_with('{')) {
+                Some(json) => format!("{start}{}\n", redacted(json.to_owned())),
+                None => line.to_owned(),
+            }
+        });
+        Bytes::from(lines.collect::<String>())
+    });
+    Response::from_parts(parts, Body::from_stream(pieces))
+}
