@@ -143,6 +143,10 @@ pub trait Store {
     ) -> Res<Done> {
         unsupported("read")
     }
+    /// Lists the user's sessions `repeat` times; `events` of the answer is how many there are.
+    fn list(&mut self, _repeat: u64, _meter: &mut Meter) -> Res<Done> {
+        unsupported("list")
+    }
     /// Concurrent writers.
     fn writers(&mut self, _plan: &Writers, _meter: &mut Meter) -> Res<Done> {
         unsupported("writers")
@@ -187,6 +191,11 @@ enum Command {
         store: String,
         session: String,
         newest: Option<u64>,
+        repeat: u64,
+        max_ms: Option<u64>,
+    },
+    List {
+        store: String,
         repeat: u64,
         max_ms: Option<u64>,
     },
@@ -312,6 +321,14 @@ fn answer(
                 find(stores, &store)?.read(&session, newest, repeat, &mut meter)?,
                 meter,
             )
+        }
+        Command::List {
+            store,
+            repeat,
+            max_ms,
+        } => {
+            let mut meter = Meter::new(max_ms);
+            (find(stores, &store)?.list(repeat, &mut meter)?, meter)
         }
         Command::Writers {
             store,

@@ -1,7 +1,8 @@
-"""The peer google-adk: its two SQLite session services, in Python.
+"""The peer google-adk: its session services, in Python.
 
 Variant "sqlite" is SqliteSessionService, variant "database" is
-DatabaseSessionService on sqlite+aiosqlite. Variants that begin with "turns" are in
+DatabaseSessionService on sqlite+aiosqlite, variant "postgres" the same on
+postgresql+asyncpg: it is given the URL of a database. Variants that begin with "turns" are in
 turns.py, the variant "memory" is in memory.py. Speaks the protocol of bench/README.md.
 """
 
@@ -270,7 +271,42 @@ class Store:
         return total
 
 
+class PostgresStore(Store):
+    """DatabaseSessionService on PostgreSQL."""
+
+    def __init__(self, url):
+        self.url = url.replace("postgresql://", "postgresql+asyncpg://", 1)
+        self.service = DatabaseSessionService(self.url)
+        self.live = {}
+
+    async def open(self):
+        await self.service.list_sessions(app_name=APP, user_id=USER)  # makes the tables
+        return ""
+
+    async def load(self, sessions, events):
+        """Through the service: the driver has told the server not to wait for the disk."""
+        for name in sessions:
+            await self.new(name)
+            session = await self.get(name) if events else None
+            for n in range(1, events + 1):
+                await self.service.append_event(session, make_event(n))
+
+    async def list(self, meter, repeat):
+        ops = found = 0
+        meter.start()
+        for _ in range(repeat):
+            answer = await self.service.list_sessions(app_name=APP, user_id=USER)
+            found = len(answer.sessions)
+            ops += 1
+            if meter.passed():
+                break
+        meter.stop()
+        return {"ops": ops, "events": found}
+
+
 def make_store(directory, variant):
+    if variant == "postgres":
+        return PostgresStore(directory)
     if variant == "memory":
         from memory import MemoryStore
 

@@ -1,0 +1,74 @@
+//! Sessions on PostgreSQL, one service a variant: "raw" (the floor), "retain", "adk-rs",
+//! "adk-rust". Where the other peers are given a folder, this one is given the URL of an
+//! empty database. What the windows do is in `windows`, the same for all.
+
+mod adk_rs;
+mod adk_rust;
+mod raw;
+mod retain;
+mod windows;
+
+use bench_common::{Failure, Opened, Peer, Res, Store, run};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+use windows::{Service, ServiceStore};
+
+/// Connections of the floor: as many as Retain opens by default.
+const CONNECTIONS: usize = 20;
+
+struct Stores {
+    runtime: Arc<Runtime>,
+    version: String,
+}
+
+impl Stores {
+    fn store<S: Service>(&mut self, version: &str, service: S) -> Box<dyn Store> {
+        self.version = version.into();
+        Box::new(ServiceStore::new(self.runtime.clone(), service))
+    }
+}
+
+impl Peer for Stores {
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn open(&mut self, dir: &Path, variant: &str) -> Res<Opened> {
+        let url = dir.to_str().ok_or("the URL is not text")?;
+        let runtime = self.runtime.clone();
+        let store = match variant {
+            "raw" => {
+                let raw = runtime.block_on(raw::Raw::connect(url, CONNECTIONS))?;
+                self.store("tokio-postgres", raw)
+            }
+            "retain" => {
+                let service = runtime.block_on(retain::Retain::connect(url))?;
+                self.store("this one", service)
+            }
+            "adk-rs" => {
+                let service = runtime.block_on(adk_rs::AdkRs::connect(url))?;
+                self.store("0.6.0", service)
+            }
+            "adk-rust" => {
+                let service = runtime.block_on(adk_rust::AdkRust::connect(url))?;
+                self.store("2.3.0", service)
+            }
+            other => return Err(Failure::Unsupported(format!("no variant {other:?}"))),
+        };
+        // The driver has the server's settings.
+        let durability = String::new();
+        Ok(Opened { store, durability })
+    }
+}
+
+fn main() {
+    run(|| {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.enable_all().build().expect("tokio runtime");
+        Stores {
+            runtime: Arc::new(runtime),
+            version: String::new(),
+        }
+    });
+}
