@@ -1,0 +1,103 @@
+//! Who follows a session, from one replica to the next when it is cut off.
+
+use std::{
+    io::{ErrorKind, Read as _},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use retain::Json;
+
+use super::{
+    cluster::Cluster,
+    http::{self, Chunks},
+    load::path,
+};
+use crate::crash::wait;
+
+/// So often a follower looks whether it has come to the end.
+const LOOK: Duration = Duration::from_millis(200);
+/// Nothing that is stored takes so long to be heard of.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a follower has seen of a session.
+pub(super) struct Seen {
+    pub(super) session: String,
+    /// Positions and ids, in the order in which they came.
+    pub(super) events: Vec<(u64, String)>,
+    /// How often it had to go to another replica.
+    pub(super) moved: usize,
+}
+
+/// Follows a session until it has seen the position that `goal` names, once it does.
+pub(super) fn follow(cluster: &Cluster, session: &str, first: usize, goal: &OnceLock<u64>) -> Seen {
+    let mut seen = Seen {
+        session: session.to_owned(),
+        events: Vec::new(),
+        moved: 0,
+    };
+    let mut late = None;
+    loop {
+        let listened = listen(cluster, &mut seen, first, goal, &mut late);
+        if listened.is_some() {
+            return seen;
+        }
+        seen.moved += 1;
+        wait(Duration::from_millis(20));
+    }
+}
+
+/// Listens to one replica: `Some` when the goal is reached, `None` when it was cut off.
+fn listen(
+    cluster: &Cluster,
+    seen: &mut Seen,
+    first: usize,
+    goal: &OnceLock<u64>,
+    late: &mut Option<Instant>,
+) -> Option<()> {
+    let after = seen.events.last().map_or(0, |(position, _)| *position);
+    let address = cluster.address(first + seen.moved);
+    let path = format!("{}/tail?after={after}", path(&seen.session));
+    let mut socket = http::send(&address, "GET", &path, "", LOOK).ok()?;
+    let (mut chunks, mut text, mut buffer) = (Chunks::default(), String::new(), [0; 16384]);
+    loop {
+        let last = seen.events.last().map_or(0, |(position, _)| *position);
+        if let Some(goal) = goal.get() {
+            if last >= *goal {
+                return Some(());
+            }
+            let since = *late.get_or_insert_with(Instant::now);
+            assert!(
+                since.elapsed() < PATIENCE,
+                "{}: {last} of {goal}",
+                seen.session
+            );
+        }
+        match socket.read(&mut buffer) {
+            Ok(0) => return None,
+            Ok(count) => text += &chunks.take(&buffer[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => return None,
+        }
+        while let Some(end) = text.find("\n\n") {
+            let message: String = text.drain(..end + 2).collect();
+            if let Some(event) = parse(&message)? {
+                seen.events.push(event);
+            }
+        }
+    }
+}
+
+/// An event of the stream; nothing if it is a sign of life; `None` if the stream ends.
+fn parse(message: &str) -> Option<Option<(u64, String)>> {
+    let field = |name: &str| {
+        let lines = message.lines();
+        lines.filter_map(|line| line.strip_prefix(name)).next()
+    };
+    if message.starts_with(':') {
+        return Some(None);
+    }
+    let position = field("id: ")?.parse().unwrap();
+    let event = Json::parse(field("data: ")?).unwrap();
+    Some(Some((position, event["id"].as_str().unwrap().to_owned())))
+}

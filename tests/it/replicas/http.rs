@@ -1,0 +1,114 @@
+//! A client that is used to servers that die: what was cut off is an error, never half an answer.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::TcpStream,
+    time::Duration,
+};
+
+use retain::Json;
+
+/// Longer than any lease: who waits for one that was lost waits for its end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A whole answer.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Json,
+}
+
+/// Sends a request on a connection of its own and reads the answer.
+pub(super) fn ask(address: &str, method: &str, path: &str, body: &str) -> io::Result<Answer> {
+    let mut socket = send(address, method, path, body, PATIENCE)?;
+    let mut bytes = Vec::new();
+    socket.read_to_end(&mut bytes)?;
+    parse(&bytes).ok_or_else(|| io::Error::other("the answer was cut off"))
+}
+
+/// Sends a request; the answer is to be read from what is returned.
+pub(super) fn send(
+    address: &str,
+    method: &str,
+    path: &str,
+    body: &str,
+    patience: Duration,
+) -> io::Result<TcpStream> {
+    let mut socket = TcpStream::connect(address)?;
+    socket.set_read_timeout(Some(patience))?;
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
+    socket.write_all(request.as_bytes())?;
+    Ok(socket)
+}
+
+fn parse(bytes: &[u8]) -> Option<Answer> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        let is_length = name.eq_ignore_ascii_case("content-length");
+        is_length.then(|| value.parse::<usize>().ok()).flatten()
+    })?;
+    let body = (body.len() == length).then(|| Json::parse(body).ok())??;
+    Some(Answer { status, body })
+}
+
+/// The body of a stream that is sent in chunks, as far as it has come.
+#[derive(Default)]
+pub(super) struct Chunks {
+    raw: Vec<u8>,
+    past_head: bool,
+}
+
+impl Chunks {
+    /// Takes what came and gives back the text that is complete with it.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> String {
+        self.raw.extend_from_slice(bytes);
+        let mut text = Vec::new();
+        if !self.past_head {
+            let Some(end) = find(&self.raw, b"\r\n\r\n") else {
+                return String::new();
+            };
+            self.raw.drain(..end + 4);
+            self.past_head = true;
+        }
+        while let Some(end) = find(&self.raw, b"\r\n") {
+            let size = std::str::from_utf8(&self.raw[..end]).unwrap();
+            let size = usize::from_str_radix(size, 16).unwrap();
+            let whole = end + 2 + size + 2;
+            if self.raw.len() < whole {
+                break;
+            }
+            text.extend_from_slice(&self.raw[end + 2..end + 2 + size]);
+            self.raw.drain(..whole);
+        }
+        String::from_utf8(text).unwrap()
+    }
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|found| found == what)
+}
+
+#[test]
+fn a_stream_is_put_together_however_it_was_cut() {
+    let sent = b"HTTP/1.1 200 OK\r\n\r\n5\r\nid: 1\r\n3\r\n\n\nx\r\n";
+    for cut in 0..sent.len() {
+        let mut chunks = Chunks::default();
+        let text = chunks.take(&sent[..cut]) + &chunks.take(&sent[cut..]);
+        assert_eq!(text, "id: 1\n\nx", "cut at {cut}");
+    }
+}
+
+#[test]
+fn half_an_answer_is_none() {
+    let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"a\":1}";
+    assert_eq!(parse(whole).unwrap().body["a"].as_u64(), Some(1));
+    for cut in 0..whole.len() {
+        assert!(parse(&whole[..cut]).is_none(), "cut at {cut}");
+    }
+}

@@ -1,0 +1,241 @@
+//! Clients that append, each by itself, to replicas that die. What they are not told they ask again,
+//! of whoever is there, with the same ids; and they take down what they were told.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use retain::Json;
+use retain_testkit::random::Random;
+use serde_json::{Value, json};
+
+use super::{
+    cluster::Cluster,
+    http::{self, Answer},
+};
+use crate::crash::wait;
+
+/// Sessions that everybody appends to.
+pub(super) const OPEN: usize = 6;
+/// Sessions that are only written by runs, which take turns.
+pub(super) const RUNS: usize = 4;
+/// Every so manieth client makes runs.
+const RUNNER: usize = 4;
+/// What every id of an event begins with, so that it is found on the wire.
+pub(super) const MARK: &str = "evt-";
+/// Nobody asks for longer than this. Leases that were lost with their answer last for 30 seconds.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// What became of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is stored, at this position.
+    Stored(u64),
+    /// It was refused, for good: its run was over.
+    Refused,
+}
+
+/// An event that was sent.
+#[derive(Debug, Clone)]
+pub(super) struct Sent {
+    pub(super) session: String,
+    pub(super) client: usize,
+    /// Ascending with every event of the client.
+    pub(super) number: u64,
+    pub(super) id: String,
+    pub(super) run: String,
+    pub(super) fate: Fate,
+}
+
+/// The path of a session.
+pub(super) fn path(session: &str) -> String {
+    format!("/api/v1/apps/shop/users/ada/sessions/{session}")
+}
+
+/// The names of all sessions.
+pub(super) fn sessions() -> Vec<String> {
+    let open = (0..OPEN).map(|number| format!("open-{number}"));
+    open.chain((0..RUNS).map(|number| format!("runs-{number}")))
+        .collect()
+}
+
+/// What all clients share.
+pub(super) struct Load<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) enough: AtomicBool,
+    /// Appends that were answered.
+    pub(super) answered: AtomicUsize,
+    /// Requests that failed and were sent again.
+    pub(super) resent: AtomicUsize,
+}
+
+impl<'a> Load<'a> {
+    pub(super) fn new(cluster: &'a Cluster) -> Load<'a> {
+        let address = cluster.address(0);
+        for session in sessions() {
+            let body = json!({"sessionId": session}).to_string();
+            let path = "/api/v1/apps/shop/users/ada/sessions";
+            let made = http::ask(&address, "POST", path, &body).unwrap();
+            assert!(matches!(made.status, 200 | 201), "{:?}", made.body);
+        }
+        Load {
+            cluster,
+            enough: AtomicBool::new(false),
+            answered: AtomicUsize::new(0),
+            resent: AtomicUsize::new(0),
+        }
+    }
+
+    /// Waits until so many more appends were answered: the load goes on.
+    pub(super) fn progress(&self, more: usize) {
+        let goal = self.answered.load(Ordering::Relaxed) + more;
+        let started = Instant::now();
+        while self.answered.load(Ordering::Relaxed) < goal {
+            assert!(started.elapsed() < PATIENCE, "the load does not go on");
+            wait(Duration::from_millis(5));
+        }
+    }
+}
+
+/// One client.
+pub(super) struct Client<'a> {
+    load: &'a Load<'a>,
+    number: usize,
+    random: Random,
+    /// The replica it asks; the next one after a failure.
+    replica: usize,
+    count: u64,
+    sent: Vec<Sent>,
+}
+
+/// What a batch came to.
+enum Outcome {
+    Stored(Json),
+    RunLost,
+    RunBusy,
+}
+
+impl Client<'_> {
+    pub(super) fn new<'a>(load: &'a Load<'a>, number: usize, seed: u64) -> Client<'a> {
+        Client {
+            load,
+            number,
+            random: Random::new(seed + number as u64),
+            replica: number,
+            count: 0,
+            sent: Vec::new(),
+        }
+    }
+
+    /// Appends until it is enough; gives back what was sent.
+    pub(super) fn work(mut self) -> Vec<Sent> {
+        while !self.load.enough.load(Ordering::Relaxed) {
+            if self.number.is_multiple_of(RUNNER) {
+                self.run();
+            } else {
+                let session = format!("open-{}", self.random.below(OPEN as u64));
+                let events = 1 + self.random.below(3) as usize;
+                let run = format!("{MARK}{}-{}-alone", self.number, self.count);
+                self.append(&session, &run, events, Value::Null);
+            }
+        }
+        self.sent
+    }
+
+    /// One run: begin, some appends, the last of which ends it.
+    fn run(&mut self) {
+        let session = format!("runs-{}", self.random.below(RUNS as u64));
+        let begin = json!({"begin": {"waitMs": 60_000}});
+        let token = match self.send(&session, &json!({"events": [], "run": begin})) {
+            Outcome::Stored(answer) => answer["run"].as_str().unwrap().to_owned(),
+            // Nothing was written.
+            Outcome::RunBusy | Outcome::RunLost => return,
+        };
+        let run = format!("run-{}-{}", self.number, self.count);
+        let appends = 1 + self.random.below(4);
+        for append in 1..=appends {
+            let word = if append == appends { "end" } else { "within" };
+            if !self.append(&session, &run, 1, json!({word: token})) {
+                return;
+            }
+        }
+    }
+
+    /// Appends a batch; false if its run was over.
+    fn append(&mut self, session: &str, run: &str, events: usize, token: Value) -> bool {
+        let first = self.count + 1;
+        self.count += events as u64;
+        let numbers = first..=self.count;
+        let batch: Vec<Value> = numbers
+            .clone()
+            .map(|number| self.event(number, run))
+            .collect();
+        let outcome = self.send(session, &json!({"events": batch, "run": token}));
+        for (place, number) in numbers.enumerate() {
+            let id = self.id(number);
+            let fate = match &outcome {
+                Outcome::Stored(answer) => {
+                    let stored = &answer["events"][place];
+                    assert_eq!(stored["event"]["id"].as_str(), Some(id.as_str()));
+                    Fate::Stored(stored["position"].as_u64().unwrap())
+                }
+                Outcome::RunLost => Fate::Refused,
+                Outcome::RunBusy => panic!("an append that begins no run was told to wait"),
+            };
+            self.sent.push(Sent {
+                session: session.to_owned(),
+                client: self.number,
+                number,
+                id,
+                run: run.to_owned(),
+                fate,
+            });
+        }
+        matches!(outcome, Outcome::Stored(_))
+    }
+
+    fn id(&self, number: u64) -> String {
+        format!("{MARK}{}-{number}", self.number)
+    }
+
+    fn event(&self, number: u64, run: &str) -> Value {
+        let mut delta = json!({ format!("last-{}", self.number): number });
+        if number.is_multiple_of(5) {
+            delta[format!("user:last-{}", self.number)] = number.into();
+        }
+        json!({
+            "id": self.id(number), "author": "user", "invocationId": run, "timestamp": 1.7e9,
+            "content": {"role": "user", "parts": [{"text": format!("{number} of {}", self.number)}]},
+            "actions": {"stateDelta": delta},
+        })
+    }
+
+    /// Sends the very same body until there is an answer.
+    fn send(&mut self, session: &str, body: &Value) -> Outcome {
+        let (path, body) = (format!("{}/events", path(session)), body.to_string());
+        let started = Instant::now();
+        loop {
+            let address = self.load.cluster.address(self.replica);
+            let answer = http::ask(&address, "POST", &path, &body);
+            match answer {
+                Ok(Answer { status: 200, body }) => {
+                    self.load.answered.fetch_add(1, Ordering::Relaxed);
+                    return Outcome::Stored(body);
+                }
+                Ok(Answer { status: 409, body }) if body["code"].as_str() == Some("run_lost") => {
+                    return Outcome::RunLost;
+                }
+                Ok(Answer { status: 409, body }) if body["code"].as_str() == Some("run_busy") => {
+                    return Outcome::RunBusy;
+                }
+                Ok(Answer { status: 503, .. }) | Err(_) => {}
+                Ok(Answer { status, body }) => panic!("{status}: {body:?}"),
+            }
+            assert!(started.elapsed() < PATIENCE, "no answer for {session}");
+            self.load.resent.fetch_add(1, Ordering::Relaxed);
+            self.replica += 1;
+            wait(Duration::from_millis(20));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Several servers on one store, with many clients, while one after another is killed: nothing that
+//! was acknowledged is lost, nothing is there twice, runs do not interleave, and who follows a
+//! session misses nothing.
+//!
+//! `cluster` is the servers, `load` the clients, `follow` who listens, `compare` the verdict;
+//! `postgres` is a database that can be killed, and `proxy` cuts the lines to it.
+
+mod cluster;
+mod compare;
+mod follow;
+mod http;
+mod load;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+mod proxy;
+#[cfg(feature = "postgres")]
+mod with_postgres;
+
+use std::sync::{OnceLock, atomic::Ordering};
+
+use cluster::Cluster;
+use compare::{Fault, Log, compare, compare_shared};
+use follow::{Seen, follow};
+use load::{Client, Load, Sent, path, sessions};
+use retain_testkit::random::Random;
+
+use crate::{program::uri, seed, times};
+
+/// What happens to the servers, or below them, while clients append.
+type Trouble<'a> = dyn Fn(&Load<'_>, &mut Random) + Sync + 'a;
+
+/// Lets clients append while there is trouble that they notice, and compares.
+fn append_through(cluster: Cluster, clients: usize, seed: u64, trouble: &Trouble<'_>) {
+    append(cluster, clients, seed, true, trouble);
+}
+
+/// Lets clients append while there is trouble, and compares. Whether they `notice` it is part of
+/// what is promised.
+fn append(cluster: Cluster, clients: usize, seed: u64, notice: bool, trouble: &Trouble<'_>) {
+    let load = Load::new(&cluster);
+    let names = sessions();
+    let goals: Vec<OnceLock<u64>> = names.iter().map(|_| OnceLock::new()).collect();
+    let (sent, seen) = std::thread::scope(|scope| {
+        let (load, cluster) = (&load, &cluster);
+        let following = names.iter().zip(&goals).enumerate();
+        let following: Vec<_> = following
+            .map(|(number, (name, goal))| scope.spawn(move || follow(cluster, name, number, goal)))
+            .collect();
+        let working: Vec<_> = (0..clients)
+            .map(|number| scope.spawn(move || Client::new(load, number, seed).work()))
+            .collect();
+        load.progress(clients * 2);
+        trouble(load, &mut Random::new(seed));
+        load.progress(clients * 2);
+        load.enough.store(true, Ordering::Relaxed);
+        let sent: Vec<Sent> = working
+            .into_iter()
+            .flat_map(|w| w.join().unwrap())
+            .collect();
+        for (name, goal) in names.iter().zip(&goals) {
+            let answer = cluster.get(0, &format!("{}/events?recent=1", path(name)));
+            goal.set(answer.body["position"].as_u64().unwrap()).unwrap();
+        }
+        let seen: Vec<Seen> = following.into_iter().map(|f| f.join().unwrap()).collect();
+        (sent, seen)
+    });
+    let (answered, resent) = (load.answered.into_inner(), load.resent.into_inner());
+    let moved: usize = seen.iter().map(|seen| seen.moved).sum();
+    println!(
+        "{answered} appends answered, {resent} requests sent again, followers moved {moved} times"
+    );
+    let faults = compare_everywhere(&cluster, &sent, &seen);
+    assert_eq!(faults, [], "{}", cluster.stop());
+    assert_eq!(resent > 0, notice, "{resent} requests had to be sent again");
+}
+
+/// All replicas must tell the same.
+fn compare_everywhere(cluster: &Cluster, sent: &[Sent], seen: &[Seen]) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for replica in 0..cluster.replicas() {
+        for session in sessions() {
+            let log = Log::read(cluster, replica, &session);
+            faults.extend(compare(&log, sent, seen));
+            faults.extend(compare_shared(&log, sent));
+        }
+    }
+    faults
+}
+
+/// Kills one server after another, and starts it again.
+fn kill_one_after_another(load: &Load<'_>, random: &mut Random, rounds: usize) {
+    for round in 0..rounds {
+        let number = round % load.cluster.replicas();
+        load.cluster.kill(number);
+        if load.cluster.replicas() > 1 {
+            // The others go on without it.
+            load.progress(random.below(200) as usize);
+        }
+        load.cluster.revive(number);
+        load.progress(50 + random.below(200) as usize);
+    }
+}
+
+#[test]
+fn one_server_on_sqlite_is_killed_under_load() {
+    let seed = seed("one_server_on_sqlite_is_killed_under_load", 81);
+    let folder = retain_testkit::scratch::folder();
+    let cluster = Cluster::start(&uri(&folder.path().join("sessions.db")), 1);
+    append_through(cluster, 32, seed, &|load, random| {
+        kill_one_after_another(load, random, times(3, 30));
+    });
+}
+
+#[test]
+fn three_servers_on_sqlite_are_killed_one_after_another() {
+    let seed = seed("three_servers_on_sqlite_are_killed_one_after_another", 82);
+    let folder = retain_testkit::scratch::folder();
+    let cluster = Cluster::start(&uri(&folder.path().join("sessions.db")), 3);
+    append_through(cluster, 32, seed, &|load, random| {
+        kill_one_after_another(load, random, times(3, 30));
+    });
+}
