@@ -102,6 +102,14 @@ fn typed(mut fields: JsonMap) -> Result<LlmResponse, ModelError> {
     }
 }
 
+/// Whether an error of this code says «not now» rather than «not so».
+pub(crate) fn may_pass(code: &str) -> bool {
+    matches!(
+        code,
+        "UNAVAILABLE" | "INTERNAL" | "RESOURCE_EXHAUSTED" | "DEADLINE_EXCEEDED" | "ABORTED"
+    )
+}
+
 /// What a refusal says.
 pub(crate) fn failure(status: u16, body: &str) -> Failure {
     let said = Json::parse(body).ok();
@@ -110,7 +118,7 @@ pub(crate) fn failure(status: u16, body: &str) -> Failure {
 }
 
 /// The error in a body or an event: `{"error": {…}}`, or a list of one such.
-pub(super) fn failure_in(said: &Json, status: Option<u16>) -> Option<Failure> {
+pub(crate) fn failure_in(said: &Json, status: Option<u16>) -> Option<Failure> {
     let said = match said.as_array() {
         Some([one]) => one,
         Some(_) => return None,

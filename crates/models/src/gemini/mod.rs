@@ -176,7 +176,9 @@ impl Provider for Gemini {
         let response = answer::parsed(body)?;
         match &response {
             // A stream that a proxy has gathered.
-            Json::Array(responses) if answer::failure_in(&response, None).is_none() => {
+            Json::Array(responses)
+                if !responses.is_empty() && answer::failure_in(&response, None).is_none() =>
+            {
                 let mut reader = GeminiReader::new();
                 for response in responses.iter() {
                     reader.take(response.clone())?;
@@ -197,10 +199,7 @@ impl Provider for Gemini {
     }
 
     fn may_pass(&self, code: &str) -> bool {
-        matches!(
-            code,
-            "UNAVAILABLE" | "INTERNAL" | "RESOURCE_EXHAUSTED" | "DEADLINE_EXCEEDED" | "ABORTED"
-        )
+        answer::may_pass(code)
     }
 
     fn capabilities(&self) -> ModelCapabilities {

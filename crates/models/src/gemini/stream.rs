@@ -7,7 +7,7 @@ use retain_runtime::StreamAggregator;
 
 use super::answer::{parsed, response_of};
 use crate::{
-    http::{SseEvent, Trouble, malformed},
+    http::{SseEvent, Trouble, cut_off},
     provider::StreamReader,
 };
 
@@ -99,15 +99,15 @@ impl StreamReader for GeminiReader {
     fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble> {
         if self.is_in_call {
             return Err(
-                malformed("Gemini's stream ended within the arguments of a function call").into(),
+                cut_off("Gemini's stream ended within the arguments of a function call").into(),
             );
         }
         if self.is_open {
-            return Err(malformed("Gemini's stream ended before the answer did").into());
+            return Err(cut_off("Gemini's stream ended before the answer did").into());
         }
         let whole = self.pieces.take().and_then(StreamAggregator::finish);
         let Some(mut whole) = whole else {
-            return Err(malformed("Gemini's stream ended before it began").into());
+            return Err(cut_off("Gemini's stream ended before it began").into());
         };
         if self.usage.is_some() {
             whole.usage_metadata = self.usage.take();

@@ -166,7 +166,9 @@ async fn post_form(
 async fn ask_metadata(http: &Http, host: &str) -> Result<String, ModelError> {
     let path = "computeMetadata/v1/instance/service-accounts/default/token";
     let url = format!("http://{host}/{path}");
-    let ask = |client: &Client| client.get(&url).header("metadata-flavor", "Google");
+    // A proxy has a metadata server of its own, or none: the token would be another's.
+    let direct = http.direct()?;
+    let ask = |_: &Client| direct.get(&url).header("metadata-flavor", "Google");
     http.fetch(&url, &ask, &token_failure, &Secrets::default())
         .await
         .map_err(|error| {

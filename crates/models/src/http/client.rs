@@ -161,6 +161,14 @@ impl Http {
         &self.inner.client
     }
 
+    /// A client that goes by no proxy, for a host that only this machine has. It speaks plain HTTP.
+    pub(crate) fn direct(&self) -> Result<Client, ModelError> {
+        let client = builder(self.settings()).no_proxy().tls_certs_only([]);
+        client
+            .build()
+            .map_err(|error| ModelError::new(causes(&error)).with_code("InvalidRequest"))
+    }
+
     /// The attempts of a call that begins now.
     pub(super) fn attempts(&self, options: &Options) -> Attempts {
         let settings = self.settings();
@@ -419,6 +427,11 @@ impl Answer {
 /// An answer that is not what it should be.
 pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
     ModelError::new(message).with_code("MalformedResponse")
+}
+
+/// A stream that ended, as streams do, before the answer in it did.
+pub(crate) fn cut_off(message: impl Into<String>) -> ModelError {
+    ModelError::new(message).with_code("CutOff")
 }
 
 fn timed_out(host: &str, doing: &str) -> ModelError {

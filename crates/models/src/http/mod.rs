@@ -14,12 +14,12 @@ mod retry;
 mod secret;
 mod sse;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use address::Address;
 pub(crate) use auth::{Auth, TokenSource};
 pub(crate) use call::Call;
-pub(crate) use client::{Exchange, malformed};
+pub(crate) use client::{Exchange, cut_off, malformed};
 pub use client::{Http, HttpSettings};
 pub(crate) use model::HttpModel;
 pub(crate) use options::http_option;

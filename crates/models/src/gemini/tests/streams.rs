@@ -94,7 +94,7 @@ const HALF_A_CALL: Stream = Stream {
         "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"functionCall\":{\"partialArgs\":[{\"jsonPath\":\"$.to\",\"stringValue\":\"An\",\"willContinue\":true}],\"willContinue\":true}}]}}]}\n\n",
     ),
     pieces: 2,
-    whole: Err("MalformedResponse"),
+    whole: Err("CutOff"),
 };
 
 /// Text that ends without saying why, in a stream that ends properly: it was cut off on its way.
@@ -105,7 +105,7 @@ const CUT_OFF: Stream = Stream {
         "data: {\"usageMetadata\":{\"totalTokenCount\":3}}\n\n",
     ),
     pieces: 2,
-    whole: Err("MalformedResponse"),
+    whole: Err("CutOff"),
 };
 
 /// The same with the end that some proxies put there.
@@ -217,7 +217,7 @@ const NOTHING: Stream = Stream {
     name: "nothing",
     bytes: ": hello\n\n",
     pieces: 0,
-    whole: Err("MalformedResponse"),
+    whole: Err("CutOff"),
 };
 
 const STREAMS: [&Stream; 15] = [

@@ -259,6 +259,28 @@ async fn the_metadata_server_gives_the_machines_token() {
     assert_eq!(asked.header("metadata-flavor"), Some("Google"));
 }
 
+/// It is a host of this machine's own: a proxy has another one, or none.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_metadata_server_is_asked_by_no_proxy() {
+    const CHILD: &str = "RETAIN_TEST_METADATA_CHILD";
+    if let Ok(url) = std::env::var(CHILD) {
+        let credentials = GoogleCredentials::MetadataServer { host: url };
+        let http = crate::Http::new(crate::HttpSettings::default()).expect("a client");
+        let tokens = super::super::tokens::Tokens::new(credentials);
+        let token = crate::http::TokenSource::token(&tokens, &http).await;
+        assert_eq!(token.expect("a token").expose(), "m1");
+        return;
+    }
+    let metadata = Server::playing([token("m1", 3599)]).await;
+    let proxy = Server::playing([]).await;
+    let host = metadata.url().replace("http://", "");
+    let variables = vec![("HTTP_PROXY", proxy.url()), (CHILD, host)];
+    let test = "gemini::tests::tokens::the_metadata_server_is_asked_by_no_proxy";
+    crate::http::tests::in_a_child(test, variables).await;
+    assert_eq!(metadata.received().len(), 1);
+    assert!(proxy.received().is_empty());
+}
+
 #[tokio::test]
 async fn a_user_gets_a_token_for_what_gcloud_keeps() {
     let tokens = Server::playing([token("u1", 3599)]).await;

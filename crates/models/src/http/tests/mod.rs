@@ -159,7 +159,7 @@ fn told(answer: Result<LlmResponse, ModelError>) -> String {
 
 /// Runs a test of this binary again, in a process of its own that has these variables. What a process
 /// reads of its environment it reads once.
-async fn in_a_child(test: &'static str, variables: Vec<(&'static str, String)>) {
+pub(crate) async fn in_a_child(test: &'static str, variables: Vec<(&'static str, String)>) {
     let run = move || {
         let mut child = std::process::Command::new(std::env::current_exe().expect("this test"));
         child.args([test, "--exact"]);
