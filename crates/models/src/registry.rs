@@ -223,8 +223,7 @@ impl Models {
             "AZURE_OPENAI_API_VERSION",
             "AZURE_API_VERSION",
         ];
-        let version = settings.first_of(&versions);
-        let version = version.unwrap_or_else(|| AZURE_VERSION.to_owned());
+        let version = settings.first_of(&versions).unwrap_or_default();
         let server = OpenAiServer::azure(&endpoint, &version, Secret::from(key));
         Ok(Arc::new(self.openai(name, model, server)))
     }
@@ -242,9 +241,6 @@ impl Models {
         OpenAiModel::new(self.http.clone(), server, model).named(name)
     }
 }
-
-/// The version of Azure's API that is asked for where none is said: the last that was settled.
-const AZURE_VERSION: &str = "2024-10-21";
 
 fn missing(name: &str, variables: &str) -> BuildError {
     BuildError::new(

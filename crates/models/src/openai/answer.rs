@@ -351,12 +351,20 @@ fn usage_of(usage: &Json) -> UsageMetadata {
     let answer = count(&usage["completion_tokens"]).unwrap_or(0);
     let total = count(&usage["total_tokens"]);
     let thoughts = count(&usage["completion_tokens_details"]["reasoning_tokens"]);
+    let thoughts = thoughts.filter(|count| *count > 0);
+    let sum = prompt.saturating_add(answer);
+    // Most servers count thoughts as part of the answer, and Gemini's form has them apart. A total of
+    // more says that they were apart already.
+    let inside = match total.is_none_or(|total| total == sum) {
+        true => thoughts.unwrap_or(0).min(answer.max(0)),
+        false => 0,
+    };
     UsageMetadata {
         prompt_token_count: Some(prompt),
-        candidates_token_count: Some(answer),
-        total_token_count: Some(total.unwrap_or(prompt.saturating_add(answer))),
+        candidates_token_count: Some(answer.saturating_sub(inside)),
+        total_token_count: Some(total.unwrap_or(sum)),
         cached_content_token_count: Some(cached.into_iter().find_map(count).unwrap_or(0)),
-        thoughts_token_count: thoughts.filter(|count| *count > 0),
+        thoughts_token_count: thoughts,
         ..UsageMetadata::default()
     }
 }

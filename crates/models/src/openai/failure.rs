@@ -64,7 +64,7 @@ pub(crate) fn in_answer(json: &Json) -> Option<Failure> {
 }
 
 /// Whether an error that is told in a stream says «not now» rather than «not so».
-pub(super) fn may_pass(code: &str) -> bool {
+pub(crate) fn may_pass(code: &str) -> bool {
     let words = [
         "rate_limit_exceeded",
         "server_error",

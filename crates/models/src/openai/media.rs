@@ -57,12 +57,12 @@ pub(super) fn inline(kind: Kind, blob: &Blob) -> Option<Piece> {
     let encoded = STANDARD.encode(&**data);
     let uri = || format!("data:{mime};base64,{encoded}");
     let major = mime.split('/').next().unwrap_or_default();
+    let format = sound_format(&mime);
     let media = match major {
-        "image" => url_piece("image_url", uri()),
+        "image" if kind.takes_picture(&mime) => url_piece("image_url", uri()),
         "video" if kind.takes_video() => url_piece("video_url", uri()),
-        "audio" if kind.takes_audio() => {
-            let format = sound_format(&mime).into();
-            let sound = object([("data", encoded.into()), ("format", format)]);
+        "audio" if kind.takes_audio(format) => {
+            let sound = object([("data", encoded.into()), ("format", format.into())]);
             object([("type", "input_audio".into()), ("input_audio", sound)])
         }
         _ => match document_ending(&mime).filter(|_| kind.takes_documents()) {
@@ -91,7 +91,11 @@ pub(super) fn at_address(kind: Kind, file: &FileData) -> Option<Piece> {
     let is_data = uri.starts_with("data:");
     let major = mime.split('/').next().unwrap_or_default();
     let media = match major {
-        "image" if is_web || is_data => url_piece("image_url", uri.to_owned()),
+        "image"
+            if kind.takes_picture(&mime) && (is_data || is_web && kind.takes_picture_urls()) =>
+        {
+            url_piece("image_url", uri.to_owned())
+        }
         "video" if (is_web || is_data) && kind.takes_video() => {
             url_piece("video_url", uri.to_owned())
         }
@@ -115,7 +119,11 @@ fn file_piece<const N: usize>(fields: [(&str, Json); N]) -> Json {
 /// The media type without its parameters.
 fn media_type(mime: &str) -> String {
     let bare = mime.split(';').next().unwrap_or_default();
-    bare.trim().to_lowercase()
+    match bare.trim().to_lowercase() {
+        // Not its name, and yet what many call it.
+        alias if alias == "image/jpg" => "image/jpeg".to_owned(),
+        mime => mime,
+    }
 }
 
 fn document_ending(mime: &str) -> Option<&'static str> {

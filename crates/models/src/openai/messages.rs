@@ -11,7 +11,7 @@ use super::{
     media::{self, Piece},
     refused,
     server::{Kind, ThoughtField},
-    signature,
+    signature, tools,
 };
 use crate::{provider::contents_of, signers};
 
@@ -20,20 +20,22 @@ const NO_RESULT: &str = "Error: Missing tool result (tool execution may have bee
                          before a response was recorded).";
 /// ADK's words where the user's last message is empty.
 const NOTHING_SAID: &str = "Handle the requests as specified in the System Instruction.";
-/// OpenAI takes no longer ids of calls.
-const ID_MAX: usize = 40;
 
 /// All messages of a request.
 pub(super) fn messages(kind: Kind, request: &LlmRequest) -> Result<Json, ModelError> {
     let mut messages = Messages {
         kind,
         out: Vec::new(),
-        ids: CallIds::default(),
+        ids: CallIds::new(kind),
         pending: Vec::new(),
     };
-    let instruction = request.config.system_instruction.as_deref();
-    if let Some(text) = instruction.filter(|text| !text.is_empty()) {
-        messages.say("system", text.into());
+    let instruction = request.config.system_instruction.clone();
+    let instruction = instruction.filter(|text| !text.is_empty());
+    // What a server cannot be told by a field of its own it is told in words.
+    let form = tools::form_in_words(kind, &request.config);
+    let told: Vec<String> = instruction.into_iter().chain(form).collect();
+    if !told.is_empty() {
+        messages.say("system", told.join("\n\n").into());
     }
     let contents = contents_of(request);
     for content in &contents {
@@ -194,7 +196,7 @@ impl Messages {
             ("function", function),
         ]);
         // Gemini signs its calls, also where it is asked through a server in between.
-        if let Some(signature) = signature.filter(|_| !self.kind.is_openai()) {
+        if let Some(signature) = signature.filter(|_| self.kind.takes_unknown_fields()) {
             let signature = Json::from(STANDARD.encode(&**signature));
             let signature = object([("thought_signature", signature)]);
             out.insert("provider_specific_fields", signature.clone());
@@ -308,19 +310,28 @@ fn degraded(what: &str, how: &str) {
 }
 
 /// Ids that servers take: every call has one, and its answer has the same.
-#[derive(Default)]
 struct CallIds {
+    kind: Kind,
     made: usize,
-    /// Ids that are too long, and what is sent instead.
-    short: HashMap<String, String>,
+    /// Ids that are not taken, and what is sent instead.
+    instead: HashMap<String, String>,
     /// Calls that came without an id, by name, until their answer comes.
     nameless: VecDeque<(String, String)>,
 }
 
 impl CallIds {
+    fn new(kind: Kind) -> CallIds {
+        CallIds {
+            kind,
+            made: 0,
+            instead: HashMap::new(),
+            nameless: VecDeque::new(),
+        }
+    }
+
     fn make(&mut self) -> String {
         self.made += 1;
-        format!("retain_call_{}", self.made)
+        self.kind.call_id(self.made)
     }
 
     fn of_call(&mut self, call: &FunctionCall) -> String {
@@ -346,14 +357,14 @@ impl CallIds {
     }
 
     fn sent(&mut self, id: &str) -> String {
-        if id.len() <= ID_MAX {
+        if self.kind.takes_call_id(id) {
             return id.to_owned();
         }
-        if let Some(short) = self.short.get(id) {
-            return short.clone();
+        if let Some(known) = self.instead.get(id) {
+            return known.clone();
         }
-        let short = self.make();
-        self.short.insert(id.to_owned(), short.clone());
-        short
+        let made = self.make();
+        self.instead.insert(id.to_owned(), made.clone());
+        made
     }
 }

@@ -23,7 +23,7 @@ use futures_util::StreamExt as _;
 use retain_core::{Json, LlmResponse, Part};
 use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
 
-pub(crate) use failure::{in_answer, of_body as failure_of};
+pub(crate) use failure::{in_answer, may_pass, of_body as failure_of};
 pub use server::OpenAiServer;
 pub(crate) use signature::details as reasoning_details;
 
@@ -90,19 +90,45 @@ impl Model for OpenAiModel {
 
     fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
         let hides_thoughts = request::hides_thoughts(&request.config);
-        let answers = self.inner.generate(request, stream);
-        match hides_thoughts {
-            false => answers,
-            true => Box::pin(
-                answers
-                    .filter_map(|answer| async move { answer.map(without_thoughts).transpose() }),
-            ),
+        let is_wrapped = tools::is_wrapped(&request.config);
+        let mut answers = self.inner.generate(request, stream);
+        if hides_thoughts {
+            answers = changed(answers, without_thoughts);
         }
+        if is_wrapped {
+            answers = changed(answers, unwrapped);
+        }
+        answers
     }
 
     fn capabilities(&self) -> ModelCapabilities {
         self.inner.capabilities()
     }
+}
+
+/// The answers as `change` leaves them; `None` is left out.
+fn changed(answers: ModelStream, change: fn(LlmResponse) -> Option<LlmResponse>) -> ModelStream {
+    Box::pin(answers.filter_map(move |answer| async move { answer.map(change).transpose() }))
+}
+
+/// The answer out of the object that it had to be put in; pieces of that object are nobody's.
+fn unwrapped(mut answer: LlmResponse) -> Option<LlmResponse> {
+    let is_piece = answer.partial == Some(true);
+    let Some(parts) = answer.content.as_mut().and_then(|it| it.parts.as_mut()) else {
+        return Some(answer);
+    };
+    let is_said = |part: &Part| part.thought != Some(true) && part.text.is_some();
+    if is_piece {
+        parts.retain(|part| !is_said(part));
+        return (!parts.is_empty()).then_some(answer);
+    }
+    for part in parts.iter_mut().filter(|part| is_said(part)) {
+        let said = part.text.as_deref().and_then(|text| Json::parse(text).ok());
+        if let Some(value) = said.as_ref().and_then(schema::value_in) {
+            part.text = Some(value.to_string());
+        }
+    }
+    Some(answer)
 }
 
 /// The answer without its thoughts; `None` if it was a piece of one. Those that a call builds on

@@ -26,13 +26,15 @@ pub(super) fn body(
         ("messages", messages::messages(kind, request)?),
     ]);
     body.extend(tools::tools(kind, config)?);
-    if let Some(format) = tools::response_format(config) {
+    if let Some(format) = tools::response_format(kind, config) {
         body.insert("response_format", format);
     }
     body.extend(settings(kind, model, config));
     if stream {
         body.insert("stream", true);
-        body.insert("stream_options", object([("include_usage", true.into())]));
+        if kind.is_asked_for_usage() {
+            body.insert("stream_options", object([("include_usage", true.into())]));
+        }
     }
     // Whatever else the server takes, in the words of whoever set it.
     let more = http_option(config, "extraBody", "extra_body");
@@ -44,15 +46,20 @@ pub(super) fn body(
 }
 
 fn settings(kind: Kind, model: &str, config: &GenerateContentConfig) -> JsonMap {
+    let effort = reasoning_effort(kind, model, config);
     let mut fields = JsonMap::new();
     let mut set = |name: &str, value: Option<Json>| {
         if let Some(value) = value {
             fields.insert(name, value);
         }
     };
-    set("temperature", config.temperature.map(Json::from));
-    set("top_p", config.top_p.map(Json::from));
-    if !kind.is_openai() {
+    for (name, value) in sampling(kind, config) {
+        match refuses_sampling(kind, model, effort.as_deref()) {
+            false => set(name, Some(value)),
+            true => tracing::warn!(model, "the model takes no {name} as it thinks; left out"),
+        }
+    }
+    if kind.takes_unknown_fields() {
         set("top_k", config.top_k.map(count_or_share));
     }
     set(
@@ -62,24 +69,52 @@ fn settings(kind: Kind, model: &str, config: &GenerateContentConfig) -> JsonMap 
     let stops = config.stop_sequences.as_ref();
     let stops = stops.filter(|stops| !stops.is_empty());
     set("stop", stops.map(|stops| texts(stops)));
-    set("seed", config.seed.map(Json::from));
-    set("presence_penalty", config.presence_penalty.map(Json::from));
-    set(
-        "frequency_penalty",
-        config.frequency_penalty.map(Json::from),
-    );
-    if config.response_logprobs == Some(true) {
-        set("logprobs", Some(true.into()));
-        set("top_logprobs", config.logprobs.map(Json::from));
-    }
+    set(kind.seed_field(), config.seed.map(Json::from));
     if kind.is_openai() {
         set("store", config.store.map(Json::from));
     }
-    set(
-        "reasoning_effort",
-        reasoning_effort(kind, model, config).map(Json::from),
-    );
+    set("reasoning_effort", effort.map(Json::from));
     fields
+}
+
+/// How words are chosen, as far as it is said.
+fn sampling(kind: Kind, config: &GenerateContentConfig) -> Vec<(&'static str, Json)> {
+    let logprobs = (config.response_logprobs == Some(true) && kind.takes_logprobs())
+        .then_some((true, config.logprobs));
+    let settings = [
+        ("temperature", config.temperature.map(Json::from)),
+        ("top_p", config.top_p.map(Json::from)),
+        ("presence_penalty", config.presence_penalty.map(Json::from)),
+        (
+            "frequency_penalty",
+            config.frequency_penalty.map(Json::from),
+        ),
+        ("logprobs", logprobs.map(|(asked, _)| asked.into())),
+        (
+            "top_logprobs",
+            logprobs.and_then(|(_, count)| count).map(Json::from),
+        ),
+    ];
+    let said = settings
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)));
+    said.collect()
+}
+
+/// OpenAI's models that think refuse to be told how to choose words; those from `gpt-5.1` on do so
+/// unless they are told not to think.
+fn refuses_sampling(kind: Kind, model: &str, effort: Option<&str>) -> bool {
+    let is_o_series = model
+        .strip_prefix('o')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let is_gpt_5 = model.strip_prefix("gpt-").is_some_and(|version| {
+        let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
+        digits
+            .parse::<u32>()
+            .is_ok_and(|number| (5..35).contains(&number))
+    });
+    let thinks = is_o_series || (is_gpt_5 && !model.contains("-chat"));
+    kind.is_openai() && thinks && effort != Some("none")
 }
 
 fn texts(texts: &[String]) -> Json {
@@ -107,6 +142,15 @@ fn reasoning_effort(kind: Kind, model: &str, config: &GenerateContentConfig) -> 
         (_, Some(1025..=2048)) => "medium".to_owned(),
         (_, Some(2049..)) => "high".to_owned(),
         _ => return None,
+    };
+    let knows_minimal = match kind.is_openai() {
+        // It came with the first of them, and went with the next.
+        true => !may_stop_thinking(model),
+        false => kind.knows_minimal_effort(),
+    };
+    let effort = match effort.as_str() {
+        "minimal" if !knows_minimal => "low".to_owned(),
+        _ => effort,
     };
     if kind.is_openai() && !may_think(model) {
         if effort != "none" {
@@ -163,13 +207,20 @@ fn refuse_what_cannot_be(kind: Kind, config: &GenerateContentConfig) -> Result<(
 
 fn warn_of_what_is_left_out(kind: Kind, config: &GenerateContentConfig) {
     let left_out = [
-        ("topK", config.top_k.is_some() && kind.is_openai()),
+        (
+            "topK",
+            config.top_k.is_some() && !kind.takes_unknown_fields(),
+        ),
+        (
+            "responseLogprobs",
+            config.response_logprobs == Some(true) && !kind.takes_logprobs(),
+        ),
         ("safetySettings", config.safety_settings.is_some()),
         ("speechConfig", config.speech_config.is_some()),
         ("imageConfig", config.image_config.is_some()),
         ("mediaResolution", config.media_resolution.is_some()),
         ("audioTimestamp", config.audio_timestamp.is_some()),
-        ("labels", config.labels.is_some()),
+        // `labels` say who asks, in every request: nothing that anybody would miss.
         ("routingConfig", config.routing_config.is_some()),
         (
             "modelSelectionConfig",

@@ -158,8 +158,43 @@ fn allow_null(schema: &mut JsonMap) {
     }
 }
 
+/// The property that an answer is given in, as it is no object itself.
+const VALUE: &str = "response";
+
+/// The schema of an object, which providers want an answer to be: `schema` itself, or one with it as
+/// its only property. Whether that was needed.
+pub(crate) fn as_object(mut schema: Json) -> (Json, bool) {
+    let choices = ["anyOf", "oneOf", "allOf"];
+    let has_choices = choices.iter().any(|choice| schema.get(choice).is_some());
+    if schema["type"] == "object" && !has_choices {
+        return (schema, false);
+    }
+    // References are looked up from the top.
+    let definitions = ["$defs", "definitions"].map(|name| {
+        let map = schema.as_object_mut().and_then(|map| map.remove(name));
+        (name, map)
+    });
+    let mut around = JsonMap::from([
+        ("type", Json::from("object")),
+        ("properties", object([(VALUE, schema)])),
+        ("required", list([VALUE.into()])),
+    ]);
+    for (name, definitions) in definitions {
+        around.extend(definitions.map(|definitions| (name, definitions)));
+    }
+    (around.into(), true)
+}
+
+/// What an answer holds that [`as_object`] has put into a property; `None` if it is not of that form.
+pub(crate) fn value_in(answer: &Json) -> Option<&Json> {
+    answer
+        .get(VALUE)
+        .filter(|_| answer.as_object().is_some_and(|map| map.len() == 1))
+}
+
 /// The schema as OpenAI's strict mode wants it: objects are closed, all their properties required,
-/// and a reference stands alone.
+/// a reference stands alone, and a choice is `anyOf`. What it has no word for stays; see
+/// [`is_strict`].
 pub(super) fn strict(schema: &Json) -> Json {
     let Some(fields) = schema.as_object() else {
         return schema.clone();
@@ -167,31 +202,92 @@ pub(super) fn strict(schema: &Json) -> Json {
     if let Some(reference) = fields.get("$ref") {
         return object([("$ref", reference.clone())]);
     }
+    // One of one is that one: so Pydantic gives a reference something beside it.
+    if let Some([only]) = fields.get("allOf").and_then(Json::as_array) {
+        let mut both = fields.clone();
+        both.remove("allOf");
+        both.extend(only.as_object().cloned().unwrap_or_default());
+        return strict(&both.into());
+    }
     let mut out = JsonMap::new();
     for (key, value) in fields {
-        let value = match key {
-            "properties" | "$defs" | "definitions" => match value.as_object() {
-                Some(map) => map
-                    .iter()
-                    .map(|(name, schema)| (name, strict(schema)))
-                    .collect::<JsonMap>()
-                    .into(),
-                None => value.clone(),
-            },
-            "items" | "anyOf" | "oneOf" | "allOf" => match value.as_array() {
-                Some(schemas) => list(schemas.iter().map(strict)),
-                None => strict(value),
-            },
-            _ => value.clone(),
-        };
-        out.insert(key, value);
+        match key {
+            // What is always given has no default, and what tells choices apart is in them.
+            "default" | "discriminator" => {}
+            "properties" | "$defs" | "definitions" => drop(out.insert(key, strict_by_name(value))),
+            "oneOf" if !fields.contains_key("anyOf") => {
+                drop(out.insert("anyOf", strict_nested(value)));
+            }
+            "items" | "anyOf" | "oneOf" => drop(out.insert(key, strict_nested(value))),
+            _ => drop(out.insert(key, value.clone())),
+        }
     }
     let names = fields.get("properties").and_then(Json::as_object);
-    if let Some(names) = names.filter(|_| is_object(fields)) {
+    let may_close = matches!(
+        fields.get("additionalProperties"),
+        None | Some(Json::Bool(false))
+    );
+    if let Some(names) = names.filter(|_| is_object(fields) && may_close) {
         out.insert("additionalProperties", false);
         out.insert("required", list(names.keys().map(Json::from)));
     }
     out.into()
+}
+
+fn strict_by_name(value: &Json) -> Json {
+    let Some(map) = value.as_object() else {
+        return value.clone();
+    };
+    let strict = map.iter().map(|(name, schema)| (name, strict(schema)));
+    strict.collect::<JsonMap>().into()
+}
+
+fn strict_nested(value: &Json) -> Json {
+    match value.as_array() {
+        Some(schemas) => list(schemas.iter().map(strict)),
+        None => strict(value),
+    }
+}
+
+/// Whether strict mode takes a schema that [`strict`] has made: there is no map of any keys in it, no
+/// value of any kind, and no keyword that it does not know.
+pub(super) fn is_strict(schema: &Json) -> bool {
+    const UNKNOWN: [&str; 9] = [
+        "oneOf",
+        "allOf",
+        "not",
+        "if",
+        "then",
+        "else",
+        "patternProperties",
+        "dependentSchemas",
+        "prefixItems",
+    ];
+    let Some(fields) = schema.as_object() else {
+        return false;
+    };
+    if fields.contains_key("$ref") {
+        return true;
+    }
+    let says_what = ["type", "anyOf", "enum", "const"];
+    let has_any = |names: &[&str]| names.iter().any(|name| fields.contains_key(name));
+    if has_any(&UNKNOWN) || !has_any(&says_what) {
+        return false;
+    }
+    let is_closed = fields.get("additionalProperties") == Some(&Json::Bool(false));
+    if is_object(fields) && !(is_closed && fields.contains_key("properties")) {
+        return false;
+    }
+    let is_list = fields.get("type").is_some_and(|kind| *kind == "array");
+    if is_list && !fields.get("items").is_some_and(is_strict) {
+        return false;
+    }
+    let maps = ["properties", "$defs", "definitions"];
+    let maps = maps.iter().filter_map(|name| fields.get(name)?.as_object());
+    let choices = fields.get("anyOf").and_then(Json::as_array);
+    maps.flat_map(|map| map.iter().map(|(_, schema)| schema))
+        .chain(choices.unwrap_or_default())
+        .all(is_strict)
 }
 
 fn is_object(schema: &JsonMap) -> bool {
@@ -253,5 +349,65 @@ mod tests {
                     "additionalProperties": false, "required": []}]}}}"##,
         );
         assert_eq!(strict(&loose), expected);
+    }
+
+    #[test]
+    fn strict_has_one_word_for_a_choice_and_no_defaults() {
+        let loose = parsed(
+            r##"{"type": "object", "properties": {
+                "a": {"oneOf": [{"$ref": "#/$defs/A"}, {"type": "null"}], "default": null,
+                    "discriminator": {"propertyName": "k"}},
+                "default": {"type": "string", "default": "x"},
+                "b": {"allOf": [{"$ref": "#/$defs/A"}], "description": "gone"}},
+              "$defs": {"A": {"type": "object", "properties": {"k": {"const": 1}}}}}"##,
+        );
+        let expected = parsed(
+            r##"{"type": "object", "properties": {
+                "a": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]},
+                "default": {"type": "string"}, "b": {"$ref": "#/$defs/A"}},
+              "$defs": {"A": {"type": "object", "properties": {"k": {"const": 1}},
+                    "additionalProperties": false, "required": ["k"]}},
+              "additionalProperties": false, "required": ["a", "default", "b"]}"##,
+        );
+        assert_eq!(strict(&loose), expected);
+        assert!(is_strict(&expected));
+    }
+
+    #[test]
+    fn what_strict_mode_refuses_is_known() {
+        for open in [
+            r#"{"type": "object"}"#,
+            r#"{"type": "object", "additionalProperties": {"type": "string"}}"#,
+            r#"{"type": "object", "properties": {}, "additionalProperties": true}"#,
+            r#"{"type": "object", "properties": {"a": {}}}"#,
+            r#"{"type": "object", "properties": {"a": {"type": "array"}}}"#,
+            r#"{"type": "object", "properties": {"a": {"anyOf": [{"type": "object"}]}}}"#,
+            r#"{"allOf": [{"type": "string"}, {"minLength": 1}]}"#,
+            r#"{"type": "array", "items": {"not": {"type": "string"}}}"#,
+        ] {
+            assert!(!is_strict(&strict(&parsed(open))), "{open}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_becomes_a_property_of_one() {
+        let list = r##"{"type": "array", "items": {"$ref": "#/$defs/A"}, "$defs": {"A": {}}}"##;
+        let (schema, is_wrapped) = as_object(parsed(list));
+        let expected = parsed(
+            r##"{"type": "object", "properties": {"response":
+                {"type": "array", "items": {"$ref": "#/$defs/A"}}},
+              "required": ["response"], "$defs": {"A": {}}}"##,
+        );
+        assert!(is_wrapped);
+        assert_eq!(schema, expected);
+        let (again, is_wrapped) = as_object(schema.clone());
+        assert!(!is_wrapped);
+        assert_eq!(again, schema);
+        assert_eq!(
+            value_in(&parsed(r#"{"response": [1]}"#)),
+            Some(&parsed("[1]"))
+        );
+        assert_eq!(value_in(&parsed(r#"{"response": [1], "more": 1}"#)), None);
+        assert_eq!(value_in(&parsed("[1]")), None);
     }
 }

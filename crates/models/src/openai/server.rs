@@ -4,10 +4,16 @@ use reqwest::Url;
 
 use crate::http::{Address, Secret};
 
+/// OpenAI takes no longer ids of calls.
+const ID_MAX: usize = 40;
 /// Where OpenAI itself is.
 const OPENAI: &str = "https://api.openai.com/v1";
 /// Where Ollama is, if nothing else is said.
 const OLLAMA: &str = "http://localhost:11434/v1";
+
+/// What follows an endpoint of Azure's where no version is named:
+/// <https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle>.
+const AZURE_V1: &str = "/openai/v1";
 
 /// A server that speaks OpenAI's chat completions.
 ///
@@ -33,6 +39,9 @@ pub(super) enum Kind {
     Azure,
     OpenRouter,
     Ollama,
+    Groq,
+    Mistral,
+    DeepSeek,
     /// vLLM, LM Studio, llama.cpp and all others.
     Other,
 }
@@ -80,17 +89,26 @@ impl OpenAiServer {
     }
 
     /// A deployment on Azure. `endpoint` is e.g. `https://name.openai.azure.com`; the model is the
-    /// name of the deployment.
+    /// name of the deployment. Without an `api_version` (or with an endpoint that ends in
+    /// `/openai/v1`) it is asked at Azure's newer address, which needs none.
     pub fn azure(endpoint: &str, api_version: &str, key: Secret) -> OpenAiServer {
+        let endpoint = endpoint.trim().trim_end_matches('/');
+        let is_newer = endpoint.ends_with(AZURE_V1);
+        let version = Some(api_version.trim().to_owned());
+        let version = version.filter(|version| !version.is_empty() && !is_newer);
+        let base_url = match version.is_some() || is_newer {
+            true => endpoint.to_owned(),
+            false => format!("{endpoint}{AZURE_V1}"),
+        };
         OpenAiServer {
             kind: Kind::Azure,
-            api_version: Some(api_version.trim().to_owned()),
-            ..OpenAiServer::at(endpoint, Some(key))
+            api_version: version,
+            ..OpenAiServer::at(&base_url, Some(key))
         }
     }
 
-    /// Any server, by the address before `/chat/completions`: vLLM, LM Studio, OpenRouter. OpenAI
-    /// and OpenRouter are known by their hosts.
+    /// Any server, by the address before `/chat/completions`: vLLM, LM Studio, OpenRouter. OpenAI,
+    /// Azure, OpenRouter, Groq, Mistral and DeepSeek are known by their hosts.
     pub fn at(base_url: &str, key: Option<Secret>) -> OpenAiServer {
         let base_url = Address::new(base_url);
         OpenAiServer {
@@ -139,16 +157,18 @@ impl Kind {
         let url = Url::parse(base_url).ok();
         let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
         let is_at = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
-        if is_at("api.openai.com") {
-            Kind::OpenAi
-        } else if is_at("openai.azure.com") || is_at("services.ai.azure.com") {
-            // Azure's newer addresses, `…/openai/v1`, which need no deployment.
-            Kind::Azure
-        } else if is_at("openrouter.ai") {
-            Kind::OpenRouter
-        } else {
-            Kind::Other
-        }
+        const HOSTS: [(&str, Kind); 8] = [
+            ("api.openai.com", Kind::OpenAi),
+            ("openai.azure.com", Kind::Azure),
+            ("services.ai.azure.com", Kind::Azure),
+            ("cognitiveservices.azure.com", Kind::Azure),
+            ("openrouter.ai", Kind::OpenRouter),
+            ("groq.com", Kind::Groq),
+            ("mistral.ai", Kind::Mistral),
+            ("deepseek.com", Kind::DeepSeek),
+        ];
+        let known = HOSTS.iter().find(|(domain, _)| is_at(domain));
+        known.map_or(Kind::Other, |(_, kind)| *kind)
     }
 
     /// OpenAI's own models, which refuse fields that they do not know.
@@ -167,14 +187,87 @@ impl Kind {
 
     pub(super) fn thought_field(self) -> ThoughtField {
         match self {
-            Kind::OpenAi | Kind::Azure => ThoughtField::None,
+            Kind::OpenAi | Kind::Azure | Kind::Groq | Kind::Mistral => ThoughtField::None,
             Kind::OpenRouter | Kind::Ollama => ThoughtField::Reasoning,
-            Kind::Other => ThoughtField::ReasoningContent,
+            Kind::DeepSeek | Kind::Other => ThoughtField::ReasoningContent,
         }
     }
 
-    pub(super) fn takes_audio(self) -> bool {
+    /// Whether fields that are not OpenAI's own are taken: these servers refuse a request for one.
+    pub(super) fn takes_unknown_fields(self) -> bool {
+        !matches!(
+            self,
+            Kind::OpenAi | Kind::Azure | Kind::Groq | Kind::Mistral
+        )
+    }
+
+    /// Whether a stream has to be asked for its usage. Mistral gives it unasked, and refuses to be.
+    pub(super) fn is_asked_for_usage(self) -> bool {
+        self != Kind::Mistral
+    }
+
+    /// Groq and Mistral refuse to be asked for the probabilities of words.
+    pub(super) fn takes_logprobs(self) -> bool {
+        !matches!(self, Kind::Groq | Kind::Mistral)
+    }
+
+    pub(super) fn seed_field(self) -> &'static str {
+        match self {
+            Kind::Mistral => "random_seed",
+            _ => "seed",
+        }
+    }
+
+    /// Whether an answer can be given a schema. DeepSeek can only be told of it.
+    pub(super) fn takes_schemas(self) -> bool {
+        self != Kind::DeepSeek
+    }
+
+    /// Whether `minimal` is known as a word for how much to think.
+    pub(super) fn knows_minimal_effort(self) -> bool {
+        matches!(self, Kind::OpenAi | Kind::Azure | Kind::OpenRouter)
+    }
+
+    /// Whether a server takes the id of a call.
+    pub(super) fn takes_call_id(self, id: &str) -> bool {
+        match self {
+            Kind::Mistral => id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+            _ => id.len() <= ID_MAX,
+        }
+    }
+
+    /// An id for the call of that number, which a server takes.
+    pub(super) fn call_id(self, number: usize) -> String {
+        match self {
+            Kind::Mistral => format!("call{number:05}"),
+            _ => format!("retain_call_{number}"),
+        }
+    }
+
+    /// Whether pictures of this type are taken. Servers that are not known may take any.
+    pub(super) fn takes_picture(self, mime: &str) -> bool {
+        match self {
+            Kind::OpenAi | Kind::Azure | Kind::OpenRouter => matches!(
+                mime,
+                "image/png" | "image/jpeg" | "image/gif" | "image/webp"
+            ),
+            Kind::DeepSeek => false,
+            _ => true,
+        }
+    }
+
+    /// Whether pictures may be given by their address.
+    pub(super) fn takes_picture_urls(self) -> bool {
         self != Kind::Ollama
+    }
+
+    /// Whether sound of this format is taken.
+    pub(super) fn takes_audio(self, format: &str) -> bool {
+        match self {
+            Kind::OpenAi | Kind::Azure => matches!(format, "wav" | "mp3"),
+            Kind::OpenRouter | Kind::Other => true,
+            Kind::Ollama | Kind::Groq | Kind::Mistral | Kind::DeepSeek => false,
+        }
     }
 
     pub(super) fn takes_video(self) -> bool {
@@ -182,7 +275,10 @@ impl Kind {
     }
 
     pub(super) fn takes_documents(self) -> bool {
-        self != Kind::Ollama
+        matches!(
+            self,
+            Kind::OpenAi | Kind::Azure | Kind::OpenRouter | Kind::Other
+        )
     }
 
     /// Whether documents may be given by their address.
@@ -197,6 +293,9 @@ impl Kind {
             Kind::Azure => "Azure OpenAI",
             Kind::OpenRouter => "OpenRouter",
             Kind::Ollama => "Ollama",
+            Kind::Groq => "Groq",
+            Kind::Mistral => "Mistral",
+            Kind::DeepSeek => "DeepSeek",
             Kind::Other => "an OpenAI-compatible server",
         }
     }
@@ -227,6 +326,17 @@ mod tests {
             azure.url("embeddings", "../a b?c"),
             "https://x.openai.azure.com/openai/deployments/..%2Fa%20b%3Fc/embeddings?api-version=2024-10-21"
         );
+        // Without a version, or by an address that needs none.
+        for (endpoint, version) in [
+            ("https://x.openai.azure.com/", ""),
+            ("https://x.openai.azure.com", " "),
+            ("https://x.openai.azure.com/openai/v1/", "2024-10-21"),
+        ] {
+            let azure = OpenAiServer::azure(endpoint, version, key());
+            assert_eq!(azure.kind, Kind::Azure);
+            let expected = "https://x.openai.azure.com/openai/v1/chat/completions";
+            assert_eq!(chat(azure), expected, "{endpoint} {version:?}");
+        }
         assert_eq!(
             chat(OpenAiServer::at("http://localhost:8000/v1/", None)),
             "http://localhost:8000/v1/chat/completions"
@@ -252,7 +362,14 @@ mod tests {
             ("https://api.openai.com/v1", Kind::OpenAi),
             ("https://eu.api.openai.com/v1", Kind::OpenAi),
             ("https://x.openai.azure.com/openai/v1", Kind::Azure),
+            (
+                "https://x.cognitiveservices.azure.com/openai/v1",
+                Kind::Azure,
+            ),
             ("https://openrouter.ai/api/v1", Kind::OpenRouter),
+            ("https://api.groq.com/openai/v1", Kind::Groq),
+            ("https://api.mistral.ai/v1", Kind::Mistral),
+            ("https://api.deepseek.com", Kind::DeepSeek),
             ("http://localhost:1234/v1", Kind::Other),
             ("https://notopenrouter.ai/v1", Kind::Other),
             ("no address", Kind::Other),

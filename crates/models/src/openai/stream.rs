@@ -5,7 +5,7 @@ use retain_runtime::ModelError;
 
 use super::{answer::Answer, failure};
 use crate::{
-    http::{SseEvent, Trouble, malformed},
+    http::{SseEvent, Trouble, cut_off, malformed},
     provider::StreamReader,
 };
 
@@ -36,7 +36,7 @@ impl StreamReader for ChunkReader {
     fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble> {
         // Some servers leave out `[DONE]`, some the reason; one of both says that all has come.
         if !self.is_done && !self.answer.is_finished() {
-            return Err(malformed("the stream was cut off").into());
+            return Err(cut_off("the stream ended before the answer did").into());
         }
         Ok(vec![self.answer.finish()])
     }

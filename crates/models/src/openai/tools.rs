@@ -186,28 +186,86 @@ fn sorted(value: &Json) -> Json {
     pairs.collect::<JsonMap>().into()
 }
 
-/// `response_format`, if the answer has to have a form.
-pub(super) fn response_format(config: &GenerateContentConfig) -> Option<Json> {
+/// The schema that an answer has to follow.
+struct Form {
+    name: String,
+    /// That of an object.
+    schema: Json,
+    /// Whether the answer is no object and comes in a property of one.
+    is_wrapped: bool,
+}
+
+impl Form {
+    fn of(config: &GenerateContentConfig) -> Option<Form> {
+        let given = schema_of(config).filter(|given| !is_own_format(given))?;
+        let schema = schema::json_schema(given);
+        let name = schema_name(&schema);
+        let (schema, is_wrapped) = schema::as_object(schema);
+        Some(Form {
+            name,
+            schema,
+            is_wrapped,
+        })
+    }
+}
+
+fn schema_of(config: &GenerateContentConfig) -> Option<&Json> {
     let given = config.response_json_schema.as_ref();
     let given = given.or(config.response_schema.as_ref());
-    let Some(given) = given.filter(|schema| !schema.is_null()) else {
+    given.filter(|schema| !schema.is_null())
+}
+
+/// Whether it is what OpenAI has for a schema, and not one.
+fn is_own_format(given: &Json) -> bool {
+    matches!(given["type"].as_str(), Some("json_object" | "json_schema"))
+}
+
+/// Whether the answer is to be taken out of a property.
+pub(super) fn is_wrapped(config: &GenerateContentConfig) -> bool {
+    Form::of(config).is_some_and(|form| form.is_wrapped)
+}
+
+/// `response_format`, if the answer has to have a form.
+pub(super) fn response_format(kind: Kind, config: &GenerateContentConfig) -> Option<Json> {
+    let any_json = object([("type", "json_object".into())]);
+    let Some(given) = schema_of(config) else {
         let mime = config.response_mime_type.as_deref();
-        let is_json = mime == Some("application/json");
-        return is_json.then(|| object([("type", "json_object".into())]));
+        return (mime == Some("application/json")).then_some(any_json);
     };
-    if matches!(given["type"].as_str(), Some("json_object" | "json_schema")) {
+    if is_own_format(given) {
         return Some(given.clone());
     }
-    let schema = schema::strict(&schema::json_schema(given));
+    let form = Form::of(config)?;
+    if !kind.takes_schemas() {
+        return Some(any_json);
+    }
+    let strict = schema::strict(&form.schema);
+    let is_strict = schema::is_strict(&strict);
+    if !is_strict {
+        tracing::warn!(
+            schema = form.name,
+            "the schema of the answer says less than strict mode asks for, so that the model may \
+             stray from it"
+        );
+    }
     let format = object([
-        ("name", schema_name(&schema).into()),
-        ("strict", true.into()),
-        ("schema", schema),
+        ("name", form.name.into()),
+        ("strict", is_strict.into()),
+        ("schema", if is_strict { strict } else { form.schema }),
     ]);
     Some(object([
         ("type", "json_schema".into()),
         ("json_schema", format),
     ]))
+}
+
+/// The form of the answer in words, for a server that takes no schema.
+pub(super) fn form_in_words(kind: Kind, config: &GenerateContentConfig) -> Option<String> {
+    let form = Form::of(config).filter(|_| !kind.takes_schemas())?;
+    let schema = form.schema;
+    Some(format!(
+        "Answer with nothing but a JSON object that follows this JSON Schema:\n{schema}"
+    ))
 }
 
 /// The title, in the letters that OpenAI takes in names.

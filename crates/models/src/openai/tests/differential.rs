@@ -6,7 +6,7 @@ use super::body;
 use crate::differential::Comparison;
 
 /// Words of the table «OpenAI-compatible models» that say why a request differs.
-const KNOWN: [(&str, &str); 10] = [
+const KNOWN: [(&str, &str); 11] = [
     ("text", "Texts of one message are sent one by one."),
     (
         "an empty turn of the model",
@@ -26,13 +26,30 @@ const KNOWN: [(&str, &str); 10] = [
         "Texts of one message are sent one by one.",
     ),
     ("code", "A turn of the model that says nothing"),
+    (
+        "an answer that is a list",
+        "An answer that is to be no object",
+    ),
 ];
+
+/// What models that think refuse: ADK sends it, we do not, and a row says so.
+const SAMPLING: [&str; 4] = [
+    "temperature",
+    "top_p",
+    "presence_penalty",
+    "frequency_penalty",
+];
+const SAMPLING_ROW: &str = "Sampling settings are sent to OpenAI's models that think.";
 
 /// The name of the model has LiteLLM's prefix, what is null is not said, and which properties are
 /// required has no order.
 fn alike(ours: &mut Json, theirs: &mut Json) {
     if let Some(theirs) = theirs.as_object_mut() {
         theirs.insert("model", ours["model"].clone());
+        for setting in SAMPLING {
+            assert!(ours[setting].is_null(), "{setting} was sent");
+            theirs.remove(setting);
+        }
     }
     for side in [ours, theirs] {
         *side = plain("", side);
@@ -64,6 +81,8 @@ fn plain(field: &str, value: &Json) -> Json {
 
 #[test]
 fn openai_is_sent_what_adk_sends() {
+    let documented = include_str!("../../../../../docs/differences-from-adk.md");
+    assert!(documented.contains(SAMPLING_ROW), "not documented");
     let ours = |request: &retain_runtime::LlmRequest| {
         let mut request = request.clone();
         request.model = "gpt-5".to_owned();

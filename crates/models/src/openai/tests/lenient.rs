@@ -130,7 +130,7 @@ fn ends_are_known_by_the_reason_or_by_done() {
     assert_eq!(last(&answers).finish_reason.as_deref(), Some("STOP"));
     assert_eq!(
         read([text.as_str()]).unwrap_err().code.as_deref(),
-        Some("MalformedResponse")
+        Some("CutOff")
     );
 }
 
@@ -231,4 +231,21 @@ fn a_call_that_was_cut_off_at_its_beginning_is_not_made() {
     assert_eq!(cut.error_code.as_deref(), Some("MAX_TOKENS"));
     assert!(cut.error_message.unwrap().contains("erase"));
     assert_eq!(called(&said("length", first)), ["a look({})"]);
+}
+
+/// Gemini's form has thoughts apart from the answer; OpenAI counts them with it, and xAI, by its
+/// totals, does not.
+#[test]
+fn thoughts_are_counted_once() {
+    for (completion, total, answer) in
+        [(10, "30", 6), (10, "34", 10), (10, "null", 6), (3, "23", 0)]
+    {
+        let body = format!(
+            r#"{{"choices":[],"usage":{{"prompt_tokens":20,"completion_tokens":{completion},
+            "total_tokens":{total},"completion_tokens_details":{{"reasoning_tokens":4}}}}}}"#
+        );
+        let usage = super::whole(&body).unwrap().usage_metadata.unwrap();
+        assert_eq!(usage.candidates_token_count, Some(answer), "{body}");
+        assert_eq!(usage.thoughts_token_count, Some(4));
+    }
 }

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Servers of every kind.
-fn servers() -> [(&'static str, OpenAiServer); 5] {
+fn servers() -> [(&'static str, OpenAiServer); 8] {
     let key = || Secret::from("sk-canary-0123456789");
     let azure = "https://example.openai.azure.com";
     [
@@ -31,6 +31,18 @@ fn servers() -> [(&'static str, OpenAiServer); 5] {
             OpenAiServer::at("https://openrouter.ai/api/v1", Some(key())),
         ),
         ("ollama", OpenAiServer::ollama()),
+        (
+            "groq",
+            OpenAiServer::at("https://api.groq.com/openai/v1", Some(key())),
+        ),
+        (
+            "mistral",
+            OpenAiServer::at("https://api.mistral.ai/v1", Some(key())),
+        ),
+        (
+            "deepseek",
+            OpenAiServer::at("https://api.deepseek.com", Some(key())),
+        ),
         ("other", OpenAiServer::at("http://localhost:8000/v1", None)),
     ]
 }

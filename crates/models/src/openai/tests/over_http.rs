@@ -93,6 +93,19 @@ async fn a_streamed_answer_asks_for_its_usage() {
 }
 
 #[tokio::test]
+async fn a_stream_goes_the_whole_way_wherever_it_is_cut() {
+    let bytes = recorded::TEXT.as_bytes();
+    let scripts = (0..bytes.len()).map(|cut| event_stream(bytes, &[cut]));
+    let server = Server::playing(scripts).await;
+    let model = at(&server);
+    let first = ask(&model, true).await.unwrap();
+    for cut in 1..bytes.len() {
+        let answers = ask(&model, true).await.unwrap();
+        assert_eq!(answers, first, "cut at {cut}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_does_not_stream_is_understood() {
     let server = Server::playing([answer(WHOLE)]).await;
     let answers = ask(&at(&server), true).await.unwrap();
@@ -168,6 +181,56 @@ async fn thoughts_that_are_not_wanted_are_left_out() {
     assert!(!answers.iter().any(is_thought));
     assert_eq!(answers.len(), 2);
     assert_eq!(called(last(&answers)).len(), 1);
+}
+
+/// Servers want an answer to be an object; one that is to be a list comes in a property of it.
+#[tokio::test]
+async fn an_answer_that_is_no_object_is_taken_out_of_one() {
+    let said = |text: &str| {
+        let text = Json::from(text);
+        format!(
+            r#"{{"choices":[{{"index":0,"message":{{"content":{text},"reasoning":"Hm."}},"finish_reason":"stop"}}]}}"#
+        )
+    };
+    let chunk = |delta: &str, reason: &str| {
+        format!(
+            r#"data: {{"choices":[{{"index":0,"delta":{{{delta}}},"finish_reason":{reason}}}]}}"#
+        )
+    };
+    let stream = [
+        chunk(r#""reasoning":"Hm.""#, "null"),
+        chunk(r#""content":"{\"response\": [\"é\",""#, "null"),
+        chunk(r#""content":" 1.50]}""#, "\"stop\""),
+        "data: [DONE]\n\n".to_owned(),
+    ];
+    let scripts = [
+        (
+            false,
+            answer(&said(r#"{"response": ["é", 1.50]}"#)),
+            r#"["é",1.50]"#,
+        ),
+        (
+            true,
+            event_stream(stream.join("\n\n").as_bytes(), &[]),
+            r#"["é",1.50]"#,
+        ),
+        // A model that has not listened is taken at its word.
+        (false, answer(&said(r#"["é"]"#)), r#"["é"]"#),
+    ];
+    for (is_stream, script, expected) in scripts {
+        let server = Server::playing([script]).await;
+        let mut request = hello();
+        let schema = r#"{"type": "array", "items": {"type": "string"}}"#;
+        request.config.response_json_schema = Some(Json::parse(schema).unwrap());
+        let answers = at(&server).generate(Arc::new(request), is_stream);
+        let answers: Vec<_> = answers.collect().await;
+        let answers: Vec<LlmResponse> = answers.into_iter().map(Result::unwrap).collect();
+        let (whole, pieces) = answers.split_last().unwrap();
+        assert_eq!(parts(whole)[0].text.as_deref(), Some("Hm."));
+        assert_eq!(parts(whole)[1].text.as_deref(), Some(expected));
+        // The thought came in a piece of its own; of the object around the answer nothing did.
+        assert_eq!(pieces.len(), usize::from(is_stream));
+    }
 }
 
 #[tokio::test]

@@ -217,9 +217,133 @@ fn answers_have_the_form_that_is_asked_for() {
         format(r#"{"responseJsonSchema": {"type": "array", "items": {"type": "string"}}}"#);
     assert_eq!(schema["json_schema"]["name"], "response");
     assert_eq!(schema["json_schema"]["strict"], true);
+    let list = &schema["json_schema"]["schema"]["properties"]["response"];
+    assert_eq!(list["type"], "array");
+    // A map of any keys is no form that strict mode takes.
+    let map = r#"{"type": "object", "additionalProperties": {"type": "string"}}"#;
+    let open = format(&format!(r#"{{"responseJsonSchema": {map}}}"#));
+    assert_eq!(open["json_schema"]["strict"], false);
+    assert_eq!(open["json_schema"]["schema"], Json::parse(map).unwrap());
     let own = r#"{"type":"json_object"}"#;
     let given = format(&format!(r#"{{"responseSchema": {own}}}"#));
     assert_eq!(given.to_string(), own);
+}
+
+/// Each of these is refused by the server that is named, by its users' reports.
+#[test]
+fn what_a_host_refuses_it_is_not_sent() {
+    let streamed = |name: &str, request: &LlmRequest| {
+        let call = chat(server(name)).call(request, true).expect("a call");
+        Json::parse(&call.body).expect("JSON")
+    };
+    let sampling = r#"{"seed": 7, "topK": 40, "responseLogprobs": true, "logprobs": 2,
+        "thinkingConfig": {"thinkingLevel": "MINIMAL"}}"#;
+    let request = said("Hi", sampling);
+    let mistral = streamed("mistral", &request);
+    assert!(mistral["stream_options"].is_null());
+    assert_eq!(mistral["random_seed"], 7);
+    assert!(mistral["seed"].is_null());
+    for name in ["groq", "mistral"] {
+        let body = streamed(name, &request);
+        for field in ["top_k", "logprobs", "top_logprobs"] {
+            assert!(body[field].is_null(), "{name} {field}");
+        }
+    }
+    for (name, _) in servers() {
+        let body = streamed(name, &request);
+        assert_eq!(
+            body["stream_options"].is_null(),
+            name == "mistral",
+            "{name}"
+        );
+        let word = match name {
+            "openai" | "azure" | "openrouter" => "minimal",
+            _ => "low",
+        };
+        assert_eq!(body["reasoning_effort"], word, "{name}");
+    }
+    let schema = r#"{"systemInstruction": "Be brief.", "responseSchema": {"type": "ARRAY", "items": {"type": "STRING"}}}"#;
+    let body = streamed("deepseek", &said("Hi", schema));
+    assert_eq!(
+        body["response_format"].to_string(),
+        r#"{"type":"json_object"}"#
+    );
+    let told = body["messages"][0]["content"].as_str().unwrap();
+    assert!(
+        told.starts_with("Be brief.\n\n") && told.contains("JSON Schema"),
+        "{told}"
+    );
+    assert!(
+        told.contains(r#"{"type":"array","items":{"type":"string"}}"#),
+        "{told}"
+    );
+}
+
+/// OpenAI's models that think refuse them; https://platform.openai.com/docs/guides/latest-model.
+#[test]
+fn models_that_think_are_not_told_how_to_choose_words() {
+    let fields = |server: &str, model: &str, thinking: &str| {
+        let config = format!(
+            r#"{{"temperature": 0.2, "topP": 0.9, "presencePenalty": 0.1, "frequencyPenalty": 0.1,
+                "responseLogprobs": true, "logprobs": 2, "seed": 1, "thinkingConfig": {thinking}}}"#
+        );
+        let mut request = said("Hi", &config);
+        request.model = model.to_owned();
+        let body = body(server, &request).unwrap();
+        assert_eq!(body["seed"], 1);
+        let names = [
+            "temperature",
+            "top_p",
+            "presence_penalty",
+            "frequency_penalty",
+            "logprobs",
+            "top_logprobs",
+        ];
+        names.iter().filter(|name| !body[**name].is_null()).count()
+    };
+    for model in [
+        "o1",
+        "o3-mini",
+        "o4-mini",
+        "gpt-5",
+        "gpt-5-mini",
+        "gpt-5.2",
+        "gpt-6",
+    ] {
+        assert_eq!(fields("openai", model, "null"), 0, "{model}");
+        assert_eq!(fields("azure", model, "null"), 0, "{model}");
+    }
+    for model in [
+        "gpt-4o",
+        "gpt-4.1-mini",
+        "gpt-5-chat-latest",
+        "gpt-35-turbo",
+        "ollie",
+    ] {
+        assert_eq!(fields("openai", model, "null"), 6, "{model}");
+    }
+    let off = r#"{"thinkingBudget": 0}"#;
+    assert_eq!(fields("openai", "gpt-5.2", off), 6);
+    assert_eq!(fields("openai", "gpt-5", off), 0);
+    // What another server runs by such a name is not known.
+    assert_eq!(fields("other", "gpt-5", "null"), 6);
+}
+
+#[test]
+fn mistral_has_ids_of_its_own_kind() {
+    let history = r#"[
+        {"role": "user", "parts": [{"text": "Hi"}]},
+        {"role": "model", "parts": [{"functionCall": {"id": "call_abc", "name": "f"}},
+                                    {"functionCall": {"id": "D681PevKs", "name": "f"}}]},
+        {"role": "user", "parts": [{"functionResponse": {"id": "D681PevKs", "name": "f", "response": {}}},
+                                   {"functionResponse": {"id": "call_abc", "name": "f", "response": {}}}]}]"#;
+    let body = body("mistral", &request(history, "{}")).unwrap();
+    let messages = body["messages"].as_array().unwrap();
+    let calls = messages[1]["tool_calls"].as_array().unwrap().iter();
+    let calls = calls.map(|it| it["id"].as_str().unwrap());
+    assert_eq!(calls.collect::<Vec<_>>(), ["call00001", "D681PevKs"]);
+    let ids = messages.iter().filter_map(|it| it["tool_call_id"].as_str());
+    assert_eq!(ids.collect::<Vec<_>>(), ["D681PevKs", "call00001"]);
 }
 
 #[test]
@@ -276,11 +400,33 @@ fn media_are_sent_as_far_as_a_server_takes_them() {
     let bucket = r#"{"fileData": {"mimeType": "image/png", "fileUri": "gs://bucket/secret.png"}}"#;
     let signed = r#"{"fileData": {"mimeType": "application/pdf", "fileUri": "https://x.example/a.pdf?signature=secret"}}"#;
     let uploaded = r#"{"fileData": {"fileUri": "file-abc"}}"#;
+    let tiff = r#"{"inlineData": {"mimeType": "image/tiff", "data": "AAA="}}"#;
+    let jpg = r#"{"inlineData": {"mimeType": "image/jpg", "data": "AAA="}}"#;
+    let flac = r#"{"inlineData": {"mimeType": "audio/flac", "data": "AAA="}}"#;
+    let web =
+        r#"{"fileData": {"mimeType": "image/png", "fileUri": "https://x.example/secret.png"}}"#;
+    let svg =
+        r#"{"fileData": {"mimeType": "image/svg+xml", "fileUri": "https://x.example/secret.svg"}}"#;
     let content = |part: &str, server: &str| {
         let body = body(server, &with_part(part)).unwrap();
         body["messages"][0]["content"].to_string()
     };
     let taken = [
+        (
+            tiff,
+            "other",
+            r#"[{"type":"image_url","image_url":{"url":"data:image/tiff;base64,AAA="}}]"#,
+        ),
+        (
+            jpg,
+            "openai",
+            r#"[{"type":"image_url","image_url":{"url":"data:image/jpeg;base64,AAA="}}]"#,
+        ),
+        (
+            web,
+            "azure",
+            r#"[{"type":"image_url","image_url":{"url":"https://x.example/secret.png"}}]"#,
+        ),
         (
             video,
             "other",
@@ -312,6 +458,13 @@ fn media_are_sent_as_far_as_a_server_takes_them() {
     }
     // A line stands for what cannot be sent, and tells nothing of its address.
     let left_out = [
+        (tiff, "openai", "image/tiff"),
+        (tiff, "azure", "image/tiff"),
+        (tiff, "openrouter", "image/tiff"),
+        (svg, "openrouter", "image/svg+xml"),
+        (jpg, "deepseek", "image/jpeg"),
+        (flac, "openai", "audio/flac"),
+        (web, "ollama", "image/png"),
         (video, "openai", "video/mp4"),
         (audio, "ollama", "audio/mpeg"),
         (pdf, "ollama", "application/pdf"),
@@ -342,9 +495,13 @@ fn what_came_goes_back_on_the_same_part() {
     request.contents.push(Content::user("And?").into());
     let sent = |name: &str| body(name, &request).unwrap()["messages"][1].to_string();
     let plain = r#"{"role":"assistant","content":"Yes"}"#;
+    let named = |field: &str| format!(r#"{{"role":"assistant","content":"Yes","{field}":"Hm."}}"#);
     assert_eq!(sent("openai"), plain);
     assert_eq!(sent("azure"), plain);
-    let named = |field: &str| format!(r#"{{"role":"assistant","content":"Yes","{field}":"Hm."}}"#);
+    // These refuse the field.
+    assert_eq!(sent("groq"), plain);
+    assert_eq!(sent("mistral"), plain);
+    assert_eq!(sent("deepseek"), named("reasoning_content"));
     assert_eq!(sent("other"), named("reasoning_content"));
     assert_eq!(sent("ollama"), named("reasoning"));
     assert_eq!(sent("openrouter"), named("reasoning"));
