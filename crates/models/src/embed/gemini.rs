@@ -147,4 +147,12 @@ impl EmbedWire for GeminiEmbedder {
     fn failure(&self, status: u16, body: &str) -> Failure {
         gemini::answer::failure(status, body)
     }
+
+    fn failure_in(&self, body: &Json) -> Option<Failure> {
+        gemini::answer::failure_in(body, None)
+    }
+
+    fn may_pass(&self, code: &str) -> bool {
+        gemini::answer::may_pass(code)
+    }
 }

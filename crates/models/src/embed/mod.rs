@@ -19,7 +19,7 @@ pub use openai::OpenAiEmbedder;
 pub use spec::EmbedderSpec;
 
 use self::batch::Limits;
-use crate::http::{Auth, Call, Exchange, Http, malformed};
+use crate::http::{Auth, Call, Exchange, Http, Trouble, malformed};
 use crate::provider::Failure;
 
 /// How one provider is asked for vectors: a pure translation.
@@ -30,6 +30,12 @@ trait EmbedWire: Send + Sync {
     fn vectors(&self, body: &Json, count: usize) -> Result<Vec<Vec<f32>>, ModelError>;
 
     fn failure(&self, status: u16, body: &str) -> Failure;
+
+    /// What an answer says that is none, though its status says otherwise.
+    fn failure_in(&self, body: &Json) -> Option<Failure>;
+
+    /// Whether such a failure may be gone with the next attempt.
+    fn may_pass(&self, code: &str) -> bool;
 }
 
 /// Asks for the vectors of all texts, batch by batch.
@@ -48,6 +54,13 @@ async fn embed(
         let read = |body: &str| {
             let body = Json::parse(body)
                 .map_err(|error| malformed(format!("the vectors cannot be read: {error}")))?;
+            if let Some(failure) = wire.failure_in(&body) {
+                let may_pass = !failure.is_final && wire.may_pass(&failure.code);
+                return Err(Trouble {
+                    may_pass,
+                    ..Trouble::from(failure)
+                });
+            }
             Ok(wire.vectors(&body, texts.len())?)
         };
         for mut vector in http.ask(&exchange, read).await? {

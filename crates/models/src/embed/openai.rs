@@ -8,7 +8,7 @@ use super::{EmbedWire, batch::Limits, vectors};
 use crate::{
     Http, OpenAiServer,
     http::{Auth, Call, malformed},
-    openai::{failure_of, in_answer, json::list, refused},
+    openai::{failure_of, in_answer, json::list, may_pass, refused},
     provider::Failure,
 };
 
@@ -102,9 +102,6 @@ impl EmbedWire for OpenAiEmbedder {
     }
 
     fn vectors(&self, body: &Json, count: usize) -> Result<Vec<Vec<f32>>, ModelError> {
-        if let Some(failure) = in_answer(body) {
-            return Err(failure.into());
-        }
         let data = body["data"].as_array();
         let data = data.ok_or_else(|| malformed("the answer has no vectors"))?;
         if data.len() != count {
@@ -130,6 +127,14 @@ impl EmbedWire for OpenAiEmbedder {
 
     fn failure(&self, status: u16, body: &str) -> Failure {
         failure_of(status, body)
+    }
+
+    fn failure_in(&self, body: &Json) -> Option<Failure> {
+        in_answer(body)
+    }
+
+    fn may_pass(&self, code: &str) -> bool {
+        may_pass(code)
     }
 }
 

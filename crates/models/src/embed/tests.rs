@@ -204,6 +204,25 @@ async fn a_busy_server_is_asked_again_and_a_refusal_is_told_with_its_code() {
     assert_eq!(code(&error), Some("INVALID_ARGUMENT"));
 }
 
+/// Some gateways say with status 200 that they have failed.
+#[tokio::test]
+async fn a_failure_with_a_good_status_is_judged_by_its_code() {
+    let busy = r#"{"error":{"message":"Slow down","code":"rate_limit_exceeded"}}"#;
+    let server = Server::playing([answer(busy), listed(&[(0, "[3, 4]")])]).await;
+    assert!(openai(&server, 2).embed(&texts(1)).await.is_ok());
+    assert_eq!(server.received().len(), 2);
+    let busy = r#"{"error":{"code":503,"message":"Busy","status":"UNAVAILABLE"}}"#;
+    let vectors = answer(r#"{"embeddings":[{"values":[3, 4]}]}"#);
+    let server = Server::playing([answer(busy), vectors.clone()]).await;
+    assert!(gemini(&server, 2).embed(&texts(1)).await.is_ok());
+    assert_eq!(server.received().len(), 2);
+    let wrong = r#"{"error":{"code":400,"message":"No","status":"INVALID_ARGUMENT"}}"#;
+    let server = Server::playing([answer(wrong), vectors]).await;
+    let error = gemini(&server, 2).embed(&texts(1)).await.unwrap_err();
+    assert_eq!(code(&error), Some("INVALID_ARGUMENT"));
+    assert_eq!(server.received().len(), 1);
+}
+
 #[test]
 fn an_embedder_is_chosen_by_name() {
     let id = |name: &str| {
