@@ -6,6 +6,9 @@ use retain_runtime::ModelError;
 use super::{output_schema, usage::Usage};
 use crate::http::malformed;
 
+/// What a refusal says: Claude gives no words of its own for it.
+const REFUSED: &str = "Claude refused to answer (stop_reason: refusal)";
+
 /// Reads a `message`.
 pub(super) fn whole(message: &Json) -> Result<LlmResponse, ModelError> {
     let Some(blocks) = message["content"].as_array() else {
@@ -13,15 +16,28 @@ pub(super) fn whole(message: &Json) -> Result<LlmResponse, ModelError> {
     };
     let mut usage = Usage::default();
     usage.take_up(&message["usage"]);
+    let stop_reason = message["stop_reason"].as_str();
+    let last = blocks.len().saturating_sub(1);
     let mut said = Said::default();
-    for block in blocks {
+    for (place, block) in blocks.iter().enumerate() {
+        if place == last && was_cut(stop_reason) && block["type"] == "tool_use" {
+            leave_out_call();
+            continue;
+        }
         said.add(block, block["input"].as_object().cloned());
     }
-    Ok(said.response(
-        message["stop_reason"].as_str(),
-        message["model"].as_str(),
-        &usage,
-    ))
+    Ok(said.response(stop_reason, message["model"].as_str(), &usage))
+}
+
+/// Whether an answer ended for want of room. A call at its end is then not what was meant, whatever
+/// its arguments look like.
+pub(super) fn was_cut(stop_reason: Option<&str>) -> bool {
+    stop_reason.is_some_and(|reason| finish_reason(reason) == "MAX_TOKENS")
+}
+
+/// Says that a call which an end cut off is not made.
+pub(super) fn leave_out_call() {
+    tracing::warn!("a call was cut off by the limit of tokens and is left out");
 }
 
 /// What an answer has said.
@@ -94,10 +110,14 @@ impl Said {
         let parts = output_schema::unwrap(self.parts);
         let citations = (!self.citations.is_empty())
             .then(|| Shaped::new(JsonMap::from([("citations", self.citations)])));
+        let finish_reason = stop_reason.map(|reason| finish_reason(reason).to_owned());
+        let is_refusal = finish_reason.as_deref() == Some("SAFETY");
         LlmResponse {
             model_version: model.map(str::to_owned),
             content: Some(Content::new("model", parts)),
-            finish_reason: stop_reason.map(|reason| finish_reason(reason).to_owned()),
+            error_code: is_refusal.then(|| "SAFETY".to_owned()),
+            error_message: is_refusal.then(|| REFUSED.to_owned()),
+            finish_reason,
             usage_metadata: usage.metadata(),
             citation_metadata: citations,
             ..LlmResponse::default()
@@ -112,7 +132,7 @@ fn signature(text: &str) -> Option<Bytes> {
 fn finish_reason(stop_reason: &str) -> &'static str {
     match stop_reason {
         "end_turn" | "stop_sequence" | "tool_use" | "pause_turn" => "STOP",
-        "max_tokens" => "MAX_TOKENS",
+        "max_tokens" | "model_context_window_exceeded" => "MAX_TOKENS",
         "refusal" => "SAFETY",
         _ => "FINISH_REASON_UNSPECIFIED",
     }

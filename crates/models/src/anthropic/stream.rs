@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use retain_core::{Content, FunctionCall, Json, JsonMap, LlmResponse, Part};
 use retain_runtime::ModelError;
 
-use super::{answer::Said, failure_of, output_schema, usage::Usage};
+use super::{
+    answer::{self, Said},
+    failure_of, output_schema,
+    usage::Usage,
+};
 use crate::{
-    http::{SseEvent, Trouble, malformed},
+    http::{SseEvent, Trouble, cut_off, malformed},
     provider::StreamReader,
 };
 
@@ -73,16 +77,15 @@ impl StreamReader for Reader {
 
     fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble> {
         if !self.is_done {
-            let error = ModelError::new("the stream ended before the answer did");
-            return Err(error.with_code("CutOff").into());
+            return Err(cut_off("the stream ended before the answer did").into());
         }
-        let was_cut = self.stop_reason.as_deref() == Some("max_tokens");
+        let was_cut = answer::was_cut(self.stop_reason.as_deref());
         let last = self.blocks.keys().next_back().copied();
         let mut said = Said::default();
         for (index, open) in std::mem::take(&mut self.blocks) {
-            // The call is as incomplete as the answer says it is, also if nothing of it has come.
+            // The call is as incomplete as the answer says it is, also if what has come can be read.
             if was_cut && open.is_half_a_call(Some(index) == last) {
-                tracing::warn!("a call was cut off by max_tokens and is left out");
+                answer::leave_out_call();
                 continue;
             }
             let input = open.arguments()?;
@@ -196,14 +199,10 @@ impl Open {
         self.block.into()
     }
 
-    /// Whether it is a call whose arguments are not whole. The last of an answer that was cut off may
-    /// have none yet.
+    /// Whether it is a call of an answer that was cut off, and not whole: the last one, or one whose
+    /// arguments cannot be read.
     fn is_half_a_call(&self, is_last: bool) -> bool {
-        let begins_empty = self.block["input"]
-            .as_object()
-            .is_none_or(JsonMap::is_empty);
-        let has_none = self.input.trim().is_empty() && begins_empty;
-        self.arguments().is_err() || (is_last && has_none && self.block["type"] == "tool_use")
+        self.arguments().is_err() || (is_last && self.block["type"] == "tool_use")
     }
 
     /// The arguments of a call: streamed, or else those it began with.

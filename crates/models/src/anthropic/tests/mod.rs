@@ -1,5 +1,6 @@
 //! Claude's wire form, both ways.
 
+mod agreement;
 mod differential;
 mod errors;
 mod history;

@@ -198,7 +198,13 @@ fn a_structured_value_is_taken_out_of_its_object() {
 fn a_refusal_is_an_end_for_safety() {
     let (_, whole) = answered(recorded::EMPTY);
     assert_eq!(whole.finish_reason.as_deref(), Some("SAFETY"));
+    assert_eq!(whole.error_code.as_deref(), Some("SAFETY"));
+    assert!(whole.error_message.unwrap().contains("refus"));
     assert!(whole.content.unwrap().parts().is_empty());
+    let body = r#"{"content":[{"type":"text","text":"No."}],"stop_reason":"refusal"}"#;
+    let whole = provider().whole(body).unwrap();
+    assert_eq!(whole.error_code.as_deref(), Some("SAFETY"));
+    assert_eq!(whole.content.unwrap().text_concat(), "No.");
 }
 
 #[test]
@@ -232,6 +238,40 @@ fn a_call_that_max_tokens_cut_off_at_its_beginning_is_left_out() {
     let content = whole.content.unwrap();
     let calls: Vec<_> = content.function_calls().map(|call| &call.name).collect();
     assert_eq!(calls, [&Some("get_weather".to_owned())]);
+}
+
+/// What came last was being written when there was no more room: that it can be read says nothing.
+#[test]
+fn the_last_call_of_an_answer_that_was_cut_off_is_not_made() {
+    for reason in ["max_tokens", "model_context_window_exceeded"] {
+        let body = format!(
+            r#"{{"content":[{{"type":"text","text":"Well."}},
+            {{"type":"tool_use","id":"t1","name":"look","input":{{"at":"a"}}}},
+            {{"type":"tool_use","id":"t2","name":"remove","input":{{"path":"/"}}}}],
+            "stop_reason":"{reason}"}}"#
+        );
+        let whole = provider().whole(&body).unwrap();
+        let stream = recorded::THOUGHTS_AND_CALLS
+            .replace(
+                r#""stop_reason":"tool_use""#,
+                &format!(r#""stop_reason":"{reason}""#),
+            )
+            .replace(
+                r#""name":"get_time","input":{}"#,
+                r#""name":"get_time","input":{"at":"a"}"#,
+            );
+        let (_, streamed) = answered(&stream);
+        for (answer, called) in [(whole, "look"), (streamed, "get_weather")] {
+            assert_eq!(
+                answer.finish_reason.as_deref(),
+                Some("MAX_TOKENS"),
+                "{reason}"
+            );
+            let content = answer.content.unwrap();
+            let calls: Vec<_> = content.function_calls().map(|call| &call.name).collect();
+            assert_eq!(calls, [&Some(called.to_owned())], "{reason}");
+        }
+    }
 }
 
 /// Numbers that no model counts to are no reason to fail.
@@ -315,4 +355,23 @@ async fn over_http_too() {
     assert_eq!(sent.header("anthropic-version"), Some("2023-06-01"));
     assert_eq!(json(&sent.body)["stream"], true);
     assert_eq!(json(&sent.body)["model"], "claude-test");
+}
+
+#[tokio::test]
+async fn over_http_wherever_it_is_cut() {
+    let bytes = recorded::TEXT.as_bytes();
+    let scripts = (0..bytes.len()).map(|cut| event_stream(bytes, &[cut]));
+    let server = crate::testing::Server::playing(scripts).await;
+    let http = crate::Http::new(crate::HttpSettings::default()).unwrap();
+    let model = super::AnthropicModel::at(server.url(), "claude-test", "key-123".into(), http);
+    let request = std::sync::Arc::new(super::asking([retain_core::Content::user("Hi")]));
+    let ask = || async {
+        let answers = model.generate(std::sync::Arc::clone(&request), true);
+        let answers: Vec<_> = answers.map(Result::unwrap).collect().await;
+        answers
+    };
+    let first = ask().await;
+    for cut in 1..bytes.len() {
+        assert_eq!(ask().await, first, "cut at {cut}");
+    }
 }
