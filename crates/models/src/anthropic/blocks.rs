@@ -37,9 +37,15 @@ impl Block {
     }
 }
 
-/// Whether a part is nothing but an empty text, which the API refuses.
+/// Whether a part is nothing but a text without words, which the API refuses.
 pub(super) fn is_empty_text(part: &Part) -> bool {
-    part.text.as_deref() == Some("") && part.thought_signature.is_none() && !has_data(part)
+    let is_empty = part.text.as_deref().is_some_and(|text| !has_words(text));
+    is_empty && part.thought_signature.is_none() && !has_data(part)
+}
+
+/// Whether there is anything in a text but white space: the API refuses a block without.
+pub(super) fn has_words(text: &str) -> bool {
+    !text.trim().is_empty()
 }
 
 fn has_data(part: &Part) -> bool {
@@ -62,7 +68,7 @@ pub(super) fn block(
     if part.thought == Some(true) && !has_data(part) {
         return Ok(thought(part));
     }
-    if let Some(text) = part.text.as_ref().filter(|text| !text.is_empty()) {
+    if let Some(text) = part.text.as_ref().filter(|text| has_words(text)) {
         return Ok(Some(Block::text(text.as_str())));
     }
     if let Some(call) = &part.function_call {
@@ -172,15 +178,18 @@ pub(super) fn media_block(mime_type: &str, source: &Source<'_>) -> Option<JsonMa
             ("media_type", mime_type.into()),
             ("data", STANDARD.encode(&data[..]).into()),
         ]),
-        Source::Bytes(data) if mime_type.starts_with("text/") => JsonMap::from([
-            ("type", "text"),
-            ("media_type", "text/plain"),
-            ("data", std::str::from_utf8(data).ok()?),
-        ]),
+        Source::Bytes(data) if mime_type.starts_with("text/") => {
+            let text = std::str::from_utf8(data).ok()?;
+            has_words(text).then_some(())?;
+            JsonMap::from([
+                ("type", "text"),
+                ("media_type", "text/plain"),
+                ("data", text),
+            ])
+        }
         Source::Address(uri) if is_image || mime_type == "application/pdf" => {
-            // Google's storage is closed to others.
-            let is_open = uri.starts_with("https://") || uri.starts_with("http://");
-            is_open.then_some(())?;
+            // Google's storage is closed to others, and what is not encrypted is not fetched.
+            uri.starts_with("https://").then_some(())?;
             JsonMap::from([("type", "url"), ("url", uri)])
         }
         _ => return None,

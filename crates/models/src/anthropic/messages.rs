@@ -33,6 +33,10 @@ pub(super) fn messages(contents: &[SharedContent]) -> Result<Json, ModelError> {
             Some("model" | "assistant") => Role::Assistant,
             _ => Role::User,
         };
+        let goes_on = turns.last().is_some_and(|(last, _)| *last == role);
+        if role == Role::Assistant && !goes_on {
+            ids.begin_turn();
+        }
         let mut blocks = Vec::new();
         let mut had_empty_text = false;
         for part in content.parts() {

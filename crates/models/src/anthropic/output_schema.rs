@@ -5,13 +5,12 @@
 use retain_core::{FunctionCall, Json, JsonMap, Part};
 use retain_runtime::python_text::python_json;
 
-use crate::openai::schema::json_schema;
+use crate::openai::schema::{as_object, json_schema, value_in};
 
 /// The tool whose input is the answer.
 const ANSWER: &str = "retain_structured_output";
 /// The tool whose input has the answer, as it is no object itself, as its only property.
 const VALUE: &str = "retain_structured_value";
-const PROPERTY: &str = "response";
 
 const DESCRIPTION: &str = "Provide your final answer. Call this tool exactly once, with your whole \
                            answer in the structure its input describes.";
@@ -28,21 +27,8 @@ pub(super) fn streams_as_text(name: &str) -> bool {
 
 /// The tool for a schema, and the choice that makes Claude call it.
 pub(super) fn as_tool(schema: &Json, thinks: bool) -> (Json, Json) {
-    let mut schema = json_schema(schema);
-    let is_object = schema["type"] == "object";
-    if !is_object {
-        // References are looked up from the top.
-        let definitions = schema.as_object_mut().and_then(|map| map.remove("$defs"));
-        let properties = JsonMap::from([(PROPERTY, schema)]);
-        let mut around = JsonMap::from([
-            ("type", Json::from("object")),
-            ("properties", properties.into()),
-            ("required", vec![Json::from(PROPERTY)].into()),
-        ]);
-        around.extend(definitions.map(|definitions| ("$defs", definitions)));
-        schema = around.into();
-    }
-    let name = if is_object { ANSWER } else { VALUE };
+    let (schema, is_wrapped) = as_object(json_schema(schema));
+    let name = if is_wrapped { VALUE } else { ANSWER };
     let tool = JsonMap::from([
         ("name", Json::from(name)),
         ("description", DESCRIPTION.into()),
@@ -72,7 +58,10 @@ pub(super) fn unwrap(parts: Vec<Part>) -> Vec<Part> {
 fn answer_of(call: &FunctionCall) -> String {
     let args = call.args.clone().unwrap_or_default();
     match call.name.as_deref() {
-        Some(VALUE) => python_json(&args[PROPERTY]),
+        Some(VALUE) => {
+            let args = args.into();
+            python_json(value_in(&args).unwrap_or(&args))
+        }
         _ => python_json(&args.into()),
     }
 }

@@ -3,7 +3,11 @@
 use retain_core::{GenerateContentConfig, Json, JsonMap};
 use retain_runtime::{LlmRequest, ModelError};
 
-use super::{messages, output_schema, refused, tools};
+use super::{blocks::has_words, messages, output_schema, refused, tools};
+use crate::http::http_option;
+
+/// The least that Claude can be given to think with.
+const LEAST_BUDGET: i64 = 1024;
 
 /// What an answer may have where nothing is said: the API wants a number.
 const MAX_TOKENS: i64 = 8192;
@@ -16,8 +20,14 @@ pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
     let thinking = thinking(config)?;
     let effort = config.extra.get("effort").and_then(Json::as_str);
     let mut body = JsonMap::new();
-    body.insert("max_tokens", config.max_output_tokens.unwrap_or(MAX_TOKENS));
-    if let Some(system) = config.system_instruction.as_ref().filter(|s| !s.is_empty()) {
+    let budget = thinking
+        .as_ref()
+        .and_then(|it| it["budget_tokens"].as_i64());
+    // What is thought counts as answered, so that the answer has its room beside it.
+    let usual = MAX_TOKENS.saturating_add(budget.unwrap_or(0));
+    body.insert("max_tokens", config.max_output_tokens.unwrap_or(usual));
+    let system = config.system_instruction.as_ref();
+    if let Some(system) = system.filter(|system| has_words(system)) {
         body.insert("system", system.as_str());
     }
     body.insert("messages", messages::messages(&request.contents)?);
@@ -35,6 +45,11 @@ pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
         body.insert("stop_sequences", stops);
     }
     tell_what_is_ignored(config);
+    // Whatever else the API takes, in the words of whoever set it.
+    let more = http_option(config, "extraBody", "extra_body");
+    if let Some(more) = more.as_ref().and_then(Json::as_object) {
+        body.extend(more.clone());
+    }
     Ok(body)
 }
 
@@ -57,6 +72,11 @@ fn thinking(config: &GenerateContentConfig) -> Result<Option<Json>, ModelError> 
         ));
     };
     let thinking = match budget {
+        1..LEAST_BUDGET => {
+            return Err(refused(format!(
+                "Claude thinks with {LEAST_BUDGET} tokens or more; thinking_budget is {budget}"
+            )));
+        }
         0 => JsonMap::from([("type", "disabled")]),
         // Without a display the thoughts are paid for and not shown.
         ..0 => JsonMap::from([("type", "adaptive"), ("display", "summarized")]),

@@ -4,7 +4,7 @@ use retain_core::{Bytes, FunctionResponse, Json, JsonMap};
 use retain_runtime::python_text::{python_json_ascii, python_str};
 
 use super::{
-    blocks::{Source, media_block, plain_type},
+    blocks::{Source, has_words, media_block, plain_type},
     ids::CallIds,
 };
 
@@ -14,7 +14,7 @@ pub(super) fn block(response: &FunctionResponse, ids: &mut CallIds) -> Json {
     let content: Json = match media.is_empty() {
         true => text.into(),
         false => {
-            let lead = (!text.is_empty()).then(|| {
+            let lead = has_words(&text).then(|| {
                 let lead = [("type", Json::from("text")), ("text", text.into())];
                 Json::from(JsonMap::from(lead))
             });

@@ -37,19 +37,7 @@ fn tool_of(function: &FunctionDeclaration) -> Result<Json, ModelError> {
         .as_ref()
         .or(function.parameters.as_ref())
         .filter(|schema| schema.as_object().is_some());
-    let mut schema = schema.map(json_schema).unwrap_or_default();
-    let is_object = schema["type"] == "object";
-    if let Some(map) = schema.as_object_mut().filter(|_| is_object) {
-        if !map.contains_key("properties") {
-            map.insert("properties", JsonMap::new());
-        }
-    } else {
-        let empty = [
-            ("type", Json::from("object")),
-            ("properties", JsonMap::new().into()),
-        ];
-        schema = JsonMap::from(empty).into();
-    }
+    let schema = input_schema(name, schema.map(json_schema));
     Ok(JsonMap::from([
         ("name", Json::from(name)),
         (
@@ -59,6 +47,38 @@ fn tool_of(function: &FunctionDeclaration) -> Result<Json, ModelError> {
         ("input_schema", schema),
     ])
     .into())
+}
+
+/// The schema of a function's arguments as Claude takes it: that of an object, which says at its top
+/// what it has and not what it is one of.
+fn input_schema(function: &str, schema: Option<Json>) -> Json {
+    let map = schema.as_ref().and_then(Json::as_object).cloned();
+    let mut map = map.unwrap_or_default();
+    let may_be_object = match map.get("type") {
+        None => true,
+        Some(Json::Array(names)) => names.iter().any(|name| *name == "object"),
+        Some(name) => *name == "object",
+    };
+    if !may_be_object {
+        tracing::warn!(
+            function,
+            "arguments that are no object are declared as none"
+        );
+        map = JsonMap::new();
+    }
+    for choice in ["anyOf", "oneOf", "allOf"] {
+        if map.remove(choice).is_some() {
+            tracing::warn!(
+                function,
+                "Claude takes no {choice} at the top of arguments; left out"
+            );
+        }
+    }
+    map.insert("type", "object");
+    if !map.contains_key("properties") {
+        map.insert("properties", JsonMap::new());
+    }
+    map.into()
 }
 
 /// The tools that are offered, and how Claude is to choose among them.

@@ -5,7 +5,7 @@ use retain_core::{Bytes, Content, Json, Part};
 use super::{asking, body_of};
 
 /// One part of each kind a line, with its role: `u` the user, `m` the model.
-const PARTS: [&str; 33] = [
+const PARTS: [&str; 36] = [
     r#"u {"text":"Look at these."}"#,
     r#"u {"inlineData":{"mimeType":"image/png","data":"iVBORw=="}}"#,
     r#"u {"inlineData":{"mimeType":"IMAGE/JPEG; q=1","data":"-_8="}}"#,
@@ -17,6 +17,8 @@ const PARTS: [&str; 33] = [
     r#"u {"fileData":{"mimeType":"application/pdf","fileUri":"https://example.org/a.pdf"}}"#,
     r#"u {"fileData":{"mimeType":"video/mp4","fileUri":"https://example.org/a.mp4"}}"#,
     r#"u {"fileData":{"mimeType":"image/png","fileUri":"gs://bucket/a.png"}}"#,
+    r#"u {"fileData":{"mimeType":"image/png","fileUri":"http://example.org/a.png"}}"#,
+    r#"u {"text":"\n "}"#,
     r#"u {"text":"video","videoMetadata":{"fps":2.0},"partMetadata":{"k":"v"}}"#,
     r#"m {"text":"Hm.","thought":true,"thoughtSignature":"c2lnbmF0dXJl"}"#,
     r#"m {"text":"","thought":true,"thoughtSignature":"aGlkZGVu"}"#,
@@ -38,6 +40,7 @@ const PARTS: [&str; 33] = [
     r#"u {"functionResponse":{"id":"t4","name":"skill","response":{"error":"no","code":7}}}"#,
     r#"u {"functionResponse":{"id":"t5","name":"empty"}}"#,
     r#"u {"functionResponse":{"id":"t6","name":"shot","response":{"result":"a picture"},"parts":[{"inlineData":{"mimeType":"image/png","data":"iVBORw=="}},{"inlineData":{"mimeType":"audio/wav","data":"AAAA"}}]}}"#,
+    r#"u {"functionResponse":{"id":"t8","name":"shot","response":{"result":" \n"},"parts":[{"inlineData":{"mimeType":"image/png","data":"iVBORw=="}}]}}"#,
     r#"u {"functionResponse":{"id":"t7","name":"text","response":{"content":"as it is"}}}"#,
 ];
 

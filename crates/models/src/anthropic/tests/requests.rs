@@ -89,6 +89,48 @@ fn thinking_by_its_budget() {
     assert!(body["top_p"].is_null());
 }
 
+/// Thoughts count as part of the answer: a budget over the limit is refused.
+#[test]
+fn a_budget_leaves_room_for_the_answer() {
+    let thinking = r#""thinkingConfig":{"thinkingBudget":9000}"#;
+    assert_eq!(body_with(thinking)["max_tokens"], 9000 + 8192);
+    let both = format!(r#"{thinking},"maxOutputTokens":10000"#);
+    assert_eq!(body_with(&both)["max_tokens"], 10000);
+    for budget in [1, 1023] {
+        let config = format!(r#"{{"thinkingConfig":{{"thinkingBudget":{budget}}}}}"#);
+        let error = provider().call(&with(&config), false).unwrap_err();
+        assert_eq!(error.code.as_deref(), Some("InvalidRequest"));
+        assert!(error.message.contains("1024"), "{error}");
+    }
+}
+
+/// Arguments are an object's, also where a schema does not say so; what it says stays.
+#[test]
+fn arguments_are_declared_as_an_object() {
+    let declared = |schema: &str| {
+        let tools = format!(
+            r#""tools":[{{"functionDeclarations":[{{"name":"a","parametersJsonSchema":{schema}}}]}}]"#
+        );
+        body_with(&tools)["tools"][0]["input_schema"].clone()
+    };
+    let whole = json(r#"{"properties":{"x":{"type":"string"}},"required":["x"],"type":"object"}"#);
+    for given in [
+        r#"{"properties":{"x":{"type":"string"}},"required":["x"]}"#,
+        r#"{"properties":{"x":{"type":"string"}},"required":["x"],"type":["object","null"]}"#,
+        r#"{"properties":{"x":{"type":"string"}},"required":["x"],"anyOf":[{"required":["x"]}]}"#,
+    ] {
+        assert_eq!(declared(given), whole, "{given}");
+    }
+    let none = json(r#"{"type":"object","properties":{}}"#);
+    assert_eq!(declared(r#"{"type":"string"}"#), none);
+}
+
+#[test]
+fn more_of_the_body_is_added() {
+    let body = body_with(r#""httpOptions":{"extraBody":{"metadata":{"user_id":"u1"}}}"#);
+    assert_eq!(body["metadata"]["user_id"], "u1");
+}
+
 #[test]
 fn tools_and_their_choice() {
     let body = body_with(TOOLS);
@@ -293,6 +335,42 @@ fn ids_that_are_not_taken_have_stand_ins() {
     assert_eq!(told[2], format!("user: {}", results.join(", ")));
 }
 
+/// Some servers count the calls of every turn anew; Claude refuses an id that it has seen.
+#[test]
+fn an_id_that_came_before_has_a_stand_in() {
+    let told = turns([
+        Content::user("Go"),
+        Content::new(
+            "model",
+            vec![call(Some("call_0"), "a"), call(Some("call_0"), "b")],
+        ),
+        Content::new(
+            "user",
+            vec![result(Some("call_0"), "a"), result(Some("call_0"), "b")],
+        ),
+        Content::new("model", vec![call(Some("call_0"), "a")]),
+        Content::new("user", vec![result(Some("call_0"), "a")]),
+        Content::new(
+            "model",
+            vec![call(Some("toolu_fallback_2"), "a"), call(None, "b")],
+        ),
+    ]);
+    assert_eq!(
+        told[1],
+        "assistant: tool_use call_0, tool_use toolu_fallback_0"
+    );
+    assert_eq!(
+        told[2],
+        "user: tool_result call_0, tool_result toolu_fallback_0"
+    );
+    assert_eq!(told[3], "assistant: tool_use toolu_fallback_1");
+    assert_eq!(told[4], "user: tool_result toolu_fallback_1");
+    assert_eq!(
+        told[5],
+        "assistant: tool_use toolu_fallback_2, tool_use toolu_fallback_3"
+    );
+}
+
 #[test]
 fn the_user_has_the_last_word() {
     let nothing = "user: text Handle the requests as specified in the System Instruction.";
@@ -303,6 +381,15 @@ fn the_user_has_the_last_word() {
     assert_eq!(told, ["user: text Hi", "assistant: text Ho", go_on]);
     // A turn of an empty text stays a turn; one of the model goes.
     assert_eq!(turns([Content::user("")]), ["user: text ."]);
+    // White space alone is refused like nothing.
+    assert_eq!(turns([Content::user(" \n\t")]), ["user: text ."]);
+    let told = turns([
+        Content::user("a"),
+        Content::model("\n\n"),
+        Content::user(" b "),
+    ]);
+    assert_eq!(told, ["user: text a, text  b "]);
+    assert!(body_with(r#""systemInstruction":" \n""#)["system"].is_null());
     let told = turns([Content::user("a"), Content::model(""), Content::user("b")]);
     assert_eq!(told, ["user: text a, text b"]);
 }
