@@ -10,7 +10,7 @@ use retain::{
 use retain::{PostgresArtifactService, PostgresOptions, PostgresSessionService, PostgresStore};
 
 /// What an address may look like, for errors and help.
-pub(crate) const ADDRESSES: &str = "sqlite:///relative.db, sqlite:////absolute.db or \
+pub(crate) const ADDRESSES: &str = "sqlite:///relative.db, sqlite:////absolute.db, \
                                     postgresql://user@host/database";
 
 /// Whether a database that is not there yet is made.
@@ -46,19 +46,22 @@ impl Database {
             let sessions = PostgresSessionService::over(store);
             return Ok(Database::Postgres(sessions, address));
         }
-        if !uri.starts_with("sqlite") {
-            // It may hold a password.
-            let shown = uri.split_once(':').map_or(uri, |(scheme, _)| scheme);
-            anyhow::bail!(
-                "no database is known by addresses like {shown:?}; there are {ADDRESSES}"
-            );
-        }
+        anyhow::ensure!(Database::is_address(uri), unknown(uri, ADDRESSES));
         let mut options = SqliteOptions::from_uri(uri)?;
         if missing == Missing::Refuse {
             options = options.existing();
         }
         let store = SqliteStore::open(options).await?;
         Ok(Database::Sqlite(SqliteSessionService::over(store)))
+    }
+
+    /// Whether `uri` is the address of a database.
+    pub(crate) fn is_address(uri: &str) -> bool {
+        #[cfg(feature = "postgres")]
+        if PostgresOptions::is_address(uri) {
+            return true;
+        }
+        uri.starts_with("sqlite")
     }
 
     /// The sessions.
@@ -109,6 +112,12 @@ impl Database {
             Database::Postgres(_, address) => address.clone(),
         }
     }
+}
+
+/// What is said of an address of a kind that is not known. It may hold a password.
+pub(crate) fn unknown(uri: &str, known: &str) -> String {
+    let shown = uri.split_once(':').map_or(uri, |(scheme, _)| scheme);
+    format!("nothing is known by addresses like {shown:?}; there are {known}")
 }
 
 /// The memory with its embedder, if there is one.

@@ -10,7 +10,10 @@ use retain::{
 use retain_server::Services;
 
 use super::settings::{DEFAULT_STORE, Settings};
-use crate::commands::{Database, Missing, database::meaning};
+use crate::commands::{
+    Database, Missing,
+    database::{ADDRESSES, meaning, unknown},
+};
 
 /// The address of what goes with the program.
 const VOLATILE: &str = "memory://";
@@ -84,7 +87,7 @@ impl Places {
             self.services.memory = Arc::new(InMemoryMemoryService::new());
             self.services.long_term_memory = None;
         } else {
-            let database = Database::open(uri, Missing::Create).await?;
+            let database = database(uri, VOLATILE).await?;
             let memory = database.memory(embedder);
             self.services.memory = Arc::clone(&memory) as _;
             self.services.long_term_memory = Some(memory);
@@ -105,7 +108,7 @@ impl Places {
                 Arc::new(FileArtifactService::over(store))
             }
             uri => {
-                let database = Database::open(uri, Missing::Create).await?;
+                let database = database(uri, "file:///folder, memory://").await?;
                 shown = database.shown(uri);
                 database.artifacts()
             }
@@ -131,9 +134,16 @@ fn volatile(embedder: Option<&Arc<dyn Embedder>>) -> Places {
     }
 }
 
+/// The database at `uri`. Where it is none, `also` says what else there could have been.
+async fn database(uri: &str, also: &str) -> anyhow::Result<Database> {
+    let known = format!("{ADDRESSES}, {also}");
+    anyhow::ensure!(Database::is_address(uri), unknown(uri, &known));
+    Database::open(uri, Missing::Create).await
+}
+
 /// Everything in one database.
 async fn durable(uri: &str, embedder: Option<&Arc<dyn Embedder>>) -> anyhow::Result<Places> {
-    let database = Database::open(uri, Missing::Create).await?;
+    let database = database(uri, VOLATILE).await?;
     let (memory, shown) = (database.memory(embedder), database.shown(uri));
     Ok(Places {
         keys: database.keys(),
