@@ -229,7 +229,7 @@ fn answers_have_the_form_that_is_asked_for() {
     assert_eq!(given.to_string(), own);
 }
 
-/// Each of these is refused by the server that is named, by its users' reports.
+/// Each of these is refused by the server that is named, by its documentation or its users' reports.
 #[test]
 fn what_a_host_refuses_it_is_not_sent() {
     let streamed = |name: &str, request: &LlmRequest| {
