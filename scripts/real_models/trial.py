@@ -1,0 +1,487 @@
+#!/usr/bin/env python3
+"""Agents of `retain serve` on real servers of models, for scripts/try-real-models, which says more.
+
+    trial.py RETAIN PYTHON_WITH_LLAMA [LITELLM]
+
+Prints a table of what was tried and what came out. Fails if something came out otherwise.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+KEY, GATEWAY_KEY, WRONG_KEY = "key-of-llama", "sk-key-of-the-gateway", "a-wrong-key"
+HELLO = "Grüß dich from Zürich."
+THOUGHT, AFTER_THOUGHT = "The user greets me", "Good day!"
+CHOICES = [{"options": ["tea", "coffee"]}, {"options": ["milk", "sugar"]}]
+CHOSEN = "They chose it;"
+
+AGENTS = {
+    "plain": "",
+    "chooser": "tools:\n  - name: get_user_choice\n",
+    # The model has another call in mind: that it makes this one is the server's doing.
+    "forced": "tools:\n  - name: exit_loop\ngenerate_content_config:\n"
+              "  tool_config:\n    function_calling_config:\n      mode: ANY\n",
+    "place": "output_schema:\n  name: google.genai.types.LatLng\noutput_key: place\n",
+    "short": "generate_content_config:\n  max_output_tokens: 3\n",
+    "settings": "generate_content_config:\n  temperature: 0.5\n  top_p: 0.9\n  top_k: 40\n"
+                "  seed: 7\n  stop_sequences: [' from']\n",
+}
+
+
+class Wrong(Exception):
+    """Something came out otherwise than it should; says what."""
+
+
+def need(is_so, what):
+    if not is_so:
+        raise Wrong(what)
+
+
+# --- servers -----------------------------------------------------------------------------------
+
+
+def environment(more):
+    """Nobody's own keys and addresses: only what is said here."""
+    names = ["PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH"]
+    env = {name: os.environ[name] for name in names if name in os.environ}
+    return {**env, **more}
+
+
+@contextlib.contextmanager
+def started(command, folder, log, env=None, stdin=None):
+    with open(folder / log, "wb") as kept:
+        process = subprocess.Popen(["nice", "-n", "10", *command], cwd=folder, stderr=kept,
+                                   stdout=subprocess.PIPE, stdin=stdin, env=environment(env or {}))
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+@contextlib.contextmanager
+def llama(python, folder, kind, key=()):
+    command = [python, str(HERE / "llama_server.py"), str(folder), f"tiny-{kind}", kind, *key]
+    # So that it tells the prompts that it has read.
+    env = {"LLAMA_SERVER_SLOTS_DEBUG": "1"}
+    with started(command, folder, f"llama-{kind}.log", env, subprocess.PIPE) as process:
+        line = process.stdout.readline().decode().split()
+        if not line:
+            sys.exit((folder / f"llama-{kind}.log").read_text(errors="replace"))
+        yield line
+
+
+@contextlib.contextmanager
+def gateway(program, folder, behind):
+    """LiteLLM's proxy; started at once, and waited for by `ready`."""
+    names = ["tiny", "gemini-tiny", "claude-tiny"]
+    params = {"model": "openai/tiny-chat", "api_base": f"{behind}/v1", "api_key": KEY}
+    config = {"model_list": [{"model_name": name, "litellm_params": params} for name in names],
+              "general_settings": {"master_key": GATEWAY_KEY},
+              # Else Anthropic's form becomes OpenAI's responses, which llama.cpp has in part.
+              "litellm_settings": {"telemetry": False, "num_retries": 0,
+                                   "use_chat_completions_url_for_anthropic_messages": True}}
+    (folder / "gateway.yaml").write_text(json.dumps(config))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [program, "--config", "gateway.yaml", "--host", "127.0.0.1", "--port", str(port)]
+    env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONUNBUFFERED": "1"}
+    command = ["sh", "-c", 'exec "$@" 1>&2', "sh", *command, "--telemetry", "False"]
+    with started(command, folder, "gateway.log", env) as process:
+        yield f"http://127.0.0.1:{port}", process
+
+
+def ready(url, process, seconds=240):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            urllib.request.urlopen(f"{url}/health/liveliness", timeout=5).read()
+            return True
+        except OSError:
+            time.sleep(0.5)
+    return False
+
+
+@contextlib.contextmanager
+def retain(program, folder, name, models, env, slots, options=()):
+    """`retain serve` with the agents on each of the models: apps named `form_agent`."""
+    folder = folder / name
+    for form, model in models.items():
+        for agent, more in AGENTS.items():
+            app = folder / "agents" / f"{form}_{agent}"
+            app.mkdir(parents=True)
+            text = f"name: {app.name}\nmodel: {model}\ninstruction: Answer.\n{more}"
+            (app / "root_agent.yaml").write_text(text)
+    command = [program, "serve", "agents", "--port", "0", "--auto-create-session",
+               "--log-level", "debug", *options]
+    env = {**env, "RETAIN_MODEL": "offline"}
+    with started(command, folder, "retain.log", env) as process:
+        first = process.stdout.readline().decode().split()
+        if not first:
+            sys.exit((folder / "retain.log").read_text(errors="replace"))
+        yield Retain(first[-1], folder, slots)
+
+
+class Retain:
+    """What the trial asks of a running `retain serve`."""
+
+    def __init__(self, url, folder, slots):
+        self.url, self.folder, self.slots, self.count = url, folder, slots, 0
+        # Apps whose streams come without counts of tokens begin so.
+        self.uncounted = None
+
+    def model_saw(self, text, behind=""):
+        """Whether the newest prompt, as llama.cpp has rendered it, has the text behind a mark."""
+        newest = max(self.slots(), key=lambda slot: slot.get("id_task", -1))
+        return text in newest["prompt"].partition(behind)[2] if behind else text in newest["prompt"]
+
+    def ask(self, path, body=None):
+        body = json.dumps(body).encode() if body is not None else None
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(self.url + path, body, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")
+            raise Wrong(f"{path}: {error.code} {said[:200]}") from error
+
+    def session(self, app):
+        self.count += 1
+        return {"appName": app, "userId": "ada", "sessionId": f"s{self.count}"}
+
+    def run(self, session, message, streaming):
+        """The events of a run, pieces among them."""
+        parts = [{"text": message}] if isinstance(message, str) else message
+        body = {**session, "newMessage": {"role": "user", "parts": parts}}
+        if not streaming:
+            return json.loads(self.ask("/run", body))
+        lines = self.ask("/run_sse", {**body, "streaming": True}).splitlines()
+        told = [json.loads(line[5:]) for line in lines if line.startswith("data:")]
+        need(all("error" not in event for event in told), f"the stream says {told[-1:]}")
+        return told
+
+    def stored(self, session):
+        app, user, name = session.values()
+        return json.loads(self.ask(f"/apps/{app}/users/{user}/sessions/{name}"))
+
+
+def parts(events):
+    return [part for event in events for part in event.get("content", {}).get("parts", [])]
+
+
+def said(events, thought=False):
+    return "".join(part.get("text", "") for part in parts(events)
+                   if bool(part.get("thought")) == thought)
+
+
+def calls(events):
+    return [part["functionCall"] for part in parts(events) if "functionCall" in part]
+
+
+def whole(events):
+    return [event for event in events if not event.get("partial")]
+
+
+# --- what is tried -----------------------------------------------------------------------------
+
+
+def answers(server, app, streaming, message="Hi"):
+    """Runs the app; checks that what was streamed, handed on and stored is the same."""
+    session = server.session(app)
+    events = server.run(session, message, streaming)
+    kept = server.stored(session)["events"]
+    final = whole(events)
+    need(kept[1:] == final, f"stored {kept[1:]}, but answered {final}")
+    pieces = [event for event in events if event.get("partial")]
+    if streaming:
+        need(len(pieces) > 1 or calls(final), f"it came in {len(pieces)} pieces")
+        for thought in [False, True]:
+            told, last = said(pieces, thought), said(final, thought)
+            need(told == last or calls(final), f"pieces are {told!r}, the whole is {last!r}")
+    return final
+
+
+def prompt(event):
+    return event.get("usageMetadata", {}).get("promptTokenCount", 0)
+
+
+def usage(server, app, streaming, event):
+    """The counts of tokens, which must be there and add up."""
+    counts = event.get("usageMetadata") or {}
+    if streaming and server.uncounted and app.startswith(server.uncounted):
+        return "the server counts no tokens here"
+    prompt, answer = counts.get("promptTokenCount", 0), counts.get("candidatesTokenCount", 0)
+    total = counts.get("totalTokenCount", 0)
+    need(prompt > 0 and answer > 0 and total >= prompt + answer, f"usage is {counts}")
+    return f"{prompt}+{answer} tokens"
+
+
+def text(server, app, streaming):
+    last = answers(server, app, streaming)[-1]
+    need(said([last]) == HELLO, f"said {said([last])!r}")
+    need(last.get("finishReason") == "STOP", f"finish reason {last.get('finishReason')}")
+    return usage(server, app, streaming, last)
+
+
+def thoughts(server, app, streaming):
+    """And a second turn, with the first one in its history."""
+    session = server.session(app)
+    final = whole(server.run(session, "Please think", streaming))
+    need(said(final, True) == THOUGHT, f"thought {said(final, True)!r}")
+    need(said(final) == AFTER_THOUGHT, f"said {said(final)!r}")
+    again = whole(server.run(session, "Hi", streaming))
+    need(said(again) == HELLO, f"the next turn: {again}")
+    need(server.model_saw(AFTER_THOUGHT), "the second turn came without the first")
+    went_back = server.model_saw(f"<think>{THOUGHT}</think>{AFTER_THOUGHT}")
+    # Claude takes back what it has signed, and nobody signs here.
+    need(went_back == app.startswith("openai"), f"went back: {went_back}")
+    return "go back in the next turn" if went_back else "unsigned, so they do not go back"
+
+
+def tool(server, app, streaming, message="One thing", number=1):
+    """Calls, whose results the client gives in a second run, as for any long-running tool."""
+    session = server.session(app)
+    asked = whole(server.run(session, message, streaming))
+    made = calls(asked)
+    need({call["name"] for call in made} == {"get_user_choice"}, f"calls {made}, in {asked}")
+    need([call["args"] for call in made] == CHOICES[:number], f"calls {made}")
+    need(len({call["id"] for call in made}) == number, f"ids of {made}")
+    results = [{"functionResponse": {"id": call["id"], "name": call["name"],
+                                     "response": {"result": call["args"]["options"][0]}}}
+               for call in made]
+    final = whole(server.run(session, results, streaming))
+    need(said(final) == CHOSEN, f"after the result: {final}")
+    before, after = prompt(asked[-1]), prompt(final[-1])
+    need(after > before or not before, f"prompts of {before} and {after} tokens")
+    for call in made:
+        arguments = json.dumps(call["args"])
+        need(server.model_saw(f'"arguments": {arguments}'), "a call was not sent back")
+        need(server.model_saw(call["args"]["options"][0], "<|from|>tool"), "a result was not sent")
+    return "call, result, answer"
+
+
+def tools(server, app, streaming):
+    return tool(server, app, streaming, "Two things", 2)
+
+
+def forced(server, app, streaming):
+    final = answers(server, app, streaming)
+    need({call["name"] for call in calls(final)} == {"exit_loop"}, f"came {final}")
+    return "mode ANY"
+
+
+def schema(server, app, streaming):
+    session = server.session(app)
+    final = whole(server.run(session, "Where?", streaming))
+    place = server.stored(session)["state"].get("place")
+    need(place == {"latitude": 4, "longitude": 7}, f"place is {place}; came {final}")
+    return json.dumps(place)
+
+
+def cut_short(server, app, streaming):
+    last = answers(server, app, streaming)[-1]
+    # ADK has it as the code of an error for some forms and as the reason of the end for others.
+    ends = {last.get("errorCode"), last.get("finishReason")}
+    need("MAX_TOKENS" in ends, f"came {last}")
+    need(HELLO.startswith(said([last])) and said([last]), f"said {said([last])!r}")
+    return "MAX_TOKENS"
+
+
+def settings(server, app, streaming):
+    last = answers(server, app, streaming)[-1]
+    need(said([last]) == "Grüß dich", f"said {said([last])!r}")
+    return "stop sequence, temperature, top_p, top_k"
+
+
+def error(server, app, code, message="Hi", streaming=False):
+    """The server's own code is in the stored event."""
+    session = server.session(app)
+    try:
+        server.run(session, message, streaming)
+    except Wrong:
+        pass
+    last = server.stored(session)["events"][-1]
+    told = f"{last.get('errorCode')}: {str(last.get('errorMessage'))[:60]}"
+    need(last.get("errorCode") == code, f"came {told}")
+    return told
+
+
+def leaving(server, app):
+    """The client goes away in the middle: the server of models stops, the session says so."""
+    session = server.session(app)
+    body = {**session, "streaming": True,
+            "newMessage": {"role": "user", "parts": [{"text": "a long story"}]}}
+    request = urllib.request.Request(f"{server.url}/run_sse", json.dumps(body).encode(),
+                                     {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as stream:
+        stream.readline()
+        need(any(slot["is_processing"] for slot in server.slots()), "it was not at work")
+    # Its story would go on for longer than that.
+    deadline = time.monotonic() + 5
+    while any(slot["is_processing"] for slot in server.slots()):
+        need(time.monotonic() < deadline, "the server of models goes on")
+        time.sleep(0.05)
+    while True:
+        last = server.stored(session)["events"][-1]
+        if last.get("errorCode"):
+            break
+        need(time.monotonic() < deadline, f"the session ends with {last}")
+        time.sleep(0.05)
+    need(last["errorCode"] == "INVOCATION_ABORTED", f"stored {last}")
+    final = whole(server.run(session, "Hi", False))
+    need(said(final) == HELLO, f"the next turn: {final}")
+    return "the model's server stops; INVOCATION_ABORTED; next turn"
+
+
+def embedding(server, app):
+    """Memories get vectors of the server of embeddings, and are found."""
+    base = f"/api/v1/apps/{app}/users/ada/memory"
+    texts = ["Ada likes tea", "The key is below the mat"]
+    entries = [{"content": {"parts": [{"text": text}]}} for text in texts]
+    server.ask(f"{base}/entries", {"memories": entries})
+    deadline = time.monotonic() + 15
+    while (rows := vectors(server.folder / ".retain/retain.db")) < len(texts):
+        need(time.monotonic() < deadline, f"{rows} memories have vectors")
+        time.sleep(0.1)
+    found = server.ask(f"{base}/search", {"query": "tea"})
+    need("likes tea" in found, f"found {found[:200]}")
+    return f"{rows} memories"
+
+
+def vectors(path):
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        query = "SELECT count(*) FROM memories WHERE embedding IS NOT NULL"
+        return database.execute(query).fetchone()[0]
+
+
+# --- the trial ---------------------------------------------------------------------------------
+
+
+class Table:
+    def __init__(self):
+        self.failed = 0
+
+    def row(self, of, what, trial, *arguments):
+        try:
+            outcome, note = "ok", trial(*arguments)
+        except Exception as problem:
+            self.failed += 1
+            outcome, note = "FAILED", f"{type(problem).__name__}: {problem}"
+        print(f"{outcome:6}  {of:27}  {what:27}  {note}", flush=True)
+
+    def form(self, of, server, form, lacking=()):
+        """What every form of the interface is asked; `lacking` is what its server cannot do."""
+        for what, trial, agent in [
+            ("text", text, "plain"),
+            ("thoughts", thoughts, "plain"),
+            ("tool", tool, "chooser"),
+            ("two calls at once", tools, "chooser"),
+            ("forced tool", forced, "forced"),
+            ("schema", schema, "place"),
+            ("limit of tokens", cut_short, "short"),
+            ("settings", settings, "settings"),
+        ]:
+            for how, streaming in [("whole", False), ("streamed", True)]:
+                name = f"{what}, {how}"
+                if what in lacking:
+                    print(f"{'none':6}  {of:27}  {name:27}  the server cannot do it", flush=True)
+                else:
+                    self.row(of, name, trial, server, f"{form}_{agent}", streaming)
+
+
+def slots_of(chat):
+    """What llama.cpp tells of its work: which prompts it has read, and whether it is at work."""
+    headers = {"authorization": f"Bearer {KEY}"}
+
+    def slots():
+        request = urllib.request.Request(f"{chat}/slots", headers=headers)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
+
+    return slots
+
+
+def on_llama(table, program, folder, chat, slots, embed, width):
+    models = {"openai": "openai/tiny-chat", "anthropic": "anthropic/tiny-chat",
+              "stranger": "hosted_vllm/tiny-chat"}
+    env = {"OPENAI_BASE_URL": f"{chat}/v1", "OPENAI_API_KEY": KEY,
+           "ANTHROPIC_BASE_URL": chat, "ANTHROPIC_API_KEY": KEY,
+           "HOSTED_VLLM_API_BASE": f"{chat}/v1", "HOSTED_VLLM_API_KEY": WRONG_KEY,
+           "OLLAMA_HOST": embed}
+    embedder = ["--embedder", f"ollama/tiny-embed@{width}"]
+    with retain(program, folder, "on-llama", models, env, slots, embedder) as server:
+        of = "llama.cpp, chat completions"
+        table.form(of, server, "openai")
+        too_long = "x" * 40000
+        for how, streaming in [("whole", False), ("streamed", True)]:
+            table.row(of, f"too long a prompt, {how}", error, server, "openai_plain",
+                      "exceed_context_size_error", too_long, streaming)
+            table.row(of, f"wrong key, {how}", error, server, "stranger_plain",
+                      "authentication_error", "Hi", streaming)
+        table.row(of, "the client goes away", leaving, server, "openai_plain")
+        table.row("llama.cpp, embeddings", "vectors of memories", embedding, server, "openai_plain")
+        of = "llama.cpp, Anthropic's form"
+        table.form(of, server, "anthropic")
+        table.row(of, "too long a prompt", error, server, "anthropic_plain",
+                  "exceed_context_size_error", too_long)
+        table.row(of, "the client goes away", leaving, server, "anthropic_plain")
+
+
+def on_gateway(table, program, folder, slots, url):
+    models = {"openai": "openai/tiny", "anthropic": "claude-tiny", "gemini": "gemini-tiny",
+              "nobody": "openai/nobody", "stranger": "hosted_vllm/tiny"}
+    env = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": GATEWAY_KEY,
+           "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": GATEWAY_KEY,
+           "GOOGLE_GEMINI_BASE_URL": url, "GOOGLE_API_KEY": GATEWAY_KEY,
+           "HOSTED_VLLM_API_BASE": f"{url}/v1", "HOSTED_VLLM_API_KEY": WRONG_KEY}
+    with retain(program, folder, "on-gateway", models, env, slots) as server:
+        table.form("LiteLLM, chat completions", server, "openai")
+        table.form("LiteLLM, Anthropic's form", server, "anthropic")
+        # Here it leaves out thoughts and `topK`, and counts the tokens of whole answers only.
+        server.uncounted = "gemini_"
+        table.form("LiteLLM, Gemini's form", server, "gemini", ["thoughts"])
+        of = "LiteLLM, chat completions"
+        table.row(of, "unknown model", error, server, "nobody_plain",
+                  "invalid_request_error")
+        table.row(of, "wrong key", error, server, "stranger_plain", "no_db_connection")
+
+
+def main():
+    program, python, *litellm = sys.argv[1:]
+    table = Table()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        folder = Path(folder)
+        chat, _ = stack.enter_context(llama(python, folder, "chat", [KEY]))
+        embed, width = stack.enter_context(llama(python, folder, "embed"))
+        behind = litellm and stack.enter_context(gateway(litellm[0], folder, chat))
+        on_llama(table, program, folder, chat, slots_of(chat), embed, width)
+        if behind:
+            url, process = behind
+            if ready(url, process):
+                on_gateway(table, program, folder, slots_of(chat), url)
+            else:
+                table.row("LiteLLM", "starts", need, False, "it does not")
+    print(f"\n{table.failed} failed" if table.failed else "\nall as expected")
+    return 1 if table.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
