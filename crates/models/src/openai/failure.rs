@@ -42,15 +42,22 @@ pub(super) fn of_json(status: Option<u16>, json: &Json) -> Failure {
     failure
 }
 
-/// A code that is a number repeats the status; a type that is a word says more.
+/// A code that is a number, also one in quotation marks, repeats the status; a type that is a word
+/// says more.
 fn code(status: Option<u16>, error: &Json) -> String {
     let code = error.get("code").filter(|code| !code.is_null());
-    let word = code.and_then(Json::as_str).filter(|code| !code.is_empty());
-    let number = code.filter(|code| code.as_str().is_none());
-    let number = number.map(Json::to_string);
+    let code = code.map(|code| {
+        code.as_str()
+            .map_or_else(|| code.to_string(), str::to_owned)
+    });
+    let code = code.filter(|code| !code.is_empty());
+    let is_number = |code: &String| code.parse::<i64>().is_ok();
+    let (number, word) = match code {
+        Some(code) if is_number(&code) => (Some(code), None),
+        word => (None, word),
+    };
     let status = status.map(|status| status.to_string());
-    word.map(str::to_owned)
-        .or_else(|| text(error, "type").map(str::to_owned))
+    word.or_else(|| text(error, "type").map(str::to_owned))
         .or(number)
         .or(status)
         .unwrap_or_else(|| "error".to_owned())

@@ -39,6 +39,13 @@ fn the_code_is_the_providers_own() {
             "NotFoundError",
             "no such model",
         ),
+        // LiteLLM's proxy: the status in quotation marks
+        (
+            400,
+            r#"{"error":{"message":"Invalid model name","type":"invalid_request_error","param":null,"code":"400"}}"#,
+            "invalid_request_error",
+            "Invalid model name",
+        ),
         // Ollama
         (
             404,
