@@ -51,6 +51,13 @@ pub(super) fn bury(connection: &Connection, number: i64) -> Result<()> {
     buried().map_err(|e| failed("delete", e))
 }
 
+/// Whether a log is marked for purging.
+pub(super) fn has_leftovers(connection: &Connection, now_us: i64) -> Result<bool> {
+    let sql = "SELECT 1 FROM logs WHERE purge_after_us <= ?1 LIMIT 1";
+    let found = || connection.prepare_cached(sql)?.exists([now_us]);
+    found().map_err(|e| failed("purge", e))
+}
+
 /// Removes some rows of a log that is marked for purging; false when there is none left.
 pub(super) fn purge_chunk(connection: &Connection, now_us: i64) -> Result<bool> {
     let purged = || -> rusqlite::Result<bool> {

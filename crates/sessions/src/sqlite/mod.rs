@@ -212,10 +212,23 @@ impl SqliteStore {
             writer,
             options,
         };
-        if !store.options.read_only {
-            store.purge().await?;
+        if !store.options.read_only && store.has_leftovers().await? {
+            match store.purge().await {
+                // Another process writes, for long. What is left is invisible, and the next purge
+                // finds it.
+                Err(error) if is_busy(&error) => {}
+                purged => purged?,
+            }
         }
         Ok(store)
+    }
+
+    /// Whether there is anything to purge, without waiting for who writes.
+    async fn has_leftovers(&self) -> Result<bool> {
+        let now_us = self.now_us();
+        let look =
+            move |connection: &rusqlite::Connection| maintenance::has_leftovers(connection, now_us);
+        self.readers.read("purge", look).await
     }
 
     /// Writes a copy of the whole database, as it is at one moment, to a new file at `path`, while
@@ -276,6 +289,15 @@ impl SqliteStore {
             }
         }
     }
+}
+
+/// Whether another process has kept the database from being written.
+fn is_busy(error: &SessionError) -> bool {
+    let SessionError::Store { source, .. } = error else {
+        return false;
+    };
+    let source = source.downcast_ref::<rusqlite::Error>();
+    source.is_some_and(|source| source.sqlite_error_code() == Some(ErrorCode::DatabaseBusy))
 }
 
 /// A failed statement as what a caller can do about it.

@@ -219,8 +219,14 @@ impl Opener<'_> {
         }
     }
 
-    /// Brings the schema up to date, one transaction a step. Several processes may try at once.
+    /// Brings the schema up to date, one transaction a step. Several processes may try at once. Where
+    /// there is nothing to do, nobody who writes is waited for.
     fn migrate(&self, connection: &mut Connection) -> Result<()> {
+        let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
+        let version: usize = version.map_err(|e| self.error("cannot be read", e))?;
+        if version == MIGRATIONS.len() {
+            return Ok(());
+        }
         let mut step = || -> rusqlite::Result<bool> {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -38,6 +38,29 @@ async fn a_file_that_must_be_there_is_not_created() {
         .unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_is_opened_while_another_program_writes() {
+    let folder = retain_testkit::scratch::folder();
+    let file = folder.path().join("sessions.db");
+    drop(super::open(&file).await);
+    let other = Connection::open(&file).unwrap();
+    let left = "INSERT INTO logs (purge_after_us) VALUES (0)";
+    // The second time there is something to purge, and no way to.
+    for sql in ["", left] {
+        other.execute_batch(sql).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let sessions = super::open(&file).await;
+        let none = sessions.list_sessions("app", Some("ada")).await.unwrap();
+        assert_eq!(none.sessions, []);
+        other.execute_batch("ROLLBACK").unwrap();
+        // Whoever comes later can write, and purges.
+        super::fill(&sessions, "ada", "s1", 1).await;
+        sessions.delete_session("app", "ada", "s1").await.unwrap();
+    }
+    let left = other.query_row("SELECT count(*) FROM logs", [], |row| row.get(0));
+    assert_eq!(left, Ok(0));
+}
+
 #[tokio::test]
 async fn a_missing_folder_is_named() {
     let folder = retain_testkit::scratch::folder();
