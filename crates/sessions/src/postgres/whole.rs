@@ -49,14 +49,18 @@ statements! {
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
             ") FROM retain_sessions WHERE ", by_key!(), " FOR UPDATE"
         ),
-        // The next event of such a log is compared with the time of its making, so nothing is known
-        // of the order of its times.
+        // Times are in order if none goes back, to the last update, with which the next is compared:
+        // in a fork it is that of the fork.
         adopt: concat!(
             "INSERT INTO retain_sessions (number, app, user_id, id, position, last_update, \
              create_time, touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, \
              origin_position) \
              SELECT $4::int8, $1::text, $2::text, $3::text, $5::int8, $6::float8, $7::float8, \
-             coalesce($8::int8, ", clock_us!(), "), $9::int8, $4::int8 << 32, false, \
+             coalesce($8::int8, ", clock_us!(), "), $9::int8, $4::int8 << 32, \
+             NOT EXISTS (SELECT FROM \
+              (SELECT timestamp, lead(timestamp, 1, $6::float8) OVER (ORDER BY position) AS next \
+               FROM retain_events WHERE log = $4 AND position > 0) times \
+              WHERE next < timestamp), \
              (SELECT coalesce(sum(octet_length(key) + octet_length(value)), 0) \
               FROM retain_state WHERE log = $4 AND value IS NOT NULL), $10::text, $11::int8 \
              ON CONFLICT (app, user_id, id) DO NOTHING RETURNING ", head_columns!()

@@ -142,6 +142,7 @@ pub(super) fn fork(
         )?;
         copy_state(connection, from.number, number, position)?;
         let bytes = state_bytes(connection, number)?;
+        let in_order = is_in_order(connection, number, position, create_time)?;
         connection.execute(
             "INSERT INTO sessions (number, app, user, id, position, last_update, create_time, \
              touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, origin_position) \
@@ -155,8 +156,7 @@ pub(super) fn fork(
                 create_time,
                 now_us,
                 from.life.ttl_us,
-                // The next event is compared with the time of the fork, not of the last event.
-                false,
+                in_order,
                 bytes,
                 origin.id
             ],
@@ -165,6 +165,21 @@ pub(super) fn fork(
     };
     forked().map_err(|e| failed("fork", e))?;
     Ok(SessionRow::get(connection, "fork", key, now_us)?.head(key.clone()))
+}
+
+/// Whether the times of a log never go back. The next event is compared with the time of the last
+/// update, which is to be no earlier than the last event: in a fork it is that of the fork.
+fn is_in_order(
+    connection: &Connection,
+    log: i64,
+    position: u64,
+    last_update: f64,
+) -> rusqlite::Result<bool> {
+    let sql = "SELECT NOT EXISTS (SELECT 1 FROM \
+               (SELECT timestamp, lead(timestamp, 1, ?3) OVER (ORDER BY key) AS next \
+                FROM events WHERE key BETWEEN ?1 AND ?2) WHERE next < timestamp)";
+    let bounds = (event_key(log, 1), event_key(log, position), last_update);
+    connection.query_row(sql, bounds, |row| row.get(0))
 }
 
 /// How many bytes the keys and values of a log take.
@@ -257,12 +272,13 @@ pub(super) fn finish_draft(
         set_absent(connection, &key.app, "", &shared.app)?;
         set_absent(connection, &key.app, &key.user, &shared.user)?;
         let bytes = state_bytes(connection, log)?;
+        let in_order = is_in_order(connection, log, head.position, head.last_update_time)?;
         let ttl_us = head.ttl.map(duration_us);
         let origin = head.origin.as_ref();
         connection.execute(
             "INSERT INTO sessions (number, app, user, id, position, last_update, create_time, \
              touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, origin_position) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1 << 32, false, ?10, ?11, ?12)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1 << 32, ?10, ?11, ?12, ?13)",
             params![
                 log,
                 key.app,
@@ -273,6 +289,7 @@ pub(super) fn finish_draft(
                 head.create_time,
                 window::touched_us(head, now_us),
                 ttl_us,
+                in_order,
                 bytes,
                 origin.map(|origin| &origin.session_id),
                 origin.map(|origin| origin.position),

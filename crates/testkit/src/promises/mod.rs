@@ -283,6 +283,7 @@ macro_rules! session_promises {
             a_history_that_cannot_be_kept_leaves_nothing,
             a_history_changes_no_shared_keys,
             a_session_survives_export_and_import,
+            an_import_is_read_by_time,
             a_user_survives_export_and_import,
             an_app_survives_export_and_import,
             import_sets_shared_keys_that_are_not_there_yet,

@@ -96,6 +96,45 @@ pub async fn a_session_survives_export_and_import(harness: Harness) {
     }
 }
 
+/// An imported session is read by time as any other, also after it has gone on.
+pub async fn an_import_is_read_by_time(harness: Harness) {
+    let log = harness.service();
+    let times = [
+        ("ordered", [10.0, 20.0, 20.0, 30.0]),
+        ("jumbled", [10.0, 30.0, 20.0, 40.0]),
+        ("late", [10.0, 20.0, 30.0, 9e9]),
+    ];
+    let mut lines = Vec::new();
+    for (id, times) in times {
+        let key = create(&log, id).await;
+        for (number, time) in times.into_iter().enumerate() {
+            append(&log, &key, event_at(&format!("e{number}"), time)).await;
+        }
+        lines.extend(export(&log, of_session(&key)).await);
+    }
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    copy.import(stream_of(&lines)).await.unwrap();
+    for (id, times) in times {
+        let key = SessionKey::new(APP, USER, id);
+        let mut times = times.to_vec();
+        for (number, time) in [25.0, 50.0, 35.0].into_iter().enumerate() {
+            for since in [5.0, 15.0, 20.0, 22.0, 28.0, 33.0, 45.0, 8e9] {
+                let late = (1..).zip(&times).filter(|(_, time)| **time >= since);
+                let expected: Vec<u64> = late.map(|(position, _)| position).collect();
+                let window = Window {
+                    after_timestamp: Some(since),
+                    ..Window::ALL
+                };
+                let found = read_window(&copy, &key, window).await;
+                assert_eq!(places(&found), expected, "{id} since {since}");
+            }
+            append(&copy, &key, event_at(&format!("more{number}"), time)).await;
+            times.push(time);
+        }
+    }
+}
+
 /// All sessions of a user, and what they share.
 pub async fn a_user_survives_export_and_import(harness: Harness) {
     let log = harness.service();
