@@ -209,4 +209,10 @@ impl ArtifactError {
             reason: reason.into(),
         }
     }
+
+    /// A version that was to be `expected` and would be `next`.
+    pub fn other_version(expected: u64, next: u64) -> ArtifactError {
+        let reason = format!("{expected} cannot be saved: the next one here is {next}");
+        ArtifactError::invalid("version", reason)
+    }
 }

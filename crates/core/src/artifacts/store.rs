@@ -45,6 +45,26 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
     /// Keeps a version behind the newest one and says its number: 0 for the first.
     async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError>;
 
+    /// The same for who knows the number that the version is to have: another one is an error, and
+    /// nothing is kept then, unless somebody else saves at the same moment.
+    async fn put_at(
+        &self,
+        place: &ArtifactPlace,
+        version: u64,
+        new: NewArtifact,
+    ) -> Result<(), ArtifactError> {
+        let versions = self.versions(place).await?;
+        let next = versions.last().map_or(0, |newest| newest.version + 1);
+        if next != version {
+            return Err(ArtifactError::other_version(version, next));
+        }
+        match self.put(place, new).await? {
+            put if put == version => Ok(()),
+            // Somebody else has saved one at the same moment.
+            put => Err(ArtifactError::other_version(version, put)),
+        }
+    }
+
     /// The version asked for, or the newest.
     async fn get(
         &self,

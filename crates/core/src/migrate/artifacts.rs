@@ -3,7 +3,7 @@
 //! The two stores may mean different things by a name, so a place of one is always asked for by the
 //! place of the other that it becomes.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
 use futures_util::{TryStreamExt as _, future::try_join, stream::BoxStream};
@@ -118,9 +118,8 @@ impl Artifacts {
         let part = part.to_json().map_err(failed(pair.what.as_str()))?;
         let notes = json_text(&pair.what, &about.custom_metadata)?;
         // A folder knows no media type of texts, and a database calls it text/plain.
-        let is_same_kind = self.ends.from.names() == self.ends.to.names();
         let mime_type = about.mime_type.as_ref();
-        let mime_type = mime_type.filter(|_| is_same_kind || !is_text);
+        let mime_type = mime_type.filter(|_| self.is_same_kind() || !is_text);
         let told = format!("{} {mime_type:?}", about.create_time.to_bits());
         let text = [told, notes, part].join("\n");
         Ok(Line::new(format!("version {}", about.version), text))
@@ -150,13 +149,10 @@ impl Artifacts {
 
     async fn copy_one(&self, pair: &Pair) -> Result<u64> {
         let (from, to) = self.both_versions(pair).await?;
+        check_dense(pair, &from)?;
         let mut count = 0;
-        for (number, about) in (0..).zip(&from).skip(to.len()) {
-            if about.version != number {
-                let what = pair.what.clone();
-                let reason = format!("its version {number} is missing in the source");
-                return Err(MigrationError::Refused { what, reason });
-            }
+        for about in from.iter().skip(to.len()) {
+            let number = about.version;
             let part = self.part(End::Source, pair, number).await?;
             let (part, mime_type) = self.as_target_keeps(pair, about, part)?;
             let new = NewArtifact {
@@ -165,12 +161,8 @@ impl Artifacts {
                 custom_metadata: about.custom_metadata.clone(),
                 create_time: about.create_time,
             };
-            let put = self.ends.to.put(&pair.to, new).await;
-            let put = put.map_err(failed(pair.what.as_str()))?;
-            if put != number {
-                let difference = format!("version {number} became version {put}");
-                return Err(MigrationError::differs(&pair.what, difference));
-            }
+            let put = self.ends.to.put_at(&pair.to, number, new).await;
+            put.map_err(failed(pair.what.as_str()))?;
             count += 1;
             self.ends.watch.advance(1);
         }
@@ -184,15 +176,54 @@ impl Artifacts {
         about: &ArtifactVersion,
         part: Part,
     ) -> Result<(Part, Option<String>)> {
-        let names = self.ends.to.names();
-        if names == self.ends.from.names() {
+        if self.is_same_kind() {
             return Ok((part, about.mime_type.clone()));
         }
-        let kept = as_kept(names, &key_of(&pair.to), &pair.to, part);
-        kept.map_err(|error| MigrationError::Refused {
+        let refused = |reason: String| MigrationError::Refused {
             what: format!("version {} of {}", about.version, pair.what),
-            reason: error.to_string(),
-        })
+            reason,
+        };
+        let names = self.ends.to.names();
+        let kept = as_kept(names, &key_of(&pair.to), &pair.to, part.clone());
+        let (kept, mime_type) = kept.map_err(|error| refused(error.to_string()))?;
+        if kept != part {
+            let reason = "the target keeps bytes with a media type and a display name, or text, and \
+                          would lose what else there is";
+            return Err(refused(reason.to_owned()));
+        }
+        Ok((kept, mime_type))
+    }
+
+    fn is_same_kind(&self) -> bool {
+        self.ends.from.names() == self.ends.to.names()
+    }
+
+    /// Refuses what cannot be in the target as it is in the source, before anything is written.
+    async fn check_fit(&self) -> Result<()> {
+        let mut taken = HashMap::new();
+        let mut pages = self.places(End::Source);
+        while let Some(page) = pages.try_next().await? {
+            for place in page {
+                let pair = self.pair(End::Source, place)?;
+                let versions = self.versions(End::Source, &pair).await?;
+                check_dense(&pair, &versions)?;
+                // Stores of one kind take what the other one has.
+                if self.is_same_kind() {
+                    continue;
+                }
+                for about in &versions {
+                    let part = self.part(End::Source, &pair, about.version).await?;
+                    self.as_target_keeps(&pair, about, part)?;
+                }
+                let Pair { what, to, .. } = pair;
+                let to = (to.app, to.user, to.session, to.name);
+                if let Some(other) = taken.insert(to, what.clone()) {
+                    let reason = format!("in the target it would be one with {other}");
+                    return Err(MigrationError::Refused { what, reason });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// When an artifact goes with its session.
@@ -205,6 +236,18 @@ impl Artifacts {
         let header = header.map_err(failed(name_of(place)))?;
         Ok(header.and_then(|header| header.head.expires_us))
     }
+}
+
+/// Versions are numbered as they come, so that only a list without gaps can be made again.
+fn check_dense(pair: &Pair, versions: &[ArtifactVersion]) -> Result<()> {
+    let missing = (0..).zip(versions).find(|(n, about)| about.version != *n);
+    let Some((number, _)) = missing else {
+        return Ok(());
+    };
+    Err(MigrationError::Refused {
+        what: pair.what.clone(),
+        reason: format!("its version {number} is missing in the source"),
+    })
 }
 
 fn name_of(place: &ArtifactPlace) -> String {
@@ -266,6 +309,7 @@ impl Section for Artifacts {
     }
 
     async fn there(&self) -> Result<MigrationCounts> {
+        self.check_fit().await?;
         let mut counts = MigrationCounts::default();
         let mut pages = self.places(End::Target);
         while let Some(page) = pages.try_next().await? {

@@ -6,8 +6,8 @@ use std::{
 };
 
 use retain_core::{
-    ArtifactError, ArtifactKey, ArtifactNames, ArtifactPlace, ArtifactService as _, Part,
-    SessionKey,
+    ArtifactError, ArtifactKey, ArtifactNames, ArtifactPlace, ArtifactService as _,
+    ArtifactStore as _, Part, SessionKey,
 };
 use retain_sessions::{FileArtifactService, FileArtifactStore};
 use retain_testkit::{artifacts::hostile_name, random::Random};
@@ -18,6 +18,11 @@ fn open(root: &Path) -> FileArtifactService {
 
 fn key(filename: &str) -> ArtifactKey {
     ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), filename)
+}
+
+async fn save(artifacts: &FileArtifactService, name: &str) -> Result<u64, ArtifactError> {
+    let part = Part::text("x");
+    artifacts.save_artifact(&key(name), part, None).await
 }
 
 /// All files below a folder.
@@ -271,4 +276,60 @@ async fn damage_is_an_error_that_names_the_version() {
         matches!(about, Err(ArtifactError::Corrupt { version: 0, .. })),
         "{about:?}"
     );
+}
+
+#[tokio::test]
+async fn a_folder_that_is_only_read_stays_as_it_is() {
+    let folder = retain_testkit::scratch::folder();
+    let root = folder.path().join("root");
+    assert!(FileArtifactStore::open_read_only(&root).is_err());
+    assert!(!root.exists());
+    save(&open(&root), "a").await.unwrap();
+    let versions = "apps/app/users/ada/sessions/s1/artifacts/a/versions";
+    let left = [
+        root.join(".deleted/1-0"),
+        root.join(versions).join(".1.pending"),
+    ];
+    for left in &left {
+        fs::create_dir_all(left).unwrap();
+        fs::write(left.join("a"), "half").unwrap();
+    }
+    let before = files(&root);
+    let artifacts = FileArtifactService::over(FileArtifactStore::open_read_only(&root).unwrap());
+    let loaded = artifacts.load_artifact(&key("a"), None).await.unwrap();
+    assert_eq!(loaded, Some(Part::text("x")));
+    assert!(save(&artifacts, "a").await.is_err());
+    assert!(artifacts.delete_artifact(&key("a")).await.is_err());
+    assert_eq!(files(&root), before);
+    // Who may write removes what nobody needs, and what saves have left only if nobody else saves.
+    drop(FileArtifactStore::open(&root).unwrap());
+    assert_eq!(left.each_ref().map(|left| left.exists()), [false, true]);
+    drop(FileArtifactStore::open_alone(&root).unwrap());
+    assert_eq!(left.each_ref().map(|left| left.exists()), [false, false]);
+    assert_eq!(files(&root).len(), 2);
+}
+
+#[tokio::test]
+async fn pages_of_places_are_in_order_and_complete() {
+    let folder = retain_testkit::scratch::folder();
+    let artifacts = open(folder.path());
+    for name in ["b", "a/c", "user:z", "a", "é", "a-b"] {
+        save(&artifacts, name).await.unwrap();
+    }
+    // A folder in which nothing was saved yet is none, and takes no place of a page.
+    let scope = folder
+        .path()
+        .join("apps/app/users/ada/sessions/s1/artifacts");
+    fs::create_dir_all(scope.join("aa/versions/.0.pending")).unwrap();
+    let (mut found, mut last): (Vec<String>, Option<ArtifactPlace>) = (Vec::new(), None);
+    loop {
+        let page = artifacts.store().places(last.as_ref(), 2).await.unwrap();
+        assert!(page.len() == 2 || page.is_empty(), "{page:?}");
+        found.extend(page.iter().map(|place| place.filename.clone()));
+        match page.last() {
+            Some(end) => last = Some(end.clone()),
+            None => break,
+        }
+    }
+    assert_eq!(found, ["user:z", "a", "a-b", "a/c", "b", "é"]);
 }

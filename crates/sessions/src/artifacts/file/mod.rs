@@ -27,6 +27,7 @@ use retain_core::{
 
 use layout::{Layout, Shelf};
 use metadata::Metadata;
+use places::Address;
 
 /// The store's name in errors.
 const NAME: &str = "the artifact folder";
@@ -56,6 +57,7 @@ pub struct FileArtifactStore {
 #[derive(Debug)]
 struct Folder {
     layout: Layout,
+    is_read_only: bool,
     /// Saving shares it, deleting has it alone: a folder is not removed under a save.
     deleting: RwLock<()>,
     deleted: AtomicU64,
@@ -66,20 +68,41 @@ impl FileArtifactStore {
     pub fn open(root: impl AsRef<Path>) -> Result<FileArtifactStore, ArtifactError> {
         let opened = || -> io::Result<FileArtifactStore> {
             write::make_folders(root.as_ref())?;
-            let layout = Layout::new(root.as_ref().canonicalize()?);
+            let store = FileArtifactStore::at(root.as_ref(), false)?;
             // What a delete had left when the program was killed.
-            for left in folders_in(&layout.trash())? {
+            for left in folders_in(&store.folder.layout.trash())? {
                 let _ = fs::remove_dir_all(left);
             }
-            Ok(FileArtifactStore {
-                folder: Arc::new(Folder {
-                    layout,
-                    deleting: RwLock::default(),
-                    deleted: AtomicU64::default(),
-                }),
-            })
+            Ok(store)
         };
         opened().map_err(|e| failed("open", e))
+    }
+
+    /// The same for who is the only one to use the folder. What saves that were broken off have left
+    /// is removed, so that versions are numbered without gaps: where somebody else saves at this
+    /// moment, their version would be lost.
+    pub fn open_alone(root: impl AsRef<Path>) -> Result<FileArtifactStore, ArtifactError> {
+        let store = FileArtifactStore::open(root)?;
+        let cleared = write::remove_pending(store.folder.layout.root());
+        cleared.map_err(|e| failed("open", e))?;
+        Ok(store)
+    }
+
+    /// Only reads the folder `root`, which must be there and stays as it is. Whatever would write
+    /// fails.
+    pub fn open_read_only(root: impl AsRef<Path>) -> Result<FileArtifactStore, ArtifactError> {
+        FileArtifactStore::at(root.as_ref(), true).map_err(|e| failed("open", e))
+    }
+
+    fn at(root: &Path, is_read_only: bool) -> io::Result<FileArtifactStore> {
+        Ok(FileArtifactStore {
+            folder: Arc::new(Folder {
+                layout: Layout::new(root.canonicalize()?),
+                is_read_only,
+                deleting: RwLock::default(),
+                deleted: AtomicU64::default(),
+            }),
+        })
     }
 
     /// Does blocking work where it blocks nobody.
@@ -102,7 +125,18 @@ impl ArtifactStore for FileArtifactStore {
 
     async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError> {
         let place = place.clone();
-        let put = move |folder: &Folder| folder.put(&place, &new);
+        let put = move |folder: &Folder| folder.put(&place, &new, None);
+        self.blocking("save", put).await
+    }
+
+    async fn put_at(
+        &self,
+        place: &ArtifactPlace,
+        version: u64,
+        new: NewArtifact,
+    ) -> Result<(), ArtifactError> {
+        let place = place.clone();
+        let put = move |folder: &Folder| folder.put(&place, &new, Some(version)).map(drop);
         self.blocking("save", put).await
     }
 
@@ -145,23 +179,34 @@ impl ArtifactStore for FileArtifactStore {
         after: Option<&ArtifactPlace>,
         limit: usize,
     ) -> Result<Vec<ArtifactPlace>, ArtifactError> {
-        let after = after.map(address);
-        let list = move |folder: &Folder| {
-            let mut places = places::all(folder.layout.root())?;
-            places.retain(|place| after.as_ref().is_none_or(|after| address(place) > *after));
-            places.sort_by_cached_key(address);
-            places.truncate(limit);
-            Ok(places)
-        };
+        let after = after.map(Address::of);
+        let list =
+            move |folder: &Folder| places::behind(folder.layout.root(), after.as_ref(), limit);
         self.blocking("list", list).await
     }
 }
 
 impl Folder {
-    fn put(&self, place: &ArtifactPlace, new: &NewArtifact) -> Result<u64, ArtifactError> {
+    fn put(
+        &self,
+        place: &ArtifactPlace,
+        new: &NewArtifact,
+        expected: Option<u64>,
+    ) -> Result<u64, ArtifactError> {
+        self.check_writable("save")?;
         let _saving = self.deleting.read().unwrap_or_else(PoisonError::into_inner);
         let shelf = self.layout.shelf(place)?;
-        write::put(&shelf, &place.filename, new)
+        write::put(&shelf, &place.filename, new, expected)
+    }
+
+    fn check_writable(&self, operation: &'static str) -> Result<(), ArtifactError> {
+        match self.is_read_only {
+            true => {
+                let error = io::Error::new(ErrorKind::PermissionDenied, "it is only read");
+                Err(failed(operation, error))
+            }
+            false => Ok(()),
+        }
     }
 
     fn get(
@@ -213,6 +258,7 @@ impl Folder {
 
     /// Takes all versions away at once, then removes them.
     fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError> {
+        self.check_writable("delete")?;
         let _alone = self.deleting.write();
         let shelf = self.layout.shelf(place)?;
         let trash = self.layout.trash();
@@ -274,12 +320,6 @@ impl Folder {
         }
         Ok(names)
     }
-}
-
-/// What places are ordered by.
-fn address(place: &ArtifactPlace) -> (String, String, Option<String>, String) {
-    let place = place.clone();
-    (place.app, place.user, place.session, place.name)
 }
 
 /// The folders in a folder; none if it is not there. Links are not followed.

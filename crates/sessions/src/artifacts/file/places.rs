@@ -1,6 +1,6 @@
 //! Which artifacts a folder has, of all apps and users: read from the paths, as `layout` makes them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use retain_core::{ArtifactError, ArtifactPlace};
 
@@ -10,40 +10,90 @@ use super::{
     metadata::Metadata,
 };
 
-/// Everything that has a version, in no order.
-pub(super) fn all(root: &Path) -> Result<Vec<ArtifactPlace>, ArtifactError> {
-    let error = |e| failed("list", e);
-    let (mut places, mut open) = (Vec::new(), vec![root.join("apps")]);
-    while let Some(folder) = open.pop() {
-        for inner in folders_in(&folder).map_err(error)? {
-            if !inner.ends_with(VERSIONS) {
-                open.push(inner);
-            } else if let Some(place) = place_at(root, &folder)? {
-                places.push(place);
-            }
+/// What places are ordered by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Address {
+    app: String,
+    user: String,
+    session: Option<String>,
+    name: String,
+}
+
+impl Address {
+    pub(super) fn of(place: &ArtifactPlace) -> Address {
+        let place = place.clone();
+        Address {
+            app: place.app,
+            user: place.user,
+            session: place.session,
+            name: place.name,
         }
+    }
+}
+
+/// The first artifacts behind `after`, in the order of their addresses. All folders are looked at,
+/// but only of those that are asked for is anything read.
+pub(super) fn behind(
+    root: &Path,
+    after: Option<&Address>,
+    limit: usize,
+) -> Result<Vec<ArtifactPlace>, ArtifactError> {
+    let mut found = all(root)?;
+    found.retain(|(address, _)| after.is_none_or(|after| address > after));
+    found.sort_unstable();
+    let mut places = Vec::new();
+    for (address, folder) in found {
+        if places.len() == limit {
+            break;
+        }
+        places.extend(place_at(root, address, &folder)?);
     }
     Ok(places)
 }
 
-/// The artifact whose versions are in `folder`; `None` if it has none, or is none.
-fn place_at(root: &Path, folder: &Path) -> Result<Option<ArtifactPlace>, ArtifactError> {
+/// Everything that looks like an artifact, with its folder, in no order.
+fn all(root: &Path) -> Result<Vec<(Address, PathBuf)>, ArtifactError> {
+    let error = |e| failed("list", e);
+    let (mut found, mut open) = (Vec::new(), vec![root.join("apps")]);
+    while let Some(folder) = open.pop() {
+        for inner in folders_in(&folder).map_err(error)? {
+            if !inner.ends_with(VERSIONS) {
+                open.push(inner);
+            } else if let Some(address) = address_of(relative(root, &folder)?) {
+                found.push((address, folder.clone()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn relative<'a>(root: &Path, folder: &'a Path) -> Result<&'a str, ArtifactError> {
     let relative = folder.strip_prefix(root).unwrap_or(folder);
-    let Some(relative) = relative.to_str() else {
+    let not_unicode = || {
         let what = format!("artifact at {relative:?}");
-        return Err(ArtifactError::invalid(
-            what,
-            "has a name that is not Unicode",
-        ));
+        ArtifactError::invalid(what, "has a name that is not Unicode")
     };
-    let Some((app, user, session, name)) = address_of(relative) else {
-        return Ok(None);
-    };
-    let shelf = Shelf::found(&root.join(scope_of(relative, &name)), folder);
+    relative.to_str().ok_or_else(not_unicode)
+}
+
+/// The artifact whose versions are in `folder`; `None` if it has none.
+fn place_at(
+    root: &Path,
+    address: Address,
+    folder: &Path,
+) -> Result<Option<ArtifactPlace>, ArtifactError> {
+    let scope = root.join(scope_of(relative(root, folder)?, &address.name));
+    let shelf = Shelf::found(&scope, folder);
     let numbers = shelf.numbers().map_err(|e| failed("list", e))?;
     let Some(&newest) = numbers.last() else {
         return Ok(None);
     };
+    let Address {
+        app,
+        user,
+        session,
+        name,
+    } = address;
     let metadata = Metadata::read(&shelf, newest)?.unwrap_or_default();
     let given = metadata.file_name.filter(|given| !given.is_empty());
     let filename = given.unwrap_or_else(|| match &session {
@@ -68,7 +118,7 @@ fn scope_of<'a>(relative: &'a str, name: &str) -> &'a str {
 
 /// App, user, session and name from `apps/A/users/U/[sessions/S/]artifacts/N`. Each may have several
 /// parts; one that has may not hold a word that addresses are made of.
-fn address_of(relative: &str) -> Option<(String, String, Option<String>, String)> {
+fn address_of(relative: &str) -> Option<Address> {
     let mut parts = relative.strip_prefix("apps/")?.split('/');
     let mut until = |words: &[&str]| -> Option<(String, String)> {
         let mut value = parts.next()?.to_owned();
@@ -87,7 +137,12 @@ fn address_of(relative: &str) -> Option<(String, String, Option<String>, String)
         _ => None,
     };
     let name: Vec<&str> = parts.collect();
-    (!name.is_empty()).then(|| (app, user, session, name.join("/")))
+    (!name.is_empty()).then(|| Address {
+        app,
+        user,
+        session,
+        name: name.join("/"),
+    })
 }
 
 #[cfg(test)]
@@ -97,10 +152,11 @@ mod tests {
     #[test]
     fn addresses_are_read_back_from_paths() {
         let read = |path: &str| {
-            let (app, user, session, name) = address_of(path)?;
+            let found = address_of(path)?;
+            let session = found.session.unwrap_or_default();
             Some(format!(
-                "{app}|{user}|{}|{name}",
-                session.unwrap_or_default()
+                "{}|{}|{session}|{}",
+                found.app, found.user, found.name
             ))
         };
         let some = |text: &str| Some(text.to_owned());

@@ -11,14 +11,27 @@ use std::{
 
 use retain_core::{ArtifactError, NewArtifact};
 
-use super::{failed, layout::Shelf, metadata};
+use super::{
+    failed, folders_in,
+    layout::{Shelf, VERSIONS},
+    metadata,
+};
 
 /// How often a save begins anew because another process removed the empty folder under it.
 const ATTEMPTS: usize = 16;
 
-/// Keeps a new version and says its number.
-pub(super) fn put(shelf: &Shelf, filename: &str, new: &NewArtifact) -> Result<u64, ArtifactError> {
+/// Keeps a new version and says its number. Keeps nothing if it is to have another one.
+pub(super) fn put(
+    shelf: &Shelf,
+    filename: &str,
+    new: &NewArtifact,
+    expected: Option<u64>,
+) -> Result<u64, ArtifactError> {
     let (version, pending) = reserve(shelf).map_err(|e| failed("save", e))?;
+    if let Some(expected) = expected.filter(|expected| *expected != version) {
+        fs::remove_dir(&pending).map_err(|e| failed("save", e))?;
+        return Err(ArtifactError::other_version(expected, version));
+    }
     let published = metadata::to_text(shelf, filename, new, version).and_then(|metadata| {
         let publish = || -> io::Result<()> {
             write_file(&pending.join(shelf.payload_name()), payload(new))?;
@@ -71,6 +84,28 @@ fn try_reserve(shelf: &Shelf) -> io::Result<(u64, PathBuf)> {
         }
         version += 1;
     }
+}
+
+/// Removes the signs of saves that were broken off, and what they had written.
+pub(super) fn remove_pending(root: &Path) -> io::Result<()> {
+    let mut open = vec![root.join("apps")];
+    while let Some(folder) = open.pop() {
+        let is_versions = folder.ends_with(VERSIONS);
+        for inner in folders_in(&folder)? {
+            if !is_versions {
+                open.push(inner);
+            } else if is_pending(&inner) {
+                fs::remove_dir_all(inner)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_pending(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    let number = name.and_then(|name| name.strip_prefix('.')?.strip_suffix(".pending"));
+    number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -1,5 +1,8 @@
 //! Migrating: everything of one file to another, whatever happens on the way.
 
+mod folders;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod world;
 
 use std::{
@@ -19,7 +22,7 @@ use retain_core::{
     Part, SessionKey, SessionLog as _, SessionService as _, SessionStore as _, StateOwner,
     StoreSessionService, Unwatched,
 };
-use retain_sessions::{FileArtifactStore, SqliteOptions, SqliteStore};
+use retain_sessions::{SqliteOptions, SqliteStore};
 use retain_testkit::TestClock;
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -52,6 +55,15 @@ impl Move {
     async fn run(&self, from: &Path, to: &Path, watch: Arc<dyn MigrationWatch>) -> Outcome {
         let from = source(from, &self.clock).await;
         let to = side(open(to, &self.clock).await);
+        self.between(from, to, watch).await
+    }
+
+    async fn between(
+        &self,
+        from: MigrationSide,
+        to: MigrationSide,
+        watch: Arc<dyn MigrationWatch>,
+    ) -> Outcome {
         let clock = Arc::new(self.clock.clone());
         let migration = Migration::new(from, to).with_clock(clock);
         // A task of its own, so that a watch that panics stops it as a crash would.
@@ -429,13 +441,12 @@ async fn a_source_that_is_written_to_is_noticed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_that_expire_on_the_way_are_no_difference() {
-    let it = Move::new().await;
-    let clock = it.clock.clone();
     for phase in [MigrationPhase::Copy, MigrationPhase::Verify] {
-        let clock = clock.clone();
-        let name = format!("{phase:?}.db");
+        // Of its own: in the other one the time is up already.
+        let it = Move::new().await;
+        let clock = it.clock.clone();
         let pass = at(phase, 0, move || clock.tick(Duration::from_secs(3600)));
-        let report = it.to(&name, pass).await.unwrap();
+        let report = it.to("to.db", pass).await.unwrap();
         assert_eq!(report.counts.sessions, 12, "{phase:?}");
     }
 }
@@ -494,58 +505,16 @@ async fn that_there_were_keys_is_not_forgotten_on_the_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn artifacts_move_to_a_folder_and_back() {
+async fn that_times_are_in_order_is_known_in_the_target() {
     let it = Move::new().await;
-    let only_artifacts = |side: MigrationSide| MigrationSide {
-        artifacts: side.artifacts,
-        ..MigrationSide::default()
-    };
-    let folder = || {
-        let store = FileArtifactStore::open(it.path("folder")).unwrap();
-        MigrationSide {
-            artifacts: Some(Arc::new(store)),
-            ..MigrationSide::default()
-        }
-    };
-    let from = source(&it.path("from.db"), &it.clock).await;
-    let refused = Migration::new(from.clone(), folder()).run().await;
-    let refused = told(refused);
-    assert!(refused.contains("the target cannot keep"), "{refused}");
-    let to_folder = Migration::new(only_artifacts(from.clone()), folder());
-    let there = to_folder.run().await.unwrap();
-    assert_eq!(there.counts.artifact_versions, 5);
-    let back = only_artifacts(side(open(&it.path("back.db"), &it.clock).await));
-    let report = Migration::new(folder(), back.clone()).run().await.unwrap();
-    assert_eq!(report.counts, there.counts);
-    // From a database to a database again: nothing was lost on the way.
-    let compared = Migration::new(only_artifacts(from), back)
-        .run()
-        .await
-        .unwrap();
-    assert_eq!(compared.copied, MigrationCounts::default());
-    // What leads upwards is a name in a database, and none in a folder.
-    let place = ArtifactPlace {
-        app: "app".into(),
-        user: "ada".into(),
-        session: Some("long".into()),
-        name: "../x".into(),
-        filename: "../x".into(),
-    };
-    let new = NewArtifact {
-        part: Part::text("x"),
-        mime_type: None,
-        custom_metadata: Default::default(),
-        create_time: 1.0,
-    };
-    let store = open(&it.path("from.db"), &it.clock).await;
-    store.artifacts().put(&place, new).await.unwrap();
-    let to_folder = Migration::new(only_artifacts(side(store)), folder());
-    let refused = to_folder.run().await.unwrap_err();
-    assert!(
-        matches!(refused, MigrationError::Refused { .. }),
-        "{refused}"
-    );
-    assert!(refused.to_string().contains("../x"), "{refused}");
+    it.to("to.db", nobody()).await.unwrap();
+    let sql = "SELECT id FROM sessions WHERE NOT in_order ORDER BY app";
+    let connection = Connection::open(it.path("to.db")).unwrap();
+    let mut statement = connection.prepare(sql).unwrap();
+    let jumbled = statement.query_map([], |row| row.get(0)).unwrap();
+    let jumbled: Vec<String> = jumbled.map(Result::unwrap).collect();
+    // What came after a rewind has an earlier time than the rewind itself.
+    assert_eq!(jumbled, ["long"; 3]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
