@@ -2,7 +2,11 @@
 
 use std::{fmt, ops::AddAssign};
 
-use crate::error::BoxError;
+use crate::{
+    artifacts::ArtifactError,
+    error::{BoxError, SessionError},
+    memory::MemoryError,
+};
 
 /// The result of a step of a migration.
 pub(super) type Result<T, E = MigrationError> = std::result::Result<T, E>;
@@ -229,10 +233,31 @@ impl MigrationError {
 pub(super) fn failed<E: Into<BoxError>>(
     what: impl Into<String>,
 ) -> impl FnOnce(E) -> MigrationError {
-    move |error| MigrationError::Failed {
-        what: what.into(),
-        source: error.into(),
+    move |error| {
+        let (what, source) = (what.into(), error.into());
+        match is_final(&source) {
+            true => MigrationError::Refused {
+                what,
+                reason: source.to_string(),
+            },
+            false => MigrationError::Failed { what, source },
+        }
     }
+}
+
+/// Whether it would be the same the next time: the store does not take such a thing.
+fn is_final(error: &BoxError) -> bool {
+    use SessionError::{Invalid, TooLarge};
+    let (sessions, artifacts) = (error.downcast_ref(), error.downcast_ref());
+    let memory = error.downcast_ref();
+    // A draft that lay idle for too long is gone; a new one is not.
+    let is_draft = matches!(sessions, Some(Invalid { what, .. }) if what == "draft");
+    matches!(sessions, Some(Invalid { .. } | TooLarge { .. })) && !is_draft
+        || matches!(artifacts, Some(ArtifactError::Invalid { .. }))
+        || matches!(
+            memory,
+            Some(MemoryError::InvalidInput { .. } | MemoryError::LimitExceeded { .. })
+        )
 }
 
 #[cfg(test)]
@@ -246,5 +271,26 @@ mod tests {
         (counts.sessions, counts.memories) = (1, 2);
         assert_eq!(counts.to_string(), "1 session, 2 memories");
         assert_eq!(counts.total(), 3);
+    }
+
+    #[test]
+    fn what_a_store_does_not_take_is_not_to_be_tried_again() {
+        let told = |error: BoxError| failed("it")(error).to_string();
+        let too_large = SessionError::TooLarge {
+            what: crate::limits::Limited::Log,
+            limit: 1,
+            found: 2,
+        };
+        for error in [
+            BoxError::from(too_large),
+            SessionError::invalid("user id", "is odd").into(),
+            ArtifactError::invalid("artifact name", "is odd").into(),
+            MemoryError::invalid_input("user id", "is odd").into(),
+        ] {
+            let told = told(error);
+            assert!(told.starts_with("it: cannot be copied: "), "{told}");
+        }
+        let told = told("the network is down".into());
+        assert!(told.contains("run it again"), "{told}");
     }
 }
