@@ -8,6 +8,9 @@ use tempfile::TempDir;
 use super::http::{self, Answer};
 use crate::serve::process::{Server, serve};
 
+/// Where nobody listens: the port of a server that is gone may be another's by now.
+const NOBODY: &str = "127.0.0.1:1";
+
 /// The replicas, and where they listen.
 pub(super) struct Cluster {
     folder: TempDir,
@@ -23,7 +26,7 @@ impl Cluster {
             folder: retain_testkit::scratch::folder(),
             store: store.to_owned(),
             servers: (0..replicas).map(|_| Mutex::new(None)).collect(),
-            addresses: RwLock::new(vec![String::new(); replicas]),
+            addresses: RwLock::new(vec![NOBODY.to_owned(); replicas]),
         };
         std::thread::scope(|scope| {
             for number in 0..replicas {
@@ -41,6 +44,8 @@ impl Cluster {
     /// Kills a replica with SIGKILL.
     pub(super) fn kill(&self, number: usize) {
         let server = self.servers[number].lock().unwrap().take().unwrap();
+        // Before its port is free.
+        NOBODY.clone_into(&mut self.addresses.write().unwrap()[number]);
         server.signal(Signal::KILL);
         server.wait();
     }
@@ -60,7 +65,7 @@ impl Cluster {
         *self.servers[number].lock().unwrap() = Some(server);
     }
 
-    /// Where a replica listens, or listened; numbers go round.
+    /// Where a replica listens, or nobody; numbers go round.
     pub(super) fn address(&self, number: usize) -> String {
         self.addresses.read().unwrap()[number % self.replicas()].clone()
     }

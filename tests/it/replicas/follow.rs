@@ -37,14 +37,27 @@ pub(super) fn follow(cluster: &Cluster, session: &str, first: usize, goal: &Once
         moved: 0,
     };
     let mut late = None;
-    loop {
+    while !is_done(&seen, goal, &mut late) {
         let listened = listen(cluster, &mut seen, first, goal, &mut late);
         if listened.is_some() {
-            return seen;
+            break;
         }
         seen.moved += 1;
         wait(Duration::from_millis(20));
     }
+    seen
+}
+
+/// Whether the goal is known and reached.
+fn is_done(seen: &Seen, goal: &OnceLock<u64>, late: &mut Option<Instant>) -> bool {
+    let Some(goal) = goal.get() else {
+        return false;
+    };
+    let last = seen.events.last().map_or(0, |(position, _)| *position);
+    let since = *late.get_or_insert_with(Instant::now);
+    let in_time = since.elapsed() < PATIENCE;
+    assert!(in_time, "{}: {last} of {goal}", seen.session);
+    last >= *goal
 }
 
 /// Listens to one replica: `Some` when the goal is reached, `None` when it was cut off.
@@ -61,17 +74,8 @@ fn listen(
     let mut socket = http::send(&address, "GET", &path, "", LOOK).ok()?;
     let (mut chunks, mut text, mut buffer) = (Chunks::default(), String::new(), [0; 16384]);
     loop {
-        let last = seen.events.last().map_or(0, |(position, _)| *position);
-        if let Some(goal) = goal.get() {
-            if last >= *goal {
-                return Some(());
-            }
-            let since = *late.get_or_insert_with(Instant::now);
-            assert!(
-                since.elapsed() < PATIENCE,
-                "{}: {last} of {goal}",
-                seen.session
-            );
+        if is_done(seen, goal, late) {
+            return Some(());
         }
         match socket.read(&mut buffer) {
             Ok(0) => return None,

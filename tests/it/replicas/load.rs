@@ -2,7 +2,10 @@
 //! of whoever is there, with the same ids; and they take down what they were told.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -64,10 +67,14 @@ pub(super) fn sessions() -> Vec<String> {
 pub(super) struct Load<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) enough: AtomicBool,
+    /// Something has failed: nobody need be answered any more.
+    pub(super) given_up: AtomicBool,
     /// Appends that were answered.
     pub(super) answered: AtomicUsize,
     /// Requests that failed and were sent again.
     pub(super) resent: AtomicUsize,
+    /// What the first of them was told, if it was told anything.
+    pub(super) first_refusal: OnceLock<String>,
 }
 
 impl<'a> Load<'a> {
@@ -82,8 +89,10 @@ impl<'a> Load<'a> {
         Load {
             cluster,
             enough: AtomicBool::new(false),
+            given_up: AtomicBool::new(false),
             answered: AtomicUsize::new(0),
             resent: AtomicUsize::new(0),
+            first_refusal: OnceLock::new(),
         }
     }
 
@@ -229,10 +238,15 @@ impl Client<'_> {
                 Ok(Answer { status: 409, body }) if body["code"].as_str() == Some("run_busy") => {
                     return Outcome::RunBusy;
                 }
-                Ok(Answer { status: 503, .. }) | Err(_) => {}
+                Ok(Answer { status: 503, body }) => {
+                    self.load.first_refusal.get_or_init(|| format!("{body:?}"));
+                }
+                Err(_) => {}
                 Ok(Answer { status, body }) => panic!("{status}: {body:?}"),
             }
-            assert!(started.elapsed() < PATIENCE, "no answer for {session}");
+            let given_up = self.load.given_up.load(Ordering::Relaxed);
+            let in_time = started.elapsed() < PATIENCE;
+            assert!(in_time && !given_up, "no answer for {session}");
             self.load.resent.fetch_add(1, Ordering::Relaxed);
             self.replica += 1;
             wait(Duration::from_millis(20));
