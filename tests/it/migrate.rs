@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use retain::{Event, SessionKey, SessionLog as _, SessionService as _, SqliteSessionService};
+use retain::{
+    ArtifactKey, ArtifactService as _, Event, Part, SessionKey, SessionLog as _,
+    SessionService as _, SqliteOptions, SqliteSessionService, SqliteStore, StoreArtifactService,
+};
 
 use crate::program::{RETAIN, uri};
 
@@ -147,6 +150,93 @@ async fn killed_on_its_way_it_goes_on() {
     assert!(killed > 0, "it was always quicker");
 }
 
+/// What was in one store goes to several, and comes into one again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_is_moved_by_itself() {
+    let folder = retain_testkit::scratch::folder();
+    let path = |name: &str| folder.path().join(name);
+    let (from, rest, back) = (path("from.db"), path("rest.db"), path("back.db"));
+    let files = format!("file://{}", path("files").display());
+    drop(fill(&from, 10).await);
+    save(&from, 3).await;
+    let mut command = Command::new(RETAIN);
+    command.args(["keys", "create", "--name", "mine", "--store", &uri(&from)]);
+    run(&mut command).unwrap();
+    for (from, to, kind, count) in [
+        (
+            uri(&from),
+            uri(&rest),
+            "sessions",
+            "copied:   3 sessions, 53 events",
+        ),
+        (uri(&from), uri(&rest), "keys", "copied:   1 API key\n"),
+        (
+            uri(&from),
+            files.clone(),
+            "artifacts",
+            "copied:   3 artifact versions\n",
+        ),
+        (
+            files.clone(),
+            uri(&back),
+            "artifacts",
+            "copied:   3 artifact versions\n",
+        ),
+        (uri(&rest), uri(&back), "keys", "copied:   1 API key\n"),
+        (
+            uri(&rest),
+            uri(&back),
+            "sessions",
+            "copied:   3 sessions, 53 events",
+        ),
+        (uri(&from), uri(&back), "memories", "copied:   nothing\n"),
+    ] {
+        let told = run(between(&from, &to).args(["--only", kind])).unwrap();
+        assert!(told.contains(count), "{kind}: {told}");
+    }
+    let whole = run(&mut migrate(&from, &back)).unwrap();
+    assert!(whole.contains("copied:   nothing"), "{whole}");
+    let nothing = run(between(&files, &uri(&back)).args(["--only", "keys"])).unwrap_err();
+    assert!(nothing.contains("nothing of the kind"), "{nothing}");
+    let again = format!("{}/./from.db", folder.path().display());
+    let same = run(migrate(&from, Path::new(&again)).args(["--only", "keys"])).unwrap_err();
+    assert!(same.contains("the same store"), "{same}");
+}
+
+/// Saves so many versions of an artifact.
+async fn save(file: &Path, versions: usize) {
+    let store = SqliteStore::open(SqliteOptions::file(file)).await.unwrap();
+    let artifacts = StoreArtifactService::over(store.artifacts());
+    let session = SessionKey::new("app", "ada", "s1");
+    let key = ArtifactKey::in_session(&session, "a.txt");
+    for version in 0..versions {
+        let part = Part::text(format!("version {version}"));
+        artifacts.save_artifact(&key, part, None).await.unwrap();
+    }
+}
+
+/// Killed within a save, the number that it had taken is free again.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_on_its_way_to_a_folder_it_goes_on() {
+    let folder = retain_testkit::scratch::folder();
+    let from = folder.path().join("from.db");
+    save(&from, 60).await;
+    let mut killed = 0;
+    for wait_ms in [5, 40, 80, 160] {
+        let root = folder.path().join(format!("files-{wait_ms}"));
+        let to = format!("file://{}", root.display());
+        let mut command = between(&uri(&from), &to);
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = quiet.spawn().unwrap();
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+        child.kill().unwrap();
+        killed += usize::from(!child.wait().unwrap().success());
+        let told = run(&mut between(&uri(&from), &to)).unwrap();
+        assert!(told.contains("verified: 60 artifact versions"), "{told}");
+    }
+    assert!(killed > 0, "it was always quicker");
+}
+
 /// To a server and back again, nothing is another.
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread")]
@@ -182,7 +272,7 @@ async fn to_postgresql_and_back() {
         for count in [
             "3 sessions, 143 events, 2 shared keys",
             "103 memories",
-            "1 key",
+            "1 API key",
         ] {
             assert!(told.contains(count), "{count}: {told}");
         }

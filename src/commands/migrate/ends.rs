@@ -7,6 +7,7 @@ use retain::{FileArtifactStore, MigrationError, MigrationSide, SqliteOptions, Sq
 #[cfg(feature = "postgres")]
 use retain::{PostgresOptions, PostgresStore};
 
+use super::Kind;
 use crate::commands::{database::ADDRESSES, serve::folder};
 
 /// What an end is opened for.
@@ -54,6 +55,42 @@ pub(super) fn check_apart(from: &str, to: &str) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Leaves of both ends only one kind. That they are two is looked at before: sessions tell it.
+pub(super) async fn narrow(
+    kind: Kind,
+    from: MigrationSide,
+    to: MigrationSide,
+) -> anyhow::Result<(MigrationSide, MigrationSide)> {
+    if let (Some(from), Some(to)) = (&from.sessions, &to.sessions) {
+        let identity = from.identity().await?;
+        if identity.is_some() && identity == to.identity().await? {
+            return Err(MigrationError::Same.into());
+        }
+    }
+    let (from, to) = (only(kind, from), only(kind, to));
+    let MigrationSide {
+        sessions,
+        memory,
+        artifacts,
+        keys,
+    } = &from;
+    if sessions.is_none() && memory.is_none() && artifacts.is_none() && keys.is_none() {
+        anyhow::bail!("--from cannot be used: it keeps nothing of the kind that --only names");
+    }
+    Ok((from, to))
+}
+
+fn only(kind: Kind, side: MigrationSide) -> MigrationSide {
+    let mut only = MigrationSide::default();
+    match kind {
+        Kind::Sessions => only.sessions = side.sessions,
+        Kind::Memories => only.memory = side.memory,
+        Kind::Artifacts => only.artifacts = side.artifacts,
+        Kind::Keys => only.keys = side.keys,
+    }
+    only
 }
 
 async fn sqlite(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
@@ -114,6 +151,11 @@ fn artifacts(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
         side.artifacts = Some(Arc::new(retain::InMemoryArtifactStore::default()));
         return Ok(side);
     }
-    side.artifacts = Some(Arc::new(FileArtifactStore::open(folder)?));
+    let store = match role {
+        Role::Source | Role::Look => FileArtifactStore::open_read_only(folder)?,
+        // Who migrates to a folder has it alone.
+        Role::Target => FileArtifactStore::open_alone(folder)?,
+    };
+    side.artifacts = Some(Arc::new(store));
     Ok(side)
 }

@@ -5,7 +5,7 @@ mod progress;
 
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use retain::{Migration, MigrationSurvey};
 
 use ends::Role;
@@ -22,9 +22,25 @@ pub(crate) struct Migrate {
     /// Where to: an address of the same kinds. Empty, or with a part of what is to be copied.
     #[arg(long, value_name = "URI")]
     to: String,
+    /// Copy only this kind, and look at nothing else.
+    #[arg(long, value_name = "KIND")]
+    only: Option<Kind>,
     /// Say what there is to do, and write nothing.
     #[arg(long)]
     dry_run: bool,
+}
+
+/// What can be moved by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Sessions, and the state that they share.
+    Sessions,
+    /// Memories, and what was forgotten.
+    Memories,
+    /// Artifacts.
+    Artifacts,
+    /// API keys.
+    Keys,
 }
 
 impl Migrate {
@@ -37,6 +53,10 @@ impl Migrate {
             false => Role::Target,
         };
         let to = ends::open(&self.to, to).await?;
+        let (from, to) = match self.only {
+            Some(kind) => ends::narrow(kind, from, to).await?,
+            None => (from, to),
+        };
         let progress = Arc::new(Progress::new());
         let watch = Arc::clone(&progress);
         let migration = Migration::new(from, to).with_watch(watch);

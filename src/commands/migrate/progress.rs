@@ -3,6 +3,7 @@
 use std::{
     io::IsTerminal as _,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -76,6 +77,10 @@ impl MigrationWatch for Progress {
         };
         if let Some(bar) = &shown.bar {
             bar.tick();
+            if steps.is_none() {
+                // Nobody tells of steps, and yet it is busy.
+                bar.enable_steady_tick(Duration::from_millis(100));
+            }
             return;
         }
         match steps {
