@@ -6,6 +6,7 @@
 
 pub mod artifacts;
 pub mod broken;
+pub mod callsites;
 pub mod clock;
 pub mod crash;
 mod driver;
