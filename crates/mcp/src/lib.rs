@@ -27,6 +27,7 @@ mod server;
 mod tool;
 mod toolset;
 
+pub use client::exit_at_once;
 pub use config::{ChildProcesses, NAMES, register, toolset_from_args};
 pub use server::{HttpServer, McpServer, StdioServer};
 pub use toolset::McpToolset;

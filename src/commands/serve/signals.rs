@@ -1,8 +1,8 @@
 //! Told to stop: once means gently, twice at once.
 
-use std::process;
-
 use anyhow::Context as _;
+#[cfg(feature = "mcp")]
+use retain::mcp::exit_at_once;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Done when the program is told to stop for the first time. The second time it ends.
@@ -15,9 +15,15 @@ pub(super) fn stop() -> anyhow::Result<impl Future<Output = ()> + Send + 'static
         eprintln!("stopping when running turns have ended; once more ends at once");
         tokio::spawn(async move {
             either(&mut interrupt, &mut terminate).await;
-            process::exit(130);
+            exit_at_once(130);
         });
     })
+}
+
+/// There are no child processes that would be left behind.
+#[cfg(not(feature = "mcp"))]
+fn exit_at_once(code: i32) -> ! {
+    std::process::exit(code)
 }
 
 async fn either(one: &mut Signal, other: &mut Signal) {

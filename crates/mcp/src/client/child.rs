@@ -1,7 +1,7 @@
-//! A server that is a child process: how it is started, spoken to and ended.
+//! A server that is a child process: how it is started and spoken to.
 //!
-//! It leads a process group of its own. Whatever ends the transport ends the whole group: an agent
-//! leaves no processes behind, also when the server is a script that started others.
+//! Whatever ends the transport ends the whole group of the process: an agent leaves no processes
+//! behind, also when the server is a script that started others.
 
 use std::{
     collections::HashSet,
@@ -16,13 +16,13 @@ use rmcp::{
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::{Transport, async_rw::AsyncRwTransport},
 };
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
-    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
-    time::{Duration, timeout},
+    process::{ChildStderr, ChildStdin, ChildStdout, Command},
+    time::{Duration, Instant, timeout, timeout_at},
 };
 
+use super::group::{Group, PATIENCE};
 use crate::{
     failure::{Failure, FailureKind},
     server::StdioServer,
@@ -30,8 +30,8 @@ use crate::{
 
 /// What a child process gets of our environment; as in ADK.
 const INHERITED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
-/// How long a child process has to end by itself, and again after it was asked to.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long it is waited for what a process may have said before it ended: all that is on its way.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// As much as is logged of a line that the server writes for people.
 const LINE_MAX: u64 = 4096;
 
@@ -39,6 +39,8 @@ const LINE_MAX: u64 = 4096;
 pub(super) struct ChildProcess {
     io: AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>,
     group: Group,
+    /// Until when it is read from a process that has ended.
+    heard_until: Option<Instant>,
     sent: Sent,
 }
 
@@ -46,18 +48,17 @@ impl ChildProcess {
     pub(super) fn spawn(server: &StdioServer) -> Result<ChildProcess, Failure> {
         let hopeless = |what: String| Failure::new(FailureKind::Hopeless, what);
         let named = &server.command;
-        let spawned = command(server).spawn();
-        let mut child =
+        let spawned = Group::spawn(&mut command(server));
+        let mut group =
             spawned.map_err(|error| hopeless(format!("{named:?} cannot be started: {error}")))?;
-        let pipes = (child.stdout.take(), child.stdin.take(), child.stderr.take());
-        let group = Group::of(child);
-        let (Some(stdout), Some(stdin), Some(stderr)) = pipes else {
+        let Some((stdout, stdin, stderr)) = group.pipes() else {
             return Err(hopeless(format!("{named:?} has no pipes")));
         };
         tokio::spawn(log_lines(named.clone(), stderr));
         Ok(ChildProcess {
             io: AsyncRwTransport::new_client(stdout, stdin),
             group,
+            heard_until: None,
             sent: Sent::default(),
         })
     }
@@ -81,7 +82,6 @@ fn command(server: &StdioServer) -> Command {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
         .kill_on_drop(true);
     if let Some(folder) = &server.cwd {
         command.current_dir(folder);
@@ -137,8 +137,17 @@ impl Transport<RoleClient> for ChildProcess {
         }
     }
 
-    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleClient>>> + Send {
-        self.io.receive()
+    /// Its output need not end with the process: what it started may hold it.
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let until = match self.heard_until {
+            Some(until) => until,
+            None => tokio::select! {
+                biased;
+                message = self.io.receive() => return message,
+                () = self.group.ended() => *self.heard_until.insert(Instant::now() + LAST_WORDS),
+            },
+        };
+        timeout_at(until, self.io.receive()).await.ok().flatten()
     }
 
     async fn close(&mut self) -> io::Result<()> {
@@ -169,49 +178,5 @@ impl Sent {
     pub(super) fn take(&self, id: &RequestId) -> bool {
         let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sent.remove(id)
-    }
-}
-
-/// A child process and all that it started.
-struct Group {
-    child: Child,
-    /// `None` when it is over.
-    id: Option<Pid>,
-}
-
-impl Group {
-    fn of(child: Child) -> Group {
-        let id = child.id().and_then(|id| i32::try_from(id).ok());
-        Group {
-            child,
-            id: id.and_then(Pid::from_raw),
-        }
-    }
-
-    /// Waits until the process ends; asks it to, and then makes it.
-    async fn end(&mut self) {
-        if timeout(PATIENCE, self.child.wait()).await.is_err() {
-            self.signal(Signal::TERM);
-            if timeout(PATIENCE, self.child.wait()).await.is_err() {
-                self.signal(Signal::KILL);
-                let _ = self.child.wait().await;
-            }
-        }
-        // What it started may still be there.
-        self.signal(Signal::KILL);
-        self.id = None;
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(id) = self.id {
-            // A group that is gone is what was wanted.
-            let _ = kill_process_group(id, signal);
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
     }
 }

@@ -3,6 +3,7 @@
 
 mod child;
 mod errors;
+mod group;
 mod http;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::{
     server::{McpServer, Secrets},
 };
 use child::{ChildProcess, Sent};
+pub use group::exit_at_once;
 pub(crate) use http::check_headers;
 
 /// How long a session may take to say goodbye: longer than a child process has for it.

@@ -76,6 +76,36 @@ fn no_process_is_left_when_the_runtime_is_gone() {
     });
 }
 
+/// Says that this process is a program that ends at once, and where it leaves what it started.
+const ENDS_AT_ONCE: &str = "RETAIN_MCP_TEST_ENDS_AT_ONCE";
+
+/// Not a test: a program that cannot wait until its toolsets are closed.
+#[tokio::test]
+async fn end_at_once() {
+    let Some(folder) = std::env::var_os(ENDS_AT_ONCE) else {
+        return;
+    };
+    let folder = Path::new(&folder);
+    let set = toolset(folder);
+    let started = Turn::calling(&set, "child", "{}").await.text();
+    std::fs::write(folder.join("started"), started).unwrap();
+    retain_mcp::exit_at_once(130);
+}
+
+#[tokio::test]
+async fn a_program_that_ends_at_once_leaves_no_process() {
+    let folder = retain_testkit::scratch::folder();
+    let program = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "stdio::end_at_once", "--nocapture"])
+        .env(ENDS_AT_ONCE, folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(program.status.code(), Some(130), "{program:?}");
+    let started = std::fs::read_to_string(folder.path().join("started")).unwrap();
+    ends(&started).await;
+    ends(&pid(folder.path())).await;
+}
+
 #[tokio::test]
 async fn a_server_that_was_killed_is_started_again_for_the_next_call() {
     let folder = retain_testkit::scratch::folder();
@@ -91,6 +121,22 @@ async fn a_server_that_was_killed_is_started_again_for_the_next_call() {
     let calls = notes(folder.path());
     let calls = calls.iter().filter(|note| *note == "call echo").count();
     assert_eq!(calls, 5);
+}
+
+/// What it started holds its output, which does not end with it.
+#[tokio::test]
+async fn a_server_that_was_killed_is_missed_though_its_output_is_held_open() {
+    let folder = retain_testkit::scratch::folder();
+    let set = toolset(folder.path());
+    let started = Turn::calling(&set, "child", "{}").await.text();
+    let server = pid(folder.path());
+    kill(&server);
+    let turn = Turn::calling(&set, "echo", r#"{"text":"hello"}"#);
+    let turn = tokio::time::timeout(LONG / 2, turn).await;
+    assert_eq!(turn.expect("a server that answers").text(), "hello");
+    assert_eq!(servers(folder.path()), 2);
+    // Nothing is left of the first one.
+    ends(&started).await;
 }
 
 /// Says hello, tells of one tool, closes its input and lives on; the next one is the real server.
