@@ -1,9 +1,10 @@
 //! The connection of a toolset: one session, made when it is needed and made anew when it broke.
 //!
-//! What may be repeated: listing and reading, once, whenever the connection broke. A call of a
-//! tool, once, if the server has certainly not seen it: the child process was gone before the call
-//! was written, nobody listened at the address, or the server said that it does not know the
-//! session. A call that the server may have seen is never repeated: it may have done something.
+//! What may be repeated: listing and reading, once, whenever the connection broke, or no answer came
+//! in time: a server that hangs is replaced by a new one. A call of a tool, once, if the server has
+//! certainly not seen it: the child process was gone before the call was written, nobody listened at
+//! the address, or the server said that it does not know the session. A call that the server may have
+//! seen is never repeated: it may have done something.
 
 use std::sync::{
     Arc,

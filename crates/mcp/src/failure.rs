@@ -20,10 +20,10 @@ pub(crate) struct Failure {
 pub(crate) enum FailureKind {
     /// The server answered with an error of the protocol. The session is good.
     Told,
-    /// The server did not answer in time, or what it answered has no meaning. It may have done what
-    /// was asked; the session is kept.
+    /// The server did not answer a call in time, or what it answered has no meaning. It may have done
+    /// what was asked; the session is kept.
     Unanswered,
-    /// The connection broke, and the server may have done what was asked.
+    /// The connection broke or the server hangs, and it may have done what was asked.
     Broken,
     /// The connection broke, and the server has certainly not seen the request.
     Unseen,
@@ -40,10 +40,17 @@ impl Failure {
         }
     }
 
-    /// A request that was not answered in time; in the words of the Python SDK.
+    /// A call that was not answered in time; in the words of the Python SDK.
     pub(crate) fn late(method: &str) -> Failure {
         let message = format!("Request '{method}' timed out");
         Failure::new(FailureKind::Unanswered, message)
+    }
+
+    /// A list or the like that was not answered in time. Other than a call that takes long, it says
+    /// that the server is out of order.
+    pub(crate) fn hanging(method: &str) -> Failure {
+        let Failure { message, .. } = Failure::late(method);
+        Failure::new(FailureKind::Broken, message)
     }
 
     /// A connection that did not come about in time.

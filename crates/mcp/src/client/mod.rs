@@ -191,6 +191,7 @@ impl Session {
         }
     }
 
+    /// A question that changes nothing, and that a server in order answers soon.
     async fn within<T>(
         &self,
         method: &str,
@@ -198,7 +199,7 @@ impl Session {
         asked: impl Future<Output = Result<T, ServiceError>>,
     ) -> Result<T, Failure> {
         let answer = timeout(limit, asked).await;
-        let answer = answer.map_err(|_| Failure::late(method))?;
+        let answer = answer.map_err(|_| Failure::hanging(method))?;
         answer.map_err(|error| errors::of_request(&error, &self.secrets))
     }
 

@@ -18,7 +18,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::support::{LONG, Turn, child_process, ends, is_alive};
+use crate::support::{LONG, Turn, call, child_process, ends, is_alive};
 
 /// A script that is a server: it can say hello and tell of one tool.
 const HELLO: &str = r#"
@@ -81,7 +81,7 @@ async fn a_server_that_does_not_read_is_ended_all_the_same() {
 #[tokio::test]
 async fn runs_that_wait_for_the_same_server_fail_with_it() {
     let folder = retain_testkit::scratch::folder();
-    let silent = script(folder.path(), "exec sleep 600").timeout(Duration::from_millis(500));
+    let silent = script(folder.path(), "exec sleep 600").timeout(Duration::from_secs(3));
     let set = Arc::new(McpToolset::new(silent));
     let runs = (0..5).map(|_| {
         let model = ScriptedModel::new("m").otherwise(|_| "Done.");
@@ -96,6 +96,48 @@ async fn runs_that_wait_for_the_same_server_fail_with_it() {
     let model = ScriptedModel::new("m").otherwise(|_| "Done.");
     Turn::of(&set, model).await;
     assert_eq!(pids(folder.path()).len(), 4);
+}
+
+/// The first server of a folder hangs when it is asked for `HANGS`, the next one answers.
+const HANGING: &str = r#"
+hangs=nothing
+if mkdir first 2>/dev/null; then hangs=HANGS; fi
+while read -r line; do
+  case $line in
+  *"$hangs"*) echo hangs >>hung; exec sleep 600 ;;
+  *'"initialize"'*) answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"resources":{}},
+    "serverInfo":{"name":"s","version":"1"}}' ;;
+  *tools/list*) answer '{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}' ;;
+  *resources/list*) answer '{"resources":[{"name":"poem","uri":"x:poem"}]}' ;;
+  *resources/read*) answer '{"contents":[{"uri":"x:poem","text":"Roses are red."}]}' ;;
+  esac
+done
+"#;
+
+#[tokio::test]
+async fn a_server_that_hangs_is_replaced_by_a_new_one() {
+    for method in ["tools/list", "resources/list", "resources/read"] {
+        let folder = retain_testkit::scratch::folder();
+        // One line is one message.
+        let lines = HANGING.replace("},\n    ", "},").replace("HANGS", method);
+        let server = script(folder.path(), &lines).timeout(Duration::from_secs(3));
+        let set = Arc::new(McpToolset::new(server).use_mcp_resources());
+        let poem = call("load_mcp_resource", r#"{"resource_names":["poem"]}"#);
+        let model = ScriptedModel::new("m").reply(poem);
+        let turn = Turn::of(&set, model.otherwise(|_| "Done.")).await;
+        assert_eq!(turn.tools(), ["echo", "load_mcp_resource"], "{method}");
+        let contents = &turn.requests[1].contents;
+        let last = contents.last().map(|it| it.parts().to_vec()).unwrap();
+        let read = last.last().and_then(|part| part.text.as_deref());
+        assert_eq!(read, Some("Roses are red."), "{method}");
+        assert!(
+            folder.path().join("hung").exists(),
+            "{method} was asked for"
+        );
+        let pids = pids(folder.path());
+        ends(&pids[0]).await;
+        set.close().await;
+    }
 }
 
 #[tokio::test]
@@ -139,6 +181,7 @@ async fn a_run_is_over_though_the_connection_that_it_made_is_not() {
     let registry = tracing_subscriber::registry()
         .with(of_runs)
         .with(everything);
+    retain_testkit::callsites::are_asked_for_all_threads();
     let _guard = registry.set_default();
     let folder = retain_testkit::scratch::folder();
     let set = Arc::new(McpToolset::new(child_process(folder.path())));
