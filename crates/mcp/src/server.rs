@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
+use retain_core::Bytes;
+
 /// How long connecting may take where nothing else is said; as in ADK.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an HTTP server may take for an answer where nothing else is said; as in ADK.
@@ -198,23 +200,12 @@ impl Secrets {
             // What a child process is given is its own to tell.
             return Secrets::default();
         };
-        let values = server.headers.iter().map(|(_, value)| value.as_str());
-        // «Bearer …»: the key may be repeated without that word.
-        let values = values.flat_map(|value| [Some(value), value.split_whitespace().next_back()]);
-        let url = server.url.split('#').next().unwrap_or_default();
-        let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let query = query
-            .split('&')
-            .map(|pair| pair.split_once('=').map(|it| it.1));
-        let rest = place.split_once("://").map_or(place, |it| it.1);
-        let authority = rest.split('/').next().unwrap_or_default();
-        let login = authority.rsplit_once('@').map(|it| it.0);
-        let password = login.and_then(|login| login.split_once(':')).map(|it| it.1);
-        let all = values.chain(query).chain([password]).flatten();
-        let mut all: Vec<String> = all
-            .filter(|it| it.len() >= SECRET_MIN)
-            .map(str::to_owned)
-            .collect();
+        let headers = server
+            .headers
+            .iter()
+            .flat_map(|(_, value)| of_header(value));
+        let mut all: Vec<String> = headers.chain(of_url(&server.url)).collect();
+        all.retain(|it| it.len() >= SECRET_MIN);
         // What holds another one goes first.
         all.sort_by_key(|it| std::cmp::Reverse(it.len()));
         Secrets(all)
@@ -225,6 +216,86 @@ impl Secrets {
         let text = text.to_owned();
         self.0.iter().fold(text, |text, it| text.replace(it, "…"))
     }
+}
+
+fn of_header(value: &str) -> Vec<String> {
+    // «Bearer …»: the key may be repeated without that word.
+    let key = value.split_whitespace().next_back().unwrap_or_default();
+    let mut all = vec![value.to_owned(), key.to_owned()];
+    let is_basic = value
+        .get(..6)
+        .is_some_and(|it| it.eq_ignore_ascii_case("basic "));
+    let login = Bytes::from_base64(key).filter(|_| is_basic);
+    if let Some(login) = login.and_then(|it| String::from_utf8(it.to_vec()).ok()) {
+        all.extend(of_login(&login));
+    }
+    all
+}
+
+/// The URL's name and password and the values of its query: as they are written, and as they are read.
+fn of_url(url: &str) -> Vec<String> {
+    let url = url.split('#').next().unwrap_or_default();
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    let values = query
+        .split('&')
+        .filter_map(|pair| Some(pair.split_once('=')?.1));
+    let mut all: Vec<String> = values
+        .flat_map(|value| {
+            [
+                value.to_owned(),
+                decoded(value),
+                decoded(&value.replace('+', " ")),
+            ]
+        })
+        .collect();
+    let rest = place.split_once("://").map_or(place, |it| it.1);
+    let authority = rest.split('/').next().unwrap_or_default();
+    if let Some((login, _)) = authority.rsplit_once('@') {
+        let login = match login.contains(':') {
+            true => login.to_owned(),
+            // So it is sent where there is no password.
+            false => format!("{login}:"),
+        };
+        all.extend(of_login(&login));
+        all.extend(of_login(&decoded(&login)));
+    }
+    all
+}
+
+/// A name and a password, alone, together, and as «Basic …» has them.
+fn of_login(login: &str) -> Vec<String> {
+    let (name, password) = login.split_once(':').unwrap_or((login, ""));
+    let coded = Bytes::from(login.as_bytes()).to_base64();
+    let coded = coded.trim_end_matches('=');
+    let coded = coded.replace('-', "+").replace('_', "/");
+    vec![
+        coded,
+        login.to_owned(),
+        name.to_owned(),
+        password.to_owned(),
+    ]
+}
+
+/// What the text says without its percent signs; one that means nothing stays.
+fn decoded(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let [first, after @ ..] = rest {
+        let coded = match (first, after) {
+            (b'%', [high, low, after @ ..]) => digit(*high)
+                .zip(digit(*low))
+                .map(|(high, low)| (high * 16 + low, after)),
+            _ => None,
+        };
+        let (byte, after) = coded.unwrap_or((*first, after));
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn digit(letter: u8) -> Option<u8> {
+    let digit = char::from(letter).to_digit(16)?;
+    u8::try_from(digit).ok()
 }
 
 /// A URL without its query and without a name and password.
@@ -269,6 +340,21 @@ mod tests {
         let secrets = Secrets::of(&server.into());
         let said = "canary-1 canary-2 [Bearer canary-4] (canary-4) on 1";
         assert_eq!(secrets.without(said), "… … […] (…) on 1");
+        // A name and a password are sent as one word, and queries are read by those who get them.
+        let server = HttpServer::new("https://canary-5:canary%2D6@host/?key=canary%2F7+8&n=%zz%4");
+        let secrets = Secrets::of(&server.into());
+        let login = "Basic Y2FuYXJ5LTU6Y2FuYXJ5LTY= Y2FuYXJ5LTU6Y2FuYXJ5LTY";
+        assert_eq!(secrets.without(login), "Basic …= …");
+        let said = "canary-5 canary-6 canary%2D6 canary/7 8 canary%2F7+8 canary-5:canary-6";
+        assert_eq!(secrets.without(said), "… … … … … …");
+        let keyed = HttpServer::new("https://canary-key@host/");
+        let secrets = Secrets::of(&keyed.into());
+        assert_eq!(secrets.without("Basic Y2FuYXJ5LWtleTo="), "Basic …=");
+        // Whoever gets a login in a header reads it too.
+        let basic = HttpServer::new("https://host/")
+            .header("Authorization", "Basic Y2FuYXJ5LTU6Y2FuYXJ5LTY=");
+        let secrets = Secrets::of(&basic.into());
+        assert_eq!(secrets.without("canary-5 canary-6"), "… …");
         let process = StdioServer::new("serve").env("FOLDER", "documents");
         let said = "no documents";
         assert_eq!(Secrets::of(&process.into()).without(said), said);
