@@ -5,6 +5,7 @@ mod child;
 mod errors;
 mod group;
 mod http;
+mod trace;
 
 use std::sync::Arc;
 
@@ -164,7 +165,8 @@ impl Session {
             .iter()
             .map(|(name, value)| (name.to_owned(), value.into()))
             .collect();
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        params.meta = trace::meta();
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let handle = self
             .peer

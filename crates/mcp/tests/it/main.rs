@@ -10,3 +10,4 @@ mod server;
 mod stdio;
 mod stubborn;
 mod support;
+mod traces;

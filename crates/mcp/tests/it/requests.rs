@@ -42,6 +42,7 @@ async fn tools_are_declared_by_name_with_their_schemas_between_marks() {
         "fail",
         "hang",
         "refuse",
+        "trace",
         "weather",
     ];
     assert_eq!(turn.tools(), expected);
@@ -201,5 +202,5 @@ async fn what_one_user_may_use_is_not_anothers_by_a_run_of_the_same_name() {
         declared.count()
     };
     let declared: Vec<usize> = model.requests().iter().map(|it| declared(it)).collect();
-    assert_eq!(declared, [10, 1]);
+    assert_eq!(declared, [11, 1]);
 }

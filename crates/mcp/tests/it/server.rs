@@ -109,6 +109,7 @@ fn tools() -> Vec<Tool> {
         tool("hang", "Never answers.", json!({})),
         tool("environment", "Names the variables.", json!({})),
         tool("child", "Starts a process.", json!({})),
+        tool("trace", "Tells of which trace it is part.", json!({})),
         tool("transfer_to_agent", "Wants to be the framework.", json!({})),
     ]
 }
@@ -169,7 +170,7 @@ impl ServerHandler for TestServer {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         self.note(&format!("call {}", request.name));
         match &*request.name {
@@ -198,6 +199,7 @@ impl ServerHandler for TestServer {
                 let child = std::process::Command::new("sleep").arg("600").spawn();
                 said(child.unwrap().id().to_string())
             }
+            "trace" => said(context.meta.get_traceparent().unwrap_or("none")),
             other => panic!("{other}"),
         }
     }

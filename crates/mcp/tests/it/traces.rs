@@ -1,0 +1,59 @@
+//! The trace that a call is part of is told to its server.
+
+use std::sync::Arc;
+
+use retain_mcp::McpToolset;
+
+use crate::support::{Turn, child_process};
+
+#[tokio::test]
+async fn where_no_spans_are_collected_a_call_tells_of_no_trace() {
+    let folder = retain_testkit::scratch::folder();
+    let set = Arc::new(McpToolset::new(child_process(folder.path())));
+    let turn = Turn::calling(&set, "trace", "{}").await;
+    assert_eq!(turn.text(), "none");
+}
+
+#[cfg(feature = "otel")]
+mod collected {
+    use std::sync::Mutex;
+
+    use opentelemetry::trace::TracerProvider as _;
+    use opentelemetry_sdk::{
+        error::OTelSdkResult,
+        trace::{SdkTracerProvider, SpanData, SpanExporter},
+    };
+    use tracing_subscriber::{layer::SubscriberExt as _, util::SubscriberInitExt as _};
+
+    use super::*;
+
+    /// The spans that are over.
+    #[derive(Debug, Clone, Default)]
+    struct Spans(Arc<Mutex<Vec<SpanData>>>);
+
+    impl SpanExporter for Spans {
+        async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+            self.0.lock().unwrap().extend(batch);
+            Ok(())
+        }
+    }
+
+    /// On one thread, as the spans are those of this thread's subscriber.
+    #[tokio::test]
+    async fn a_call_tells_its_server_of_which_trace_it_is_part() {
+        let spans = Spans::default();
+        let provider = SdkTracerProvider::builder();
+        let provider = provider.with_simple_exporter(spans.clone()).build();
+        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+        retain_testkit::callsites::are_asked_for_all_threads();
+        let _guard = tracing_subscriber::registry().with(layer).set_default();
+        let folder = retain_testkit::scratch::folder();
+        let set = Arc::new(McpToolset::new(child_process(folder.path())));
+        let turn = Turn::calling(&set, "trace", "{}").await;
+        let spans = spans.0.lock().unwrap();
+        let span = spans.iter().find(|span| span.name == "execute_tool trace");
+        let span = &span.unwrap_or_else(|| panic!("{spans:?}")).span_context;
+        let expected = format!("00-{}-{}-01", span.trace_id(), span.span_id());
+        assert_eq!(turn.text(), expected);
+    }
+}
