@@ -2,6 +2,7 @@
 //! runner.
 
 use std::{
+    io::{BufRead as _, BufReader},
     net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
@@ -47,23 +48,52 @@ struct OverHttp {
 }
 
 impl OverHttp {
-    async fn start(port: u16) -> OverHttp {
+    /// At any port. One that is free now may be another's when the server comes to it.
+    async fn anywhere() -> OverHttp {
+        loop {
+            let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+            let port = free.local_addr().unwrap().port();
+            drop(free);
+            if let Some(server) = OverHttp::start(port).await {
+                return server;
+            }
+        }
+    }
+
+    /// At the port of one that has ended.
+    async fn again(port: u16) -> OverHttp {
+        OverHttp::start(port).await.expect("the port is free")
+    }
+
+    /// `None` if another process has the port.
+    async fn start(port: u16) -> Option<OverHttp> {
         let child = Command::new("node")
             .args([&everything(), "streamableHttp"])
             .env("PORT", port.to_string())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let server = OverHttp { port, child };
+        let mut server = OverHttp { port, child };
+        let stderr = server.child.stderr.take().unwrap();
+        let (says, mut said) = tokio::sync::mpsc::unbounded_channel();
+        // Read to the end, also when nobody listens any more: the server would wait for that.
+        std::thread::spawn(move || {
+            let lines = BufReader::new(stderr).lines().map_while(Result::ok);
+            lines.for_each(|line| drop(says.send(line)));
+        });
         let listens = async {
-            while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+            while let Some(line) = said.recv().await {
+                if line.contains("listening on port") {
+                    return true;
+                }
             }
+            false
         };
         let listens = tokio::time::timeout(Duration::from_secs(60), listens).await;
-        listens.unwrap();
-        server
+        // It says so also where the port is taken, and that right after it.
+        let more = tokio::time::timeout(Duration::from_millis(500), said.recv()).await;
+        (listens.unwrap() && more.is_err()).then_some(server)
     }
 
     fn params(&self) -> String {
@@ -77,11 +107,6 @@ impl Drop for OverHttp {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// An argument that the server does not know, and that its process is known by.
@@ -114,7 +139,7 @@ async fn over_stdio_everything_is_as_with_google() {
 
 #[tokio::test]
 async fn over_http_everything_is_as_with_google() {
-    let server = OverHttp::start(free_port()).await;
+    let server = OverHttp::anywhere().await;
     let params = server.params();
     let args = format!(r#"{{"streamable_http_connection_params":{params}}}"#);
     let caller = Caller::new(&args);
@@ -169,7 +194,7 @@ async fn a_child_process_that_was_killed_is_started_again_and_none_is_left() {
 #[tokio::test]
 async fn a_slow_call_is_given_up_and_the_server_goes_on() {
     const SLOW: &str = "trigger-long-running-operation";
-    let params = stdio(3.0);
+    let params = stdio(15.0);
     let args = format!(r#"{{"stdio_connection_params":{params},"tool_filter":["echo","{SLOW}"]}}"#);
     let caller = Caller::new(&args);
     let slow = (SLOW, r#"{"duration":600,"steps":2}"#);
@@ -185,8 +210,8 @@ async fn a_slow_call_is_given_up_and_the_server_goes_on() {
 
 #[tokio::test]
 async fn a_server_over_http_that_was_killed_is_used_when_it_is_back() {
-    let port = free_port();
-    let server = OverHttp::start(port).await;
+    let server = OverHttp::anywhere().await;
+    let port = server.port;
     let args = format!(
         r#"{{"streamable_http_connection_params":{},"tool_list_cache_ttl_seconds":600}}"#,
         server.params()
@@ -198,11 +223,11 @@ async fn a_server_over_http_that_was_killed_is_used_when_it_is_back() {
     let error = gone.answers[0]["error"].as_str().unwrap();
     let lead = "Unexpected error during MCP tool execution: Failed to create MCP session";
     assert!(error.starts_with(lead), "{error}");
-    let server = OverHttp::start(port).await;
+    let server = OverHttp::again(port).await;
     echoes(&caller).await;
     // Its sessions are gone with it, which it says in its own way.
     drop(server);
-    let _server = OverHttp::start(port).await;
+    let _server = OverHttp::again(port).await;
     echoes(&caller).await;
     caller.close().await;
 }
