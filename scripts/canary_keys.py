@@ -11,6 +11,7 @@ that looks at the wrong place, or a run whose folders were not kept, is no proof
 """
 
 import base64
+import os
 import re
 import subprocess
 import sys
@@ -114,6 +115,8 @@ def control_problems(folder):
     control = [("control", CONTROL.encode())]
     names = [path.name for path in files_below(folder) if found(control, path)]
     places = {"output": "what tests print", "retain.db": "databases", ".log": "logs"}
+    if os.environ.get("TEST_POSTGRES_URL"):
+        places[".postgres"] = "databases on PostgreSQL"
     return [f"the control is not in {what}: this search proves nothing"
             for end, what in places.items() if not any(end in name for name in names)]
 

@@ -6,12 +6,14 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use retain::{Event, SessionLog as _, SessionService as _, SqliteSessionService};
 use retain_testkit::{
     crash::{Action, Disk, Image, Moment, Recorder, Stage, Survival},
     random::Random,
+    scratch,
 };
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -45,7 +47,7 @@ pub(crate) struct Theatre {
 
 impl Theatre {
     pub(crate) fn new(options: &str) -> Theatre {
-        let folder = retain_testkit::scratch::folder();
+        let folder = scratch::folder();
         // As the system names it: a link on the way there would hide every file from the trace.
         let stage = folder.path().canonicalize().unwrap().join("stage");
         std::fs::create_dir(&stage).unwrap();
@@ -286,10 +288,17 @@ async fn go_on(sessions: &SqliteSessionService) -> retain::Result<()> {
         .map(drop)
 }
 
+/// As many images are kept where it is looked for keys in what tests leave behind. All are made of
+/// the same writes, and there may be thousands.
+const KEPT: usize = 50;
+static LOOKS: AtomicUsize = AtomicUsize::new(0);
+
 /// A folder in memory where there is one: no image needs to outlive its look.
 fn fast_folder() -> TempDir {
+    if scratch::is_kept() && LOOKS.fetch_add(1, Ordering::Relaxed) < KEPT {
+        return scratch::folder();
+    }
     let memory = Path::new("/dev/shm");
     let made = memory.is_dir().then(|| tempfile::tempdir_in(memory).ok());
-    made.flatten()
-        .unwrap_or_else(retain_testkit::scratch::folder)
+    made.flatten().unwrap_or_else(scratch::folder)
 }

@@ -1,13 +1,17 @@
 //! Databases on a throw-away PostgreSQL server, one a test. `scripts/test` says where the server is.
 
 use std::{
+    fs::File,
     hash::{BuildHasher as _, RandomState},
+    io::Write as _,
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use futures_util::TryStreamExt as _;
+use retain_core::BoxError;
 use tokio_postgres::{Client, NoTls};
 
-use crate::oracle::skip;
+use crate::{oracle::skip, scratch};
 
 /// The address of a superuser of the server, in `TEST_POSTGRES_URL`. Without one, notes that tests
 /// were skipped.
@@ -37,7 +41,8 @@ pub async fn connect(uri: &str) -> Client {
 /// How many were made in this process.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// An empty database of its own. It is dropped with this, whoever is still connected.
+/// An empty database of its own. It is dropped with this, whoever is still connected. Where what tests
+/// leave behind is looked through, its rows are left as text.
 #[derive(Debug)]
 pub struct TestDatabase {
     server: String,
@@ -77,21 +82,86 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        let (server, name) = (self.server.clone(), self.name.clone());
+        let (server, name, uri) = (self.server.clone(), self.name.clone(), self.uri());
         // A runtime of its own: that of the test may be ending.
         let dropped = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
             runtime.expect("a runtime").block_on(async {
+                let kept = match scratch::is_kept() {
+                    true => keep(&uri, &mut scratch::file_named(".postgres")).await,
+                    false => Ok(()),
+                };
                 let sql = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
                 let client = connect(&server).await;
-                client.batch_execute(&sql).await
+                client.batch_execute(&sql).await.map(|()| kept)
             })
         });
-        // A server that is gone by now has taken the database along.
-        if !matches!(dropped.join(), Ok(Ok(()))) {
-            eprintln!("the test database {} was not dropped", self.name);
+        match dropped.join() {
+            Ok(Ok(kept)) => {
+                let is_lost = kept.is_err() && !std::thread::panicking();
+                assert!(!is_lost, "it cannot be looked for keys in it: {kept:?}");
+            }
+            // A server that is gone by now has taken the database along.
+            _ => eprintln!("the test database {} was not dropped", self.name),
         }
+    }
+}
+
+/// Writes what all tables hold to a file, as text.
+///
+/// The server's own files would not do: what is long is compressed there.
+async fn keep(uri: &str, file: &mut File) -> Result<(), BoxError> {
+    let (client, connection) = tokio_postgres::connect(uri, NoTls).await?;
+    tokio::spawn(connection);
+    // Bytes are written as what they say, and nobody else holds a table any more.
+    let settings = "SET bytea_output = 'escape'; SET lock_timeout = '60s'; \
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+        WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    client.batch_execute(settings).await?;
+    let tables = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables \
+        WHERE schemaname NOT IN ('pg_catalog', 'information_schema')";
+    for table in client.query(tables, &[]).await? {
+        let table: String = table.try_get(0)?;
+        writeln!(file, "{table}")?;
+        let rows = client.copy_out(&format!("COPY {table} TO STDOUT")).await?;
+        let mut rows = std::pin::pin!(rows);
+        while let Some(row) = rows.try_next().await? {
+            file.write_all(&row)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Seek as _};
+
+    use super::*;
+
+    /// Where marks are looked for, this one is meant to be found in what is kept of the database.
+    #[tokio::test]
+    async fn what_a_database_holds_is_kept_as_text() {
+        if !is_there() {
+            return;
+        }
+        let control = std::env::var("RETAIN_CONTROL_MARK");
+        let control = control.unwrap_or_else(|_| "a-word-that-is-looked-for".to_owned());
+        let database = TestDatabase::new().await;
+        let client = database.client().await;
+        let made = "CREATE SCHEMA \"Of its own\"; CREATE TABLE \"Of its own\".t (a bytea, b text)";
+        client.batch_execute(made).await.unwrap();
+        let written = "INSERT INTO \"Of its own\".t VALUES ($1, $2)";
+        // So long that the server compresses it.
+        let long = format!("{}{control}", "x".repeat(100_000));
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&long.as_bytes(), &long];
+        client.execute(written, &values).await.unwrap();
+        let mut file = scratch::file_named(".rows");
+        keep(&database.uri(), &mut file).await.unwrap();
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text.matches(&control).count(), 2);
     }
 }

@@ -8,11 +8,14 @@ use tempfile::{Builder, TempDir};
 /// Set where what tests leave behind is looked through after them.
 const KEEP: &str = "RETAIN_KEEP_SCRATCH";
 
+/// Whether what tests leave behind is looked through after them.
+pub fn is_kept() -> bool {
+    env::var_os(KEEP).is_some()
+}
+
 fn builder() -> Builder<'static, 'static> {
     let mut builder = Builder::new();
-    builder
-        .prefix("retain-")
-        .disable_cleanup(env::var_os(KEEP).is_some());
+    builder.prefix("retain-").disable_cleanup(is_kept());
     builder
 }
 
@@ -23,6 +26,11 @@ pub fn folder() -> TempDir {
 
 /// A file that is open for reading and writing, for example for what a child process says.
 pub fn file() -> File {
-    let made = builder().suffix(".log").tempfile();
+    file_named(".log")
+}
+
+/// A file whose name ends like this.
+pub fn file_named(end: &str) -> File {
+    let made = builder().suffix(end).tempfile();
     made.expect("a temporary file can be made").into_file()
 }
