@@ -13,12 +13,12 @@ use crate::{
 /// How long a toolset may take; as in ADK.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Closes the toolsets of an agent and of those below it, all at once. One that hangs or panics
-/// does not keep the others.
+/// Closes the toolsets of an agent, of those below it and of those that are its tools, all at once. One
+/// that hangs or panics does not keep the others.
 pub(super) async fn close(agent: &Arc<dyn Agent>) {
-    let mut sets = Vec::new();
-    collect(&**agent, &mut sets);
-    let closing = sets.iter().map(|set| async move {
+    let mut held = Held::default();
+    held.collect(agent);
+    let closing = held.sets.iter().map(|set| async move {
         let closing = async {
             set.close().await;
             Ok::<(), ToolError>(())
@@ -30,17 +30,36 @@ pub(super) async fn close(agent: &Arc<dyn Agent>) {
     join_all(closing).await;
 }
 
-/// Each set once: agents may share one.
-fn collect(agent: &dyn Agent, sets: &mut Vec<Arc<dyn Toolset>>) {
-    let own = agent.as_llm_agent().map(|agent| agent.tools());
-    for source in own.unwrap_or_default() {
-        if let ToolSource::Set(set) = source
-            && !sets.iter().any(|known| Arc::ptr_eq(known, set))
-        {
-            sets.push(Arc::clone(set));
+/// What a tree of agents holds, each once: agents may share a set, and a tool that is an agent.
+#[derive(Default)]
+struct Held {
+    sets: Vec<Arc<dyn Toolset>>,
+    agents: Vec<Arc<dyn Agent>>,
+}
+
+impl Held {
+    fn collect(&mut self, agent: &Arc<dyn Agent>) {
+        if self.agents.iter().any(|known| Arc::ptr_eq(known, agent)) {
+            return;
         }
-    }
-    for below in agent.sub_agents() {
-        collect(&**below, sets);
+        self.agents.push(Arc::clone(agent));
+        let own = agent.as_llm_agent().map(|agent| agent.tools());
+        for source in own.unwrap_or_default() {
+            match source {
+                ToolSource::Set(set) => {
+                    if !self.sets.iter().any(|known| Arc::ptr_eq(known, set)) {
+                        self.sets.push(Arc::clone(set));
+                    }
+                }
+                ToolSource::Tool(tool) => {
+                    if let Some(agent) = tool.agent() {
+                        self.collect(agent);
+                    }
+                }
+            }
+        }
+        for below in agent.sub_agents() {
+            self.collect(below);
+        }
     }
 }

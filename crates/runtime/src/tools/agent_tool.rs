@@ -107,6 +107,10 @@ impl Tool for AgentTool {
         "AgentTool"
     }
 
+    fn agent(&self) -> Option<&Arc<dyn Agent>> {
+        Some(&self.agent)
+    }
+
     fn name(&self) -> &str {
         self.agent.name()
     }

@@ -32,6 +32,7 @@ pub use preload_memory::{PreloadMemoryTool, preload_memory_tool};
 pub(crate) use set_model_response::{SET_MODEL_RESPONSE, SetModelResponseTool};
 
 use crate::{
+    agents::Agent,
     context::{ReadonlyContext, ToolContext},
     error::ToolError,
     models::LlmRequest,
@@ -54,6 +55,12 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
     /// What kind of tool it is, by ADK's name, for those who draw or list tools.
     fn kind(&self) -> &'static str {
         "BaseTool"
+    }
+
+    /// The agent that it is, where it is one: what that agent's toolsets hold is let go of when the
+    /// runner is closed.
+    fn agent(&self) -> Option<&Arc<dyn Agent>> {
+        None
     }
 
     /// Whether its result comes later, in a message of its own.

@@ -358,6 +358,23 @@ async fn a_runner_that_is_closed_closes_each_toolset_once() {
     }
 }
 
+#[tokio::test]
+async fn a_runner_that_is_closed_closes_the_toolsets_of_agents_that_are_tools() {
+    let agent = |name: &str| LlmAgent::builder(name).model(ScriptedModel::new("m"));
+    let set = Arc::new(ClosingSet::default());
+    let innermost = agent("innermost").tool(ToolSource::Set(Arc::clone(&set) as Arc<dyn Toolset>));
+    let shared: Arc<dyn Tool> = Arc::new(AgentTool::new(innermost.build().unwrap()));
+    let inner = agent("inner").tool(ToolSource::Tool(Arc::clone(&shared)));
+    // A tool of an agent below, which is itself in a tool.
+    let inner = agent("around").sub_agent(inner.build().unwrap());
+    let outer = agent("outer").tool(AgentTool::new(inner.build().unwrap()));
+    let outer = outer.tool(ToolSource::Tool(shared)).build().unwrap();
+    let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
+    let runner = runner(&sessions, outer).build().unwrap();
+    runner.close().await.unwrap();
+    assert_eq!(set.closed.load(Ordering::SeqCst), 1);
+}
+
 /// What goes wrong when something is to add to a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Trouble {
