@@ -10,6 +10,7 @@ use axum::{
 };
 
 use crate::{
+    failures::reasons,
     guard::{Guards, Scope},
     routes::{Access, Routes},
     services::Shared,
@@ -41,7 +42,7 @@ async fn ready(State(server): State<Shared>) -> impl IntoResponse {
     match server.services.sessions.ready().await {
         Ok(()) => (StatusCode::OK, json, r#"{"status":"ready"}"#),
         Err(error) => {
-            tracing::error!(%error, "the store cannot be used");
+            tracing::error!(error = ?reasons(&error), "the store cannot be used");
             let body = r#"{"status":"not ready","detail":"the store cannot be used; see the log"}"#;
             (StatusCode::SERVICE_UNAVAILABLE, json, body)
         }

@@ -69,7 +69,9 @@ async fn list_apps(
         // As in ADK, an app that cannot be loaded is left out; the log says why.
         match server.runner(&name).await {
             Ok(runner) => apps.push(Json::from(outline(&name, &**runner.agent(), "yaml"))),
-            Err(error) => tracing::error!(app = name, %error, "an app cannot be loaded"),
+            Err(error) => {
+                tracing::error!(app = name, error = ?error.to_string(), "an app cannot be loaded");
+            }
         }
     }
     let told = JsonMap::from([("apps", apps)]);

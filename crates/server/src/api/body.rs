@@ -63,7 +63,7 @@ pub(super) fn unsupported_media_type(wanted: &str) -> Problem {
 /// An answer in JSON.
 pub(super) fn answer<T: Serialize>(status: StatusCode, body: &T) -> Result<Response, Problem> {
     let text = serde_json::to_vec(body).map_err(|error| {
-        tracing::error!(%error, "an answer could not be written");
+        tracing::error!(error = ?error.to_string(), "an answer could not be written");
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Problem::new(status, "corrupt", "the answer could not be written")
     })?;

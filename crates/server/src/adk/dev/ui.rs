@@ -93,7 +93,7 @@ async fn answer(folder: PathBuf, name: &str, headers: &HeaderMap) -> Result<Resp
     let (tag, content) = match found {
         Ok(found) => found,
         Err(error) => {
-            tracing::debug!(%error, "a file of the web UI cannot be read");
+            tracing::debug!(error = ?error.to_string(), "a file of the web UI cannot be read");
             return Ok(missing(name));
         }
     };
