@@ -16,6 +16,7 @@ mod guard;
 mod metrics;
 mod ops;
 mod outside;
+mod patience;
 mod routes;
 mod serve;
 mod services;

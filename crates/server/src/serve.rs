@@ -99,7 +99,7 @@ async fn accept_until(
                 connections.spawn(connection.run());
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be taken");
+                tracing::warn!(error = ?error.to_string(), "a connection could not be taken");
                 sleep(OUT_OF_BREATH).await;
             }
         }
@@ -128,7 +128,11 @@ impl Connection {
         // Events are to leave at once.
         let _ = socket.set_nodelay(true);
         let limits = guards.limits;
-        let socket = TokioIo::new(Impatient::new(socket, limits.write_timeout));
+        let socket = TokioIo::new(Impatient::new(
+            socket,
+            limits.write_timeout,
+            limits.write_bytes_per_second,
+        ));
         let service = service_fn(move |request| answer(router.clone(), peer, request));
         let mut builder = http1::Builder::new();
         builder
@@ -147,7 +151,7 @@ impl Connection {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, "a connection broke off");
+            tracing::debug!(error = ?error.to_string(), "a connection broke off");
         }
     }
 }

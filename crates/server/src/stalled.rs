@@ -1,5 +1,5 @@
-//! A socket whose other side must take what it is sent: who takes nothing for too long is cut off,
-//! and with it goes what was waiting.
+//! A socket whose other side must take what it is sent: who takes nothing for too long, or only drops,
+//! is cut off, and with it goes what was waiting.
 
 use std::{
     io,
@@ -8,53 +8,47 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-    time::{Sleep, sleep},
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::patience::Patience;
 
 /// A socket with a limit of patience for writing.
 #[derive(Debug)]
-pub(crate) struct Impatient {
-    socket: TcpStream,
-    patience: Duration,
-    /// Runs while the socket takes nothing.
-    alarm: Option<Pin<Box<Sleep>>>,
+pub(crate) struct Impatient<S> {
+    socket: S,
+    /// Wears out while the socket takes nothing.
+    patience: Patience,
 }
 
-impl Impatient {
-    pub(crate) fn new(socket: TcpStream, patience: Duration) -> Impatient {
+impl<S> Impatient<S> {
+    /// Waits for so long, and longer only for who takes so much.
+    pub(crate) fn new(socket: S, most: Duration, bytes_per_second: u64) -> Impatient<S> {
         Impatient {
             socket,
-            patience,
-            alarm: None,
+            patience: Patience::new(most, bytes_per_second),
         }
     }
 
-    /// Passes on what came of a write, unless it has been waiting for too long.
+    /// Passes on what came of a write, unless it has been waiting for too long. `bytes`: how many
+    /// were taken.
     fn watched<T>(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<T>>,
+        bytes: impl FnOnce(&T) -> usize,
     ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.alarm = None;
-            return written;
+        if let Poll::Ready(written) = written {
+            self.patience.note(written.as_ref().map_or(0, bytes));
+            return Poll::Ready(written);
         }
-        let patience = self.patience;
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep(patience)));
-        match alarm.as_mut().poll(cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(()) => {
-                let error = io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing");
-                Poll::Ready(Err(error))
-            }
-        }
+        self.patience.poll_end(cx).map(|()| {
+            let what = "the client takes nothing, or too little";
+            Err(io::Error::new(io::ErrorKind::TimedOut, what))
+        })
     }
 }
 
-impl AsyncRead for Impatient {
+impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -64,14 +58,14 @@ impl AsyncRead for Impatient {
     }
 }
 
-impl AsyncWrite for Impatient {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(cx, bytes);
-        self.watched(cx, written)
+        self.watched(cx, written, |bytes| *bytes)
     }
 
     fn poll_write_vectored(
@@ -80,7 +74,7 @@ impl AsyncWrite for Impatient {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write_vectored(cx, slices);
-        self.watched(cx, written)
+        self.watched(cx, written, |bytes| *bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -89,10 +83,57 @@ impl AsyncWrite for Impatient {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.socket).poll_flush(cx);
-        self.watched(cx, flushed)
+        self.watched(cx, flushed, |()| 0)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
+        time::sleep,
+    };
+
+    use super::*;
+
+    /// Sends 100,000 bytes to who takes so many at a time. A socket that is waited for for a minute.
+    async fn sent(bytes: usize, every: Duration) -> io::Result<()> {
+        let (here, mut there) = duplex(10);
+        let reader = tokio::spawn(async move {
+            let mut buffer = vec![0; bytes];
+            while there.read_exact(&mut buffer).await.is_ok() {
+                sleep(every).await;
+            }
+        });
+        let mut socket = Impatient::new(here, Duration::from_secs(60), 100);
+        let sent = socket.write_all(&[b' '; 100_000]).await;
+        reader.abort();
+        sent
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_drops_is_cut_off_and_who_takes_enough_is_not() {
+        let drops = sent(1, Duration::from_secs(10)).await.unwrap_err();
+        assert_eq!(drops.kind(), io::ErrorKind::TimedOut);
+        let nothing = sent(1, Duration::from_secs(61)).await.unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::TimedOut);
+        // Slowly, but for ever: more than a quarter of an hour.
+        sent(2000, Duration::from_secs(19)).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_sent_little_may_be_silent_in_between() {
+        let (here, mut there) = duplex(10);
+        let mut socket = Impatient::new(here, Duration::from_secs(60), 100);
+        let mut byte = [0];
+        for _ in 0..100 {
+            socket.write_all(b" ").await.unwrap();
+            sleep(Duration::from_secs(30)).await;
+            there.read_exact(&mut byte).await.unwrap();
+        }
     }
 }

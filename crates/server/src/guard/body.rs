@@ -1,10 +1,8 @@
 //! What a request brings along: headers and a body, not too much, not packed, not too slowly.
 
 use std::{
-    future::Future as _,
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use axum::{
@@ -15,9 +13,9 @@ use axum::{
 };
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::Limited;
-use tokio::time::{Instant, Sleep, sleep};
 
 use super::{fault, limits::ServerLimits};
+use crate::patience::Patience;
 
 /// The only route whose body is handled as it comes, and never in memory as a whole.
 const STREAMED: &str = "/api/v1/import";
@@ -83,36 +81,15 @@ fn is_stream(request: &Request) -> bool {
 /// is waited for: whoever reads the body may take as long as it likes.
 struct Timely {
     body: Body,
-    /// For how long may be waited where nothing was earned, and the most that can be.
-    patience: Duration,
-    bytes_per_second: u64,
-    /// For how long may still be waited.
-    left: Duration,
-    /// Since when it is waited for the next piece.
-    since: Option<Instant>,
-    alarm: Pin<Box<Sleep>>,
+    patience: Patience,
 }
 
 impl Timely {
     fn new(body: Body, limits: &ServerLimits) -> Timely {
         Timely {
             body,
-            patience: limits.body_timeout,
-            bytes_per_second: limits.body_bytes_per_second.max(1),
-            left: limits.body_timeout,
-            since: None,
-            alarm: Box::pin(sleep(limits.body_timeout)),
+            patience: Patience::new(limits.body_timeout, limits.body_bytes_per_second),
         }
-    }
-
-    /// What was sent buys time, but never more than there was at the beginning: who has sent much
-    /// may not sit on it for hours.
-    fn note_piece(&mut self, bytes: usize) {
-        let earned = bytes as f64 / self.bytes_per_second as f64;
-        let earned = Duration::try_from_secs_f64(earned).unwrap_or(Duration::MAX);
-        let waited = self.since.take().map(|since| since.elapsed());
-        let left = self.left.saturating_sub(waited.unwrap_or_default());
-        self.left = left.saturating_add(earned).min(self.patience);
     }
 }
 
@@ -127,16 +104,10 @@ impl HttpBody for Timely {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             let piece = frame.as_ref().and_then(|frame| frame.as_ref().ok());
             let bytes = piece.and_then(Frame::data_ref).map_or(0, Bytes::len);
-            self.note_piece(bytes);
+            self.patience.note(bytes);
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        if self.since.is_none() {
-            let now = Instant::now();
-            self.since = Some(now);
-            let deadline = now + self.left;
-            self.alarm.as_mut().reset(deadline);
-        }
-        match self.alarm.as_mut().poll(cx) {
+        match self.patience.poll_end(cx) {
             Poll::Ready(()) => Poll::Ready(Some(Err("the body came too slowly".into()))),
             Poll::Pending => Poll::Pending,
         }
@@ -153,8 +124,11 @@ impl HttpBody for Timely {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures_util::{StreamExt as _, stream};
     use http_body_util::BodyExt as _;
+    use tokio::time::sleep;
 
     use super::*;
 

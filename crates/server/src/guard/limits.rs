@@ -30,6 +30,9 @@ pub struct ServerLimits {
     pub wrong_keys_per_peer: f64,
     /// Bytes of a body that must come in a second, on average, once `body_timeout` is over.
     pub body_bytes_per_second: u64,
+    /// Bytes that a client must take in a second, on average, once `write_timeout` is over. Only the
+    /// time counts in which there is something that it does not take.
+    pub write_bytes_per_second: u64,
     /// How long running turns may go on once the server is told to stop.
     pub shutdown_grace: Duration,
 }
@@ -49,6 +52,7 @@ impl Default for ServerLimits {
             streams_per_user: 1_000,
             wrong_keys_per_peer: 10.0,
             body_bytes_per_second: 256,
+            write_bytes_per_second: 256,
             shutdown_grace: Duration::from_secs(10),
         }
     }
