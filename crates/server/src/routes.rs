@@ -1,10 +1,13 @@
 //! The list of routes, each with who may use it: a route without that cannot be written.
 
-use std::sync::Arc;
+use std::{
+    collections::HashSet,
+    sync::{Arc, LazyLock},
+};
 
 use axum::{
     Router,
-    extract::{RawPathParams, Request, State},
+    extract::{MatchedPath, RawPathParams, Request, State},
     handler::Handler,
     http::Method,
     middleware::{Next, from_fn_with_state},
@@ -20,7 +23,8 @@ use crate::{
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Everybody, also without a key: health, the files of the web UI.
+    /// Everybody, also without a key or with a bad one, which is not looked at: health, the files of
+    /// the web UI.
     Public,
     /// Who has the scope. A key that is bound to an app or a user must fit the `{app}` and `{user}`
     /// of the path; if the path has no `{user}`, a key that is bound to one is refused.
@@ -82,6 +86,23 @@ impl Routes {
     pub(crate) fn list(self) -> Vec<RouteInfo> {
         self.list
     }
+}
+
+/// Whether the route that a request comes to is for everybody.
+pub(crate) fn is_public(request: &Request) -> bool {
+    static PUBLIC: LazyLock<HashSet<(Method, &'static str)>> = LazyLock::new(|| {
+        let routes = Server::routes().into_iter();
+        let public = routes.filter(|route| route.access == Access::Public);
+        public.map(|route| (route.method, route.path)).collect()
+    });
+    let Some(path) = request.extensions().get::<MatchedPath>() else {
+        return false;
+    };
+    let method = match *request.method() {
+        Method::HEAD => Method::GET,
+        ref method => method.clone(),
+    };
+    PUBLIC.contains(&(method, path.as_str()))
 }
 
 /// Lets a request pass if its caller may use the route.

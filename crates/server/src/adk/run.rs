@@ -1,5 +1,7 @@
 //! `/run` and `/run_sse`: an agent answers a message.
 
+use std::sync::Arc;
+
 use axum::{
     extract::{Request, State as Shares},
     http::{Method, StatusCode},
@@ -16,7 +18,7 @@ use super::{
     validate::Kind,
 };
 use crate::{
-    guard::{Caller, RunPermit, Scope},
+    guard::{Caller, Guards, KeyWatch, RunPermit, Scope},
     outside,
     routes::{Access, Routes},
     services::Shared,
@@ -40,6 +42,8 @@ async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Respons
 
 /// Answers with each event as it comes.
 async fn run_sse(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
+    let guards = request.extensions().get::<Arc<Guards>>();
+    let key = guards.map(|guards| KeyWatch::of(guards, request.headers()));
     let asked = Asked::read(&server, request).await?;
     let answered = asked.body.text("functionCallEventId");
     let splits_artifacts = answered.is_none_or(|id| id.is_empty());
@@ -47,8 +51,14 @@ async fn run_sse(Shares(server): Shares<Shared>, request: Request) -> Result<Res
         true => StreamingMode::Sse,
         false => StreamingMode::None,
     };
+    if mode == StreamingMode::Sse && asked.body.text("serviceTier").as_deref() == Some("deferred") {
+        return Err(AdkError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "serviceTier \"deferred\" cannot be used with streaming: there would be nothing to stream",
+        ));
+    }
     let (run, permit) = asked.begin(mode).await?;
-    Ok(sse::response(run, permit, splits_artifacts))
+    Ok(sse::response(run, permit, key, splits_artifacts))
 }
 
 /// The app that is named, or the one that need not be.

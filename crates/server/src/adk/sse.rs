@@ -2,7 +2,8 @@
 //!
 //! The next event is asked for when the last one was taken, and silence is filled with comments,
 //! which no client sees. The end of the stream is the end of the run; when the client goes away,
-//! the stream is dropped, and with it the run is cut off.
+//! the stream is dropped, and with it the run is cut off. So it is when the key that began it is not
+//! good any more.
 
 use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
@@ -16,15 +17,21 @@ use retain_core::{Clock as _, Event, Json, JsonMap, SystemClock};
 use retain_runtime::{RunError, RunStream, error_kind, python_text::python_json_ascii};
 
 use super::{answers::event_text, errors::AdkError};
-use crate::guard::RunPermit;
+use crate::guard::{KeyWatch, RunPermit, Standing};
 
 /// After so much silence a comment is sent, so that nothing on the way takes the connection for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// The answer that carries a run.
-pub(super) fn response(run: RunStream, permit: RunPermit, splits_artifacts: bool) -> Response {
+pub(super) fn response(
+    run: RunStream,
+    permit: RunPermit,
+    key: Option<KeyWatch>,
+    splits_artifacts: bool,
+) -> Response {
     let sending = Sending {
         run: Some(run),
+        key,
         _permit: permit,
         ready: VecDeque::new(),
         splits_artifacts,
@@ -46,6 +53,7 @@ pub(super) fn response(run: RunStream, permit: RunPermit, splits_artifacts: bool
 struct Sending {
     /// `None` when it is over.
     run: Option<RunStream>,
+    key: Option<KeyWatch>,
     _permit: RunPermit,
     /// What of the last event is still to be sent.
     ready: VecDeque<Bytes>,
@@ -58,7 +66,16 @@ impl Sending {
             return Some(frame);
         }
         let run = self.run.as_mut()?;
-        match tokio::time::timeout(HEARTBEAT, run.next()).await {
+        let next = tokio::time::timeout(HEARTBEAT, run.next()).await;
+        if let Some(key) = &mut self.key
+            && !matches!(next, Ok(None))
+            // A key that cannot be looked up was good: what was begun with it goes on.
+            && let Standing::Refused(reason) = key.standing(next.is_err()).await
+        {
+            self.run = None;
+            return Some(cut_off(&reason));
+        }
+        match next {
             Err(_) => Some(Bytes::from_static(b": ping\n\n")),
             Ok(None) => {
                 self.run = None;
@@ -106,6 +123,13 @@ fn frame(event: &Event) -> Result<Bytes, AdkError> {
 /// stored, and fail their run. The log has told why.
 const UNWRITABLE: &[u8] =
     b"data: {\"error\": \"an event cannot be written as JSON; the turn was cut off\"}\n\n";
+
+/// Ends the stream of a run whose key is not good any more.
+fn cut_off(reason: &str) -> Bytes {
+    let told = format!("{reason}; the turn was cut off");
+    let told = JsonMap::from([("error", Json::from(told))]);
+    Bytes::from(format!("data: {}\n\n", python_json_ascii(&told.into())))
+}
 
 /// A run that failed after its answer had begun.
 fn failure(error: &RunError) -> Bytes {

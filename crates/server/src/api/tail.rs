@@ -12,9 +12,9 @@ use axum::{
     http::{HeaderMap, Method, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
+use futures_util::{StreamExt as _, stream};
 use retain_core::{EventStream, SessionError, Window};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::{
     Api,
@@ -25,16 +25,13 @@ use super::{
     sessions::read,
 };
 use crate::{
-    guard::{Guards, Scope, Standing},
+    guard::{Guards, KeyWatch, Scope, Standing},
     routes::Access,
     services::Shared,
 };
 
 /// After so long without an event, a comment shows that the connection is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-
-/// For so long what is known of a key holds while events come.
-const KEY_HOLDS: Duration = Duration::from_secs(5);
 
 /// Says that there is nothing to come back for. When the server stops, it says `event: restart`.
 const ENDED: &str = "event: end\ndata: {\"reason\":\"deleted\"}\n\n";
@@ -80,10 +77,7 @@ async fn tail(
     // Before the answer begins, so that one that is not there is said by the status.
     read(&server, &key, Window::NONE).await?;
     let events = server.services.sessions.tail(&key, after);
-    let key = KeyWatch::new(move || {
-        let (guards, headers) = (Arc::clone(&guards), headers.clone());
-        async move { guards.keys.standing(&headers, guards.clock.now_us()).await }
-    });
+    let key = KeyWatch::of(&guards, &headers);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
@@ -91,42 +85,18 @@ async fn tail(
     Ok((headers, Body::from_stream(frames(events, key, HEARTBEAT))).into_response())
 }
 
-/// Looks after the key of a stream.
-struct KeyWatch {
-    look: Box<dyn Fn() -> BoxFuture<'static, Standing> + Send + Sync>,
-    looked: Instant,
-}
-
-impl KeyWatch {
-    /// For a key that was looked up just now.
-    fn new<F: Future<Output = Standing> + Send + 'static>(
-        look: impl Fn() -> F + Send + Sync + 'static,
-    ) -> KeyWatch {
-        KeyWatch {
-            look: Box::new(move || look().boxed()),
-            looked: Instant::now(),
+/// What is told where the key is not good any more.
+fn refused(standing: Standing) -> Option<Problem> {
+    match standing {
+        Standing::Good => None,
+        Standing::Refused(reason) => {
+            let status = StatusCode::UNAUTHORIZED;
+            Some(Problem::new(status, "unauthorized", reason))
         }
-    }
-
-    /// Fails if the key is not good any more. What is known is good enough if it is `fresh`.
-    async fn check(&mut self, fresh: Duration) -> Result<(), Problem> {
-        if self.looked.elapsed() < fresh {
-            return Ok(());
-        }
-        let standing = (self.look)().await;
-        self.looked = Instant::now();
-        match standing {
-            Standing::Good => Ok(()),
-            Standing::Refused(reason) => Err(Problem::new(
-                StatusCode::UNAUTHORIZED,
-                "unauthorized",
-                reason,
-            )),
-            Standing::Unknown => {
-                let detail = "keys cannot be looked up at this moment";
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                Err(Problem::new(status, "failed", detail))
-            }
+        Standing::Unknown => {
+            let detail = "keys cannot be looked up at this moment";
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            Some(Problem::new(status, "failed", detail))
         }
     }
 }
@@ -151,12 +121,7 @@ fn frames(
     stream::unfold(Some((events, key)), move |going| async move {
         let (mut events, mut key) = going?;
         let next = timeout(heartbeat, events.next()).await;
-        let fresh = if next.is_ok() {
-            KEY_HOLDS
-        } else {
-            Duration::ZERO
-        };
-        if let Err(refused) = key.check(fresh).await {
+        if let Some(refused) = refused(key.standing(next.is_err()).await) {
             return Some((Ok(Bytes::from(failed(&refused))), None));
         }
         let (frame, goes_on) = match next {

@@ -19,8 +19,9 @@ use super::{
     fault,
     rate::Rates,
 };
+use crate::failures::reasons;
 
-pub(crate) use recheck::Standing;
+pub(crate) use recheck::{KeyWatch, Standing};
 
 /// A key's use is noted once in this time, so that reading does not become writing.
 const NOTE_EVERY_US: i64 = 60_000_000;
@@ -124,7 +125,7 @@ impl Keys {
                 Err(Box::new(unauthorized(path, &refused.to_string())))
             }
             Err(error) => {
-                tracing::error!(%error, "a key could not be looked up");
+                tracing::error!(error = ?reasons(&error), "a key could not be looked up");
                 let detail = "keys cannot be looked up at this moment";
                 Err(Box::new(fault(path, 503, detail)))
             }
@@ -214,7 +215,7 @@ impl Keys {
         let id = key.id.clone();
         tokio::spawn(async move {
             if let Err(error) = store.note_use(&id, now_us).await {
-                tracing::warn!(%error, key = id, "the use of a key could not be noted");
+                tracing::warn!(error = ?error.to_string(), key = id, "the use of a key could not be noted");
             }
         });
     }

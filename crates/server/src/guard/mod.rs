@@ -29,13 +29,14 @@ use retain_core::{Clock, Ids, RandomIds, SystemClock};
 
 use crate::{
     metrics::Metrics,
+    routes::is_public,
     shutdown::{Phase, Shutdown},
 };
 pub(crate) use caller::Refused;
 pub use caller::{Caller, Scope};
 pub(crate) use fault::fault;
 pub use keys::Keys;
-pub(crate) use keys::{Standing, unauthorized};
+pub(crate) use keys::{KeyWatch, Standing, unauthorized};
 pub use limits::ServerLimits;
 pub use observe::TraceContext;
 pub use origin::{Origins, OriginsError, is_loopback_name};
@@ -119,8 +120,9 @@ async fn check(guards: &Arc<Guards>, mut request: Request, next: Next) -> Respon
 /// Who asks, and whether what is sent can be taken.
 async fn admit(guards: &Arc<Guards>, request: &mut Request) -> Result<(), Box<Response>> {
     body::check(request, &guards.limits)?;
-    // A program that has these routes inside its own may know better who asks.
-    if request.extensions().get::<Caller>().is_none() {
+    // A program that has these routes inside its own may know better who asks. Of who asks for what
+    // is everybody's, nothing is asked: health is told also while keys cannot be looked up.
+    if request.extensions().get::<Caller>().is_none() && !is_public(request) {
         let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
         let peer = peer.map(|ConnectInfo(peer)| peer.ip());
         let (headers, path) = (request.headers(), request.uri().path());

@@ -325,3 +325,34 @@ async fn the_key_of_the_settings_opens_everything() {
     assert_eq!(get(&router, "/metrics", "another-key").await.status, 401);
     assert_eq!(get(&router, "/metrics", "").await.status, 401);
 }
+
+#[tokio::test]
+async fn what_is_for_everybody_is_told_whatever_key_is_sent() {
+    let world = World::new();
+    let good = world.key("a", None, |_| ()).await;
+    let wrong = world.key("b", None, |_| ()).await;
+    world.keys.revoke("b", 1).await.unwrap();
+    let keys = world.keys.clone();
+    let router = world.router(|guards| {
+        let keys = Keys::new(Arc::new(keys), None, true);
+        guards.keys = keys.limited(1.0).limited_wrong(1.0);
+    });
+    // A key is good for two requests at once, and an address for two wrong ones.
+    for _ in 0..5 {
+        for path in ["/health", "/ready", "/version", "/openapi.json"] {
+            for key in ["", "nonsense", &wrong, &good] {
+                for method in [Method::GET, Method::HEAD] {
+                    let mut asked = request(&method, path, key, None);
+                    let peer: SocketAddr = "192.0.2.1:1".parse().unwrap();
+                    asked.extensions_mut().insert(ConnectInfo(peer));
+                    let answer = ask(&router, asked).await;
+                    assert_eq!(answer.status, 200, "{method} {path} {key}");
+                }
+            }
+        }
+    }
+    // Where one is needed, nothing was used up, and a wrong one is refused as before.
+    assert_eq!(get(&router, LIST, &good).await.status, 200);
+    assert_eq!(get(&router, LIST, &wrong).await.status, 401);
+    assert_eq!(get(&router, "/nowhere", &wrong).await.status, 401);
+}

@@ -10,7 +10,7 @@ use axum::{
 use http_body_util::BodyExt as _;
 use retain_core::{ApiKey, KEY_SECRET_BYTES, KeyScope, KeyStore as _, KeyText};
 use retain_memory::StoreMemoryService;
-use retain_runtime::{LlmAgent, OfflineModel};
+use retain_runtime::{LlmAgent, LlmRequest, Model, ModelStream, OfflineModel};
 use retain_server::{Apps, Guards, Keys, Server, Services};
 use retain_sessions::{
     InMemoryArtifactService, InMemoryKeyStore, InMemoryMemoryStore, InMemorySessionService,
@@ -38,18 +38,50 @@ pub(crate) fn services() -> Services {
     }
 }
 
+/// A model that never answers.
+#[derive(Debug)]
+pub(crate) struct Hanging;
+
+impl Model for Hanging {
+    fn name(&self) -> &str {
+        "hanging"
+    }
+
+    fn generate(&self, _request: Arc<LlmRequest>, _stream: bool) -> ModelStream {
+        Box::pin(futures_util::stream::pending())
+    }
+}
+
 /// A server of one app whose agent quotes what it was told.
 pub(crate) fn server(services: Services) -> Arc<Server> {
     let agent = LlmAgent::builder("clerk").model(OfflineModel::new());
-    let agent = Arc::new(agent.build().unwrap());
+    server_of(services, Arc::new(agent.build().unwrap()))
+}
+
+/// A server of one app.
+pub(crate) fn server_of(services: Services, agent: Arc<LlmAgent>) -> Arc<Server> {
     let apps = Apps::new(services.clone()).agent(APP, agent);
     Arc::new(Server { services, apps })
 }
 
 impl World {
     pub(crate) fn new() -> World {
+        World::with_default_app(None)
+    }
+
+    /// With an app that need not be named.
+    pub(crate) fn with_default_app(app: Option<&str>) -> World {
+        let server = server(services());
+        let server = match (app, Arc::into_inner(server)) {
+            (Some(app), Some(Server { services, apps })) => Arc::new(Server {
+                services,
+                apps: apps.with_default_app(app),
+            }),
+            (_, Some(server)) => Arc::new(server),
+            (_, None) => unreachable!("nobody else has it"),
+        };
         World {
-            server: server(services()),
+            server,
             keys: InMemoryKeyStore::default(),
             clock: Arc::new(TestClock::default()),
         }
