@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use retain_core::Json;
-use retain_server::{Server, openapi_json};
+use retain_server::{Access, Server, openapi_json};
 
 use crate::client::Client;
 
@@ -31,6 +31,27 @@ fn every_route_is_described_and_nothing_else() {
         "not described in api/openapi/others.rs: {missing:?}"
     );
     assert!(stale.is_empty(), "described, but no route: {stale:?}");
+}
+
+#[test]
+fn what_may_be_answered_before_a_handler_is_asked_is_described() {
+    let document = Json::parse(openapi_json()).unwrap();
+    for route in Server::routes() {
+        let method = route.method.as_str().to_ascii_lowercase();
+        let path = route.path.replace("{*", "{");
+        let operation = &document["paths"][path.as_str()][method.as_str()];
+        let described = |status: &str| !operation["responses"][status].is_null();
+        let needs_key = route.access != Access::Public;
+        for status in ["401", "403", "429", "503"] {
+            let told = format!("{method} {path}: {status}");
+            assert!(!needs_key || described(status), "{told}");
+        }
+        let takes_a_body = !operation["requestBody"].is_null();
+        for status in ["413", "415"] {
+            let told = format!("{method} {path}: {status}");
+            assert!(!takes_a_body || described(status), "{told}");
+        }
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 )]
 
 mod bodies;
+mod described;
 mod keys;
 mod operations;
 mod owners;

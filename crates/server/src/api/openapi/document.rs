@@ -18,6 +18,8 @@ use crate::{guard::Scope, routes::Access, services::Server};
 const COMMON: &[u16] = &[400, 401, 403, 429, 500, 503];
 /// What those may that take a body: too large, of another type, no space.
 const WITH_BODY: &[u16] = &[413, 415, 507];
+/// What every route of the other faces may answer that is not for everybody.
+const COMMON_OF_OTHERS: &[u16] = &[401, 403, 429, 500, 503];
 
 /// The whole document.
 pub(super) fn document() -> Value {
@@ -177,6 +179,8 @@ fn content(body: &Body, schemas: &mut SchemaGenerator) -> Value {
     let schema = match body.schema {
         Some(make) => make(schemas).into(),
         None if body.media_type == "application/json" => json!({"type": "object"}),
+        // A stream of events is no text to those who read it: what an event is, the guide says.
+        None if body.media_type == "text/event-stream" => json!(true),
         None => json!({"type": "string"}),
     };
     json!({body.media_type: {"schema": schema}})
@@ -234,21 +238,36 @@ fn scope_name(scope: Scope) -> &'static str {
 }
 
 fn describe_other(other: Other, path: &str, access: Access) -> Value {
+    let mut parameters = path_parameters(path);
+    parameters.extend(other.query.iter().map(|name| {
+        json!({"name": name, "in": "query", "required": false, "schema": {"type": "string"}})
+    }));
     let mut described = json!({
         "summary": other.summary,
         "tags": [if other.is_adk { "adk" } else { "operations" }],
-        "parameters": path_parameters(path),
+        "parameters": parameters,
     });
+    let mut statuses = other.failures.to_vec();
+    if access != Access::Public {
+        statuses.extend(COMMON_OF_OTHERS);
+    }
     if let Some(schema) = other.takes {
-        described["requestBody"] = json!({"content": {"application/json": {"schema": schema}}});
+        let mut content = json!({"schema": schema});
+        if let Some(example) = other.example {
+            content["example"] = example;
+        }
+        described["requestBody"] = json!({"content": {"application/json": content}});
+        statuses.extend(WITH_BODY);
     }
     let mut success = json!({"description": other.summary});
     if let Some((media_type, schema)) = other.answers {
         success["content"] = json!({media_type: {"schema": schema}});
     }
+    statuses.sort_unstable();
+    statuses.dedup();
     let mut responses = Map::new();
     responses.insert(other.status.to_string(), success);
-    for status in other.failures {
+    for status in statuses {
         let failure = json!({"description": "What went wrong."});
         responses.insert(status.to_string(), failure);
     }

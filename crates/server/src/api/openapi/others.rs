@@ -10,13 +10,17 @@ pub(super) struct Other {
     pub(super) summary: &'static str,
     /// Whether it is one of ADK's.
     pub(super) is_adk: bool,
+    /// Parameters of the query: texts that need not be there.
+    pub(super) query: &'static [&'static str],
     /// The schema of the JSON that it takes.
     pub(super) takes: Option<Value>,
+    /// A body that works on a server that was started without a word.
+    pub(super) example: Option<Value>,
     /// The media type and schema of what it answers.
     pub(super) answers: Option<(&'static str, Value)>,
     /// What it answers if all is well.
     pub(super) status: u16,
-    /// What else it answers.
+    /// What else it answers, beside what all may that are not for everybody or take a body.
     pub(super) failures: &'static [u16],
 }
 
@@ -29,7 +33,9 @@ impl Other {
             path,
             summary,
             is_adk: true,
+            query: &[],
             takes: None,
+            example: None,
             answers: None,
             status: 200,
             failures: &[],
@@ -41,13 +47,33 @@ impl Other {
         self
     }
 
+    fn example(mut self, body: Value) -> Other {
+        self.example = Some(body);
+        self
+    }
+
+    fn query(mut self, names: &'static [&'static str]) -> Other {
+        self.query = names;
+        self
+    }
+
     fn answers(mut self, schema: Value) -> Other {
         self.answers = Some((JSON, schema));
         self
     }
 
     fn streams(mut self, media_type: &'static str) -> Other {
-        self.answers = Some((media_type, json!({"type": "string"})));
+        // A stream of events is no text to those who read it: what an event is, the guide says.
+        let schema = match media_type {
+            "text/event-stream" => json!(true),
+            _ => text(),
+        };
+        self.answers = Some((media_type, schema));
+        self
+    }
+
+    fn succeeds(mut self, status: u16) -> Other {
+        self.status = status;
         self
     }
 
@@ -115,9 +141,20 @@ fn run_request() -> Value {
             ("functionCallEventId", text()),
             ("invocationId", text()),
             ("customMetadata", map()),
+            ("serviceTier", text()),
         ],
         2,
     )
+}
+
+/// A message to the app that is built in.
+fn run_example() -> Value {
+    json!({
+        "appName": "assistant",
+        "userId": "ada",
+        "sessionId": "s1",
+        "newMessage": {"role": "user", "parts": [{"text": "I like tea."}]},
+    })
 }
 
 fn operations() -> Vec<Other> {
@@ -131,9 +168,7 @@ fn operations() -> Vec<Other> {
         get("/ready", "Whether the server can work")
             .answers(status)
             .fails(&[503]),
-        get("/metrics", "Counters for Prometheus")
-            .streams("text/plain")
-            .fails(&[401, 403]),
+        get("/metrics", "Counters for Prometheus").streams("text/plain"),
     ]
 }
 
@@ -153,20 +188,24 @@ fn apps_and_runs() -> Vec<Other> {
             .fails(&[422]),
         get("/apps/{app}/app-info", "The agents of an app")
             .answers(map())
-            .fails(&[400, 403, 404]),
+            .fails(&[400, 404]),
         post("/run", "Run an agent, and answer with all its events")
             .takes(run_request())
+            .example(run_example())
             .answers(array(reference("Event")))
-            .fails(&[400, 404, 409, 422, 429, 500]),
+            .fails(&[400, 404, 409, 422, 501]),
         post("/run_sse", "Run an agent, and send its events as they come")
             .takes(run_request())
+            .example(run_example())
             .streams("text/event-stream")
-            .fails(&[400, 404, 409, 422, 429, 500]),
+            .fails(&[400, 404, 409, 422, 501]),
         get(
             "/run_live",
             "A WebSocket that says that live runs are not supported",
         )
-        .fails(&[400, 426]),
+        .query(&["app_name", "user_id", "session_id"])
+        .succeeds(101)
+        .fails(&[404]),
         Other::new(Method::PATCH, memory, "Take a session up into memory")
             .takes(object(&[("sessionId", text())], 1))
             .answers(json!({"type": "null"}))
