@@ -2,7 +2,9 @@
 
 mod commands;
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsStr;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use commands::{append, backup, check, demo, erase, export, import, keys, memory, migrate, serve};
 
@@ -40,9 +42,26 @@ enum Command {
     Memory(memory::Memory),
 }
 
+/// What the program was told. A variable that is set to nothing is not set: whoever writes
+/// `RETAIN_PORT=` wants what is usual.
+fn arguments() -> Arguments {
+    let command = without_empty_variables(Arguments::command());
+    let read = Arguments::from_arg_matches(&command.get_matches());
+    read.unwrap_or_else(|error| error.exit())
+}
+
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let command = command.mut_args(|arg| match arg.get_env() {
+        Some(name) if is_empty(name) => arg.env(None::<&'static str>),
+        _ => arg,
+    });
+    command.mut_subcommands(without_empty_variables)
+}
+
 #[tokio::main]
 async fn main() {
-    if let Err(error) = run(Arguments::parse().command).await {
+    if let Err(error) = run(arguments().command).await {
         eprintln!("error: {error}");
         for cause in error.chain().skip(1) {
             eprintln!("  because: {cause}");

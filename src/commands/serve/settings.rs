@@ -431,7 +431,6 @@ impl Given {
     }
 }
 
-/// What stands in the file. One that is named must be there.
 /// Where a server keeps its sessions that is started here without options.
 pub(crate) fn store_of_server() -> anyhow::Result<String> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -444,6 +443,7 @@ pub(crate) fn store_of_server() -> anyhow::Result<String> {
     Ok(uri.unwrap_or_else(|| DEFAULT_STORE.to_owned()))
 }
 
+/// What stands in the file. One that is named must be there.
 fn read(file: Option<&Path>) -> anyhow::Result<Given> {
     let path = file.unwrap_or(Path::new(DEFAULT_FILE));
     let text = match std::fs::read_to_string(path) {

@@ -1,7 +1,7 @@
 //! Options win over the environment, that over the file, and that over what is documented; and some
 //! settings are refused.
 
-use super::process::{Server, serve};
+use super::process::{Server, said, serve};
 
 #[test]
 fn options_win_over_the_environment_and_that_over_the_file() {
@@ -27,6 +27,43 @@ fn options_win_over_the_environment_and_that_over_the_file() {
     std::fs::remove_file(folder.path().join("retain.toml")).unwrap();
     let volatile = ("RETAIN_SESSION_SERVICE_URI", "memory://");
     assert_eq!(started(&[], &[volatile]), "127.0.0.1");
+}
+
+#[test]
+fn a_variable_that_is_set_to_nothing_is_not_set() {
+    let folder = retain_testkit::scratch::folder();
+    let mut command = serve(folder.path(), &[]);
+    for name in [
+        "ADK_DEFAULT_APP_NAME",
+        "RETAIN_AGENTS_DIR",
+        "RETAIN_ALLOW_ORIGINS",
+        "RETAIN_API_KEY",
+        "RETAIN_CONFIG",
+        "RETAIN_CONFORMANCE",
+        "RETAIN_HOST",
+        "RETAIN_LOG_FORMAT",
+        "RETAIN_MAX_RUNS",
+        "RETAIN_SESSION_SERVICE_URI",
+        "RETAIN_SHUTDOWN_GRACE",
+        "RETAIN_UI_DIR",
+    ] {
+        command.env(name, "");
+    }
+    let server = Server::start(command);
+    assert!(
+        server.address.starts_with("127.0.0.1:"),
+        "{}",
+        server.address
+    );
+    assert!(folder.path().join(".retain/retain.db").exists());
+    let unnamed = said("s1", "Hello.").replace(r#""appName":"assistant","#, "");
+    let answer = server.post("/run", &unnamed);
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    assert!(
+        answer.text.contains("ADK_DEFAULT_APP_NAME is not set"),
+        "{}",
+        answer.text
+    );
 }
 
 fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
