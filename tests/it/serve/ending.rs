@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use super::process::{Answer, Server, said};
+use super::process::{Answer, Server, read_until, said};
 
 const SESSION: &str = "/api/v1/apps/assistant/users/ada/sessions/s1";
 
@@ -36,6 +36,9 @@ fn told_to_stop_it_ends_streams_and_turns_and_goes() {
     let (_folder, server) = with_a_busy_session("0.2");
     let mut tailing = server.connect();
     server.send(&mut tailing, "GET", &format!("{SESSION}/tail"), "", "");
+    // It follows the session: otherwise it could be one that was not let in.
+    let begun = read_until(&mut tailing, "\ndata: ");
+    assert!(begun.starts_with("HTTP/1.1 200 "), "{begun}");
     let mut waiting = server.connect();
     server.send(
         &mut waiting,

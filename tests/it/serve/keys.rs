@@ -54,7 +54,15 @@ fn a_key_that_is_revoked_elsewhere_is_no_longer_good() {
     assert_eq!(ask(&server, "/list-apps", &key), 401);
     assert_eq!(ask(&server, "/list-apps", &other), 200);
 
-    let listed = keys(folder.path(), &["list"]);
+    // A use is noted beside the request.
+    let mut listed = keys(folder.path(), &["list"]);
+    for _ in 0..300 {
+        if listed.contains("good  used 20") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        listed = keys(folder.path(), &["list"]);
+    }
     let lines: Vec<&str> = listed.lines().collect();
     assert_eq!(lines.len(), 3, "{listed}");
     assert!(

@@ -5,19 +5,19 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Seek as _, Write as _},
     net::TcpStream,
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    io::ioctl_fionread,
+    process::{Pid, Signal, kill_process},
+};
 
 use crate::program::RETAIN;
 
 /// No answer takes so long; without it a server that hangs would hang the test.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// So long after a line that is written the next one is read.
-const ANNOUNCED: Duration = Duration::from_millis(300);
 
 /// A server that runs.
 pub(crate) struct Server {
@@ -62,11 +62,10 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(stderr.try_clone().unwrap());
         let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let first = lines.next().map(Result::unwrap);
-        let address = first
-            .as_deref()
-            .and_then(|line| line.split("http://").nth(1));
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut first = String::new();
+        stdout.read_line(&mut first).unwrap();
+        let address = first.trim_end().split("http://").nth(1);
         let Some(address) = address.map(str::to_owned) else {
             let ended = Server {
                 child,
@@ -83,18 +82,12 @@ impl Server {
             address,
             announced: Vec::new(),
         };
-        // The lines are written before the first request is answered, and then no more come; the
-        // reader goes on, so that writing never fails.
-        let (sender, lines_read) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                let _ = sender.send(line);
-            }
-        });
+        // All lines are written, and are in the pipe, before the first request is answered.
         assert_eq!(server.get("/health").status, 200);
-        // All are written; the reader may still be on its way, where the machine has much to do.
-        let next = || lines_read.recv_timeout(ANNOUNCED).ok();
-        server.announced = std::iter::from_fn(next).collect();
+        let announced = what_is_there(&mut stdout);
+        server.announced = announced.lines().map(str::to_owned).collect();
+        // Somebody goes on reading, so that writing never fails.
+        std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
         server
     }
 
@@ -172,6 +165,16 @@ impl Server {
     }
 }
 
+/// What was written already, without waiting for more.
+fn what_is_there(stdout: &mut BufReader<ChildStdout>) -> String {
+    let in_pipe = ioctl_fionread(stdout.get_ref()).unwrap();
+    let there = stdout.buffer().len() as u64 + in_pipe;
+    let mut text = String::new();
+    let mut stdout = stdout.take(there);
+    stdout.read_to_string(&mut text).unwrap();
+    text
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         // One that has ended cannot be killed; a test that fails must not leave one behind.
@@ -201,6 +204,21 @@ impl Answer {
             status: status.unwrap_or(0),
             text,
         }
+    }
+}
+
+/// Reads until a text has come.
+pub(crate) fn read_until(socket: &mut TcpStream, wanted: &str) -> String {
+    let mut read = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&read).into_owned();
+        if text.contains(wanted) {
+            return text;
+        }
+        let count = socket.read(&mut buffer).unwrap();
+        assert_ne!(count, 0, "{text}");
+        read.extend_from_slice(&buffer[..count]);
     }
 }
 
