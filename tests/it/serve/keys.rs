@@ -60,7 +60,6 @@ fn a_key_that_is_revoked_elsewhere_is_no_longer_good() {
         if listed.contains("good  used 20") {
             break;
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
         listed = keys(folder.path(), &["list"]);
     }
     let lines: Vec<&str> = listed.lines().collect();
