@@ -405,6 +405,19 @@ pub struct ListCursor {
     pub id: String,
 }
 
+const NO_CURSOR: &str = "is not one that a list gave out; leave it away to start over";
+
+impl ListCursor {
+    /// Fails unless a list can have given this out: no address holds a NUL character, and not every
+    /// store can compare with one.
+    pub(crate) fn check(&self) -> crate::Result<()> {
+        match self.user.contains('\0') || self.id.contains('\0') {
+            true => Err(crate::SessionError::invalid("list cursor", NO_CURSOR)),
+            false => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for ListCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = vec![
@@ -430,7 +443,6 @@ impl std::str::FromStr for ListCursor {
                 id: parts[2].as_str()?.to_owned(),
             })
         };
-        let reason = "is not one that a list gave out; leave it away to start over";
-        parse().ok_or_else(|| crate::SessionError::invalid("list cursor", reason))
+        parse().ok_or_else(|| crate::SessionError::invalid("list cursor", NO_CURSOR))
     }
 }

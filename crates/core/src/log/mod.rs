@@ -23,6 +23,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use futures_util::stream;
 
 use crate::{
     error::{Result, SessionError},
@@ -319,6 +320,9 @@ impl<S: SessionStore> StoreSessionService<S> {
 
     async fn list_page(&self, query: ListSessions) -> Result<ListSessionsResponse> {
         self.check_owner(&query.app_name, query.user_id.as_deref())?;
+        if let Some(after) = &query.after {
+            after.check()?;
+        }
         let limit = query.limit.unwrap_or(usize::MAX).max(1);
         let store_query = ListQuery {
             app: query.app_name,
@@ -347,6 +351,7 @@ impl<S: SessionStore> StoreSessionService<S> {
     /// Replaces what the session may have missed by what the log has.
     async fn refresh_session(&self, session: &mut Session) -> Result<()> {
         let key = session.key();
+        self.settings.limits.check_key(&key)?;
         let window = Window::after(session.position);
         let read = self.store.read(&key, window, Want::State).await?;
         // Another session that took the id is not this one.
@@ -563,6 +568,7 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
     }
 
     async fn renew_run(&self, key: &SessionKey, run: RunToken) -> Result<()> {
+        self.settings.limits.check_key(key)?;
         let ttl = Some(self.settings.run_ttl);
         self.store.renew(key, run.0, ttl).await
     }
@@ -572,6 +578,7 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
     }
 
     async fn end_run(&self, key: &SessionKey, run: RunToken) -> Result<()> {
+        self.settings.limits.check_key(key)?;
         self.store.renew(key, run.0, None).await
     }
 
@@ -614,7 +621,10 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
     }
 
     fn tail(&self, key: &SessionKey, position: u64) -> EventStream {
-        tail::tail(Arc::clone(&self.store), key.clone(), position)
+        match self.settings.limits.check_key(key) {
+            Ok(()) => tail::tail(Arc::clone(&self.store), key.clone(), position),
+            Err(error) => Box::pin(stream::iter([Err(error)])),
+        }
     }
 
     fn export(&self, scope: ExportScope) -> LineStream {

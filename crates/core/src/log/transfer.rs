@@ -278,7 +278,11 @@ impl<S: SessionStore> Import<'_, S> {
 
     async fn session(&mut self, map: &JsonMap) -> Result<()> {
         let header = self.header(map)?;
-        self.service.settings.limits.check_key(&header.head.key)?;
+        let limits = &self.service.settings.limits;
+        limits.check_key(&header.head.key)?;
+        if let Some(origin) = &header.head.origin {
+            limits.check_text("origin", &origin.session_id)?;
+        }
         self.service.initial_changes(&header.initial)?;
         let draft = self.service.store.begin_draft(&header.head.key).await?;
         self.open = Some(OpenLog {

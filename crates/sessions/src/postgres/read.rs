@@ -302,12 +302,8 @@ pub(super) async fn first_of_invocation(
         number_by_key!(),
         " ORDER BY position LIMIT 1"
     );
-    // No event's has a NUL character.
-    let invocation = if invocation.contains('\0') {
-        ""
-    } else {
-        invocation
-    };
+    // No event's has a NUL character, which the server does not take either. Nothing equals NULL.
+    let invocation = Some(invocation).filter(|invocation| !invocation.contains('\0'));
     let (_, rows) = with_head(database, key, now_us, FIRST, &[&invocation]).await?;
     let first = rows.first().map(|row| unsigned(row, 0)).transpose();
     Ok(first?)

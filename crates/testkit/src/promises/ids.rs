@@ -5,7 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use retain_core::{JsonMap, Limits, SessionError, SessionKey, State, Window};
+use futures_util::StreamExt as _;
+use retain_core::{
+    JsonMap, Limits, ListCursor, ListSessions, RunToken, SessionError, SessionKey, State, Window,
+};
 
 use super::common::*;
 use crate::harness::Harness;
@@ -261,4 +264,42 @@ pub async fn odd_ids_survive_export_and_import(harness: Harness) {
         let key = SessionKey::new(APP, id, id);
         assert_eq!(read(&copy, &key).await, read(&log, &key).await);
     }
+}
+
+/// What asks for a session by an address that cannot be, or goes on from one, is told so, and not
+/// that the store has failed.
+pub async fn what_no_address_can_be_is_refused(harness: Harness) {
+    let log = harness.service();
+    let there = create(&log, "s").await;
+    let odd = key("a\0b");
+    let run = RunToken(1);
+    assert_fails!(log.renew_run(&odd, run).await, SessionError::Invalid { .. });
+    assert_fails!(log.end_run(&odd, run).await, SessionError::Invalid { .. });
+    let first = log.tail(&odd, 0).next().await.unwrap();
+    assert_fails!(first, SessionError::Invalid { .. });
+    let mut session = read(&log, &there).await;
+    session.id = odd.id.clone();
+    let refreshed = log.refresh(&mut session).await;
+    assert_fails!(refreshed, SessionError::Invalid { .. });
+    for (user, id) in [("a\0b", "s"), (USER, "a\0b")] {
+        let after = ListCursor {
+            last_update_time: 0.0,
+            user: user.to_owned(),
+            id: id.to_owned(),
+        };
+        let query = ListSessions {
+            app_name: APP.to_owned(),
+            after: Some(after),
+            ..ListSessions::default()
+        };
+        assert_fails!(log.list(query).await, SessionError::Invalid { .. });
+    }
+    let scope = retain_core::ExportScope::Session(there);
+    let mut lines = export(&log, scope).await;
+    for line in lines.iter_mut().filter(|line| line.contains(r#""id":"s""#)) {
+        let id = r#""id":"copy","origin":{"sessionId":"a\u0000b","position":0}"#;
+        *line = line.replace(r#""id":"s""#, id);
+    }
+    let imported = log.import(stream_of(&lines)).await;
+    assert_fails!(imported, SessionError::Invalid { .. });
 }

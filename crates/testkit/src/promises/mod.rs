@@ -218,6 +218,7 @@ macro_rules! session_promises {
             a_rewind_is_stored_with_adks_deltas,
             rewind_leaves_shared_state,
             rewinding_an_unknown_invocation_is_not_found,
+            an_invocation_that_cannot_be_is_not_found,
             rewinding_twice_gives_the_same_state,
             a_rewind_can_be_rewound,
             rewind_changes_no_earlier_position,
@@ -320,6 +321,7 @@ macro_rules! session_promises {
             odd_event_ids_are_exact_or_refused,
             odd_state_keys_are_exact_or_refused,
             odd_ids_survive_export_and_import,
+            what_no_address_can_be_is_refused,
             // limits
             the_size_of_an_event_is_limited,
             the_length_of_a_state_key_is_limited,

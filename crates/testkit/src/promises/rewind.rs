@@ -104,6 +104,26 @@ pub async fn rewinding_an_unknown_invocation_is_not_found(harness: Harness) {
     assert_eq!(read(&log, &key).await, before);
 }
 
+/// An invocation id with a NUL character names nothing, also not the events that name no invocation:
+/// no store takes it for another one.
+pub async fn an_invocation_that_cannot_be_is_not_found(harness: Harness) {
+    let log = harness.service();
+    let key = create_with(&log, "s", INITIAL).await;
+    append(&log, &key, in_invocation("e1", "", r#"{"a":10}"#)).await;
+    append(&log, &key, in_invocation("e2", "i1", r#"{"a":20}"#)).await;
+    let before = read(&log, &key).await;
+    for odd in ["\0", "i1\0", "\0i1"] {
+        let refused = log.rewind(&key, odd).await;
+        assert_fails!(refused, SessionError::InvocationNotFound { .. });
+    }
+    assert_eq!(read(&log, &key).await, before);
+    // One that was made elsewhere is a plain delta.
+    append(&log, &key, foreign_rewind("r1", "\0", r#"{"b":5}"#)).await;
+    let expected = state(r#"{"a":20,"b":5,"n":null}"#);
+    assert_eq!(own_now(&log, &key).await, expected);
+    assert_fold(&log, &key, INITIAL).await;
+}
+
 /// Rewinding to the same place twice gives the same state twice.
 pub async fn rewinding_twice_gives_the_same_state(harness: Harness) {
     let log = harness.service();
