@@ -270,7 +270,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         user_id: &str,
         id: &str,
     ) -> Result<Option<MemoryRecord>, MemoryError> {
-        let scope = MemoryScope::new(app_name, user_id);
+        let scope = known_scope(app_name, user_id)?;
         let found = self.with_id(&scope, id).await?;
         Ok(found.into_iter().next())
     }
@@ -291,7 +291,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             let reason = "would have no text; give it some, or forget it";
             return Err(MemoryError::invalid_input("memory", reason));
         }
-        let scope = MemoryScope::new(app_name, user_id);
+        let scope = known_scope(app_name, user_id)?;
         let edit = MemoryEdit {
             update,
             limits: self.limits.clone(),
@@ -319,7 +319,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         user_id: &str,
         what: Forget,
     ) -> Result<ForgetReceipt, MemoryError> {
-        let scope = MemoryScope::new(app_name, user_id);
+        let scope = known_scope(app_name, user_id)?;
         let receipt = self.store.forget(&scope, Arc::new(what)).await?;
         if receipt.memories > 0 {
             self.follow(&scope).await;
@@ -348,7 +348,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         app_name: &str,
         user_id: &str,
     ) -> Result<MemoryStatistics, MemoryError> {
-        let scope = MemoryScope::new(app_name, user_id);
+        let scope = known_scope(app_name, user_id)?;
         self.store.statistics(&scope, self.clock.now_us()).await
     }
 
@@ -613,6 +613,17 @@ fn with_notes(custom_metadata: Option<&JsonMap>) -> IngestOptions {
 fn checked_scope(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
     check_id("app name", app)?;
     check_id("user id", user)?;
+    Ok(MemoryScope::new(app, user))
+}
+
+/// Whose memories are asked for. Who has none may be asked for too; a name that not every store can
+/// look for is refused before one sees it.
+fn known_scope(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
+    for (what, name) in [("app name", app), ("user id", user)] {
+        if name.contains('\0') {
+            check_id(what, name)?;
+        }
+    }
     Ok(MemoryScope::new(app, user))
 }
 

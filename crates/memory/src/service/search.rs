@@ -8,6 +8,7 @@ use super::{
     FoundMemory, ListMemories, MemoryPage, SearchMemory, StoreMemoryService,
     cache::{ScopeView, off_executor},
     embedding::embed_question,
+    known_scope,
     text::spoken_text,
     view::{Asked, Models, View},
 };
@@ -34,7 +35,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         if search.query.trim().is_empty() || search.limit == 0 {
             return Ok(Vec::new());
         }
-        let scope = MemoryScope::new(app_name, user_id);
+        let scope = known_scope(app_name, user_id)?;
         self.let_go_of_erased_sometimes().await;
         let embedding = match &self.embedder {
             Some(embedder) => embed_question(&**embedder, &search.query).await,
@@ -58,7 +59,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         user_id: &str,
         list: ListMemories,
     ) -> Result<MemoryPage, MemoryError> {
-        let scope = MemoryScope::new(app_name, user_id);
+        let scope = known_scope(app_name, user_id)?;
         let (limit, now_us) = (list.limit.max(1), self.clock.now_us());
         let mut page = MemoryPage::default();
         let mut seq = list.after.unwrap_or(0);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use retain_core::{Content, Event, Part};
+use retain_core::{Content, Event, MemoryError, Part};
 
 use super::{MemoryHarness, Sharing, found, said, session};
 
@@ -92,6 +92,19 @@ pub async fn what_is_deleted_is_gone_and_stays_out(harness: MemoryHarness) {
             !left.iter().any(|text| text.contains("swordfish")),
             "{left:?}"
         );
+    }
+}
+
+/// A name that nobody can have is refused, whatever is asked about it.
+pub async fn whose_name_cannot_be_is_refused(harness: MemoryHarness) {
+    let memory = harness.service().await;
+    for (app, user) in [("a\0b", "ada"), ("app", "a\0b")] {
+        let found = memory.search_memory(app, user, "tea").await;
+        let is_refused = matches!(found, Err(MemoryError::InvalidInput { .. }));
+        assert!(is_refused, "{found:?}");
+        let deleted = memory.delete_memory(app, user, Some("id")).await;
+        let is_refused = matches!(deleted, Err(MemoryError::InvalidInput { .. }));
+        assert!(is_refused, "{deleted:?}");
     }
 }
 
