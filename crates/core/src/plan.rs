@@ -123,7 +123,8 @@ pub fn plan_renewal(standing: Standing<'_>, wanted: &LeaseUse) -> Result<Lease> 
         (Admission::Granted { lease, .. }, _) => Ok(lease),
         // To end what has ended, and was not taken since, is no mistake.
         (Admission::Lost, LeaseUse::Hold { token, ttl: None })
-            if standing.lease.token == *token + 1 && standing.lease.until_us == 0 =>
+            if Some(standing.lease.token) == token.checked_add(1)
+                && standing.lease.until_us == 0 =>
         {
             Ok(standing.lease)
         }

@@ -79,7 +79,8 @@ impl<'a> Names<'a> {
 
 /// The run of a token as [`token_text`] wrote it.
 pub(super) fn run_token(text: &str) -> Result<RunToken, Problem> {
-    let number = text.parse().ok().filter(|it| i64::try_from(*it).is_ok());
+    // Any number may be one: stores count as far as it goes.
+    let number = text.parse().ok();
     let reason = "run token is not one that a run gave out";
     let number = number.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "invalid", reason))?;
     Ok(RunToken(number))

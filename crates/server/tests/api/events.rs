@@ -121,11 +121,17 @@ async fn a_run_that_has_nothing_more_to_say_is_ended_by_itself() {
     client.post(EVENTS, begin).await.expect(200);
     let gone = format!("{SESSIONS}/none/runs/1");
     client.delete(&gone).await.problem(404, "session_not_found");
-    for token in ["x", "-1", "18446744073709551615"] {
+    for (token, status, code) in [
+        ("x", 400, "invalid"),
+        ("-1", 400, "invalid"),
+        ("18446744073709551616", 400, "invalid"),
+        // A token may be any number that a store counts to.
+        ("18446744073709551615", 409, "run_lost"),
+    ] {
         let answer = client.delete(&format!("{SESSION}/runs/{token}")).await;
-        answer.problem(400, "invalid");
+        answer.problem(status, code);
         let body = format!(r#"{{"events":[],"run":{{"within":"{token}"}}}}"#);
-        client.post(EVENTS, &body).await.problem(400, "invalid");
+        client.post(EVENTS, &body).await.problem(status, code);
     }
 }
 
