@@ -15,7 +15,7 @@ use super::{PostgresOptions, TlsMode};
 const SCHEMES: [&str; 2] = ["postgresql", "postgres"];
 
 /// What an address may say beside what the driver knows.
-const OURS: &str = "sslmode=disable|prefer|require|verify-ca|verify-full, sslrootcert=FILE|system, \
+const OURS: &str = "sslmode=disable|allow|prefer|require|verify-ca|verify-full, sslrootcert=FILE|system, \
                     pool_size=N";
 
 /// Whether `uri` is the address of a PostgreSQL database.
@@ -35,6 +35,11 @@ pub(super) fn parse(uri: &str) -> Result<PostgresOptions> {
         let reason = "the address of a PostgreSQL database begins with postgresql://";
         error(reason.to_owned(), None)
     })?;
+    if is_ambiguous(rest) {
+        let reason = "user and password end at the first @; write / as %2F and @ as %40 in them, and \
+                      @ as %40 in options";
+        return Err(error(reason.to_owned(), None));
+    }
     let (address, query) = halves(rest);
     let mut ours = Ours::default();
     let mut theirs = Vec::new();
@@ -63,12 +68,23 @@ fn without_driver(uri: &str) -> Option<&str> {
     SCHEMES.contains(&name).then_some(rest)
 }
 
+/// Where user and password end, as the driver reads it: behind the first @ that there is.
+fn owner_end(rest: &str) -> usize {
+    rest.find('@').map_or(0, |at| at + 1)
+}
+
+/// Whether the driver, libpq and people may read different things in it: a / before the first @ ends
+/// the host for some of them, and behind it a second one may be meant to end a password. What stands
+/// there would be taken for something else, and a `sslmode` be overlooked.
+fn is_ambiguous(rest: &str) -> bool {
+    let (owner, place) = rest.split_at(owner_end(rest));
+    owner.contains('/') || place.contains('@')
+}
+
 /// What stands before the question mark that the query begins with, and the query. A password may
 /// hold one too.
 fn halves(rest: &str) -> (&str, &str) {
-    let end = rest.find(['@', '/']);
-    let owner = end.filter(|at| rest[*at..].starts_with('@'));
-    let owner = owner.map_or(0, |at| at + 1);
+    let owner = owner_end(rest);
     match rest[owner..].find('?') {
         Some(at) => (&rest[..owner + at], &rest[owner + at + 1..]),
         None => (rest, ""),
@@ -77,12 +93,13 @@ fn halves(rest: &str) -> (&str, &str) {
 
 /// The address as it may be shown: without the password, and without what is asked of the driver.
 fn hide_password(uri: &str) -> String {
-    let Some((scheme, rest)) = uri.split_once("://") else {
-        // Without a scheme nobody can say what of it is a password.
+    let split = uri.split_once("://");
+    let Some((scheme, rest)) = split.filter(|(_, rest)| !is_ambiguous(rest)) else {
+        // Nobody can say what of it is a password.
         return "the given address".to_owned();
     };
     let (rest, query) = halves(rest);
-    let rest = match rest.rsplit_once('@') {
+    let rest = match rest.split_once('@') {
         Some((owner, place)) => match owner.split_once(':') {
             Some((user, _)) => format!("{user}@{place}"),
             None => rest.to_owned(),
@@ -141,8 +158,9 @@ impl Ours {
         let (mode, tls) = match mode {
             "disable" => (SslMode::Disable, TlsMode::Unverified),
             // As libpq has it: who names a root wants it to count.
-            "prefer" if roots.is_none() => (SslMode::Prefer, TlsMode::Unverified),
-            "prefer" => (SslMode::Prefer, TlsMode::Chain),
+            // Who allows TLS gets it where it is to be had, which is more than libpq gives.
+            "allow" | "prefer" if roots.is_none() => (SslMode::Prefer, TlsMode::Unverified),
+            "allow" | "prefer" => (SslMode::Prefer, TlsMode::Chain),
             "require" if roots.is_none() => (SslMode::Require, TlsMode::Unverified),
             "require" | "verify-ca" => (SslMode::Require, TlsMode::Chain),
             "verify-full" => (SslMode::Require, TlsMode::Full),
@@ -150,7 +168,9 @@ impl Ours {
                 return Err(format!("sslmode={other} is not known; there are {OURS}"));
             }
         };
-        config.ssl_mode(mode);
+        // As libpq has it: there is no TLS on a socket of this machine.
+        let is_local = !config.get_hosts().is_empty() && config.get_hosts().iter().all(is_socket);
+        config.ssl_mode(if is_local { SslMode::Disable } else { mode });
         if config.get_user().is_none() {
             let user = std::env::var("USER").unwrap_or_else(|_| "postgres".to_owned());
             config.user(user);
@@ -167,6 +187,10 @@ impl Ours {
         options.pool_size = self.pool_size.unwrap_or(options.pool_size);
         Ok(options)
     }
+}
+
+fn is_socket(host: &Host) -> bool {
+    !matches!(host, Host::Tcp(_))
 }
 
 fn percent_decoded(text: &str) -> Option<String> {
@@ -217,6 +241,7 @@ mod tests {
         assert_eq!(modes(base), (SslMode::Prefer, TlsMode::Unverified));
         for (query, expected) in [
             ("sslmode=disable", (SslMode::Disable, TlsMode::Unverified)),
+            ("sslmode=allow", (SslMode::Prefer, TlsMode::Unverified)),
             ("sslmode=prefer", (SslMode::Prefer, TlsMode::Unverified)),
             ("sslmode=require", (SslMode::Require, TlsMode::Unverified)),
             (
@@ -257,6 +282,39 @@ mod tests {
         let timeout = options.config.get_connect_timeout();
         assert_eq!(timeout, Some(&std::time::Duration::from_secs(3)));
         assert_eq!(shown(&options.config), "postgresql://ada@h:5433/d");
+    }
+
+    #[test]
+    fn a_socket_of_this_machine_has_no_tls() {
+        for place in ["/d?host=/run/postgresql&", "%2Frun%2Fpostgresql/d?"] {
+            let uri = format!("postgresql://{place}sslmode=verify-full");
+            assert_eq!(modes(&uri).0, SslMode::Disable, "{uri}");
+        }
+    }
+
+    /// A password with signs that should be written otherwise: where the driver agrees it is read,
+    /// where not, nobody guesses.
+    #[test]
+    fn an_odd_password_hides_no_sslmode() {
+        let uri = "postgresql://ada:a?b:c@h/d?sslmode=require";
+        assert_eq!(modes(uri), (SslMode::Require, TlsMode::Unverified));
+        let password = parse(uri)
+            .unwrap()
+            .config
+            .get_password()
+            .map(<[u8]>::to_vec);
+        assert_eq!(password, Some(b"a?b:c".to_vec()));
+        for uri in [
+            "postgresql://ada:hunter2/x?y@h/d?sslmode=verify-full",
+            "postgresql://ada:x/hunter2@h/d?sslmode=verify-full",
+            "postgresql://ada:x@hunter2@h/d?sslmode=verify-full",
+            "postgresql://ada:x@hunter2?@h/d?sslmode=verify-full",
+            "postgresql://h/d?password=hunter2@x&sslmode=verify-full",
+        ] {
+            let error = parse(uri).unwrap_err();
+            let shown = format!("{error} {error:?}");
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
     }
 
     #[test]
