@@ -221,7 +221,6 @@ pub(super) async fn fork(
         }
         let log = log.first().ok_or(Failure::Again("no log was made"))?;
         let number: i64 = log.try_get(0)?;
-        *made = Some(number);
         let whole = Whole {
             key,
             number,
@@ -246,7 +245,10 @@ pub(super) async fn fork(
         events?;
         state?;
         past?;
-        adopted(key, &row?)
+        let known = adopted(key, &row?)?;
+        // Only now: as long as the name is another's, it may be that of the attempt before.
+        *made = Some(number);
+        Ok(known)
     };
     let forked = forked.await;
     conclude(transaction, key, forked).await
@@ -526,4 +528,68 @@ async fn write_initial(
     event?;
     past?;
     now.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use retain_core::{Changes, ConnectStore as _, NewSession, SessionStore as _};
+    use retain_testkit::postgres::{TestDatabase, is_there};
+
+    use super::*;
+    use crate::postgres::PostgresStore;
+
+    /// An attempt whose end was not heard of comes to its end while the next one is at work.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_fork_that_is_done_late_is_known_again() {
+        if !is_there() {
+            return;
+        }
+        let test = TestDatabase::new().await;
+        let store = PostgresStore::connect(&test.uri()).await.unwrap();
+        let (key, copy) = (
+            SessionKey::new("app", "ada", "s"),
+            SessionKey::new("app", "ada", "copy"),
+        );
+        let new = NewSession {
+            key: key.clone(),
+            initial: JsonMap::new(),
+            changes: Changes::default(),
+            create_time: 1.0,
+            ttl: None,
+            state_bytes_max: 1000,
+        };
+        store.create(new).await.unwrap();
+        let mut late = test.client().await;
+        let late = late.transaction().await.unwrap();
+        let log = "INSERT INTO retain_logs DEFAULT VALUES RETURNING number";
+        let number: i64 = late.query_one(log, &[]).await.unwrap().get(0);
+        let row = "INSERT INTO retain_sessions (number, app, user_id, id, position, last_update, \
+                   create_time, touched_us, lease_token, state_bytes) \
+                   VALUES ($1, 'app', 'ada', 'copy', 0, 1, 1, 1, $1::int8 << 32, 0)";
+        late.execute(row, &[&number]).await.unwrap();
+        let (origin, mut made) = ((key, 0), Some(number));
+        let next = async {
+            let failed = fork(&store.database, &origin, &copy, 1.0, None, &mut made).await;
+            assert!(matches!(failed, Err(Failure::Database(_))), "{failed:?}");
+            fork(&store.database, &origin, &copy, 1.0, None, &mut made).await
+        };
+        let end = async {
+            let looker = test.client().await;
+            let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
+                         WHERE datname = current_database() AND wait_event_type = 'Lock'";
+            while !looker
+                .query_one(waits, &[])
+                .await
+                .unwrap()
+                .get::<_, bool>(0)
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            late.commit().await.unwrap();
+        };
+        let (head, ()) = join!(next, end);
+        assert_eq!(head.unwrap().incarnation, number as u64);
+    }
 }
