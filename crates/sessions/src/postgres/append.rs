@@ -65,9 +65,10 @@ pub(super) struct Sent {
     pub(super) fresh: Vec<(u64, Arc<Event>)>,
     /// The head as it is afterwards, if nobody has come since.
     pub(super) head: Option<Known>,
-    /// Whether it takes the lease. Who comes at the same time with the same event, as a client does
-    /// that tries again elsewhere, takes another one.
-    pub(super) takes_lease: bool,
+    /// Whether the lease tells it from others: it takes the lease, with an event whose id was given.
+    /// Who comes at the same time with the same event, as a client does that tries again elsewhere,
+    /// takes another one. An id that was made here is in nobody else's hands.
+    pub(super) is_told_by_lease: bool,
     pub(super) answer: Written,
 }
 
@@ -81,7 +82,7 @@ impl Sent {
         if self.fresh.is_empty() {
             return self.head.as_ref().is_some_and(has_lease);
         }
-        if self.takes_lease && !self.head.as_ref().is_none_or(has_lease) {
+        if self.is_told_by_lease && !self.head.as_ref().is_some_and(has_lease) {
             return false;
         }
         let is_there = |(position, event): &(u64, Arc<Event>)| {
@@ -357,7 +358,11 @@ impl Writes {
             number: self.head.row.number,
             fresh: fresh.collect(),
             head: Some(self.head.clone()),
-            takes_lease: matches!(batch.lease, LeaseUse::Take { .. }),
+            is_told_by_lease: matches!(batch.lease, LeaseUse::Take { .. })
+                && self
+                    .fresh
+                    .iter()
+                    .any(|(_, place)| batch.events[*place].id_given),
             answer: answer.clone(),
         }
     }
@@ -495,4 +500,56 @@ async fn queue(
     ended?;
     transaction.ended();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use retain_core::Lease;
+
+    use super::*;
+    use crate::sql::{Life, SessionRow};
+
+    fn known(token: u64) -> Known {
+        let row = SessionRow {
+            number: 7,
+            position: 1,
+            last_update: 0.0,
+            create_time: 0.0,
+            life: Life {
+                touched_us: 0,
+                ttl_us: None,
+            },
+            lease: Lease { token, until_us: 0 },
+            in_order: true,
+            state_bytes: 0,
+            origin: None,
+        };
+        Known { row, revision: 1 }
+    }
+
+    /// A run that was begun unheard, and taken over from since, was begun all the same. Whose beginning
+    /// it is needs to be asked only where two may have sent the same event.
+    #[test]
+    fn what_was_sent_is_known_by_an_id_of_our_own_whoever_has_the_lease() {
+        let event = Arc::new(Event {
+            id: "e".to_owned(),
+            ..Event::default()
+        });
+        let stored = Stored::from([("e".to_owned(), (1, Arc::clone(&event)))]);
+        let mut sent = Sent {
+            number: 7,
+            fresh: vec![(1, event)],
+            head: Some(known(3)),
+            is_told_by_lease: false,
+            answer: Written::Busy {
+                until_us: 0,
+                now_us: 0,
+            },
+        };
+        assert!(sent.is_stored(&known(4), &stored));
+        sent.is_told_by_lease = true;
+        assert!(!sent.is_stored(&known(4), &stored));
+        assert!(sent.is_stored(&known(3), &stored));
+        assert!(!sent.is_stored(&known(3), &Stored::new()));
+    }
 }

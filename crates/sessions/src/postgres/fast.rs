@@ -19,7 +19,8 @@ use super::{
 const TTL_MAX_US: i64 = i64::MAX / 4;
 
 /// Writes the head, if it is as it was, and then the events. A queue of waiting runs, or an event
-/// with an id of these, is in the way as well.
+/// with an id of these, is in the way as well. That it is as it was, the revision says; position and
+/// token say it again, for the day when a server has lost the last commits and counts anew.
 ///
 /// Each id is looked up by itself, for the planner would rather read a whole log whose length it does
 /// not know. Arrays stand in subqueries: what they hold is then nothing that a plan could be made for,
@@ -33,8 +34,10 @@ head AS (
     touched_us = now.us, lease_token = $5, in_order = $8,
     lease_until_us = CASE WHEN $7::bool THEN now.us + $6::int8 ELSE $6::int8 END
   FROM now
-  WHERE number = $1 AND revision = $2 AND (ttl_us IS NULL OR touched_us > now.us - ttl_us)
-    AND NOT ((SELECT $10::bool) AND EXISTS (SELECT 1 FROM retain_tickets WHERE session = $1))
+  WHERE number = $1 AND revision = $2 AND position = $17 AND lease_token = $18
+    AND (ttl_us IS NULL OR touched_us > now.us - ttl_us)
+    AND NOT ((SELECT $10::bool) AND EXISTS
+      (SELECT 1 FROM retain_tickets WHERE session = $1 AND until_us > now.us))
     AND NOT EXISTS (SELECT 1 FROM unnest((SELECT $11::text[])) AS given(id) CROSS JOIN LATERAL
       (SELECT 1 FROM retain_events WHERE log = $1 AND event_id = given.id LIMIT 1) AS found)
   RETURNING number, touched_us, lease_until_us, state_bytes
@@ -65,8 +68,10 @@ old AS MATERIALIZED (
     lease_until_us = CASE WHEN $7::bool THEN now.us + $6::int8 ELSE $6::int8 END,
     state_bytes = greatest(0, state_bytes + growth.bytes)
   FROM now, growth
-  WHERE number = $1 AND revision = $2 AND (ttl_us IS NULL OR touched_us > now.us - ttl_us)
-    AND NOT ((SELECT $10::bool) AND EXISTS (SELECT 1 FROM retain_tickets WHERE session = $1))
+  WHERE number = $1 AND revision = $2 AND position = $22 AND lease_token = $23
+    AND (ttl_us IS NULL OR touched_us > now.us - ttl_us)
+    AND NOT ((SELECT $10::bool) AND EXISTS
+      (SELECT 1 FROM retain_tickets WHERE session = $1 AND until_us > now.us))
     AND NOT EXISTS (SELECT 1 FROM unnest((SELECT $11::text[])) AS given(id) CROSS JOIN LATERAL
       (SELECT 1 FROM retain_events WHERE log = $1 AND event_id = given.id LIMIT 1) AS found)
     AND (growth.bytes <= 0 OR state_bytes + growth.bytes <= $21::int8)
@@ -119,6 +124,8 @@ pub(super) async fn append(
     sent: &mut Option<Sent>,
 ) -> Result<Option<(Written, Known)>, Failure> {
     let revision = known.revision;
+    let old_position = signed(known.row.position);
+    let old_token = known.row.lease.token as i64;
     let Some(planned) = plan(key, batch, known) else {
         return Ok(None);
     };
@@ -158,6 +165,7 @@ pub(super) async fn append(
             &bytes_max,
         ]);
     }
+    params.extend([&old_position as Param<'_>, &old_token]);
     let written = match client.query_opt(&statement, &params).await {
         Ok(written) => written,
         // The event is there already: that is for the longer way to see.
@@ -271,7 +279,8 @@ impl<'a> Planned<'a> {
             number: self.head.row.number,
             fresh: positions.zip(events).collect(),
             head: None,
-            takes_lease: matches!(batch.lease, LeaseUse::Take { .. }),
+            // Such a batch is not sent from here.
+            is_told_by_lease: false,
             answer: self.answer.clone(),
         }
     }
