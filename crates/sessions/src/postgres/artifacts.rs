@@ -218,7 +218,7 @@ async fn ask_about(
 }
 
 async fn put(database: &Database, address: &Address<'_>, row: &ArtifactRow) -> Outcome<u64> {
-    let (mut retry, mut version, mut is_unsure) = (Retry::new(), None, false);
+    let (mut retry, mut version, mut is_unsure) = (Retry::new(database), None, false);
     loop {
         let saved = async {
             let number = match version {

@@ -48,7 +48,7 @@ enum Schema {
 
 /// Brings the schema up to date.
 pub(super) async fn migrate(database: &Database, options: &PostgresOptions) -> Result<(), Failure> {
-    let mut retry = Retry::new();
+    let mut retry = Retry::new(database);
     loop {
         match step(database, options).await {
             Ok(true) => (),

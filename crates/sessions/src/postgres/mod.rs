@@ -10,6 +10,7 @@ mod addresses;
 mod append;
 mod artifacts;
 mod check;
+mod connect;
 mod create;
 mod fast;
 mod heads;
@@ -83,15 +84,16 @@ impl PostgresOptions {
     fn new(mut config: Config) -> PostgresOptions {
         // A server that vanished without a word is noticed in seconds, not in hours.
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(Duration::from_secs(5));
+            config.connect_timeout(connect::CONNECT_MAX);
         }
         if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(Duration::from_secs(15));
+            config.tcp_user_timeout(Duration::from_secs(8));
         }
         if config.get_keepalives_interval().is_none() {
-            config.keepalives_idle(Duration::from_secs(15));
-            config.keepalives_interval(Duration::from_secs(5));
-            config.keepalives_retries(3);
+        // Clearly sooner than anybody gives up who tries again.
+            config.keepalives_idle(Duration::from_secs(5));
+            config.keepalives_interval(Duration::from_secs(2));
+            config.keepalives_retries(2);
         }
         PostgresOptions {
             config,
@@ -140,8 +142,8 @@ impl PostgresOptions {
 /// Tries something until it succeeds, is refused, or too much time has passed; says what a caller is
 /// told.
 macro_rules! attempts {
-    ($operation:literal, $attempt:expr) => {
-        tried!($attempt).map_err(|failure: Failure| failure.told($operation))
+    ($operation:literal, $($attempt:tt)*) => {
+        tried!($($attempt)*).map_err(|failure: Failure| failure.told($operation))
     };
 }
 
@@ -291,7 +293,7 @@ impl PostgresStore {
         failed: Option<Failure>,
         mut sent: Option<append::Sent>,
     ) -> Result<Written> {
-        let (mut retry, mut failed) = (Retry::new(), failed);
+        let (mut retry, mut failed) = (Retry::new(&self.database), failed);
         loop {
             if let Some(failure) = failed.take() {
                 let again = retry.again(failure).await;
@@ -572,7 +574,7 @@ impl SessionStore for PostgresStore {
 
 /// Looks at the server's settings: says which of them break promises, refuses what cannot work.
 async fn settings(database: &Database, options: &PostgresOptions) -> Result<(), Failure> {
-    let mut retry = Retry::new();
+    let mut retry = Retry::new(database);
     let client = loop {
         match database.connection().await {
             Ok(client) => break client,

@@ -8,6 +8,7 @@ use std::{
     fmt,
     future::Future,
     hash::{BuildHasher as _, RandomState},
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,10 +16,14 @@ use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, TimeoutType,
 };
 use retain_core::{BoxError, SessionError};
-use tokio::time::{Instant, sleep};
-use tokio_postgres::{Error, Row, Statement, error::SqlState, types::ToSql};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_postgres::{Client, Error, Row, Statement, error::SqlState, types::ToSql};
 
-use super::{NAME, PostgresOptions, tls};
+use super::{
+    NAME, PostgresOptions,
+    connect::{Hosts, SharedHosts},
+    tls,
+};
 
 /// A parameter of a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
@@ -26,7 +31,9 @@ pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
 /// How long somebody waits for a connection that others use.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// How long something is tried again that failed through nobody's fault.
+/// How long something is tried again that failed through nobody's fault, counted from the first time
+/// that it did: a line that went dead without a word is noticed late, and what was sent on it is to be
+/// looked for all the same.
 const RETRY_MAX: Duration = Duration::from_secs(15);
 
 /// Why something did not happen.
@@ -81,6 +88,18 @@ impl<E> Failure<E> {
             },
         }
     }
+
+    /// Whether connections that were made before this are worth nothing any more: the server is gone,
+    /// or is not the one that writes.
+    fn ends_connections(&self) -> bool {
+        match self {
+            Failure::Decided(_) | Failure::NoConnection(_) | Failure::Again(_) => false,
+            Failure::Database(error) => match error.code() {
+                Some(code) => is_of_the_line(code),
+                None => is_broken_line(error),
+            },
+        }
+    }
 }
 
 impl Failure {
@@ -120,12 +139,23 @@ fn is_transient(code: &SqlState) -> bool {
     let codes = [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
+        // Something between us and the server, or one of many that it consists of, went away.
+        SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN,
         SqlState::LOCK_NOT_AVAILABLE,
         SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        SqlState::TOO_MANY_CONNECTIONS,
+    ];
+    codes.contains(code) || is_of_the_line(code)
+}
+
+/// Whether the connection is to blame, or the server at its end.
+fn is_of_the_line(code: &SqlState) -> bool {
+    let codes = [
         SqlState::ADMIN_SHUTDOWN,
         SqlState::CRASH_SHUTDOWN,
         SqlState::CANNOT_CONNECT_NOW,
-        SqlState::TOO_MANY_CONNECTIONS,
+        // Another one has taken its place, and this one only reads now.
+        SqlState::READ_ONLY_SQL_TRANSACTION,
     ];
     // Class 08: the connection itself. What the server does not understand it will not understand
     // when it comes again.
@@ -151,23 +181,31 @@ fn is_broken_line(error: &Error) -> bool {
 
 /// Counts attempts and waits between them.
 #[derive(Debug)]
-pub(super) struct Retry {
-    since: Instant,
+pub(super) struct Retry<'a> {
+    database: &'a Database,
+    /// When it failed for the first time.
+    since: Option<Instant>,
     attempts: u32,
 }
 
-impl Retry {
-    pub(super) fn new() -> Retry {
+impl<'a> Retry<'a> {
+    pub(super) fn new(database: &'a Database) -> Retry<'a> {
         Retry {
-            since: Instant::now(),
+            database,
+            since: None,
             attempts: 0,
         }
     }
 
-    /// Waits a little, if another attempt makes sense; else gives the failure back.
+    /// Waits a little, if another attempt makes sense; else gives the failure back. So there is a
+    /// second attempt always, however long the first took to fail.
     pub(super) async fn again<E>(&mut self, failure: Failure<E>) -> Result<(), Failure<E>> {
+        if failure.ends_connections() {
+            self.database.drop_idle();
+        }
         let pause = self.pause();
-        if !failure.is_transient() || self.since.elapsed() + pause > RETRY_MAX {
+        let since = self.since.get_or_insert_with(Instant::now);
+        if !failure.is_transient() || since.elapsed() + pause > RETRY_MAX {
             return Err(failure);
         }
         self.attempts += 1;
@@ -186,6 +224,7 @@ impl Retry {
 /// The database, by its connections.
 pub(super) struct Database {
     pool: Pool,
+    hosts: Arc<Hosts>,
 }
 
 impl fmt::Debug for Database {
@@ -205,15 +244,30 @@ impl Database {
             // nothing to clean.
             recycling_method: RecyclingMethod::Fast,
         };
-        let manager = Manager::from_config(options.config.clone(), connector, config);
-        let create = options.config.get_connect_timeout().copied();
+        let hosts = Arc::new(Hosts::new(options, connector));
+        let connect = SharedHosts(Arc::clone(&hosts));
+        let manager = Manager::from_connect(options.config.clone(), connect, config);
         let pool = Pool::builder(manager)
             .max_size(options.pool_size)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(WAIT_MAX))
-            .create_timeout(create)
+            .create_timeout(Some(hosts.limit_of_all()))
             .build()?;
-        Ok(Database { pool })
+        Ok(Database { pool, hosts })
+    }
+
+    /// A connection beside the pool, for work that takes long and that others shall not wait for.
+    pub(super) async fn apart<E>(&self) -> Result<Client, Failure<E>> {
+        match timeout(self.hosts.limit_of_all(), self.hosts.open()).await {
+            Ok(opened) => Ok(opened?.0),
+            Err(_) => Err(Failure::Again("the server did not answer in time")),
+        }
+    }
+
+    /// Closes the connections that nobody uses. Where one of them has gone dead, most have, and each
+    /// would take as long to say so.
+    fn drop_idle(&self) {
+        let _ = self.pool.retain(|_, _| false);
     }
 
     /// A connection to send single statements on.
@@ -274,7 +328,9 @@ impl Transaction {
 
     /// Begins one that only reads, all of it from one snapshot.
     pub(super) async fn begin_snapshot(&self) -> Result<(), Error> {
-        let sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        // Nobody waits for it, but what was deleted since is kept for it.
+        let sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+                   SET LOCAL idle_in_transaction_session_timeout = '60s'";
         self.client().batch_execute(sql).await
     }
 
@@ -354,12 +410,13 @@ macro_rules! statements {
 
 pub(super) use statements;
 
-/// Tries something until it succeeds, is refused, or too much time has passed.
+/// Tries something, a call whose first parameter is the database, until it succeeds, is refused, or
+/// too much time has passed.
 macro_rules! tried {
-    ($attempt:expr) => {{
-        let mut retry = $crate::postgres::pool::Retry::new();
+    ($($attempt:ident)::+ ($database:expr $(, $given:expr)* $(,)?)) => {{
+        let mut retry = $crate::postgres::pool::Retry::new($database);
         loop {
-            match $attempt.await {
+            match $($attempt)::+($database $(, $given)*).await {
                 Ok(done) => break Ok(done),
                 Err(failure) => {
                     if let Err(failure) = retry.again(failure).await {
@@ -381,5 +438,66 @@ where
     match future {
         Some(future) => future.await.map(Some),
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use retain_testkit::postgres::{TestDatabase, is_there};
+
+    use super::*;
+
+    fn database(uri: &str) -> Database {
+        Database::new(&PostgresOptions::from_uri(uri).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_may_succeed_later_is_known_by_its_code() {
+        for code in [
+            "40001", "40P01", "40003", "55P03", "25006", "57P01", "57P03", "08006",
+        ] {
+            assert!(is_transient(&SqlState::from_code(code)), "{code}");
+        }
+        for code in ["23505", "42601", "08P01", "28P01", "53100"] {
+            assert!(!is_transient(&SqlState::from_code(code)), "{code}");
+        }
+        for (code, ends) in [
+            ("25006", true),
+            ("08006", true),
+            ("40003", false),
+            ("40001", false),
+        ] {
+            assert_eq!(is_of_the_line(&SqlState::from_code(code)), ends, "{code}");
+        }
+    }
+
+    /// However long the first attempt took to fail, there is a second one.
+    #[tokio::test]
+    async fn the_time_for_second_attempts_begins_with_the_first_failure() {
+        let database = database("postgresql://h/d");
+        let mut retry = Retry::new(&database);
+        let failure = || Failure::<SessionError>::Again("others came in between");
+        assert!(retry.since.is_none());
+        retry.again(failure()).await.unwrap();
+        retry.again(failure()).await.unwrap();
+        retry.since = retry.since.and_then(|since| since.checked_sub(RETRY_MAX));
+        assert!(retry.again(failure()).await.is_err());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn connections_that_nobody_uses_can_be_dropped() {
+        if !is_there() {
+            return;
+        }
+        let test = TestDatabase::new().await;
+        let database = database(&test.uri());
+        let first = database.connection::<SessionError>().await.unwrap();
+        drop(database.connection::<SessionError>().await.unwrap());
+        assert_eq!(database.pool.status().size, 2);
+        database.drop_idle();
+        assert_eq!(database.pool.status().size, 1);
+        first.batch_execute("SELECT 1").await.unwrap();
+        drop(first);
+        assert_eq!(database.pool.status().available, 1);
     }
 }

@@ -1,0 +1,198 @@
+//! Making a connection: one host after the other, none of which may keep the next from being asked.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::Arc,
+    time::Duration,
+};
+
+use deadpool_postgres::Connect;
+use futures_util::future::BoxFuture;
+use tokio::{task::JoinHandle, time::timeout};
+use tokio_postgres::{
+    Client, Config, Error,
+    config::{Host, LoadBalanceHosts},
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::PostgresOptions;
+
+/// How long one host may take if nobody said.
+pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// A host may have so many addresses, of which the driver tries one after the other.
+const ADDRESSES: u32 = 3;
+
+/// Connects to the first host that answers.
+///
+/// The driver's own limit ends when somebody has taken the call; a host that then says nothing is
+/// waited for without end, and those behind it are never asked.
+pub(super) struct Hosts {
+    tls: MakeRustlsConnect,
+    /// The same for each host.
+    each: Vec<Config>,
+    limit: Duration,
+    is_shuffled: bool,
+}
+
+impl Hosts {
+    pub(super) fn new(options: &PostgresOptions, tls: MakeRustlsConnect) -> Hosts {
+        let config = &options.config;
+        let limit = config.get_connect_timeout().copied();
+        Hosts {
+            tls,
+            each: each_host(config),
+            limit: limit.unwrap_or(CONNECT_MAX),
+            is_shuffled: config.get_load_balance_hosts() == LoadBalanceHosts::Random,
+        }
+    }
+
+    /// How long one host may take, with all its addresses.
+    fn limit_of_one(&self) -> Duration {
+        self.limit * ADDRESSES
+    }
+
+    /// How long all of them may take together.
+    pub(super) fn limit_of_all(&self) -> Duration {
+        self.limit_of_one() * self.each.len() as u32 + Duration::from_secs(1)
+    }
+
+    /// The hosts in the order in which they are asked.
+    fn in_order(&self) -> Vec<&Config> {
+        let mut hosts: Vec<&Config> = self.each.iter().collect();
+        if self.is_shuffled {
+            let random = RandomState::new();
+            hosts.sort_by_cached_key(|host| random.hash_one(std::ptr::from_ref(*host)));
+        }
+        hosts
+    }
+
+    /// A connection that is nobody's but the caller's.
+    pub(super) async fn open(&self) -> Result<(Client, JoinHandle<()>), Error> {
+        let hosts = self.in_order();
+        let (last, first) = hosts.split_last().expect("an address has a host");
+        for host in first {
+            if let Ok(Ok(opened)) = timeout(self.limit_of_one(), open(host, &self.tls)).await {
+                return Ok(opened);
+            }
+        }
+        // Whoever waits for this one sets the limit.
+        open(last, &self.tls).await
+    }
+}
+
+/// The hosts as the pool asks for them.
+pub(super) struct SharedHosts(pub(super) Arc<Hosts>);
+
+impl Connect for SharedHosts {
+    fn connect(&self, _: &Config) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), Error>> {
+        Box::pin(self.0.open())
+    }
+}
+
+async fn open(config: &Config, tls: &MakeRustlsConnect) -> Result<(Client, JoinHandle<()>), Error> {
+    let (client, connection) = config.connect(tls.clone()).await?;
+    let line = tokio::spawn(async move {
+        // Whoever waits for an answer is told; nobody else needs to know.
+        if let Err(error) = connection.await {
+            tracing::debug!("a connection to PostgreSQL has ended: {error}");
+        }
+    });
+    Ok((client, line))
+}
+
+/// The same for each host by itself.
+fn each_host(config: &Config) -> Vec<Config> {
+    let (hosts, addresses) = (config.get_hosts(), config.get_hostaddrs());
+    let ports = config.get_ports();
+    let count = hosts.len().max(addresses.len());
+    let fits = |length: usize| length == 0 || length == count;
+    // What does not fit together the driver refuses with good words.
+    if count <= 1
+        || !fits(hosts.len())
+        || !fits(addresses.len())
+        || ports.len() > 1 && !fits(ports.len())
+    {
+        return vec![config.clone()];
+    }
+    let one = |at: usize| {
+        let mut one = without_hosts(config);
+        match hosts.get(at) {
+            Some(Host::Tcp(name)) => one.host(name),
+            #[cfg(unix)]
+            Some(Host::Unix(path)) => one.host_path(path),
+            None => &mut one,
+        };
+        if let Some(address) = addresses.get(at) {
+            one.hostaddr(*address);
+        }
+        if let Some(port) = ports.get(at).or(ports.first()) {
+            one.port(*port);
+        }
+        one
+    };
+    (0..count).map(one).collect()
+}
+
+/// All that an address says beside where it is.
+fn without_hosts(config: &Config) -> Config {
+    let mut one = Config::new();
+    one.ssl_mode(config.get_ssl_mode())
+        .ssl_negotiation(config.get_ssl_negotiation())
+        .keepalives(config.get_keepalives())
+        .keepalives_idle(config.get_keepalives_idle())
+        .target_session_attrs(config.get_target_session_attrs())
+        .channel_binding(config.get_channel_binding())
+        .load_balance_hosts(config.get_load_balance_hosts());
+    macro_rules! copy {
+        ($($given:expr => $set:ident,)*) => {
+            $(if let Some(given) = $given {
+                one.$set(given);
+            })*
+        };
+    }
+    copy! {
+        config.get_user() => user,
+        config.get_password() => password,
+        config.get_dbname() => dbname,
+        config.get_options() => options,
+        config.get_application_name() => application_name,
+        config.get_connect_timeout().copied() => connect_timeout,
+        config.get_tcp_user_timeout().copied() => tcp_user_timeout,
+        config.get_keepalives_interval() => keepalives_interval,
+        config.get_keepalives_retries() => keepalives_retries,
+    }
+    one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: &str = "user=ada password=hunter2 dbname=d options='-c a=b' application_name=x \
+                       sslmode=require sslnegotiation=direct connect_timeout=3 tcp_user_timeout=4 \
+                       keepalives=0 keepalives_idle=5 keepalives_interval=6 keepalives_retries=7 \
+                       target_session_attrs=read-write channel_binding=require \
+                       load_balance_hosts=random";
+
+    /// Nothing that an address says is lost on the way to one of its hosts.
+    #[test]
+    fn each_host_has_all_that_the_address_says() {
+        let parse = |hosts: &str| format!("{ALL} {hosts}").parse::<Config>().unwrap();
+        let each = each_host(&parse(
+            "host=a,/b,c hostaddr=127.0.0.1,127.0.0.2,127.0.0.3 port=1,2,3",
+        ));
+        let expected = [
+            "host=a hostaddr=127.0.0.1 port=1",
+            "host=/b hostaddr=127.0.0.2 port=2",
+            "host=c hostaddr=127.0.0.3 port=3",
+        ];
+        assert_eq!(each, expected.map(parse));
+        assert_eq!(
+            each_host(&parse("host=a,b port=7")),
+            ["host=a port=7", "host=b port=7"].map(parse)
+        );
+        let odd = parse("host=a,b port=1,2,3");
+        assert_eq!(each_host(&odd), [odd]);
+    }
+}
