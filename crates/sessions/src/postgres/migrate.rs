@@ -34,6 +34,11 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS retain_migrations (
 /// transaction; appends know nothing of it.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(8224139420318976)";
 
+/// Said before anything is locked: a replica that stands still in the middle of a step is ended by the
+/// server, and who waits for it asks again instead of standing there for good.
+const CARE: &str = "SET LOCAL idle_in_transaction_session_timeout = '10s'; \
+                    SET LOCAL lock_timeout = '12s'";
+
 /// A step that cannot have its tables at once makes way: others read and write behind it in line.
 const PATIENCE: &str = "SET LOCAL lock_timeout = '2s'";
 
@@ -99,6 +104,7 @@ async fn step(database: &Database, options: &PostgresOptions) -> Result<bool, Fa
     let transaction = client.build_transaction();
     let transaction = transaction.isolation_level(IsolationLevel::ReadCommitted);
     let transaction = transaction.read_only(false).start().await?;
+    transaction.batch_execute(CARE).await?;
     transaction.batch_execute(LOCK).await?;
     transaction.batch_execute(PATIENCE).await?;
     transaction.batch_execute(TABLE).await?;

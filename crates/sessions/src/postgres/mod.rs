@@ -553,7 +553,8 @@ impl SessionStore for PostgresStore {
     }
 
     async fn changed(&self, key: &SessionKey, position: u64) {
-        watch::changed(&self.database, &self.hub, key, position).await;
+        let now_us = || self.now_us();
+        watch::changed(&self.database, &self.hub, key, position, now_us).await;
     }
 
     async fn check(&self) -> Result<Vec<String>> {
