@@ -13,6 +13,7 @@ mod check;
 mod connect;
 mod create;
 mod fast;
+mod gates;
 mod heads;
 mod keys;
 mod lease;
@@ -40,6 +41,7 @@ use retain_core::{
 use tokio_postgres::Config;
 
 use heads::Heads;
+use gates::{Gate, Gates, Passed};
 use pool::{Database, Failure, Retry, tried};
 use tls::TlsMode;
 
@@ -155,6 +157,7 @@ pub struct PostgresStore {
     heads: Arc<Heads>,
     hub: Arc<ChangeHub>,
 }
+    gates: Arc<Gates>,
 
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,6 +201,7 @@ impl PostgresStore {
             hub: Arc::default(),
             options: Arc::new(options),
         };
+            gates: Arc::default(),
         if !store.options.must_exist {
             store.purge().await?;
         }
@@ -257,6 +261,12 @@ impl PostgresStore {
             receipt.state_keys += chunk.state_keys;
             receipt.artifacts += chunk.artifacts;
             receipt.memories += chunk.memories;
+    /// Waits for others of this process that are about to change the same rows.
+    async fn pass(&self, operation: &'static str, gates: Vec<Gate>) -> Result<Vec<Passed>> {
+        let passed = self.gates.pass(gates).await;
+        passed.map_err(|failure: Failure| failure.told(operation))
+    }
+
             self.purge().await?;
             if chunk == EraseReceipt::default() {
                 break;
@@ -319,6 +329,10 @@ impl ConnectStore for PostgresStore {
         PostgresStore::open(PostgresOptions::from_uri(uri)?).await
     }
 }
+            let changes = &new.changes;
+            let (app, user) = (!changes.app.is_empty(), !changes.user.is_empty());
+            let gates = Gate::of_session(&new.key, app, user);
+            let _passed = store.pass("create", gates).await?;
 
 #[async_trait]
 impl SessionStore for PostgresStore {
@@ -349,12 +363,15 @@ impl SessionStore for PostgresStore {
             self.heads.remember(key, known);
             snapshot
         }))
+            let gates = Gate::of_session(&key, false, false);
+            let passed = store.pass("delete", gates).await?;
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Listing> {
         attempts!("list", list::list(&self.database, query, self.now_us()))
     }
 
+            drop(passed);
     async fn delete(&self, key: &SessionKey) -> Result<bool> {
         let key = key.clone();
         let delete = move |store: PostgresStore| async move {
@@ -372,19 +389,23 @@ impl SessionStore for PostgresStore {
     }
 
     async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written> {
-        let mut sent = None;
-        let fast = self.append_fast(key, batch, &mut sent).await;
-        let written = match fast {
-            Ok(Some(written)) => written,
-            fast => {
-                let (key, batch) = (key.clone(), Arc::clone(batch));
-                let append = move |store: PostgresStore| async move {
-                    store.append_surely(&key, &batch, fast.err(), sent).await
-                };
-                self.apart("append", append).await?
+        let (address, batch) = (key.clone(), Arc::clone(batch));
+        let append = move |store: PostgresStore| async move {
+            let gates = Gate::of_batch(&address, &batch);
+            let _passed = store.pass("append", gates).await?;
+        let written = self.apart("append", append).await?;
+            let mut sent = None;
+            match store.append_fast(&address, &batch, &mut sent).await {
+                Ok(Some(written)) => Ok(written),
+                fast => {
+                    let failed = fast.err();
+                    store.append_surely(&address, &batch, failed, sent).await
+                }
             }
         };
         // Who only queued has changed nothing that others wait for.
+            let gates = Gate::of_session(&key, false, false);
+            let _passed = store.pass("renew a lease", gates).await?;
         if matches!(written, Written::Done { .. }) {
             self.hub.ring(key);
         }

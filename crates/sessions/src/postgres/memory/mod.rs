@@ -24,6 +24,7 @@ use retain_core::{
 
 use super::{
     PostgresStore, addresses,
+    gates::{Gate, Gates, Passed},
     pool::{Database, Failure, Transaction, tried},
 };
 
@@ -37,6 +38,7 @@ pub(super) use check::check;
 pub struct PostgresMemoryStore {
     database: Arc<Database>,
     models: Arc<ModelNumbers>,
+    gates: Arc<Gates>,
     uri: Arc<str>,
 }
 
@@ -54,6 +56,7 @@ impl PostgresStore {
         PostgresMemoryStore {
             database: Arc::clone(&self.database),
             models: Arc::default(),
+            gates: Arc::clone(&self.gates),
             uri: self.options.uri().into(),
         }
     }
@@ -108,6 +111,14 @@ impl PostgresMemoryStore {
     }
 }
 
+impl PostgresMemoryStore {
+    /// Waits for others of this process that are about to write memories of the same user.
+    async fn pass(&self, scope: &MemoryScope) -> Result<Vec<Passed>, MemoryError> {
+        let gates = vec![Gate::Memories(scope.clone())];
+        self.gates.pass(gates).await.map_err(told)
+    }
+}
+
 #[async_trait]
 impl MemoryStore for PostgresMemoryStore {
     async fn add(&self, batch: Arc<MemoryBatch>) -> Result<MemoryAdded, MemoryError> {
@@ -115,6 +126,7 @@ impl MemoryStore for PostgresMemoryStore {
             return Ok(MemoryAdded::default());
         }
         self.apart(|store| async move {
+            let _passed = store.pass(&batch.scope).await?;
             let (database, models, mut sent) = (&store.database, &store.models, None);
             tried!(add::add(database, models, &batch, &mut sent)).map_err(told)
         })
@@ -159,6 +171,7 @@ impl MemoryStore for PostgresMemoryStore {
     ) -> Result<bool, MemoryError> {
         let (scope, id) = (scope.clone(), id.to_owned());
         self.apart(|store| async move {
+            let _passed = store.pass(&scope).await?;
             tried!(change::update(&store.database, &scope, &id, &edit)).map_err(told)
         })
         .await
@@ -171,6 +184,7 @@ impl MemoryStore for PostgresMemoryStore {
     ) -> Result<ForgetReceipt, MemoryError> {
         let (scope, mut sent) = (scope.clone(), None);
         self.apart(|store| async move {
+            let _passed = store.pass(&scope).await?;
             tried!(change::forget(&store.database, &scope, &what, &mut sent)).map_err(told)
         })
         .await
