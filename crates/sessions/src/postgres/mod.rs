@@ -26,6 +26,7 @@ mod read;
 mod rows;
 mod state;
 mod tls;
+mod upkeep;
 mod uri;
 mod watch;
 mod whole;
@@ -38,12 +39,13 @@ use retain_core::{
     Listing, LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError, SessionKey,
     SessionStore, Snapshot, StateOwner, StoreSessionService, Want, Window, Written,
 };
-use tokio_postgres::Config;
+use tokio_postgres::{Client, Config};
 
-use heads::Heads;
 use gates::{Gate, Gates, Passed};
+use heads::Heads;
 use pool::{Database, Failure, Retry, tried};
 use tls::TlsMode;
+use upkeep::Upkeep;
 
 pub use artifacts::{PostgresArtifactService, PostgresArtifactStore};
 pub use keys::PostgresKeyStore;
@@ -88,11 +90,11 @@ impl PostgresOptions {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(connect::CONNECT_MAX);
         }
+        // Clearly sooner than anybody gives up who tries again.
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(Duration::from_secs(8));
         }
         if config.get_keepalives_interval().is_none() {
-        // Clearly sooner than anybody gives up who tries again.
             config.keepalives_idle(Duration::from_secs(5));
             config.keepalives_interval(Duration::from_secs(2));
             config.keepalives_retries(2);
@@ -155,9 +157,10 @@ pub struct PostgresStore {
     options: Arc<PostgresOptions>,
     database: Arc<Database>,
     heads: Arc<Heads>,
+    gates: Arc<Gates>,
+    upkeep: Arc<Upkeep>,
     hub: Arc<ChangeHub>,
 }
-    gates: Arc<Gates>,
 
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,12 +201,13 @@ impl PostgresStore {
         let store = PostgresStore {
             database: Arc::new(database),
             heads: Arc::default(),
+            gates: Arc::default(),
+            upkeep: Arc::default(),
             hub: Arc::default(),
             options: Arc::new(options),
         };
-            gates: Arc::default(),
         if !store.options.must_exist {
-            store.purge().await?;
+            store.purge_later();
         }
         Ok(store)
     }
@@ -234,46 +238,33 @@ impl PostgresStore {
         })
     }
 
-    /// Removes what is left of deleted sessions, a chunk at a time.
-    async fn purge(&self) -> Result<()> {
-        loop {
-            let more = attempts!(
-                "purge",
-                maintenance::purge_chunk(&self.database, self.now_us())
-            );
-            if !more? {
-                return Ok(());
-            }
-        }
-    }
-
     async fn erase(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         let mut receipt = EraseReceipt::default();
         loop {
+            let (total, mut unheard) = (&mut receipt, maintenance::Unheard::default());
             let erased = attempts!(
                 "erase a user",
-                maintenance::erase_chunk(&self.database, app, user)
+                maintenance::erase_chunk(&self.database, app, user, total, &mut unheard)
             );
             let (chunk, erased) = erased?;
             erased.iter().for_each(|key| self.hub.ring(key));
-            receipt.sessions += chunk.sessions;
-            receipt.events += chunk.events;
-            receipt.state_keys += chunk.state_keys;
-            receipt.artifacts += chunk.artifacts;
-            receipt.memories += chunk.memories;
-    /// Waits for others of this process that are about to change the same rows.
-    async fn pass(&self, operation: &'static str, gates: Vec<Gate>) -> Result<Vec<Passed>> {
-        let passed = self.gates.pass(gates).await;
-        passed.map_err(|failure: Failure| failure.told(operation))
-    }
-
-            self.purge().await?;
+            maintenance::add_up(&mut receipt, chunk);
             if chunk == EraseReceipt::default() {
                 break;
             }
         }
-        attempts!("erase a user", maintenance::vacuum(&self.database))?;
+        // From here on nothing takes the receipt back.
+        self.purge_if_possible().await;
+        if receipt != EraseReceipt::default() {
+            self.vacuum_later();
+        }
         Ok(receipt)
+    }
+
+    /// Waits for others of this process that are about to change the same rows.
+    async fn pass(&self, operation: &'static str, gates: Vec<Gate>) -> Result<Vec<Passed>> {
+        let passed = self.gates.pass(gates).await;
+        passed.map_err(|failure: Failure| failure.told(operation))
     }
 
     /// Appends in one round trip, if the head is remembered; `None` if it must be done the longer
@@ -329,10 +320,6 @@ impl ConnectStore for PostgresStore {
         PostgresStore::open(PostgresOptions::from_uri(uri)?).await
     }
 }
-            let changes = &new.changes;
-            let (app, user) = (!changes.app.is_empty(), !changes.user.is_empty());
-            let gates = Gate::of_session(&new.key, app, user);
-            let _passed = store.pass("create", gates).await?;
 
 #[async_trait]
 impl SessionStore for PostgresStore {
@@ -342,6 +329,10 @@ impl SessionStore for PostgresStore {
 
     async fn create(&self, new: NewSession) -> Result<Head> {
         let create = move |store: PostgresStore| async move {
+            let changes = &new.changes;
+            let (app, user) = (!changes.app.is_empty(), !changes.user.is_empty());
+            let gates = Gate::of_session(&new.key, app, user);
+            let _passed = store.pass("create", gates).await?;
             let (mut made, now_us) = (None, store.now_us());
             let created = attempts!(
                 "create",
@@ -363,26 +354,26 @@ impl SessionStore for PostgresStore {
             self.heads.remember(key, known);
             snapshot
         }))
-            let gates = Gate::of_session(&key, false, false);
-            let passed = store.pass("delete", gates).await?;
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Listing> {
         attempts!("list", list::list(&self.database, query, self.now_us()))
     }
 
-            drop(passed);
     async fn delete(&self, key: &SessionKey) -> Result<bool> {
         let key = key.clone();
         let delete = move |store: PostgresStore| async move {
+            let gates = Gate::of_session(&key, false, false);
+            let passed = store.pass("delete", gates).await?;
             let (mut found, now_us) = (None, store.now_us());
             attempts!(
                 "delete",
                 maintenance::delete(&store.database, &key, now_us, &mut found)
             )?;
             drop(store.heads.take(&key));
+            drop(passed);
             store.hub.ring(&key);
-            store.purge().await?;
+            store.purge_later();
             Ok(found.is_some_and(|(_, was_alive)| was_alive))
         };
         self.apart("delete", delete).await
@@ -393,7 +384,6 @@ impl SessionStore for PostgresStore {
         let append = move |store: PostgresStore| async move {
             let gates = Gate::of_batch(&address, &batch);
             let _passed = store.pass("append", gates).await?;
-        let written = self.apart("append", append).await?;
             let mut sent = None;
             match store.append_fast(&address, &batch, &mut sent).await {
                 Ok(Some(written)) => Ok(written),
@@ -403,9 +393,8 @@ impl SessionStore for PostgresStore {
                 }
             }
         };
+        let written = self.apart("append", append).await?;
         // Who only queued has changed nothing that others wait for.
-            let gates = Gate::of_session(&key, false, false);
-            let _passed = store.pass("renew a lease", gates).await?;
         if matches!(written, Written::Done { .. }) {
             self.hub.ring(key);
         }
@@ -415,6 +404,8 @@ impl SessionStore for PostgresStore {
     async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
         let key = key.clone();
         let renew = move |store: PostgresStore| async move {
+            let gates = Gate::of_session(&key, false, false);
+            let _passed = store.pass("renew a lease", gates).await?;
             let renewed = attempts!(
                 "renew a lease",
                 lease::renew(&store.database, &key, token, ttl, store.now_us())
@@ -487,7 +478,7 @@ impl SessionStore for PostgresStore {
                 maintenance::sweep(&store.database, limit, store.now_us())
             )?;
             swept.iter().for_each(|key| store.hub.ring(key));
-            store.purge().await?;
+            store.purge_later();
             Ok(swept.len() as u64)
         };
         self.apart("sweep", sweep).await
@@ -518,11 +509,15 @@ impl SessionStore for PostgresStore {
     }
 
     async fn add_shared_state(&self, owner: &StateOwner, keys: &JsonMap) -> Result<()> {
-        let user = owner.user.as_deref().unwrap_or_default();
-        attempts!(
-            "set state",
-            whole::add_shared(&self.database, &owner.app, user, keys)
-        )
+        let (owner, keys) = (owner.clone(), keys.clone());
+        let add = move |store: PostgresStore| async move {
+            let user = owner.user.as_deref().unwrap_or_default();
+            attempts!(
+                "set state",
+                whole::add_shared(&store.database, &owner.app, user, &keys)
+            )
+        };
+        self.apart("set state", add).await
     }
 
     async fn identity(&self) -> Result<Option<String>> {
@@ -603,30 +598,73 @@ async fn settings(database: &Database, options: &PostgresOptions) -> Result<(), 
             Err(failure) => retry.again(failure).await?,
         }
     };
+    let found = look_at_settings(&client).await?;
+    for name in found.are_off {
+        tracing::warn!(
+            "PostgreSQL at {} has {name} = off: what is acknowledged can be lost",
+            options.uri()
+        );
+    }
+    if found.encoding != "UTF8" {
+        let reason = format!(
+            "has the encoding {}, which cannot hold every text; create the database with \
+             ENCODING 'UTF8'",
+            found.encoding
+        );
+        return Err(SessionError::Open {
+            uri: options.uri(),
+            reason,
+            source: None,
+        }
+        .into());
+    }
+    Ok(())
+}
+
+/// What matters of a server's settings.
+#[derive(Debug, Default)]
+struct Settings {
+    encoding: String,
+    /// Those without which a commit is not for ever.
+    are_off: Vec<String>,
+}
+
+async fn look_at_settings(client: &Client) -> Result<Settings, tokio_postgres::Error> {
     let sql = "SELECT name, setting FROM pg_settings WHERE name IN \
                ('fsync', 'full_page_writes', 'synchronous_commit', 'server_encoding')";
+    let mut found = Settings::default();
     for row in client.query(sql, &[]).await? {
         let (name, setting): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         match name.as_str() {
-            "server_encoding" if setting != "UTF8" => {
-                let reason = format!(
-                    "has the encoding {setting}, which cannot hold every text; create the database \
-                     with ENCODING 'UTF8'"
-                );
-                return Err(SessionError::Open {
-                    uri: options.uri(),
-                    reason,
-                    source: None,
-                }
-                .into());
-            }
-            "server_encoding" => (),
-            _ if setting == "off" => tracing::warn!(
-                "PostgreSQL at {} has {name} = off: what is acknowledged can be lost",
-                options.uri()
-            ),
+            "server_encoding" => found.encoding = setting,
+            _ if setting == "off" => found.are_off.push(name),
             _ => (),
         }
     }
-    Ok(())
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use retain_testkit::postgres::{TestDatabase, is_there};
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn settings_that_break_promises_are_seen() {
+        if !is_there() {
+            return;
+        }
+        let test = TestDatabase::new().await;
+        let safe = look_at_settings(&test.client().await).await.unwrap();
+        assert_eq!(safe.encoding, "UTF8");
+        assert!(!safe.are_off.contains(&"synchronous_commit".to_owned()));
+        let name = test.uri().rsplit('/').next().unwrap().to_owned();
+        let sql = format!("ALTER DATABASE {name} SET synchronous_commit = off");
+        test.client().await.batch_execute(&sql).await.unwrap();
+        let risky = look_at_settings(&test.client().await).await.unwrap();
+        assert!(risky.are_off.contains(&"synchronous_commit".to_owned()));
+        // It is said, and no more than said.
+        PostgresStore::connect(&test.uri()).await.unwrap();
+    }
 }

@@ -259,7 +259,11 @@ impl MemoryStore for PostgresMemoryStore {
     }
 
     async fn restore(&self, restore: Arc<MemoryRestore>) -> Result<(), MemoryError> {
-        let (database, models, mut is_sent) = (&self.database, &self.models, false);
-        tried!(restore::restore(database, models, &restore, &mut is_sent)).map_err(told)
+        self.apart(|store| async move {
+            let _passed = store.pass(&restore.scope).await?;
+            let (database, models, mut is_sent) = (&store.database, &store.models, false);
+            tried!(restore::restore(database, models, &restore, &mut is_sent)).map_err(told)
+        })
+        .await
     }
 }
