@@ -126,6 +126,28 @@ async fn a_session_whose_creation_was_cut_off_is_created_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_receipt_that_was_cut_off_tells_of_everything() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let proxy = Proxy::new(&database).await;
+    let sessions = open(proxy.uri()).await;
+    for cut in [Cut::Before, Cut::After] {
+        for id in ["one", "two"] {
+            let key = created(&sessions, id).await;
+            sessions.append(&key, event("a").into()).await.unwrap();
+        }
+        sessions.store().purge().await.unwrap();
+        let cuts = proxy.cuts();
+        proxy.cut_next(cut, SLOW);
+        let receipt = sessions.erase_user("app", "ada").await.unwrap();
+        assert_eq!(proxy.cuts(), cuts + 1, "{cut:?}");
+        let found = (receipt.sessions, receipt.events, receipt.state_keys);
+        assert_eq!(found, (2, 2, 2), "{cut:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_backend_that_is_ended_in_mid_transaction_is_replaced() {
     let Some(database) = database().await else {
         return;

@@ -128,3 +128,159 @@ async fn an_append_on_a_known_head_is_one_statement() {
     replica.append(&key, event("b").into()).await.unwrap();
     assert_eq!(replica_line.commits(), before);
 }
+
+/// A session that somebody holds keeps those who write to it waiting, however many they are, and
+/// nobody else: they do not use up the connections.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_session_leaves_connections_to_others() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&format!("{}?pool_size=2", database.uri())).await;
+    let (busy, other) = (
+        created(&sessions, "busy").await,
+        created(&sessions, "other").await,
+    );
+    for lock in [
+        "SELECT FROM retain_sessions WHERE id = 'busy' FOR UPDATE",
+        "SELECT FROM retain_shared_bytes FOR UPDATE",
+    ] {
+        let mut shared = event("first");
+        shared.actions.state_delta.insert("user:a", 1);
+        sessions.append(&busy, shared.into()).await.unwrap();
+        let mut holder = database.client().await;
+        let held = holder.transaction().await.unwrap();
+        held.execute(lock, &[]).await.unwrap();
+        let waiting = (0..16).map(|n| {
+            let (sessions, busy) = (sessions.clone(), busy.clone());
+            let mut waits = event(&format!("{n}"));
+            waits.actions.state_delta.insert("user:a", n);
+            tokio::spawn(async move { sessions.append(&busy, waits.into()).await })
+        });
+        let waiting: Vec<_> = waiting.collect();
+        let looker = database.client().await;
+        let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
+                     WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        super::until(&looker, waits).await;
+        for n in 0..5 {
+            let event = event(&format!("{n}"));
+            sessions.append(&other, event.into()).await.unwrap();
+            texts(&sessions, &busy).await;
+        }
+        held.rollback().await.unwrap();
+        for waiting in waiting {
+            waiting.await.unwrap().unwrap();
+        }
+    }
+    assert_eq!(texts(&sessions, &busy).await.len(), 34);
+    assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
+}
+
+/// Who is in a circle of locks is let go and tries again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadlock_is_tried_again() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&database.uri()).await;
+    let key = created(&sessions, "s").await;
+    let shared = |n: i64| {
+        let mut shared = event("shared");
+        shared.actions.state_delta.insert("user:a", n);
+        shared
+    };
+    sessions.append(&key, shared(1).into()).await.unwrap();
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    let looker = database.client().await;
+    let before: i64 = looker.query_one(deadlocks, &[]).await.unwrap().get(0);
+    let mut holder = database.client().await;
+    let held = holder.transaction().await.unwrap();
+    let lock = "SELECT FROM retain_sessions FOR UPDATE";
+    held.execute(lock, &[]).await.unwrap();
+    let waiting = {
+        let (sessions, key, shared) = (sessions.clone(), key.clone(), shared(2));
+        tokio::spawn(async move { sessions.append(&key, shared.into()).await })
+    };
+    let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    super::until(&looker, waits).await;
+    // It holds the user's keys and waits for the head. Whoever has waited longest looks first, sees
+    // the circle and gives up.
+    let lock = "SELECT FROM retain_shared_bytes FOR UPDATE";
+    held.execute(lock, &[]).await.unwrap();
+    held.commit().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    let counted = format!("SELECT ({deadlocks}) > {before}");
+    super::until(&looker, &counted).await;
+    assert_eq!(texts(&sessions, &key).await, ["shared", "shared"]);
+    assert_eq!(sessions.get_user_state("app", "ada").await.unwrap()["a"], 2);
+}
+
+/// A fork reads from one snapshot; what it stands on may change under it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_serialization_failure_is_tried_again() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&database.uri()).await;
+    let key = created(&sessions, "s").await;
+    sessions.append(&key, event("a").into()).await.unwrap();
+    let mut holder = database.client().await;
+    let held = holder.transaction().await.unwrap();
+    // A change of an address, for which everybody waits who has read the old one.
+    let change = "UPDATE retain_sessions SET id = id || 'x'; UPDATE retain_sessions SET id = 's'";
+    held.batch_execute(change).await.unwrap();
+    let waiting = {
+        let (sessions, key) = (sessions.clone(), key.clone());
+        tokio::spawn(async move { sessions.fork(&key, None, Some("copy")).await })
+    };
+    let looker = database.client().await;
+    let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    super::until(&looker, waits).await;
+    held.commit().await.unwrap();
+    let copy = waiting.await.unwrap().unwrap();
+    assert_eq!(texts(&sessions, &copy.key()).await, ["a"]);
+}
+
+/// Tables that somebody else keeps from being vacuumed take nothing from who has a user erased.
+#[tokio::test(flavor = "multi_thread")]
+async fn erasing_waits_for_no_vacuum() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&database.uri()).await;
+    let key = created(&sessions, "s").await;
+    sessions.append(&key, event("a").into()).await.unwrap();
+    let mut holder = database.client().await;
+    let held = holder.transaction().await.unwrap();
+    let lock = "LOCK TABLE retain_events, retain_sessions IN SHARE UPDATE EXCLUSIVE MODE";
+    held.batch_execute(lock).await.unwrap();
+    let receipt = sessions.erase_user("app", "ada").await.unwrap();
+    assert_eq!((receipt.sessions, receipt.events), (1, 1));
+    super::until(
+        &database.client().await,
+        "SELECT count(*) = 0 FROM retain_events",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_a_deleted_session_is_purged() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&database.uri()).await;
+    let client = database.client().await;
+    for n in 0..3 {
+        let key = created(&sessions, "s").await;
+        sessions.append(&key, event("a").into()).await.unwrap();
+        sessions.delete_session("app", "ada", "s").await.unwrap();
+        if n == 1 {
+            sessions.store().purge().await.unwrap();
+        }
+        let left = "SELECT (SELECT count(*) FROM retain_events) + (SELECT count(*) FROM retain_logs) \
+                    + (SELECT count(*) FROM retain_state) = 0";
+        super::until(&client, left).await;
+    }
+}

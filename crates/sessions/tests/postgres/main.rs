@@ -5,6 +5,7 @@
 //! - `breaking`: connections that end in the middle, before COMMIT was heard and after
 //! - `keeping`: memories, artifacts and keys through such connections
 //! - `replicas`: two processes on one database
+//! - `tls`: whom each `sslmode` believes
 //! - `remembering`: memories of several replicas, and damaged ones
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
@@ -16,6 +17,7 @@ mod opening;
 mod proxy;
 mod remembering;
 mod replicas;
+mod tls;
 
 use std::time::Duration;
 

@@ -124,14 +124,11 @@ async fn errors_say_what_to_do_and_no_password() {
     assert!(message.contains("create it first"), "{message}");
     let message = refused(&format!("{}?sslmode=require", database.uri())).await;
     assert!(message.contains("server"), "{message}");
-    let stranger = database
-        .uri()
-        .replacen("://postgres@", "://nobody_here:hunter2@", 1);
-    if stranger.contains("hunter2") {
-        let message = refused(&stranger).await;
-        assert!(!message.contains("hunter2"), "{message}");
-        assert!(message.contains("nobody_here"), "{message}");
-    }
+    let uri = database.uri();
+    let (_, place) = uri.split_once('@').unwrap();
+    let message = refused(&format!("postgresql://nobody_here:hunter2@{place}")).await;
+    assert!(!message.contains("hunter2"), "{message}");
+    assert!(message.contains("nobody_here"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,4 +150,37 @@ async fn bodies_come_back_byte_for_byte() {
     assert_eq!(read.events[0], *appended.events[0].1);
     assert_eq!(read.state["nul"], "x\u{0}y");
     assert_eq!(read.state["user:nul"], "x\u{0}y");
+}
+
+/// A host that takes the call and says nothing keeps nobody from the one behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_says_nothing_is_passed_over() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent_place = silent.local_addr().unwrap();
+    let uri = database.uri();
+    let (owner, rest) = uri.split_once('@').unwrap();
+    let uri = format!("{owner}@{silent_place},{rest}?connect_timeout=1&pool_size=1");
+    let sessions = open(&uri).await;
+    let key = created(&sessions, "s").await;
+    sessions.append(&key, event("hello").into()).await.unwrap();
+    // It was asked.
+    silent.accept().await.unwrap();
+}
+
+/// Who finds the schema as it should be takes no lock, and waits for nobody who has it.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_nothing_to_change_waits_for_nobody() {
+    let Some(database) = database().await else {
+        return;
+    };
+    drop(open(&database.uri()).await);
+    let mut holder = database.client().await;
+    let held = holder.transaction().await.unwrap();
+    let lock = "SELECT pg_advisory_xact_lock(8224139420318976)";
+    held.execute(lock, &[]).await.unwrap();
+    let sessions = open(&database.uri()).await;
+    created(&sessions, "s").await;
 }
