@@ -30,11 +30,17 @@ impl Chore {
         !self.is_due.swap(true, Ordering::SeqCst)
     }
 
+    /// Waits for the turn. What was asked for up to now is done by whoever has it.
     async fn begin(&self) -> MutexGuard<'_, ()> {
         let turn = self.turn.lock().await;
-        // What is asked for from now on may be more than what is found now.
         self.is_due.store(false, Ordering::SeqCst);
         turn
+    }
+
+    /// Waits for the turn; none if somebody has done meanwhile what was asked for.
+    async fn begin_if_due(&self) -> Option<MutexGuard<'_, ()>> {
+        let turn = self.turn.lock().await;
+        self.is_due.swap(false, Ordering::SeqCst).then_some(turn)
     }
 }
 
@@ -43,6 +49,10 @@ impl PostgresStore {
     /// whenever something was deleted; this waits for it.
     pub async fn purge(&self) -> Result<()> {
         let _turn = self.upkeep.purge.begin().await;
+        self.purge_all().await
+    }
+
+    async fn purge_all(&self) -> Result<()> {
         loop {
             let more = tried!(maintenance::purge_chunk(&self.database, self.now_us()));
             if !more.map_err(|failure: Failure| failure.told("purge"))? {
@@ -53,17 +63,20 @@ impl PostgresStore {
 
     /// Lets [`purge`](Self::purge) be done.
     pub(super) fn purge_later(&self) {
-        if self.upkeep.purge.is_ours() {
-            let store = self.clone();
-            tokio::spawn(async move { store.purge_if_possible().await });
+        if !self.upkeep.purge.is_ours() {
+            return;
         }
+        let store = self.clone();
+        tokio::spawn(async move {
+            if let Some(_turn) = store.upkeep.purge.begin_if_due().await {
+                later(store.purge_all().await);
+            }
+        });
     }
 
-    /// As [`purge`](Self::purge). What is marked stays marked: the next one finds it.
+    /// As [`purge`](Self::purge), as far as it is possible now.
     pub(super) async fn purge_if_possible(&self) {
-        if let Err(error) = self.purge().await {
-            tracing::warn!("what is left of deleted sessions is purged later: {error}");
-        }
+        later(self.purge().await);
     }
 
     /// Lets the space of what was erased be used again.
@@ -74,10 +87,18 @@ impl PostgresStore {
         let store = self.clone();
         tokio::spawn(async move {
             let _turn = store.upkeep.vacuum.begin().await;
-            if let Err(failure) = maintenance::vacuum(&store.database).await {
+            let vacuumed = maintenance::vacuum(&store.database).await;
+            if let Err(failure) = vacuumed {
                 let error = failure.told("vacuum");
                 tracing::warn!("the space of what was erased is used again later: {error}");
             }
         });
+    }
+}
+
+/// What is marked stays marked: the next who purges finds it.
+fn later(purged: Result<()>) {
+    if let Err(error) = purged {
+        tracing::warn!("what is left of deleted sessions is purged later: {error}");
     }
 }
