@@ -229,15 +229,42 @@ impl Reader {
                 self.push(call, &action, Stage::End(result));
                 Ok(())
             }
-            // The program was killed inside the call.
-            (Some((_, action)), None) => match &*action {
+            // The program ended or was killed inside the call.
+            (Some((call, action)), None) => match &*action {
                 Action::Sync { .. } | Action::SyncFolder | Action::Tell { .. } => Ok(()),
                 // A file that was made is empty, and made again by whoever opens it next.
                 Action::Open {
                     truncate: false, ..
                 } => Ok(()),
-                _ => Err("killed while a file was changed; nobody knows if it was".to_owned()),
+                _ => match self.outcome(&action) {
+                    Some(result) => {
+                        self.push(call, &action, Stage::End(result));
+                        Ok(())
+                    }
+                    None => {
+                        Err("killed while a file was changed; nobody knows if it was".to_owned())
+                    }
+                },
             },
+        }
+    }
+
+    /// How a call came out that nobody saw return, by what it has left behind.
+    fn outcome(&self, action: &Action) -> Option<i64> {
+        let path = |file: &str| Path::new(&self.folder).join(file);
+        match action {
+            Action::Remove { file } => Some(if path(file).exists() { -1 } else { 0 }),
+            Action::Write {
+                file,
+                offset,
+                bytes,
+            } => {
+                let stored = std::fs::read(path(file)).ok()?;
+                let stored = stored.get(usize::try_from(*offset).ok()?..)?;
+                let is_whole = stored.starts_with(bytes);
+                is_whole.then(|| i64::try_from(bytes.len()).ok()).flatten()
+            }
+            _ => None,
         }
     }
 
@@ -515,6 +542,25 @@ mod tests {
             (remove, Stage::End(0)),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_nobody_saw_return_is_known_by_what_is_left() {
+        let folder = crate::scratch::folder();
+        let path = folder.path().to_str().unwrap();
+        std::fs::write(folder.path().join("kept"), "..ab").unwrap();
+        let ends = |call: &str| -> Result<Vec<Stage>, String> {
+            let text = format!("7 {call} = ?\n").replace("/d", path);
+            let moments = parse(&trace(&text), folder.path())?.into_iter();
+            Ok(moments.map(|moment| moment.stage).collect())
+        };
+        let (begin, done) = (Stage::Begin, Stage::End(0));
+        assert_eq!(ends("unlink(\"«/d/gone»\")"), Ok(vec![begin, done]));
+        let failed = Stage::End(-1);
+        assert_eq!(ends("unlink(\"«/d/kept»\")"), Ok(vec![begin, failed]));
+        let written = ends("pwrite64(3<«/d/kept»>, \"«ab»\", 2, 2)");
+        assert_eq!(written, Ok(vec![begin, Stage::End(2)]));
+        assert!(ends("pwrite64(3<«/d/kept»>, \"«xy»\", 2, 2)").is_err());
     }
 
     #[test]
