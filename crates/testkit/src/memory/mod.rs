@@ -146,7 +146,7 @@ macro_rules! memory_promises {
             a_growing_session_adds_what_is_new,
             events_are_added_beside_what_is_known,
             what_is_deleted_is_gone_and_stays_out,
-            whose_name_cannot_be_is_refused,
+            nobody_has_a_name_that_cannot_be,
             memories_survive_a_restart,
             what_is_not_text_stays_with_the_memory,
             // finding
