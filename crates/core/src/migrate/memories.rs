@@ -84,7 +84,8 @@ impl Memories {
             let found = store.body_hashes(scope, session, &ids).await;
             let found = found.map_err(failed(name_of(scope)))?;
             for (place, hash) in places.into_iter().zip(found) {
-                hashes[place] = hash.unwrap_or_default();
+                let gone = || format!("memory {:?} has gone meanwhile", rows[place].about.id);
+                hashes[place] = hash.ok_or_else(|| failed(name_of(scope))(gone()))?;
             }
         }
         Ok(rows.into_iter().zip(hashes).collect())

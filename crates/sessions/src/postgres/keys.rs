@@ -76,7 +76,7 @@ fn read(row: &Row) -> Result<ApiKey, Failure> {
     let key = || -> Result<ApiKey, BoxError> {
         Ok(ApiKey {
             id: row.try_get(0)?,
-            name: text(row, 1)?.unwrap_or_default(),
+            name: text(row, 1)?.ok_or("it has no name")?,
             hash: row.try_get::<_, &[u8]>(2)?.try_into()?,
             app: text(row, 3)?,
             user: text(row, 4)?,

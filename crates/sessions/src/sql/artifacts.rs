@@ -62,12 +62,15 @@ pub(crate) fn about(
     notes: &str,
 ) -> Result<ArtifactVersion, ArtifactError> {
     let notes = Json::parse(notes).map_err(|e| corrupt(place, version, e))?;
+    let notes = notes.as_object().cloned();
+    let not_an_object = || corrupt(place, version, "its custom metadata is no object");
+    let notes = notes.ok_or_else(not_an_object)?;
     Ok(ArtifactVersion {
         version,
         canonical_uri: address(place, version).to_string(),
         create_time,
         mime_type,
-        custom_metadata: notes.as_object().cloned().unwrap_or_default(),
+        custom_metadata: notes,
         ..ArtifactVersion::default()
     })
 }
@@ -111,5 +114,28 @@ pub(crate) fn as_artifact_error(store: &'static str, error: SessionError) -> Art
             operation: "keep artifacts",
             source: Box::new(other),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_that_are_none_are_damage_and_not_passed_over() {
+        let place = ArtifactPlace {
+            app: "app".to_owned(),
+            user: "ada".to_owned(),
+            session: None,
+            name: "a.txt".to_owned(),
+            filename: "a.txt".to_owned(),
+        };
+        let read = |notes: &str| about(&place, 3, 0.0, None, notes);
+        assert_eq!(read(r#"{"n":1}"#).unwrap().custom_metadata.len(), 1);
+        for notes in ["", "null", "[]", "7", "{"] {
+            let error = read(notes).unwrap_err();
+            let names_it = matches!(error, ArtifactError::Corrupt { version: 3, .. });
+            assert!(names_it, "{notes:?}: {error:?}");
+        }
     }
 }
