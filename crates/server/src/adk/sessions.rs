@@ -13,6 +13,7 @@ use retain_core::{
 use super::{
     answers::{json_response, null_response, session_text},
     bodies::{self, Body, Expected},
+    dev::seeded,
     errors::AdkError,
     models::{CREATE_SESSION, UPDATE_SESSION},
     redact::redacted,
@@ -100,9 +101,9 @@ async fn create_session_with_id(
     let state = bodies::read_as(request, expected).await?;
     let state = state.map(Body::into_map);
     outside::check_state(&caller, state.iter().flat_map(JsonMap::keys))?;
-    let state = state.map(State::from);
+    let state = State::from(seeded(&server, &app, state.unwrap_or_default()).await);
     let sessions = &server.services.sessions;
-    let created = sessions.create_session(&app, &user, state, Some(&session));
+    let created = sessions.create_session(&app, &user, Some(state), Some(&session));
     Ok(json_response(session_text(&created.await?)?))
 }
 
@@ -125,7 +126,10 @@ async fn create_session(
     let events = body.events("events")?;
     let state = body.map("state").unwrap_or_default();
     let state = match events.is_empty() {
-        true => outside::check_state(&caller, state.keys()).map(|()| state)?,
+        true => {
+            outside::check_state(&caller, state.keys())?;
+            seeded(&server, &app, state).await
+        }
         // What was exported has the app's keys in it. They are left where they are.
         false => outside::settable(&caller, state),
     };

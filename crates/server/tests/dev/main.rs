@@ -2,6 +2,7 @@
 
 mod conformance;
 mod graphs;
+mod initial_state;
 mod support;
 mod traces;
 mod ui;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! ui.rs (files) · graph.rs, dot.rs (drawings) · trace.rs · builder.rs (YAML) · evals.rs (none here)
+//! initial_state.rs (what new sessions begin with)
 //! ```
 //!
 //! The paths of ADK 1.x and 2.x are both served. Without [`Dev`] none of them is there: a server for
@@ -11,6 +12,7 @@ mod builder;
 mod dot;
 mod evals;
 mod graph;
+mod initial_state;
 mod local;
 mod trace;
 mod ui;
@@ -60,6 +62,8 @@ impl Dev {
         self.ui_dir.as_deref()
     }
 }
+
+pub(super) use initial_state::seeded;
 
 pub(super) fn routes(routes: Routes) -> Routes {
     let routes = telemetry(ui::routes(routes));
