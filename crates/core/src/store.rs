@@ -286,8 +286,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// The store's name in errors, e.g. `sqlite`.
     fn name(&self) -> &'static str;
 
-    /// Creates a session; `AlreadyExists` if there is one.
-    async fn create(&self, new: NewSession) -> Result<Head>;
+    /// Creates a session and gives it as it then is; `AlreadyExists` if there is one.
+    async fn create(&self, new: NewSession) -> Result<Snapshot>;
 
     /// Reads a session; `None` if there is none. Costs what it returns.
     async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>>;

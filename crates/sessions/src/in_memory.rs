@@ -120,10 +120,13 @@ impl World {
 
     /// Fails if a session with this address is there; forgets an expired one.
     fn make_room(&mut self, key: &SessionKey, now_us: i64) -> Result<()> {
-        if self.log(key, now_us).is_some() {
-            return Err(SessionError::AlreadyExists { key: key.clone() });
+        match self.logs.get(key) {
+            None => {}
+            Some(log) if log.is_alive(now_us) => {
+                return Err(SessionError::AlreadyExists { key: key.clone() });
+            }
+            Some(_) => drop(self.logs.remove(key)),
         }
-        self.logs.remove(key);
         Ok(())
     }
 
@@ -363,7 +366,7 @@ impl SessionStore for InMemoryStore {
         "in-memory"
     }
 
-    async fn create(&self, new: NewSession) -> Result<Head> {
+    async fn create(&self, new: NewSession) -> Result<Snapshot> {
         let now_us = self.clock.now_us();
         let mut world = self.world();
         world.make_room(&new.key, now_us)?;
@@ -384,10 +387,14 @@ impl SessionStore for InMemoryStore {
         check_limit(Limited::SessionState, bytes, new.state_bytes_max)?;
         log.state_bytes = bytes;
         log.set(0, &new.changes.session);
-        let head = log.head(&new.key);
         world.set_shared(&new.key, shared);
+        let created = Snapshot {
+            head: log.head(&new.key),
+            state: world.state(&new.key, &log),
+            events: Vec::new(),
+        };
         world.logs.insert(new.key, log);
-        Ok(head)
+        Ok(created)
     }
 
     async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>> {

@@ -39,8 +39,8 @@ pub(crate) fn cut<T>(events: &mut Vec<T>, window: Window) {
     }
 }
 
-/// Orders sessions by (last update, user, id) and keeps the page that was asked for. Items are moved
-/// about, so they should be small; two times are rarely the same, so names are seldom looked up.
+/// Orders sessions by (last update, user, id) and keeps the page that was asked for. Two times are
+/// rarely the same, so names are seldom looked up.
 pub(crate) fn sort_and_page<'a, T>(
     found: &mut Vec<T>,
     query: &ListQuery,
@@ -54,11 +54,28 @@ pub(crate) fn sort_and_page<'a, T>(
             order.is_gt()
         });
     }
-    found.sort_unstable_by(|a, b| {
-        let order = time(a).total_cmp(&time(b));
-        order.then_with(|| names(a).cmp(&names(b)))
+    // Times and places are sorted, for they are small, and compared without a look at the items.
+    let mut order: Vec<(u64, usize)> = found
+        .iter()
+        .map(|item| sortable(time(item)))
+        .zip(0..)
+        .collect();
+    order.sort_unstable_by(|(a, at_a), (b, at_b)| {
+        let names = || names(&found[*at_a]).cmp(&names(&found[*at_b]));
+        a.cmp(b).then_with(names)
     });
-    found.truncate(query.limit);
+    order.truncate(query.limit);
+    let mut items: Vec<Option<T>> = std::mem::take(found).into_iter().map(Some).collect();
+    found.extend(order.into_iter().filter_map(|(_, at)| items[at].take()));
+}
+
+/// A number that is larger than another one exactly if the time is, as `total_cmp` has it.
+fn sortable(time: f64) -> u64 {
+    let bits = time.to_bits();
+    match time.is_sign_negative() {
+        true => !bits,
+        false => bits | 1 << 63,
+    }
 }
 
 /// Whose sessions a list holds, each user once. `found` are the users of its sessions.
@@ -101,4 +118,68 @@ pub(crate) fn set_absent(map: &mut JsonMap, keys: &JsonMap) {
 /// A draft that was finished or has vanished.
 pub(crate) fn draft_gone() -> SessionError {
     SessionError::invalid("draft", "is gone; start the import again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_sorted_as_they_are_compared() {
+        let nan = f64::NAN;
+        let times = [
+            -nan,
+            f64::NEG_INFINITY,
+            -1.5,
+            -0.0,
+            0.0,
+            1e-300,
+            1.5,
+            1.8e9,
+            f64::INFINITY,
+            nan,
+        ];
+        for a in times {
+            for b in times {
+                assert_eq!(sortable(a).cmp(&sortable(b)), a.total_cmp(&b), "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn sessions_are_in_order_of_time_and_then_of_names() {
+        let query = |after, limit| ListQuery {
+            app: "a".to_owned(),
+            user: None,
+            after,
+            limit,
+            with_state: false,
+        };
+        let all = [
+            (2.0, "u", "b"),
+            (1.0, "v", "a"),
+            (1.0, "u", "c"),
+            (1.0, "u", "a"),
+            (0.5, "z", "z"),
+        ];
+        let page = |query: &ListQuery| {
+            let mut found = all.to_vec();
+            sort_and_page(&mut found, query, |item| item.0, |item| (item.1, item.2));
+            found
+        };
+        let sorted = [
+            (0.5, "z", "z"),
+            (1.0, "u", "a"),
+            (1.0, "u", "c"),
+            (1.0, "v", "a"),
+            (2.0, "u", "b"),
+        ];
+        assert_eq!(page(&query(None, usize::MAX)), sorted);
+        let after = retain_core::ListCursor {
+            last_update_time: 1.0,
+            user: "u".to_owned(),
+            id: "a".to_owned(),
+        };
+        assert_eq!(page(&query(Some(after), 2)), sorted[2..4]);
+    }
 }

@@ -75,7 +75,7 @@ impl<S: SessionStore, M: Meddler> SessionStore for WrappedStore<S, M> {
         self.store.name()
     }
 
-    async fn create(&self, new: NewSession) -> Result<Head> {
+    async fn create(&self, new: NewSession) -> Result<Snapshot> {
         self.store.create(new).await
     }
 

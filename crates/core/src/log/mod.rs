@@ -173,9 +173,8 @@ impl<S: SessionStore> StoreSessionService<S> {
 
     /// Creates the session that `new` describes.
     async fn create_new(&self, new: CreateSession) -> Result<Session> {
-        let key = self.store.create(self.settled(new)?).await?.key;
-        let created = self.read_session(&key, Window::NONE).await?;
-        created.ok_or_else(|| SessionError::not_found(&key))
+        let created = self.store.create(self.settled(new)?).await?;
+        Ok(session_of(created))
     }
 
     /// Settles everything about a session that is to be created.

@@ -1,7 +1,7 @@
 //! Creating a session: its state is position 0 of its log.
 
 use retain_core::{
-    Head, Json, Limited, NewSession, Result, SessionError, SessionKey, check_limit, duration_us,
+    Json, Limited, NewSession, Result, SessionError, SessionKey, check_limit, duration_us,
 };
 use tokio::join;
 use tokio_postgres::{Error, Row};
@@ -46,7 +46,7 @@ pub(super) async fn create(
     new: &NewSession,
     now_us: Option<i64>,
     made: &mut Option<i64>,
-) -> Result<(Head, Known), Failure> {
+) -> Result<Known, Failure> {
     let mut own = OwnKeys::default();
     own.set(0, &new.changes);
     check_limit(Limited::SessionState, own.bytes, new.state_bytes_max)?;
@@ -75,7 +75,7 @@ pub(super) async fn create(
         Ok(Settled::New(known, owners)) => (known, owners),
         Ok(Settled::Made(known)) => {
             transaction.roll_back().await?;
-            return Ok((known.row.head(new.key.clone()), known));
+            return Ok(known);
         }
         Err(failure) => {
             let _ = transaction.roll_back().await;
@@ -101,7 +101,7 @@ pub(super) async fn create(
     own?;
     ended?;
     transaction.ended();
-    Ok((known.row.head(new.key.clone()), known))
+    Ok(known)
 }
 
 /// What the first round trip brings.

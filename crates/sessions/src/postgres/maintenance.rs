@@ -321,7 +321,7 @@ mod tests {
             ttl: None,
             state_bytes_max: 1000,
         };
-        let head = store.create(new).await.unwrap();
+        let head = store.create(new).await.unwrap().head;
         for (found, stays) in [
             (Some((head.incarnation as i64 - 1, true)), true),
             (None, false),

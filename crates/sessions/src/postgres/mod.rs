@@ -327,7 +327,8 @@ impl SessionStore for PostgresStore {
         NAME
     }
 
-    async fn create(&self, new: NewSession) -> Result<Head> {
+    async fn create(&self, new: NewSession) -> Result<Snapshot> {
+        let key = new.key.clone();
         let create = move |store: PostgresStore| async move {
             let changes = &new.changes;
             let (app, user) = (!changes.app.is_empty(), !changes.user.is_empty());
@@ -338,11 +339,12 @@ impl SessionStore for PostgresStore {
                 "create",
                 create::create(&store.database, &new, now_us, &mut made)
             );
-            let (head, known) = created?;
-            store.heads.remember(&new.key, known);
-            Ok(head)
+            store.heads.remember(&new.key, created?);
+            Ok(())
         };
-        self.apart("create", create).await
+        self.apart("create", create).await?;
+        let created = self.read(&key, Window::NONE, Want::State).await?;
+        created.ok_or(SessionError::NotFound { key })
     }
 
     async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>> {

@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use retain_core::{
-    Batch, Changes, Event, Head, Json, JsonMap, LeaseUse, Limited, NewEvent, NewSession, Plan,
-    Result, SessionError, SessionKey, Written, check_growth, check_limit, duration_us, plan_append,
-    plan_renewal,
+    Batch, Changes, Event, Json, JsonMap, LeaseUse, Limited, NewEvent, NewSession, Plan, Result,
+    SessionError, SessionKey, Snapshot, Want, Window, Written, check_growth, check_limit,
+    duration_us, plan_append, plan_renewal,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -19,7 +19,7 @@ use crate::{
 const APPEND: &str = "append";
 
 /// Creates a session; its state is position 0 of its log.
-pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> Result<Head> {
+pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> Result<Snapshot> {
     make_room(connection, &new.key, now_us)?;
     let created = || -> rusqlite::Result<i64> {
         connection
@@ -57,11 +57,15 @@ pub(super) fn create(connection: &Connection, new: &NewSession, now_us: i64) -> 
     check_limit(Limited::SessionState, bytes, new.state_bytes_max)?;
     if bytes != 0 {
         let sql = "UPDATE sessions SET state_bytes = ?2 WHERE number = ?1";
-        let updated = connection.execute(sql, params![number, bytes]);
+        let updated = connection.prepare_cached(sql);
+        let updated = updated.and_then(|mut update| update.execute(params![number, bytes]));
         updated.map_err(|e| failed("create", e))?;
     }
     set_shared_keys(connection, &new.key, &new.changes, new.state_bytes_max)?;
-    Ok(SessionRow::get(connection, "create", &new.key, now_us)?.head(new.key.clone()))
+    let created = read::session(connection, &new.key, Window::NONE, Want::State, now_us)?;
+    created.ok_or_else(|| SessionError::NotFound {
+        key: new.key.clone(),
+    })
 }
 
 /// Fails if a session with this address is there; an expired one makes way.

@@ -256,7 +256,7 @@ fn meta(row: &Row<'_>, query: &ListQuery) -> rusqlite::Result<Found> {
     Ok((session, row.get(0)?))
 }
 
-/// The page that was asked for. Places are sorted, for they are small.
+/// The page that was asked for. Places are sorted, so that names can be looked up meanwhile.
 fn in_order(found: Vec<Found>, query: &ListQuery) -> Vec<Found> {
     let mut order: Vec<usize> = (0..found.len()).collect();
     let time = |at: &usize| found[*at].0.last_update_time;
@@ -296,9 +296,11 @@ fn states_between(
     owner: &dyn Fn(usize) -> SessionKey,
     mut each: impl FnMut(usize, &str, Json) -> Result<()>,
 ) -> Result<()> {
-    let mut places: Vec<(i64, usize)> = numbers.iter().copied().zip(0..).collect();
-    places.sort_unstable();
-    let mut places = places.into_iter().peekable();
+    // They lie close together, so where one has its place is looked up and not searched for.
+    let mut places = vec![None; (last - first) as usize + 1];
+    for (at, number) in (0_u32..).zip(numbers) {
+        places[(number - first) as usize] = Some(at);
+    }
     let sql = "SELECT log, key, value FROM state \
                WHERE log BETWEEN ?1 AND ?2 AND value IS NOT NULL";
     let statement = connection.prepare_cached(sql);
@@ -306,15 +308,15 @@ fn states_between(
     let mut rows = statement
         .query([first, last])
         .map_err(|e| failed(LIST, e))?;
-    // Both sides are in the order of the logs' numbers.
     while let Some(row) = rows.next().map_err(|e| failed(LIST, e))? {
         let log: i64 = row.get(0).map_err(|e| failed(LIST, e))?;
-        while places.next_if(|(number, _)| *number < log).is_some() {}
-        let Some((_, at)) = places.peek().filter(|(number, _)| *number == log) else {
+        // There are logs of other lists between them.
+        let Some(Some(at)) = places.get((log - first) as usize) else {
             continue;
         };
-        let (key, value) = rows::state_entry(&|| owner(*at), LIST, row, 1)?;
-        each(*at, key, value)?;
+        let at = *at as usize;
+        let (key, value) = rows::state_entry(&|| owner(at), LIST, row, 1)?;
+        each(at, key, value)?;
     }
     Ok(())
 }

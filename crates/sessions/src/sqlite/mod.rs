@@ -330,7 +330,7 @@ impl SessionStore for SqliteStore {
         NAME
     }
 
-    async fn create(&self, new: NewSession) -> Result<Head> {
+    async fn create(&self, new: NewSession) -> Result<Snapshot> {
         let now_us = self.now_us();
         let create =
             move |connection: &rusqlite::Connection| append::create(connection, &new, now_us);
