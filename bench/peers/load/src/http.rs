@@ -1,13 +1,35 @@
 //! As much of an HTTP/1.1 client as the suite needs: one connection, one request at a time, bodies
-//! with a length or in chunks.
+//! with a length or in chunks. Nothing here waits: what has come is taken, and the caller waits.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::time::Instant;
 
+use mio::net::TcpStream;
+
+/// How much is asked of a socket at once.
+const PIECE: usize = 1 << 18;
+
+/// A connection, and the answer that is coming in on it.
 pub struct Connection {
-    stream: BufReader<TcpStream>,
+    pub socket: TcpStream,
     port: u16,
+    piece: Vec<u8>,
+    /// What has come and is not taken apart yet, from `taken` on.
+    raw: Vec<u8>,
+    taken: usize,
+    head: Option<Head>,
+    body: Vec<u8>,
+    first_event: Option<Instant>,
+}
+
+/// What the first lines of an answer say.
+#[derive(Clone, Copy)]
+struct Head {
+    status: u16,
+    /// The length of the body, unless it comes in chunks.
+    length: Option<usize>,
+    closes: bool,
 }
 
 pub struct Answer {
@@ -15,84 +37,153 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// When the first `data:` line was there.
     pub first_event: Option<Instant>,
+    /// Whether the server asks for no more on this connection.
+    pub closes: bool,
 }
 
 impl Connection {
     pub fn open(port: u16) -> io::Result<Connection> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+        let socket = std::net::TcpStream::connect(("127.0.0.1", port))?;
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
         Ok(Connection {
-            stream: BufReader::with_capacity(1 << 16, stream),
+            socket: TcpStream::from_std(socket),
             port,
+            piece: vec![0; PIECE],
+            raw: Vec::new(),
+            taken: 0,
+            head: None,
+            body: Vec::new(),
+            first_event: None,
         })
     }
 
-    /// Asks, and reads the whole answer. A server that closes behind an answer is asked anew.
-    pub fn ask(&mut self, method: &str, path: &str, body: &str) -> io::Result<Answer> {
+    /// Sends a request. The answer to the one before must be there.
+    pub fn ask(&mut self, method: &str, path: &str, body: &str) -> io::Result<()> {
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             self.port,
             body.len()
         );
-        self.stream.get_mut().write_all(request.as_bytes())?;
-        let status = self.line()?;
-        let status = status.split(' ').nth(1).and_then(|code| code.parse().ok());
-        let status = status.ok_or_else(|| bad("no status"))?;
-        let (mut length, mut chunked, mut closes) = (0, false, false);
+        // A request is smaller than what a socket takes at once.
+        self.socket.write_all(request.as_bytes())
+    }
+
+    /// Takes what has come; the answer, if that was all of it.
+    pub fn take(&mut self) -> io::Result<Option<Answer>> {
         loop {
-            let line = self.line()?.to_ascii_lowercase();
+            match self.socket.read(&mut self.piece) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    self.raw.extend_from_slice(&self.piece[..read]);
+                    if let Some(answer) = self.take_apart()? {
+                        return Ok(Some(answer));
+                    }
+                    // A socket that gave less has no more, and is not asked to say so.
+                    if read < PIECE {
+                        return Ok(None);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn take_apart(&mut self) -> io::Result<Option<Answer>> {
+        let head = match self.head {
+            Some(head) => head,
+            None => match self.take_head()? {
+                Some(head) => *self.head.insert(head),
+                None => return Ok(None),
+            },
+        };
+        let is_whole = match head.length {
+            Some(length) => self.take_plain(length),
+            None => self.take_chunks()?,
+        };
+        if !is_whole {
+            return Ok(None);
+        }
+        self.raw.drain(..self.taken);
+        (self.taken, self.head) = (0, None);
+        Ok(Some(Answer {
+            status: head.status,
+            body: std::mem::take(&mut self.body),
+            first_event: self.first_event.take(),
+            closes: head.closes,
+        }))
+    }
+
+    fn take_head(&mut self) -> io::Result<Option<Head>> {
+        let Some(end) = memchr::memmem::find(&self.raw, b"\r\n\r\n") else {
+            return Ok(None);
+        };
+        let text = std::str::from_utf8(&self.raw[..end]).map_err(|_| bad("a head"))?;
+        let text = text.to_ascii_lowercase();
+        let mut lines = text.split("\r\n");
+        let status = lines.next().and_then(|line| line.split(' ').nth(1));
+        let status = status.and_then(|code| code.parse().ok());
+        let mut head = Head {
+            status: status.ok_or_else(|| bad("no status"))?,
+            length: Some(0),
+            closes: false,
+        };
+        for line in lines {
             match line.split_once(": ") {
-                Some(("content-length", n)) => length = n.parse().map_err(|_| bad("a length"))?,
-                Some(("transfer-encoding", how)) => chunked = how == "chunked",
-                Some(("connection", how)) => closes = how == "close",
-                _ if line.is_empty() => break,
+                Some(("content-length", n)) => {
+                    head.length = Some(n.parse().map_err(|_| bad("a length"))?);
+                }
+                Some(("transfer-encoding", "chunked")) => head.length = None,
+                Some(("connection", how)) => head.closes = how == "close",
                 _ => {}
             }
         }
-        let mut answer = Answer {
-            status,
-            body: Vec::new(),
-            first_event: None,
+        self.taken = end + 4;
+        Ok(Some(head))
+    }
+
+    fn take_plain(&mut self, length: usize) -> bool {
+        if self.raw.len() < self.taken + length {
+            return false;
+        }
+        let end = self.taken + length;
+        self.body = self.raw[self.taken..end].to_vec();
+        self.taken = end;
+        true
+    }
+
+    /// Whether the last chunk was among those that have come.
+    fn take_chunks(&mut self) -> io::Result<bool> {
+        while let Some(chunk) = self.next_chunk()? {
+            let is_last = chunk.is_empty();
+            self.taken = chunk.end + 2;
+            if is_last {
+                return Ok(true);
+            }
+            self.body.extend_from_slice(&self.raw[chunk]);
+            let is_first = || memchr::memmem::find(&self.body, b"data:").is_some();
+            if self.first_event.is_none() && is_first() {
+                self.first_event = Some(Instant::now());
+            }
+        }
+        Ok(false)
+    }
+
+    /// Where the next chunk is, if all of it has come.
+    fn next_chunk(&self) -> io::Result<Option<Range<usize>>> {
+        let rest = &self.raw[self.taken..];
+        let Some(line) = memchr::memmem::find(rest, b"\r\n") else {
+            return Ok(None);
         };
-        if chunked {
-            self.chunks(&mut answer)?;
-        } else {
-            answer.body = vec![0; length];
-            self.stream.read_exact(&mut answer.body)?;
-        }
-        if closes {
-            *self = Connection::open(self.port)?;
-        }
-        Ok(answer)
-    }
-
-    fn chunks(&mut self, answer: &mut Answer) -> io::Result<()> {
-        loop {
-            let length = self.line()?;
-            let length = usize::from_str_radix(&length, 16).map_err(|_| bad("a chunk"))?;
-            let begin = answer.body.len();
-            answer.body.resize(begin + length, 0);
-            self.stream.read_exact(&mut answer.body[begin..])?;
-            self.line()?;
-            if length == 0 {
-                return Ok(());
-            }
-            if answer.first_event.is_none() && answer.body.windows(5).any(|w| w == b"data:") {
-                answer.first_event = Some(Instant::now());
-            }
-        }
-    }
-
-    /// A line without its end.
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        if self.stream.read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        line.truncate(line.trim_end_matches(['\r', '\n']).len());
-        Ok(line)
+        let length = std::str::from_utf8(&rest[..line]).ok();
+        let length = length.and_then(|text| usize::from_str_radix(text, 16).ok());
+        let length = length.ok_or_else(|| bad("a chunk"))?;
+        let begin = self.taken + line + 2;
+        let is_there = self.raw.len() >= begin + length + 2;
+        Ok(is_there.then_some(begin..begin + length))
     }
 }
 

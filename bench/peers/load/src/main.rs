@@ -9,10 +9,13 @@ mod http;
 mod socket;
 
 use http::Connection;
+use mio::{Events, Interest, Poll, Token};
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
+
+/// How long an answer may take before it is given up.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What is to be asked. `{i}` in path and body is the number of the request.
 #[derive(Debug, Deserialize)]
@@ -76,24 +79,14 @@ fn main() {
 }
 
 fn play(window: &Window) -> Result<Done, String> {
-    let next = AtomicU64::new(0);
+    let mut crowd = Crowd::open(window).map_err(|e| e.to_string())?;
     let begin = Instant::now();
-    let clients: Vec<Result<(Vec<Duration>, u64), String>> = std::thread::scope(|scope| {
-        let client = || scope.spawn(|| client(window, &next, begin));
-        let threads: Vec<_> = (0..window.clients).map(|_| client()).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined
-            .map(|done| done.unwrap_or_else(|_| Err("a client panicked".to_owned())))
-            .collect()
-    });
-    let wall = begin.elapsed();
-    let mut times = Vec::new();
-    let mut bytes = 0;
-    for client in clients {
-        let (own, read) = client?;
-        times.extend(own);
-        bytes += read;
+    crowd.begin_all()?;
+    while crowd.waiting > 0 {
+        crowd.wait()?;
     }
+    let wall = begin.elapsed();
+    let mut times = crowd.times;
     times.sort();
     Ok(Done {
         ops: times.len() as u64,
@@ -102,48 +95,164 @@ fn play(window: &Window) -> Result<Done, String> {
         p50_us: times
             .get(times.len() / 2)
             .map_or(0, |t| t.as_micros() as u64),
-        bytes,
+        bytes: crowd.bytes,
     })
 }
 
-/// One client: takes numbers until there are none left or time is up.
-fn client(
-    window: &Window,
-    next: &AtomicU64,
+/// All clients, on one thread: a thread for each would cost more than many a server does.
+struct Crowd<'a> {
+    window: &'a Window,
+    clients: Vec<Client>,
+    poll: Poll,
+    events: Events,
     begin: Instant,
-) -> Result<(Vec<Duration>, u64), String> {
-    let mut connection = Connection::open(window.port).map_err(|e| e.to_string())?;
-    let (mut times, mut bytes) = (Vec::new(), 0);
-    while begin.elapsed() < Duration::from_millis(window.max_ms) {
-        let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= window.count {
-            break;
-        }
-        let fill = |text: &str| text.replace("{i}", &number.to_string());
-        let (path, body) = (fill(&window.path), fill(&window.body));
-        let asked = Instant::now();
-        let answer = connection.ask(&window.method, &path, &body);
-        let answer = answer.map_err(|e| format!("{} {path}: {e}", window.method))?;
-        let until = if window.first_event {
-            answer.first_event
-        } else {
-            Some(Instant::now())
+    /// The number of the next request.
+    next: u64,
+    /// How many clients wait for an answer.
+    waiting: usize,
+    times: Vec<Duration>,
+    bytes: u64,
+}
+
+struct Client {
+    connection: Connection,
+    path: String,
+    asked: Instant,
+    is_waiting: bool,
+}
+
+impl Crowd<'_> {
+    fn open(window: &Window) -> io::Result<Crowd<'_>> {
+        let poll = Poll::new()?;
+        let open = |number| {
+            let mut connection = Connection::open(window.port)?;
+            let (socket, token) = (&mut connection.socket, Token(number));
+            poll.registry()
+                .register(socket, token, Interest::READABLE)?;
+            Ok(Client {
+                connection,
+                path: String::new(),
+                asked: Instant::now(),
+                is_waiting: false,
+            })
         };
-        let until = until.ok_or_else(|| format!("{path}: no event came"))?;
-        times.push(until.duration_since(asked));
-        bytes += answer.body.len() as u64;
-        check(window, &path, answer.status, &answer.body)?;
+        let clients = (0..window.clients).map(open).collect::<io::Result<_>>()?;
+        Ok(Crowd {
+            window,
+            clients,
+            poll,
+            events: Events::with_capacity(window.clients),
+            begin: Instant::now(),
+            next: 0,
+            waiting: 0,
+            times: Vec::new(),
+            bytes: 0,
+        })
     }
-    Ok((times, bytes))
+
+    fn begin_all(&mut self) -> Result<(), String> {
+        self.begin = Instant::now();
+        (0..self.clients.len()).try_for_each(|number| self.ask(number))
+    }
+
+    /// Asks the next thing, unless there is none left or time is up.
+    fn ask(&mut self, number: usize) -> Result<(), String> {
+        let window = self.window;
+        let is_over = self.begin.elapsed() >= Duration::from_millis(window.max_ms);
+        if is_over || self.next >= window.count {
+            return Ok(());
+        }
+        let request = self.next.to_string();
+        self.next += 1;
+        let fill = |text: &str| text.replace("{i}", &request);
+        let (client, body) = (&mut self.clients[number], fill(&window.body));
+        client.path = fill(&window.path);
+        client.asked = Instant::now();
+        client.is_waiting = true;
+        self.waiting += 1;
+        let asked = client.connection.ask(&window.method, &client.path, &body);
+        asked.map_err(|e| self.said(number, &e))
+    }
+
+    /// Waits for the next answers, and takes them.
+    fn wait(&mut self) -> Result<(), String> {
+        // Who is alone has a core to itself and looks again and again: to fall asleep and be woken
+        // up costs the time of a small request.
+        if let [_] = self.clients[..] {
+            std::hint::spin_loop();
+            return self.take(0);
+        }
+        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        match self.poll.poll(&mut events, Some(PATIENCE)) {
+            Ok(()) if events.is_empty() => return Err("no answer comes any more".to_owned()),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                return Err(error.to_string());
+            }
+            _ => {}
+        }
+        let came = events.iter().map(|event| event.token().0);
+        came.collect::<Vec<_>>()
+            .into_iter()
+            .try_for_each(|number| self.take(number))?;
+        self.events = events;
+        Ok(())
+    }
+
+    /// Takes what a client has got; if it is the whole answer, the client asks on.
+    fn take(&mut self, number: usize) -> Result<(), String> {
+        let window = self.window;
+        let client = &mut self.clients[number];
+        if !client.is_waiting {
+            return Ok(());
+        }
+        let answer = match client.connection.take() {
+            Ok(Some(answer)) => answer,
+            Ok(None) if client.asked.elapsed() < PATIENCE => return Ok(()),
+            Ok(None) => return Err("no answer comes any more".to_owned()),
+            Err(error) => return Err(self.said(number, &error)),
+        };
+        let until = match window.first_event {
+            true => answer.first_event,
+            false => Some(Instant::now()),
+        };
+        let path = &client.path;
+        let until = until.ok_or_else(|| format!("{path}: no event came"))?;
+        self.times.push(until.duration_since(client.asked));
+        self.bytes += answer.body.len() as u64;
+        check(window, path, answer.status, &answer.body)?;
+        client.is_waiting = false;
+        self.waiting -= 1;
+        if answer.closes {
+            self.open_again(number).map_err(|e| e.to_string())?;
+        }
+        self.ask(number)
+    }
+
+    /// A server that closes behind an answer is asked anew.
+    fn open_again(&mut self, number: usize) -> io::Result<()> {
+        let connection = &mut self.clients[number].connection;
+        self.poll.registry().deregister(&mut connection.socket)?;
+        *connection = Connection::open(self.window.port)?;
+        let (socket, token) = (&mut connection.socket, Token(number));
+        self.poll
+            .registry()
+            .register(socket, token, Interest::READABLE)
+    }
+
+    fn said(&self, number: usize, error: &io::Error) -> String {
+        format!(
+            "{} {}: {error}",
+            self.window.method, self.clients[number].path
+        )
+    }
 }
 
 fn check(window: &Window, path: &str, status: u16, body: &[u8]) -> Result<(), String> {
-    let text = String::from_utf8_lossy(body);
-    let found = text.matches(&window.expect).count();
+    let found = memchr::memmem::find_iter(body, &window.expect).count();
     if status == 200 && found == window.times {
         return Ok(());
     }
-    let start: String = text.chars().take(200).collect();
+    let start: String = String::from_utf8_lossy(body).chars().take(200).collect();
     let (expect, times) = (&window.expect, window.times);
     Err(format!(
         "{path}: status {status}, {expect:?} {found} times and not {times}: {start}"
