@@ -380,8 +380,20 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<StateOwner>>;
 
+    /// Sets those of the `shared` keys that the app, or this user of it, does not have yet; the
+    /// others keep their value. No session is needed.
+    async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()>;
+
     /// Sets the shared keys that the owner does not have yet; the others keep their value.
-    async fn add_shared_state(&self, owner: &StateOwner, keys: &JsonMap) -> Result<()>;
+    async fn add_shared_state(&self, owner: &StateOwner, keys: &JsonMap) -> Result<()> {
+        let mut shared = ScopedState::default();
+        match owner.user {
+            Some(_) => shared.user = keys.clone(),
+            None => shared.app = keys.clone(),
+        }
+        let user = owner.user.as_deref().unwrap_or_default();
+        self.add_shared_keys(&owner.app, user, &shared).await
+    }
 
     /// What tells this database from every other, whatever address it was opened by. `None`: it
     /// cannot be opened twice.

@@ -197,6 +197,14 @@ impl World {
         }
     }
 
+    /// Sets the shared keys that the app or the user does not have yet.
+    fn add_shared(&mut self, app: &str, user: &str, shared: &ScopedState) {
+        let of_app = self.apps.entry(app.to_owned()).or_default();
+        window::set_absent(of_app, &shared.app);
+        let owner = (app.to_owned(), user.to_owned());
+        window::set_absent(self.users.entry(owner).or_default(), &shared.user);
+    }
+
     fn state(&self, key: &SessionKey, log: &Log) -> ScopedState {
         ScopedState {
             session: log.state.at(u64::MAX),
@@ -701,13 +709,7 @@ impl SessionStore for InMemoryStore {
         if !log.is_alive(now_us) {
             return Err(SessionError::NotFound { key: key.clone() });
         }
-        let app = world.apps.entry(key.app.clone()).or_default();
-        window::set_absent(app, &shared.app);
-        let user = world
-            .users
-            .entry((key.app.clone(), key.user.clone()))
-            .or_default();
-        window::set_absent(user, &shared.user);
+        world.add_shared(&key.app, &key.user, shared);
         let head = log.head(key);
         world.logs.insert(key.clone(), log);
         Ok(head)
@@ -739,16 +741,8 @@ impl SessionStore for InMemoryStore {
         Ok(owners)
     }
 
-    async fn add_shared_state(&self, owner: &StateOwner, keys: &JsonMap) -> Result<()> {
-        let mut world = self.world();
-        let known = match &owner.user {
-            None => world.apps.entry(owner.app.clone()).or_default(),
-            Some(user) => {
-                let owner = (owner.app.clone(), user.clone());
-                world.users.entry(owner).or_default()
-            }
-        };
-        window::set_absent(known, keys);
+    async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
+        self.world().add_shared(app, user, shared);
         Ok(())
     }
 

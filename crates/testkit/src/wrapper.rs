@@ -177,8 +177,8 @@ impl<S: SessionStore, M: Meddler> SessionStore for WrappedStore<S, M> {
         self.store.state_owners(after, limit).await
     }
 
-    async fn add_shared_state(&self, owner: &StateOwner, keys: &JsonMap) -> Result<()> {
-        self.store.add_shared_state(owner, keys).await
+    async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
+        self.store.add_shared_keys(app, user, shared).await
     }
 
     async fn identity(&self) -> Result<Option<String>> {

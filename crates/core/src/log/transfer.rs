@@ -206,7 +206,7 @@ pub(super) async fn import<S: SessionStore>(
     let mut import = Import {
         service,
         receipt: ImportReceipt::default(),
-        shared: JsonMap::new(),
+        shared: None,
         open: None,
         line: 0,
     };
@@ -218,6 +218,7 @@ pub(super) async fn import<S: SessionStore>(
         }
     }
     import.close().await?;
+    import.end_shared().await?;
     Ok(import.receipt)
 }
 
@@ -225,9 +226,19 @@ struct Import<'a, S> {
     service: &'a StoreSessionService<S>,
     receipt: ImportReceipt,
     /// The last line of shared keys.
-    shared: JsonMap,
+    shared: Option<SharedLine>,
     open: Option<OpenLog>,
     line: u64,
+}
+
+/// A line of shared keys. They come with the sessions behind it, so that a session which is refused
+/// brings none; where there is no session, they come by themselves.
+struct SharedLine {
+    app: String,
+    user: String,
+    keys: ScopedState,
+    /// Whether a session of the user has brought them.
+    is_set: bool,
 }
 
 /// A session whose events are still coming in.
@@ -238,6 +249,12 @@ struct OpenLog {
     ids: HashSet<String>,
     waiting: Vec<(u64, NewEvent)>,
     next: u64,
+}
+
+impl SharedLine {
+    fn is_of(&self, key: &SessionKey) -> bool {
+        self.app == key.app && self.user == key.user
+    }
 }
 
 impl<S: SessionStore> Import<'_, S> {
@@ -258,22 +275,56 @@ impl<S: SessionStore> Import<'_, S> {
                 self.close().await?;
                 match kind {
                     "session" => self.session(map).await,
-                    _ => self.take_shared(map),
+                    _ => self.take_shared(map).await,
                 }
             }
             _ => Err(self.wrong("is neither a session, nor shared state, nor an event")),
         }
     }
 
-    fn take_shared(&mut self, map: &JsonMap) -> Result<()> {
-        for field in ["appState", "userState"] {
-            let keys = map[field].as_object().into_iter().flat_map(JsonMap::keys);
-            for key in keys {
-                self.service.settings.limits.check_state_key(key)?;
-            }
-        }
-        self.shared = map.clone();
+    async fn take_shared(&mut self, map: &JsonMap) -> Result<()> {
+        let shared = self.shared_line(map)?;
+        self.end_shared().await?;
+        self.shared = Some(shared);
         Ok(())
+    }
+
+    fn shared_line(&self, map: &JsonMap) -> Result<SharedLine> {
+        let limits = &self.service.settings.limits;
+        let keys = |field: &str| -> Result<JsonMap> {
+            let Some(keys) = map.get(field) else {
+                return Ok(JsonMap::new());
+            };
+            let keys = keys.as_object().ok_or_else(|| self.missing(field))?;
+            keys.keys()
+                .try_for_each(|key| limits.check_state_key(key))?;
+            Ok(keys.clone())
+        };
+        let (app, user) = (self.text(map, "appName")?, self.text(map, "userId")?);
+        limits.check_id("app name", &app)?;
+        limits.check_id("user id", &user)?;
+        Ok(SharedLine {
+            app,
+            user,
+            keys: ScopedState {
+                app: keys("appState")?,
+                user: keys("userState")?,
+                ..ScopedState::default()
+            },
+            is_set: false,
+        })
+    }
+
+    /// Sets the last line's keys if no session has brought them.
+    async fn end_shared(&mut self) -> Result<()> {
+        match self.shared.take() {
+            Some(line) if !line.is_set => {
+                let store = &self.service.store;
+                let added = store.add_shared_keys(&line.app, &line.user, &line.keys);
+                added.await
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn session(&mut self, map: &JsonMap) -> Result<()> {
@@ -297,11 +348,8 @@ impl<S: SessionStore> Import<'_, S> {
     }
 
     fn header(&self, map: &JsonMap) -> Result<LogHeader> {
-        let missing = |field: &str| self.wrong(format!("has no valid {field:?}"));
-        let text = |field: &str| {
-            let text = map[field].as_str().map(str::to_owned);
-            text.ok_or_else(|| missing(field))
-        };
+        let missing = |field: &str| self.missing(field);
+        let text = |field: &str| self.text(map, field);
         let float = |field: &str| map[field].as_f64().ok_or_else(|| missing(field));
         let state = map["state"].as_object().cloned();
         let origin = map.get("origin").map(|origin| {
@@ -377,21 +425,32 @@ impl<S: SessionStore> Import<'_, S> {
         store.extend_draft(log.draft, &log.waiting).await?;
         let shared = self.shared_for(&log.header.head.key);
         store.finish_draft(log.draft, &log.header, &shared).await?;
+        if let Some(line) = &mut self.shared {
+            line.is_set |= line.is_of(&log.header.head.key);
+        }
         self.receipt.sessions += 1;
         self.receipt.events += expected;
         Ok(())
     }
 
     fn shared_for(&self, key: &SessionKey) -> ScopedState {
-        let of = |field: &str| self.shared[field].as_object().cloned().unwrap_or_default();
-        let mut shared = ScopedState::default();
-        if self.shared["appName"].as_str() == Some(&key.app) {
-            shared.app = of("appState");
-            if self.shared["userId"].as_str() == Some(&key.user) {
-                shared.user = of("userState");
-            }
+        match &self.shared {
+            Some(line) if line.is_of(key) => line.keys.clone(),
+            Some(line) if line.app == key.app => ScopedState {
+                app: line.keys.app.clone(),
+                ..ScopedState::default()
+            },
+            _ => ScopedState::default(),
         }
-        shared
+    }
+
+    fn text(&self, map: &JsonMap, field: &str) -> Result<String> {
+        let text = map[field].as_str().map(str::to_owned);
+        text.ok_or_else(|| self.missing(field))
+    }
+
+    fn missing(&self, field: &str) -> SessionError {
+        self.wrong(format!("has no valid {field:?}"))
     }
 
     fn wrong(&self, reason: impl Into<String>) -> SessionError {

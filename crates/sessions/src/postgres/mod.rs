@@ -510,13 +510,12 @@ impl SessionStore for PostgresStore {
         )
     }
 
-    async fn add_shared_state(&self, owner: &StateOwner, keys: &JsonMap) -> Result<()> {
-        let (owner, keys) = (owner.clone(), keys.clone());
+    async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
+        let (app, user, shared) = (app.to_owned(), user.to_owned(), shared.clone());
         let add = move |store: PostgresStore| async move {
-            let user = owner.user.as_deref().unwrap_or_default();
             attempts!(
                 "set state",
-                whole::add_shared(&store.database, &owner.app, user, &keys)
+                whole::add_shared(&store.database, &app, &user, &shared)
             )
         };
         self.apart("set state", add).await

@@ -450,22 +450,37 @@ async fn lock(
     now_us: Option<i64>,
 ) -> Result<(Vec<OwnerKeys>, Vec<Row>), Failure> {
     let SessionKey { app, user, id } = key;
+    let (begun, owners, there) = join!(
+        biased;
+        transaction.begin(),
+        lock_owners(transaction, state, app, user, shared),
+        transaction.query(&statements.there, [app, user, id, &now_us]),
+    );
+    begun?;
+    Ok((owners?, there?))
+}
+
+/// Locks the owners of shared keys, the app first, and gives them with the keys that they lack set.
+async fn lock_owners(
+    transaction: &Transaction,
+    state: &StateStatements,
+    app: &str,
+    user: &str,
+    shared: &ScopedState,
+) -> Result<Vec<OwnerKeys>, Failure> {
     let app_keys: Vec<&str> = shared.app.keys().collect();
     let user_keys: Vec<&str> = shared.user.keys().collect();
     let lock_app = OwnerKeys::lock(transaction, state, app, "", &app_keys);
     let lock_user = OwnerKeys::lock(transaction, state, app, user, &user_keys);
-    let (begun, locked_app, locked_user, there) = join!(
+    let (locked_app, locked_user) = join!(
         biased;
-        transaction.begin(),
         if_some((!app_keys.is_empty()).then_some(lock_app)),
         if_some((!user_keys.is_empty()).then_some(lock_user)),
-        transaction.query(&statements.there, [app, user, id, &now_us]),
     );
-    begun?;
     let mut owners = Vec::new();
     for (user, found, keys) in [
         ("", locked_app?, &shared.app),
-        (user.as_str(), locked_user?, &shared.user),
+        (user, locked_user?, &shared.user),
     ] {
         if let Some(found) = found {
             let mut owner = OwnerKeys::new(app, user, found)?;
@@ -473,32 +488,28 @@ async fn lock(
             owners.push(owner);
         }
     }
-    Ok((owners, there?))
+    Ok(owners)
 }
 
-/// Sets the keys that an owner does not have yet. `user` is empty for the app itself.
+/// Sets the keys that the app or the user does not have yet.
 pub(super) async fn add_shared(
     database: &Database,
     app: &str,
     user: &str,
-    keys: &JsonMap,
+    shared: &ScopedState,
 ) -> Result<(), Failure> {
     let transaction = database.transaction().await?;
     let statements = StateStatements::prepare(&transaction).await?;
-    let names: Vec<&str> = keys.keys().collect();
-    let (begun, locked) = join!(
+    let (begun, owners) = join!(
         biased;
         transaction.begin(),
-        OwnerKeys::lock(&transaction, &statements, app, user, &names),
+        lock_owners(&transaction, &statements, app, user, shared),
     );
     begun?;
-    let mut owner = OwnerKeys::new(app, user, locked?)?;
-    owner.set_absent(keys);
-    let (written, ended) = join!(
-        biased; owner.write(&transaction, &statements), transaction.commit()
-    );
-    written?;
-    ended?;
+    for owner in &owners? {
+        owner.write(&transaction, &statements).await?;
+    }
+    transaction.commit().await?;
     transaction.ended();
     Ok(())
 }

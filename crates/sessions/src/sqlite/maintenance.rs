@@ -269,8 +269,7 @@ pub(super) fn finish_draft(
         for (name, value) in &window::session_keys(&header.initial) {
             set_initial(connection, log, name, &value.to_string())?;
         }
-        set_absent(connection, &key.app, "", &shared.app)?;
-        set_absent(connection, &key.app, &key.user, &shared.user)?;
+        add_shared(connection, &key.app, &key.user, shared)?;
         let bytes = state_bytes(connection, log)?;
         let in_order = is_in_order(connection, log, head.position, head.last_update_time)?;
         let ttl_us = head.ttl.map(duration_us);
@@ -320,8 +319,19 @@ fn set_initial(connection: &Connection, log: i64, key: &str, value: &str) -> rus
         .map(drop)
 }
 
-/// Sets shared keys where the app (`user` empty) or the user does not have them.
-pub(super) fn set_absent(
+/// Sets shared keys where the app or the user does not have them.
+pub(super) fn add_shared(
+    connection: &Connection,
+    app: &str,
+    user: &str,
+    shared: &ScopedState,
+) -> rusqlite::Result<()> {
+    set_absent(connection, app, "", &shared.app)?;
+    set_absent(connection, app, user, &shared.user)
+}
+
+/// Sets keys that their owner, the app (`user` empty) or the user, does not have.
+fn set_absent(
     connection: &Connection,
     app: &str,
     user: &str,

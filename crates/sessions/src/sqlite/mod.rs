@@ -545,11 +545,10 @@ impl SessionStore for SqliteStore {
         self.readers.read("list", list).await
     }
 
-    async fn add_shared_state(&self, owner: &StateOwner, keys: &JsonMap) -> Result<()> {
-        let (owner, keys) = (owner.clone(), keys.clone());
+    async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
+        let (app, user, shared) = (app.to_owned(), user.to_owned(), shared.clone());
         let add = move |connection: &rusqlite::Connection| {
-            let user = owner.user.as_deref().unwrap_or_default();
-            let added = maintenance::set_absent(connection, &owner.app, user, &keys);
+            let added = maintenance::add_shared(connection, &app, &user, &shared);
             added.map_err(|e| failed("set state", e))
         };
         self.writer.write("set state", add).await

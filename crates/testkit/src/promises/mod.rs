@@ -288,6 +288,8 @@ macro_rules! session_promises {
             a_user_survives_export_and_import,
             an_app_survives_export_and_import,
             import_sets_shared_keys_that_are_not_there_yet,
+            a_user_without_sessions_survives_export_and_import,
+            a_refused_import_sets_no_shared_keys,
             a_time_to_live_survives_export_and_import,
             rewinds_survive_export_and_import,
             an_imported_session_goes_on,

@@ -162,6 +162,85 @@ pub async fn import_sets_shared_keys_that_are_not_there_yet(harness: Harness) {
     assert_eq!(read(&copy, &key("s")).await.state, state(expected));
 }
 
+/// What the usual user and the app have, as (`user:`, `app:`) keys without prefix.
+async fn shared_keys(log: &Log) -> (JsonMap, JsonMap) {
+    let user = log.get_user_state(APP, USER).await.unwrap();
+    (user, log.get_app_state(APP).await.unwrap())
+}
+
+/// Shared keys come along without a session too: once or twice, they are set where there are none.
+pub async fn a_user_without_sessions_survives_export_and_import(harness: Harness) {
+    let log = harness.service();
+    let exact = r#"{"user:a":1.50,"user:n":null,"app:a":[1],"app:b":2}"#;
+    let gone = create_with(&log, "gone", exact).await;
+    log.delete_session(&gone.app, &gone.user, &gone.id)
+        .await
+        .unwrap();
+    let lines = export(&log, of_user()).await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let all = (map(r#"{"a":1.50,"n":null}"#), map(r#"{"a":[1],"b":2}"#));
+
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    for _ in 0..2 {
+        let receipt = copy.import(stream_of(&lines)).await.unwrap();
+        assert_eq!(receipt, ImportReceipt::default());
+        assert_eq!(shared_keys(&copy).await, all);
+        assert_eq!(export(&copy, of_user()).await, lines);
+    }
+    assert_eq!(copy.check().await.unwrap(), Vec::<String>::new());
+
+    // What is there already stays; what another line or another user's session follows comes too.
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    create_with(&copy, "there", r#"{"user:a":"kept","app:b":"kept"}"#).await;
+    create_at(&log, &SessionKey::new(APP, "grace", "s"), r#"{"user:g":1}"#).await;
+    let of_grace = export(&log, of_app()).await;
+    assert_eq!(of_grace.len(), 2, "{of_grace:?}");
+    for followed_by in [&of_grace[..], &of_grace[1..]] {
+        let both = [&lines, followed_by].concat();
+        assert_eq!(copy.import(stream_of(&both)).await.unwrap().sessions, 1);
+        let expected = (
+            map(r#"{"a":"kept","n":null}"#),
+            map(r#"{"b":"kept","a":[1]}"#),
+        );
+        assert_eq!(shared_keys(&copy).await, expected);
+        copy.delete_session(APP, "grace", "s").await.unwrap();
+    }
+    let of_grace = copy.get_user_state(APP, "grace").await.unwrap();
+    assert_eq!(of_grace, map(r#"{"g":1}"#));
+}
+
+/// Shared keys that belong to a session, or that cannot be read, are not set when the import fails.
+pub async fn a_refused_import_sets_no_shared_keys(harness: Harness) {
+    let lines = small_export(&harness.service()).await;
+    let elsewhere = harness.another().await;
+    let copy = elsewhere.service();
+    assert_refused_at(&copy, &lines[..4], 4, "its session is cut off").await;
+    let shared = |app: &str, user: &str, keys: &str| {
+        format!(
+            r#"{{"retain":"shared","version":1,"appName":{app},"userId":{user},"appState":{{"a":1}},"userState":{keys}}}"#
+        )
+    };
+    let (app, user) = (format!("{APP:?}"), format!("{USER:?}"));
+    for line in [
+        shared("7", &user, r#"{"a":1}"#),
+        shared(&app, "null", r#"{"a":1}"#),
+        shared(&app, &user, "[1]"),
+    ] {
+        assert_refused_at(&copy, std::slice::from_ref(&line), 1, &line).await;
+    }
+    for line in [
+        shared(&app, r#""""#, r#"{"a":1}"#),
+        shared(r#""nul\u0000""#, &user, r#"{"a":1}"#),
+        shared(&app, &user, r#"{"nul\u0000":1}"#),
+    ] {
+        let refused = copy.import(stream_of(&[line])).await;
+        assert_fails!(refused, SessionError::Invalid { .. });
+    }
+    assert_eq!(shared_keys(&copy).await, (JsonMap::new(), JsonMap::new()));
+}
+
 /// A time to live comes along and starts anew where the session arrives.
 pub async fn a_time_to_live_survives_export_and_import(harness: Harness) {
     let log = harness.service();
