@@ -179,6 +179,14 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
             Some(version) => versions.into_iter().find(|known| known.version == version),
         })
     }
+
+    async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<u64, ArtifactError> {
+        // Who has a name that nothing is saved under may well have sessions, and must be erasable.
+        match names::check_owner(app_name, user_id, self.store.names()) {
+            Ok(()) => self.store.erase_user(app_name, user_id).await,
+            Err(_) => Ok(0),
+        }
+    }
 }
 
 /// What a store keeps of a part, and its media type.

@@ -144,6 +144,20 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
         key: &ArtifactKey,
         version: Option<u64>,
     ) -> Result<Option<ArtifactVersion>, ArtifactError>;
+
+    /// Removes everything of a user in an app, their own and that of every session, whether there is
+    /// such a session or not, and says how many versions that was. What was broken off can be done
+    /// again.
+    ///
+    /// A service that does not say how fails, and removes nothing: without a session's name it cannot
+    /// be asked what the session has, and who erases must not be told that nothing is left.
+    async fn erase_user(&self, _app_name: &str, _user_id: &str) -> Result<u64, ArtifactError> {
+        Err(ArtifactError::Store {
+            store: "the artifact service",
+            operation: "erase a user",
+            source: "it does not implement `erase_user`".into(),
+        })
+    }
 }
 
 /// Why an artifact operation failed, by what a caller can do next.

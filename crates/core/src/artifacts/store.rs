@@ -13,6 +13,9 @@ use super::{
 };
 use crate::{content::Part, json::JsonMap};
 
+/// Artifacts that an erase looks up at a time.
+const ERASE_PAGE: usize = 500;
+
 /// A version that is ready to be kept.
 #[derive(Debug, Clone)]
 pub struct NewArtifact {
@@ -94,4 +97,31 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
         after: Option<&ArtifactPlace>,
         limit: usize,
     ) -> Result<Vec<ArtifactPlace>, ArtifactError>;
+
+    /// Removes everything of a user in an app, whether the sessions are there or not, and says how
+    /// many versions that was. Not atomic as a whole, because it may be much: what was broken off can
+    /// be done again. A store whose [`places`](Self::places) leave something out must say how.
+    async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
+        // Before everything of the user: no artifact is without a name.
+        let mut after = ArtifactPlace {
+            app: app.to_owned(),
+            user: user.to_owned(),
+            session: None,
+            name: String::new(),
+            filename: String::new(),
+        };
+        let mut erased = 0;
+        loop {
+            let page = self.places(Some(&after), ERASE_PAGE).await?;
+            let is_theirs = |place: &&ArtifactPlace| place.app == app && place.user == user;
+            let Some(last) = page.iter().take_while(is_theirs).last() else {
+                return Ok(erased);
+            };
+            for place in page.iter().take_while(is_theirs) {
+                erased += self.versions(place).await?.len() as u64;
+                self.delete(place).await?;
+            }
+            after = last.clone();
+        }
+    }
 }

@@ -1,6 +1,16 @@
 //! Erasing a user leaves nothing of them and everything of others.
 
-use crate::client::{Client, event};
+use std::sync::Arc;
+
+use retain_core::ArtifactService;
+use retain_memory::InMemoryMemoryService;
+use retain_server::{Apps, Server, Services};
+use retain_sessions::{
+    FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemorySessionService,
+    SqliteArtifactService, SqliteSessionService,
+};
+
+use crate::client::{Client, SESSIONS, event};
 
 async fn fill(client: &Client, user: &str) {
     let base = format!("/api/v1/apps/demo/users/{user}");
@@ -92,4 +102,54 @@ async fn a_memory_that_cannot_forget_is_not_said_to_have() {
         .await
         .expect(200);
     assert!(receipt["memories"].is_null(), "{receipt}");
+}
+
+/// A server whose artifacts are kept elsewhere than its sessions.
+fn with_artifacts(artifacts: Arc<dyn ArtifactService>) -> Client {
+    let services = Services {
+        sessions: Arc::new(InMemorySessionService::new()),
+        memory: Arc::new(InMemoryMemoryService::new()),
+        long_term_memory: None,
+        artifacts,
+    };
+    let apps = Apps::new(services.clone());
+    let mut client = Client::volatile();
+    client.router = Arc::new(Server { services, apps }).router();
+    client
+}
+
+#[tokio::test]
+async fn artifacts_go_whose_session_is_not_there() {
+    let folder = retain_testkit::scratch::folder();
+    let in_folder = FileArtifactStore::open(folder.path()).unwrap();
+    let database = SqliteSessionService::connect("sqlite::memory:").await;
+    let in_database = database.unwrap().store().artifacts();
+    let elsewhere: [Arc<dyn ArtifactService>; 3] = [
+        Arc::new(InMemoryArtifactService::new()),
+        Arc::new(FileArtifactService::over(in_folder)),
+        Arc::new(SqliteArtifactService::over(in_database)),
+    ];
+    for artifacts in elsewhere {
+        let client = with_artifacts(artifacts).with_session().await;
+        let artifact = r#"{"filename":"a.txt","artifact":{"text":"x"}}"#;
+        for session in ["s1", "never-created"] {
+            let path = format!("{SESSIONS}/{session}/artifacts");
+            client.post(&path, artifact).await.expect(200);
+        }
+        let session = format!("{SESSIONS}/s1");
+        assert!(client.delete(&session).await.status.is_success());
+        for expected in [2, 0] {
+            let receipt = client.delete("/api/v1/apps/demo/users/ada").await;
+            let receipt = receipt.expect(200);
+            assert_eq!(receipt["artifacts"].as_u64(), Some(expected), "{receipt}");
+        }
+        let client = client.with_session().await;
+        for session in ["s1", "never-created"] {
+            let path = format!("{SESSIONS}/{session}/artifacts");
+            let names = client.get(&path).await.expect(200);
+            assert!(names["names"].as_array().unwrap().is_empty(), "{names}");
+        }
+    }
+    let left = std::fs::read_dir(folder.path().join("apps/demo/users")).unwrap();
+    assert_eq!(left.count(), 0, "the name of the user says who it was");
 }

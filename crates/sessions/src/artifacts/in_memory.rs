@@ -153,4 +153,14 @@ impl ArtifactStore for InMemoryArtifactStore {
         });
         Ok(places.collect())
     }
+
+    async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
+        let mut erased = 0;
+        self.lock().retain(|(of_app, of_user, ..), versions| {
+            let is_theirs = of_app == app && of_user == user;
+            erased += if is_theirs { versions.len() as u64 } else { 0 };
+            !is_theirs
+        });
+        Ok(erased)
+    }
 }

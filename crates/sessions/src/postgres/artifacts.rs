@@ -332,6 +332,12 @@ pub(super) const DELETE_OF_SESSIONS: &str = "DELETE FROM retain_artifacts a \
 pub(super) const ERASE_CHUNK: &str = "DELETE FROM retain_artifacts WHERE number IN \
      (SELECT number FROM retain_artifacts WHERE app = $1 AND user_id = $2 LIMIT 64)";
 
+async fn erase_chunk(database: &Database, app: &str, user: &str) -> Outcome<u64> {
+    let client = database.connection().await?;
+    let statement = client.prepare_cached(ERASE_CHUNK).await?;
+    Ok(client.execute(&statement, &[&app, &user]).await?)
+}
+
 #[async_trait]
 impl ArtifactStore for PostgresArtifactStore {
     fn names(&self) -> ArtifactNames {
@@ -389,6 +395,18 @@ impl ArtifactStore for PostgresArtifactStore {
             database, after, limit, now_us, damaged
         ))
         .map_err(told("list artifacts"))
+    }
+
+    async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
+        let mut erased = 0;
+        loop {
+            // Some at a time, so that no statement takes as long as there is much.
+            let chunk = tried!(erase_chunk(&self.database, app, user));
+            match chunk.map_err(told("erase a user"))? {
+                0 => return Ok(erased),
+                more => erased += more,
+            }
+        }
     }
 }
 

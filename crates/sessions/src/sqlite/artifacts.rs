@@ -242,4 +242,20 @@ impl ArtifactStore for SqliteArtifactStore {
         let listed = self.readers.read("list artifacts", list).await;
         listed.map_err(as_artifact_error)
     }
+
+    async fn erase_user(&self, app: &str, user: &str) -> std::result::Result<u64, ArtifactError> {
+        let mut erased = 0;
+        loop {
+            let (app, user) = (app.to_owned(), user.to_owned());
+            // Some at a time, so that others can write in between.
+            let chunk = move |connection: &Connection| -> Result<usize> {
+                erase_chunk(connection, &app, &user).map_err(|e| failed("erase a user", e))
+            };
+            let chunk = self.writer.write("erase a user", chunk).await;
+            match chunk.map_err(as_artifact_error)? {
+                0 => return Ok(erased),
+                more => erased += more as u64,
+            }
+        }
+    }
 }

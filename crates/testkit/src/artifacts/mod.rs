@@ -181,6 +181,8 @@ macro_rules! artifact_promises {
             without_a_session_names_are_the_users,
             owners_that_lead_elsewhere_are_refused,
             hostile_names_stay_apart_or_are_refused,
+            erasing_a_user_leaves_only_what_others_have,
+            erasing_whom_no_name_fits_removes_nothing,
             // references
             references_give_what_they_refer_to,
             references_stay_in_their_scope,

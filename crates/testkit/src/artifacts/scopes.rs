@@ -252,3 +252,81 @@ pub async fn every_artifact_is_listed_once_in_order(harness: ArtifactHarness) {
         assert_eq!(all, expected, "{step}");
     }
 }
+
+/// Erasing a user removes all versions that they and any session of theirs have, and counts them.
+/// Nobody is asked for sessions, so it does not matter whether there are such. Others stay, also
+/// those whose names begin alike.
+pub async fn erasing_a_user_leaves_only_what_others_have(harness: ArtifactHarness) {
+    let artifacts = harness.service().await;
+    let at = |app: &str, user: &str, session: &str, name: &str| {
+        ArtifactKey::in_session(&SessionKey::new(app, user, session), name)
+    };
+    let sessions = ["s1", "s1/a", "users", "versions", "artifacts", "é"];
+    let theirs = sessions.map(|session| at("app", "ada", session, "a"));
+    let theirs = theirs.into_iter().chain(
+        ["a/a", "user:a", "user:a/a"]
+            .into_iter()
+            .map(|name| at("app", "ada", "s1", name)),
+    );
+    let theirs: Vec<ArtifactKey> = theirs.collect();
+    let of_others = [
+        ("app", "ada2"),
+        ("app", "ad"),
+        ("app", "ada/s1"),
+        ("app", "a_a"),
+        ("app", "%"),
+        ("app2", "ada"),
+        ("app/ada", "s1"),
+        ("other", "ada"),
+    ]
+    .map(|(app, user)| ["a", "user:a"].map(|name| at(app, user, "s1", name)));
+    for key in theirs.iter().chain(of_others.iter().flatten()) {
+        for text in ["one", "two"] {
+            let saved = artifacts.save_artifact(key, Part::text(text), None);
+            saved.await.unwrap();
+        }
+    }
+    let erased = artifacts.erase_user("app", "ada").await.unwrap();
+    assert_eq!(erased, 2 * theirs.len() as u64);
+    assert_eq!(artifacts.erase_user("app", "ada").await.unwrap(), 0);
+    assert_eq!(artifacts.erase_user("app", "nobody").await.unwrap(), 0);
+    for key in &theirs {
+        assert!(
+            artifacts.list_versions(key).await.unwrap().is_empty(),
+            "{key}"
+        );
+        assert_eq!(artifacts.load_artifact(key, None).await.unwrap(), None);
+    }
+    for key in of_others.iter().flatten() {
+        assert_eq!(artifacts.list_versions(key).await.unwrap(), [0, 1], "{key}");
+    }
+    // Who comes again begins anew.
+    let again = artifacts.save_artifact(&theirs[0], Part::text("three"), None);
+    assert_eq!(again.await.unwrap(), 0);
+}
+
+/// Who has a name that nothing can be saved under has nothing to erase, and nobody else loses it.
+pub async fn erasing_whom_no_name_fits_removes_nothing(harness: ArtifactHarness) {
+    let artifacts = harness.service().await;
+    artifacts
+        .save_artifact(&key("user:a"), Part::text("x"), None)
+        .await
+        .unwrap();
+    for (app, user) in [
+        ("app", ".."),
+        ("app", "."),
+        ("app", ""),
+        ("app", "../ada"),
+        ("app", "x/../ada"),
+        ("app", "/ada"),
+        ("app", "ada/"),
+        ("app", "ada\0"),
+        ("..", "ada"),
+        ("", "ada"),
+    ] {
+        let erased = artifacts.erase_user(app, user).await.unwrap();
+        assert_eq!(erased, 0, "{app:?} {user:?}");
+    }
+    let versions = artifacts.list_versions(&key("user:a")).await.unwrap();
+    assert_eq!(versions, [0]);
+}

@@ -13,6 +13,12 @@ use super::{failed, folders_in, is_absent};
 /// The folder that an artifact's versions are in. No artifact has a path with this word.
 pub(super) const VERSIONS: &str = "versions";
 
+/// The folder that a user's artifacts are in, or a session's.
+pub(super) const ARTIFACTS: &str = "artifacts";
+
+/// The folder that a user's sessions are in.
+pub(super) const SESSIONS: &str = "sessions";
+
 /// The whole folder.
 #[derive(Debug)]
 pub(super) struct Layout {
@@ -44,10 +50,17 @@ impl Layout {
     ) -> Result<PathBuf, ArtifactError> {
         let mut parts = vec!["apps", app, "users", user];
         if let Some(session) = session {
-            parts.extend(["sessions", session]);
+            parts.extend([SESSIONS, session]);
         }
-        parts.push("artifacts");
+        parts.push(ARTIFACTS);
         descend(self.root.clone(), &parts.join("/"))
+    }
+
+    /// Where everything of a user is.
+    pub(super) fn home(&self, app: &str, user: &str) -> Result<Home, ArtifactError> {
+        let users = descend(self.root.clone(), &["apps", app, "users"].join("/"))?;
+        let folder = descend(users.clone(), user)?;
+        Ok(Home { users, folder })
     }
 
     /// The place of an artifact.
@@ -79,6 +92,41 @@ fn descend(from: PathBuf, path: &str) -> Result<PathBuf, ArtifactError> {
         }
     }
     Ok(at)
+}
+
+/// The folder of one user, in which those of others may be: of whom has a name with more parts.
+#[derive(Debug)]
+pub(super) struct Home {
+    users: PathBuf,
+    folder: PathBuf,
+}
+
+impl Home {
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folder in it with this name; an error if that is a link.
+    pub(super) fn child(&self, name: &str) -> Result<PathBuf, ArtifactError> {
+        descend(self.folder.clone(), name)
+    }
+
+    /// Removes the folder, whose name may say who it was, and those above it that nothing is left
+    /// in, up to that of all users.
+    pub(super) fn remove_empty_folders(&self) {
+        remove_empty(&self.folder, &self.users);
+    }
+}
+
+/// Removes a folder and those above it that nothing is left in, as long as they are inside `end`.
+fn remove_empty(folder: &Path, end: &Path) {
+    let inside = |folder: &&Path| *folder != end && folder.starts_with(end);
+    for folder in folder.ancestors().take_while(inside) {
+        // Fails, as it should, where something is left.
+        if fs::remove_dir(folder).is_err() {
+            return;
+        }
+    }
 }
 
 /// The place of one artifact: a folder, in which its versions are and perhaps further artifacts.
@@ -177,13 +225,7 @@ impl Shelf {
 
     /// Removes the folder and those above it that nothing is left in, up to the scope.
     pub(super) fn remove_empty_folders(&self) {
-        let inside = |folder: &&Path| *folder != self.scope && folder.starts_with(&self.scope);
-        for folder in self.folder.ancestors().take_while(inside) {
-            // Fails, as it should, where something is left.
-            if fs::remove_dir(folder).is_err() {
-                return;
-            }
-        }
+        remove_empty(&self.folder, &self.scope);
     }
 
     pub(super) fn corrupt(&self, version: u64, cause: impl Into<BoxError>) -> ArtifactError {

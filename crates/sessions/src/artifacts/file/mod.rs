@@ -4,6 +4,7 @@
 //! the operations, `layout` says where things are and that they are inside the root, `write` how a
 //! version comes to be as a whole.
 
+mod erase;
 mod layout;
 mod metadata;
 mod places;
@@ -184,6 +185,12 @@ impl ArtifactStore for FileArtifactStore {
             move |folder: &Folder| places::behind(folder.layout.root(), after.as_ref(), limit);
         self.blocking("list", list).await
     }
+
+    async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
+        let (app, user) = (app.to_owned(), user.to_owned());
+        let erase = move |folder: &Folder| folder.erase_user(&app, &user);
+        self.blocking("erase a user", erase).await
+    }
 }
 
 impl Folder {
@@ -261,28 +268,36 @@ impl Folder {
         self.check_writable("delete")?;
         let _alone = self.deleting.write();
         let shelf = self.layout.shelf(place)?;
-        let trash = self.layout.trash();
         let removed = || -> io::Result<()> {
-            if !shelf.versions_folder().is_dir() {
+            let Some(gone) = self.take_away(&shelf.versions_folder())? else {
                 return Ok(());
-            }
-            write::make_folders(&trash)?;
-            let gone = loop {
-                let number = self.deleted.fetch_add(1, Ordering::Relaxed);
-                let gone = trash.join(format!("{}-{number}", std::process::id()));
-                match fs::rename(shelf.versions_folder(), &gone) {
-                    Ok(()) => break gone,
-                    Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-                    // Left by a process that had our number before us.
-                    Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
-                    Err(error) => return Err(error),
-                }
             };
             write::sync_folder(shelf.folder())?;
             shelf.remove_empty_folders();
             fs::remove_dir_all(gone)
         };
         removed().map_err(|e| failed("delete", e))
+    }
+
+    /// Moves a folder with all that is in it to where things are deleted, at once, and says where it
+    /// is then; `None` if there is no such folder.
+    fn take_away(&self, folder: &Path) -> io::Result<Option<PathBuf>> {
+        if !folder.is_dir() {
+            return Ok(None);
+        }
+        let trash = self.layout.trash();
+        write::make_folders(&trash)?;
+        loop {
+            let number = self.deleted.fetch_add(1, Ordering::Relaxed);
+            let gone = trash.join(format!("{}-{number}", std::process::id()));
+            match fs::rename(folder, &gone) {
+                Ok(()) => return Ok(Some(gone)),
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                // Left by a process that had our number before us.
+                Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn list(
