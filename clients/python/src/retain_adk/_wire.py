@@ -5,8 +5,11 @@ Objects are written in ADK's HTTP form: camelCase, no nulls in fields, nulls in 
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from google.adk.events.event import Event
@@ -16,6 +19,8 @@ from google.adk.sessions.state import State
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError, to_json
+
+from ._errors import RetainRequestError
 
 logger = logging.getLogger(__name__)
 
@@ -126,15 +131,17 @@ def without_temp(delta: dict[str, Any]) -> dict[str, Any]:
 
 def event_json(event: Event) -> bytes:
     """The event as it is stored: without `temp:` keys."""
-    delta = event.actions.state_delta if event.actions else {}
-    kept = without_temp(delta)
-    if len(kept) != len(delta):
-        event = _with_delta(event, kept)
-    try:
-        return _object_json(event)
-    except PydanticSerializationError:
-        # Newer ADKs do this themselves: what has no JSON form is stored as its text.
-        return _object_json(_with_delta(event, json.loads(state_json(kept))))
+    with _writing("the event"):
+        kept = without_temp(event.actions.state_delta) if event.actions else {}
+        if event.actions and event.actions.state_delta:
+            # ADK has base64 in the event and text in the state that comes of it. Here there is one
+            # value for both, and the state is what agents read.
+            event = _with_delta(event, _with_text_for_bytes(kept))
+        try:
+            return _object_json(event)
+        except PydanticSerializationError:
+            # Newer ADKs do this themselves: what has no JSON form is stored as its text.
+            return _object_json(_with_delta(event, json.loads(state_json(kept))))
 
 
 def _with_delta(event: Event, delta: dict[str, Any]) -> Event:
@@ -144,16 +151,53 @@ def _with_delta(event: Event, delta: dict[str, Any]) -> Event:
 
 def state_json(state: dict[str, Any]) -> bytes:
     """A state as JSON; as ADK does it, what has no JSON form is stored as its text."""
+    with _writing("the state"):
+        plain_state = _with_text_for_bytes(state)
+        try:
+            return to_json(plain_state, inf_nan_mode="null")
+        except PydanticSerializationError:
+            text = to_json(plain_state, inf_nan_mode="null", serialize_unknown=True)
+            logger.warning("some values of the state have no JSON form and are stored as text")
+            return text
+
+
+def _with_text_for_bytes(value: Any) -> Any:
+    """The value with text in the place of bytes, as ADK has it in its states.
+
+    For bytes that are no text ADK's services raise. They become what ADK has for bytes in events.
+    """
+    if isinstance(value, (bytes, bytearray)):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return base64.urlsafe_b64encode(value).decode()
+    if isinstance(value, dict):
+        return {
+            _with_text_for_bytes(key) if isinstance(key, bytes) else key: _with_text_for_bytes(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_with_text_for_bytes(item) for item in value]
+    return value
+
+
+@contextmanager
+def _writing(what: str) -> Iterator[None]:
+    """Tells who called, in this package's words, that something cannot be sent."""
     try:
-        return to_json(state, inf_nan_mode="null")
-    except PydanticSerializationError:
-        logger.warning("some values of the state have no JSON form and are stored as text")
-        return to_json(state, inf_nan_mode="null", serialize_unknown=True)
+        yield
+    except RetainRequestError:
+        raise
+    except (ValueError, RecursionError) as error:
+        # Pydantic's error is a ValueError too; circles and great depth are told by the others.
+        message = f"{what} cannot be written as JSON, so nothing was sent: {error}"
+        raise RetainRequestError(message) from error
 
 
 def object_json(model: BaseModel) -> bytes:
     """One of ADK's or the API's objects as JSON."""
-    return _object_json(model)
+    with _writing(f"the {type(model).__name__}"):
+        return _object_json(model)
 
 
 def _object_json(model: BaseModel) -> bytes:
@@ -177,4 +221,7 @@ def array(items: list[bytes]) -> bytes:
 
 def plain(value: object) -> bytes | None:
     """A plain value as JSON; None stays None."""
-    return None if value is None else to_json(value, inf_nan_mode="null", by_alias=True)
+    if value is None:
+        return None
+    with _writing("a value"):
+        return to_json(value, inf_nan_mode="null", by_alias=True)
