@@ -10,6 +10,7 @@ mod content;
 mod error;
 mod event;
 mod events;
+mod given_up;
 mod hub;
 mod json;
 mod keys;
@@ -44,6 +45,7 @@ pub use content::{
 pub use error::{BoxError, Conflict, Result, SessionError};
 pub use event::Event;
 pub use events::Events;
+pub use given_up::unless_given_up;
 pub use hub::ChangeHub;
 pub use json::{DEPTH_MAX, Json, JsonError, JsonMap, Number};
 pub use keys::{ApiKey, KEY_SECRET_BYTES, KeyRefused, KeyScope, KeyStore, KeyText, is_same_secret};

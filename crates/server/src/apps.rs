@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::join_all};
 use retain_core::SessionKey;
 use retain_runtime::{
     Agent, AgentsDir, BuildError, ConfigError, ConfigRegistry, Plugin, Runner, Telemetry,
@@ -65,6 +65,7 @@ pub struct Apps {
     /// The only app of the folder that is served, where the folder given was an app itself.
     only: Option<String>,
     is_resumable: bool,
+    max_llm_calls: Option<Option<u32>>,
     runners: Mutex<Runners>,
 }
 
@@ -75,6 +76,10 @@ struct Runners {
     /// Those whose app was read again. Their runs go on, and somebody may be about to begin one.
     replaced: Vec<Runner>,
 }
+
+/// How long what was said may take to be remembered when a server ends, and toolsets to be closed. A
+/// store that does not answer any more must not keep the process.
+const CLOSING: Duration = Duration::from_secs(60);
 
 /// How many replaced runners are kept though they do nothing any more.
 const REPLACED_KEPT: usize = 16;
@@ -100,9 +105,17 @@ impl Runners {
 
 /// Whether a runner runs nothing, sums nothing up and remembers nothing at this moment.
 fn is_idle(runner: &Runner) -> bool {
-    runner.running() == 0
+    runner.unfinished() == 0
         && runner.flush_compaction().now_or_never().is_some()
         && runner.flush_memory().now_or_never().is_some()
+}
+
+async fn close(runner: &Runner) {
+    if let Err(error) = runner.close().await {
+        let (app, kind) = (runner.app_name(), error_kind(&error));
+        tracing::error!(app, kind, "a runner could not be closed");
+        tracing::debug!(error = ?error.to_string(), "a runner could not be closed");
+    }
 }
 
 impl fmt::Debug for Apps {
@@ -130,6 +143,7 @@ impl Apps {
             dev: None,
             only: None,
             is_resumable: false,
+            max_llm_calls: None,
             runners: Mutex::default(),
         }
     }
@@ -224,6 +238,13 @@ impl Apps {
         self
     }
 
+    /// How many model calls a run may make; any number if `None`. By default what is usual for
+    /// [`RunConfig`](retain_runtime::RunConfig).
+    pub fn max_llm_calls(mut self, limit: Option<u32>) -> Apps {
+        self.max_llm_calls = Some(limit);
+        self
+    }
+
     /// Limits how many turns run at once.
     pub fn limit_runs(mut self, runs: Runs) -> Apps {
         self.runs = runs;
@@ -236,23 +257,20 @@ impl Apps {
     }
 
     /// Waits until turns whose callers have gone away are stored as cut off, though not for longer
-    /// than `patience`; and until what was said is remembered.
+    /// than `patience`; and until what was said is remembered, for a minute at most.
     pub async fn close(&self, patience: Duration) {
         let runners = self.runners().all();
         let sealed = async {
-            while runners.iter().any(|runner| runner.running() > 0) {
+            while runners.iter().any(|runner| runner.unfinished() > 0) {
                 sleep(Duration::from_millis(10)).await;
             }
         };
         if timeout(patience, sealed).await.is_err() {
             tracing::warn!("a turn was not stored as cut off in time; its lease runs out");
         }
-        for runner in runners {
-            if let Err(error) = runner.close().await {
-                let (app, kind) = (runner.app_name(), error_kind(&error));
-                tracing::error!(app, kind, "a runner could not be closed");
-                tracing::debug!(error = ?error.to_string(), "a runner could not be closed");
-            }
+        let closed = join_all(runners.iter().map(close));
+        if timeout(CLOSING, closed).await.is_err() {
+            tracing::warn!("what runners hold was not let go of in time");
         }
     }
 
@@ -365,6 +383,9 @@ impl Apps {
             .auto_create_session(self.creates_sessions)
             .resumable(self.is_resumable)
             .telemetry(self.telemetry);
+        if let Some(limit) = self.max_llm_calls {
+            builder = builder.max_llm_calls(limit);
+        }
         for plugin in &self.plugins {
             builder = builder.shared_plugin(Arc::clone(plugin));
         }

@@ -1,6 +1,7 @@
 //! `retain serve`: settings → services → apps → guards, and then it listens.
 
 mod address;
+mod adk_options;
 mod announce;
 mod exports;
 mod logs;
@@ -107,6 +108,9 @@ fn apps(
         .auto_create_session(settings.auto_create_session)
         .resumable(settings.resumable)
         .reload_agents(settings.reload_agents);
+    if let Some(calls) = settings.max_llm_calls {
+        apps = apps.max_llm_calls(calls.limit);
+    }
     if let Some(app) = &settings.default_app {
         apps = apps.with_default_app(app);
     }

@@ -13,6 +13,8 @@ use clap::{ArgAction, Args, ValueEnum};
 use retain_server::ServerLimits;
 use serde::Deserialize;
 
+use super::adk_options::OptionsOfAdk;
+
 /// The file that is read where none is named, if it is there.
 const DEFAULT_FILE: &str = "retain.toml";
 
@@ -162,6 +164,16 @@ pub(super) struct Given {
     #[arg(value_name = "KEY")]
     #[serde(alias = "api_key")]
     api_key: Option<String>,
+    /// How many model calls a run may make; 0 or less is no limit [default: 500]
+    #[arg(
+        long,
+        alias = "max_llm_calls",
+        env = "RETAIN_MAX_LLM_CALLS",
+        value_name = "N",
+        allow_negative_numbers = true
+    )]
+    #[serde(alias = "max_llm_calls")]
+    max_llm_calls: Option<i64>,
     /// How long running turns may go on once the server is told to stop [default: 10]
     #[arg(
         long,
@@ -171,7 +183,7 @@ pub(super) struct Given {
     )]
     #[serde(alias = "shutdown_grace")]
     shutdown_grace: Option<f64>,
-    /// Bytes of a request's body [default: 10485760]
+    /// Bytes of a request's body [default: 33554432]
     #[arg(
         long,
         alias = "max_body_bytes",
@@ -292,14 +304,24 @@ pub(super) struct Given {
     #[arg(short, long)]
     #[serde(skip)]
     verbose: bool,
-    /// Taken for ADK's sake and without effect: this program has no code to reload
-    #[arg(long, hide = true, overrides_with = "no_reload")]
+    #[command(flatten)]
     #[serde(skip)]
-    reload: bool,
-    /// Likewise
-    #[arg(long = "no-reload", alias = "no_reload", hide = true)]
-    #[serde(skip)]
-    no_reload: bool,
+    of_adk: OptionsOfAdk,
+}
+
+/// How many model calls a run may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LlmCalls {
+    /// Any number if `None`.
+    pub(super) limit: Option<u32>,
+}
+
+impl LlmCalls {
+    /// As ADK means the number: none or less than none is no limit.
+    fn of(number: i64) -> LlmCalls {
+        let limit = (number > 0).then(|| u32::try_from(number).unwrap_or(u32::MAX));
+        LlmCalls { limit }
+    }
 }
 
 /// What a server is told, with a value for everything.
@@ -326,6 +348,7 @@ pub(super) struct Settings {
     pub(super) limits: ServerLimits,
     pub(super) max_runs: usize,
     pub(super) max_runs_per_user: usize,
+    pub(super) max_llm_calls: Option<LlmCalls>,
     pub(super) capture_message_content: Option<bool>,
     pub(super) log_format: LogFormat,
     pub(super) log_level: String,
@@ -334,6 +357,7 @@ pub(super) struct Settings {
 impl Settings {
     /// What was given, over what stands in the file, over what is usual.
     pub(super) fn of(given: Given, file: Option<&Path>) -> anyhow::Result<Settings> {
+        given.of_adk.refuse()?;
         let verbose = given.verbose;
         let given = given.over(read(file)?);
         let limits = given.limits()?;
@@ -366,6 +390,7 @@ impl Settings {
             limits,
             max_runs: given.max_runs.unwrap_or(1024),
             max_runs_per_user: given.max_runs_per_user.unwrap_or(8),
+            max_llm_calls: given.max_llm_calls.map(LlmCalls::of),
             capture_message_content: given.capture_message_content,
             log_format: given.log_format.unwrap_or(LogFormat::Text),
             log_level: if verbose {
@@ -391,7 +416,7 @@ impl Given {
             embedder, artifact_service_uri, ui_dir, allow_origins, conformance, reload_agents,
             auto_create_session, resumable, ingest_after_turns, api_key, shutdown_grace, max_body_bytes,
             max_header_bytes, header_timeout, body_timeout, write_timeout, max_connections,
-            max_runs, max_runs_per_user, requests_per_key, max_streams_per_key, max_streams_per_user,
+            max_runs, max_runs_per_user, max_llm_calls, requests_per_key, max_streams_per_key, max_streams_per_user,
             capture_message_content, log_format, log_level,
         )
     }
@@ -524,7 +549,7 @@ mod tests {
     }
 
     /// Every setting as an option and as a line of a file, with different values.
-    const BOTH: [(&str, &str, &str); 30] = [
+    const BOTH: [(&str, &str, &str); 31] = [
         ("--default-app", "a", "\"b\""),
         ("--model", "a", "\"b\""),
         ("--host", "127.0.0.2", "\"127.0.0.3\""),
@@ -541,6 +566,7 @@ mod tests {
         ("--resumable=true", "", "false"),
         ("--ingest-after-turns=true", "", "false"),
         ("--api-key", "aaaaaaaaaaaaaaaa", "\"bbbbbbbbbbbbbbbb\""),
+        ("--max-llm-calls", "1", "2"),
         ("--shutdown-grace", "1.5", "2.5"),
         ("--max-body-bytes", "1", "2"),
         ("--max-header-bytes", "1", "2"),
@@ -596,6 +622,20 @@ mod tests {
         given(&["--no-reload", "agents"]);
         given(&["--reload", "--reload_agents", "agents"]);
         assert_eq!(settings(&["-v"], "").unwrap().log_level, "debug");
+    }
+
+    #[test]
+    fn a_limit_of_model_calls_is_a_number_as_adk_means_it() {
+        let limit = |number: &str| {
+            let settings = settings(&["--max_llm_calls", number], "").unwrap();
+            settings.max_llm_calls.unwrap().limit
+        };
+        assert_eq!(limit("20"), Some(20));
+        assert_eq!((limit("0"), limit("-1")), (None, None));
+        assert_eq!(limit("5000000000"), Some(u32::MAX));
+        assert_eq!(settings(&[], "").unwrap().max_llm_calls, None);
+        let of_file = settings(&[], "max_llm_calls = -1").unwrap();
+        assert_eq!(of_file.max_llm_calls, Some(LlmCalls { limit: None }));
     }
 
     #[test]

@@ -42,6 +42,7 @@ fn a_variable_that_is_set_to_nothing_is_not_set() {
         "RETAIN_CONFORMANCE",
         "RETAIN_HOST",
         "RETAIN_LOG_FORMAT",
+        "RETAIN_MAX_LLM_CALLS",
         "RETAIN_MAX_RUNS",
         "RETAIN_SESSION_SERVICE_URI",
         "RETAIN_SHUTDOWN_GRACE",
@@ -73,6 +74,65 @@ fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
     assert!(!ended.status.success(), "{arguments:?}");
     assert_eq!(String::from_utf8(ended.stdout).unwrap(), "");
     String::from_utf8(ended.stderr).unwrap()
+}
+
+#[test]
+fn a_run_ends_at_the_limit_of_model_calls() {
+    let folder = retain_testkit::scratch::folder();
+    let agents = folder.path().join("agents/twice");
+    std::fs::create_dir_all(&agents).unwrap();
+    let twice = "agent_class: SequentialAgent\nname: twice\nsub_agents:\n\
+                 - config_path: first.yaml\n- config_path: second.yaml\n";
+    std::fs::write(agents.join("root_agent.yaml"), twice).unwrap();
+    for name in ["first", "second"] {
+        let yaml = format!("name: {name}\nmodel: offline\ninstruction: Answer.\n");
+        std::fs::write(agents.join(format!("{name}.yaml")), yaml).unwrap();
+    }
+    let message = said("s", "Hello.").replace("assistant", "twice");
+    let asked = |limit: &[&str], path: &str| {
+        let always = ["agents", "--auto_create_session", "--session_service_uri"];
+        let line = [&always[..], &["memory://"], limit].concat();
+        Server::with(folder.path(), &line).post(path, &message)
+    };
+    // ADK's meaning of the number: so many may be made, and none or less than none is no limit.
+    for limit in [
+        &[][..],
+        &["--max-llm-calls", "2"],
+        &["--max_llm_calls", "-1"],
+    ] {
+        let answer = asked(limit, "/run");
+        assert_eq!(answer.status, 200, "{limit:?} {}", answer.text);
+    }
+    let one = ["--max_llm_calls", "1"];
+    let ended = asked(&one, "/run");
+    assert_eq!(ended.status, 500, "{}", ended.text);
+    let streamed = asked(&one, "/run_sse");
+    assert_eq!(streamed.status, 200, "{}", streamed.text);
+    let (first, last) = streamed.text.rsplit_once("data: ").unwrap();
+    assert!(first.contains(r#""author":"first""#), "{}", streamed.text);
+    assert!(last.contains("LlmCallsLimitExceededError"), "{last}");
+}
+
+#[test]
+fn command_lines_of_adk_start_this_server() {
+    let folder = retain_testkit::scratch::folder();
+    for line in [
+        "--with_ui --use_local_storage --reload --max_llm_calls 20 -v",
+        "--no_use_local_storage --no-reload --log_level INFO --allow_origins https://a.example",
+    ] {
+        let line: Vec<&str> = line.split(' ').collect();
+        let server = Server::with(folder.path(), &line);
+        assert_eq!(server.get("/list-apps").status, 200, "{line:?}");
+    }
+}
+
+#[test]
+fn what_only_adks_server_does_is_refused_with_a_way_out() {
+    let message = refused(&["--a2a", "--trigger_sources", "pubsub", "--with_ui"], &[]);
+    let lines: Vec<&str> = message.lines().collect();
+    assert_eq!(lines.len(), 2, "{message}");
+    assert!(lines[0].starts_with("error: --a2a "), "{message}");
+    assert!(lines[1].starts_with("--trigger_sources "), "{message}");
 }
 
 #[test]

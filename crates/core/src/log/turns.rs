@@ -6,10 +6,12 @@
 
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use futures_util::future::{Either, select};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout, timeout_at},
@@ -18,6 +20,7 @@ use tokio::{
 use super::StoreSessionService;
 use crate::{
     error::{Result, SessionError},
+    given_up::{given_up, is_given_up},
     lease::LeaseUse,
     service::{RunOptions, RunToken, check_not_nested},
     session::SessionKey,
@@ -103,10 +106,18 @@ impl<S: SessionStore> StoreSessionService<S> {
                 done => Ok(done),
             };
         }
-        let turn = timeout_at(deadline, self.turns.next(key)).await;
-        let _turn = turn.map_err(|_| busy(started))?;
+        let turn = pin!(timeout_at(deadline, self.turns.next(key)));
+        // Who is given up is asked first: it must not begin because its turn has come, too.
+        let _turn = match select(pin!(given_up()), turn).await {
+            Either::Right((Ok(turn), _)) => turn,
+            _ => return Err(busy(started)),
+        };
         let ticket = self.settings.ids.new_id();
         loop {
+            if is_given_up() {
+                self.store.withdraw(key, &ticket).await?;
+                return Err(busy(started));
+            }
             let (until_us, now_us) = match self.store.append(key, batch).await {
                 Ok(Written::Busy { until_us, now_us }) => (until_us, now_us),
                 Ok(done) => return Ok(done),
@@ -130,8 +141,9 @@ impl<S: SessionStore> StoreSessionService<S> {
                 us => Duration::from_micros(us.unsigned_abs()).min(POLL),
             };
             let pause = until_free.min(deadline - Instant::now());
-            // Whether somebody rang or the time was up, the store is asked again.
-            let _ = timeout(pause, self.store.changed(key, u64::MAX)).await;
+            // Whether somebody rang, gave up or the time was up, the store is asked again.
+            let rung = self.store.changed(key, u64::MAX);
+            let _ = timeout(pause, select(pin!(given_up()), pin!(rung))).await;
         }
     }
 

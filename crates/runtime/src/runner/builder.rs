@@ -6,7 +6,7 @@ use retain_core::{
     ArtifactService, Clock, Ids, MemoryService, RandomIds, SessionService, SystemClock,
 };
 
-use super::{Inner, Runner, kept::KeptSessions, leases::Leases};
+use super::{Inner, Runner, going_on::GoingOn, kept::KeptSessions, leases::Leases};
 use crate::{
     agents::{Agent, AgentTree},
     compaction::CompactionConfig,
@@ -35,6 +35,7 @@ pub struct RunnerBuilder {
     kept_bytes: usize,
     idle_limit: Duration,
     tool_time_limit: Duration,
+    max_llm_calls: Option<Option<u32>>,
     telemetry: Option<Telemetry>,
 }
 
@@ -57,6 +58,7 @@ impl Default for RunnerBuilder {
             kept_bytes: 256 * 1024 * 1024,
             idle_limit: Duration::from_secs(600),
             tool_time_limit: Duration::from_secs(600),
+            max_llm_calls: None,
             telemetry: None,
         }
     }
@@ -177,6 +179,14 @@ impl RunnerBuilder {
         self
     }
 
+    /// How many model calls a run may make, whatever its [`RunConfig`](crate::RunConfig) says; any
+    /// number if `None`. For who runs a server and answers for its costs. By default each run says it
+    /// for itself.
+    pub fn max_llm_calls(mut self, limit: Option<u32>) -> Self {
+        self.max_llm_calls = Some(limit);
+        self
+    }
+
     /// Where the content of conversations may be seen. By default what the environment says, see
     /// [`Telemetry::from_env`], and that is nowhere if it says nothing.
     pub fn telemetry(mut self, telemetry: Telemetry) -> Self {
@@ -219,6 +229,7 @@ impl RunnerBuilder {
                 app_name: self.app_name,
                 tree: Arc::new(tree),
                 leases: Leases::new(Arc::clone(&sessions), self.idle_limit),
+                going_on: GoingOn::default(),
                 sessions,
                 memory: self.memory,
                 artifacts: self.artifacts,
@@ -233,6 +244,7 @@ impl RunnerBuilder {
                 ids: self.ids,
                 kept: KeptSessions::new(self.kept_sessions, self.kept_bytes),
                 tool_time_limit: self.tool_time_limit,
+                max_llm_calls: self.max_llm_calls,
                 telemetry: self.telemetry.unwrap_or_else(Telemetry::from_env),
             }),
         })

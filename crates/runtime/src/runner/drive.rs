@@ -7,7 +7,7 @@
 use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt as _;
-use retain_core::{Event, LlmResponse, SessionKey, SharedSession, within_run};
+use retain_core::{Event, LlmResponse, SessionKey, SharedSession, unless_given_up, within_run};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Span;
 
@@ -44,8 +44,8 @@ pub(super) async fn run(
     caller: Caller,
     span: Span,
 ) {
-    // The parts of a run are boxed: together they would be a very large future.
-    let begin = match Box::pin(inner.begin(&key, &request)).await {
+    let _going_on = inner.going_on.enter();
+    let begin = match begin(&inner, &key, &request, caller.wishes.clone()).await {
         Ok(begin) => begin,
         Err(error) => {
             telemetry::failed(&span, error.code());
@@ -60,6 +60,26 @@ pub(super) async fn run(
     let mut driver = Driver::new(inner, key, begin, request, emitter, caller.idle);
     driver.out = Some(caller.out);
     Box::pin(driver.drive(emitted, caller.wishes, span)).await;
+}
+
+/// Begins the run, unless its caller goes away while it waits for its turn: then nothing is stored.
+async fn begin(
+    inner: &Inner,
+    key: &SessionKey,
+    request: &RunRequest,
+    mut wishes: watch::Receiver<Wish>,
+) -> Result<Begun> {
+    let (give_up, given_up) = watch::channel(false);
+    // The parts of a run are boxed: together they would be a very large future.
+    let mut begin = Box::pin(unless_given_up(given_up, inner.begin(key, request)));
+    tokio::select! {
+        biased;
+        // First, for the turn of who went away may have come meanwhile.
+        _ = wishes.wait_for(|wish| *wish != Wish::GoOn) => {}
+        begun = &mut begin => return begun,
+    }
+    give_up.send_replace(true);
+    begin.await
 }
 
 /// How the agent's work ended.

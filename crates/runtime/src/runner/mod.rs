@@ -13,6 +13,7 @@ mod config;
 mod drive;
 mod ending;
 mod ephemeral;
+mod going_on;
 mod ingest;
 mod kept;
 mod leases;
@@ -53,6 +54,7 @@ use crate::{
     telemetry::{self, Telemetry},
 };
 use compaction::AfterRuns;
+use going_on::GoingOn;
 use ingest::Ingests;
 use kept::KeptSessions;
 use leases::Leases;
@@ -101,7 +103,10 @@ struct Inner {
     ids: Arc<dyn Ids>,
     kept: KeptSessions,
     leases: Arc<Leases>,
+    going_on: GoingOn,
     tool_time_limit: Duration,
+    /// What holds for all runs, if something does.
+    max_llm_calls: Option<Option<u32>>,
     telemetry: Telemetry,
 }
 
@@ -166,6 +171,9 @@ impl Runner {
         }
         let mut request = request;
         request.message = request.message.map(message::checked).transpose()?;
+        if let Some(limit) = self.inner.max_llm_calls {
+            request.config.max_llm_calls = limit;
+        }
         let key = self.session_key(user_id, session_id).await?;
         let within = running();
         if within.contains(&key) {
@@ -303,6 +311,12 @@ impl Runner {
     /// How many runs hold a session at this moment, also those whose callers have gone away.
     pub fn running(&self) -> usize {
         self.inner.leases.count()
+    }
+
+    /// How many runs there are at this moment, also those that only wait for their session, and
+    /// those whose callers have gone away.
+    pub fn unfinished(&self) -> usize {
+        self.inner.going_on.count()
     }
 
     /// Waits for summaries that are being made and for what is being remembered, lets go of what

@@ -113,6 +113,35 @@ async fn a_run_that_does_not_want_to_wait_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_leaves_while_it_waits_for_its_turn_stores_nothing() {
+    for (name, sessions) in services().await {
+        let agent = counter(Arc::default());
+        let runner = crate::support::runner(&sessions, agent).build().unwrap();
+        let first = runner.run(USER, Some(SESSION), "first").await.unwrap();
+        // One is the first in line and asks the store, the others stand behind it.
+        for number in 0..3 {
+            let waiting = runner.run(USER, Some(SESSION), format!("left {number}"));
+            let patience = std::time::Duration::from_millis(100);
+            let waited = tokio::time::timeout(patience, waiting).await;
+            assert!(waited.is_err(), "{name}: the session is taken");
+        }
+        first.collect_events().await.unwrap();
+        let last = runner.run(USER, Some(SESSION), "last").await.unwrap();
+        last.collect_events().await.unwrap();
+        let session = stored(&sessions).await;
+        let said = session.events.iter().filter(|event| event.author == "user");
+        let said: Vec<String> = said
+            .filter_map(|event| event.content().map(retain_core::Content::text_concat))
+            .collect();
+        assert_eq!(said, ["first", "last"], "{name}");
+        assert_eq!(session.events.len(), 8, "{name}: nobody was cut off");
+        while runner.unfinished() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_inside_a_run_of_the_same_session_is_an_error_and_no_deadlock() {
     for (name, sessions) in services().await {
         let slot: Arc<std::sync::OnceLock<Runner>> = Arc::default();

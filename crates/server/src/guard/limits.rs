@@ -40,7 +40,8 @@ pub struct ServerLimits {
 impl Default for ServerLimits {
     fn default() -> ServerLimits {
         ServerLimits {
-            body_bytes: 10 * 1024 * 1024,
+            // An event of the largest size fits, also if it is a file in base64.
+            body_bytes: 32 * 1024 * 1024,
             header_bytes: 64 * 1024,
             headers: 100,
             header_timeout: Duration::from_secs(30),

@@ -1,0 +1,31 @@
+//! How many runs have begun to begin and are not over.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// The number of runs. Clones count together.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GoingOn(Arc<AtomicUsize>);
+
+/// A run that counts until this is dropped.
+#[derive(Debug)]
+pub(super) struct Counted(GoingOn);
+
+impl GoingOn {
+    pub(super) fn enter(&self) -> Counted {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        Counted(self.clone())
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
