@@ -2,7 +2,7 @@
 //!
 //! Ten thousand sessions are an ordinary list, so what is done for each of them counts here.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use retain_core::{
     Json, JsonMap, ListQuery, ListText, Listed, Listing, Origin, OwnKeys, Result, SessionError,
@@ -12,6 +12,7 @@ use rusqlite::{Connection, Row, types::Value};
 
 use super::{
     failed,
+    listed::{Known, ListedStates},
     read::{STATE, shared_state},
     rows,
 };
@@ -47,6 +48,7 @@ pub(super) fn list_text(
     connection: &Connection,
     query: &ListQuery,
     now_us: i64,
+    listed: &ListedStates,
     mut text: ListText,
 ) -> Result<ListText> {
     let mut found = Places::read(connection, query, now_us).map_err(|e| failed(LIST, e))?;
@@ -56,13 +58,14 @@ pub(super) fn list_text(
     for user in window::users(query, users) {
         text.share(user, &app, &shared_state(connection, &query.app, user)?)?;
     }
-    let (own, ranges) = own_keys(connection, query, &found)?;
+    let known = own_keys(connection, query, &found, listed)?;
     text.reserve(found.places.len());
-    for (place, range) in found.places.iter().zip(ranges) {
+    for place in &found.places {
+        let part = known.part(place.number, place.position).cloned();
         text.add(Listed {
             id: &found.names[place.id.clone()],
             user: found.user(place, query),
-            own_keys: own.as_str().get(range).unwrap_or_default(),
+            own_keys: part.map_or("", |part| &known.text[part]),
             last_update_time: place.last_update,
         })?;
     }
@@ -80,6 +83,7 @@ struct Places {
 struct Place {
     last_update: f64,
     number: i64,
+    position: u64,
     id: Range<usize>,
     /// Empty where the list is of one user.
     user: Range<usize>,
@@ -90,13 +94,14 @@ impl Places {
         let mut found = Places::default();
         each_session(
             connection,
-            "number, last_update, id, user",
+            "number, last_update, id, user, position",
             query,
             now_us,
             |row| {
                 let place = Place {
                     number: row.get(0)?,
                     last_update: row.get(1)?,
+                    position: row.get(4)?,
                     id: found.name(row, 2)?,
                     user: match query.user {
                         Some(_) => 0..0,
@@ -138,33 +143,75 @@ impl Places {
     }
 }
 
-/// The own keys of all sessions as one text, and where in it those of each are.
+/// The own keys of all sessions as one text. Only those are read that have changed since the last
+/// list, where there was one.
 fn own_keys(
     connection: &Connection,
     query: &ListQuery,
     found: &Places,
-) -> Result<(OwnKeys, Vec<Range<usize>>)> {
-    let numbers: Vec<i64> = found.places.iter().map(|place| place.number).collect();
+    listed: &ListedStates,
+) -> Result<Arc<Known>> {
+    let places = &found.places;
+    // Few are read as quickly as they are found in a map, and need not be kept.
+    let owner = query.user.as_deref().filter(|_| places.len() >= MANY);
+    let known = owner.map(|user| listed.of(&query.app, user));
+    let known = known.unwrap_or_default();
+    let is_new = |at: &usize| {
+        known
+            .part(places[*at].number, places[*at].position)
+            .is_none()
+    };
+    let new: Vec<usize> = (0..places.len()).filter(is_new).collect();
+    // Those that were deleted are forgotten too.
+    if new.is_empty() && known.len() == places.len() {
+        return Ok(known);
+    }
+    let now_known = Arc::new(read_own_keys(connection, query, found, &known, &new)?);
+    if let Some(user) = owner {
+        listed.keep(&query.app, user, Arc::clone(&now_known));
+    }
+    Ok(now_known)
+}
+
+/// What is known of the sessions, with what the new ones have read from the database.
+fn read_own_keys(
+    connection: &Connection,
+    query: &ListQuery,
+    found: &Places,
+    known: &Known,
+    new: &[usize],
+) -> Result<Known> {
+    let mut all = Known::with_capacity(found.places.len());
     let mut own = OwnKeys::default();
-    let mut ranges = vec![0..0; numbers.len()];
-    each_state(
-        connection,
-        &numbers,
-        &|at| found.key(at, query),
-        |at, key, value| {
-            let start = own.as_str().len();
-            let pushed = own.push(key, &value);
-            pushed.map_err(|e| SessionError::corrupt_state(&found.key(at, query), key, e))?;
-            // The keys of one session come one after the other.
-            let range: &mut Range<usize> = &mut ranges[at];
-            if range.start == range.end {
-                range.start = start;
-            }
-            range.end = own.as_str().len();
-            Ok(())
-        },
-    )?;
-    Ok((own, ranges))
+    let mut ranges = vec![0..0; new.len()];
+    let key = |at: usize| found.key(new[at], query);
+    let numbers: Vec<i64> = new.iter().map(|at| found.places[*at].number).collect();
+    each_state(connection, &numbers, &key, |at, name, value| {
+        let start = own.as_str().len();
+        let pushed = own.push(name, &value);
+        pushed.map_err(|e| SessionError::corrupt_state(&key(at), name, e))?;
+        // The keys of one session come one after the other.
+        let range: &mut Range<usize> = &mut ranges[at];
+        if range.start == range.end {
+            range.start = start;
+        }
+        range.end = own.as_str().len();
+        Ok(())
+    })?;
+    all.text = own.into();
+    for (at, range) in new.iter().zip(ranges) {
+        let place = &found.places[*at];
+        all.add(place.number, place.position, range);
+    }
+    for place in &found.places {
+        let Some(part) = known.part(place.number, place.position) else {
+            continue;
+        };
+        let start = all.text.len();
+        all.text.push_str(&known.text[part.clone()]);
+        all.add(place.number, place.position, start..all.text.len());
+    }
+    Ok(all)
 }
 
 /// A session found, and the number of its log.

@@ -9,6 +9,7 @@ mod artifacts;
 mod elsewhere;
 mod keys;
 mod list;
+mod listed;
 mod maintenance;
 mod memory;
 mod open;
@@ -37,6 +38,7 @@ use rusqlite::ErrorCode;
 pub use artifacts::{SqliteArtifactService, SqliteArtifactStore};
 use elsewhere::Elsewhere;
 pub use keys::SqliteKeyStore;
+use listed::ListedStates;
 pub use memory::SqliteMemoryStore;
 use readers::Readers;
 use writer::Writer;
@@ -189,6 +191,7 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     hub: ChangeHub,
     elsewhere: Elsewhere,
+    listed: Arc<ListedStates>,
 }
 
 impl fmt::Debug for SqliteStore {
@@ -209,6 +212,7 @@ impl SqliteStore {
             readers: Arc::new(Readers::new(options.clone(), Arc::clone(&writer))),
             hub: ChangeHub::default(),
             elsewhere: Elsewhere::default(),
+            listed: Arc::default(),
             writer,
             options,
         };
@@ -356,8 +360,9 @@ impl SessionStore for SqliteStore {
 
     async fn list_text(&self, query: &ListQuery, text: ListText) -> Result<ListText> {
         let (query, now_us) = (query.clone(), self.now_us());
+        let listed = Arc::clone(&self.listed);
         let list = move |connection: &rusqlite::Connection| {
-            list::list_text(connection, &query, now_us, text)
+            list::list_text(connection, &query, now_us, &listed, text)
         };
         self.readers.read("list", list).await
     }
@@ -464,6 +469,7 @@ impl SessionStore for SqliteStore {
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         let mut receipt = EraseReceipt::default();
+        self.listed.forget(app, user);
         loop {
             let (app, user) = (app.to_owned(), user.to_owned());
             let erase = move |connection: &rusqlite::Connection| {

@@ -2,6 +2,7 @@
 //!
 //! - `opening`: addresses, foreign files, schemas, and errors that say what to do
 //! - `committing`: group commit, waiting for other processes, failing alone
+//! - `listing`: long lists
 //! - `maintaining`: purge, erase without a trace, backup, check, damage
 //! - `migrating`: everything of one file to another
 //! - `remembering`: damaged memories
@@ -10,6 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod committing;
+mod listing;
 mod maintaining;
 mod migrating;
 mod opening;

@@ -206,6 +206,15 @@ pub async fn a_list_as_text_is_the_list(harness: Harness) {
     let deleted = log.delete_session(APP, "ada", "s50");
     deleted.await.unwrap();
     check_text(&log).await;
+    // What was listed before and is another one now.
+    create_with(&log, "s50", r#"{"n":"new"}"#).await;
+    check_text(&log).await;
+    let mut event = event("later");
+    event.actions.state_delta.insert("n", "changed");
+    let key = SessionKey::new(APP, "ada", "s60");
+    log.append(&key, event.into()).await.unwrap();
+    check_text(&log).await;
+    assert!(text(&log, "ada").await.contains(r#""n":"changed""#));
 }
 
 async fn text(log: &Log, user: &str) -> String {
