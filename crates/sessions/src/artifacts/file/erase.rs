@@ -86,7 +86,8 @@ mod tests {
 
     #[tokio::test]
     async fn no_link_is_followed() {
-        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let scratch = retain_testkit::scratch::folder;
+        let (folder, outside) = (scratch(), scratch());
         let target = outside.path().join("artifacts/a/versions/0");
         fs::create_dir_all(&target).unwrap();
         fs::write(target.join("a"), "somebody else's").unwrap();
