@@ -60,16 +60,25 @@ pub(super) fn list_text(
     }
     let known = own_keys(connection, query, &found, listed)?;
     text.reserve(found.places.len());
-    for place in &found.places {
-        let part = known.part(place.number, place.position).cloned();
+    for (at, place) in found.places.iter().enumerate() {
+        let own_keys = known.keys_of(place.number, place.position);
         text.add(Listed {
             id: &found.names[place.id.clone()],
             user: found.user(place, query),
-            own_keys: part.map_or("", |part| &known.text[part]),
+            // No session is shown without the keys that it has.
+            own_keys: own_keys.ok_or_else(|| unread(found.key(at, query)))?,
             last_update_time: place.last_update,
         })?;
     }
     Ok(text)
+}
+
+fn unread(key: SessionKey) -> SessionError {
+    SessionError::Corrupt {
+        key,
+        place: "state".to_owned(),
+        source: "it was not read for the list".into(),
+    }
 }
 
 /// The sessions of a list. All their names are one text, so that ten thousand need no ten thousand
@@ -157,9 +166,8 @@ fn own_keys(
     let known = owner.map(|user| listed.of(&query.app, user));
     let known = known.unwrap_or_default();
     let is_new = |at: &usize| {
-        known
-            .part(places[*at].number, places[*at].position)
-            .is_none()
+        let place = &places[*at];
+        known.keys_of(place.number, place.position).is_none()
     };
     let new: Vec<usize> = (0..places.len()).filter(is_new).collect();
     // Those that were deleted are forgotten too.
@@ -204,11 +212,11 @@ fn read_own_keys(
         all.add(place.number, place.position, range);
     }
     for place in &found.places {
-        let Some(part) = known.part(place.number, place.position) else {
+        let Some(keys) = known.keys_of(place.number, place.position) else {
             continue;
         };
         let start = all.text.len();
-        all.text.push_str(&known.text[part.clone()]);
+        all.text.push_str(keys);
         all.add(place.number, place.position, start..all.text.len());
     }
     Ok(all)

@@ -45,10 +45,10 @@ impl Known {
         }
     }
 
-    /// The part of the log with this number, if it is still at the position.
-    pub(super) fn part(&self, number: i64, position: u64) -> Option<&Range<usize>> {
+    /// The own keys of the log with this number, if it is still at the position; empty if it has none.
+    pub(super) fn keys_of(&self, number: i64, position: u64) -> Option<&str> {
         let (known, part) = self.parts.get(&number)?;
-        (*known == position).then_some(part)
+        self.text.get(part.clone()).filter(|_| *known == position)
     }
 
     pub(super) fn add(&mut self, number: i64, position: u64, part: Range<usize>) {
@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn a_part_is_good_at_its_position_only() {
         let known = known(3);
-        assert_eq!(known.part(1, 5), Some(&(0..3)));
-        assert_eq!((known.part(1, 6), known.part(2, 5)), (None, None));
+        assert_eq!(known.keys_of(1, 5), Some("   "));
+        assert_eq!((known.keys_of(1, 6), known.keys_of(2, 5)), (None, None));
     }
 
     #[test]

@@ -469,7 +469,6 @@ impl SessionStore for SqliteStore {
 
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         let mut receipt = EraseReceipt::default();
-        self.listed.forget(app, user);
         loop {
             let (app, user) = (app.to_owned(), user.to_owned());
             let erase = move |connection: &rusqlite::Connection| {
@@ -487,6 +486,8 @@ impl SessionStore for SqliteStore {
             }
             self.purge().await?;
         }
+        // Now, for who listed meanwhile has seen what was still there.
+        self.listed.forget(app, user);
         self.purge().await?;
         self.readers.close_idle();
         self.leave_no_trace(&receipt).await?;
