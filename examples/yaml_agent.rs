@@ -14,7 +14,7 @@ type Error = Box<dyn std::error::Error>;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/yaml_agent");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/yaml_agent");
     let agents = AgentsDir::open(folder, registry())?;
     println!("apps:   {}", agents.apps()?.join(", "));
 

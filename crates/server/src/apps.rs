@@ -429,7 +429,7 @@ fn broken_off(app: &str, error: &tokio::task::JoinError) -> AppError {
 mod tests {
     use retain_memory::InMemoryMemoryService;
     use retain_runtime::{LlmAgent, OfflineModel};
-    use retain_sessions::{InMemoryArtifactService, InMemorySessionService};
+    use retain_stores::{InMemoryArtifactService, InMemorySessionService};
 
     use super::*;
 

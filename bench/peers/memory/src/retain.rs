@@ -5,7 +5,7 @@ use crate::{Memory, Question, Session, bytes_in, settings_of};
 use bench_common::{APP, Failure, Res};
 use retain_core::{Event, MemoryService as _};
 use retain_memory::{SearchMemory, StoreMemoryService};
-use retain_sessions::{SqliteMemoryStore, SqliteSessionService};
+use retain_stores::{SqliteMemoryStore, SqliteSessionService};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

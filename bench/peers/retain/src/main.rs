@@ -14,7 +14,7 @@ use retain_core::{
     Append, Conflict, Event, GetSessionConfig, Session, SessionError, SessionKey, SessionLog,
     SessionService, State, Window,
 };
-use retain_sessions::SqliteSessionService;
+use retain_stores::SqliteSessionService;
 use rusqlite::Connection;
 use std::collections::HashMap;
 use std::path::Path;

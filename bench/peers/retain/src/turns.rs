@@ -11,7 +11,7 @@ use bench_common::{
 use futures_util::StreamExt;
 use retain_core::{Content, Event, LlmResponse, SessionKey, SessionLog};
 use retain_runtime::{LlmAgent, LlmRequest, Model, ModelStream, Runner};
-use retain_sessions::{InMemorySessionService, SqliteSessionService};
+use retain_stores::{InMemorySessionService, SqliteSessionService};
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Arc;

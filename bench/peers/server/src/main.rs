@@ -7,7 +7,7 @@ use retain_core::{Content, LlmResponse, SessionLog, State};
 use retain_memory::InMemoryMemoryService;
 use retain_runtime::{LlmAgent, LlmRequest, Model, ModelStream};
 use retain_server::{Apps, Server, Services, serve};
-use retain_sessions::{InMemoryArtifactService, InMemorySessionService, SqliteSessionService};
+use retain_stores::{InMemoryArtifactService, InMemorySessionService, SqliteSessionService};
 use std::sync::Arc;
 
 type Res<T> = Result<T, Box<dyn std::error::Error>>;

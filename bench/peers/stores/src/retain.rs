@@ -3,7 +3,7 @@
 use crate::windows::Service;
 use bench_common::{APP, COUNTER, Failure, Res, USER, new_id, text};
 use retain_core::{Event, GetSessionConfig, Session, SessionService, State};
-use retain_sessions::PostgresSessionService;
+use retain_stores::PostgresSessionService;
 
 #[derive(Clone)]
 pub struct Retain(PostgresSessionService);

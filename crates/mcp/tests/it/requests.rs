@@ -8,7 +8,7 @@ use retain_runtime::{
     AgentConfig, ConfigRegistry, LlmAgent, LlmRequest, RunRequest, Runner, ScriptedModel,
     ToolSource,
 };
-use retain_sessions::InMemorySessionService;
+use retain_stores::InMemorySessionService;
 
 use crate::{
     server::{FOLDER, notes},

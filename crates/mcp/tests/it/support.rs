@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use retain_core::{Event, FunctionCall, Json, JsonMap};
 use retain_mcp::{McpToolset, StdioServer};
 use retain_runtime::{LlmAgent, LlmRequest, Runner, ScriptedModel, ToolSource, Toolset};
-use retain_sessions::InMemorySessionService;
+use retain_stores::InMemorySessionService;
 
 use crate::server::FOLDER;
 

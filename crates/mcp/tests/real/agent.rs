@@ -8,7 +8,7 @@ use std::{
 use retain_core::{Event, FunctionCall, Json};
 use retain_mcp::ChildProcesses;
 use retain_runtime::{AgentConfig, ConfigRegistry, Model, Runner, ScriptedModel, ScriptedReply};
-use retain_sessions::InMemorySessionService;
+use retain_stores::InMemorySessionService;
 
 /// What came of it.
 #[derive(Debug)]

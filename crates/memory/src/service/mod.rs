@@ -59,7 +59,7 @@ const CACHE_BYTES: usize = 512 * 1024 * 1024;
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use retain_core::{Event, MemoryService as _, Session};
 /// use retain_memory::{SearchMemory, StoreMemoryService};
-/// use retain_sessions::InMemoryMemoryStore;
+/// use retain_stores::InMemoryMemoryStore;
 ///
 /// let memory = StoreMemoryService::over(InMemoryMemoryStore::default());
 /// let mut session = Session::new("travel", "ada", "monday");

@@ -7,7 +7,7 @@ use retain_core::{
     Content, Event, Forget, MemoryEntry, MemoryService as _, MemoryStore, MemoryUpdate, SessionLog,
 };
 use retain_memory::{IngestOptions, ListMemories, SearchMemory, StoreMemoryService};
-use retain_sessions::{PostgresSessionService, SqliteSessionService};
+use retain_stores::{PostgresSessionService, SqliteSessionService};
 use retain_testkit::{
     TestClock, TestIds,
     postgres::{TestDatabase, is_there},

@@ -13,7 +13,7 @@ use retain_core::{
     MemoryStatistics, MemoryStore, NewEmbedding, Tombstone,
 };
 use retain_memory::StoreMemoryService;
-use retain_sessions::InMemoryMemoryStore;
+use retain_stores::InMemoryMemoryStore;
 
 use super::session_with;
 

@@ -8,7 +8,7 @@ use retain_core::{
     Repeats, SessionLog as _, SessionService as _, Tombstone,
 };
 use retain_memory::{ListMemories, StoreMemoryService};
-use retain_sessions::{SqliteSessionService, SqliteStore};
+use retain_stores::{SqliteSessionService, SqliteStore};
 
 use super::{found, session_with, sqlite};
 
@@ -161,7 +161,7 @@ async fn a_memory_of_200_bytes_takes_at_most_one_and_a_half_kilobytes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_in_memory_keeps_memories_too() {
-    let store = SqliteStore::open(retain_sessions::SqliteOptions::in_memory())
+    let store = SqliteStore::open(retain_stores::SqliteOptions::in_memory())
         .await
         .unwrap();
     let memory = StoreMemoryService::over(store.memory());

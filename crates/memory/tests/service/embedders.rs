@@ -10,7 +10,7 @@ use retain_core::{
     BoxError, Embedder, Event, MemoryEntry, MemoryError, MemoryService as _, MemoryStore as _,
 };
 use retain_memory::{StoreMemoryService, VectorMemoryService};
-use retain_sessions::InMemoryMemoryStore;
+use retain_stores::InMemoryMemoryStore;
 
 use super::{found, session_with};
 

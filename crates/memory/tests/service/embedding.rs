@@ -14,7 +14,7 @@ use retain_core::{
     MemoryStore, SessionLog as _,
 };
 use retain_memory::StoreMemoryService;
-use retain_sessions::{InMemoryMemoryStore, SqliteSessionService};
+use retain_stores::{InMemoryMemoryStore, SqliteSessionService};
 use retain_testkit::TestClock;
 use tokio::sync::Semaphore;
 

@@ -9,7 +9,7 @@ use retain_memory::{
     FoundMemory, IngestOptions, SearchMemory, StoreMemoryService,
     index::{Explanation, Place},
 };
-use retain_sessions::SqliteMemoryStore;
+use retain_stores::SqliteMemoryStore;
 use retain_testkit::TestClock;
 
 use super::{session_with, sqlite};

@@ -6,7 +6,7 @@ use retain_core::{
 use retain_memory::{
     IngestOptions, ListMemories, SearchMemory, StoreMemoryService, index::Language,
 };
-use retain_sessions::InMemoryMemoryStore;
+use retain_stores::InMemoryMemoryStore;
 
 use super::{InMemory, found, in_memory, session_with};
 

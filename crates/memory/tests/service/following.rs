@@ -7,7 +7,7 @@ use retain_core::{
     MemoryStore, MemoryUpdate, SessionLog,
 };
 use retain_memory::{IngestOptions, SearchMemory, StoreMemoryService};
-use retain_sessions::{PostgresSessionService, SqliteSessionService};
+use retain_stores::{PostgresSessionService, SqliteSessionService};
 use retain_testkit::{
     TestClock,
     postgres::{TestDatabase, is_there},

@@ -6,7 +6,7 @@ use retain_core::{
     JsonMap, MemoryAdded, Part, SessionKey, SessionLog as _, SessionService as _,
 };
 use retain_memory::{IngestOptions, ListMemories, StoreMemoryService};
-use retain_sessions::SqliteSessionService;
+use retain_stores::SqliteSessionService;
 
 fn answer(parts: Vec<Part>) -> Event {
     let mut event = Event::model_text("bot", "");

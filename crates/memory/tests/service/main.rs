@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use retain_core::{Event, MemoryService, Session};
 use retain_memory::StoreMemoryService;
-use retain_sessions::{
+use retain_stores::{
     InMemoryMemoryStore, PostgresMemoryStore, PostgresOptions, PostgresStore, SqliteMemoryStore,
     SqliteOptions, SqliteStore,
 };

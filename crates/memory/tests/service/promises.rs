@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use retain_core::{MemoryService, MemoryStore};
 use retain_memory::{InMemoryMemoryService, StoreMemoryService, VectorMemoryService};
-use retain_sessions::InMemoryMemoryStore;
+use retain_stores::InMemoryMemoryStore;
 use retain_testkit::{
     memory::{MemoryHarness, MemoryStoreHarness, Sharing},
     postgres::{TestDatabase, is_there},

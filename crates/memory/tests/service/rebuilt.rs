@@ -7,7 +7,7 @@ use retain_core::{
     Content, Event, Forget, MemoryEntry, MemoryService as _, MemoryStore, MemoryUpdate,
 };
 use retain_memory::{IngestOptions, ListMemories, SearchMemory, StoreMemoryService};
-use retain_sessions::InMemoryMemoryStore;
+use retain_stores::InMemoryMemoryStore;
 use retain_testkit::{
     TestClock, TestIds,
     postgres::{TestDatabase, is_there},

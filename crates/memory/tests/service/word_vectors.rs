@@ -12,7 +12,7 @@ use retain_memory::{
     SearchMemory, StoreMemoryService,
     static_vectors::{StaticVectors, StaticVectorsError},
 };
-use retain_sessions::SqliteMemoryStore;
+use retain_stores::SqliteMemoryStore;
 
 use super::{found, session_with, sqlite};
 
@@ -184,7 +184,7 @@ async fn what_is_changed_by_hand_is_found_by_its_new_meaning() {
 
 #[tokio::test]
 async fn a_long_ingest_on_one_thread_leaves_it_free() {
-    let store = retain_sessions::InMemoryMemoryStore::default();
+    let store = retain_stores::InMemoryMemoryStore::default();
     let memory = StoreMemoryService::over(store);
     // The table is read before, so that it is not that which takes time.
     assert!(found(&memory, "kitten").await.is_empty());

@@ -15,7 +15,7 @@ use answers::{Provider, Step};
 use retain_core::{Event, GetSessionConfig, Json};
 use retain_models::{Http, HttpSettings, ModelSettings, Models};
 use retain_runtime::{FunctionTool, LlmAgent, ModelRegistry, RunConfig, RunRequest, Runner};
-use retain_sessions::InMemorySessionService;
+use retain_stores::InMemorySessionService;
 use support::Server;
 
 /// A key that must be sent and never told.

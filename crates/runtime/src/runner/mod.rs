@@ -64,7 +64,7 @@ use leases::Leases;
 /// ```
 /// use std::sync::Arc;
 /// use retain_runtime::{LlmAgent, Runner, ScriptedModel};
-/// # use retain_sessions::InMemorySessionService;
+/// # use retain_stores::InMemorySessionService;
 ///
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let model = ScriptedModel::new("scripted").reply("Hello, Ada!");
@@ -221,7 +221,7 @@ impl Runner {
     /// ```
     /// # use std::sync::Arc;
     /// # use retain_runtime::{LlmAgent, Runner, RunError, ScriptedModel, ModelError};
-    /// # use retain_sessions::InMemorySessionService;
+    /// # use retain_stores::InMemorySessionService;
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let model = ScriptedModel::new("scripted")
     ///     .reply(ModelError::new("out of service"))

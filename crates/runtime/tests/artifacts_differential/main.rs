@@ -23,7 +23,7 @@ use retain_runtime::{
     AgentTool, LlmAgent, LlmAgentBuilder, Runner, SaveFilesAsArtifactsPlugin, ScriptedModel, Tool,
     ToolContext, ToolError, ToolOutput, load_artifacts_tool,
 };
-use retain_sessions::{
+use retain_stores::{
     FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemorySessionService,
 };
 use retain_testkit::oracle::{adk_python, is_long, setting};

@@ -7,7 +7,7 @@ use retain_core::Event;
 use retain_runtime::{
     Agent, AgentCallbacks, ConfigRegistry, CustomAgentConfig, InvocationContext, RunError, Runner,
 };
-use retain_sessions::InMemorySessionService;
+use retain_stores::InMemorySessionService;
 
 use crate::support::{folder, load, registry, told};
 

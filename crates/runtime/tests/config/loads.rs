@@ -10,7 +10,7 @@ use retain_runtime::{
     Agent, AgentsDir, BeforeModel, BeforeTool, ConfigRegistry, Example, ExampleProvider,
     FunctionTool, LlmAgent, Model, Runner, ScriptedModel, ToolOutput,
 };
-use retain_sessions::{InMemoryArtifactService, InMemorySessionService};
+use retain_stores::{InMemoryArtifactService, InMemorySessionService};
 
 use crate::support::{folder, load, registry};
 

@@ -10,7 +10,7 @@ use retain_runtime::{
     RunConfig, RunRequest, Runner, StreamingMode,
     replay::{Difference, Recordings, Replay, differences},
 };
-use retain_sessions::{InMemoryArtifactService, InMemorySessionService, SqliteSessionService};
+use retain_stores::{InMemoryArtifactService, InMemorySessionService, SqliteSessionService};
 
 use crate::{
     agents::{content, root_agent},

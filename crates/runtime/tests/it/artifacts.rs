@@ -13,7 +13,7 @@ use retain_runtime::{
     RunError, Runner, SaveFilesAsArtifactsPlugin, ScriptedModel, TemplateError, ToolContext,
     ToolError, load_artifacts_tool,
 };
-use retain_sessions::{InMemoryArtifactService, InMemoryArtifactStore, InMemorySessionService};
+use retain_stores::{InMemoryArtifactService, InMemoryArtifactStore, InMemorySessionService};
 
 use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored};
 

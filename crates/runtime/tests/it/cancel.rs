@@ -190,8 +190,8 @@ async fn a_caller_that_gives_up_while_waiting_blocks_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_was_killed_half_way_is_continued_sensibly() {
     let ttl = Duration::from_millis(300);
-    let sqlite = retain_sessions::SqliteSessionService::connect("sqlite::memory:").await;
-    let in_memory = retain_sessions::InMemorySessionService::new();
+    let sqlite = retain_stores::SqliteSessionService::connect("sqlite::memory:").await;
+    let in_memory = retain_stores::InMemorySessionService::new();
     let services: [(&str, Arc<dyn retain_core::SessionService>); 2] = [
         ("in memory", Arc::new(in_memory.with_run_ttl(ttl))),
         ("sqlite", Arc::new(sqlite.unwrap().with_run_ttl(ttl))),
@@ -254,7 +254,7 @@ async fn a_run_that_was_killed_half_way_is_continued_sensibly() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_dawdles_keeps_its_session() {
     // A lease that would run out long before the caller asks for the next event.
-    let sessions = retain_sessions::InMemorySessionService::new();
+    let sessions = retain_stores::InMemorySessionService::new();
     let sessions = sessions.with_run_ttl(Duration::from_millis(300));
     let sessions: Arc<dyn retain_core::SessionService> = Arc::new(sessions);
     let model = ScriptedModel::new("m")
@@ -313,7 +313,7 @@ impl retain_runtime::Plugin for Hanging {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_hangs_holds_no_session_for_good() {
     let sessions: Arc<dyn retain_core::SessionService> =
-        Arc::new(retain_sessions::InMemorySessionService::new());
+        Arc::new(retain_stores::InMemorySessionService::new());
     let model = || ScriptedModel::new("m").otherwise(|_| "Hello!");
     let agent = LlmAgent::builder("a").model(model()).build().unwrap();
     let stuck = runner(&sessions, agent).plugin(Hanging).build().unwrap();

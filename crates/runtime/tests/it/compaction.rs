@@ -532,8 +532,7 @@ impl Agent for Silent {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_work_is_refused() {
     let clock = Arc::new(Ticking::default());
-    let sessions: Arc<dyn SessionService> =
-        Arc::new(retain_sessions::InMemorySessionService::new());
+    let sessions: Arc<dyn SessionService> = Arc::new(retain_stores::InMemorySessionService::new());
     let refused = |agent: bool, config: CompactionConfig| {
         let runner = match agent {
             true => runner(&sessions, &clock, agent_of_one()),

@@ -86,7 +86,7 @@ async fn a_transfer_that_may_not_be_fails_by_name_and_the_next_turn_works() {
 #[test]
 fn trees_that_are_none_are_refused_with_a_reason() {
     let sessions: Arc<dyn retain_core::SessionService> =
-        Arc::new(retain_sessions::InMemorySessionService::new());
+        Arc::new(retain_stores::InMemorySessionService::new());
     let refused = |root: SequentialAgent| {
         let error = runner(&sessions, root).build().unwrap_err();
         error.to_string()

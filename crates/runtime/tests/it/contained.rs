@@ -20,7 +20,7 @@ use retain_runtime::{
     ScriptedReply, Summary, Tool, ToolContext, ToolError, ToolSource, Toolset,
 };
 
-use retain_sessions::{InMemorySessionService, SqliteSessionService};
+use retain_stores::{InMemorySessionService, SqliteSessionService};
 
 use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored, story};
 

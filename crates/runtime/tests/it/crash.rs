@@ -9,7 +9,7 @@ use retain_runtime::{
     Agent, FunctionTool, LlmAgent, LlmRequest, ParallelAgent, ScriptedModel, ScriptedReply,
     SequentialAgent, ToolContext, ToolError,
 };
-use retain_sessions::SqliteSessionService;
+use retain_stores::SqliteSessionService;
 
 use crate::support::{SESSION, USER, call, runner};
 

@@ -408,7 +408,7 @@ async fn a_message_that_cannot_be_makes_no_session() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_never_comes_back_loses_the_session_in_the_end() {
-    let sessions = retain_sessions::InMemorySessionService::new();
+    let sessions = retain_stores::InMemorySessionService::new();
     let sessions = sessions.with_run_ttl(Duration::from_millis(150));
     let sessions: Arc<dyn retain_core::SessionService> = Arc::new(sessions);
     let agent = Wrapper {
@@ -429,7 +429,7 @@ async fn a_caller_that_never_comes_back_loses_the_session_in_the_end() {
 
 #[test]
 fn a_run_outlives_the_runtime_that_kept_the_leases() {
-    let sessions = retain_sessions::InMemorySessionService::new();
+    let sessions = retain_stores::InMemorySessionService::new();
     let sessions = sessions.with_run_ttl(Duration::from_millis(300));
     let sessions: Arc<dyn retain_core::SessionService> = Arc::new(sessions);
     let agent = Wrapper {

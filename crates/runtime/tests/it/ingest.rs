@@ -11,7 +11,7 @@ use retain_core::{
 };
 use retain_memory::StoreMemoryService;
 use retain_runtime::{LlmAgent, Runner, ScriptedModel};
-use retain_sessions::{InMemoryMemoryStore, InMemorySessionService};
+use retain_stores::{InMemoryMemoryStore, InMemorySessionService};
 use tokio::sync::Semaphore;
 
 use crate::support::{APP, SESSION, USER, runner, services};

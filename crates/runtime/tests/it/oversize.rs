@@ -8,7 +8,7 @@ use retain_runtime::{
     AgentTool, FunctionTool, Hooked, InvocationContext, LlmAgent, ParallelAgent, Plugin, RunError,
     Runner, ScriptedModel, ToolContext, ToolError,
 };
-use retain_sessions::{InMemorySessionService, SqliteSessionService};
+use retain_stores::{InMemorySessionService, SqliteSessionService};
 use tokio::sync::Notify;
 
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};

@@ -14,7 +14,7 @@ use retain_memory::{FoundMemory, IngestOptions, ListMemories, SearchMemory, Stor
 use retain_runtime::{
     LlmAgent, LlmRequest, ScriptedModel, Tool, load_memory_tool, preload_memory_tool,
 };
-use retain_sessions::{SqliteMemoryStore, SqliteSessionService};
+use retain_stores::{SqliteMemoryStore, SqliteSessionService};
 
 use crate::support::{APP, call, runner};
 

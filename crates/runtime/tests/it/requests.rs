@@ -15,7 +15,7 @@ use retain_runtime::{
     get_user_choice_tool, google_search, load_memory_tool, preload_memory_tool, request_input_tool,
     url_context,
 };
-use retain_sessions::InMemorySessionService;
+use retain_stores::InMemorySessionService;
 
 use crate::{
     snapshots::assert_requests,

@@ -280,7 +280,7 @@ async fn another_process_can_give_the_answer_that_a_run_waits_for() {
     let folder = retain_testkit::scratch::folder();
     let uri = format!("sqlite:///{}/s.db", folder.path().display());
     let open = || async {
-        let sessions = retain_sessions::SqliteSessionService::connect(&uri)
+        let sessions = retain_stores::SqliteSessionService::connect(&uri)
             .await
             .unwrap();
         Arc::new(sessions.with_run_ttl(Duration::from_secs(5))) as Arc<dyn SessionService>

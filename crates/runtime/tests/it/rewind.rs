@@ -9,7 +9,7 @@ use retain_runtime::{
     FunctionTool, LlmAgent, RunError, Runner, ScriptedModel, ToolContext, ToolError,
 };
 
-use retain_sessions::{FileArtifactService, FileArtifactStore, InMemoryArtifactService};
+use retain_stores::{FileArtifactService, FileArtifactStore, InMemoryArtifactService};
 
 use crate::support::{APP, SESSION, USER, call, runner, services, stored};
 use crate::without_log::WithoutLog;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use retain_core::{Event, FunctionCall, GetSessionConfig, Json, Session, SessionService};
 use retain_runtime::{Agent, Runner, RunnerBuilder};
-use retain_sessions::{InMemorySessionService, SqliteSessionService};
+use retain_stores::{InMemorySessionService, SqliteSessionService};
 use retain_testkit::TestClock;
 
 pub(crate) const APP: &str = "app";

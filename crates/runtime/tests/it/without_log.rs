@@ -5,7 +5,7 @@ use retain_core::{
     Event, GetSessionConfig, JsonMap, ListSessionsResponse, Result, Session, SessionService,
     SharedSession, State,
 };
-use retain_sessions::InMemorySessionService;
+use retain_stores::InMemorySessionService;
 
 /// Sessions in memory, with nothing but ADK's methods.
 #[derive(Debug, Default)]

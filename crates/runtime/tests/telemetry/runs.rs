@@ -7,7 +7,7 @@ use retain_runtime::{
     Agent, AgentTool, FunctionTool, LlmAgent, ModelError, ParallelAgent, RunRequest, Runner,
     ScriptedModel, ScriptedReply, SequentialAgent, Telemetry, ToolContext, ToolError,
 };
-use retain_sessions::InMemorySessionService;
+use retain_stores::InMemorySessionService;
 
 use crate::collect::{Collected, Span};
 

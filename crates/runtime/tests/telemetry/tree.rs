@@ -275,7 +275,7 @@ async fn a_summary_after_a_run_is_a_part_of_it() {
     let runner = retain_runtime::Runner::builder()
         .app_name(APP)
         .agent(agent.build().expect("an agent"))
-        .session_service(Arc::new(retain_sessions::InMemorySessionService::new()))
+        .session_service(Arc::new(retain_stores::InMemorySessionService::new()))
         .auto_create_session(true)
         .compaction(CompactionConfig::new().sliding_window(1, 0))
         .build()

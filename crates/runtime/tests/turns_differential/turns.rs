@@ -9,7 +9,7 @@ use retain_core::{
     SessionService,
 };
 use retain_runtime::{Agent, RunConfig, RunRequest, Runner, StreamingMode};
-use retain_sessions::InMemorySessionService;
+use retain_stores::InMemorySessionService;
 
 use crate::script::map;
 

@@ -16,7 +16,7 @@ use retain_runtime::{
     FunctionTool, LlmAgent, LlmRequest, Model, ModelError, ModelStream, ToolContext,
 };
 use retain_server::{Apps, Caller, Scope, Server, Services, serve};
-use retain_sessions::{InMemoryArtifactService, InMemorySessionService, SqliteSessionService};
+use retain_stores::{InMemoryArtifactService, InMemorySessionService, SqliteSessionService};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tower::ServiceExt as _;
 

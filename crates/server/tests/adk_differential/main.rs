@@ -23,7 +23,7 @@ use retain_core::{Json, JsonMap};
 use retain_memory::InMemoryMemoryService;
 use retain_runtime::{AgentsDir, ConfigRegistry};
 use retain_server::{Apps, Server, Services};
-use retain_sessions::{InMemoryArtifactService, InMemorySessionService};
+use retain_stores::{InMemoryArtifactService, InMemorySessionService};
 use retain_testkit::oracle::{adk_python, setting};
 use rules::Rule;
 use tower::ServiceExt as _;

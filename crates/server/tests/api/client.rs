@@ -10,7 +10,7 @@ use axum::{
 use retain_core::{Event, Json, MemoryService};
 use retain_memory::{InMemoryMemoryService, LongTermMemory, StoreMemoryService};
 use retain_server::{Apps, Server, Services};
-use retain_sessions::{
+use retain_stores::{
     InMemoryArtifactService, InMemoryMemoryStore, InMemorySessionService, SqliteArtifactService,
     SqliteSessionService,
 };

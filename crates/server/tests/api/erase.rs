@@ -5,7 +5,7 @@ use std::sync::Arc;
 use retain_core::ArtifactService;
 use retain_memory::InMemoryMemoryService;
 use retain_server::{Apps, Server, Services};
-use retain_sessions::{
+use retain_stores::{
     FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemorySessionService,
     SqliteArtifactService, SqliteSessionService,
 };

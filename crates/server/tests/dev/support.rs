@@ -11,7 +11,7 @@ use retain_core::Json;
 use retain_memory::InMemoryMemoryService;
 use retain_runtime::{AgentsDir, ConfigRegistry};
 use retain_server::{Apps, Server, Services};
-use retain_sessions::{InMemoryArtifactService, InMemorySessionService};
+use retain_stores::{InMemoryArtifactService, InMemorySessionService};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 

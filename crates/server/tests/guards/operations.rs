@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::Method;
 use retain_memory::StoreMemoryService;
 use retain_server::{Guards, Services};
-use retain_sessions::{SqliteArtifactService, SqliteSessionService};
+use retain_stores::{SqliteArtifactService, SqliteSessionService};
 
 use crate::support::{APP, World, ask, get, request, server};
 

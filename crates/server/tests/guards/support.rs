@@ -12,7 +12,7 @@ use retain_core::{ApiKey, KEY_SECRET_BYTES, KeyScope, KeyStore as _, KeyText};
 use retain_memory::StoreMemoryService;
 use retain_runtime::{LlmAgent, LlmRequest, Model, ModelStream, OfflineModel};
 use retain_server::{Apps, Guards, Keys, Server, Services};
-use retain_sessions::{
+use retain_stores::{
     InMemoryArtifactService, InMemoryKeyStore, InMemoryMemoryStore, InMemorySessionService,
 };
 use retain_testkit::TestClock;

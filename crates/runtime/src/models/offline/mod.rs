@@ -39,7 +39,7 @@ const REFUSED: &str = "OFFLINE_MODEL_CANNOT_FOLLOW_SCHEMA";
 /// ```
 /// use std::sync::Arc;
 /// use retain_runtime::{LlmAgent, OfflineModel, Runner};
-/// # use retain_sessions::InMemorySessionService;
+/// # use retain_stores::InMemorySessionService;
 ///
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let sessions = Arc::new(InMemorySessionService::new());

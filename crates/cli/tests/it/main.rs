@@ -1,0 +1,57 @@
+//! What no test inside one process can show: the real program is killed, loses its power, runs out
+//! of disk or is told by the system that a write failed. What it acknowledged must be there after.
+//! And its demo tells what is true, and its commands do what they say.
+//!
+//! `ledger` knows what was sent and acknowledged and compares; `program` is the child process;
+//! `theatre` records one and lets its power fail; `replicas` are several servers on one store. A test that uses chance prints its
+//! seed; `RETAIN_SEED` gives it another one. `RETAIN_LONG` makes the tests long.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test may stop at the first surprise"
+)]
+
+mod crash;
+mod demo;
+mod disk_full;
+mod io_error;
+mod kept;
+mod ledger;
+mod memory;
+mod migrate;
+mod power_loss;
+mod program;
+mod replicas;
+mod serve;
+mod theatre;
+mod together;
+
+/// The seed of a test that uses chance: a fixed one, or that of `RETAIN_SEED`.
+fn seed(test: &str, default: u64) -> u64 {
+    let given = std::env::var("RETAIN_SEED").ok();
+    let seed = given.map_or(default, |text| {
+        text.parse().expect("RETAIN_SEED is a number")
+    });
+    println!("{test}: RETAIN_SEED={seed}");
+    seed
+}
+
+/// How often to do it: seldom, or often if `RETAIN_LONG` is set.
+fn times(usually: usize, long: usize) -> usize {
+    match std::env::var_os("RETAIN_LONG") {
+        Some(_) => long,
+        None => usually,
+    }
+}
+
+/// Says that a test cannot run here, where whoever started the tests can see it.
+fn skip(test: &str, reason: &str) {
+    use std::io::Write as _;
+    println!("{test}: skipped: {reason}");
+    let Some(path) = std::env::var_os("RETAIN_SKIPS") else {
+        return;
+    };
+    let mut options = std::fs::File::options();
+    let mut file = options.append(true).create(true).open(path).unwrap();
+    writeln!(file, "{test}: {reason}").unwrap();
+}

@@ -1,0 +1,92 @@
+//! A PostgreSQL of the test's own, by `scripts/services`: it can be killed without harm to others.
+
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::skip;
+
+/// What `scripts/services` exits with where nothing is installed.
+const NOT_INSTALLED: i32 = 77;
+
+/// A server that is thrown away with this.
+pub(super) struct Postgres {
+    dir: TempDir,
+    pub(super) url: String,
+}
+
+impl Postgres {
+    /// Starts one, or says why the test is skipped.
+    pub(super) fn start(test: &str) -> Option<Postgres> {
+        let dir = retain_testkit::scratch::folder();
+        let mut postgres = Postgres {
+            dir,
+            url: String::new(),
+        };
+        let started = postgres.services(&["start"]);
+        if started.status.code() == Some(NOT_INSTALLED) {
+            skip(test, String::from_utf8_lossy(&started.stdout).trim());
+            return None;
+        }
+        let said = String::from_utf8_lossy(&started.stderr);
+        assert!(started.status.success(), "{said}");
+        let env = std::fs::read_to_string(postgres.dir.path().join("services/env")).unwrap();
+        let url = env.trim().split_once("TEST_POSTGRES_URL=");
+        postgres.url = url.unwrap().1.to_owned();
+        Some(postgres)
+    }
+
+    fn services(&self, arguments: &[&str]) -> Output {
+        let root = env!("CARGO_MANIFEST_DIR");
+        let mut command = Command::new(format!("{root}/../../scripts/services"));
+        // It ends with this process, however that ends.
+        let owner = std::process::id().to_string();
+        // The folder that the suite keeps what it leaves in may be closed to the server's user.
+        command.env_remove("TMPDIR").env("SVC_WANT", "postgres");
+        command.args(["--owner", &owner]);
+        command.arg("--dir").arg(self.dir.path().join("services"));
+        command.args(arguments).output().unwrap()
+    }
+
+    fn must(&self, arguments: &[&str]) -> String {
+        let done = self.services(arguments);
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{arguments:?}: {said}");
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// Kills the whole server with SIGKILL.
+    pub(super) fn kill(&self) {
+        self.must(&["kill", "postgres"]);
+    }
+
+    /// Starts it again, on the same port and data.
+    pub(super) fn revive(&self) {
+        self.must(&["revive", "postgres"]);
+    }
+
+    /// Ends all connections but the one that says so; how many there were.
+    pub(super) fn terminate_backends(&self) -> usize {
+        let sql = "SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                   WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()) AS ended";
+        self.must(&["sql", "postgres", sql]).trim().parse().unwrap()
+    }
+
+    /// The port it listens on.
+    pub(super) fn port(&self) -> u16 {
+        let (_, rest) = self.url.rsplit_once(':').unwrap();
+        rest.split('/').next().unwrap().parse().unwrap()
+    }
+
+    /// Its address, through another port.
+    pub(super) fn url_through(&self, port: u16) -> String {
+        self.url
+            .replace(&format!(":{}/", self.port()), &format!(":{port}/"))
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.services(&["stop"]);
+    }
+}

@@ -1,0 +1,133 @@
+//! Replicas on one PostgreSQL: servers are killed, the database is, connections are ended and cut.
+
+use std::{process::Command, time::Duration};
+
+use super::{
+    append_through,
+    cluster::Cluster,
+    kill_one_after_another,
+    load::{Load, MARK},
+    postgres::Postgres,
+    proxy::{Cut, Proxy},
+};
+use crate::{crash::wait, program::RETAIN, seed, skip, times};
+
+const CLIENTS: usize = 32;
+
+#[test]
+fn three_servers_are_killed_one_after_another() {
+    let test = "three_servers_are_killed_one_after_another";
+    let seed = seed(test, 83);
+    let Some(postgres) = Postgres::start(test) else {
+        return;
+    };
+    let cluster = Cluster::start(&postgres.url, 3);
+    append_through(cluster, CLIENTS, seed, &|load, random| {
+        kill_one_after_another(load, random, times(3, 30));
+    });
+}
+
+#[test]
+fn the_database_is_killed_and_revived_under_load() {
+    let test = "the_database_is_killed_and_revived_under_load";
+    let seed = seed(test, 84);
+    let Some(postgres) = Postgres::start(test) else {
+        return;
+    };
+    let cluster = Cluster::start(&postgres.url, 2);
+    append_through(cluster, CLIENTS, seed, &|load, random| {
+        for _ in 0..times(3, 20) {
+            postgres.kill();
+            wait(Duration::from_millis(random.below(1500)));
+            postgres.revive();
+            load.progress(100 + random.below(200) as usize);
+        }
+        // So long that servers give up and say so: clients are told, and try again.
+        postgres.kill();
+        wait(Duration::from_secs(20));
+        postgres.revive();
+    });
+}
+
+#[test]
+fn connections_are_terminated_under_load() {
+    let test = "connections_are_terminated_under_load";
+    let seed = seed(test, 85);
+    let Some(postgres) = Postgres::start(test) else {
+        return;
+    };
+    let cluster = Cluster::start(&postgres.url, 2);
+    let ended = append_to_the_end(cluster, seed, &|load, random| {
+        let mut ended = 0;
+        for _ in 0..times(15, 300) {
+            ended += postgres.terminate_backends();
+            load.progress(random.below(100) as usize);
+        }
+        ended
+    });
+    println!("{ended} connections were terminated");
+    assert!(ended > 20, "the test does not bite");
+}
+
+#[test]
+fn lines_are_cut_before_and_after_commit() {
+    let test = "lines_are_cut_before_and_after_commit";
+    let seed = seed(test, 86);
+    let Some(postgres) = Postgres::start(test) else {
+        return;
+    };
+    let proxy = Proxy::start(postgres.port(), MARK);
+    let cluster = Cluster::start(&postgres.url_through(proxy.port), 2);
+    append_to_the_end(cluster, seed, &|load, random| {
+        let (cuts, committed) = (times(60, 1000), times(5, 100));
+        for cut in 1.. {
+            if cut > cuts && proxy.cuts().1 > committed {
+                break;
+            }
+            proxy.cut(random.pick(&[Cut::Before, Cut::Within, Cut::After, Cut::After]));
+            while proxy.cuts().0 < cut {
+                load.progress(1);
+            }
+            load.progress(random.below(20) as usize);
+        }
+        0
+    });
+    let (cuts, committed) = proxy.cuts();
+    println!("{cuts} lines were cut, {committed} of them after the commit");
+}
+
+#[test]
+fn the_example_of_the_docs_runs() {
+    let test = "the_example_of_the_docs_runs";
+    let Some(postgres) = Postgres::start(test) else {
+        return;
+    };
+    if Command::new("curl").arg("--version").output().is_err() {
+        return skip(test, "there is no curl");
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/replicas.sh");
+    let ran = Command::new(script)
+        .arg(&postgres.url)
+        .env("RETAIN", RETAIN)
+        .env_remove("RETAIN_API_KEY")
+        .output()
+        .unwrap();
+    let (said, failed) = (ran.stdout, String::from_utf8_lossy(&ran.stderr));
+    let said = String::from_utf8(said).unwrap();
+    assert!(ran.status.success(), "{said}{failed}");
+    assert!(said.ends_with("  position 6\n"), "{said}");
+}
+
+/// As [`append_through`], for trouble that servers hide from their clients: they try again
+/// themselves, and need no second request to know what became of the first.
+fn append_to_the_end(
+    cluster: Cluster,
+    seed: u64,
+    trouble: &(dyn Fn(&Load<'_>, &mut retain_testkit::random::Random) -> usize + Sync),
+) -> usize {
+    let counted = std::sync::Mutex::new(0);
+    super::append(cluster, CLIENTS, seed, false, &|load, random| {
+        *counted.lock().unwrap() = trouble(load, random);
+    });
+    counted.into_inner().unwrap()
+}

@@ -1,0 +1,166 @@
+//! Artifacts in memory: gone when the program ends.
+
+use std::{
+    collections::BTreeMap,
+    ops::Bound,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use retain_core::{
+    ArtifactError, ArtifactNames, ArtifactPlace, ArtifactStore, ArtifactVersion, NewArtifact,
+    StoreArtifactService, StoredArtifact,
+};
+
+use super::shared::address;
+
+/// Artifacts in memory.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), retain_core::ArtifactError> {
+/// use retain_core::{ArtifactKey, ArtifactService as _, Part};
+/// let artifacts = retain_stores::InMemoryArtifactService::new();
+/// let key = ArtifactKey::of_user("app", "ada", "user:notes.txt");
+/// assert_eq!(artifacts.save_artifact(&key, Part::text("one"), None).await?, 0);
+/// assert_eq!(artifacts.save_artifact(&key, Part::text("two"), None).await?, 1);
+/// assert_eq!(artifacts.load_artifact(&key, None).await?, Some(Part::text("two")));
+/// # Ok(()) }
+/// ```
+pub type InMemoryArtifactService = StoreArtifactService<InMemoryArtifactStore>;
+
+/// The store behind [`InMemoryArtifactService`].
+#[derive(Debug, Default)]
+pub struct InMemoryArtifactStore {
+    artifacts: Mutex<BTreeMap<Address, Vec<Kept>>>,
+}
+
+/// App, user, session and name: kept apart, so that no two addresses run together.
+type Address = (String, String, Option<String>, String);
+
+#[derive(Debug)]
+struct Kept {
+    new: NewArtifact,
+    uri: String,
+}
+
+impl Kept {
+    fn about(&self, version: u64) -> ArtifactVersion {
+        ArtifactVersion {
+            version,
+            canonical_uri: self.uri.clone(),
+            custom_metadata: self.new.custom_metadata.clone(),
+            create_time: self.new.create_time,
+            mime_type: self.new.mime_type.clone(),
+            ..ArtifactVersion::default()
+        }
+    }
+}
+
+fn address_of(place: &ArtifactPlace) -> Address {
+    let ArtifactPlace {
+        app,
+        user,
+        session,
+        name,
+        ..
+    } = place.clone();
+    (app, user, session, name)
+}
+
+impl InMemoryArtifactStore {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Address, Vec<Kept>>> {
+        self.artifacts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl ArtifactStore for InMemoryArtifactStore {
+    fn names(&self) -> ArtifactNames {
+        ArtifactNames::Exact
+    }
+
+    async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError> {
+        let mut artifacts = self.lock();
+        let versions = artifacts.entry(address_of(place)).or_default();
+        let version = versions.len() as u64;
+        let address = address(place, version).to_string();
+        let uri = address.replacen("artifact://", "memory://", 1);
+        versions.push(Kept { new, uri });
+        Ok(version)
+    }
+
+    async fn get(
+        &self,
+        place: &ArtifactPlace,
+        version: Option<u64>,
+    ) -> Result<Option<StoredArtifact>, ArtifactError> {
+        let artifacts = self.lock();
+        let versions = artifacts.get(&address_of(place));
+        let versions = versions.map(Vec::as_slice).unwrap_or_default();
+        let version = version.unwrap_or_else(|| (versions.len() as u64).saturating_sub(1));
+        let found = usize::try_from(version).ok();
+        let found = found.and_then(|place| versions.get(place));
+        Ok(found.map(|kept| StoredArtifact {
+            part: kept.new.part.clone(),
+            version,
+        }))
+    }
+
+    async fn versions(&self, place: &ArtifactPlace) -> Result<Vec<ArtifactVersion>, ArtifactError> {
+        let artifacts = self.lock();
+        let versions = artifacts.get(&address_of(place));
+        let versions = versions.map(Vec::as_slice).unwrap_or_default();
+        let versions = (0..).zip(versions);
+        Ok(versions
+            .map(|(version, kept)| kept.about(version))
+            .collect())
+    }
+
+    async fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError> {
+        self.lock().remove(&address_of(place));
+        Ok(())
+    }
+
+    async fn list(
+        &self,
+        app: &str,
+        user: &str,
+        session: Option<&str>,
+    ) -> Result<Vec<String>, ArtifactError> {
+        let artifacts = self.lock();
+        let seen = artifacts.keys().filter(|(of_app, of_user, of, _)| {
+            of_app == app && of_user == user && (of.is_none() || of.as_deref() == session)
+        });
+        Ok(seen.map(|(.., name)| name.clone()).collect())
+    }
+
+    async fn places(
+        &self,
+        after: Option<&ArtifactPlace>,
+        limit: usize,
+    ) -> Result<Vec<ArtifactPlace>, ArtifactError> {
+        let artifacts = self.lock();
+        let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(address_of(after)));
+        let behind = artifacts.range((from, Bound::Unbounded)).take(limit);
+        let places = behind.map(|((app, user, session, name), _)| ArtifactPlace {
+            app: app.clone(),
+            user: user.clone(),
+            session: session.clone(),
+            name: name.clone(),
+            filename: name.clone(),
+        });
+        Ok(places.collect())
+    }
+
+    async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
+        let mut erased = 0;
+        self.lock().retain(|(of_app, of_user, ..), versions| {
+            let is_theirs = of_app == app && of_user == user;
+            erased += if is_theirs { versions.len() as u64 } else { 0 };
+            !is_theirs
+        });
+        Ok(erased)
+    }
+}

@@ -1,0 +1,145 @@
+//! What stands in the tables, and how it becomes ours.
+
+use std::sync::Arc;
+
+use retain_core::{
+    BoxError, Event, Json, JsonMap, Lease, Origin, Result, SessionError, SessionKey,
+};
+use tokio_postgres::{Error, Row};
+
+use super::pool::Failure;
+use crate::sql::{self, Life, SessionRow};
+
+/// The columns of a head, in the order in which [`Known::read`] reads them.
+macro_rules! head_columns {
+    () => {
+        "number, position, last_update, create_time, touched_us, ttl_us, lease_token, \
+         lease_until_us, in_order, state_bytes, origin_id, origin_position, revision"
+    };
+}
+
+/// The time by the database's clock, in microseconds since 1970.
+macro_rules! clock_us {
+    () => {
+        "(extract(epoch FROM clock_timestamp()) * 1000000)::int8"
+    };
+}
+
+/// The condition that a row of `retain_stores` is the one with the address ($1, $2, $3).
+macro_rules! by_key {
+    () => {
+        "app = $1 AND user_id = $2 AND id = $3"
+    };
+}
+
+/// The number of the session with the address ($1, $2, $3).
+macro_rules! number_by_key {
+    () => {
+        "(SELECT number FROM retain_stores WHERE app = $1 AND user_id = $2 AND id = $3)"
+    };
+}
+
+pub(super) use {by_key, clock_us, head_columns, number_by_key};
+
+/// A head as it was at a revision. It is still so if the revision is.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub(super) row: SessionRow,
+    pub(super) revision: i64,
+}
+
+impl Known {
+    /// Reads the columns in the order of `head_columns`.
+    pub(super) fn read(row: &Row) -> Result<Known, Error> {
+        let origin: Option<String> = row.try_get(10)?;
+        let row_read = SessionRow {
+            number: row.try_get(0)?,
+            position: unsigned(row, 1)?,
+            last_update: row.try_get(2)?,
+            create_time: row.try_get(3)?,
+            life: Life {
+                touched_us: row.try_get(4)?,
+                ttl_us: row.try_get(5)?,
+            },
+            lease: Lease {
+                token: unsigned(row, 6)?,
+                until_us: row.try_get(7)?,
+            },
+            in_order: row.try_get(8)?,
+            state_bytes: unsigned(row, 9)? as usize,
+            origin: match origin {
+                Some(session_id) => Some(Origin {
+                    session_id,
+                    position: unsigned(row, 11)?,
+                }),
+                None => None,
+            },
+        };
+        Ok(Known {
+            row: row_read,
+            revision: row.try_get(12)?,
+        })
+    }
+}
+
+/// A number that is never negative here; a token may use the bit of the sign.
+pub(super) fn unsigned(row: &Row, at: usize) -> Result<u64, Error> {
+    Ok(row.try_get::<_, i64>(at)? as u64)
+}
+
+/// A number for the database; one that is beyond it is the greatest there is.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// An optional count for the database. No table has half as many rows.
+pub(super) fn count(number: Option<usize>) -> Option<i64> {
+    number.map(|number| signed(number as u64).min(i64::MAX / 2))
+}
+
+/// Reads an event, whose body stands at column `at`.
+pub(super) fn event(
+    key: &SessionKey,
+    position: u64,
+    row: &Row,
+    at: usize,
+) -> Result<Arc<Event>, Failure> {
+    let body = text(row, at, || (key.clone(), format!("event {position}")))?;
+    Ok(sql::event(key, position, body)?)
+}
+
+/// The text that the bytes at column `at` are. `place` says where that is, for errors.
+pub(super) fn text(
+    row: &Row,
+    at: usize,
+    place: impl Fn() -> (SessionKey, String),
+) -> Result<&str, Failure> {
+    let bytes: &[u8] = row.try_get(at)?;
+    let text = std::str::from_utf8(bytes);
+    Ok(text.map_err(|error| {
+        let (key, place) = place();
+        let source: BoxError = error.into();
+        SessionError::Corrupt { key, place, source }
+    })?)
+}
+
+/// Reads a key and its value, which stand at column `at` and behind it.
+pub(super) fn state_entry<'a>(
+    owner: &dyn Fn() -> SessionKey,
+    row: &'a Row,
+    at: usize,
+) -> Result<(&'a str, Json), Failure> {
+    let key: &str = row.try_get(at)?;
+    let value = text(row, at + 1, || (owner(), format!("state key {key:?}")))?;
+    Ok((key, sql::state_value(owner, key, value)?))
+}
+
+/// Reads rows of (key, value) as state.
+pub(super) fn state(owner: &dyn Fn() -> SessionKey, rows: &[Row]) -> Result<JsonMap, Failure> {
+    let mut state = JsonMap::new();
+    for row in rows {
+        let (key, value) = state_entry(owner, row, 0)?;
+        state.insert(key, value);
+    }
+    Ok(state)
+}

@@ -1,0 +1,612 @@
+//! Sessions in one SQLite file: the embedded default.
+//!
+//! The way of an append: [`SqliteStore::append`] → `writer` (queue, one transaction for all that
+//! is queued) → `append` (rows). The way of a read: → `readers` (a snapshot) → `read` (rows).
+
+mod addresses;
+mod append;
+mod artifacts;
+mod elsewhere;
+mod keys;
+mod list;
+mod listed;
+mod maintenance;
+mod memory;
+mod open;
+mod read;
+mod readers;
+mod rows;
+mod uri;
+mod writer;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use retain_core::{
+    Batch, ChangeHub, Clock, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
+    ListText, Listing, LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError,
+    SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService, SystemClock, Want, Window,
+    Written,
+};
+use rusqlite::ErrorCode;
+
+pub use artifacts::{SqliteArtifactService, SqliteArtifactStore};
+use elsewhere::Elsewhere;
+pub use keys::SqliteKeyStore;
+use listed::ListedStates;
+pub use memory::SqliteMemoryStore;
+use readers::Readers;
+use writer::Writer;
+
+use crate::window::POLL;
+
+/// The store's name in errors.
+const NAME: &str = "sqlite";
+
+/// So many events are read in the time that it takes to move other tasks out of the way.
+const SMALL_READ: usize = 16;
+
+/// After so many looks at whether another process has written, a waiter looks for itself.
+const LOOKS_MAX: usize = 150;
+
+/// Sessions in a SQLite file, durable when acknowledged.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> retain_core::Result<()> {
+/// use retain_core::{Event, GetSessionConfig, SessionService as _};
+/// let sessions = retain_stores::SqliteSessionService::connect("sqlite::memory:").await?;
+/// let mut session = sessions.create_session("app", "ada", None, Some("s1")).await?;
+/// sessions.append_event(&mut session, Event::user_text("hello")).await?;
+/// let read = sessions.get_session("app", "ada", "s1", GetSessionConfig::default()).await?;
+/// assert_eq!(read.unwrap().events.len(), 1);
+/// # Ok(()) }
+/// ```
+pub type SqliteSessionService = StoreSessionService<SqliteStore>;
+
+/// What survives when the power fails.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Everything acknowledged.
+    #[default]
+    Full,
+    /// The last moments may be lost; what is left is whole. Faster where syncing is slow.
+    Normal,
+    /// Nothing is promised. For data that can be made again.
+    Off,
+}
+
+/// Which database to open, and how.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    path: Option<PathBuf>,
+    durability: Durability,
+    must_exist: bool,
+    read_only: bool,
+    checkpoint_pages: u32,
+    clock: Arc<dyn Clock>,
+}
+
+impl SqliteOptions {
+    /// The database in the file at `path`, created if it is not there.
+    pub fn file(path: impl Into<PathBuf>) -> SqliteOptions {
+        SqliteOptions {
+            path: Some(path.into()),
+            durability: Durability::Full,
+            must_exist: false,
+            read_only: false,
+            checkpoint_pages: 4000,
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// A database in memory that goes with the store.
+    pub fn in_memory() -> SqliteOptions {
+        SqliteOptions {
+            path: None,
+            ..SqliteOptions::file("")
+        }
+    }
+
+    /// Reads an address such as `sqlite:///sessions.db`.
+    pub fn from_uri(uri: &str) -> Result<SqliteOptions> {
+        uri::parse(uri)
+    }
+
+    /// Sets what survives when the power fails. Default: everything acknowledged.
+    pub fn with_durability(mut self, durability: Durability) -> SqliteOptions {
+        self.durability = durability;
+        self
+    }
+
+    /// Sets after how many changed pages the write-ahead log is brought into the database. Default:
+    /// 4000, which is a log of 16 MB. More makes appends cheaper and the log larger.
+    pub fn with_checkpoint_pages(mut self, pages: u32) -> SqliteOptions {
+        self.checkpoint_pages = pages.max(1);
+        self
+    }
+
+    /// Refuses to create the database: it must be there.
+    pub fn existing(mut self) -> SqliteOptions {
+        self.must_exist = true;
+        self
+    }
+
+    /// Only reads: the database must be there, in the form that this program knows, and stays as it
+    /// is. Whatever would write fails.
+    pub fn read_only(mut self) -> SqliteOptions {
+        self.must_exist = true;
+        self.read_only = true;
+        self
+    }
+
+    /// The file; `None` if the database is in memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Which file it is, whatever path leads to it.
+    fn identity(&self) -> Result<Option<String>> {
+        let Some(path) = &self.path else {
+            return Ok(None);
+        };
+        let found = path.canonicalize().map_err(|e| SessionError::Store {
+            store: NAME,
+            operation: "look at the database",
+            source: Box::new(e),
+        })?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt as _;
+            // One file may have several names.
+            if let Ok(found) = found.metadata() {
+                return Ok(Some(format!("sqlite file {}:{}", found.dev(), found.ino())));
+            }
+        }
+        Ok(Some(format!("sqlite file {}", found.display())))
+    }
+
+    /// Lets leases and expiries follow `clock`.
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> SqliteOptions {
+        self.clock = clock;
+        self
+    }
+
+    fn uri(&self) -> String {
+        match &self.path {
+            Some(path) => format!("sqlite:///{}", path.display()),
+            None => "sqlite::memory:".to_owned(),
+        }
+    }
+}
+
+/// The store behind [`SqliteSessionService`].
+pub struct SqliteStore {
+    options: SqliteOptions,
+    writer: Arc<Writer>,
+    readers: Arc<Readers>,
+    hub: ChangeHub,
+    elsewhere: Elsewhere,
+    listed: Arc<ListedStates>,
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SqliteStore")
+            .field(&self.options.uri())
+            .finish()
+    }
+}
+
+impl SqliteStore {
+    /// Opens the database, creating or migrating it where needed.
+    pub async fn open(options: SqliteOptions) -> Result<SqliteStore> {
+        let for_opening = options.clone();
+        let connection = readers::blocking("open", move || open::open_writer(&for_opening));
+        let writer = Arc::new(Writer::start(options.clone(), connection.await?)?);
+        let store = SqliteStore {
+            readers: Arc::new(Readers::new(options.clone(), Arc::clone(&writer))),
+            hub: ChangeHub::default(),
+            elsewhere: Elsewhere::default(),
+            listed: Arc::default(),
+            writer,
+            options,
+        };
+        if !store.options.read_only && store.has_leftovers().await? {
+            match store.purge().await {
+                // Another process writes, for long. What is left is invisible, and the next purge
+                // finds it.
+                Err(error) if is_busy(&error) => {}
+                purged => purged?,
+            }
+        }
+        Ok(store)
+    }
+
+    /// Whether there is anything to purge, without waiting for who writes.
+    async fn has_leftovers(&self) -> Result<bool> {
+        let now_us = self.now_us();
+        let look =
+            move |connection: &rusqlite::Connection| maintenance::has_leftovers(connection, now_us);
+        self.readers.read("purge", look).await
+    }
+
+    /// Writes a copy of the whole database, as it is at one moment, to a new file at `path`, while
+    /// others read and write. The copy is on the disk when this returns.
+    pub async fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref().to_owned();
+        if self.options.path.is_none() {
+            let work =
+                move |connection: &rusqlite::Connection| maintenance::backup(connection, &path);
+            return self.writer.alone("back up", work).await;
+        }
+        let options = self.options.clone();
+        readers::blocking("back up", move || {
+            maintenance::backup(&open::open_existing(&options)?, &path)
+        })
+        .await
+    }
+
+    /// Rewrites the file without what was deleted and empties the log of pages. Readers that hold
+    /// an old snapshot are waited for between the attempts, so that appends go on.
+    async fn leave_no_trace(&self, receipt: &EraseReceipt) -> Result<()> {
+        self.writer
+            .alone("erase a user", maintenance::rewrite)
+            .await?;
+        for _ in 0..200 {
+            if self
+                .writer
+                .alone("erase a user", maintenance::empty_wal)
+                .await?
+            {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let reason = format!(
+            "everything is deleted ({receipt:?}), but a reader holds on to old pages; erase again"
+        );
+        Err(SessionError::Store {
+            store: NAME,
+            operation: "erase a user",
+            source: reason.into(),
+        })
+    }
+
+    fn now_us(&self) -> i64 {
+        self.options.clock.now_us()
+    }
+
+    /// Removes what is left of deleted sessions, a chunk at a time.
+    async fn purge(&self) -> Result<()> {
+        loop {
+            let now_us = self.now_us();
+            let purged = self.writer.write("purge", move |connection| {
+                maintenance::purge_chunk(connection, now_us)
+            });
+            if !purged.await? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Whether another process has kept the database from being written.
+fn is_busy(error: &SessionError) -> bool {
+    let SessionError::Store { source, .. } = error else {
+        return false;
+    };
+    let source = source.downcast_ref::<rusqlite::Error>();
+    source.is_some_and(|source| source.sqlite_error_code() == Some(ErrorCode::DatabaseBusy))
+}
+
+/// A failed statement as what a caller can do about it.
+fn failed(operation: &'static str, error: rusqlite::Error) -> SessionError {
+    let source = Box::new(error);
+    match source.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => SessionError::Full {
+            store: NAME,
+            operation,
+            source,
+        },
+        _ => SessionError::Store {
+            store: NAME,
+            operation,
+            source,
+        },
+    }
+}
+
+#[async_trait]
+impl ConnectStore for SqliteStore {
+    async fn connect(uri: &str) -> Result<SqliteStore> {
+        SqliteStore::open(SqliteOptions::from_uri(uri)?).await
+    }
+}
+
+#[async_trait]
+impl SessionStore for SqliteStore {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn create(&self, new: NewSession) -> Result<Snapshot> {
+        let now_us = self.now_us();
+        let create =
+            move |connection: &rusqlite::Connection| append::create(connection, &new, now_us);
+        self.writer.write("create", create).await
+    }
+
+    async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>> {
+        let (key, now_us) = (key.clone(), self.now_us());
+        let read = move |connection: &rusqlite::Connection| {
+            read::session(connection, &key, window, want, now_us)
+        };
+        match window.newest {
+            Some(newest) if newest <= SMALL_READ => self.readers.read_small("read", read).await,
+            _ => self.readers.read("read", read).await,
+        }
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Listing> {
+        let (query, now_us) = (query.clone(), self.now_us());
+        let list = move |connection: &rusqlite::Connection| list::list(connection, &query, now_us);
+        self.readers.read("list", list).await
+    }
+
+    async fn list_text(&self, query: &ListQuery, text: ListText) -> Result<ListText> {
+        let (query, now_us) = (query.clone(), self.now_us());
+        let listed = Arc::clone(&self.listed);
+        let list = move |connection: &rusqlite::Connection| {
+            list::list_text(connection, &query, now_us, &listed, text)
+        };
+        self.readers.read("list", list).await
+    }
+
+    async fn delete(&self, key: &SessionKey) -> Result<bool> {
+        let (for_job, now_us) = (key.clone(), self.now_us());
+        let delete = move |connection: &rusqlite::Connection| {
+            maintenance::delete(connection, &for_job, now_us)
+        };
+        let deleted = self.writer.write("delete", delete).await?;
+        self.hub.ring(key);
+        self.purge().await?;
+        Ok(deleted)
+    }
+
+    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written> {
+        let (for_job, batch, now_us) = (key.clone(), Arc::clone(batch), self.now_us());
+        let append = move |connection: &rusqlite::Connection| {
+            append::append(connection, &for_job, &batch, now_us)
+        };
+        let written = self.writer.write("append", append).await?;
+        // Who only queued has changed nothing that others wait for.
+        if matches!(written, Written::Done { .. }) {
+            self.hub.ring(key);
+        }
+        Ok(written)
+    }
+
+    async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
+        let (for_job, now_us) = (key.clone(), self.now_us());
+        let renew = move |connection: &rusqlite::Connection| {
+            append::renew(connection, &for_job, token, ttl, now_us)
+        };
+        self.writer.write("renew a lease", renew).await?;
+        self.hub.ring(key);
+        Ok(())
+    }
+
+    async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()> {
+        let (for_job, ticket, now_us) = (key.clone(), ticket.to_owned(), self.now_us());
+        let withdraw = move |connection: &rusqlite::Connection| {
+            append::withdraw(connection, &for_job, &ticket, now_us)
+        };
+        self.writer.write("leave a queue", withdraw).await?;
+        self.hub.ring(key);
+        Ok(())
+    }
+
+    async fn shared_state(&self, app: &str, user: Option<&str>) -> Result<JsonMap> {
+        let (app, user) = (app.to_owned(), user.unwrap_or_default().to_owned());
+        let read =
+            move |connection: &rusqlite::Connection| read::shared_state(connection, &app, &user);
+        self.readers.read("read state", read).await
+    }
+
+    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap> {
+        let (key, now_us) = (key.clone(), self.now_us());
+        let read = move |connection: &rusqlite::Connection| {
+            read::state_at(connection, &key, position, now_us)
+        };
+        self.readers.read("read state", read).await
+    }
+
+    async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>> {
+        let (key, ids, now_us) = (key.clone(), ids.to_vec(), self.now_us());
+        let find = move |connection: &rusqlite::Connection| {
+            read::positions_of(connection, &key, &ids, now_us)
+        };
+        self.readers.read("find events", find).await
+    }
+
+    async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>> {
+        let (key, invocation, now_us) = (key.clone(), invocation.to_owned(), self.now_us());
+        let read = move |connection: &rusqlite::Connection| {
+            read::first_of_invocation(connection, &key, &invocation, now_us)
+        };
+        self.readers.read("find an invocation", read).await
+    }
+
+    async fn fork(
+        &self,
+        origin: &SessionKey,
+        position: u64,
+        id: &str,
+        create_time: f64,
+    ) -> Result<Head> {
+        let (origin, now_us) = (origin.clone(), self.now_us());
+        let key = SessionKey::new(&origin.app, &origin.user, id);
+        let fork = move |connection: &rusqlite::Connection| {
+            maintenance::fork(connection, &origin, position, &key, create_time, now_us)
+        };
+        self.writer.write("fork", fork).await
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<u64> {
+        let now_us = self.now_us();
+        let sweep =
+            move |connection: &rusqlite::Connection| maintenance::sweep(connection, limit, now_us);
+        let swept = self.writer.write("sweep", sweep).await?;
+        swept.iter().for_each(|key| self.hub.ring(key));
+        self.purge().await?;
+        Ok(swept.len() as u64)
+    }
+
+    async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
+        let mut receipt = EraseReceipt::default();
+        loop {
+            let (app, user) = (app.to_owned(), user.to_owned());
+            let erase = move |connection: &rusqlite::Connection| {
+                maintenance::erase_chunk(connection, &app, &user)
+            };
+            let (chunk, erased) = self.writer.write("erase a user", erase).await?;
+            erased.iter().for_each(|key| self.hub.ring(key));
+            receipt.sessions += chunk.sessions;
+            receipt.events += chunk.events;
+            receipt.state_keys += chunk.state_keys;
+            receipt.artifacts += chunk.artifacts;
+            receipt.memories += chunk.memories;
+            if chunk == EraseReceipt::default() {
+                break;
+            }
+            self.purge().await?;
+        }
+        // Now, for who listed meanwhile has seen what was still there.
+        self.listed.forget(app, user);
+        self.purge().await?;
+        self.readers.close_idle();
+        self.leave_no_trace(&receipt).await?;
+        Ok(receipt)
+    }
+
+    async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>> {
+        let (key, now_us) = (key.clone(), self.now_us());
+        let read =
+            move |connection: &rusqlite::Connection| read::log_header(connection, &key, now_us);
+        self.readers.read("read", read).await
+    }
+
+    async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId> {
+        let (key, now_us) = (key.clone(), self.now_us());
+        let begin = move |connection: &rusqlite::Connection| {
+            maintenance::begin_draft(connection, &key, now_us)
+        };
+        self.writer.write("begin an import", begin).await
+    }
+
+    async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()> {
+        let (events, now_us) = (events.to_vec(), self.now_us());
+        let extend = move |connection: &rusqlite::Connection| {
+            maintenance::extend_draft(connection, draft, &events, now_us)
+        };
+        self.writer.write("import", extend).await
+    }
+
+    async fn finish_draft(
+        &self,
+        draft: DraftId,
+        header: &LogHeader,
+        shared: &ScopedState,
+    ) -> Result<Head> {
+        let (header, shared, now_us) = (header.clone(), shared.clone(), self.now_us());
+        let finish = move |connection: &rusqlite::Connection| {
+            maintenance::finish_draft(connection, draft, &header, &shared, now_us)
+        };
+        self.writer.write("finish an import", finish).await
+    }
+
+    async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>> {
+        let (after, now_us) = (after.cloned(), self.now_us());
+        let list = move |connection: &rusqlite::Connection| {
+            let found = addresses::sessions(connection, after.as_ref(), limit, now_us);
+            found.map_err(|e| failed("list", e))
+        };
+        self.readers.read("list", list).await
+    }
+
+    async fn state_owners(
+        &self,
+        after: Option<&StateOwner>,
+        limit: usize,
+    ) -> Result<Vec<StateOwner>> {
+        let after = after.cloned();
+        let list = move |connection: &rusqlite::Connection| {
+            let found = addresses::state_owners(connection, after.as_ref(), limit);
+            found.map_err(|e| failed("list", e))
+        };
+        self.readers.read("list", list).await
+    }
+
+    async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
+        let (app, user, shared) = (app.to_owned(), user.to_owned(), shared.clone());
+        let add = move |connection: &rusqlite::Connection| {
+            let added = maintenance::add_shared(connection, &app, &user, &shared);
+            added.map_err(|e| failed("set state", e))
+        };
+        self.writer.write("set state", add).await
+    }
+
+    async fn identity(&self) -> Result<Option<String>> {
+        self.options.identity()
+    }
+
+    async fn changed(&self, key: &SessionKey, position: u64) {
+        let mut ring = self.hub.listen(key);
+        let elsewhere = self.elsewhere.changes(|| self.writer.look_elsewhere());
+        let (for_read, now_us) = (key.clone(), self.now_us());
+        let read = move |connection: &rusqlite::Connection| {
+            read::session(
+                connection,
+                &for_read,
+                Window::NONE,
+                Want::EventsOnly,
+                now_us,
+            )
+        };
+        let here = self.readers.read("read", read).await;
+        // Gone, further on, or unreadable: whoever asked must look for himself.
+        let expires = match here {
+            Ok(Some(here)) if here.head.position <= position => here.head.expires_us.is_some(),
+            _ => return,
+        };
+        // That a session expires rings no bell, and neither does another process.
+        let looks = if expires { 1 } else { LOOKS_MAX };
+        for _ in 0..looks {
+            let rang = tokio::time::timeout(POLL, ring.as_mut()).await.is_ok();
+            if rang || self.elsewhere.changes(|| self.writer.look_elsewhere()) != elsewhere {
+                return;
+            }
+        }
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        self.readers.read("check", maintenance::check).await
+    }
+
+    async fn flush(&self) -> Result<()> {
+        // Every acknowledged write is on the disk already; this waits for those under way.
+        self.writer.write("flush", |_| Ok(())).await
+    }
+
+    async fn ready(&self) -> Result<()> {
+        let options = self.options.clone();
+        let check =
+            move |connection: &rusqlite::Connection| open::check_ready(&options, connection);
+        self.readers.read("look at the database", check).await
+    }
+}

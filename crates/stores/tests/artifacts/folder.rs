@@ -1,0 +1,335 @@
+//! What only a folder can get wrong.
+
+use std::{
+    fs,
+    path::{Component, Path, PathBuf},
+};
+
+use retain_core::{
+    ArtifactError, ArtifactKey, ArtifactNames, ArtifactPlace, ArtifactService as _,
+    ArtifactStore as _, Part, SessionKey,
+};
+use retain_stores::{FileArtifactService, FileArtifactStore};
+use retain_testkit::{artifacts::hostile_name, random::Random};
+
+fn open(root: &Path) -> FileArtifactService {
+    FileArtifactService::over(FileArtifactStore::open(root).expect("a folder"))
+}
+
+fn key(filename: &str) -> ArtifactKey {
+    ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), filename)
+}
+
+async fn save(artifacts: &FileArtifactService, name: &str) -> Result<u64, ArtifactError> {
+    let part = Part::text("x");
+    artifacts.save_artifact(&key(name), part, None).await
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => found.push(path),
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn no_name_leaves_the_root_or_its_scope() {
+    let seed = 77_001;
+    println!("seed {seed}");
+    let outer = retain_testkit::scratch::folder();
+    // Deep enough that a few steps up end inside the folder that is looked at.
+    let root = outer.path().join("1/2/3/4/5/6/7/8/root");
+    let artifacts = open(&root);
+    let mut random = Random::new(seed);
+    let mut kept = 0;
+    for _ in 0..500 {
+        let mut names = [
+            "app".to_owned(),
+            "ada".to_owned(),
+            "s1".to_owned(),
+            "a".to_owned(),
+        ];
+        // Mostly the file is hostile, at times somebody else too.
+        let place = random.pick(&[3, 3, 3, 2, 1, 0]);
+        names[place] = hostile_name(&mut random);
+        if random.chance(20) {
+            names[3] = hostile_name(&mut random);
+        }
+        let [app, user, session, file] = names;
+        let key = ArtifactKey::in_session(&SessionKey::new(app, user, session), file);
+        match artifacts.save_artifact(&key, Part::text("x"), None).await {
+            Ok(_) => kept += 1,
+            Err(ArtifactError::Invalid { .. }) => {}
+            Err(error) => panic!("{key:?}: {error:?}"),
+        }
+        let _ = artifacts.load_artifact(&key, None).await;
+        if random.chance(10) {
+            let _ = artifacts.delete_artifact(&key).await;
+        }
+    }
+    assert!(kept > 60, "only {kept} were kept");
+    let apps = root.canonicalize().unwrap().join("apps");
+    let all = files(&outer.path().canonicalize().unwrap());
+    assert!(all.len() > 60, "only {} files", all.len());
+    for file in all {
+        let inside = file.strip_prefix(&apps);
+        let inside = inside
+            .unwrap_or_else(|_| panic!("{file:?} is outside"))
+            .to_string_lossy()
+            .into_owned();
+        let words = ["/users/", "/artifacts/", "/versions/"];
+        assert!(words.iter().all(|word| inside.contains(word)), "{inside}");
+    }
+}
+
+#[test]
+fn every_path_goes_down_only() {
+    let seed = 77_002;
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let mut fit = 0;
+    for _ in 0..50_000 {
+        let mut names = ["app", "ada", "s1", "a"].map(str::to_owned);
+        for name in &mut names {
+            if random.chance(60) {
+                *name = hostile_name(&mut random);
+            }
+        }
+        let [app, user, session, file] = names;
+        let key = ArtifactKey::in_session(&SessionKey::new(app, user, session), file);
+        let Ok(place) = ArtifactPlace::of(&key, ArtifactNames::Paths) else {
+            continue;
+        };
+        fit += 1;
+        let session = place.session.as_deref().unwrap_or("s");
+        for name in [&*place.app, &*place.user, session, &*place.name] {
+            let parts = Path::new(name).components();
+            assert!(
+                parts
+                    .clone()
+                    .all(|part| matches!(part, Component::Normal(_))),
+                "{key:?}"
+            );
+            // Nothing was normalised away: two owners never share a folder.
+            assert_eq!(parts.count(), name.split('/').count(), "{key:?}");
+            assert!(!name.contains('\0') && name.len() <= 2048, "{key:?}");
+        }
+    }
+    assert!(fit > 1000, "only {fit} were fit");
+}
+
+#[tokio::test]
+async fn the_layout_is_that_of_adk() {
+    let folder = retain_testkit::scratch::folder();
+    let artifacts = open(folder.path());
+    let part = Part::bytes(vec![1, 2], "image/png");
+    artifacts
+        .save_artifact(&key("plans/a b.png"), part, None)
+        .await
+        .unwrap();
+    artifacts
+        .save_artifact(&key("user:me"), Part::text("x"), None)
+        .await
+        .unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let mut found: Vec<String> = files(&root)
+        .iter()
+        .map(|file| file.strip_prefix(&root).unwrap().display().to_string())
+        .collect();
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "apps/app/users/ada/artifacts/me/versions/0/me",
+            "apps/app/users/ada/artifacts/me/versions/0/metadata.json",
+            "apps/app/users/ada/sessions/s1/artifacts/plans/a b.png/versions/0/a b.png",
+            "apps/app/users/ada/sessions/s1/artifacts/plans/a b.png/versions/0/metadata.json",
+        ]
+    );
+    let about = artifacts
+        .get_artifact_version(&key("plans/a b.png"), None)
+        .await;
+    let uri = about.unwrap().unwrap().canonical_uri;
+    assert!(
+        uri.starts_with("file:///") && uri.ends_with("/a%20b.png"),
+        "{uri}"
+    );
+}
+
+#[tokio::test]
+async fn a_save_that_was_killed_leaves_no_version() {
+    let folder = retain_testkit::scratch::folder();
+    let artifacts = open(folder.path());
+    artifacts
+        .save_artifact(&key("a"), Part::text("x"), None)
+        .await
+        .unwrap();
+    let versions = folder
+        .path()
+        .join("apps/app/users/ada/sessions/s1/artifacts/a/versions");
+    fs::create_dir(versions.join(".1.pending")).unwrap();
+    fs::write(versions.join(".1.pending/a"), "half").unwrap();
+    let killed = folder
+        .path()
+        .join("apps/app/users/ada/sessions/s1/artifacts/b/versions/.0.pending");
+    fs::create_dir_all(&killed).unwrap();
+    let artifacts = open(folder.path());
+    assert_eq!(artifacts.list_versions(&key("a")).await.unwrap(), [0]);
+    let loaded = artifacts.load_artifact(&key("a"), None).await.unwrap();
+    assert_eq!(loaded, Some(Part::text("x")));
+    let listed = artifacts.list_artifact_keys("app", "ada", Some("s1")).await;
+    assert_eq!(listed.unwrap(), ["a"]);
+    // The number that was taken stays taken: ADK, on the same folder, may still be writing it.
+    let next = artifacts
+        .save_artifact(&key("a"), Part::text("y"), None)
+        .await;
+    assert_eq!(next.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_deleted_artifact_leaves_no_files() {
+    let folder = retain_testkit::scratch::folder();
+    let artifacts = open(folder.path());
+    for name in ["a/b/c", "user:d"] {
+        artifacts
+            .save_artifact(&key(name), Part::text("x"), None)
+            .await
+            .unwrap();
+        artifacts.delete_artifact(&key(name)).await.unwrap();
+    }
+    assert_eq!(files(folder.path()), Vec::<PathBuf>::new());
+    let scope = folder
+        .path()
+        .join("apps/app/users/ada/sessions/s1/artifacts");
+    assert_eq!(fs::read_dir(scope).unwrap().count(), 0);
+    // What a killed delete left is removed when the folder is opened.
+    let left = folder.path().join(".deleted/1-1/0");
+    fs::create_dir_all(&left).unwrap();
+    fs::write(left.join("a"), "x").unwrap();
+    open(folder.path());
+    assert_eq!(files(folder.path()), Vec::<PathBuf>::new());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn links_are_not_followed() {
+    use std::os::unix::fs::symlink;
+
+    let (folder, outside) = (
+        retain_testkit::scratch::folder(),
+        retain_testkit::scratch::folder(),
+    );
+    let artifacts = open(folder.path());
+    artifacts
+        .save_artifact(&key("a"), Part::text("x"), None)
+        .await
+        .unwrap();
+    fs::write(outside.path().join("secret"), "secret").unwrap();
+    let scope = folder
+        .path()
+        .join("apps/app/users/ada/sessions/s1/artifacts");
+    symlink(outside.path(), scope.join("link")).unwrap();
+    let saved = artifacts
+        .save_artifact(&key("link/b"), Part::text("x"), None)
+        .await;
+    assert!(
+        matches!(saved, Err(ArtifactError::Invalid { .. })),
+        "{saved:?}"
+    );
+    let file = scope.join("a/versions/0/a");
+    fs::remove_file(&file).unwrap();
+    symlink(outside.path().join("secret"), &file).unwrap();
+    let loaded = artifacts.load_artifact(&key("a"), None).await;
+    assert!(
+        matches!(loaded, Err(ArtifactError::Corrupt { .. })),
+        "{loaded:?}"
+    );
+    assert_eq!(files(outside.path()).len(), 1);
+}
+
+#[tokio::test]
+async fn damage_is_an_error_that_names_the_version() {
+    let folder = retain_testkit::scratch::folder();
+    let artifacts = open(folder.path());
+    artifacts
+        .save_artifact(&key("a"), Part::text("x"), None)
+        .await
+        .unwrap();
+    let version = folder
+        .path()
+        .join("apps/app/users/ada/sessions/s1/artifacts/a/versions/0");
+    fs::write(version.join("a"), [0xff]).unwrap();
+    let loaded = artifacts.load_artifact(&key("a"), None).await;
+    assert!(
+        matches!(loaded, Err(ArtifactError::Corrupt { version: 0, .. })),
+        "{loaded:?}"
+    );
+    fs::write(version.join("metadata.json"), "{").unwrap();
+    let about = artifacts.list_artifact_versions(&key("a")).await;
+    assert!(
+        matches!(about, Err(ArtifactError::Corrupt { version: 0, .. })),
+        "{about:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_folder_that_is_only_read_stays_as_it_is() {
+    let folder = retain_testkit::scratch::folder();
+    let root = folder.path().join("root");
+    assert!(FileArtifactStore::open_read_only(&root).is_err());
+    assert!(!root.exists());
+    save(&open(&root), "a").await.unwrap();
+    let versions = "apps/app/users/ada/sessions/s1/artifacts/a/versions";
+    let left = [
+        root.join(".deleted/1-0"),
+        root.join(versions).join(".1.pending"),
+    ];
+    for left in &left {
+        fs::create_dir_all(left).unwrap();
+        fs::write(left.join("a"), "half").unwrap();
+    }
+    let before = files(&root);
+    let artifacts = FileArtifactService::over(FileArtifactStore::open_read_only(&root).unwrap());
+    let loaded = artifacts.load_artifact(&key("a"), None).await.unwrap();
+    assert_eq!(loaded, Some(Part::text("x")));
+    assert!(save(&artifacts, "a").await.is_err());
+    assert!(artifacts.delete_artifact(&key("a")).await.is_err());
+    assert_eq!(files(&root), before);
+    // Who may write removes what nobody needs, and what saves have left only if nobody else saves.
+    drop(FileArtifactStore::open(&root).unwrap());
+    assert_eq!(left.each_ref().map(|left| left.exists()), [false, true]);
+    drop(FileArtifactStore::open_alone(&root).unwrap());
+    assert_eq!(left.each_ref().map(|left| left.exists()), [false, false]);
+    assert_eq!(files(&root).len(), 2);
+}
+
+#[tokio::test]
+async fn pages_of_places_are_in_order_and_complete() {
+    let folder = retain_testkit::scratch::folder();
+    let artifacts = open(folder.path());
+    for name in ["b", "a/c", "user:z", "a", "é", "a-b"] {
+        save(&artifacts, name).await.unwrap();
+    }
+    // A folder in which nothing was saved yet is none, and takes no place of a page.
+    let scope = folder
+        .path()
+        .join("apps/app/users/ada/sessions/s1/artifacts");
+    fs::create_dir_all(scope.join("aa/versions/.0.pending")).unwrap();
+    let (mut found, mut last): (Vec<String>, Option<ArtifactPlace>) = (Vec::new(), None);
+    loop {
+        let page = artifacts.store().places(last.as_ref(), 2).await.unwrap();
+        assert!(page.len() == 2 || page.is_empty(), "{page:?}");
+        found.extend(page.iter().map(|place| place.filename.clone()));
+        match page.last() {
+            Some(end) => last = Some(end.clone()),
+            None => break,
+        }
+    }
+    assert_eq!(found, ["user:z", "a", "a-b", "a/c", "b", "é"]);
+}

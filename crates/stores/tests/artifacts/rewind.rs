@@ -1,0 +1,274 @@
+//! Rewinding the same random histories with ADK's runner and with each of our session stores and
+//! artifact services restores the same files, in the same versions, and says so in the same words.
+//!
+//! The seed of a failing history is printed: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
+
+use std::{any::Any, sync::Arc};
+
+use retain_core::{ArtifactService, Event, Json, JsonMap, Rewind, SessionKey, SessionLog};
+use retain_stores::{
+    FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemorySessionService,
+    SqliteArtifactService, SqliteSessionService,
+};
+use retain_testkit::{
+    oracle::{adk_python, is_long, setting},
+    random::Random,
+};
+
+use crate::parity::{Adk, play};
+
+const SEED: u64 = 1_116;
+const HISTORIES: u64 = 12;
+const STEPS: usize = 30;
+
+const FILES: [&str; 5] = ["a.txt", "b", "c/d.bin", "user:u", "z"];
+
+const PARTS: [&str; 4] = [
+    r#"{"text":"hello"}"#,
+    r#"{"inlineData":{"data":"AAEC_w==","mimeType":"image/png","displayName":"P"}}"#,
+    r#"{"inlineData":{"data":"aGk=","mimeType":"text/plain"}}"#,
+    // What ADK takes for a file that is not there.
+    r#"{"inlineData":{"data":"","mimeType":"application/octet-stream"}}"#,
+];
+
+/// One of our ways to keep a session and its files.
+struct Ours {
+    name: &'static str,
+    sessions: Arc<dyn SessionLog>,
+    artifacts: Arc<dyn ArtifactService>,
+    /// The database of both.
+    _until_the_end: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Ours {
+    async fn play(&self, op: &Json) -> Json {
+        let key = SessionKey::new("app", "ada", "s1");
+        let invocation = op["invocation"].as_str().unwrap_or_default();
+        match op["op"].as_str().unwrap() {
+            "event" => {
+                let mut event = Event {
+                    author: "agent".into(),
+                    invocation_id: invocation.into(),
+                    ..Event::default()
+                };
+                event.actions.artifact_delta = op["delta"].as_object().unwrap().clone();
+                self.sessions.append(&key, event.into()).await.unwrap();
+                Json::from(JsonMap::from([("ok", Json::Null)]))
+            }
+            "rewind" => {
+                let rewind = Rewind::before(invocation).with_artifacts(Arc::clone(&self.artifacts));
+                let rewound = self.sessions.rewind_with(&key, rewind).await;
+                let answer = match rewound {
+                    Ok(rewound) => ("ok", pairs(&rewound.events[0].1)),
+                    Err(error) => ("error", error.to_string().into()),
+                };
+                Json::from(JsonMap::from([answer]))
+            }
+            _ => play(&*self.artifacts, op, "").await,
+        }
+    }
+}
+
+fn pairs(event: &Event) -> Json {
+    let delta = event.actions.artifact_delta.iter();
+    let pairs = delta.map(|(name, version)| Json::from(vec![name.into(), version.clone()]));
+    Json::from(pairs.collect::<Vec<Json>>())
+}
+
+/// Every session store with every artifact service of the kind.
+async fn every_pair(folder: Option<&std::path::Path>) -> Vec<Ours> {
+    let mut pairs = Vec::new();
+    for number in 0..if folder.is_some() { 2 } else { 4 } {
+        let database = SqliteSessionService::connect("sqlite::memory:")
+            .await
+            .unwrap();
+        let artifacts: Arc<dyn ArtifactService> = match folder {
+            Some(folder) => {
+                let root = folder.join(number.to_string());
+                Arc::new(FileArtifactService::over(
+                    FileArtifactStore::open(root).unwrap(),
+                ))
+            }
+            None if number < 2 => Arc::new(InMemoryArtifactService::new()),
+            None => Arc::new(SqliteArtifactService::over(database.store().artifacts())),
+        };
+        let (name, sessions): (_, Arc<dyn SessionLog>) = match number % 2 {
+            0 => ("in memory", Arc::new(InMemorySessionService::new())),
+            _ => ("sqlite", Arc::new(database)),
+        };
+        pairs.push(Ours {
+            name,
+            sessions,
+            artifacts,
+            _until_the_end: None,
+        });
+    }
+    #[cfg(feature = "postgres")]
+    if folder.is_none() && retain_testkit::postgres::is_there() {
+        pairs.push(on_postgres().await);
+    }
+    for pair in &pairs {
+        let created = pair.sessions.create_session("app", "ada", None, Some("s1"));
+        created.await.unwrap();
+    }
+    pairs
+}
+
+#[cfg(feature = "postgres")]
+async fn on_postgres() -> Ours {
+    use retain_stores::{PostgresArtifactService, PostgresSessionService};
+
+    let database = retain_testkit::postgres::TestDatabase::new().await;
+    let sessions = PostgresSessionService::connect(&database.uri()).await;
+    let sessions = sessions.unwrap();
+    let artifacts = PostgresArtifactService::over(sessions.store().artifacts());
+    Ours {
+        name: "postgres",
+        sessions: Arc::new(sessions),
+        artifacts: Arc::new(artifacts),
+        _until_the_end: Some(Box::new(database)),
+    }
+}
+
+/// A history under way: operations go to ADK and to all of ours.
+struct History<'a> {
+    seed: u64,
+    service: String,
+    adk: &'a mut Adk,
+    ours: Vec<Ours>,
+    random: Random,
+    invocation: u64,
+    /// Rewinds that restored a file, and that made one load as nothing.
+    restored: u64,
+    emptied: u64,
+}
+
+impl History<'_> {
+    /// Does the same everywhere; fails unless the answers are the same.
+    async fn same(&mut self, op: &Json) -> Json {
+        let theirs = self.adk.play(&self.service, op);
+        for ours in &self.ours {
+            let answer = ours.play(op).await;
+            let same = match (answer.get("ok"), theirs.get("ok")) {
+                (None, None) => true,
+                (ours, theirs) => ours == theirs,
+            };
+            assert!(
+                same,
+                "RETAIN_SEED={} RETAIN_SCRIPTS=1, {} over {:?}\n{op}\nours   {answer}\ntheirs {theirs}",
+                self.seed, ours.name, ours.artifacts
+            );
+        }
+        theirs.get("ok").cloned().unwrap_or_default()
+    }
+
+    fn op(&self, op: &str, more: Vec<(&str, Json)>) -> Json {
+        let mut fields = JsonMap::from([("op", op), ("app", "app"), ("user", "ada")]);
+        fields.insert("session", "s1");
+        for (name, value) in more {
+            fields.insert(name, value);
+        }
+        Json::from(fields)
+    }
+
+    async fn step(&mut self) {
+        let invocation = format!("i{}", self.invocation);
+        match self.random.below(100) {
+            0..55 => self.save(&invocation).await,
+            55..75 => self.invocation += 1,
+            75..80 => {
+                let file = self.random.pick(&FILES);
+                let op = self.op("delete", vec![("file", file.into())]);
+                self.same(&op).await;
+            }
+            _ => {
+                // At times one that never was.
+                let before = self.random.below(self.invocation + 2);
+                self.rewind(&format!("i{before}")).await;
+                self.invocation += 1;
+            }
+        }
+    }
+
+    /// Saves up to three files; an event tells of them, or (seldom) nothing does.
+    async fn save(&mut self, invocation: &str) {
+        let mut delta = JsonMap::new();
+        for _ in 0..1 + self.random.below(3) {
+            let file = self.random.pick(&FILES);
+            let part = Json::parse(self.random.pick(&PARTS)).unwrap();
+            let more = vec![("file", file.into()), ("part", part), ("notes", Json::Null)];
+            let version = self.same(&self.op("save", more)).await;
+            delta.insert(file, version);
+        }
+        if !self.random.chance(8) {
+            let more = vec![("invocation", invocation.into()), ("delta", delta.into())];
+            self.same(&self.op("event", more)).await;
+        }
+    }
+
+    /// Rewinds and looks at every version of every file.
+    async fn rewind(&mut self, before: &str) {
+        let op = self.op("rewind", vec![("invocation", before.into())]);
+        let restored = self.same(&op).await;
+        self.same(&self.op("list", Vec::new())).await;
+        for file in FILES {
+            let named =
+                |more: Vec<(&'static str, Json)>| [vec![("file", file.into())], more].concat();
+            let versions = self.same(&self.op("versions", named(Vec::new()))).await;
+            let asked = versions.as_array().unwrap_or_default().to_vec();
+            for version in asked.into_iter().chain([Json::Null]) {
+                let op = self.op("load", named(vec![("version", version.clone())]));
+                let loaded = self.same(&op).await;
+                let is_restored = restored.as_array().unwrap_or_default().iter();
+                let mut is_restored = is_restored.filter(|pair| pair[0] == file);
+                if version.is_null() && is_restored.next().is_some() {
+                    *match loaded.is_null() {
+                        true => &mut self.emptied,
+                        false => &mut self.restored,
+                    } += 1;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rewinding_restores_files_as_adk_does() {
+    let Some(python) = adk_python("rewinding artifacts, parity") else {
+        return;
+    };
+    let mut adk = Adk::start(&python);
+    let count = if is_long() { HISTORIES * 10 } else { HISTORIES };
+    let count = setting("RETAIN_SCRIPTS").unwrap_or(count);
+    let first = setting("RETAIN_SEED").unwrap_or(SEED);
+    let (mut restored, mut emptied) = (0, 0);
+    for seed in first..first + count {
+        for in_folder in [false, true] {
+            let folder = retain_testkit::scratch::folder();
+            let theirs = folder.path().join("adk");
+            let mut history = History {
+                seed,
+                service: match in_folder {
+                    true => format!("file:{}", theirs.display()),
+                    false => format!("memory:{seed}"),
+                },
+                adk: &mut adk,
+                ours: every_pair(in_folder.then_some(folder.path())).await,
+                random: Random::new(seed),
+                invocation: 0,
+                restored: 0,
+                emptied: 0,
+            };
+            for _ in 0..STEPS {
+                history.step().await;
+            }
+            restored += history.restored;
+            emptied += history.emptied;
+        }
+    }
+    println!("{count} histories from seed {first}: {restored} restored, {emptied} emptied");
+    if setting("RETAIN_SCRIPTS").is_none() {
+        assert!(restored.min(emptied) > 50, "{restored} {emptied}");
+    }
+    adk.stop();
+}

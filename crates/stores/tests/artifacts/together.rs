@@ -1,0 +1,132 @@
+//! Artifacts on the database of the sessions: gone with their session, and with the user.
+
+use std::{any::Any, sync::Arc, time::Duration};
+
+use retain_core::{
+    ArtifactKey, ArtifactService, CreateSession, Part, SessionKey, SessionLog,
+    StoreArtifactService, StoreSessionService,
+};
+use retain_testkit::TestClock;
+
+/// Sessions and artifacts on one database, and what is to be kept until the end.
+struct Both {
+    name: &'static str,
+    clock: TestClock,
+    sessions: Arc<dyn SessionLog>,
+    artifacts: Arc<dyn ArtifactService>,
+    _until_the_end: Option<Box<dyn Any>>,
+}
+
+async fn databases() -> Vec<Both> {
+    #[allow(unused_mut, reason = "without databases there are none")]
+    let mut databases = Vec::new();
+    #[cfg(feature = "sqlite")]
+    {
+        use retain_stores::{SqliteOptions, SqliteStore};
+
+        let clock = TestClock::default();
+        let options = SqliteOptions::in_memory().with_clock(Arc::new(clock.clone()));
+        let store = SqliteStore::open(options).await.unwrap();
+        databases.push(Both {
+            name: "sqlite",
+            artifacts: Arc::new(StoreArtifactService::over(store.artifacts())),
+            sessions: Arc::new(StoreSessionService::over(store).with_clock(clock.clone())),
+            clock,
+            _until_the_end: None,
+        });
+    }
+    #[cfg(feature = "postgres")]
+    if retain_testkit::postgres::is_there() {
+        use retain_stores::{PostgresOptions, PostgresStore};
+
+        let clock = TestClock::default();
+        let database = retain_testkit::postgres::TestDatabase::new().await;
+        let options = PostgresOptions::from_uri(&database.uri()).unwrap();
+        let options = options.with_clock(Arc::new(clock.clone()));
+        let store = PostgresStore::open(options).await.unwrap();
+        databases.push(Both {
+            name: "postgres",
+            artifacts: Arc::new(StoreArtifactService::over(store.artifacts())),
+            sessions: Arc::new(StoreSessionService::over(store).with_clock(clock.clone())),
+            clock,
+            _until_the_end: Some(Box::new(database)),
+        });
+    }
+    databases
+}
+
+impl Both {
+    /// Saves in sessions `s1` and `s2`, and for the user.
+    async fn fill(&self) {
+        for (session, name) in [("s1", "a"), ("s1", "a"), ("s1", "user:u"), ("s2", "b")] {
+            self.save(session, name).await;
+        }
+    }
+
+    async fn save(&self, session: &str, name: &str) {
+        let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", session), name);
+        let saved = self.artifacts.save_artifact(&key, Part::text("x"), None);
+        saved.await.unwrap();
+    }
+
+    async fn seen(&self, session: &str) -> Vec<String> {
+        let listed = self
+            .artifacts
+            .list_artifact_keys("app", "ada", Some(session));
+        listed.await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleting_a_session_deletes_its_artifacts_and_no_others() {
+    for both in databases().await {
+        let (name, sessions) = (both.name, &both.sessions);
+        for id in ["s1", "s2"] {
+            let created = sessions.create_session("app", "ada", None, Some(id));
+            created.await.unwrap();
+        }
+        both.fill().await;
+        sessions.delete_session("app", "ada", "s1").await.unwrap();
+        assert_eq!(both.seen("s1").await, ["user:u"], "{name}");
+        assert_eq!(both.seen("s2").await, ["b", "user:u"], "{name}");
+        let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), "a");
+        let left = both.artifacts.list_versions(&key).await.unwrap();
+        assert!(left.is_empty(), "{name}");
+        // The other user of that name in another app, and a session that was never there, lose
+        // nothing.
+        sessions.delete_session("other", "ada", "s2").await.unwrap();
+        assert_eq!(both.seen("s2").await, ["b", "user:u"], "{name}");
+        // More than one step of an erase removes, so that none is removed uncounted with its session.
+        for number in 0..100 {
+            both.save("s2", &number.to_string()).await;
+        }
+        let receipt = sessions.erase_user("app", "ada").await.unwrap();
+        assert_eq!((receipt.artifacts, receipt.sessions), (102, 1), "{name}");
+        assert_eq!(both.seen("s2").await, [""; 0], "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn artifacts_of_an_expired_session_are_swept_with_it() {
+    for both in databases().await {
+        let (name, sessions) = (both.name, &both.sessions);
+        let new = CreateSession {
+            app_name: "app".into(),
+            user_id: "ada".into(),
+            session_id: Some("s1".into()),
+            ttl: Some(Duration::from_secs(60)),
+            state: None,
+        };
+        sessions.create(new.clone()).await.unwrap();
+        both.fill().await;
+        both.clock.tick(Duration::from_secs(61));
+        assert_eq!(sessions.sweep().await.unwrap(), 1, "{name}");
+        assert_eq!(both.seen("s1").await, ["user:u"], "{name}");
+        // Nor does a session that takes over the id of an expired one see what that one kept.
+        sessions.create(new.clone()).await.unwrap();
+        both.fill().await;
+        both.clock.tick(Duration::from_secs(61));
+        sessions.create(new).await.unwrap();
+        assert_eq!(both.seen("s1").await, ["user:u"], "{name}");
+    }
+}

@@ -1,0 +1,194 @@
+//! The same random operations on Retain and on Google's ADK give the same answers.
+//!
+//! Where they do not, a rule in `compare` says why and what ADK answers instead; anything else is a
+//! failure. The seed of a failing script is printed: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
+
+mod compare;
+mod run;
+mod script;
+
+use std::{
+    io::{BufRead as _, BufReader, Lines, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+};
+
+use compare::{Comparison, Rule, Service, Used};
+use retain_core::Json;
+use retain_stores::{
+    Durability, InMemorySessionService, SqliteOptions, SqliteSessionService, SqliteStore,
+};
+use retain_testkit::oracle::{adk_python, is_long, setting};
+use run::{Player, ScriptClock, ScriptIds};
+use script::{Script, Step};
+
+/// The scripts of a normal run; every rule is needed in them.
+const SEED: u64 = 20_260_731;
+const SCRIPTS: u64 = 300;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retain_answers_as_adk_does() {
+    let count = if is_long() { 5000 } else { SCRIPTS };
+    let count = setting("RETAIN_SCRIPTS").unwrap_or(count);
+    let seed = setting("RETAIN_SEED").unwrap_or(SEED);
+    println!("{count} scripts from seed {seed}");
+    let scripts = (0..count).map(|n| Script::generate(seed + n));
+    let scripts: Vec<Script> = scripts.chain([Script::reborn()]).collect();
+    let Some(used) = compare_all(&scripts).await else {
+        return;
+    };
+    for rule in Rule::ALL {
+        println!("{:8} {rule:?}", used.count(*rule));
+    }
+    if seed == SEED && count >= SCRIPTS {
+        let unused = |rule: &&Rule| used.count(**rule) == 0;
+        let unused: Vec<&Rule> = Rule::ALL.iter().filter(unused).collect();
+        assert!(unused.is_empty(), "rules without a use: {unused:?}");
+    }
+}
+
+#[test]
+fn every_rule_is_documented() {
+    let docs: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "docs"]
+        .iter()
+        .collect();
+    let text = std::fs::read_to_string(docs.join("differences-from-adk.md"));
+    let text = text.expect("the differences are documented");
+    for rule in Rule::ALL {
+        assert!(text.contains(&format!("| {rule:?} |")), "{rule:?}");
+    }
+}
+
+/// Runs the scripts on both sides and fails if an answer differs; `None` if there is no ADK here.
+async fn compare_all(scripts: &[Script]) -> Option<Used> {
+    let python = adk_python("differential")?;
+    let folder = retain_testkit::scratch::folder();
+    let mut adk = Adk::start(Path::new(&python), folder.path());
+    let services = ours(folder.path()).await;
+    let mut used = Used::default();
+    let mut failures = Vec::new();
+    for script in scripts {
+        let answers = adk.run(script);
+        for (name, service) in &services {
+            let outcomes = service.player().run(script).await;
+            for (adk, theirs) in Service::ALL.into_iter().zip(&answers) {
+                let compared = Comparison::run(adk, script, &outcomes, theirs, &mut used);
+                if let Err(mismatch) = compared {
+                    failures.push(report(name, adk, script, &mismatch));
+                }
+            }
+        }
+    }
+    adk.stop();
+    for failure in failures.iter().take(5) {
+        println!("\n{failure}");
+    }
+    assert!(failures.is_empty(), "{} differences", failures.len());
+    Some(used)
+}
+
+/// What is needed to see a difference: the script up to it, and both answers.
+fn report(name: &str, adk: Service, script: &Script, mismatch: &compare::Mismatch) -> String {
+    let seed = script.seed;
+    let mut text = format!(
+        "Retain {name} and ADK {}, RETAIN_SEED={seed} RETAIN_SCRIPTS=1\n{mismatch}\n",
+        adk.name()
+    );
+    for (number, step) in script.steps.iter().enumerate().take(mismatch.op + 1) {
+        text += &format!("  {number}: {}\n", step.to_json());
+    }
+    text
+}
+
+/// A service of ours that a script can be run on.
+enum Ours {
+    Memory(InMemorySessionService, ScriptClock, ScriptIds),
+    Sqlite(SqliteSessionService, ScriptClock, ScriptIds),
+}
+
+impl Ours {
+    fn player(&self) -> Player<'_> {
+        match self {
+            Ours::Memory(service, clock, ids) => Player {
+                service,
+                clock: clock.clone(),
+                ids: ids.clone(),
+            },
+            Ours::Sqlite(service, clock, ids) => Player {
+                service,
+                clock: clock.clone(),
+                ids: ids.clone(),
+            },
+        }
+    }
+}
+
+async fn ours(folder: &Path) -> [(&'static str, Ours); 2] {
+    let (clock, ids) = (ScriptClock::default(), ScriptIds::default());
+    let memory = InMemorySessionService::new()
+        .with_clock(clock.clone())
+        .with_ids(ids.clone());
+    let memory = Ours::Memory(memory, clock, ids);
+    let (clock, ids) = (ScriptClock::default(), ScriptIds::default());
+    let options = SqliteOptions::file(folder.join("retain.db")).with_durability(Durability::Off);
+    let store = SqliteStore::open(options).await.expect("a new database");
+    let sqlite = SqliteSessionService::over(store)
+        .with_clock(clock.clone())
+        .with_ids(ids.clone());
+    [
+        ("memory", memory),
+        ("sqlite", Ours::Sqlite(sqlite, clock, ids)),
+    ]
+}
+
+/// A process that runs scripts on ADK.
+struct Adk {
+    process: Child,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Adk {
+    fn start(python: &Path, folder: &Path) -> Adk {
+        let oracle: PathBuf = [
+            env!("CARGO_MANIFEST_DIR"),
+            "tests",
+            "differential",
+            "oracle.py",
+        ]
+        .iter()
+        .collect();
+        let mut process = Command::new(python)
+            .arg(oracle)
+            .env("TMPDIR", folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("Python can be started");
+        let answers = process.stdout.take().expect("a pipe");
+        let answers = BufReader::new(answers).lines();
+        Adk { process, answers }
+    }
+
+    /// The answers of ADK's services, in the order of [`Service::ALL`].
+    fn run(&mut self, script: &Script) -> Vec<Vec<Json>> {
+        let steps: Vec<Json> = script.steps.iter().map(Step::to_json).collect();
+        let (seed, steps) = (script.seed, Json::from(steps));
+        let input = self.process.stdin.as_mut().expect("a pipe");
+        writeln!(input, "{{\"script\":{seed},\"ops\":{steps}}}").expect("the oracle reads");
+        let answers = Service::ALL.into_iter().map(|service| {
+            let line = self.answers.next().expect("the oracle answers");
+            let answer = Json::parse(&line.expect("the oracle writes UTF-8"));
+            let answer = answer.expect("the oracle writes JSON");
+            assert_eq!(answer["script"].as_u64(), Some(seed));
+            assert_eq!(answer["service"], service.name());
+            answer["results"].as_array().expect("results").to_vec()
+        });
+        answers.collect()
+    }
+
+    fn stop(mut self) {
+        drop(self.process.stdin.take());
+        let status = self.process.wait().expect("the oracle ends");
+        assert!(status.success(), "the oracle failed: {status}");
+    }
+}

@@ -1,0 +1,63 @@
+//! Many writers and readers at once, on every store; and stores that are broken on purpose, to see
+//! that the checker finds it.
+
+use std::sync::{Arc, OnceLock};
+
+use retain_stores::InMemoryStore;
+use retain_testkit::{
+    Durability, Harness, TestClock,
+    broken::{Breaker, Fault},
+    history::{Report, check_history, usual_operations},
+    wrapper::WrappedStore,
+};
+
+const SEED: u64 = 20_231_114;
+
+fn assert_clean(report: &Report) {
+    assert!(report.acknowledged > 0 && report.refused > 0 && report.reads > 0);
+    let shown: Vec<&String> = report.anomalies.iter().take(10).collect();
+    assert!(shown.is_empty(), "{shown:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_memory_has_no_anomalies() {
+    let harness = crate::stores::in_memory().await;
+    assert_clean(&check_history(harness, SEED, usual_operations()).await);
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_has_no_anomalies() {
+    if !retain_testkit::postgres::is_there() {
+        return;
+    }
+    let harness = crate::stores::postgres().await;
+    assert_clean(&check_history(harness, SEED, usual_operations()).await);
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_has_no_anomalies() {
+    let harness = crate::stores::sqlite().await;
+    assert_clean(&check_history(harness, SEED, usual_operations()).await);
+}
+
+async fn broken(fault: Fault) -> Harness {
+    let store = OnceLock::new();
+    Harness::new(Durability::Forgets, move |clock: TestClock| {
+        let new = || {
+            let store = InMemoryStore::with_clock(Arc::new(clock));
+            WrappedStore::with(store, Breaker::new(fault, 50))
+        };
+        std::future::ready(store.get_or_init(new).clone())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_fault_is_found() {
+    for fault in Fault::ALL {
+        let report = check_history(broken(fault).await, SEED, 20_000).await;
+        assert!(!report.anomalies.is_empty(), "{fault:?} was not found");
+    }
+}

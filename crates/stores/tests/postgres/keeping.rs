@@ -1,0 +1,140 @@
+//! What is kept beside sessions, when connections end in the middle: it is there once, and whoever
+//! asked is told what became of it.
+
+use std::{sync::Arc, time::Duration};
+
+use retain_core::{
+    ApiKey, ArtifactKey, ArtifactService as _, Content, Forget, KeyScope, KeyStore as _,
+    MemoryBatch, MemoryLimits, MemoryRows, MemoryScope, MemoryStore as _, NewMemory, Part,
+    PreparedMemory, Repeats, SessionLog as _,
+};
+use retain_stores::PostgresArtifactService;
+
+use super::{
+    database, open,
+    proxy::{Cut, Proxy},
+};
+
+/// What ends a transaction, and does not stand where one begins: `READ COMMITTED`.
+const COMMIT: &str = "COMMIT\0";
+
+fn batch(ids: [&str; 2]) -> Arc<MemoryBatch> {
+    let memories = ids.map(|id| {
+        let new = NewMemory {
+            id: id.to_owned(),
+            session: Some("s1".to_owned()),
+            content: Content::user(id),
+            ..NewMemory::default()
+        };
+        PreparedMemory::new(new).unwrap()
+    });
+    Arc::new(MemoryBatch {
+        scope: MemoryScope::new("app", "ada"),
+        memories: memories.into(),
+        repeats: Repeats::Replace,
+        limits: MemoryLimits::default(),
+        now_us: 1,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memories_that_were_cut_off_are_taken_up_and_forgotten_once() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let proxy = Proxy::new(&database).await;
+    let (sessions, straight) = (open(proxy.uri()).await, open(&database.uri()).await);
+    let (memory, scope) = (sessions.store().memory(), MemoryScope::new("app", "ada"));
+    for (cut, ids, cuts) in [(Cut::Before, ["a", "b"], 0), (Cut::After, ["c", "d"], 2)] {
+        proxy.cut_next(cut, COMMIT);
+        let added = memory.add(batch(ids)).await.unwrap();
+        assert_eq!((added.added, added.known), (2, 0), "{cut:?}");
+        assert_eq!(proxy.cuts(), cuts + 1, "{cut:?}");
+        proxy.cut_next(cut, COMMIT);
+        let forget = Forget::Ids(vec![ids[0].to_owned()]);
+        let receipt = memory.forget(&scope, Arc::new(forget)).await.unwrap();
+        assert_eq!((receipt.memories, receipt.tombstones), (1, 1), "{cut:?}");
+        assert_eq!(proxy.cuts(), cuts + 2, "{cut:?}");
+    }
+    let all = MemoryRows::After { seq: 0, limit: 10 };
+    let rows = straight.store().memory().rows(&scope, all, false).await;
+    let ids: Vec<String> = rows.unwrap().into_iter().map(|row| row.about.id).collect();
+    assert_eq!(ids, ["b", "d"]);
+    let mark = memory.mark(&scope).await.unwrap();
+    assert_eq!((mark.revision, mark.last_seq), (4, 4));
+    assert_eq!(straight.check().await.unwrap(), Vec::<String>::new());
+}
+
+/// A future that somebody keeps and does not ask any more holds nobody up.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_takes_memories_up_gets_on_by_himself() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&database.uri()).await;
+    let memory = sessions.store().memory();
+    memory.add(batch(["a", "b"])).await.unwrap();
+    for number in 0..50 {
+        let id = format!("kept {number}");
+        let mut kept = memory.add(batch([&id, "b"]));
+        // As far as it comes in this time, and no further.
+        let patience = Duration::from_micros(number * 100);
+        let done = tokio::time::timeout(patience, &mut kept).await;
+        let other = format!("other {number}");
+        let added = memory.add(batch([&other, "b"])).await.unwrap();
+        assert_eq!(added.added, 1);
+        if done.is_err() {
+            kept.await.unwrap();
+        }
+    }
+    let counted = memory.statistics(&MemoryScope::new("app", "ada"), 0).await;
+    assert_eq!(counted.unwrap().entries, 102);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_that_was_cut_off_is_one_version() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let proxy = Proxy::new(&database).await;
+    let artifacts = PostgresArtifactService::over(open(proxy.uri()).await.store().artifacts());
+    let key = ArtifactKey::of_user("app", "ada", "user:a");
+    for (number, cut) in [(0, Cut::Before), (1, Cut::After)] {
+        proxy.cut_next(cut, "these bytes");
+        let part = Part::bytes(&b"these bytes"[..], "x/y");
+        let version = artifacts.save_artifact(&key, part.clone(), None).await;
+        assert_eq!(version.unwrap(), number, "{cut:?}");
+        assert_eq!(proxy.cuts() as u64, number + 1);
+        let loaded = artifacts.load_artifact(&key, None).await.unwrap();
+        assert_eq!(loaded, Some(part), "{cut:?}");
+    }
+    assert_eq!(artifacts.list_versions(&key).await.unwrap(), [0, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_was_cut_off_is_added_once() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let proxy = Proxy::new(&database).await;
+    let keys = open(proxy.uri()).await.store().keys();
+    for (id, cut) in [("a", Cut::Before), ("b", Cut::After)] {
+        let key = ApiKey {
+            id: id.to_owned(),
+            name: "a key that is cut off".to_owned(),
+            hash: [7; 32],
+            app: None,
+            user: None,
+            scopes: vec![KeyScope::Run],
+            created_us: 0,
+            expires_us: None,
+            revoked_us: None,
+            last_used_us: None,
+        };
+        proxy.cut_next(cut, "a key that is cut off");
+        keys.add(&key).await.unwrap();
+        assert!(keys.add(&key).await.is_err(), "{cut:?}");
+    }
+    assert_eq!(keys.keys().await.unwrap().len(), 2);
+    assert_eq!(proxy.cuts(), 2);
+}

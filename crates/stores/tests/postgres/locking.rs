@@ -1,0 +1,289 @@
+//! Who waits for whom. Rows that are held by somebody else stand for a long append there.
+
+use retain_core::{Append, SessionLog as _, SessionService as _};
+
+use super::{created, database, event, open, proxy::Proxy, texts};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_one_user_do_not_wait_for_each_other() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&database.uri()).await;
+    let (one, two) = (
+        created(&sessions, "one").await,
+        created(&sessions, "two").await,
+    );
+    let mut shared = event("shared");
+    shared.actions.state_delta.insert("user:a", 1);
+    shared.actions.state_delta.insert("app:a", 1);
+    sessions.append(&one, shared.into()).await.unwrap();
+    let mut holder = database.client().await;
+    let held = holder.transaction().await.unwrap();
+    // Somebody writes session one, and keys of the user and of the app.
+    for lock in [
+        "SELECT FROM retain_shared_bytes FOR UPDATE",
+        "SELECT FROM retain_shared_state FOR UPDATE",
+        "SELECT FROM retain_stores WHERE id = 'one' FOR UPDATE",
+    ] {
+        held.execute(lock, &[]).await.unwrap();
+    }
+    // Neither way of appending to session two needs any of it, nor does reading anything.
+    sessions.append(&two, event("a").into()).await.unwrap();
+    let replica = open(&database.uri()).await;
+    replica.append(&two, event("b").into()).await.unwrap();
+    assert_eq!(texts(&replica, &two).await, ["a", "b"]);
+    assert_eq!(texts(&sessions, &one).await, ["shared"]);
+    assert_eq!(sessions.get_user_state("app", "ada").await.unwrap()["a"], 1);
+    // One that changes keys of the user does.
+    let waiting = {
+        let (sessions, two) = (sessions.clone(), two.clone());
+        let mut shared = event("c");
+        shared.actions.state_delta.insert("user:b", 2);
+        tokio::spawn(async move { sessions.append(&two, shared.into()).await })
+    };
+    let other = database.client().await;
+    let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    super::until(&other, waits).await;
+    held.rollback().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    assert_eq!(texts(&sessions, &two).await, ["a", "b", "c"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn appends_that_lock_in_other_orders_do_not_fail() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&database.uri()).await;
+    let mut keys = Vec::new();
+    for n in 0..4 {
+        keys.push(created(&sessions, &format!("s{n}")).await);
+    }
+    let writers = (0..8_usize).map(|writer| {
+        let (sessions, key) = (sessions.clone(), keys[writer % 4].clone());
+        tokio::spawn(async move {
+            for n in 0..30 {
+                let mut event = event(&format!("{writer}-{n}"));
+                let delta = &mut event.actions.state_delta;
+                if (writer + n) % 3 == 0 {
+                    delta.insert(format!("user:{writer}"), n);
+                }
+                if (writer + n) % 2 == 0 {
+                    delta.insert(format!("app:{writer}"), n);
+                }
+                sessions.append(&key, event.into()).await.unwrap();
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    for key in &keys {
+        assert_eq!(texts(&sessions, key).await.len(), 60);
+    }
+    // Every key has what was written last, whoever else wrote.
+    let app = sessions.get_app_state("app").await.unwrap();
+    for writer in 0..8 {
+        let last = if writer % 2 == 0 { 28 } else { 29 };
+        assert_eq!(app[format!("{writer}").as_str()], last);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_on_a_known_head_is_one_statement() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let proxy = Proxy::new(&database).await;
+    let sessions = open(proxy.uri()).await;
+    // Nothing is done behind the scenes any more.
+    sessions.store().purge().await.unwrap();
+    let key = created(&sessions, "s").await;
+    let before = proxy.commits();
+    for n in 0..10 {
+        let mut given = event(&format!("{n}"));
+        given.id = format!("id {n}");
+        sessions.append(&key, given.into()).await.unwrap();
+    }
+    let run = sessions
+        .append(
+            &key,
+            Append::from(event("run")).beginning_run(Default::default()),
+        )
+        .await
+        .unwrap()
+        .run
+        .unwrap();
+    let batch = vec![event("x"), retain_core::Event::user_text("y")];
+    let within = Append::from(batch).within_run(run);
+    sessions.append(&key, within).await.unwrap();
+    let end = Append::from(event("z")).ending_run(run);
+    sessions.append(&key, end).await.unwrap();
+    assert_eq!(proxy.commits(), before);
+    // A replica that has read the session knows its head as well.
+    let replica_line = Proxy::new(&database).await;
+    let replica = open(replica_line.uri()).await;
+    replica.store().purge().await.unwrap();
+    assert_eq!(texts(&replica, &key).await.len(), 14);
+    let before = replica_line.commits();
+    replica.append(&key, event("b").into()).await.unwrap();
+    assert_eq!(replica_line.commits(), before);
+}
+
+/// A session that somebody holds keeps those who write to it waiting, however many they are, and
+/// nobody else: they do not use up the connections.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_session_leaves_connections_to_others() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&format!("{}?pool_size=2", database.uri())).await;
+    let (busy, other) = (
+        created(&sessions, "busy").await,
+        created(&sessions, "other").await,
+    );
+    for lock in [
+        "SELECT FROM retain_stores WHERE id = 'busy' FOR UPDATE",
+        "SELECT FROM retain_shared_bytes FOR UPDATE",
+    ] {
+        let mut shared = event("first");
+        shared.actions.state_delta.insert("user:a", 1);
+        sessions.append(&busy, shared.into()).await.unwrap();
+        let mut holder = database.client().await;
+        let held = holder.transaction().await.unwrap();
+        held.execute(lock, &[]).await.unwrap();
+        let waiting = (0..16).map(|n| {
+            let (sessions, busy) = (sessions.clone(), busy.clone());
+            let mut waits = event(&format!("{n}"));
+            waits.actions.state_delta.insert("user:a", n);
+            tokio::spawn(async move { sessions.append(&busy, waits.into()).await })
+        });
+        let waiting: Vec<_> = waiting.collect();
+        let looker = database.client().await;
+        let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
+                     WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        super::until(&looker, waits).await;
+        for n in 0..5 {
+            let event = event(&format!("{n}"));
+            sessions.append(&other, event.into()).await.unwrap();
+            texts(&sessions, &busy).await;
+        }
+        held.rollback().await.unwrap();
+        for waiting in waiting {
+            waiting.await.unwrap().unwrap();
+        }
+    }
+    assert_eq!(texts(&sessions, &busy).await.len(), 34);
+    assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
+}
+
+/// Who is in a circle of locks is let go and tries again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadlock_is_tried_again() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&database.uri()).await;
+    let key = created(&sessions, "s").await;
+    let shared = |n: i64| {
+        let mut shared = event("shared");
+        shared.actions.state_delta.insert("user:a", n);
+        shared
+    };
+    sessions.append(&key, shared(1).into()).await.unwrap();
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    let looker = database.client().await;
+    let before: i64 = looker.query_one(deadlocks, &[]).await.unwrap().get(0);
+    let mut holder = database.client().await;
+    let held = holder.transaction().await.unwrap();
+    let lock = "SELECT FROM retain_stores FOR UPDATE";
+    held.execute(lock, &[]).await.unwrap();
+    let waiting = {
+        let (sessions, key, shared) = (sessions.clone(), key.clone(), shared(2));
+        tokio::spawn(async move { sessions.append(&key, shared.into()).await })
+    };
+    let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    super::until(&looker, waits).await;
+    // It holds the user's keys and waits for the head. Whoever has waited longest looks first, sees
+    // the circle and gives up.
+    let lock = "SELECT FROM retain_shared_bytes FOR UPDATE";
+    held.execute(lock, &[]).await.unwrap();
+    held.commit().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    let counted = format!("SELECT ({deadlocks}) > {before}");
+    super::until(&looker, &counted).await;
+    assert_eq!(texts(&sessions, &key).await, ["shared", "shared"]);
+    assert_eq!(sessions.get_user_state("app", "ada").await.unwrap()["a"], 2);
+}
+
+/// A fork reads from one snapshot; what it stands on may change under it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_serialization_failure_is_tried_again() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&database.uri()).await;
+    let key = created(&sessions, "s").await;
+    sessions.append(&key, event("a").into()).await.unwrap();
+    let mut holder = database.client().await;
+    let held = holder.transaction().await.unwrap();
+    // A change of an address, for which everybody waits who has read the old one.
+    let change = "UPDATE retain_stores SET id = id || 'x'; UPDATE retain_stores SET id = 's'";
+    held.batch_execute(change).await.unwrap();
+    let waiting = {
+        let (sessions, key) = (sessions.clone(), key.clone());
+        tokio::spawn(async move { sessions.fork(&key, None, Some("copy")).await })
+    };
+    let looker = database.client().await;
+    let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    super::until(&looker, waits).await;
+    held.commit().await.unwrap();
+    let copy = waiting.await.unwrap().unwrap();
+    assert_eq!(texts(&sessions, &copy.key()).await, ["a"]);
+}
+
+/// Tables that somebody else keeps from being vacuumed take nothing from who has a user erased.
+#[tokio::test(flavor = "multi_thread")]
+async fn erasing_waits_for_no_vacuum() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&database.uri()).await;
+    let key = created(&sessions, "s").await;
+    sessions.append(&key, event("a").into()).await.unwrap();
+    let mut holder = database.client().await;
+    let held = holder.transaction().await.unwrap();
+    let lock = "LOCK TABLE retain_events, retain_stores IN SHARE UPDATE EXCLUSIVE MODE";
+    held.batch_execute(lock).await.unwrap();
+    let receipt = sessions.erase_user("app", "ada").await.unwrap();
+    assert_eq!((receipt.sessions, receipt.events), (1, 1));
+    super::until(
+        &database.client().await,
+        "SELECT count(*) = 0 FROM retain_events",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_a_deleted_session_is_purged() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&database.uri()).await;
+    let client = database.client().await;
+    for n in 0..3 {
+        let key = created(&sessions, "s").await;
+        sessions.append(&key, event("a").into()).await.unwrap();
+        sessions.delete_session("app", "ada", "s").await.unwrap();
+        if n == 1 {
+            sessions.store().purge().await.unwrap();
+        }
+        let left = "SELECT (SELECT count(*) FROM retain_events) + (SELECT count(*) FROM retain_logs) \
+                    + (SELECT count(*) FROM retain_state) = 0";
+        super::until(&client, left).await;
+    }
+}

@@ -1,0 +1,76 @@
+//! What only the PostgreSQL store promises: its schema, its locks, its second attempts.
+//!
+//! - `opening`: addresses, schemas, and errors that say what to do
+//! - `locking`: who waits for whom, and who does not
+//! - `breaking`: connections that end in the middle, before COMMIT was heard and after
+//! - `keeping`: memories, artifacts and keys through such connections
+//! - `replicas`: two processes on one database
+//! - `tls`: whom each `sslmode` believes
+//! - `remembering`: memories of several replicas, and damaged ones
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod breaking;
+mod keeping;
+mod locking;
+mod opening;
+mod proxy;
+mod remembering;
+mod replicas;
+mod tls;
+
+use std::time::Duration;
+
+use retain_core::{Event, SessionKey, SessionLog as _, SessionService as _, Window};
+use retain_stores::PostgresSessionService;
+use retain_testkit::postgres::TestDatabase;
+use tokio_postgres::Client;
+
+/// A database of its own; none where there is no server.
+async fn database() -> Option<TestDatabase> {
+    match retain_testkit::postgres::is_there() {
+        true => Some(TestDatabase::new().await),
+        false => None,
+    }
+}
+
+async fn open(uri: &str) -> PostgresSessionService {
+    PostgresSessionService::connect(uri).await.unwrap()
+}
+
+/// A new session with the address ("app", "ada", `id`).
+async fn created(sessions: &PostgresSessionService, id: &str) -> SessionKey {
+    let created = sessions.create_session("app", "ada", None, Some(id)).await;
+    created.unwrap().key()
+}
+
+/// An event with a key of the session's.
+fn event(text: &str) -> Event {
+    let mut event = Event::user_text(text);
+    event.actions.state_delta.insert("last", text);
+    event
+}
+
+/// The texts of a session's events, in order.
+async fn texts(sessions: &PostgresSessionService, key: &SessionKey) -> Vec<String> {
+    let session = sessions.read(key, Window::ALL).await.unwrap().unwrap();
+    let events = session.events.iter();
+    events
+        .map(|event| event.to_json().unwrap())
+        .map(|json| {
+            let text = json.split(r#""text":""#).nth(1).unwrap();
+            text.split('"').next().unwrap().to_owned()
+        })
+        .collect()
+}
+
+/// Waits until `sql` gives true.
+async fn until(client: &Client, sql: &str) {
+    for _ in 0..2000 {
+        if client.query_one(sql, &[]).await.unwrap().get(0) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never came true: {sql}");
+}

@@ -1,0 +1,186 @@
+//! Opening: what is ours is migrated, what is not is left alone, and errors say what to do.
+
+use retain_core::{SessionError, SessionLog as _, SessionService as _};
+use retain_stores::{PostgresOptions, PostgresSessionService, PostgresStore};
+
+use super::{created, database, event, open};
+
+async fn refused(uri: &str) -> String {
+    let error = PostgresSessionService::connect(uri).await.unwrap_err();
+    assert!(matches!(error, SessionError::Open { .. }), "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_replicas_may_start_at_once() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let starting = (0..8).map(|n| {
+        let uri = database.uri();
+        tokio::spawn(async move {
+            let sessions = open(&uri).await;
+            let key = created(&sessions, &format!("s{n}")).await;
+            sessions.append(&key, event("hello").into()).await.unwrap();
+        })
+    });
+    for started in starting.collect::<Vec<_>>() {
+        started.await.unwrap();
+    }
+    let sessions = open(&database.uri()).await;
+    let list = sessions.list_sessions("app", None).await.unwrap();
+    assert_eq!(list.sessions.len(), 8);
+    sessions.ready().await.unwrap();
+    let steps = database.client().await;
+    let steps = steps
+        .query("SELECT version FROM retain_migrations", &[])
+        .await;
+    assert_eq!(steps.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_schema_is_refused() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&database.uri()).await;
+    let sql = "INSERT INTO retain_migrations VALUES (999, 'from-the-future', 'x')";
+    database.client().await.batch_execute(sql).await.unwrap();
+    let message = refused(&database.uri()).await;
+    assert!(
+        message.contains("newer version of Retain") && message.contains("999"),
+        "{message}"
+    );
+    assert!(sessions.ready().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_is_not_ours_is_refused() {
+    let Some(database) = database().await else {
+        return;
+    };
+    drop(open(&database.uri()).await);
+    let sql = "UPDATE retain_migrations SET checksum = 'abc'";
+    database.client().await.batch_execute(sql).await.unwrap();
+    let message = refused(&database.uri()).await;
+    assert!(message.contains("checksum is abc"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_must_be_there_is_not_set_up() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let existing = || {
+        let options = PostgresOptions::from_uri(&database.uri()).unwrap();
+        PostgresStore::open(options.existing())
+    };
+    let message = existing().await.unwrap_err().to_string();
+    assert!(message.contains("holds no database of Retain"), "{message}");
+    let tables = "SELECT count(*) = 0 FROM pg_tables WHERE tablename LIKE 'retain%'";
+    super::until(&database.client().await, tables).await;
+    drop(open(&database.uri()).await);
+    existing().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_others_are_left_alone() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let client = database.client().await;
+    let sql = "CREATE TABLE sessions (id text); INSERT INTO sessions VALUES ('adk'); \
+               CREATE TABLE events (id text)";
+    client.batch_execute(sql).await.unwrap();
+    let sessions = open(&database.uri()).await;
+    created(&sessions, "s").await;
+    sessions.erase_user("app", "ada").await.unwrap();
+    super::until(&client, "SELECT count(*) = 1 FROM sessions").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_cannot_hold_every_text_is_refused() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let client = database.client().await;
+    let name = format!("{}_latin", database.uri().rsplit('/').next().unwrap());
+    let sql = format!("CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    client.batch_execute(&sql).await.unwrap();
+    let message = refused(&format!("{}_latin", database.uri())).await;
+    client
+        .batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"))
+        .await
+        .unwrap();
+    assert!(message.contains("ENCODING 'UTF8'"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_say_what_to_do_and_no_password() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let message = refused(&format!("{}_nowhere", database.uri())).await;
+    assert!(message.contains("create it first"), "{message}");
+    let message = refused(&format!("{}?sslmode=require", database.uri())).await;
+    assert!(message.contains("server"), "{message}");
+    let uri = database.uri();
+    let (_, place) = uri.split_once('@').unwrap();
+    let message = refused(&format!("postgresql://nobody_here:hunter2@{place}")).await;
+    assert!(!message.contains("hunter2"), "{message}");
+    assert!(message.contains("nobody_here"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_come_back_byte_for_byte() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let sessions = open(&database.uri()).await;
+    let key = created(&sessions, "s").await;
+    let mut odd = event("a\u{0}b \u{1f600}");
+    odd.actions.state_delta.insert("nul", "x\u{0}y");
+    odd.actions.state_delta.insert("user:nul", "x\u{0}y");
+    let appended = sessions.append(&key, odd.into()).await.unwrap();
+    let read = sessions
+        .read(&key, retain_core::Window::ALL)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(read.events[0], *appended.events[0].1);
+    assert_eq!(read.state["nul"], "x\u{0}y");
+    assert_eq!(read.state["user:nul"], "x\u{0}y");
+}
+
+/// A host that takes the call and says nothing keeps nobody from the one behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_says_nothing_is_passed_over() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent_place = silent.local_addr().unwrap();
+    let uri = database.uri();
+    let (owner, rest) = uri.split_once('@').unwrap();
+    let uri = format!("{owner}@{silent_place},{rest}?connect_timeout=1&pool_size=1");
+    let sessions = open(&uri).await;
+    let key = created(&sessions, "s").await;
+    sessions.append(&key, event("hello").into()).await.unwrap();
+    // It was asked.
+    silent.accept().await.unwrap();
+}
+
+/// Who finds the schema as it should be takes no lock, and waits for nobody who has it.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_nothing_to_change_waits_for_nobody() {
+    let Some(database) = database().await else {
+        return;
+    };
+    drop(open(&database.uri()).await);
+    let mut holder = database.client().await;
+    let held = holder.transaction().await.unwrap();
+    let lock = "SELECT pg_advisory_xact_lock(8224139420318976)";
+    held.execute(lock, &[]).await.unwrap();
+    let sessions = open(&database.uri()).await;
+    created(&sessions, "s").await;
+}

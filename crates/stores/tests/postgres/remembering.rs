@@ -1,0 +1,417 @@
+//! Remembering: replicas that write the memories of one user at once, and memories that are damaged.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use retain_core::{
+    Content, Forget, Json, MemoryBatch, MemoryChanges, MemoryEdit, MemoryError, MemoryFilter,
+    MemoryLimits, MemoryMark, MemoryOrigin, MemoryRows, MemoryScope, MemoryStore as _,
+    MemoryUpdate, NewMemory, PreparedMemory, Repeats, SessionLog as _,
+};
+use retain_stores::{PostgresMemoryStore, PostgresOptions, PostgresStore};
+use retain_testkit::{
+    postgres::{TestDatabase, is_there},
+    random::Random,
+};
+
+fn ada() -> MemoryScope {
+    MemoryScope::new("app", "ada")
+}
+
+async fn open(database: &TestDatabase) -> PostgresMemoryStore {
+    let options = PostgresOptions::from_uri(&database.uri()).unwrap();
+    PostgresStore::open(options).await.unwrap().memory()
+}
+
+fn said(id: String, text: &str) -> NewMemory {
+    NewMemory {
+        id,
+        session: Some("s1".to_owned()),
+        content: Content::user(text),
+        ..NewMemory::default()
+    }
+}
+
+fn batch(memories: Vec<NewMemory>) -> Arc<MemoryBatch> {
+    let memories = memories.into_iter().map(PreparedMemory::new);
+    Arc::new(MemoryBatch {
+        scope: ada(),
+        memories: memories.collect::<Result<_, _>>().unwrap(),
+        repeats: Repeats::Replace,
+        limits: MemoryLimits::default(),
+        now_us: 1_700_000_000_000_000,
+    })
+}
+
+/// What somebody knows who only follows marks.
+#[derive(Default)]
+struct Follower {
+    mark: MemoryMark,
+    texts: BTreeMap<u64, (u64, String)>,
+}
+
+impl Follower {
+    /// Brings what is known up to the store's mark, as an index does.
+    async fn follow(&mut self, store: &PostgresMemoryStore) {
+        let now = store.mark(&ada()).await.unwrap();
+        if now == self.mark {
+            return;
+        }
+        assert!(now.revision > self.mark.revision, "{now:?} {:?}", self.mark);
+        assert!(now.last_seq >= self.mark.last_seq);
+        let mut asked: Vec<u64> = (self.mark.last_seq + 1..=now.last_seq).collect();
+        if self.mark.generation == now.generation {
+            let changes = store.changes(&ada(), self.mark).await.unwrap();
+            let MemoryChanges::Touched { seqs, mark } = changes else {
+                panic!("{changes:?}");
+            };
+            asked.extend(seqs);
+            asked.extend(now.last_seq + 1..=mark.last_seq);
+            self.mark = mark;
+        } else {
+            self.mark = now;
+        }
+        for seq in &asked {
+            self.texts.remove(seq);
+        }
+        let asked = MemoryRows::Numbered(asked);
+        for row in store.rows(&ada(), asked, false).await.unwrap() {
+            let known = (row.about.revision, row.content.text_concat());
+            self.texts.insert(row.about.seq, known);
+        }
+    }
+}
+
+/// What is stored, read anew.
+async fn stored(store: &PostgresMemoryStore) -> BTreeMap<u64, (u64, String)> {
+    let all = MemoryRows::After {
+        seq: 0,
+        limit: usize::MAX,
+    };
+    let rows = store.rows(&ada(), all, false).await.unwrap().into_iter();
+    rows.map(|row| {
+        (
+            row.about.seq,
+            (row.about.revision, row.content.text_concat()),
+        )
+    })
+    .collect()
+}
+
+/// Eight writers, each with its own store, add, change and forget memories of one user. Whoever
+/// follows by marks alone knows in the end what is stored: no number was skipped, because it became
+/// visible after a later one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_follows_marks_misses_nothing() {
+    if !is_there() {
+        return;
+    }
+    const SEED: u64 = 8;
+    println!("seed {SEED}");
+    let database = TestDatabase::new().await;
+    let done = Arc::new(AtomicBool::new(false));
+    let followers = [open(&database).await, open(&database).await].map(|store| {
+        let done = Arc::clone(&done);
+        tokio::spawn(async move {
+            let (mut follower, mut steps) = (Follower::default(), 0);
+            while !done.load(Ordering::SeqCst) {
+                follower.follow(&store).await;
+                steps += 1;
+            }
+            follower.follow(&store).await;
+            (follower, steps)
+        })
+    });
+    let mut writers = Vec::new();
+    for writer in 0..8 {
+        let store = open(&database).await;
+        writers.push(tokio::spawn(async move {
+            let mut random = Random::new(SEED + writer);
+            let mut added = 0;
+            for number in 0..25 {
+                added += write(&store, &mut random, writer, number).await;
+            }
+            added
+        }));
+    }
+    let mut added = 0;
+    for writer in writers {
+        added += writer.await.unwrap();
+    }
+    done.store(true, Ordering::SeqCst);
+    let store = open(&database).await;
+    let expected = stored(&store).await;
+    let mark = store.mark(&ada()).await.unwrap();
+    // Numbers are given once each, without gaps.
+    assert_eq!(mark.last_seq, added);
+    for follower in followers {
+        let (follower, steps) = follower.await.unwrap();
+        assert!(steps > 2, "nobody followed");
+        assert_eq!(follower.mark, mark);
+        assert_eq!(follower.texts, expected);
+    }
+    let counted = store.statistics(&ada(), 0).await.unwrap();
+    assert_eq!(counted.entries, expected.len() as u64);
+    assert_eq!(counted.revision, mark.revision);
+}
+
+/// Does something; says how many memories are new.
+async fn write(store: &PostgresMemoryStore, random: &mut Random, writer: u64, number: u64) -> u64 {
+    let own = format!("w{writer}-{number}");
+    let shared = format!("shared-{}", random.below(5));
+    match random.below(10) {
+        0..6 => {
+            let text = format!("{own} says it");
+            let news = vec![said(own, &text), said(shared, &text)];
+            store.add(batch(news)).await.unwrap().added
+        }
+        6..8 => {
+            let update = MemoryUpdate {
+                content: Some(Content::user(format!("{own} by hand"))),
+                ..MemoryUpdate::default()
+            };
+            let edit = MemoryEdit {
+                update,
+                limits: MemoryLimits::default(),
+                now_us: 1,
+            };
+            store.update(&ada(), &shared, Arc::new(edit)).await.unwrap();
+            0
+        }
+        _ => {
+            let ids = vec![format!("w{writer}-{}", random.below(number + 1))];
+            store
+                .forget(&ada(), Arc::new(Forget::Ids(ids)))
+                .await
+                .unwrap();
+            0
+        }
+    }
+}
+
+/// Users do not wait for each other, also if their first memories come at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_user_who_begins_many_times_at_once_begins_once() {
+    if !is_there() {
+        return;
+    }
+    let database = TestDatabase::new().await;
+    let mut writers = Vec::new();
+    for writer in 0..8 {
+        let store = open(&database).await;
+        writers.push(tokio::spawn(async move {
+            let added = store.add(batch(vec![said(format!("m{writer}"), "x")]));
+            added.await.unwrap().added
+        }));
+    }
+    for writer in writers {
+        assert_eq!(writer.await.unwrap(), 1);
+    }
+    let store = open(&database).await;
+    let mark = store.mark(&ada()).await.unwrap();
+    assert_eq!((mark.revision, mark.last_seq), (8, 8));
+    assert_eq!(stored(&store).await.len(), 8);
+}
+
+/// What cannot be an id is nobody's.
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_that_no_memory_has_find_nothing() {
+    if !is_there() {
+        return;
+    }
+    let database = TestDatabase::new().await;
+    let store = open(&database).await;
+    store
+        .add(batch(vec![said("a".to_owned(), "x")]))
+        .await
+        .unwrap();
+    let odd = "a\0".to_owned();
+    let with_id = MemoryRows::WithId(odd.clone());
+    let rows = store.rows(&ada(), with_id, false).await.unwrap();
+    assert!(rows.is_empty());
+    let hashes = [odd.clone(), "a".to_owned()];
+    let hashes = store
+        .body_hashes(&ada(), Some("s1"), &hashes)
+        .await
+        .unwrap();
+    assert!(hashes[0].is_none() && hashes[1].is_some());
+    let edit = MemoryEdit {
+        update: MemoryUpdate::default(),
+        limits: MemoryLimits::default(),
+        now_us: 1,
+    };
+    assert!(!store.update(&ada(), &odd, Arc::new(edit)).await.unwrap());
+    let forget = Arc::new(Forget::Ids(vec![odd]));
+    assert_eq!(store.forget(&ada(), forget).await.unwrap().memories, 0);
+}
+
+/// A batch larger than one statement takes is written whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_batches_are_written_in_pieces_and_as_a_whole() {
+    if !is_there() {
+        return;
+    }
+    let database = TestDatabase::new().await;
+    let store = open(&database).await;
+    let text = "x".repeat(3_000_000);
+    let news = |text: &str| -> Vec<NewMemory> {
+        let large = (0..7).map(|n| said(format!("large{n}"), text));
+        let small = (0..2500).map(|n| said(format!("small{n}"), &text[..10 + n % 7]));
+        large.chain(small).collect()
+    };
+    let added = store.add(batch(news(&text))).await.unwrap();
+    assert_eq!((added.added, added.replaced), (2507, 0));
+    let other = text.replace('x', "y");
+    let replaced = store.add(batch(news(&other))).await.unwrap();
+    assert_eq!((replaced.added, replaced.replaced), (0, 2507));
+    let rows = stored(&store).await;
+    assert_eq!(rows.len(), 2507);
+    assert!(
+        rows.values()
+            .all(|(revision, text)| *revision == 2 && text.starts_with('y'))
+    );
+    assert_eq!(rows[&7].1.len(), text.len());
+}
+
+/// Two memories: `said`, and `told` by a tool and with notes.
+async fn fill(store: &PostgresMemoryStore) {
+    let told = NewMemory {
+        origin: MemoryOrigin::Tool {
+            name: "web".to_owned(),
+        },
+        custom_metadata: [("k".to_owned(), Json::from("v"))].into_iter().collect(),
+        ..said("told".to_owned(), "I like tea.")
+    };
+    let news = vec![said("said".to_owned(), "I like tea."), told];
+    store.add(batch(news)).await.unwrap();
+}
+
+/// Fails unless it is said that this memory cannot be read.
+fn is_named<T: std::fmt::Debug>(result: Result<T, MemoryError>, damage: &str) {
+    match result {
+        Err(MemoryError::Corrupt { id, .. }) => assert_eq!(id, "told", "{damage}"),
+        other => panic!("{damage}: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_memories_are_named() {
+    if !is_there() {
+        return;
+    }
+    let database = TestDatabase::new().await;
+    let (client, sessions) = (database.client().await, super::open(&database.uri()).await);
+    let store = sessions.store().memory();
+    for damage in [
+        "kind = 2",
+        "origin = 4",
+        "origin = -1",
+        "tool = NULL",
+        "tool = '\\xff'",
+        "author = '\\xff'",
+        "event_id = '\\xff'",
+        "custom_metadata = '[1]'",
+        "custom_metadata = 'null'",
+        "custom_metadata = '{'",
+        "custom_metadata = '\\xff'",
+        "content = '{'",
+        "content = '\\xff'",
+    ] {
+        let tables = "retain_memories, retain_memory_scopes, retain_memory_touched, \
+                      retain_memory_tombstones";
+        client
+            .batch_execute(&format!("TRUNCATE {tables}"))
+            .await
+            .unwrap();
+        fill(&store).await;
+        let sql = format!("UPDATE retain_memories SET {damage} WHERE id = 'told'");
+        assert_eq!(client.execute(&sql, &[]).await.unwrap(), 1);
+        let problems = sessions.check().await.unwrap().join("; ");
+        let named = "memories of app/ada: memory \"told\" cannot be read: ";
+        assert!(problems.contains(named), "{damage}: {problems}");
+        let all = MemoryRows::After { seq: 0, limit: 10 };
+        is_named(store.rows(&ada(), all.clone(), true).await, damage);
+        if !damage.starts_with("content") {
+            let filter = Forget::Matching(MemoryFilter {
+                tool: Some("web".to_owned()),
+                ..MemoryFilter::default()
+            });
+            is_named(store.forget(&ada(), Arc::new(filter)).await, damage);
+        }
+        // By its id it can be removed, and the rest is as it was.
+        let ids = Forget::Ids(vec!["told".to_owned()]);
+        let receipt = store.forget(&ada(), Arc::new(ids)).await.unwrap();
+        assert_eq!(receipt.memories, 1, "{damage}");
+        let left = store.rows(&ada(), all, true).await.unwrap();
+        assert_eq!(left[0].about.id, "said");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_are_not_as_they_are_counted_are_told() {
+    if !is_there() {
+        return;
+    }
+    let database = TestDatabase::new().await;
+    let (client, sessions) = (database.client().await, super::open(&database.uri()).await);
+    fill(&sessions.store().memory()).await;
+    let sql = "DELETE FROM retain_memories WHERE id = 'told'";
+    client.batch_execute(sql).await.unwrap();
+    let problems = sessions.check().await.unwrap();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].starts_with("memories of app/ada: 1 of "));
+    let sql = "UPDATE retain_memories SET scope = scope + 7";
+    client.batch_execute(sql).await.unwrap();
+    let problems = sessions.check().await.unwrap();
+    let named = problems.iter().any(|it| it.contains("is nobody's"));
+    assert!(named, "{problems:?}");
+}
+
+/// One receipt tells of everything, and of the memories nothing is left, also no hash.
+#[tokio::test(flavor = "multi_thread")]
+async fn erasing_a_user_erases_the_memories() {
+    if !is_there() {
+        return;
+    }
+    let database = TestDatabase::new().await;
+    let (client, sessions) = (database.client().await, super::open(&database.uri()).await);
+    let store = sessions.store().memory();
+    super::created(&sessions, "s1").await;
+    // More than one step removes.
+    let many = (0..2500).map(|n| said(format!("m{n}"), "x"));
+    store.add(batch(many.collect())).await.unwrap();
+    let ids = Forget::Ids(vec!["m0".to_owned()]);
+    store.forget(&ada(), Arc::new(ids)).await.unwrap();
+    let mut grace = (*batch(vec![said("m0".to_owned(), "x")])).clone();
+    grace.scope.user = "grace".to_owned();
+    store.add(Arc::new(grace)).await.unwrap();
+    let before = store.mark(&ada()).await.unwrap();
+    let receipt = sessions.erase_user("app", "ada").await.unwrap();
+    assert_eq!((receipt.memories, receipt.sessions), (2499, 1));
+    assert_eq!(store.mark(&ada()).await.unwrap(), MemoryMark::default());
+    for (table, left) in [
+        ("retain_memories", 1),
+        ("retain_memory_scopes", 1),
+        ("retain_memory_touched", 0),
+        ("retain_memory_tombstones", 0),
+    ] {
+        let sql = format!("SELECT count(*) FROM {table}");
+        let found: i64 = client.query_one(&sql, &[]).await.unwrap().get(0);
+        assert_eq!(found, left, "{table}");
+    }
+    // Who knew the user before can tell.
+    let again = batch(vec![said("m0".to_owned(), "x")]);
+    assert_eq!(store.add(again).await.unwrap().added, 1);
+    assert_ne!(
+        store.mark(&ada()).await.unwrap().generation,
+        before.generation
+    );
+    let changes = store.changes(&ada(), before).await.unwrap();
+    assert_eq!(changes, MemoryChanges::Rebuild);
+    assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
+}

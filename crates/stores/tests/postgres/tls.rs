@@ -1,0 +1,236 @@
+//! TLS to a real server, which a stand-in before it speaks: whom each `sslmode` believes, and whom not.
+//!
+//! Certificates and keys below `tls/` were made for these tests and are good for nothing else:
+//! `server.pem` is made out to localhost and 127.0.0.1, `elsewhere.pem` to db.example, both signed by
+//! `ca.pem`; `its-own-ca.pem` has signed itself.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use retain_core::{SessionError, SessionLog as _};
+use retain_stores::PostgresSessionService;
+use retain_testkit::postgres::TestDatabase;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional},
+    net::{TcpListener, TcpStream},
+};
+use tokio_rustls::TlsAcceptor;
+
+use super::{created, database, event, texts};
+
+const KEY: &[u8] = include_bytes!("tls/server-key.pem");
+const SERVER: &[u8] = include_bytes!("tls/server.pem");
+const ELSEWHERE: &[u8] = include_bytes!("tls/elsewhere.pem");
+const ITS_OWN: &[u8] = include_bytes!("tls/its-own-ca.pem");
+const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/postgres/tls/ca.pem");
+const OTHER_AUTHORITY: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/postgres/tls/other-ca.pem"
+);
+const ITS_OWN_AUTHORITY: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/postgres/tls/its-own-ca.pem"
+);
+
+/// What a client asks with that wants TLS: a length of 8, and a number that is no version.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+
+/// How the stand-in answers who asks for TLS.
+#[derive(Clone)]
+enum Answer {
+    /// With this certificate; and who does not ask is sent away.
+    Encrypted(TlsAcceptor),
+    /// That there is none.
+    Plain,
+}
+
+fn with(certificate: &[u8]) -> Answer {
+    let certificate = CertificateDer::from_pem_slice(certificate).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    Answer::Encrypted(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// A stand-in before the server of a test database.
+struct StandIn {
+    /// The address of the database through it, up to the host.
+    before: String,
+    port: u16,
+    name: String,
+    encrypted: Arc<AtomicUsize>,
+}
+
+impl StandIn {
+    async fn new(database: &TestDatabase, answer: Answer) -> StandIn {
+        let uri = database.uri();
+        let (before, rest) = uri.split_once('@').unwrap();
+        let (server, name) = rest.split_once('/').unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let encrypted = Arc::new(AtomicUsize::new(0));
+        let (server, seen) = (server.to_owned(), Arc::clone(&encrypted));
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(line(
+                    client,
+                    server.clone(),
+                    answer.clone(),
+                    Arc::clone(&seen),
+                ));
+            }
+        });
+        StandIn {
+            before: before.to_owned(),
+            port,
+            name: name.to_owned(),
+            encrypted,
+        }
+    }
+
+    async fn open(&self, host: &str, query: &str) -> Result<PostgresSessionService, SessionError> {
+        let StandIn {
+            before, port, name, ..
+        } = self;
+        PostgresSessionService::connect(&format!("{before}@{host}:{port}/{name}?{query}")).await
+    }
+
+    /// Opens, and uses what was opened.
+    async fn works(&self, host: &str, query: &str) {
+        let sessions = self.open(host, query).await;
+        let sessions = sessions.unwrap_or_else(|error| panic!("{host} {query}: {error}"));
+        let key = created(&sessions, query).await;
+        sessions.append(&key, event("hello").into()).await.unwrap();
+        assert_eq!(texts(&sessions, &key).await, ["hello"]);
+    }
+
+    async fn is_refused(&self, host: &str, query: &str) -> String {
+        let error = self.open(host, query).await.unwrap_err();
+        assert!(matches!(error, SessionError::Open { .. }), "{error:?}");
+        error.to_string()
+    }
+
+    /// How many connections were encrypted.
+    fn encrypted(&self) -> usize {
+        self.encrypted.load(Ordering::SeqCst)
+    }
+}
+
+/// One connection.
+async fn line(mut client: TcpStream, server: String, answer: Answer, seen: Arc<AtomicUsize>) {
+    let mut first = [0; 8];
+    if client.read_exact(&mut first).await.is_err() {
+        return;
+    }
+    let wants_tls = first == SSL_REQUEST;
+    match answer {
+        Answer::Encrypted(acceptor) if wants_tls => {
+            client.write_all(b"S").await.unwrap();
+            if let Ok(mut client) = acceptor.accept(client).await {
+                seen.fetch_add(1, Ordering::SeqCst);
+                let mut server = TcpStream::connect(server).await.unwrap();
+                let _ = copy_bidirectional(&mut client, &mut server).await;
+            }
+        }
+        // As a server does that insists on it.
+        Answer::Encrypted(_) => (),
+        Answer::Plain => {
+            let mut server = TcpStream::connect(server).await.unwrap();
+            match wants_tls {
+                true => client.write_all(b"N").await.unwrap(),
+                false => server.write_all(&first).await.unwrap(),
+            }
+            let _ = copy_bidirectional(&mut client, &mut server).await;
+        }
+    }
+}
+
+fn roots(mode: &str, file: &str) -> String {
+    format!("sslmode={mode}&sslrootcert={file}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_is_believed_as_far_as_was_asked_for() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let here = StandIn::new(&database, with(SERVER)).await;
+    for host in ["localhost", "127.0.0.1"] {
+        here.works(
+            host,
+            &format!(
+                "{}&application_name={host}",
+                roots("verify-full", AUTHORITY)
+            ),
+        )
+        .await;
+    }
+    assert!(here.encrypted() > 0);
+    let refusal = here
+        .is_refused("localhost", &roots("verify-full", OTHER_AUTHORITY))
+        .await;
+    assert!(refusal.contains("certificate"), "{refusal}");
+    // The system trusts none of these.
+    here.is_refused("localhost", "sslmode=verify-full").await;
+    here.works("localhost", "sslmode=require").await;
+    here.works("localhost", "sslmode=prefer").await;
+
+    let elsewhere = StandIn::new(&database, with(ELSEWHERE)).await;
+    let refusal = elsewhere
+        .is_refused("localhost", &roots("verify-full", AUTHORITY))
+        .await;
+    assert!(refusal.contains("certificate"), "{refusal}");
+    let before = elsewhere.encrypted();
+    elsewhere
+        .works("localhost", &roots("verify-ca", AUTHORITY))
+        .await;
+    elsewhere
+        .is_refused("localhost", &roots("verify-ca", OTHER_AUTHORITY))
+        .await;
+    // Who names an authority wants it to count.
+    elsewhere
+        .is_refused("localhost", &roots("require", OTHER_AUTHORITY))
+        .await;
+    assert!(elsewhere.encrypted() > before);
+}
+
+/// As the documentation says: an authority is no server.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_authority_that_is_the_server_itself_is_refused() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let itself = StandIn::new(&database, with(ITS_OWN)).await;
+    let refusal = itself
+        .is_refused("localhost", &roots("verify-full", ITS_OWN_AUTHORITY))
+        .await;
+    assert!(refusal.contains("certificate"), "{refusal}");
+    itself.works("localhost", "sslmode=require").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_is_plain_only_where_that_was_allowed() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let insists = StandIn::new(&database, with(SERVER)).await;
+    insists.is_refused("127.0.0.1", "sslmode=disable").await;
+    assert_eq!(insists.encrypted(), 0);
+    let plain = StandIn::new(&database, Answer::Plain).await;
+    for query in ["sslmode=prefer", "sslmode=allow", "sslmode=disable"] {
+        plain.works("127.0.0.1", query).await;
+    }
+    for query in ["sslmode=require", &roots("verify-full", AUTHORITY)] {
+        let refusal = plain.is_refused("127.0.0.1", query).await;
+        assert!(refusal.contains("TLS"), "{refusal}");
+    }
+    assert_eq!(plain.encrypted(), 0);
+}

@@ -1,0 +1,59 @@
+//! Long lists, of which what was read before is not read again.
+
+use retain_core::{Event, Session, SessionLog as _, SessionService as _, State};
+use retain_stores::SqliteSessionService;
+
+use crate::open;
+
+const MANY: usize = 100;
+
+async fn create(sessions: &SqliteSessionService, id: &str, value: usize) -> Session {
+    let state = State::from([("n", value)]);
+    let created = sessions.create_session("app", "ada", Some(state), Some(id));
+    created.await.unwrap()
+}
+
+async fn list(sessions: &SqliteSessionService) -> String {
+    sessions.list_text("app", "ada", &[]).await.unwrap()
+}
+
+/// What a service shows that has listed before is what one shows that lists for the first time.
+async fn check(folder: &std::path::Path, sessions: &SqliteSessionService) -> String {
+    let listed = list(sessions).await;
+    assert_eq!(listed, list(&open(&folder.join("s.db")).await).await);
+    listed
+}
+
+#[tokio::test]
+async fn a_long_list_shows_what_others_have_changed() {
+    let folder = retain_testkit::scratch::folder();
+    let file = folder.path().join("s.db");
+    let (here, elsewhere) = (open(&file).await, open(&file).await);
+    for number in 0..MANY {
+        create(&here, &format!("s{number:03}"), number).await;
+    }
+    check(folder.path(), &here).await;
+    let found = elsewhere.get_session("app", "ada", "s050", Default::default());
+    let mut session = found.await.unwrap().unwrap();
+    let mut event = Event::user_text("hello");
+    event.invocation_id = "i".to_owned();
+    event.actions.state_delta.insert("n", 777_777);
+    elsewhere.append_event(&mut session, event).await.unwrap();
+    let listed = check(folder.path(), &here).await;
+    assert!(listed.contains(r#""n":777777"#), "{listed}");
+    elsewhere.rewind(&session.key(), "i").await.unwrap();
+    let listed = check(folder.path(), &here).await;
+    assert!(!listed.contains("777777"), "{listed}");
+    // Another session of the same id.
+    let deleted = elsewhere.delete_session("app", "ada", "s010");
+    deleted.await.unwrap();
+    assert_eq!(
+        check(folder.path(), &here).await.matches("\"id\":").count(),
+        MANY - 1
+    );
+    create(&elsewhere, "s010", 888_888).await;
+    assert!(check(folder.path(), &here).await.contains("888888"));
+    let erased = here.erase_user("app", "ada").await.unwrap();
+    assert_eq!(erased.sessions, MANY as u64);
+    assert_eq!(check(folder.path(), &here).await, "[]");
+}

@@ -1,0 +1,45 @@
+//! What only the SQLite store promises: its file, its transactions, its maintenance.
+//!
+//! - `opening`: addresses, foreign files, schemas, and errors that say what to do
+//! - `committing`: group commit, waiting for other processes, failing alone
+//! - `listing`: long lists
+//! - `maintaining`: purge, erase without a trace, backup, check, damage
+//! - `migrating`: everything of one file to another
+//! - `remembering`: damaged memories
+//! - `waiting`: for what another process writes
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod committing;
+mod listing;
+mod maintaining;
+mod migrating;
+mod opening;
+mod remembering;
+mod waiting;
+
+use std::path::Path;
+
+use retain_core::{Event, Session, SessionService as _};
+use retain_stores::{SqliteOptions, SqliteSessionService, SqliteStore};
+
+/// A service on the file at `path`.
+async fn open(path: &Path) -> SqliteSessionService {
+    let store = SqliteStore::open(SqliteOptions::file(path)).await.unwrap();
+    SqliteSessionService::over(store)
+}
+
+/// Creates session `id` with so many events, each with a text and a state key.
+async fn fill(sessions: &SqliteSessionService, user: &str, id: &str, events: usize) -> Session {
+    let created = sessions.create_session("app", user, None, Some(id)).await;
+    let mut session = created.unwrap();
+    for n in 0..events {
+        let mut event = Event::user_text(format!("text {n} of {user}"));
+        event
+            .actions
+            .state_delta
+            .insert(format!("key{}", n % 7), format!("value {n} of {user}"));
+        sessions.append_event(&mut session, event).await.unwrap();
+    }
+    session
+}

@@ -1,0 +1,175 @@
+//! Artifacts between a database and a folder, which know different things of a file.
+
+use std::{fs, path::Path, sync::Arc};
+
+use retain_core::{
+    ArtifactPlace, ArtifactStore as _, Migration, MigrationCounts, MigrationError, MigrationPhase,
+    MigrationSide, NewArtifact, Part,
+};
+use retain_stores::{FileArtifactStore, SqliteStore};
+use retain_testkit::TestClock;
+
+use super::{
+    Move, at, nobody, stopped, told,
+    world::{open, side, source},
+};
+
+fn only_artifacts(side: MigrationSide) -> MigrationSide {
+    of(side.artifacts)
+}
+
+fn of(artifacts: Option<Arc<dyn retain_core::ArtifactStore>>) -> MigrationSide {
+    MigrationSide {
+        artifacts,
+        ..MigrationSide::default()
+    }
+}
+
+/// A folder that nobody else uses.
+fn alone(path: &Path) -> MigrationSide {
+    of(Some(Arc::new(FileArtifactStore::open_alone(path).unwrap())))
+}
+
+fn place(name: &str) -> ArtifactPlace {
+    ArtifactPlace {
+        app: "app".into(),
+        user: "ada".into(),
+        session: Some("long".into()),
+        name: name.into(),
+        filename: name.into(),
+    }
+}
+
+fn new(part: Part) -> NewArtifact {
+    NewArtifact {
+        part,
+        mime_type: None,
+        custom_metadata: Default::default(),
+        create_time: 1.0,
+    }
+}
+
+async fn put(store: &SqliteStore, name: &str, part: Part) {
+    let artifacts = store.artifacts();
+    artifacts.put(&place(name), new(part)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn artifacts_move_to_a_folder_and_back() {
+    let it = Move::new().await;
+    let folder = || alone(&it.path("folder"));
+    let from = source(&it.path("from.db"), &it.clock).await;
+    let refused = Migration::new(from.clone(), folder()).run().await;
+    let refused = told(refused);
+    assert!(refused.contains("the target cannot keep"), "{refused}");
+    let to_folder = Migration::new(only_artifacts(from.clone()), folder());
+    let there = to_folder.run().await.unwrap();
+    assert_eq!(there.counts.artifact_versions, 5);
+    let back = only_artifacts(side(open(&it.path("back.db"), &it.clock).await));
+    let report = Migration::new(folder(), back.clone()).run().await.unwrap();
+    assert_eq!(report.counts, there.counts);
+    // From a database to a database again: nothing was lost on the way.
+    let compared = Migration::new(only_artifacts(from), back)
+        .run()
+        .await
+        .unwrap();
+    assert_eq!(compared.copied, MigrationCounts::default());
+    // What leads upwards is a name in a database, and none in a folder.
+    let store = open(&it.path("from.db"), &it.clock).await;
+    put(&store, "../x", Part::text("x")).await;
+    let to_folder = Migration::new(only_artifacts(side(store)), folder());
+    let refused = to_folder.run().await.unwrap_err();
+    assert!(
+        matches!(refused, MigrationError::Refused { .. }),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("../x"), "{refused}");
+}
+
+/// The folder of the versions of `a.txt`.
+const VERSIONS: &str = "apps/app/users/ada/sessions/long/artifacts/a.txt/versions";
+
+/// Leaves what a save leaves that was killed: a number that is taken.
+fn leave_pending(root: &Path) {
+    let versions = root.join(VERSIONS);
+    let saved = fs::read_dir(&versions).map_or(0, Iterator::count);
+    let pending = versions.join(format!(".{saved}.pending"));
+    fs::create_dir_all(&pending).unwrap();
+    fs::write(pending.join("a.txt"), "ha").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_within_a_save_it_goes_on_in_a_folder() {
+    let it = Move::new().await;
+    let from = || async { only_artifacts(source(&it.path("from.db"), &it.clock).await) };
+    let whole = it.between(from().await, alone(&it.path("whole")), nobody());
+    let whole = whole.await.unwrap();
+    for step in 0..whole.counts.total() {
+        let root = it.path(&format!("to-{step}"));
+        let folder = root.clone();
+        let kill = at(MigrationPhase::Copy, step, move || {
+            leave_pending(&folder);
+            stopped();
+        });
+        let error = told(it.between(from().await, alone(&root), kill).await);
+        assert!(error.starts_with("stopped"), "{step}: {error}");
+        let rest = it.between(from().await, alone(&root), nobody());
+        let rest = rest.await.unwrap();
+        assert_eq!(rest.copied.total() + step, whole.counts.total(), "{step}");
+        assert_eq!(rest.digest, whole.digest, "{step}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_that_somebody_else_has_taken_is_not_skipped() {
+    let it = Move::new().await;
+    let from = only_artifacts(source(&it.path("from.db"), &it.clock).await);
+    let root = it.path("folder");
+    leave_pending(&root);
+    // Not by the one who has the folder alone: somebody may be saving.
+    let store = FileArtifactStore::open(&root).unwrap();
+    let refused = it.between(from, of(Some(Arc::new(store.clone()))), nobody());
+    let refused = told(refused.await);
+    assert!(refused.contains("the next one here is 1"), "{refused}");
+    assert_eq!(store.versions(&place("a.txt")).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_folder_would_change_is_refused_before_anything_is_written() {
+    let clock = TestClock::default();
+    let thought = Part {
+        thought: Some(true),
+        ..Part::text("hm")
+    };
+    let mut untyped = Part::bytes(vec![1], "x/y");
+    untyped.inline_data.as_mut().unwrap().mime_type = None;
+    let plain = || Part::text("x");
+    for (named, artifacts) in [
+        (
+            "artifact \"thought\"",
+            [("a", plain()), ("thought", thought)],
+        ),
+        (
+            "artifact \"untyped\"",
+            [("a", plain()), ("untyped", untyped)],
+        ),
+        ("artifact \"a/b\"", [("a//b", plain()), ("a/b", plain())]),
+    ] {
+        let folder = retain_testkit::scratch::folder();
+        let store = open(&folder.path().join("from.db"), &clock).await;
+        for (name, part) in artifacts {
+            put(&store, name, part).await;
+        }
+        let root = folder.path().join("folder");
+        let migration = Migration::new(only_artifacts(side(store)), alone(&root));
+        for error in [
+            migration.survey().await.unwrap_err(),
+            migration.run().await.unwrap_err(),
+        ] {
+            let told = error.to_string();
+            assert!(matches!(error, MigrationError::Refused { .. }), "{told}");
+            assert!(told.contains(named), "{named}: {told}");
+        }
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0, "{named}");
+    }
+}

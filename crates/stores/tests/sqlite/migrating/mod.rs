@@ -1,0 +1,566 @@
+//! Migrating: everything of one file to another, whatever happens on the way.
+
+mod folders;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod world;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use retain_core::{ArtifactPlace, ArtifactStore as _};
+use retain_core::{
+    Event, Forget, KeyStore as _, MemoryScope, MemoryStore as _, Migration, MigrationCounts,
+    MigrationError, MigrationPhase, MigrationReport, MigrationSide, MigrationWatch, NewArtifact,
+    Part, SessionKey, SessionLog as _, SessionService as _, SessionStore as _, StateOwner,
+    StoreSessionService, Unwatched,
+};
+use retain_stores::{SqliteOptions, SqliteStore};
+use retain_testkit::TestClock;
+use rusqlite::Connection;
+use tempfile::TempDir;
+use world::{APPS, api_key, everything, fill, open, side, source};
+
+/// A folder with a full database `from`, and a place for one.
+struct Move {
+    folder: TempDir,
+    clock: TestClock,
+}
+
+impl Move {
+    async fn new() -> Move {
+        let folder = retain_testkit::scratch::folder();
+        let clock = TestClock::default();
+        fill(&folder.path().join("from.db"), &clock).await;
+        Move { folder, clock }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Migrates to a file of this name.
+    async fn to(&self, name: &str, watch: Arc<dyn MigrationWatch>) -> Outcome {
+        self.run(&self.path("from.db"), &self.path(name), watch)
+            .await
+    }
+
+    async fn run(&self, from: &Path, to: &Path, watch: Arc<dyn MigrationWatch>) -> Outcome {
+        let from = source(from, &self.clock).await;
+        let to = side(open(to, &self.clock).await);
+        self.between(from, to, watch).await
+    }
+
+    async fn between(
+        &self,
+        from: MigrationSide,
+        to: MigrationSide,
+        watch: Arc<dyn MigrationWatch>,
+    ) -> Outcome {
+        let clock = Arc::new(self.clock.clone());
+        let migration = Migration::new(from, to).with_clock(clock);
+        // A task of its own, so that a watch that panics stops it as a crash would.
+        let run = tokio::spawn(async move { migration.with_watch(watch).run().await });
+        match run.await {
+            Ok(outcome) => outcome,
+            Err(stopped) => {
+                assert!(stopped.is_panic());
+                Err(MigrationError::Failed {
+                    what: "stopped".to_owned(),
+                    source: Box::new(stopped),
+                })
+            }
+        }
+    }
+}
+
+type Outcome = Result<MigrationReport, MigrationError>;
+
+fn told(outcome: Outcome) -> String {
+    outcome.unwrap_err().to_string()
+}
+
+/// Does something at a step of a phase.
+struct At<F> {
+    phase: MigrationPhase,
+    step: u64,
+    done: AtomicU64,
+    now: Mutex<Option<MigrationPhase>>,
+    act: F,
+}
+
+impl<F> std::fmt::Debug for At<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("At")
+    }
+}
+
+/// Step 0 is the beginning of the phase; a step that never comes does nothing.
+fn at<F: Fn() + Send + Sync + 'static>(
+    phase: MigrationPhase,
+    step: u64,
+    act: F,
+) -> Arc<dyn MigrationWatch> {
+    Arc::new(At {
+        phase,
+        step,
+        done: AtomicU64::new(0),
+        now: Mutex::default(),
+        act,
+    })
+}
+
+impl<F: Fn() + Send + Sync + 'static> MigrationWatch for At<F> {
+    fn begin(&self, phase: MigrationPhase, _steps: Option<u64>) {
+        *self.now.lock().unwrap() = Some(phase);
+        if phase == self.phase && self.step == 0 {
+            (self.act)();
+        }
+    }
+
+    fn advance(&self, steps: u64) {
+        if *self.now.lock().unwrap() != Some(self.phase) {
+            return;
+        }
+        let before = self.done.fetch_add(steps, Ordering::SeqCst);
+        if before < self.step && self.step <= before + steps {
+            (self.act)();
+        }
+    }
+}
+
+/// Stops whoever comes here, as a crash would, and silently.
+fn stopped() {
+    std::panic::resume_unwind(Box::new("stopped on purpose"));
+}
+
+fn nobody() -> Arc<dyn MigrationWatch> {
+    Arc::new(Unwatched)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_is_there_afterwards_and_the_source_as_it_was() {
+    let it = Move::new().await;
+    let before = everything(&it.path("from.db"), &it.clock).await;
+    let bytes = fs::read(it.path("from.db")).unwrap();
+    let report = it.to("to.db", nobody()).await.unwrap();
+    assert_eq!(fs::read(it.path("from.db")).unwrap(), bytes);
+    let after = everything(&it.path("to.db"), &it.clock).await;
+    assert_eq!(after.len(), before.len());
+    for (after, before) in after.iter().zip(&before) {
+        assert_eq!(after, before);
+    }
+    assert_eq!(report.copied, report.counts);
+    let expected = MigrationCounts {
+        // Of each app: long, fork, lives for an hour, and two of others.
+        sessions: 15,
+        events: 3 * (33 + 26),
+        shared_keys: 3 * 3 + 1,
+        memories: 2 * 17,
+        tombstones: 2 * 3,
+        artifact_versions: 5,
+        api_keys: 3,
+    };
+    assert_eq!(report.counts, expected);
+    let again = it.to("to.db", nobody()).await.unwrap();
+    assert_eq!(again.copied, MigrationCounts::default());
+    assert_eq!(again.digest, report.digest);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_on_in_the_target_is_as_in_the_source() {
+    let it = Move::new().await;
+    it.to("to.db", nobody()).await.unwrap();
+    let long = SessionKey::new("app", "ada", "long");
+    let mut states = Vec::new();
+    for name in ["from.db", "to.db"] {
+        let store = open(&it.path(name), &it.clock).await;
+        let sessions = StoreSessionService::over(store).with_clock(it.clock.clone());
+        // What is known is known there too, and a rewind goes back to the same state.
+        let read = sessions
+            .read(&long, retain_core::Window::ALL)
+            .await
+            .unwrap()
+            .unwrap();
+        let known: Event = read.events[4].clone();
+        let again = sessions.append(&long, known.into()).await.unwrap();
+        assert_eq!(again.events[0].0, 5);
+        sessions.rewind(&long, "i7").await.unwrap();
+        let now = sessions
+            .read(&long, retain_core::Window::NONE)
+            .await
+            .unwrap();
+        states.push(format!("{:?}", now.unwrap().state));
+    }
+    assert_eq!(states[0], states[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopped_at_any_step_it_goes_on_and_ends_in_the_same() {
+    let it = Move::new().await;
+    let whole = it.to("whole.db", nobody()).await.unwrap();
+    let expected = everything(&it.path("whole.db"), &it.clock).await;
+    let steps = whole.counts.total();
+    let mut stops = 0;
+    // Every step would take long and show the same; a prime meets all kinds.
+    for step in (1..steps).step_by(7) {
+        let name = format!("to-{step}.db");
+        let stop = at(MigrationPhase::Copy, step, stopped);
+        let error = told(it.to(&name, stop).await);
+        assert!(error.starts_with("stopped"), "{step}: {error}");
+        let rest = it.to(&name, nobody()).await.unwrap();
+        assert!(rest.copied.total() < steps, "{step}: begun anew");
+        assert_eq!(rest.digest, whole.digest, "{step}");
+        let found = everything(&it.path(&name), &it.clock).await;
+        assert!(found == expected, "{step}");
+        stops += 1;
+    }
+    assert!(stops > 20, "{stops}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_target_has_otherwise_is_named_and_stays() {
+    let it = Move::new().await;
+    let scope = MemoryScope::new(APPS[1], "ada");
+    for (kind, named) in [
+        ("session", "session \"app\"/\"ada\"/\"long\""),
+        ("state", "shared state of user \"ada\" of app \"app\""),
+        ("memory", "memories of user \"Ada\""),
+        ("artifact", "artifact \"a.txt\""),
+        ("key", "key \"z\""),
+        ("forgotten", "memories of user \"ada\""),
+    ] {
+        let path = it.path(&format!("{kind}.db"));
+        let store = open(&path, &it.clock).await;
+        match kind {
+            "session" => {
+                let sessions = StoreSessionService::over(open(&path, &it.clock).await);
+                let created = sessions.create_session("app", "ada", None, Some("long"));
+                created.await.unwrap();
+            }
+            "state" => {
+                let owner = StateOwner::user("app", "ada");
+                let keys = [("u", 2)].into_iter().collect();
+                store.add_shared_state(&owner, &keys).await.unwrap();
+            }
+            "artifact" => {
+                let place = ArtifactPlace {
+                    app: "app".into(),
+                    user: "ada".into(),
+                    session: Some("long".into()),
+                    name: "a.txt".into(),
+                    filename: "a.txt".into(),
+                };
+                let new = NewArtifact {
+                    part: Part::text("another"),
+                    mime_type: None,
+                    custom_metadata: Default::default(),
+                    create_time: 1.0,
+                };
+                store.artifacts().put(&place, new).await.unwrap();
+            }
+            "key" => store.keys().add(&api_key("z2")).await.unwrap(),
+            // One that is as in the source but for one thing.
+            _ => {
+                it.to(&format!("{kind}.db"), nobody()).await.unwrap();
+                let ids = Arc::new(Forget::Ids(vec!["m7".into()]));
+                match kind {
+                    "forgotten" => drop(store.memory().forget(&scope, ids).await.unwrap()),
+                    _ => {
+                        // Of the same length, so that nothing else tells.
+                        let sql = "UPDATE memories SET content = replace(content, 'text', 'test')";
+                        Connection::open(&path).unwrap().execute(sql, []).unwrap();
+                    }
+                }
+            }
+        }
+        drop(store);
+        let before = everything(&path, &it.clock).await;
+        let error = it.to(&format!("{kind}.db"), nobody()).await.unwrap_err();
+        let text = error.to_string();
+        assert!(
+            matches!(error, MigrationError::Differs { .. }),
+            "{kind}: {text}"
+        );
+        assert!(text.contains(named), "{kind}: {text}");
+        assert_eq!(everything(&path, &it.clock).await, before, "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_the_target_has_is_named() {
+    let it = Move::new().await;
+    for (kind, named) in [
+        ("session", "session \"other\"/\"ada\"/\"s\""),
+        ("state", "shared state of app \"other\""),
+        ("memory", "memories of user \"ada\" of app \"other\""),
+    ] {
+        let name = format!("{kind}.db");
+        it.to(&name, nobody()).await.unwrap();
+        let store = open(&it.path(&name), &it.clock).await;
+        match kind {
+            "session" => {
+                let sessions = StoreSessionService::over(store);
+                let created = sessions.create_session("other", "ada", None, Some("s"));
+                created.await.unwrap();
+            }
+            "state" => {
+                let keys = [("u", 2)].into_iter().collect();
+                let owner = StateOwner::app("other");
+                store.add_shared_state(&owner, &keys).await.unwrap();
+            }
+            _ => {
+                let restore = retain_core::MemoryRestore {
+                    scope: MemoryScope::new("other", "ada"),
+                    memories: Vec::new(),
+                    tombstones: vec![retain_core::Tombstone([7; 16])],
+                };
+                store.memory().restore(Arc::new(restore)).await.unwrap();
+            }
+        }
+        let error = it.to(&name, nobody()).await.unwrap_err();
+        assert!(
+            matches!(error, MigrationError::Extra { .. }),
+            "{kind}: {error}"
+        );
+        assert!(error.to_string().contains(named), "{kind}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_byte_that_changes_behind_its_back_is_found() {
+    let it = Move::new().await;
+    for (sql, named) in [
+        (
+            "UPDATE events SET body = replace(body, 'NUL', 'NIL') WHERE event_id = 'e17'",
+            "event 17",
+        ),
+        (
+            "UPDATE state SET value = 'true' WHERE key = 'k1'",
+            "its state after event",
+        ),
+        ("DELETE FROM events WHERE event_id = 'e17'", "session"),
+        (
+            "UPDATE sessions SET create_time = create_time + 1 WHERE id = 'long'",
+            "its time of creation",
+        ),
+        (
+            "UPDATE sessions SET touched_us = touched_us + 1 WHERE ttl_us IS NOT NULL",
+            "when it expires",
+        ),
+        ("DELETE FROM sessions WHERE id = 'long'", "missing"),
+        (
+            "UPDATE shared_state SET value = '7' WHERE key = 'u'",
+            "key \"u\"",
+        ),
+        ("DELETE FROM shared_state WHERE key = 'p'", "key \"p\""),
+        (
+            "UPDATE memories SET body_hash = body_hash + 1 WHERE id = 'm8'",
+            "memory \"m8\" (number 9)",
+        ),
+        (
+            "UPDATE memories SET embedding = x'0000000000000000' WHERE embedding NOT NULL",
+            "memory \"m4\"",
+        ),
+        ("DELETE FROM memories WHERE id = 'm18'", "memory \"m18\""),
+        (
+            "DELETE FROM memory_tombstones WHERE hash = (SELECT min(hash) FROM memory_tombstones)",
+            "hash",
+        ),
+        (
+            "UPDATE artifacts SET data = x'00ff0008' WHERE version = 1",
+            "version 1",
+        ),
+        ("DELETE FROM artifacts WHERE version = 2", "3 versions"),
+        ("UPDATE api_keys SET revoked_us = NULL", "key \"a\""),
+    ] {
+        let folder = retain_testkit::scratch::folder();
+        let path = folder.path().join("to.db");
+        let (file, sql) = (path.clone(), sql.to_owned());
+        let statement = sql.clone();
+        let tamper = at(MigrationPhase::Verify, 0, move || {
+            let connection = Connection::open(&file).unwrap();
+            assert!(
+                connection.execute(&statement, []).unwrap() > 0,
+                "{statement}"
+            );
+        });
+        let error = it
+            .run(&it.path("from.db"), &path, tamper)
+            .await
+            .unwrap_err();
+        let text = format!("{error} {:?}", std::error::Error::source(&error));
+        assert!(text.contains(named), "{sql}: {text}");
+        // A gap in a log is told by the store itself, when it is read.
+        let is_told = matches!(
+            error,
+            MigrationError::Mismatch { .. } | MigrationError::Failed { .. }
+        );
+        assert!(is_told, "{sql}: {text}");
+        assert!(
+            !text.contains("NIL"),
+            "{sql}: what was said is told: {text}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_is_written_to_is_noticed() {
+    let it = Move::new().await;
+    let steps = it.to("first.db", nobody()).await.unwrap().counts.total();
+    // Before a session is compared, and long after.
+    for (name, step) in [("early.db", 0), ("late.db", steps)] {
+        let (path, clock) = (it.path("from.db"), it.clock.clone());
+        let write = at(MigrationPhase::Verify, step, move || {
+            let (path, clock) = (path.clone(), clock.clone());
+            let write = async move {
+                let sessions = StoreSessionService::over(open(&path, &clock).await);
+                let long = SessionKey::new("app", "ada", "long");
+                let said = Event::user_text("late");
+                sessions.append(&long, said.into()).await.unwrap();
+            };
+            let done = std::thread::spawn(move || {
+                tokio::runtime::Runtime::new().unwrap().block_on(write);
+            });
+            done.join().unwrap();
+        });
+        let error = it.to(name, write).await.unwrap_err();
+        assert!(
+            matches!(error, MigrationError::Moved { .. }),
+            "{name}: {error}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_expire_on_the_way_are_no_difference() {
+    for phase in [MigrationPhase::Copy, MigrationPhase::Verify] {
+        // Of its own: in the other one the time is up already.
+        let it = Move::new().await;
+        let clock = it.clock.clone();
+        let pass = at(phase, 0, move || clock.tick(Duration::from_secs(3600)));
+        let report = it.to("to.db", pass).await.unwrap();
+        assert_eq!(report.counts.sessions, 12, "{phase:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_database_is_refused_by_whatever_name() {
+    let it = Move::new().await;
+    let from = it.path("from.db");
+    let mut names = vec![it.path("./from.db")];
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(&from, it.path("link.db")).unwrap();
+        fs::hard_link(&from, it.path("hard.db")).unwrap();
+        names.extend([it.path("link.db"), it.path("hard.db")]);
+    }
+    for name in names {
+        let error = it.run(&from, &name, nobody()).await.unwrap_err();
+        assert!(matches!(error, MigrationError::Same), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_survey_counts_and_writes_nothing() {
+    let it = Move::new().await;
+    let stop = at(MigrationPhase::Copy, 100, stopped);
+    it.to("to.db", stop).await.unwrap_err();
+    let before = everything(&it.path("to.db"), &it.clock).await;
+    let from = source(&it.path("from.db"), &it.clock).await;
+    let to = source(&it.path("to.db"), &it.clock).await;
+    let survey = Migration::new(from, to).with_clock(Arc::new(it.clock.clone()));
+    let survey = survey.survey().await.unwrap();
+    assert_eq!(survey.found.sessions, 15);
+    let there = survey.there.total();
+    assert!(there > 0 && there < survey.found.total(), "{survey:?}");
+    assert_eq!(everything(&it.path("to.db"), &it.clock).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn that_there_were_keys_is_not_forgotten_on_the_way() {
+    let folder = retain_testkit::scratch::folder();
+    let (clock, from) = (TestClock::default(), folder.path().join("from.db"));
+    let store = open(&from, &clock).await;
+    let mut key = api_key("a");
+    key.user = Some("ada".to_owned());
+    store.keys().add(&key).await.unwrap();
+    store.erase_user("app", "ada").await.unwrap();
+    drop(store);
+    let to = folder.path().join("to.db");
+    for _ in 0..2 {
+        let ends = (source(&from, &clock).await, side(open(&to, &clock).await));
+        Migration::new(ends.0, ends.1).run().await.unwrap();
+        let keys = open(&to, &clock).await.keys();
+        assert!(keys.had_any().await.unwrap());
+        assert_eq!(keys.keys().await.unwrap(), []);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn that_times_are_in_order_is_known_in_the_target() {
+    let it = Move::new().await;
+    it.to("to.db", nobody()).await.unwrap();
+    let sql = "SELECT id FROM sessions WHERE NOT in_order ORDER BY app";
+    let connection = Connection::open(it.path("to.db")).unwrap();
+    let mut statement = connection.prepare(sql).unwrap();
+    let jumbled = statement.query_map([], |row| row.get(0)).unwrap();
+    let jumbled: Vec<String> = jumbled.map(Result::unwrap).collect();
+    // What came after a rewind has an earlier time than the rewind itself.
+    assert_eq!(jumbled, ["long"; 3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_is_only_read_cannot_be_written() {
+    let it = Move::new().await;
+    let options = || SqliteOptions::file(it.path("from.db")).read_only();
+    let store = SqliteStore::open(options()).await.unwrap();
+    let owner = StateOwner::app("app");
+    let keys = [("new", 2)].into_iter().collect();
+    assert!(store.add_shared_state(&owner, &keys).await.is_err());
+    assert_eq!(store.shared_state("app", None).await.unwrap().len(), 1);
+    let missing = SqliteOptions::file(it.path("missing.db")).read_only();
+    assert!(SqliteStore::open(missing).await.is_err());
+    assert!(!it.path("missing.db").exists());
+    let old = it.path("old.db");
+    drop(open(&old, &it.clock).await);
+    let connection = Connection::open(&old).unwrap();
+    connection.pragma_update(None, "user_version", 3).unwrap();
+    let error = SqliteStore::open(SqliteOptions::file(&old).read_only()).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("retain check"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_sessions_and_memories_pass_in_pieces() {
+    let folder = retain_testkit::scratch::folder();
+    let (clock, from) = (TestClock::default(), folder.path().join("from.db"));
+    let sessions = StoreSessionService::over(open(&from, &clock).await);
+    let created = sessions.create_session("app", "ada", None, Some("s"));
+    let key = created.await.unwrap().key();
+    for batch in 0..6 {
+        let events = (0..500).map(|n| {
+            let mut event = Event::user_text(format!("text {batch} {n}"));
+            event.id = format!("{batch}-{n}");
+            event.actions.state_delta.insert(format!("k{}", n % 3), n);
+            event
+        });
+        let events: Vec<Event> = events.collect();
+        sessions.append(&key, events.into()).await.unwrap();
+    }
+    // Larger than what is held at a time.
+    let large = Event::user_text("x".repeat(5_000_000));
+    sessions.append(&key, large.into()).await.unwrap();
+    drop(sessions);
+    let to = folder.path().join("to.db");
+    let ends = (source(&from, &clock).await, side(open(&to, &clock).await));
+    let report = Migration::new(ends.0, ends.1).run().await.unwrap();
+    assert_eq!(report.counts.events, 3001);
+}

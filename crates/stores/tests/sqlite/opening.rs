@@ -1,0 +1,208 @@
+//! Opening: what is ours is migrated, what is not is left alone, and errors say what to do.
+
+use std::{fs, path::Path};
+
+use retain_core::{SessionError, SessionLog as _, SessionService as _};
+use retain_stores::{SqliteOptions, SqliteSessionService, SqliteStore};
+use rusqlite::Connection;
+
+async fn refused(path: &Path) -> String {
+    let error = SqliteStore::open(SqliteOptions::file(path))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, SessionError::Open { .. }), "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn a_directory_is_refused() {
+    let folder = retain_testkit::scratch::folder();
+    assert!(refused(folder.path()).await.contains("is a directory"));
+}
+
+#[tokio::test]
+async fn a_file_that_must_be_there_is_not_created() {
+    let folder = retain_testkit::scratch::folder();
+    let file = folder.path().join("typo.db");
+    let opened = SqliteStore::open(SqliteOptions::file(&file).existing()).await;
+    assert!(
+        opened
+            .unwrap_err()
+            .to_string()
+            .contains("there is no such file")
+    );
+    assert!(!file.exists());
+    drop(super::open(&file).await);
+    SqliteStore::open(SqliteOptions::file(&file).existing())
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_is_opened_while_another_program_writes() {
+    let folder = retain_testkit::scratch::folder();
+    let file = folder.path().join("sessions.db");
+    drop(super::open(&file).await);
+    let other = Connection::open(&file).unwrap();
+    let left = "INSERT INTO logs (purge_after_us) VALUES (0)";
+    // The second time there is something to purge, and no way to.
+    for sql in ["", left] {
+        other.execute_batch(sql).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let sessions = super::open(&file).await;
+        let none = sessions.list_sessions("app", Some("ada")).await.unwrap();
+        assert_eq!(none.sessions, []);
+        other.execute_batch("ROLLBACK").unwrap();
+        // Whoever comes later can write, and purges.
+        super::fill(&sessions, "ada", "s1", 1).await;
+        sessions.delete_session("app", "ada", "s1").await.unwrap();
+    }
+    let left = other.query_row("SELECT count(*) FROM logs", [], |row| row.get(0));
+    assert_eq!(left, Ok(0));
+}
+
+#[tokio::test]
+async fn a_missing_folder_is_named() {
+    let folder = retain_testkit::scratch::folder();
+    let message = refused(&folder.path().join("nowhere/x.db")).await;
+    assert!(
+        message.contains("does not exist; create it first"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_left_as_it_is() {
+    let folder = retain_testkit::scratch::folder();
+    let file = folder.path().join("notes.txt");
+    let text = "These are my notes, not a database. ".repeat(100);
+    fs::write(&file, &text).unwrap();
+    assert!(refused(&file).await.contains("is not a SQLite database"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+}
+
+#[tokio::test]
+async fn adk_databases_are_left_as_they_are_and_named() {
+    let folder = retain_testkit::scratch::folder();
+    for (name, schema) in [
+        (
+            "sqlite_service.db",
+            "CREATE TABLE sessions (id TEXT); CREATE TABLE events (id TEXT)",
+        ),
+        (
+            "database_service.db",
+            "CREATE TABLE adk_internal_metadata (key TEXT, value TEXT)",
+        ),
+    ] {
+        let file = folder.path().join(name);
+        Connection::open(&file)
+            .unwrap()
+            .execute_batch(schema)
+            .unwrap();
+        let before = fs::read(&file).unwrap();
+        let message = refused(&file).await;
+        assert!(message.contains("Google's ADK"), "{message}");
+        assert_eq!(fs::read(&file).unwrap(), before, "{name} was changed");
+        assert!(!file.with_extension("db-wal").exists());
+    }
+}
+
+#[tokio::test]
+async fn another_programs_database_is_left_as_it_is() {
+    let folder = retain_testkit::scratch::folder();
+    let file = folder.path().join("music.db");
+    let music = Connection::open(&file).unwrap();
+    music
+        .execute_batch("CREATE TABLE songs (name TEXT)")
+        .unwrap();
+    drop(music);
+    let before = fs::read(&file).unwrap();
+    assert!(refused(&file).await.contains("another program"));
+    assert_eq!(fs::read(&file).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let folder = retain_testkit::scratch::folder();
+    let file = folder.path().join("s.db");
+    drop(super::open(&file).await);
+    let connection = Connection::open(&file).unwrap();
+    connection.pragma_update(None, "user_version", 999).unwrap();
+    drop(connection);
+    let message = refused(&file).await;
+    assert!(
+        message.contains("newer version of Retain") && message.contains("999"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_read_only_file_is_refused() {
+    let folder = retain_testkit::scratch::folder();
+    let file = folder.path().join("s.db");
+    drop(super::open(&file).await);
+    // Root may write to any file, so a database that is read-only to everybody is needed: an
+    // address below /proc cannot be created by anyone.
+    let message = refused(Path::new("/proc/retain.db")).await;
+    assert!(
+        message.contains("check that the folder exists and may be written"),
+        "{message}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_processes_may_create_the_database_at_once() {
+    let folder = retain_testkit::scratch::folder();
+    let file = folder.path().join("s.db");
+    let opening = (0..8).map(|n| {
+        let file = file.clone();
+        tokio::spawn(async move {
+            let sessions = super::open(&file).await;
+            super::fill(&sessions, "ada", &format!("s{n}"), 3).await;
+        })
+    });
+    for opened in opening.collect::<Vec<_>>() {
+        opened.await.unwrap();
+    }
+    let sessions = super::open(&file).await;
+    assert_eq!(
+        sessions
+            .list_sessions("app", None)
+            .await
+            .unwrap()
+            .sessions
+            .len(),
+        8
+    );
+    assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_file_is_as_durable_as_it_says() {
+    let folder = retain_testkit::scratch::folder();
+    let file = folder.path().join("s.db");
+    let sessions = super::open(&file).await;
+    super::fill(&sessions, "ada", "s1", 1).await;
+    let connection = Connection::open(&file).unwrap();
+    let mode: String = connection
+        .pragma_query_value(None, "journal_mode", |row| row.get(0))
+        .unwrap();
+    assert_eq!(mode, "wal");
+}
+
+#[tokio::test]
+async fn a_database_in_memory_is_gone_with_its_store() {
+    for uri in ["sqlite::memory:", "sqlite://:memory:"] {
+        let sessions = SqliteSessionService::connect(uri).await.unwrap();
+        super::fill(&sessions, "ada", "s1", 3).await;
+        let other = SqliteSessionService::connect(uri).await.unwrap();
+        assert!(
+            other
+                .list_sessions("app", None)
+                .await
+                .unwrap()
+                .sessions
+                .is_empty()
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! Who waits for a session hears of what another process writes, without reading it all the time.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use retain_core::{Event, SessionKey, SessionLog as _, SessionService as _};
+use retain_stores::SqliteSessionService;
+use tokio::time::timeout;
+
+/// Less than after what time a waiter looks for itself, whatever it has heard.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tail_that_waits_hears_of_another_process() {
+    let folder = retain_testkit::scratch::folder();
+    let uri = format!("sqlite:///{}", folder.path().join("s.db").display());
+    // Two connections are as good as two processes.
+    let here = SqliteSessionService::connect(&uri).await.unwrap();
+    let there = SqliteSessionService::connect(&uri).await.unwrap();
+    here.create_session("app", "ada", None, Some("s1"))
+        .await
+        .unwrap();
+    let key = SessionKey::new("app", "ada", "s1");
+    let mut tail = here.tail(&key, 0);
+    // Until it waits.
+    for text in ["one", "two"] {
+        assert!(
+            timeout(Duration::from_millis(500), tail.next())
+                .await
+                .is_err()
+        );
+        there
+            .append(&key, Event::user_text(text).into())
+            .await
+            .unwrap();
+        let heard = timeout(PATIENCE, tail.next()).await;
+        let (_, event) = heard.expect("it is heard").unwrap().unwrap();
+        assert_eq!(event.content().unwrap().text_concat(), text);
+    }
+}
