@@ -6,7 +6,11 @@ use retain_core::{
     ArtifactService, Clock, Ids, MemoryService, RandomIds, SessionService, SystemClock,
 };
 
-use super::{Inner, Runner, going_on::GoingOn, kept::KeptSessions, leases::Leases};
+use super::{
+    Inner, Runner,
+    begin::session_cache::KeptSessions,
+    drive::{active_runs::GoingOn, leases::Leases},
+};
 use crate::{
     agents::{Agent, AgentTree},
     compaction::CompactionConfig,

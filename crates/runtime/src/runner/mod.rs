@@ -5,25 +5,13 @@
 //! events; when the caller goes away, a task of its own sees it to its end, so that nothing is half
 //! written.
 
-mod abort;
+mod after;
 mod begin;
 mod builder;
-mod compaction;
 mod config;
 mod drive;
-mod ending;
 mod ephemeral;
-mod going_on;
-mod ingest;
-mod kept;
-mod leases;
-mod message;
-mod named;
-mod past;
-mod resume;
 mod rewind;
-mod store;
-mod stream;
 mod toolsets;
 
 use std::{
@@ -40,11 +28,11 @@ use retain_core::{
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument as _;
 
-pub(crate) use abort::INVOCATION_ABORTED;
+pub(crate) use after::abort::INVOCATION_ABORTED;
 pub use builder::RunnerBuilder;
 pub use config::{RunConfig, RunRequest, StreamingMode};
+pub use drive::stream::{BlockingRun, RunHandle, RunStream};
 pub(crate) use ephemeral::EphemeralSessions;
-pub use stream::{BlockingRun, RunHandle, RunStream};
 
 use crate::{
     agents::{Agent, AgentTree},
@@ -53,11 +41,9 @@ use crate::{
     plugins::Plugins,
     telemetry::{self, Telemetry},
 };
-use compaction::AfterRuns;
-use going_on::GoingOn;
-use ingest::Ingests;
-use kept::KeptSessions;
-use leases::Leases;
+use after::{AfterRuns, ingest::Ingests};
+use begin::{message, session_cache::KeptSessions};
+use drive::{active_runs::GoingOn, leases::Leases, stream};
 
 /// Runs an agent on sessions.
 ///

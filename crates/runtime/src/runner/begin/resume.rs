@@ -15,15 +15,15 @@ use crate::{
 
 /// Where a run begins, or goes on.
 #[derive(Debug)]
-pub(super) struct Start {
-    pub(super) agent: Arc<dyn Agent>,
-    pub(super) branch: Option<String>,
+pub(crate) struct Start {
+    pub(crate) agent: Arc<dyn Agent>,
+    pub(crate) branch: Option<String>,
     /// The node path under which the agent was before, if it goes on.
-    pub(super) path: Option<String>,
-    pub(super) paths: NodePaths,
-    pub(super) checkpoints: Checkpoints,
+    pub(crate) path: Option<String>,
+    pub(crate) paths: NodePaths,
+    pub(crate) checkpoints: Checkpoints,
     /// Whether everything was done already.
-    pub(super) is_over: bool,
+    pub(crate) is_over: bool,
 }
 
 impl Start {
@@ -40,7 +40,7 @@ impl Start {
 }
 
 /// Whom a message goes to: that depends on the history before it.
-pub(super) fn for_message(
+pub(crate) fn for_message(
     tree: &AgentTree,
     session: &Session,
     message: &Event,
@@ -71,7 +71,7 @@ pub(super) fn for_message(
 }
 
 /// Where a run goes on that is taken up without a message; with what began it.
-pub(super) fn without_message(
+pub(crate) fn without_message(
     tree: &AgentTree,
     session: &Session,
     invocation_id: &str,
@@ -93,7 +93,7 @@ pub(super) fn without_message(
 }
 
 /// The event that a run began with.
-pub(super) fn began<'a>(run: &[&'a Event]) -> Option<&'a Event> {
+pub(crate) fn began<'a>(run: &[&'a Event]) -> Option<&'a Event> {
     let mut said = run.iter().filter(|event| event.author == "user");
     let is_message = |content: &Content| {
         !content.parts().is_empty() && content.function_responses().next().is_none()
@@ -103,7 +103,7 @@ pub(super) fn began<'a>(run: &[&'a Event]) -> Option<&'a Event> {
 }
 
 /// The message that a run began with.
-pub(super) fn began_with<'a>(run: &[&'a Event]) -> Option<&'a Content> {
+pub(crate) fn began_with<'a>(run: &[&'a Event]) -> Option<&'a Content> {
     began(run)?.content()
 }
 

@@ -7,19 +7,19 @@ use std::sync::{
 
 /// The number of runs. Clones count together.
 #[derive(Debug, Clone, Default)]
-pub(super) struct GoingOn(Arc<AtomicUsize>);
+pub(crate) struct GoingOn(Arc<AtomicUsize>);
 
 /// A run that counts until this is dropped.
 #[derive(Debug)]
-pub(super) struct Counted(GoingOn);
+pub(crate) struct Counted(GoingOn);
 
 impl GoingOn {
-    pub(super) fn enter(&self) -> Counted {
+    pub(crate) fn enter(&self) -> Counted {
         self.0.fetch_add(1, Ordering::AcqRel);
         Counted(self.clone())
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }
 }

@@ -17,7 +17,7 @@ fn invalid(reason: impl Into<String>) -> RunError {
 }
 
 /// The message as a user's, if it can be one.
-pub(super) fn checked(mut message: Content) -> Result<Content> {
+pub(crate) fn checked(mut message: Content) -> Result<Content> {
     if message.parts().is_empty() {
         return Err(invalid(
             "has no parts; give it a text or a function response",
@@ -42,26 +42,26 @@ pub(super) fn checked(mut message: Content) -> Result<Content> {
 
 /// Where a call was made.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Place {
-    pub(super) branch: Option<String>,
-    pub(super) isolation_scope: Option<String>,
+pub(crate) struct Place {
+    pub(crate) branch: Option<String>,
+    pub(crate) isolation_scope: Option<String>,
 }
 
 /// The calls that a message answers.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(crate) struct Answered {
     /// The run that goes on.
-    pub(super) invocation_id: String,
+    pub(crate) invocation_id: String,
     /// Where the answered calls were made, by call id.
     places: HashMap<String, Place>,
     /// What began that run.
-    pub(super) user_content: Option<Content>,
+    pub(crate) user_content: Option<Content>,
 }
 
 impl Answered {
     /// The message, divided by where its calls were made: each agent is told its own answers. What
     /// is no answer goes with the first.
-    pub(super) fn by_place(&self, message: &Content) -> Vec<(Place, Content)> {
+    pub(crate) fn by_place(&self, message: &Content) -> Vec<(Place, Content)> {
         let mut divided: Vec<(Place, Content)> = Vec::new();
         for part in message.parts() {
             let id = part
@@ -91,7 +91,7 @@ impl Answered {
 }
 
 /// Finds the calls that a message answers; `None` if it answers nothing.
-pub(super) fn answered(events: &Events, message: &Content) -> Result<Option<Answered>> {
+pub(crate) fn answered(events: &Events, message: &Content) -> Result<Option<Answered>> {
     let ids: Vec<&str> = message
         .function_responses()
         .filter_map(|response| response.id.as_deref())
@@ -151,10 +151,10 @@ pub(super) fn answered(events: &Events, message: &Content) -> Result<Option<Answ
 }
 
 /// The note in a message's event that tells what was said before a plugin changed it.
-pub(super) const DIGEST: &str = "retain_request";
+pub(crate) const DIGEST: &str = "retain_request";
 
 /// A short name of a content, the same at all times (FNV-1a of its JSON).
-pub(super) fn digest(content: &Content) -> String {
+pub(crate) fn digest(content: &Content) -> String {
     let text = content.to_json().unwrap_or_default();
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = text.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step);
@@ -163,7 +163,7 @@ pub(super) fn digest(content: &Content) -> String {
 
 /// Whether a message that names its run is stored in that run already, so that the request is a
 /// repetition.
-pub(super) fn is_stored(events: &Events, invocation_id: &str, message: &Content) -> Result<bool> {
+pub(crate) fn is_stored(events: &Events, invocation_id: &str, message: &Content) -> Result<bool> {
     let mut run = valid_events(events);
     run.retain(|event| event.invocation_id == invocation_id);
     if let Some(answered) = answered(events, message)? {

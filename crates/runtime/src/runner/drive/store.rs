@@ -7,7 +7,7 @@ use retain_core::{
     StateScope, Window,
 };
 
-use super::drive::Driver;
+use super::Driver;
 use crate::{
     error::{Result, RunError, error_kind},
     plugins::ask_plugins,
@@ -18,11 +18,11 @@ const INTERNAL_METADATA: &str = "__adk_internal_";
 
 /// How long callbacks and plugins may take over a run that is to end: a session must not be held
 /// for good by one that hangs.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Driver {
     /// Stores an event of the run itself, and hands it on. Plugins have a limited time for it.
-    pub(super) async fn store(&mut self, event: Event, last: bool) -> Result<()> {
+    pub(crate) async fn store(&mut self, event: Event, last: bool) -> Result<()> {
         let asked = Box::pin(self.past_plugins(Box::new(event.clone())));
         let event = match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok(event)) => event,
@@ -45,7 +45,7 @@ impl Driver {
     }
 
     /// The event as plugins want it.
-    pub(super) async fn past_plugins(&self, mut event: Box<Event>) -> Result<Box<Event>> {
+    pub(crate) async fn past_plugins(&self, mut event: Box<Event>) -> Result<Box<Event>> {
         add_metadata(&mut event, &self.ctx.run_config().custom_metadata);
         if self.inner.plugins.is_empty() {
             return Ok(event);
@@ -59,7 +59,7 @@ impl Driver {
 
     /// Stores an event of an agent. If it is too large, what it wrote to the state is taken back
     /// from the live session: the agent may go on without it.
-    pub(super) async fn append_or_forget(
+    pub(crate) async fn append_or_forget(
         &mut self,
         event: Box<Event>,
         last: bool,
@@ -111,7 +111,7 @@ impl Driver {
     }
 
     /// Stores an event, unless it is partial.
-    pub(super) async fn append(&mut self, event: Box<Event>, last: bool) -> Result<Box<Event>> {
+    pub(crate) async fn append(&mut self, event: Box<Event>, last: bool) -> Result<Box<Event>> {
         if event.is_partial() {
             return Ok(event);
         }
@@ -182,7 +182,7 @@ impl Driver {
 }
 
 /// Adds the run's notes to an event; those of the event itself win.
-pub(super) fn add_metadata(event: &mut Event, metadata: &JsonMap) {
+pub(crate) fn add_metadata(event: &mut Event, metadata: &JsonMap) {
     let mut notes = metadata
         .iter()
         .filter(|(key, _)| !key.starts_with(INTERNAL_METADATA))

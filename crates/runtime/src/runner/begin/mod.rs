@@ -1,5 +1,10 @@
 //! Beginning a run: the message is checked and stored, and the session is taken.
 
+pub(crate) mod message;
+mod named;
+pub(crate) mod resume;
+pub(crate) mod session_cache;
+
 use std::sync::{Arc, Mutex};
 
 use retain_core::{
@@ -7,37 +12,34 @@ use retain_core::{
     SessionError, SessionKey, SessionLog, State, StateDelta, Window,
 };
 
-use super::{
-    Inner, RunRequest,
-    kept::{Assembled, drop_temp_keys},
-    message::{self, Answered},
-    resume::{self, Start},
-    store::add_metadata,
-};
 use crate::{
     error::{Result, RunError},
     plugins::{ReadMessage, ask_plugins},
+    runner::{Inner, RunRequest, drive::store::add_metadata},
 };
+use message::Answered;
+use resume::Start;
+use session_cache::{Assembled, drop_temp_keys};
 
 /// A run that has begun.
-pub(super) struct Begun {
-    pub(super) invocation_id: String,
+pub(crate) struct Begun {
+    pub(crate) invocation_id: String,
     /// The live session, message included.
-    pub(super) session: Session,
-    pub(super) assembled: Assembled,
+    pub(crate) session: Session,
+    pub(crate) assembled: Assembled,
     /// What the run is about: the message, or the one that began the run that it goes on with.
-    pub(super) user_content: Content,
+    pub(crate) user_content: Content,
     /// The message as stored, if there is one.
-    pub(super) user_events: Vec<Event>,
+    pub(crate) user_events: Vec<Event>,
     /// The right to write, where the service has a log.
-    pub(super) token: Option<RunToken>,
+    pub(crate) token: Option<RunToken>,
     /// Whom it goes to.
-    pub(super) start: Start,
+    pub(crate) start: Start,
 }
 
 /// The message as plugins want it.
-pub(super) struct Incoming {
-    pub(super) content: Content,
+pub(crate) struct Incoming {
+    pub(crate) content: Content,
     /// The calls that it answers.
     answered: Option<Answered>,
     /// The id of a new run, if plugins were told one.
@@ -47,17 +49,17 @@ pub(super) struct Incoming {
 }
 
 /// The message on its way into the log.
-pub(super) struct Message {
+pub(crate) struct Message {
     /// One event, or one for each branch on which it answers.
-    pub(super) events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     /// What began the run that the message goes on with.
-    pub(super) began_with: Option<Content>,
+    pub(crate) began_with: Option<Content>,
 }
 
 impl Inner {
     /// Begins a run on a message that was checked. The caller sees to it that this is not
     /// interrupted.
-    pub(super) async fn begin(&self, key: &SessionKey, request: &RunRequest) -> Result<Begun> {
+    pub(crate) async fn begin(&self, key: &SessionKey, request: &RunRequest) -> Result<Begun> {
         let content = match (&request.message, &request.invocation_id) {
             (Some(content), None) => content,
             _ => return self.begin_named(key, request).await,
@@ -86,7 +88,7 @@ impl Inner {
     }
 
     /// The message as plugins want it, and the calls that it answers.
-    pub(super) async fn heard(
+    pub(crate) async fn heard(
         &self,
         session: &Session,
         content: &Content,
@@ -127,7 +129,7 @@ impl Inner {
         format!("e-{}", self.ids.new_id())
     }
 
-    pub(super) fn message_event(&self, request: &RunRequest, incoming: Incoming) -> Message {
+    pub(crate) fn message_event(&self, request: &RunRequest, incoming: Incoming) -> Message {
         let Incoming {
             content,
             answered,
@@ -164,7 +166,7 @@ impl Inner {
     }
 
     /// An event of the user with what the request wants of it.
-    pub(super) fn user_event(&self, request: &RunRequest) -> Event {
+    pub(crate) fn user_event(&self, request: &RunRequest) -> Event {
         let mut event = Event {
             id: self.ids.new_id(),
             author: "user".to_owned(),
@@ -240,7 +242,7 @@ impl Inner {
     }
 
     /// The session as it is now, read as little as possible.
-    pub(super) async fn load(
+    pub(crate) async fn load(
         &self,
         log: &dyn SessionLog,
         key: &SessionKey,
@@ -291,7 +293,7 @@ impl Inner {
         }
     }
 
-    pub(super) async fn get_or_create(
+    pub(crate) async fn get_or_create(
         &self,
         key: &SessionKey,
         config: GetSessionConfig,
@@ -307,7 +309,7 @@ impl Inner {
     }
 
     /// Makes the session; one that somebody else has just made is as good.
-    pub(super) async fn create(&self, key: &SessionKey) -> Result<Session> {
+    pub(crate) async fn create(&self, key: &SessionKey) -> Result<Session> {
         let id = Some(key.id.as_str());
         let created = self.sessions.create_session(&key.app, &key.user, None, id);
         match created.await {
@@ -324,7 +326,7 @@ impl Inner {
     }
 
     /// The run that has begun on a message.
-    pub(super) fn begun(
+    pub(crate) fn begun(
         &self,
         session: Session,
         user_events: Vec<Event>,
@@ -350,7 +352,7 @@ impl Inner {
 }
 
 /// `temp:` keys live for one run: those of an earlier one go, those of the message come.
-pub(super) fn apply_temp(session: &mut Session, delta: &StateDelta) {
+pub(crate) fn apply_temp(session: &mut Session, delta: &StateDelta) {
     drop_temp_keys(&mut session.state);
     let (_, _, _, temp) = State::partition_by_scope(delta);
     session.state.apply(&temp);

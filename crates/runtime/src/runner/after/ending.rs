@@ -5,16 +5,17 @@ use std::{panic::AssertUnwindSafe, sync::PoisonError};
 use futures_util::FutureExt as _;
 use retain_core::{Event, LlmResponse};
 
-use super::{abort, drive::Driver, store::PATIENCE, stream::Wish};
+use super::abort;
 use crate::{
     agents::owed_after_agent,
     error::{Result, RunError, error_kind},
     plugins::ask_plugins,
+    runner::drive::{Driver, store::PATIENCE, stream::Wish},
 };
 
 impl Driver {
     /// Seals a run that was cut off: callbacks that are owed, answers to open calls.
-    pub(super) async fn seal(&mut self, wish: Wish) -> Result<()> {
+    pub(crate) async fn seal(&mut self, wish: Wish) -> Result<()> {
         self.untaken.clear();
         for ctx in self.ctx.take_entered().into_iter().rev() {
             let owed = AssertUnwindSafe(self.inside(owed_after_agent(&ctx))).catch_unwind();
@@ -49,7 +50,7 @@ impl Driver {
     }
 
     /// Stores why the agent failed, and hands that on.
-    pub(super) async fn store_failure(&mut self, error: &RunError) {
+    pub(crate) async fn store_failure(&mut self, error: &RunError) {
         let failed = self.ctx.failed();
         let mut event = Event {
             response: LlmResponse {
@@ -72,7 +73,7 @@ impl Driver {
         }
     }
 
-    pub(super) async fn after_run(&self) -> Result<()> {
+    pub(crate) async fn after_run(&self) -> Result<()> {
         let asked = async {
             ask_plugins!(self.inner.plugins, after_run(&self.ctx));
             Ok(())
@@ -81,7 +82,7 @@ impl Driver {
     }
 
     /// Ends the run, if its last write did not.
-    pub(super) async fn give_back(&mut self) -> Result<()> {
+    pub(crate) async fn give_back(&mut self) -> Result<()> {
         if let (Some(log), Some(lease)) = (self.inner.sessions.log(), self.lease.take()) {
             log.end_run(&self.ctx.shared.key, lease.token).await?;
         }
@@ -89,7 +90,7 @@ impl Driver {
     }
 
     /// Keeps the session at hand for the next run.
-    pub(super) fn keep(&self) {
+    pub(crate) fn keep(&self) {
         if self.is_windowed || self.inner.sessions.log().is_none() {
             return;
         }

@@ -9,8 +9,8 @@ use futures_util::FutureExt as _;
 use retain_core::{MemoryError, MemoryService, Session, SessionKey, Window};
 use tokio::{sync::Semaphore, time::timeout};
 
-use super::{Inner, compaction::AfterRuns};
-use crate::{error::error_kind, plugins::panic_text};
+use super::AfterRuns;
+use crate::{error::error_kind, plugins::panic_text, runner::Inner};
 
 type Result<T> = std::result::Result<T, MemoryError>;
 
@@ -23,8 +23,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// The sessions that are being taken up, and how many may be.
 #[derive(Debug)]
-pub(super) struct Ingests {
-    pub(super) after_runs: AfterRuns<MemoryError>,
+pub(crate) struct Ingests {
+    pub(crate) after_runs: AfterRuns<MemoryError>,
     places: Semaphore,
 }
 
@@ -56,7 +56,7 @@ impl Drop for Ingest {
 impl Inner {
     /// Adds the session to the memory later, if the runner is to. `session` is as the run left it,
     /// if the run had all of it.
-    pub(super) fn ingest_later(self: &Arc<Self>, key: &SessionKey, session: Option<Session>) {
+    pub(crate) fn ingest_later(self: &Arc<Self>, key: &SessionKey, session: Option<Session>) {
         let Some(memory) = self.memory.as_ref().filter(|_| self.ingests_turns) else {
             return;
         };
@@ -70,7 +70,7 @@ impl Inner {
             is_done: false,
         };
         let runtime = tokio::runtime::Handle::try_current();
-        match runtime.or_else(|_| super::own_runtime().cloned()) {
+        match runtime.or_else(|_| crate::runner::own_runtime().cloned()) {
             Ok(runtime) => drop(runtime.spawn(ingest.work(session))),
             Err(error) => ingest.failed(MemoryError::backend(error)),
         }

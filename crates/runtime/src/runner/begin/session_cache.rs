@@ -147,7 +147,7 @@ fn json_bytes(value: &Json) -> usize {
 }
 
 /// `temp:` keys live for one run.
-pub(super) fn drop_temp_keys(state: &mut State) {
+pub(crate) fn drop_temp_keys(state: &mut State) {
     let is_temp = |key: &str| StateScope::of(key) == StateScope::Temp;
     let stale: Vec<String> = state
         .iter()

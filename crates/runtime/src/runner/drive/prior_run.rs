@@ -11,7 +11,7 @@ use crate::context::InvocationContext;
 
 /// What is known of an agent that is to run.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Before {
+pub(crate) enum Before {
     /// Nothing that would keep it from running.
     Open,
     /// It has handed over.
@@ -21,7 +21,7 @@ pub(super) enum Before {
 }
 
 /// The run so far; nothing in a run that has just begun.
-pub(super) struct Past {
+pub(crate) struct Past {
     events: Option<Events>,
     /// How many agents are above the highest one that was to run.
     highest: usize,
@@ -29,7 +29,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    pub(super) fn of(first: &InvocationContext) -> Past {
+    pub(crate) fn of(first: &InvocationContext) -> Past {
         let has_others = !first.shared.tree.root().sub_agents().is_empty();
         let looks_back = first.shared.is_conversation && has_others;
         let events = looks_back.then(|| first.events());
@@ -45,7 +45,7 @@ impl Past {
     }
 
     /// What is known of the agent that is to run next.
-    pub(super) fn of_agent(&mut self, ctx: &InvocationContext) -> Before {
+    pub(crate) fn of_agent(&mut self, ctx: &InvocationContext) -> Before {
         let is_first = std::mem::take(&mut self.is_first);
         let above = ctx.shared.tree.ancestors(ctx.agent_name()).count();
         let is_highest = above <= self.highest;

@@ -15,7 +15,7 @@ use crate::error::error_kind;
 
 /// The leases that are held.
 #[derive(Debug)]
-pub(super) struct Leases {
+pub(crate) struct Leases {
     sessions: Arc<dyn SessionService>,
     idle_limit: Duration,
     held: Mutex<Held>,
@@ -30,16 +30,16 @@ struct Held {
 /// Since when a run does not get on: its caller has not asked for the next event, or something in it
 /// blocks its thread.
 #[derive(Debug, Default)]
-pub(super) struct Idle(Mutex<Option<Instant>>);
+pub(crate) struct Idle(Mutex<Option<Instant>>);
 
 impl Idle {
     /// The caller has an event and does not ask for another, or the run is about to take a step.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         *self.lock() = Some(Instant::now());
     }
 
     /// The caller asks, or the step is taken.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         *self.lock() = None;
     }
 
@@ -54,10 +54,10 @@ impl Idle {
 
 /// The lease of one run. Dropping it lets it run out; give it back before.
 #[derive(Debug)]
-pub(super) struct HeldLease {
+pub(crate) struct HeldLease {
     leases: Arc<Leases>,
     key: SessionKey,
-    pub(super) token: RunToken,
+    pub(crate) token: RunToken,
 }
 
 impl Drop for HeldLease {
@@ -71,7 +71,7 @@ impl Drop for HeldLease {
 }
 
 impl Leases {
-    pub(super) fn new(sessions: Arc<dyn SessionService>, idle_limit: Duration) -> Arc<Leases> {
+    pub(crate) fn new(sessions: Arc<dyn SessionService>, idle_limit: Duration) -> Arc<Leases> {
         Arc::new(Leases {
             sessions,
             idle_limit,
@@ -80,7 +80,7 @@ impl Leases {
     }
 
     /// Holds the lease of a run until it is dropped.
-    pub(super) fn hold(
+    pub(crate) fn hold(
         self: &Arc<Leases>,
         key: &SessionKey,
         token: RunToken,
@@ -95,7 +95,7 @@ impl Leases {
             let keep = keep(Keeping::of(self), self.period());
             // On threads of our own: a tool that blocks its thread must not stop the renewals. A
             // runtime that shuts down drops the task at once, so the lock must be free here.
-            match super::own_runtime() {
+            match crate::runner::own_runtime() {
                 Ok(runtime) => drop(runtime.spawn(keep)),
                 Err(_) => drop(tokio::spawn(keep)),
             }
@@ -108,7 +108,7 @@ impl Leases {
     }
 
     /// How many are held.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.lock().leases.len()
     }
 
@@ -168,7 +168,7 @@ impl Drop for Keeping {
             return;
         };
         // The runtime that the task was on has gone. Runs on others go on.
-        match super::own_runtime() {
+        match crate::runner::own_runtime() {
             Ok(runtime) => drop(runtime.spawn(keep(Keeping::of(&leases), leases.period()))),
             Err(_) => leases.lock().is_kept = false,
         }

@@ -10,17 +10,19 @@ use retain_core::{
 };
 
 use super::{
-    Inner, RunRequest,
-    begin::{Begun, Incoming, apply_temp},
-    kept::Assembled,
+    Begun, Incoming, apply_temp,
     message::{self, DIGEST},
     resume,
+    session_cache::Assembled,
 };
-use crate::error::{Result, RunError};
+use crate::{
+    error::{Result, RunError},
+    runner::{Inner, RunRequest},
+};
 
 impl Inner {
     /// Begins or takes up the run that the request names.
-    pub(super) async fn begin_named(
+    pub(crate) async fn begin_named(
         &self,
         key: &SessionKey,
         request: &RunRequest,

@@ -11,12 +11,15 @@ use futures_core::Stream;
 use retain_core::{Content, Event, SessionKey};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{abort::INVOCATION_ABORTED, leases::Idle};
-use crate::error::{ModelError, Result, RunError};
+use super::leases::Idle;
+use crate::{
+    error::{ModelError, Result, RunError},
+    runner::INVOCATION_ABORTED,
+};
 
 /// Whether a run is to go on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(crate) enum Wish {
     #[default]
     GoOn,
     /// Cancelled through a handle.
@@ -27,7 +30,7 @@ pub(super) enum Wish {
 
 /// What the run sends to its caller.
 #[derive(Debug)]
-pub(super) enum Sent {
+pub(crate) enum Sent {
     /// An event, and whom to tell when the caller asks for the next one.
     Event(Box<Event>, Option<oneshot::Sender<()>>),
     /// The run is over.
@@ -70,23 +73,23 @@ impl RunHandle {
 /// The run goes on as events are asked for. Dropping the stream stops it: what was stored stays,
 /// and calls that have no answer get one that says that the run was cut off.
 pub struct RunStream {
-    pub(super) key: SessionKey,
-    pub(super) handle: RunHandle,
-    pub(super) events: mpsc::UnboundedReceiver<Sent>,
+    pub(crate) key: SessionKey,
+    pub(crate) handle: RunHandle,
+    pub(crate) events: mpsc::UnboundedReceiver<Sent>,
     /// Told when the next event is asked for.
-    pub(super) taken: Option<oneshot::Sender<()>>,
+    pub(crate) taken: Option<oneshot::Sender<()>>,
     /// The run itself, until it is over. It goes on when this stream is polled.
-    pub(super) run: Option<Run>,
-    pub(super) idle: Arc<Idle>,
+    pub(crate) run: Option<Run>,
+    pub(crate) idle: Arc<Idle>,
     /// Whether the end was told.
-    pub(super) is_over: bool,
+    pub(crate) is_over: bool,
 }
 
 /// A run that goes on when it is polled.
-pub(super) type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl RunStream {
-    pub(super) fn handle_of(invocation_id: &str, wish: Arc<watch::Sender<Wish>>) -> RunHandle {
+    pub(crate) fn handle_of(invocation_id: &str, wish: Arc<watch::Sender<Wish>>) -> RunHandle {
         RunHandle {
             invocation_id: invocation_id.into(),
             wish,
@@ -164,7 +167,7 @@ impl fmt::Debug for RunStream {
 
 impl RunStream {
     /// Lets the run go on until it has begun. Gives its id.
-    pub(super) async fn begin(
+    pub(crate) async fn begin(
         &mut self,
         mut began: oneshot::Receiver<Result<String>>,
     ) -> Result<String> {
@@ -245,7 +248,7 @@ impl Drop for RunStream {
         self.handle.abandon();
         // What is left to do is not the caller's: it must not wait for it.
         let runtime = tokio::runtime::Handle::try_current();
-        match runtime.or_else(|_| super::own_runtime().cloned()) {
+        match runtime.or_else(|_| crate::runner::own_runtime().cloned()) {
             Ok(runtime) => drop(runtime.spawn(run)),
             Err(error) => {
                 tracing::warn!(?error, "a run that was cut off ends by its lease alone");
@@ -266,13 +269,13 @@ pub struct BlockingRun {
 
 impl BlockingRun {
     /// Lets a run go on, on a thread of its own, as events are asked for.
-    pub(super) fn of(
+    pub(crate) fn of(
         run: impl Future<Output = Result<RunStream>> + Send + 'static,
     ) -> Result<BlockingRun> {
         let (begun, began) = std_mpsc::channel();
         let (wanted, wants) = std_mpsc::channel();
         let (send, events) = std_mpsc::channel();
-        let runtime = super::own_runtime()?.clone();
+        let runtime = crate::runner::own_runtime()?.clone();
         std::thread::spawn(move || {
             let mut stream = match runtime.block_on(run) {
                 Ok(stream) => stream,

@@ -4,6 +4,12 @@
 //! The agent's future is dropped to cancel it, but only between appends, so that nothing is left
 //! half written.
 
+pub(crate) mod active_runs;
+pub(crate) mod leases;
+mod prior_run;
+pub(crate) mod store;
+pub(crate) mod stream;
+
 use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt as _;
@@ -11,33 +17,32 @@ use retain_core::{Event, LlmResponse, SessionKey, SharedSession, unless_given_up
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Span;
 
-use super::{
-    Inner, RunRequest,
-    begin::Begun,
-    leases::{HeldLease, Idle},
-    past::{Before, Past},
-    resume::Start,
-    stream::{Sent, Wish},
-};
 use crate::{
     agents::run_agent,
     context::{Emitted, Invocation, InvocationContext},
     error::{Result, RunError, error_kind},
     flow::related,
     plugins::ask_plugins,
+    runner::{
+        Inner, RunRequest,
+        begin::{Begun, resume::Start},
+    },
     telemetry,
 };
+use leases::{HeldLease, Idle};
+use prior_run::{Before, Past};
+use stream::{Sent, Wish};
 
 /// What connects a run with its caller.
-pub(super) struct Caller {
-    pub(super) wishes: watch::Receiver<Wish>,
-    pub(super) out: mpsc::UnboundedSender<Sent>,
-    pub(super) begun: oneshot::Sender<Result<String>>,
-    pub(super) idle: Arc<Idle>,
+pub(crate) struct Caller {
+    pub(crate) wishes: watch::Receiver<Wish>,
+    pub(crate) out: mpsc::UnboundedSender<Sent>,
+    pub(crate) begun: oneshot::Sender<Result<String>>,
+    pub(crate) idle: Arc<Idle>,
 }
 
 /// One run, from its message to its end.
-pub(super) async fn run(
+pub(crate) async fn run(
     inner: Arc<Inner>,
     key: SessionKey,
     request: RunRequest,
@@ -90,28 +95,28 @@ enum Ended {
 }
 
 /// An event that the caller has not taken yet, and who waits for that.
-pub(super) struct Untaken {
+pub(crate) struct Untaken {
     taken: oneshot::Receiver<()>,
     event: Box<Event>,
     done: oneshot::Sender<Result<Box<Event>>>,
 }
 
 /// One run while it goes on.
-pub(super) struct Driver {
-    pub(super) inner: Arc<Inner>,
-    pub(super) ctx: InvocationContext,
-    pub(super) session: SharedSession,
+pub(crate) struct Driver {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) ctx: InvocationContext,
+    pub(crate) session: SharedSession,
     user_events: Vec<Event>,
     /// Whether there is nothing left to do.
     is_over: bool,
     /// The right to write; none when it was given back, or never was.
-    pub(super) lease: Option<HeldLease>,
+    pub(crate) lease: Option<HeldLease>,
     /// Whether the run was given back with what it wrote last.
-    pub(super) is_given_back: bool,
-    pub(super) idle: Arc<Idle>,
+    pub(crate) is_given_back: bool,
+    pub(crate) idle: Arc<Idle>,
     out: Option<mpsc::UnboundedSender<Sent>>,
-    pub(super) untaken: VecDeque<Untaken>,
-    pub(super) is_windowed: bool,
+    pub(crate) untaken: VecDeque<Untaken>,
+    pub(crate) is_windowed: bool,
 }
 
 impl Driver {
@@ -309,11 +314,11 @@ impl Driver {
 
     /// Does something as part of the run, so that a run of the same session inside it is an error
     /// and no wait for itself.
-    pub(super) fn inside<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+    pub(crate) fn inside<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         within_run(self.ctx.shared.key.clone(), work)
     }
 
-    pub(super) fn hand_on(&self, event: Box<Event>, taken: Option<oneshot::Sender<()>>) {
+    pub(crate) fn hand_on(&self, event: Box<Event>, taken: Option<oneshot::Sender<()>>) {
         self.send(Sent::Event(event, taken));
     }
 

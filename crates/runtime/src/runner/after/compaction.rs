@@ -4,114 +4,25 @@
 //! outside any run, so that it is in nobody's way; what was rewound or summed up meanwhile makes it
 //! worthless, and then it is dropped.
 
-use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use retain_core::{Append, Event, Session, SessionError, SessionKey};
-use tokio::sync::Notify;
 use tracing::{Instrument as _, Span};
 
-use super::Inner;
 use crate::{
     compaction::{
         CompactionError, Compactor, overlay, sliding_window_range, token_threshold_range,
     },
     contents::{ContentsOptions, valid_events},
     error::error_kind,
+    runner::Inner,
     telemetry,
 };
 
 type Result<T, E = CompactionError> = std::result::Result<T, E>;
 
-/// How many failures are kept for whoever asks; a program may never ask.
-const FAILURES_KEPT: usize = 100;
-
 /// How often a summary is tried to be appended while others append.
 const TRIES: usize = 100;
-
-/// The sessions that are being looked at after a run.
-#[derive(Debug)]
-pub(super) struct AfterRuns<E> {
-    /// Whether another run ended meanwhile, so that it is to be looked again.
-    sessions: Mutex<HashMap<SessionKey, bool>>,
-    done: Notify,
-    /// What went wrong and was not asked for yet, oldest first.
-    failures: Mutex<VecDeque<(SessionKey, E)>>,
-}
-
-impl<E> Default for AfterRuns<E> {
-    fn default() -> AfterRuns<E> {
-        AfterRuns {
-            sessions: Mutex::default(),
-            done: Notify::default(),
-            failures: Mutex::default(),
-        }
-    }
-}
-
-impl<E> AfterRuns<E> {
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, bool>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether it is the caller who is to look at the session; else somebody does, and will again.
-    pub(super) fn begin(&self, key: &SessionKey) -> bool {
-        let mut sessions = self.lock();
-        let again = sessions.get_mut(key).map(|again| *again = true);
-        if again.is_none() {
-            sessions.insert(key.clone(), false);
-        }
-        again.is_none()
-    }
-
-    /// Whether the session is to be looked at again. If not, it is done with.
-    pub(super) fn again(&self, key: &SessionKey) -> bool {
-        let mut sessions = self.lock();
-        let again = sessions.get_mut(key).is_some_and(std::mem::take);
-        if !again {
-            sessions.remove(key);
-            self.done.notify_waiters();
-        }
-        again
-    }
-
-    /// Keeps what went wrong for whoever asks.
-    pub(super) fn failed(&self, key: &SessionKey, error: E) {
-        let failures = self.failures.lock();
-        let mut failures = failures.unwrap_or_else(PoisonError::into_inner);
-        if failures.len() >= FAILURES_KEPT {
-            failures.pop_front();
-        }
-        failures.push_back((key.clone(), error));
-    }
-
-    /// What went wrong since this was last asked.
-    pub(super) fn take_failures(&self) -> Vec<(SessionKey, E)> {
-        let failures = self.failures.lock();
-        let mut failures = failures.unwrap_or_else(PoisonError::into_inner);
-        failures.drain(..).collect()
-    }
-
-    /// Lets go of a session whose work broke off.
-    pub(super) fn give_up(&self, key: &SessionKey) {
-        self.lock().remove(key);
-        self.done.notify_waiters();
-    }
-
-    /// Waits until no session is being looked at.
-    pub(super) async fn wait(&self) {
-        loop {
-            let mut done = std::pin::pin!(self.done.notified());
-            done.as_mut().enable();
-            if self.lock().is_empty() {
-                return;
-            }
-            done.await;
-        }
-    }
-}
 
 /// The work on one session. If it breaks off, nobody waits for it any more.
 struct Task {
@@ -132,7 +43,7 @@ impl Drop for Task {
 impl Inner {
     /// Sees later whether the session is to be summed up. `session` is as the run left it, if the
     /// run had all of it; `run` is the run's span.
-    pub(super) fn compact_later(
+    pub(crate) fn compact_later(
         self: &Arc<Self>,
         key: &SessionKey,
         session: Option<Session>,
@@ -151,7 +62,7 @@ impl Inner {
             is_done: false,
         };
         let runtime = tokio::runtime::Handle::try_current();
-        match runtime.or_else(|_| super::own_runtime().cloned()) {
+        match runtime.or_else(|_| crate::runner::own_runtime().cloned()) {
             Ok(runtime) => drop(runtime.spawn(task.work(session).instrument(run.clone()))),
             Err(error) => tracing::warn!(?error, "a session is not summed up"),
         }
