@@ -51,16 +51,16 @@ tell 1 'My favorite tea is Earl Grey.'
 curl -sSN "${at[3]}$follow" >"$work/heard" &
 listener=$!
 
-echo 'the first server is killed; the second goes on in the same session'
+echo 'the first server is killed; the second continues the same session'
 kill -KILL "${pids[1]}"
 wait "${pids[1]}" 2>/dev/null || true
 tell 2 'What is my favorite tea?'
 
-echo 'the first one comes back, and has everything'
+echo 'the first server restarts and has every event'
 start 1
 tell 1 'Thank you.'
 
-echo 'who listens at the third has heard all of it, in order:'
+echo 'the client that follows the session at the third server received every event, in order:'
 for _ in {1..100}; do
   if [[ $(grep -c '^id: ' "$work/heard") -ge 6 ]]; then break; fi
   sleep 0.1
