@@ -17,7 +17,7 @@ mod registry;
 mod settings;
 mod signers;
 #[cfg(test)]
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/it/support/mod.rs"]
 mod testing;
 
 pub use anthropic::AnthropicModel;

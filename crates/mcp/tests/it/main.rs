@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod http;
+mod real;
 mod requests;
 mod results;
 mod server;

@@ -1,15 +1,19 @@
-//! The runtime from outside: runs on every kind of session service.
+//! The runtime from outside: single rules, recorded runs, and random runs compared with google-adk.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod artifacts;
+mod artifacts_differential;
 mod callbacks;
 mod cancel;
 mod compaction;
 mod composition;
+mod config;
 mod confirmation;
+mod conformance;
 mod contained;
 mod crash;
+mod differential;
 mod endings;
 mod failures;
 mod ingest;
@@ -21,6 +25,10 @@ mod resume_requests;
 mod rewind;
 mod runs;
 mod snapshots;
+mod stories;
+mod streaming;
 mod support;
+mod telemetry;
 mod together;
+mod turns_differential;
 mod without_log;

@@ -8,7 +8,7 @@ use crate::skip;
 /// A server that uses nothing but Python's standard library.
 const SERVER: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../mcp/tests/real/odd_server.py"
+    "/../mcp/tests/it/real/odd_server.py"
 );
 
 /// An agent whose tools come from a child process that leaves its id and its environment behind.

@@ -1,0 +1,92 @@
+//! The same calls by Google's toolset and by ours: same declarations, same stored answers, same
+//! order of keys.
+
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+use retain_core::Json;
+
+use crate::real::{agent::Told, beside, python};
+
+/// What Google's toolset makes of the calls.
+pub(crate) fn googles(connection: &str, calls: &[(&str, &str)]) -> Told {
+    let calls: Vec<String> = calls
+        .iter()
+        .map(|(tool, args)| format!("[{tool:?},{args}]"))
+        .collect();
+    let asked = format!(r#"{{{connection},"calls":[{}]}}"#, calls.join(","));
+    let mut oracle = Command::new(python())
+        .arg(beside("oracle.py"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    oracle
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(asked.as_bytes())
+        .unwrap();
+    let output = oracle.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let told = Json::parse(text.lines().last().unwrap()).unwrap();
+    let list = |name: &str| told[name].as_array().unwrap().to_vec();
+    Told {
+        declared: list("declared"),
+        answers: list("answers"),
+    }
+}
+
+/// Compares as text, so that the order of keys counts too.
+pub(crate) fn compare(what: &str, calls: &[(&str, &str)], ours: &Told, googles: &Told) {
+    assert_eq!(ours.answers.len(), calls.len(), "{what}: {ours:?}");
+    for (call, (ours, googles)) in calls.iter().zip(ours.answers.iter().zip(&googles.answers)) {
+        assert_eq!(text(ours), text(googles), "{what}: {call:?}");
+    }
+    assert_eq!(ours.declared.len(), googles.declared.len(), "{what}");
+    for (ours, googles) in ours.declared.iter().zip(&googles.declared) {
+        assert_eq!(text(ours), text(googles), "{what}");
+    }
+}
+
+fn text(json: &Json) -> String {
+    json.to_json().unwrap()
+}
+
+mod odd {
+    use super::*;
+    use crate::real::agent::Caller;
+
+    const CALLS: [(&str, &str); 11] = [
+        ("plain", r#"{"description":"x"}"#),
+        ("empty", "{}"),
+        ("failed", "{}"),
+        ("media", "{}"),
+        ("resources", "{}"),
+        ("annotated", "{}"),
+        ("structured", "{}"),
+        ("structured_null", "{}"),
+        ("complete", "{}"),
+        ("unknown_fields", "{}"),
+        ("refused", "{}"),
+    ];
+
+    #[tokio::test]
+    #[ignore = "needs servers from package registries: scripts/checks/mcp runs it"]
+    async fn odd_answers_are_stored_as_google_stores_them() {
+        let server = format!(
+            r#"{{"server_params":{{"command":{:?},"args":[{:?}]}},"timeout":60}}"#,
+            python(),
+            beside("odd_server.py")
+        );
+        let args = format!(r#"{{"stdio_connection_params":{server}}}"#);
+        let caller = Caller::new(&args);
+        let ours = caller.run(&CALLS).await;
+        caller.close().await;
+        let googles = googles(&format!(r#""stdio":{server}"#), &CALLS);
+        compare("odd", &CALLS, &ours, &googles);
+    }
+}

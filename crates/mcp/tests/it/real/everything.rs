@@ -1,0 +1,238 @@
+//! The reference server: every kind of answer, killed and started again, slow, and gone with the
+//! runner.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    net::TcpListener,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use crate::real::{
+    agent::Caller,
+    differential::{compare, googles},
+    everything,
+};
+
+const CALLS: [(&str, &str); 10] = [
+    ("echo", r#"{"message":"grüß dich"}"#),
+    ("get-sum", r#"{"a":1,"b":2.5}"#),
+    ("get-sum", r#"{"a":1}"#),
+    ("get-tiny-image", "{}"),
+    ("get-structured-content", r#"{"location":"Chicago"}"#),
+    ("get-structured-content", r#"{"location":"Atlantis"}"#),
+    (
+        "get-annotated-message",
+        r#"{"messageType":"success","includeImage":true}"#,
+    ),
+    (
+        "get-annotated-message",
+        r#"{"messageType":"error","includeImage":false}"#,
+    ),
+    ("get-resource-links", r#"{"count":3}"#),
+    ("get-resource-reference", r#"{"resourceType":"Nothing"}"#),
+];
+
+fn stdio(timeout: f64) -> String {
+    let file = everything();
+    format!(
+        r#"{{"server_params":{{"command":"node","args":[{file:?},"stdio"]}},"timeout":{timeout:?}}}"#
+    )
+}
+
+/// The server over HTTP; it ends with the test.
+struct OverHttp {
+    port: u16,
+    child: Child,
+}
+
+impl OverHttp {
+    /// At any port. One that is free now may be another's when the server comes to it.
+    async fn anywhere() -> OverHttp {
+        loop {
+            let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+            let port = free.local_addr().unwrap().port();
+            drop(free);
+            if let Some(server) = OverHttp::start(port).await {
+                return server;
+            }
+        }
+    }
+
+    /// At the port of one that has ended.
+    async fn again(port: u16) -> OverHttp {
+        OverHttp::start(port).await.expect("the port is free")
+    }
+
+    /// `None` if another process has the port.
+    async fn start(port: u16) -> Option<OverHttp> {
+        let child = Command::new("node")
+            .args([&everything(), "streamableHttp"])
+            .env("PORT", port.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut server = OverHttp { port, child };
+        let stderr = server.child.stderr.take().unwrap();
+        let (says, mut said) = tokio::sync::mpsc::unbounded_channel();
+        // Read to the end, also when nobody listens any more: the server would wait for that.
+        std::thread::spawn(move || {
+            let lines = BufReader::new(stderr).lines().map_while(Result::ok);
+            lines.for_each(|line| drop(says.send(line)));
+        });
+        let listens = async {
+            while let Some(line) = said.recv().await {
+                if line.contains("listening on port") {
+                    return true;
+                }
+            }
+            false
+        };
+        let listens = tokio::time::timeout(Duration::from_secs(60), listens).await;
+        // It says so also where the port is taken, and that right after it.
+        let more = tokio::time::timeout(Duration::from_millis(500), said.recv()).await;
+        (listens.unwrap() && more.is_err()).then_some(server)
+    }
+
+    fn params(&self) -> String {
+        let port = self.port;
+        format!(r#"{{"url":"http://127.0.0.1:{port}/mcp","timeout":60}}"#)
+    }
+}
+
+impl Drop for OverHttp {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An argument that the server does not know, and that its process is known by.
+const MARK: &str = "to-be-killed";
+
+/// Processes of ours that have the mark.
+fn marked() -> Vec<String> {
+    let ours = std::process::id().to_string();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let ids = processes.filter_map(|it| it.file_name().into_string().ok());
+    let is_marked = |id: &String| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        let line = std::fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        let after_name = stat.rsplit(") ").next().unwrap_or_default();
+        let is_ours = after_name.split(' ').nth(1) == Some(&ours) && !after_name.starts_with('Z');
+        is_ours && line.contains(MARK)
+    };
+    ids.filter(is_marked).collect()
+}
+
+#[tokio::test]
+#[ignore = "needs servers from package registries: scripts/checks/mcp runs it"]
+async fn over_stdio_everything_is_as_with_google() {
+    let params = stdio(60.0);
+    let caller = Caller::new(&format!(r#"{{"stdio_connection_params":{params}}}"#));
+    let ours = caller.run(&CALLS).await;
+    caller.close().await;
+    let googles = googles(&format!(r#""stdio":{params}"#), &CALLS);
+    compare("everything over stdio", &CALLS, &ours, &googles);
+}
+
+#[tokio::test]
+#[ignore = "needs servers from package registries: scripts/checks/mcp runs it"]
+async fn over_http_everything_is_as_with_google() {
+    let server = OverHttp::anywhere().await;
+    let params = server.params();
+    let args = format!(r#"{{"streamable_http_connection_params":{params}}}"#);
+    let caller = Caller::new(&args);
+    let ours = caller.run(&CALLS).await;
+    caller.close().await;
+    let googles = googles(&format!(r#""http":{params}"#), &CALLS);
+    compare("everything over HTTP", &CALLS, &ours, &googles);
+}
+
+const ECHO: (&str, &str) = ("echo", r#"{"message":"hi"}"#);
+
+/// Calls `echo`, which answers.
+async fn echoes(caller: &Caller) {
+    let told = caller.run(&[ECHO]).await;
+    let answers = told.answers;
+    assert_eq!(answers[0]["content"][0]["text"], "Echo: hi", "{answers:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs servers from package registries: scripts/checks/mcp runs it"]
+async fn a_child_process_that_was_killed_is_started_again_and_none_is_left() {
+    // Marked, so that those of other tests are not meant.
+    let file = everything();
+    let args = format!(
+        r#"{{"stdio_connection_params":{{"server_params":{{"command":"node","args":[{file:?},"stdio",
+            "{MARK}"]}},"timeout":60}},"tool_list_cache_ttl_seconds":600}}"#
+    );
+    let caller = Caller::new(&args);
+    echoes(&caller).await;
+    let [killed] = &marked()[..] else {
+        panic!("one server was expected");
+    };
+    let kill = Command::new("kill").args(["-9", killed]).status();
+    assert!(kill.unwrap().success());
+    // Until it is gone it may read a call, and that would not be repeated.
+    let process = Path::new("/proc").join(killed);
+    let gone = async {
+        while process.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), gone)
+        .await
+        .unwrap();
+    // The list is known: the call itself finds out that the server is gone.
+    echoes(&caller).await;
+    let alive = marked();
+    assert!(alive.len() == 1 && alive[0] != *killed, "{alive:?}");
+    caller.close().await;
+    assert_eq!(marked(), Vec::<String>::new());
+}
+
+#[tokio::test]
+#[ignore = "needs servers from package registries: scripts/checks/mcp runs it"]
+async fn a_slow_call_is_given_up_and_the_server_goes_on() {
+    const SLOW: &str = "trigger-long-running-operation";
+    let params = stdio(15.0);
+    let args = format!(r#"{{"stdio_connection_params":{params},"tool_filter":["echo","{SLOW}"]}}"#);
+    let caller = Caller::new(&args);
+    let slow = (SLOW, r#"{"duration":600,"steps":2}"#);
+    let told = caller.run(&[slow, ECHO]).await;
+    assert_eq!(told.declared.len(), 2);
+    let late = "MCP tool execution failed: Request 'tools/call' timed out";
+    assert_eq!(told.answers[0]["error"], late);
+    assert_eq!(told.answers[1]["content"][0]["text"], "Echo: hi");
+    caller.close().await;
+    let googles = googles(&format!(r#""stdio":{params}"#), &[slow]);
+    assert_eq!(googles.answers[0]["error"], late);
+}
+
+#[tokio::test]
+#[ignore = "needs servers from package registries: scripts/checks/mcp runs it"]
+async fn a_server_over_http_that_was_killed_is_used_when_it_is_back() {
+    let server = OverHttp::anywhere().await;
+    let port = server.port;
+    let args = format!(
+        r#"{{"streamable_http_connection_params":{},"tool_list_cache_ttl_seconds":600}}"#,
+        server.params()
+    );
+    let caller = Caller::new(&args);
+    echoes(&caller).await;
+    drop(server);
+    let gone = caller.run(&[ECHO]).await;
+    let error = gone.answers[0]["error"].as_str().unwrap();
+    let lead = "Unexpected error during MCP tool execution: Failed to create MCP session";
+    assert!(error.starts_with(lead), "{error}");
+    let server = OverHttp::again(port).await;
+    echoes(&caller).await;
+    // Its sessions are gone with it, which it says in its own way.
+    drop(server);
+    let _server = OverHttp::again(port).await;
+    echoes(&caller).await;
+    caller.close().await;
+}

@@ -1,0 +1,38 @@
+//! Recorded answers of the reference: they are compared on every machine.
+
+use retain_core::Json;
+
+use super::{ids, vectors};
+
+const RECORDED: &str = include_str!("../../../testdata/word_pieces.jsonl");
+
+#[test]
+fn recorded_texts_have_the_recorded_ids() {
+    let mut count = 0;
+    for line in RECORDED.lines() {
+        let recorded = Json::parse(line).expect("a recorded line");
+        let text = recorded[0].as_str().expect("a text");
+        let ours = vectors().word_piece().ids(text);
+        assert_eq!(ours, ids(&recorded[1]), "{text:?}");
+        count += 1;
+    }
+    assert!(count > 300, "{count} recorded texts");
+}
+
+#[test]
+fn a_word_of_more_than_a_hundred_characters_is_unknown() {
+    let word_piece = vectors().word_piece();
+    for letter in ["a", "é", "ж"] {
+        let hundred = word_piece.ids(&letter.repeat(100));
+        assert!(!hundred.contains(&word_piece.unknown()), "{letter}");
+        let more = word_piece.ids(&letter.repeat(101));
+        assert_eq!(more, [word_piece.unknown()], "{letter}");
+    }
+}
+
+#[test]
+fn names_of_special_tokens_are_text() {
+    let word_piece = vectors().word_piece();
+    assert_eq!(word_piece.ids("[MASK]"), word_piece.ids("[ mask ]"));
+    assert_eq!(word_piece.ids("##ing"), word_piece.ids("# # ing"));
+}

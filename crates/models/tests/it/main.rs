@@ -1,0 +1,6 @@
+//! Agents on every model provider, played by local servers.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod agents;
+mod support;

@@ -1,0 +1,351 @@
+//! Turns that are about artifacts, random ones: `load_artifacts`, files in messages, an agent as a
+//! tool, and a rewind in the end give the same requests, events, state and files as in ADK.
+//!
+//! `RETAIN_SEED` repeats the script that a failure names, `RETAIN_CASES` says how many from there.
+
+mod script;
+
+use std::{
+    collections::HashSet,
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+};
+
+use retain_core::{
+    ArtifactKey, ArtifactService, Content, Event, EventActions, FunctionDeclaration,
+    GetSessionConfig, Json, JsonMap, LlmResponse, Part, SessionKey, SessionService as _,
+};
+use retain_runtime::{
+    AgentTool, LlmAgent, LlmAgentBuilder, Runner, SaveFilesAsArtifactsPlugin, ScriptedModel, Tool,
+    ToolContext, ToolError, ToolOutput, load_artifacts_tool,
+};
+use retain_stores::{
+    FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemorySessionService,
+};
+use retain_testkit::oracle::{adk_python, is_long, setting};
+
+const SEED: u64 = 20_261_116;
+const SCRIPTS: u64 = 150;
+
+/// What must have happened, and the words by which it is known.
+const MET: [(&str, &str); 11] = [
+    ("a file for the model", r#""Artifact photo.png is:""#),
+    ("a file as text", "hello w"),
+    ("a line about a file", "[Binary artifact: "),
+    ("a file without data", "No inline data was provided"),
+    ("a name without user:", r#""Artifact portrait is:""#),
+    ("a name with user:", r#""Artifact user:shared.txt is:""#),
+    ("a call that is wrong", "INVALID_ARGUMENTS"),
+    ("an uploaded file", "[Uploaded Artifact: "),
+    (
+        "a file without a name",
+        r#"[Uploaded Artifact: \"artifact_"#,
+    ),
+    ("what the helper keeps", "kept by the helper"),
+    ("a rewind", "rewindBeforeInvocationId"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn artifacts_go_as_they_go_in_adk() {
+    let Some(python) = adk_python("differential artifacts") else {
+        return;
+    };
+    let given = setting("RETAIN_SEED");
+    let count = if is_long() { SCRIPTS * 10 } else { SCRIPTS };
+    let count = if given.is_some() { 1 } else { count };
+    let count = setting("RETAIN_CASES").unwrap_or(count);
+    let seed = given.unwrap_or(SEED);
+    println!("{count} scripts from seed {seed}");
+    let scripts: Vec<Json> = (seed..seed + count).map(script::script).collect();
+    let mut met = [0; MET.len()];
+    for ((seed, script), theirs) in (seed..).zip(&scripts).zip(ask_adk(&python, &scripts)) {
+        let ours = comparable(&play(script).await);
+        let theirs = files_told_by_messages(&theirs);
+        let theirs = comparable(&theirs);
+        for field in ["asked", "helperAsked", "stored", "state", "files"] {
+            assert_same(seed, field, &ours[field], &theirs[field]);
+        }
+        let text = ours.to_string();
+        for (count, (_, words)) in met.iter_mut().zip(MET) {
+            *count += usize::from(text.contains(words));
+        }
+    }
+    for (count, (what, _)) in met.iter().zip(MET) {
+        println!("{count:5} {what}");
+        assert!(
+            given.is_some() || *count > 2,
+            "hardly any script has met {what}"
+        );
+    }
+}
+
+/// Fails at the first letter that differs, and shows what is around it.
+fn assert_same(seed: u64, field: &str, ours: &Json, theirs: &Json) {
+    let [ours, theirs] = [ours, theirs].map(|it| it.to_string().chars().collect::<Vec<_>>());
+    let same = ours.iter().zip(&theirs).take_while(|(a, b)| a == b);
+    let at = same.count();
+    let around = |text: &[char]| {
+        let end = text.len().min(at + 200);
+        text[at.saturating_sub(200)..end].iter().collect::<String>()
+    };
+    assert!(
+        ours == theirs,
+        "RETAIN_SEED={seed}: {field}\nours   {}\ntheirs {}",
+        around(&ours),
+        around(&theirs)
+    );
+}
+
+fn ask_adk(python: &Path, scripts: &[Json]) -> Vec<Json> {
+    let oracle =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/artifacts_differential/oracle.py");
+    let mut process = Command::new(python)
+        .arg(oracle)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("Python can be started");
+    let mut input = process.stdin.take().expect("a pipe");
+    write!(input, "{}", Json::from(scripts.to_vec())).expect("the oracle reads");
+    drop(input);
+    let output = process.wait_with_output().expect("the oracle ends");
+    assert!(
+        output.status.success(),
+        "the oracle failed: {}",
+        output.status
+    );
+    let text = String::from_utf8(output.stdout).expect("the oracle writes UTF-8");
+    let answers = Json::parse(&text).expect("the oracle writes JSON");
+    answers.as_array().expect("a list").to_vec()
+}
+
+fn json<E: std::fmt::Debug>(text: Result<String, E>) -> Json {
+    Json::parse(&text.expect("it can be written")).expect("it can be read again")
+}
+
+/// Saves a file and says what is known of it then.
+fn keep() -> impl Tool {
+    #[derive(Debug)]
+    struct Keep;
+
+    #[async_trait::async_trait]
+    impl Tool for Keep {
+        fn name(&self) -> &str {
+            "keep"
+        }
+
+        fn declaration(&self) -> Option<FunctionDeclaration> {
+            Some(FunctionDeclaration {
+                name: Some("keep".into()),
+                description: Some("Keeps a file.".into()),
+                ..FunctionDeclaration::default()
+            })
+        }
+
+        async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
+            let name = args["name"].as_str().unwrap();
+            let part = Part::text(args["text"].as_str().unwrap());
+            let notes = JsonMap::from([("by", "keep")]);
+            let version = ctx.save_artifact(name, part, Some(notes)).await?;
+            let known = ctx.get_artifact_version(name, Some(version)).await?;
+            let first = ctx.load_artifact(name, Some(0)).await?;
+            let names = ctx.list_artifacts().await?;
+            let names = names.into_iter().map(Json::from).collect::<Vec<_>>();
+            let mut answer = JsonMap::from([("version", version)]);
+            answer.insert("notes", known.unwrap().custom_metadata);
+            let first = first.map(|first| json(first.to_json()));
+            answer.insert("first", first.unwrap_or_default());
+            answer.insert("names", names);
+            Ok(Json::from(answer).into())
+        }
+    }
+    Keep
+}
+
+fn told(replies: &Json) -> Arc<ScriptedModel> {
+    let mut model = ScriptedModel::new("gemini-told");
+    for parts in replies.as_array().unwrap() {
+        let parts = parts.as_array().unwrap().iter();
+        let parts = parts.map(|part| Part::from_json(&part.to_string()).unwrap());
+        let content = Content::new("model", parts.collect());
+        model = model.reply(LlmResponse::of(content));
+    }
+    // More than any script can ask for.
+    Arc::new((0..50).fold(model, |model, _| model.reply("Done.")))
+}
+
+fn agent(name: &str, model: &Arc<ScriptedModel>) -> LlmAgentBuilder {
+    LlmAgent::builder(name)
+        .model(Arc::clone(model))
+        .description(format!("Is {name}."))
+        .instruction("Note: {artifact.note.txt?}")
+        .tool(load_artifacts_tool())
+        .tool(keep())
+}
+
+async fn play(script: &Json) -> Json {
+    let folder = retain_testkit::scratch::folder();
+    let artifacts: Arc<dyn ArtifactService> = match script["folder"] == true {
+        true => {
+            let store = FileArtifactStore::open(folder.path()).unwrap();
+            Arc::new(FileArtifactService::over(store))
+        }
+        false => Arc::new(InMemoryArtifactService::new()),
+    };
+    let (model, helper_model) = (told(&script["replies"]), told(&script["helperReplies"]));
+    let helper = agent("helper", &helper_model).build().unwrap();
+    let root = agent("agent", &model).tool(AgentTool::new(helper));
+    let sessions = Arc::new(InMemorySessionService::new());
+    let runner = Runner::builder()
+        .app_name("app")
+        .agent(root.build().unwrap())
+        .session_service(Arc::<InMemorySessionService>::clone(&sessions))
+        .artifact_service(Arc::clone(&artifacts))
+        .plugin(SaveFilesAsArtifactsPlugin::new())
+        .build()
+        .unwrap();
+    let key = SessionKey::new("app", "ada", "s1");
+    let created = sessions.create_session("app", "ada", None, Some("s1"));
+    created.await.unwrap();
+    for file in script["files"].as_array().unwrap() {
+        let part = Part::from_json(&file["part"].to_string()).unwrap();
+        let mut file = ArtifactKey::in_session(&key, file["name"].as_str().unwrap());
+        if file.filename == script::SHARED {
+            file.session_id = None;
+        }
+        artifacts.save_artifact(&file, part, None).await.unwrap();
+    }
+    let mut invocations = Vec::new();
+    for parts in script["turns"].as_array().unwrap() {
+        let parts = parts.as_array().unwrap().iter();
+        let parts = parts.map(|part| Part::from_json(&part.to_string()).unwrap());
+        let run = runner.run("ada", Some("s1"), Content::new("user", parts.collect()));
+        let run = run.await.unwrap();
+        invocations.push(run.invocation_id().to_owned());
+        run.collect_events().await.unwrap();
+    }
+    let before = &invocations[script["rewind"].as_u64().unwrap() as usize];
+    runner.rewind("ada", "s1", before).await.unwrap();
+    let session = sessions.get_session("app", "ada", "s1", GetSessionConfig::default());
+    let session = session.await.unwrap().unwrap();
+    let stored = session.events.iter().map(|event| json(event.to_json()));
+    let state = session.state.iter();
+    let state: JsonMap = state.map(|(key, value)| (key, value.clone())).collect();
+    let mut told = JsonMap::from([("stored", stored.collect::<Vec<Json>>())]);
+    told.insert("asked", asked(&model));
+    told.insert("helperAsked", asked(&helper_model));
+    told.insert("state", state);
+    told.insert("files", files(&*artifacts, &key).await);
+    told.into()
+}
+
+/// What a model was asked.
+fn asked(model: &ScriptedModel) -> Vec<Json> {
+    let asked = model.requests().into_iter().map(|request| {
+        let contents = request.contents.iter().map(|it| json(it.to_json()));
+        let tools = request.config.tools.iter().flatten();
+        let mut asked = JsonMap::from([("contents", contents.collect::<Vec<_>>())]);
+        asked.insert(
+            "instruction",
+            request.config.system_instruction.clone().unwrap(),
+        );
+        asked.insert(
+            "tools",
+            tools.map(|it| json(it.to_json())).collect::<Vec<_>>(),
+        );
+        asked.into()
+    });
+    asked.collect()
+}
+
+/// Each file with its versions and what it is now.
+async fn files(artifacts: &dyn ArtifactService, session: &SessionKey) -> JsonMap {
+    let names = artifacts.list_artifact_keys("app", "ada", Some("s1"));
+    let mut files = JsonMap::new();
+    for name in names.await.unwrap() {
+        let key = ArtifactKey::in_session(session, &name);
+        let loaded = artifacts.load_artifact(&key, None).await.unwrap();
+        let loaded = loaded.map(|part| json(part.to_json())).unwrap_or_default();
+        let versions = artifacts.list_versions(&key).await.unwrap();
+        let versions = versions.into_iter().map(Json::from).collect::<Vec<_>>();
+        files.insert(name, vec![Json::from(versions), loaded]);
+    }
+    files
+}
+
+/// ADK tells of the files of a message with the first agent's before-event, which also says that
+/// nothing waits any more; here the message does. So that event goes, and the message has its files.
+fn files_told_by_messages(theirs: &Json) -> Json {
+    const LEFT: &str = "save_files_as_artifacts_plugin:pending_delta";
+    let mut theirs = theirs.as_object().unwrap().clone();
+    let mut stored: Vec<Json> = Vec::new();
+    for event in theirs["stored"].as_array().unwrap() {
+        let mut event = Event::from_json(&event.to_string()).unwrap();
+        let left = event.actions.state_delta.remove(LEFT);
+        if left.is_none_or(|left| left.is_null()) {
+            stored.push(json(event.to_json()));
+            continue;
+        }
+        let message = stored.pop().expect("a message comes first");
+        let mut message = Event::from_json(&message.to_string()).unwrap();
+        let versions = std::mem::take(&mut event.actions.artifact_delta);
+        assert_eq!(
+            (event.content(), &event.actions),
+            (None, &EventActions::default())
+        );
+        assert_eq!(message.author, "user");
+        message.actions.artifact_delta = versions;
+        stored.push(json(message.to_json()));
+    }
+    theirs.insert("stored", stored);
+    let mut state = theirs["state"].as_object().unwrap().clone();
+    state.remove(LEFT);
+    theirs.insert("state", state);
+    theirs.into()
+}
+
+/// What happened, with ids as numbers in the order in which they are met and without times.
+fn comparable(told: &Json) -> Json {
+    let mut told = told.as_object().unwrap().clone();
+    let mut ids: Vec<String> = Vec::new();
+    let mut seen = HashSet::new();
+    let stored = told["stored"].as_array().unwrap().iter();
+    let stored: Vec<Json> = stored
+        .map(|event| {
+            let event = Event::from_json(&event.to_string()).unwrap();
+            let calls = event
+                .function_calls()
+                .into_iter()
+                .filter_map(|call| call.id.clone());
+            let named = [event.id.clone(), event.invocation_id.clone()];
+            ids.extend(
+                named
+                    .into_iter()
+                    .chain(calls)
+                    .filter(|id| seen.insert(id.clone())),
+            );
+            let mut event = json(event.to_json());
+            let fields = event.as_object_mut().unwrap();
+            fields.remove("timestamp");
+            if fields
+                .get("nodeInfo")
+                .is_some_and(|info| info["path"] == "")
+            {
+                fields.remove("nodeInfo");
+            }
+            event
+        })
+        .collect();
+    told.insert("stored", stored);
+    // After a rewind ADK has `null` for keys that did not exist.
+    let mut state = told["state"].as_object().unwrap().clone();
+    state.retain(|_, value| !value.is_null());
+    told.insert("state", state);
+    let mut text = Json::from(told).to_string();
+    for (number, id) in ids.iter().enumerate() {
+        text = text.replace(id, &format!("#{number}#"));
+    }
+    Json::parse(&text).unwrap()
+}

@@ -1,0 +1,143 @@
+//! Agents of classes that the program registers.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use retain_core::Event;
+use retain_runtime::{
+    Agent, AgentCallbacks, ConfigRegistry, CustomAgentConfig, InvocationContext, RunError, Runner,
+};
+use retain_stores::InMemorySessionService;
+
+use crate::config::support::{folder, load, registry, told};
+
+/// Says its greeting, or lets the agents below it speak.
+#[derive(Debug)]
+struct Greeter {
+    config: CustomAgentConfig,
+    own: Greeting,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Greeting {
+    greeting: String,
+    #[serde(default)]
+    times: usize,
+}
+
+#[async_trait]
+impl Agent for Greeter {
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    fn description(&self) -> &str {
+        &self.config.description
+    }
+
+    fn sub_agents(&self) -> &[Arc<dyn Agent>] {
+        &self.config.sub_agents
+    }
+
+    fn callbacks(&self) -> Option<&AgentCallbacks> {
+        Some(&self.config.callbacks)
+    }
+
+    async fn run(&self, ctx: &InvocationContext) -> Result<(), RunError> {
+        let words = self.own.greeting.repeat(self.own.times);
+        ctx.emit(Event::model_text(self.name(), words)).await?;
+        Ok(())
+    }
+}
+
+fn greeters() -> ConfigRegistry {
+    registry().agent_class("shop.agents.Greeter", |config| {
+        let own: Greeting = config.parse()?;
+        if own.times > 10 {
+            return Err("greets too often".into());
+        }
+        Ok(Arc::new(Greeter { config, own }))
+    })
+}
+
+const GREETER: &str = "\
+agent_class: shop.agents.Greeter
+name: door
+description: Greets.
+greeting: 'Hi! '
+times: 2
+sub_agents:
+  - config_path: below.yaml
+before_agent_callbacks:
+  - name: shop.noted
+";
+
+#[tokio::test]
+async fn a_registered_class_makes_the_agent_of_its_file() {
+    let below = "agent_class: shop.agents.Greeter\nname: below\ngreeting: Ho\n";
+    let folder = folder(&[("root_agent.yaml", GREETER), ("below.yaml", below)]);
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&noted);
+    let registry = greeters().agent_callback("shop.noted", move |ctx| {
+        seen.lock().unwrap().push(ctx.agent_name().to_owned());
+        async { Ok(None) }
+    });
+    let agent = load(&folder, &registry).unwrap();
+    assert_eq!((agent.name(), agent.description()), ("door", "Greets."));
+    assert_eq!(agent.sub_agents()[0].name(), "below");
+    let runner = Runner::builder()
+        .app_name("shop")
+        .shared_agent(agent)
+        .session_service(Arc::new(InMemorySessionService::new()))
+        .auto_create_session(true)
+        .build()
+        .unwrap();
+    let run = runner.run("ada", Some("s1"), "Hello").await.unwrap();
+    assert_eq!(run.answer().await.unwrap(), "Hi! Hi! ");
+    assert_eq!(*noted.lock().unwrap(), ["door"]);
+}
+
+#[test]
+fn what_is_wrong_with_it_is_told_with_its_file() {
+    let class = "agent_class: shop.agents.Greeter\nname: door\n";
+    let cases = [
+        (
+            "greetin: Hi\n",
+            "root_agent.yaml:1: unknown field `greetin`, expected `greeting` or `times`",
+        ),
+        (
+            "greeting: Hi\ntimes: 11\n",
+            "root_agent.yaml:1: greets too often",
+        ),
+        (
+            "greeting: Hi\nsub_agents: below.yaml\n",
+            "root_agent.yaml:4: sub_agents: expected a list, found the text \"below.yaml\"",
+        ),
+        (
+            "greeting: Hi\nbefore_agent_callbacks: [{name: nothing}]\n",
+            "root_agent.yaml:4: before_agent_callbacks[0].name: no agent callback is registered as \
+             \"nothing\"; there are no registered ones",
+        ),
+    ];
+    for (rest, expected) in cases {
+        let folder = folder(&[("root_agent.yaml", &format!("{class}{rest}"))]);
+        let error = load(&folder, &greeters()).unwrap_err();
+        assert_eq!(told(&folder, &error), expected);
+    }
+    let nameless = "agent_class: shop.agents.Greeter\ngreeting: Hi\n";
+    let folder = folder(&[("root_agent.yaml", nameless)]);
+    let error = load(&folder, &greeters()).unwrap_err();
+    let expected = "root_agent.yaml:1: the key `name` of an agent is missing";
+    assert_eq!(told(&folder, &error), expected);
+}
+
+#[test]
+fn a_class_that_is_not_registered_is_told_with_the_nearest() {
+    let yaml = "agent_class: shop.agents.Greter\nname: door\n";
+    let folder = folder(&[("root_agent.yaml", yaml)]);
+    let error = load(&folder, &greeters()).unwrap_err();
+    let expected = "root_agent.yaml:1: agent_class: \"shop.agents.Greter\" is no agent class; did \
+                    you mean `shop.agents.Greeter`?";
+    assert_eq!(told(&folder, &error), expected);
+}

@@ -1,0 +1,112 @@
+//! A folder of agents.
+
+use std::sync::Arc;
+
+use retain_runtime::AgentsDir;
+
+use crate::config::support::{folder, registry, told, write};
+
+const A: &str = "name: a\nmodel: scripted\ninstruction: x\ndescription: First.\n";
+
+#[test]
+fn apps_are_the_folders_with_a_root_agent() {
+    let folder = folder(&[
+        ("b/root_agent.yaml", A),
+        ("a/root_agent.yaml", A),
+        ("other/agent.py", ""),
+        (".git/root_agent.yaml", A),
+        ("__pycache__/root_agent.yaml", A),
+        ("a-b/root_agent.yaml", A),
+        ("root_agent.yaml", A),
+    ]);
+    let agents = AgentsDir::open(folder.path(), registry()).unwrap();
+    assert_eq!(agents.apps().unwrap(), ["a", "b"]);
+    assert_eq!(agents.load("a").unwrap().name(), "a");
+    for missing in ["c", "..", "a/../b", "", ".git", "other"] {
+        let error = agents.load(missing).unwrap_err();
+        let expected = format!("there is no app {missing:?}; ");
+        assert!(error.problem().starts_with(&expected), "{error}");
+    }
+    let gone = AgentsDir::open(folder.path().join("gone"), registry());
+    assert_eq!(told(&folder, &gone.unwrap_err()), "gone: is not there");
+}
+
+#[test]
+fn an_agent_is_read_again_when_one_of_its_files_changes() {
+    let folder = folder(&[
+        (
+            "a/root_agent.yaml",
+            &format!("{A}sub_agents:\n  - config_path: b.yaml\n"),
+        ),
+        ("a/b.yaml", "name: b\ninstruction: x\n"),
+    ]);
+    let agents = AgentsDir::open(folder.path(), registry()).unwrap();
+    let first = agents.load("a").unwrap();
+    let again = agents.reload("a").unwrap();
+    assert!(!again.changed);
+    assert!(Arc::ptr_eq(&first, &again.agent));
+
+    write(&folder, "a/b.yaml", "name: below\ninstruction: x\n");
+    assert!(
+        Arc::ptr_eq(&first, &agents.load("a").unwrap()),
+        "only when asked"
+    );
+    let changed = agents.reload("a").unwrap();
+    assert!(changed.changed);
+    assert_eq!(changed.agent.sub_agents()[0].name(), "below");
+    assert!(!agents.reload("a").unwrap().changed);
+
+    write(&folder, "a/b.yaml", "name: below\ninstruction: x\nnam: y\n");
+    let error = agents.reload("a").unwrap_err();
+    assert_eq!(
+        told(&folder, &error),
+        "a/b.yaml:3: nam: is not a key of an LlmAgent; did you mean `name`?"
+    );
+    assert!(
+        Arc::ptr_eq(&changed.agent, &agents.load("a").unwrap()),
+        "the one before stays"
+    );
+
+    write(&folder, "a/b.yaml", "name: repaired\ninstruction: x\n");
+    let repaired = agents.reload("a").unwrap();
+    assert_eq!(repaired.agent.sub_agents()[0].name(), "repaired");
+}
+
+/// Editors write half a file, or take it away and put another in its place.
+#[test]
+fn a_file_that_is_being_edited_leaves_the_agent_as_it_was() {
+    let root = format!(
+        "{A}tools:\n  - name: AgentTool\n    args:\n      agent: {{config_path: t/b.yaml}}\n"
+    );
+    let folder = folder(&[
+        ("a/root_agent.yaml", &root),
+        (
+            "a/t/b.yaml",
+            "name: b\nmodel: scripted\ninstruction: x\nsub_agents:\n  - config_path: c.yaml\n",
+        ),
+        ("a/t/c.yaml", "name: c\ninstruction: x\n"),
+    ]);
+    let agents = AgentsDir::open(folder.path(), registry()).unwrap();
+    let first = agents.load("a").unwrap();
+    let stays = |expected: &str| {
+        let error = agents.reload("a").unwrap_err();
+        let told = told(&folder, &error);
+        assert!(told.starts_with(expected), "{told}");
+        assert!(Arc::ptr_eq(&first, &agents.load("a").unwrap()), "{told}");
+    };
+    write(&folder, "a/t/c.yaml", "name: c\ninstruction: [x");
+    stays("a/t/c.yaml:");
+    write(&folder, "a/t/c.yaml", "");
+    stays("a/t/c.yaml");
+    std::fs::remove_file(folder.path().join("a/t/c.yaml")).unwrap();
+    stays("a/t/b.yaml:5: sub_agents[0].config_path: \"c.yaml\" is not there");
+    std::fs::remove_file(folder.path().join("a/root_agent.yaml")).unwrap();
+    stays("");
+
+    write(&folder, "a/root_agent.yaml", &root);
+    write(&folder, "a/t/c.yaml", "name: c\ninstruction: another\n");
+    let now = agents.reload("a").unwrap();
+    assert!(now.changed);
+    assert!(!Arc::ptr_eq(&first, &now.agent));
+    assert!(!agents.reload("a").unwrap().changed);
+}

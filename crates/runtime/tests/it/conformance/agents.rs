@@ -1,0 +1,23 @@
+//! Agents of the recorded apps, from their configurations.
+
+use std::sync::Arc;
+
+use retain_core::{Content, Json};
+use retain_runtime::{Agent, AgentConfig, ConfigRegistry, Model};
+
+use crate::conformance::case::root;
+
+/// The root agent of an app. `model` gives the model of a name.
+pub(crate) fn root_agent(
+    app: &str,
+    model: impl Fn(&str) -> Arc<dyn Model> + Send + Sync + 'static,
+) -> Arc<dyn Agent> {
+    let registry = ConfigRegistry::new().model_of(move |_, name| Ok(model(name)));
+    let file = root().join("agents").join(app).join("root_agent.yaml");
+    AgentConfig::load(file, &registry).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A content of a YAML file.
+pub(crate) fn content(value: &Json) -> Content {
+    Content::from_json(&value.to_string()).expect("a content can be read")
+}

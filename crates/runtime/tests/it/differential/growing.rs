@@ -1,0 +1,168 @@
+//! Histories that grow event by event: the cache gives what the full function gives, every time.
+
+use retain_core::{Content, Event, Events, FunctionCall, FunctionResponse, JsonMap, LlmResponse};
+use retain_runtime::contents::{ContentsCache, ContentsOptions, assemble_contents};
+use retain_testkit::random::Random;
+
+use crate::differential::{generator::Generator, history::History, oracle::cases};
+
+/// What the cache did over all histories.
+#[derive(Debug, Default)]
+struct Steps {
+    all: usize,
+    /// Steps after which everything was settled.
+    settled: usize,
+    /// Steps that a part of the events was settled before, and still is.
+    kept: usize,
+    /// Steps that undid what was settled.
+    undone: usize,
+}
+
+pub(crate) fn compare() {
+    let mut steps = Steps::default();
+    let seeds = cases(1200);
+    for seed in seeds.batches(1).flatten() {
+        let history = History::generate(seed);
+        let mut options = history.options();
+        options.include_contents = Default::default();
+        grow(seed, &long(seed, &history), &options, &mut steps);
+    }
+    println!("{steps:?}");
+    if seeds.is_whole_run() {
+        assert!(steps.settled > steps.all / 10, "{steps:?}");
+        assert!(steps.kept > steps.all / 10, "{steps:?}");
+        assert!(steps.undone > steps.all / 100, "{steps:?}");
+    }
+}
+
+/// The history, and now and then more behind it, with ids of its own.
+fn long(seed: u64, history: &History) -> Events {
+    let mut random = Random::new(seed ^ 0xABCD);
+    let mut events = history.events.clone();
+    for round in 0..random.below(3) {
+        let more = Generator::new(&mut random).events();
+        let is_apart = random.chance(80);
+        for event in &more {
+            let mut event = event.clone();
+            if is_apart {
+                rename(&mut event, round);
+            }
+            events.push(events.len() as u64 + 1, event);
+        }
+    }
+    events
+}
+
+/// Gives calls and responses other ids, and the event a later time and another invocation.
+fn rename(event: &mut Event, round: u64) {
+    let rename = |id: &mut Option<String>| {
+        if let Some(id) = id {
+            id.push_str(&format!("-{round}"));
+        }
+    };
+    let content = event.response.content.as_mut();
+    for part in content
+        .into_iter()
+        .flat_map(|it| it.parts.iter_mut().flatten())
+    {
+        if let Some(call) = &mut part.function_call {
+            rename(&mut call.id);
+        }
+        if let Some(response) = &mut part.function_response {
+            rename(&mut response.id);
+        }
+    }
+    if let Some(ids) = &mut event.long_running_tool_ids {
+        *ids = ids.iter().map(|id| format!("{id}-{round}")).collect();
+    }
+    event.invocation_id.push_str(&format!("-{round}"));
+    event.timestamp += 100.0 * (round + 1) as f64;
+}
+
+fn grow(seed: u64, events: &Events, options: &ContentsOptions<'_>, steps: &mut Steps) {
+    let mut random = Random::new(seed);
+    let mut cache = ContentsCache::default();
+    let mut grown = Events::default();
+    for (index, (position, _)) in events.iter_with_positions().enumerate() {
+        grown.push(position, events.get_shared(index).expect("an event"));
+        // A model step sees several events at once.
+        if random.chance(40) {
+            continue;
+        }
+        let before = cache.settled();
+        let contents = cache.assemble(&grown, options);
+        let all = assemble_contents(&grown, options);
+        if contents != all {
+            let texts = grown.iter().map(|event| event.to_json().expect("JSON"));
+            let texts: Vec<String> = texts.collect();
+            let texts = texts.join("\n  ");
+            panic!("RETAIN_SEED={seed}\n{options:?}\n  {texts}\n{contents:#?}\nwhole {all:#?}");
+        }
+        steps.all += 1;
+        steps.settled += usize::from(cache.settled() == grown.len());
+        steps.kept += usize::from(before > 0 && cache.settled() >= before);
+        steps.undone += usize::from(cache.settled() < before);
+    }
+}
+
+/// A session as most are: every step is settled at once.
+pub(crate) fn settle_tool_loops() {
+    let mut cache = ContentsCache::default();
+    let options = ContentsOptions::of("main");
+    let mut events = Events::default();
+    let push = |events: &mut Events, event: Event| events.push(events.len() as u64 + 1, event);
+    for step in 0..200 {
+        if step % 20 == 0 {
+            push(&mut events, Event::user_text("go on"));
+        }
+        let call = FunctionCall {
+            id: Some(format!("adk-{step}")),
+            ..FunctionCall::new("lookup", JsonMap::new())
+        };
+        let response = FunctionResponse::new(format!("adk-{step}"), "lookup", JsonMap::new());
+        for (role, part) in [("model", call.into()), ("user", response.into())] {
+            let content = Content::new(role, vec![part]);
+            push(&mut events, Event::new("main", LlmResponse::of(content)));
+        }
+        let contents = cache.assemble(&events, &options);
+        assert_eq!(contents, assemble_contents(&events, &options));
+        assert_eq!(cache.settled(), events.len());
+    }
+}
+
+/// Another list, a shorter one and other options are noticed.
+pub(crate) fn notice_other_lists() {
+    let list = |texts: &[&str]| -> Events {
+        let texts = texts.iter().zip(1..);
+        texts
+            .map(|(text, position)| (position, Event::model_text("main", *text)))
+            .collect()
+    };
+    let one = list(&["a", "b", "c"]);
+    let mut shorter = one.clone();
+    shorter.truncate(2);
+    // The same events from another place on, and with another one ahead.
+    let mut later = Events::default();
+    let mut other_first = list(&["x"]);
+    for index in 1..3 {
+        let event = one.get_shared(index).expect("an event");
+        later.push(index as u64 + 1, event.clone());
+        other_first.push(index as u64 + 1, event);
+    }
+    let other = list(&["d", "e", "f"]);
+    let longer = list(&["d", "e", "f", "g"]);
+    let mut cache = ContentsCache::default();
+    let mut check = |events: &Events, agent: &str| {
+        let options = ContentsOptions::of(agent);
+        let contents = cache.assemble(events, &options);
+        assert_eq!(contents, assemble_contents(events, &options));
+        assert_eq!(cache.settled(), events.len());
+    };
+    for next in [&other, &longer, &shorter, &later, &other_first] {
+        check(&one, "main");
+        check(next, "main");
+    }
+    for agent in ["main", "helper", "main"] {
+        check(&one, agent);
+    }
+}

@@ -1,0 +1,302 @@
+//! Spans without ADK beside them: their tree, what is in them, and what is not.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use retain_core::Json;
+use retain_runtime::{
+    CompactionConfig, FunctionTool, LlmAgent, RunConfig, RunRequest, StreamingMode, Telemetry,
+    ToolContext, ToolError,
+};
+
+use crate::telemetry::{
+    collect::{Collected, Drawn, Span},
+    runs::{APP, MESSAGE, SESSION, USER, broken, calls, desk, line, model, play, runner, text},
+};
+
+const QUIET: Telemetry = Telemetry {
+    content_in_spans: false,
+    content_in_process: false,
+};
+
+const IN_PROCESS: Telemetry = Telemetry {
+    content_in_spans: false,
+    content_in_process: true,
+};
+
+/// Words that only content has.
+const SAID: [&str; 6] = [
+    MESSAGE,
+    "Done.",
+    "Helped.",
+    "\"sum\"",
+    "the secret",
+    "\"a\":1",
+];
+
+#[tokio::test]
+async fn calls_agents_and_runs_are_below_one_another() {
+    let (_, spans) = play(desk(), QUIET).await;
+    let expected = "\
+invocation
+  invoke_agent desk
+    call_llm
+      generate_content scripted
+    execute_tool add
+    execute_tool refuse
+    execute_tool helper
+      invocation
+        invoke_agent helper
+          call_llm
+            generate_content gemini-x
+    execute_tool (merged)
+    call_llm
+      generate_content scripted
+    execute_tool transfer_to_agent
+  invoke_agent other
+    call_llm
+      generate_content openai/gpt
+    execute_tool nothing
+    call_llm
+      generate_content openai/gpt
+";
+    assert_eq!(Drawn(&spans).to_string(), expected);
+    assert!(spans.iter().all(|span| span.is_closed));
+}
+
+#[tokio::test]
+async fn what_is_said_is_in_no_span_unless_it_is_asked_for() {
+    for agent in [desk, line, broken] {
+        for telemetry in [QUIET, IN_PROCESS] {
+            let (_, spans) = play(agent(), telemetry).await;
+            for span in &spans {
+                let written = format!("{:?}", span.attributes);
+                let said = SAID.iter().find(|said| written.contains(*said));
+                assert_eq!(said, None, "{} has {written}", span.name);
+                assert_eq!(
+                    span.content.is_empty(),
+                    telemetry == QUIET || !is_told(span)
+                );
+            }
+        }
+    }
+    let telemetry = Telemetry {
+        content_in_spans: true,
+        ..QUIET
+    };
+    let (_, spans) = play(desk(), telemetry).await;
+    let written = format!("{spans:?}");
+    assert!(written.contains(MESSAGE) && written.contains("Helped."));
+}
+
+/// Whether a span has something that is only told to this process.
+fn is_told(span: &Span) -> bool {
+    let name = span.name.as_str();
+    name == "invocation" || name == "call_llm" || name.starts_with("execute_tool")
+}
+
+#[tokio::test]
+async fn this_process_is_told_what_is_said_and_whose_it_is() {
+    let (_, spans) = play(desk(), IN_PROCESS).await;
+    let run = &spans[0].content;
+    let known = [("app", APP), ("user", USER), ("session", SESSION)];
+    for (key, value) in known {
+        assert_eq!(run[key], Json::from(value));
+    }
+    assert_eq!(
+        run["invocation"],
+        spans[0].attributes["gcp.vertex.agent.invocation_id"]
+    );
+    let told = |name: &str, attribute: &str| {
+        let span = spans.iter().find(|span| span.name == name).expect("a span");
+        let text = span.content[attribute].as_str().expect("a text").to_owned();
+        assert_eq!(span.attributes[attribute], Json::from("{}"));
+        text
+    };
+    assert!(told("call_llm", "gcp.vertex.agent.llm_request").contains(MESSAGE));
+    assert!(told("call_llm", "gcp.vertex.agent.llm_response").contains("function_call"));
+    assert_eq!(
+        told("execute_tool add", "gcp.vertex.agent.tool_call_args"),
+        r#"{"a":1,"b":2}"#
+    );
+    assert_eq!(
+        told("execute_tool add", "gcp.vertex.agent.tool_response"),
+        r#"{"sum":3}"#
+    );
+    assert!(told("execute_tool (merged)", "gcp.vertex.agent.tool_response").contains("Helped."));
+}
+
+#[tokio::test]
+async fn a_stream_has_the_last_of_what_its_pieces_say() {
+    let piece = |words: &str| {
+        let mut response = retain_core::LlmResponse::of(retain_core::Content::model(words));
+        response.partial = Some(true);
+        response
+    };
+    let mut whole = retain_core::LlmResponse::of(retain_core::Content::model("Good day!"));
+    whole.finish_reason = Some("STOP".to_owned());
+    whole
+        .usage_metadata
+        .get_or_insert_default()
+        .candidates_token_count = Some(2);
+    let replies = vec![vec![piece("Good "), piece("day!"), whole].into()];
+    let agent = LlmAgent::builder("a").model(model("m", replies));
+    let (collected, _listening) = Collected::listening();
+    let runner = runner(Arc::new(agent.build().expect("an agent")), IN_PROCESS);
+    let config = RunConfig {
+        streaming_mode: StreamingMode::Sse,
+        ..RunConfig::default()
+    };
+    let request = RunRequest::new(MESSAGE).config(config);
+    let run = runner.run_with(USER, Some(SESSION), request).await;
+    let events = run
+        .expect("it begins")
+        .collect_events()
+        .await
+        .expect("it runs");
+    let spans = collected.spans();
+    let call = spans
+        .iter()
+        .find(|span| span.name == "call_llm")
+        .expect("a call");
+    let said = call.content["gcp.vertex.agent.llm_response"].to_string();
+    assert!(
+        said.contains("Good day!") && !said.contains("partial"),
+        "{said}"
+    );
+    for name in ["call_llm", "generate_content m"] {
+        let span = spans.iter().find(|span| span.name == name).expect("a span");
+        let known = |key: &str| span.attributes[key].clone();
+        assert_eq!(known("gen_ai.response.finish_reasons"), Json::from("stop"));
+        assert_eq!(known("gen_ai.usage.output_tokens"), Json::from(2));
+        let last = events.last().expect("an event");
+        assert_eq!(
+            known("gcp.vertex.agent.event_id"),
+            Json::from(last.id.as_str())
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_left_alone_closes_its_spans() {
+    let hang = FunctionTool::new("hang", "Hangs.", |_: ToolContext, _: Nothing| async {
+        std::future::pending::<()>().await;
+        Ok::<_, ToolError>("never")
+    });
+    let agent = LlmAgent::builder("a")
+        .model(model("m", vec![calls(&[("c1", "hang", "{}")])]))
+        .tool(hang);
+    let (collected, _listening) = Collected::listening();
+    let runner = runner(Arc::new(agent.build().expect("an agent")), QUIET);
+    let mut run = runner
+        .run(USER, Some(SESSION), MESSAGE)
+        .await
+        .expect("it begins");
+    run.next().await.expect("the call").expect("it is stored");
+    let next = tokio::time::timeout(std::time::Duration::from_millis(20), run.next());
+    assert!(next.await.is_err(), "the tool hangs");
+    assert!(
+        collected
+            .spans()
+            .iter()
+            .all(|span| !span.is_closed || is_model(span))
+    );
+    drop(run);
+    while runner.running() > 0 {
+        tokio::task::yield_now().await;
+    }
+    runner.close().await.expect("it closes");
+    tokio::task::yield_now().await;
+    let open: Vec<Span> = collected
+        .spans()
+        .into_iter()
+        .filter(|span| !span.is_closed)
+        .collect();
+    assert!(open.is_empty(), "{open:?}");
+    let failed = collected
+        .spans()
+        .into_iter()
+        .find(|span| span.attributes.contains_key("error.type"));
+    assert!(
+        failed.is_none(),
+        "to be left alone is no failure: {failed:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_models_part_is_over_when_tools_are_run() {
+    let (collected, _listening) = Collected::listening();
+    let seen = collected.clone();
+    let look = FunctionTool::new("look", "Looks.", move |_: ToolContext, _: Nothing| {
+        let spans = seen.spans();
+        let open = spans.iter().filter(|span| !span.is_closed);
+        let open: Vec<String> = open.map(|span| span.name.clone()).collect();
+        async move { Ok::<_, ToolError>(open.join(", ")) }
+    });
+    let mut asked = retain_core::LlmResponse::of(retain_core::Content::new(
+        "model",
+        vec![
+            retain_core::FunctionCall {
+                name: Some("look".to_owned()),
+                ..retain_core::FunctionCall::default()
+            }
+            .into(),
+        ],
+    ));
+    asked.finish_reason = Some("STOP".to_owned());
+    let agent = LlmAgent::builder("a")
+        .model(model("m", vec![asked.into(), text("Done.")]))
+        .tool(look);
+    let runner = runner(Arc::new(agent.build().expect("an agent")), QUIET);
+    let run = runner.run(USER, Some(SESSION), MESSAGE).await;
+    let events = run
+        .expect("it begins")
+        .collect_events()
+        .await
+        .expect("it runs");
+    let answers = events[1].function_responses();
+    let open = answers[0].response.as_ref().expect("an answer")["result"].clone();
+    let expected = "invocation, invoke_agent a, call_llm, execute_tool look";
+    assert_eq!(open, Json::from(expected));
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+fn is_model(span: &Span) -> bool {
+    span.name == "call_llm" || span.name.starts_with("generate_content")
+}
+
+#[tokio::test]
+async fn a_summary_after_a_run_is_a_part_of_it() {
+    let (collected, _listening) = Collected::listening();
+    let answers = vec![text("One."), text("A summary."), text("Two.")];
+    let agent = LlmAgent::builder("a").model(model("m", answers));
+    let runner = retain_runtime::Runner::builder()
+        .app_name(APP)
+        .agent(agent.build().expect("an agent"))
+        .session_service(Arc::new(retain_stores::InMemorySessionService::new()))
+        .auto_create_session(true)
+        .compaction(CompactionConfig::new().sliding_window(1, 0))
+        .build()
+        .expect("a runner");
+    let long = "word ".repeat(500);
+    let run = runner
+        .run(USER, Some(SESSION), long)
+        .await
+        .expect("it begins");
+    run.collect_events().await.expect("it runs");
+    assert!(runner.flush_compaction().await.is_empty());
+    tokio::task::yield_now().await;
+    let spans = collected.spans();
+    let summary = spans
+        .iter()
+        .find(|span| span.name == "compact_events sliding_window");
+    let summary = summary.expect("a summary");
+    assert_eq!(summary.parent, Some(spans[0].id));
+    let known = |key: &str| summary.attributes[&format!("gen_ai.compaction.{key}")].clone();
+    assert_eq!(known("event_count"), Json::from(2));
+    assert_eq!(known("compaction_interval"), Json::from(1));
+    assert_eq!(known("summarizer_type"), Json::from("LlmEventSummarizer"));
+    assert!(summary.is_closed && known("result_event_id").as_str().is_some());
+}

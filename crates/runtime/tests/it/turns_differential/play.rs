@@ -1,0 +1,270 @@
+//! Our side: an agent whose model, tools and callbacks do what a script says.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    future::ready,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use futures_util::stream;
+use retain_core::{BoxError, Content, FunctionDeclaration, Json, JsonMap, LlmResponse};
+use retain_runtime::{
+    BeforeModel, BeforeTool, CallbackContext, Hooked, IncludeContents, LlmAgent, LlmRequest, Model,
+    ModelError, ModelStream, Tool, ToolContext, ToolError, ToolOutput,
+};
+
+use crate::turns_differential::{
+    script::{TOOLS, map},
+    turns::turns,
+};
+
+/// What is left of a script while it is played.
+#[derive(Debug, Default)]
+struct Play {
+    replies: VecDeque<Json>,
+    hooks: HashMap<String, VecDeque<Json>>,
+    asked: Vec<Json>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Shared(Arc<Mutex<Play>>);
+
+impl Shared {
+    pub(crate) fn of(script: &Json) -> Shared {
+        let hooks = map(&script["hooks"]);
+        let hooks = hooks
+            .iter()
+            .map(|(hook, plan)| (hook.to_owned(), queue(plan)));
+        Shared(Arc::new(Mutex::new(Play {
+            replies: queue(&script["replies"]),
+            hooks: hooks.collect(),
+            asked: Vec::new(),
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Play> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the model was asked.
+    pub(crate) fn asked(&self) -> Vec<Json> {
+        self.lock().asked.clone()
+    }
+
+    /// The next step of a callback; what it writes is written.
+    fn step(&self, hook: &str, ctx: &CallbackContext) -> Result<Json, BoxError> {
+        let step = self
+            .lock()
+            .hooks
+            .get_mut(hook)
+            .and_then(VecDeque::pop_front);
+        let step = step.unwrap_or_default();
+        for (key, value) in map(&step["write"]).iter() {
+            ctx.state().set(key, value.clone());
+        }
+        match step["fail"] == true {
+            true => Err("a callback is broken".into()),
+            false => Ok(step),
+        }
+    }
+
+    pub(crate) fn content(&self, hook: &str, ctx: &CallbackContext) -> Hooked<Content> {
+        let step = self.step(hook, ctx)?;
+        Ok(step["answer"].as_str().map(Content::model))
+    }
+
+    fn response(&self, hook: &str, ctx: &CallbackContext) -> Hooked<LlmResponse> {
+        Ok(response(&self.step(hook, ctx)?["answer"]))
+    }
+
+    fn value(&self, hook: &str, ctx: &CallbackContext) -> Hooked<Json> {
+        let step = self.step(hook, ctx)?;
+        Ok(Some(step["answer"].clone()).filter(|answer| !answer.is_null()))
+    }
+}
+
+fn queue(list: &Json) -> VecDeque<Json> {
+    list.as_array()
+        .unwrap_or_default()
+        .iter()
+        .cloned()
+        .collect()
+}
+
+fn response(value: &Json) -> Option<LlmResponse> {
+    let text = (!value.is_null()).then(|| value.to_string())?;
+    Some(LlmResponse::from_json(&text).expect("a response is scripted"))
+}
+
+/// Says what the script says, and keeps what it was asked.
+#[derive(Debug)]
+pub(crate) struct Told(pub(crate) Shared);
+
+impl Model for Told {
+    fn name(&self) -> &str {
+        "gemini-told"
+    }
+
+    fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream {
+        let mut play = self.0.lock();
+        play.asked.push(asked(&request));
+        let reply = play.replies.pop_front().unwrap_or_else(|| {
+            let end = LlmResponse::of(Content::model("Nothing more."));
+            let end = Json::parse(&end.to_json().expect("it can be written"));
+            JsonMap::from([("responses", vec![end.expect("it can be read")])]).into()
+        });
+        let responses = reply["responses"].as_array().unwrap_or_default().iter();
+        let wanted = responses.filter(|response| stream || response["partial"] != true);
+        let mut answers: Vec<_> = wanted.filter_map(response).map(Ok).collect();
+        if let Some(error) = reply["error"].as_str() {
+            answers.push(Err(ModelError::new(error).with_code("RuntimeError")));
+        }
+        Box::pin(stream::iter(answers))
+    }
+}
+
+fn asked(request: &LlmRequest) -> Json {
+    let contents = request.contents.iter().map(|content| {
+        let text = content.to_json().expect("a content can be written");
+        Json::parse(&text).expect("it can be read back")
+    });
+    let contents: Vec<Json> = contents.collect();
+    JsonMap::from([
+        ("contents", Json::from(contents)),
+        (
+            "instruction",
+            request.config.system_instruction.clone().into(),
+        ),
+        ("temperature", request.config.temperature.into()),
+    ])
+    .into()
+}
+
+/// A tool that does what its arguments say.
+#[derive(Debug)]
+pub(crate) struct Doing(pub(crate) &'static str);
+
+#[async_trait]
+impl Tool for Doing {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn is_long_running(&self) -> bool {
+        self.0 == "later"
+    }
+
+    fn declaration(&self) -> Option<FunctionDeclaration> {
+        Some(FunctionDeclaration::default())
+    }
+
+    async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
+        let arg = |name: &str| args.get(name).cloned().unwrap_or_default();
+        let key = arg("key").as_str().unwrap_or_default().to_owned();
+        let known = ctx.state().get(&key).unwrap_or_default();
+        let result = match self.0 {
+            "note" => {
+                ctx.state().set(key.as_str(), arg("value"));
+                JsonMap::from([("noted", key)]).into()
+            }
+            "nest" => {
+                let mut inside = map(&known);
+                inside.insert(arg("inner").as_str().unwrap_or_default(), arg("value"));
+                let size = inside.len();
+                ctx.state().set(key, inside);
+                JsonMap::from([("size", size as i64)]).into()
+            }
+            "add" => {
+                let mut items = known.as_array().map(<[Json]>::to_vec).unwrap_or_default();
+                items.push(arg("value"));
+                let size = items.len();
+                ctx.state().set(key, items);
+                JsonMap::from([("size", size as i64)]).into()
+            }
+            "fail" => {
+                let message = arg("message").as_str().unwrap_or_default().to_owned();
+                return Err(ToolError::new(message).with_code("ValueError"));
+            }
+            "quiet" => {
+                ctx.update_actions(|actions| actions.skip_summarization = Some(true));
+                JsonMap::from([("said", arg("text"))]).into()
+            }
+            "leave" => {
+                ctx.update_actions(|actions| actions.escalate = Some(true));
+                JsonMap::from([("left", true)]).into()
+            }
+            _ => arg("result"),
+        };
+        Ok(result.into())
+    }
+}
+
+fn agent(script: &Json, play: &Shared) -> LlmAgent {
+    let mut agent = LlmAgent::builder("agent")
+        .description("Acts.")
+        .model(Arc::new(Told(play.clone())))
+        .instruction(script["instruction"].as_str().expect("an instruction"))
+        .tools(TOOLS.map(Doing));
+    if script["includeContents"] == "none" {
+        agent = agent.include_contents(IncludeContents::None);
+    }
+    if let Some(text) = script["staticInstruction"].as_str() {
+        agent = agent.static_instruction(Content::user(text));
+    }
+    if let Some(key) = script["outputKey"].as_str() {
+        agent = agent.output_key(key);
+    }
+    let hooks = || play.clone();
+    let (one, two, three, four) = (hooks(), hooks(), hooks(), hooks());
+    agent = agent
+        .before_agent(move |ctx| ready(one.content("before_agent", &ctx)))
+        .after_agent(move |ctx| ready(two.content("after_agent", &ctx)))
+        .before_model(move |ctx, request| ready(before_model(&three, &ctx, request)))
+        .after_model(move |ctx, _| ready(four.response("after_model", &ctx)));
+    let (one, two, three, four) = (hooks(), hooks(), hooks(), hooks());
+    agent = agent
+        .on_model_error(move |ctx, _, _| ready(one.response("on_model_error", &ctx)))
+        .before_tool(move |ctx, call| ready(before_tool(&two, &ctx, call.args)))
+        .after_tool(move |ctx, _| ready(three.value("after_tool", &ctx)))
+        .on_tool_error(move |ctx, _, _| ready(four.value("on_tool_error", &ctx)));
+    agent.build().expect("the agent can be built")
+}
+
+fn before_model(
+    play: &Shared,
+    ctx: &CallbackContext,
+    mut request: LlmRequest,
+) -> Result<BeforeModel, BoxError> {
+    let step = play.step("before_model", ctx)?;
+    if step["change"] == true {
+        request.append_instruction("Changed.");
+        request.config.temperature = Some(0.5);
+    }
+    Ok(match response(&step["answer"]) {
+        Some(answer) => answer.into(),
+        None => request.into(),
+    })
+}
+
+fn before_tool(
+    play: &Shared,
+    ctx: &CallbackContext,
+    mut args: JsonMap,
+) -> Result<BeforeTool, BoxError> {
+    let step = play.step("before_tool", ctx)?;
+    if step["change"] == true {
+        args.insert("value", "changed");
+    }
+    Ok(match &step["answer"] {
+        Json::Null => BeforeTool::Call(args),
+        answer => BeforeTool::Answer(answer.clone()),
+    })
+}
+
+/// Plays a script of one agent; tells what happened in the form of the other side.
+pub(crate) async fn play(script: &Json) -> Json {
+    let play = Shared::of(script);
+    let agent = agent(script, &play);
+    turns(script, Arc::new(agent), || play.asked().into()).await
+}

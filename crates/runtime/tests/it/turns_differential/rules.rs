@@ -1,0 +1,379 @@
+//! Where the two sides may differ, each as a rule with a name. A rule that is never needed fails
+//! the test.
+
+use std::collections::{HashMap, HashSet};
+
+use retain_core::{Json, JsonMap};
+
+use crate::turns_differential::{beside::Beside, taking_up};
+
+/// How often each rule was needed.
+#[derive(Debug, Default)]
+pub(crate) struct Needed {
+    /// How many scripts were compared.
+    pub(crate) scripts: usize,
+    /// Who fails to hand over, or fails below an agent that asks no model, leaves no event in ADK.
+    /// In Retain the log tells of every failure.
+    pub(crate) failures_are_stored: usize,
+    /// Events of agents side by side come in the order in which they are made. It is compared
+    /// branch by branch, in events and in what later requests tell of them.
+    pub(crate) order_is_by_branch: usize,
+    /// Who fails before it has said anything is called by the name of the agent above it in ADK.
+    pub(crate) failures_name_their_agent: usize,
+    /// A message that answers a call which nobody made, or calls of several runs, or has words
+    /// beside an answer, is refused. ADK refuses it only where the root asks a model. Nothing is
+    /// compared from there on.
+    pub(crate) odd_answers_are_refused: usize,
+    /// A call that a person has to approve, beside a handing over: ADK never asks. Nothing is
+    /// compared from there on.
+    pub(crate) approval_comes_first: usize,
+    /// An answer for an agent that runs beside others below a model's agent finds no branch in ADK,
+    /// and a call that it approves is not run. Nothing is compared from there on.
+    pub(crate) answers_find_their_branch: usize,
+    /// What comes after agents side by side below a model's agent stays on the branch of the last of
+    /// them in ADK. Nothing is compared from there on.
+    pub(crate) branches_end_with_their_agents: usize,
+    /// Who fails or leaves beside others ends them, wherever they are then. What each has done by
+    /// then is compared as far as both sides got, and nothing after it.
+    pub(crate) others_are_cut_short: usize,
+    /// A message that answers calls of several branches is stored on the branch of the first in ADK,
+    /// where the others do not see it; in Retain each branch is told its own. Nothing is compared
+    /// from there on.
+    pub(crate) branches_get_their_answers: usize,
+    /// In a resumable run that goes on while something else is open, ADK passes over who waits, or
+    /// notes him as done. Nothing is compared from there on.
+    pub(crate) what_is_open_is_waited_for: usize,
+    /// In a resumable run ADK goes on with who was answered alone, if that is inside of others below
+    /// a model's agent; Retain with all of them. Nothing is compared from there on.
+    pub(crate) workflows_go_on: usize,
+    /// In a resumable run, an agent that is done is run again in ADK if a callback spoke after its
+    /// end. Nothing is compared from there on.
+    pub(crate) what_is_done_stays_done: usize,
+    /// In a resumable run, who is handed over to by one that waits is noted as done in ADK without
+    /// having been asked, or while the call waits. Nothing is compared from there on.
+    pub(crate) who_waits_is_not_done: usize,
+    /// In a resumable run, who hands over to nobody is noted as done in ADK.
+    pub(crate) who_fails_is_not_done: usize,
+}
+
+impl Needed {
+    /// Fails if a rule was not needed.
+    pub(crate) fn assert_all_were(&self) {
+        let rules = [
+            self.failures_are_stored,
+            self.order_is_by_branch,
+            self.failures_name_their_agent,
+            self.odd_answers_are_refused,
+            self.approval_comes_first,
+            self.answers_find_their_branch,
+            self.branches_end_with_their_agents,
+            self.others_are_cut_short,
+            self.branches_get_their_answers,
+        ];
+        assert!(rules.iter().all(|needed| *needed > 0), "{self:?}");
+    }
+
+    /// As [`assert_all_were`](Self::assert_all_were), for the rules of resumable runs.
+    pub(crate) fn assert_all_of_resumable_were(&self) {
+        let rules = [
+            self.what_is_open_is_waited_for,
+            self.workflows_go_on,
+            self.what_is_done_stays_done,
+            self.who_waits_is_not_done,
+            self.who_fails_is_not_done,
+        ];
+        assert!(rules.iter().all(|needed| *needed > 0), "{self:?}");
+    }
+
+    /// Both sides, with what they may differ in taken out.
+    pub(crate) fn settle(&mut self, script: &Json, ours: &Json, theirs: &Json) -> (Json, Json) {
+        self.scripts += 1;
+        let (mut ours, mut theirs) = (without_hidden_ids(ours), without_hidden_ids(theirs));
+        if script["resumable"] == true {
+            self.drop_vain_ends(&mut theirs);
+        }
+        self.drop_failures(&mut ours, &theirs);
+        self.name_failures(&ours, &mut theirs);
+        let beside = Beside::of(&script["tree"]);
+        self.cut(script, &beside, &mut ours, &mut theirs);
+        for told in [&mut ours, &mut theirs] {
+            let mut moved = false;
+            edit_turns(told, |_, turn| {
+                if let Some(events) = turn.get_mut("events") {
+                    moved |= by_branch(events);
+                }
+            });
+            let branches = branches(&told["stored"]);
+            let told = told.as_object_mut();
+            if let Some(told) = told {
+                moved |= told.get_mut("stored").is_some_and(by_branch);
+                let asked = told.get_mut("asked");
+                moved |= asked.is_some_and(|asked| quoted_by_branch(asked, &branches));
+            }
+            self.order_is_by_branch += usize::from(moved);
+        }
+        (ours, theirs)
+    }
+
+    fn drop_failures(&mut self, ours: &mut Json, theirs: &Json) {
+        let mut dropped = Vec::new();
+        edit_turns(ours, |at, turn| {
+            let other = &theirs["turns"].as_array().unwrap_or_default()[at];
+            let last = other["events"].as_array().and_then(<[Json]>::last);
+            let both_failed = !turn["failed"].is_null() && !other["failed"].is_null();
+            let events = turn.get_mut("events").and_then(Json::as_array_mut);
+            if let Some(events) = events
+                && both_failed
+                && !last.is_some_and(is_failure)
+                && events.last().is_some_and(is_failure)
+            {
+                dropped.extend(events.pop().map(|event| event["id"].clone()));
+            }
+        });
+        self.failures_are_stored += dropped.len();
+        let stored = ours.as_object_mut().and_then(|told| told.get_mut("stored"));
+        if let Some(stored) = stored.and_then(Json::as_array_mut) {
+            stored.retain(|event| !dropped.contains(&event["id"]));
+        }
+    }
+
+    fn drop_vain_ends(&mut self, theirs: &mut Json) {
+        let mut dropped = Vec::new();
+        edit_turns(theirs, |_, turn| {
+            dropped.extend(taking_up::drop_vain_ends(turn))
+        });
+        self.who_fails_is_not_done += dropped.len();
+        let stored = theirs
+            .as_object_mut()
+            .and_then(|told| told.get_mut("stored"));
+        if let Some(stored) = stored.and_then(Json::as_array_mut) {
+            stored.retain(|event| dropped.iter().all(|dropped| dropped["id"] != event["id"]));
+        }
+    }
+
+    /// Gives a failure the same author on both sides.
+    fn name_failures(&mut self, ours: &Json, theirs: &mut Json) {
+        let all = |told: &Json, at: usize| {
+            let turn = &told["turns"].as_array().unwrap_or_default()[at];
+            turn["events"].as_array().unwrap_or_default().to_vec()
+        };
+        let mut renamed = HashMap::new();
+        edit_turns(theirs, |at, turn| {
+            let ours = all(ours, at);
+            let last = turn.get_mut("events").and_then(Json::as_array_mut);
+            let last = last.and_then(|events| events.last_mut());
+            if let (Some(ours), Some(theirs)) = (ours.last(), last)
+                && is_failure(ours)
+                && is_failure(theirs)
+                && ours["nodeInfo"] == theirs["nodeInfo"]
+                && ours["author"] != theirs["author"]
+            {
+                renamed.insert(theirs["id"].to_string(), ours["author"].clone());
+                set_author(theirs, &ours["author"]);
+            }
+        });
+        self.failures_name_their_agent += renamed.len();
+        let stored = theirs
+            .as_object_mut()
+            .and_then(|told| told.get_mut("stored"));
+        for event in stored.and_then(Json::as_array_mut).into_iter().flatten() {
+            if let Some(author) = renamed.get(&event["id"].to_string()) {
+                set_author(event, author);
+            }
+        }
+    }
+
+    /// Leaves out what is not comparable, from the first turn on in which something happens that
+    /// goes differently.
+    fn cut(&mut self, script: &Json, beside: &Beside, ours: &mut Json, theirs: &mut Json) {
+        let turns = |told: &Json| told["turns"].as_array().unwrap_or_default().to_vec();
+        for (at, (one, other)) in turns(ours).iter().zip(&turns(theirs)).enumerate() {
+            let either = |is: fn(&Json, usize) -> bool| is(ours, at) || is(theirs, at);
+            let rule = match script["resumable"] == true {
+                true if either(taking_up::hands_over_and_waits) => {
+                    Some(&mut self.who_waits_is_not_done)
+                }
+                true if either(taking_up::leaves_something_open) => {
+                    Some(&mut self.what_is_open_is_waited_for)
+                }
+                true if either(taking_up::spoke_behind_the_end) => {
+                    Some(&mut self.what_is_done_stays_done)
+                }
+                true if either(taking_up::goes_on_inside) => Some(&mut self.workflows_go_on),
+                _ => None,
+            };
+            if let Some(rule) = rule {
+                *rule += 1;
+                return [ours, theirs].into_iter().for_each(|told| keep(told, at));
+            }
+            if let Some(rule) = self.ends_comparing(script, at, one, other) {
+                *rule += 1;
+                return [ours, theirs].into_iter().for_each(|told| keep(told, at));
+            }
+            if beside.ends_others(one) || beside.ends_others(other) {
+                self.others_are_cut_short += 1;
+                let is_same_end = one["failed"] == other["failed"];
+                let kept = at + usize::from(is_same_end);
+                let lengths = beside.common(events(one), events(other));
+                for told in [ours, theirs] {
+                    keep(told, kept);
+                    edit_turns(told, |number, turn| {
+                        if number == at {
+                            beside.shorten(turn, &lengths);
+                        }
+                    });
+                }
+                return;
+            }
+        }
+    }
+
+    /// The rule by which a turn, and what comes after it, is not compared.
+    fn ends_comparing(
+        &mut self,
+        script: &Json,
+        at: usize,
+        ours: &Json,
+        theirs: &Json,
+    ) -> Option<&mut usize> {
+        let said = &script["turns"].as_array().unwrap_or_default()[at];
+        let answers = !said["answers"].is_null();
+        let asks_model = script["tree"].is_null() || script["tree"]["kind"] == "llm";
+        let is_refused = ours["failed"] == "ValueError" && events(ours).is_empty();
+        if answers && !asks_model && is_refused {
+            return Some(&mut self.odd_answers_are_refused);
+        }
+        if ours["messages"].as_i64() > Some(1) {
+            return Some(&mut self.branches_get_their_answers);
+        }
+        let (first, other) = (events(ours).first(), events(theirs).first());
+        let has_branch = |event: Option<&Json>| event.is_some_and(|it| !branch(it).is_empty());
+        if answers && asks_model && has_branch(first) && !has_branch(other) {
+            return Some(&mut self.answers_find_their_branch);
+        }
+        let beside = |told: &Json| {
+            let made = events(told)
+                .iter()
+                .filter(|event| !branch(event).is_empty());
+            made.map(|event| event["author"].to_string())
+                .collect::<HashSet<_>>()
+        };
+        if !beside(theirs).is_subset(&beside(ours)) && events(ours).len() == events(theirs).len() {
+            return Some(&mut self.branches_end_with_their_agents);
+        }
+        let is_handed_over = events(ours).iter().any(hands_over_what_waits);
+        is_handed_over.then_some(&mut self.approval_comes_first)
+    }
+}
+
+fn set_author(event: &mut Json, author: &Json) {
+    if let Some(event) = event.as_object_mut() {
+        event.insert("author", author.clone());
+    }
+}
+
+fn events(turn: &Json) -> &[Json] {
+    turn["events"].as_array().unwrap_or_default()
+}
+
+fn is_failure(event: &Json) -> bool {
+    !event["errorCode"].is_null() && event["content"].is_null()
+}
+
+fn hands_over_what_waits(event: &Json) -> bool {
+    let actions = &event["actions"];
+    let waiting = actions["requestedToolConfirmations"].as_object();
+    waiting.is_some_and(|waiting| !waiting.is_empty()) && !actions["transferToAgent"].is_null()
+}
+
+/// Keeps only the first turns, and nothing of the whole.
+fn keep(told: &mut Json, turns: usize) {
+    if let Some(told) = told.as_object_mut() {
+        told.remove("asked");
+        told.remove("stored");
+        if let Some(all) = told.get_mut("turns").and_then(Json::as_array_mut) {
+            all.truncate(turns);
+        }
+    }
+}
+
+fn edit_turns(told: &mut Json, mut edit: impl FnMut(usize, &mut JsonMap)) {
+    let turns = told.as_object_mut().and_then(|told| told.get_mut("turns"));
+    let turns = turns.and_then(Json::as_array_mut).into_iter().flatten();
+    for (at, turn) in turns.enumerate() {
+        if let Some(turn) = turn.as_object_mut() {
+            edit(at, turn);
+        }
+    }
+}
+
+fn branch(event: &Json) -> String {
+    event["branch"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Sorts what was made side by side; says whether that changed anything.
+fn by_branch(events: &mut Json) -> bool {
+    let before = events.clone();
+    if let Some(events) = events.as_array_mut() {
+        let together = |one: &Json, next: &Json| {
+            let is_beside = |event: &Json| event["author"] != "user" && !branch(event).is_empty();
+            is_beside(one) && is_beside(next) && one["invocationId"] == next["invocationId"]
+        };
+        for beside in events.chunk_by_mut(together) {
+            beside.sort_by_key(branch);
+        }
+    }
+    before != *events
+}
+
+/// The branch on which each agent made its last event.
+fn branches(stored: &Json) -> HashMap<String, String> {
+    let stored = stored.as_array().unwrap_or_default().iter();
+    let beside = stored.filter(|event| !branch(event).is_empty());
+    let author = |event: &Json| event["author"].as_str().unwrap_or_default().to_owned();
+    beside.map(|event| (author(event), branch(event))).collect()
+}
+
+/// Sorts what requests quote of agents side by side; says whether that changed anything.
+fn quoted_by_branch(asked: &mut Json, branches: &HashMap<String, String>) -> bool {
+    let before = asked.clone();
+    let quoted = |content: &Json| {
+        let text = content["parts"].as_array()?.get(1)?["text"].as_str()?;
+        let (name, _) = text.strip_prefix('[')?.split_once(']')?;
+        branches.get(name).cloned()
+    };
+    let together = |one: &Json, next: &Json| quoted(one).is_some() && quoted(next).is_some();
+    let Some(models) = asked.as_object_mut() else {
+        return false;
+    };
+    let names: Vec<String> = models.keys().map(ToString::to_string).collect();
+    for name in names {
+        let requests = models.get_mut(&name).and_then(Json::as_array_mut);
+        for request in requests.into_iter().flatten() {
+            let contents = request.as_object_mut();
+            let contents = contents.and_then(|request| request.get_mut("contents"));
+            let contents = contents.and_then(Json::as_array_mut);
+            for beside in contents
+                .into_iter()
+                .flat_map(|it| it.chunk_by_mut(together))
+            {
+                beside.sort_by_key(quoted);
+            }
+        }
+    }
+    before != *asked
+}
+
+/// Ids of calls inside an agent that is a tool are seen only in the words of a failure.
+fn without_hidden_ids(told: &Json) -> Json {
+    const BEFORE: &str = "(pending call ids: [";
+    let text = told.to_string();
+    let mut pieces = text.split(BEFORE);
+    let mut kept = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let end = piece.find(']').unwrap_or(0);
+        kept += BEFORE;
+        kept += &piece[end..];
+    }
+    Json::parse(&kept).expect("only ids were taken out")
+}

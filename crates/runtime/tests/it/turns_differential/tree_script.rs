@@ -1,0 +1,285 @@
+//! Random scripts with several agents: who is below whom, who hands over to whom, what waits for
+//! the user.
+//!
+//! ```text
+//! state, turns     as in a script of one agent; answers: see `turns.rs`
+//! tree             an agent
+//! agent            {kind: llm, sequential, loop, parallel; name, below, hooks, maxIterations,
+//!                   and of one that asks a model: ownModel, replies, instruction, outputKey,
+//!                   includeContents, notToParent, notToPeers, helper (an agent that is a tool),
+//!                   hasInputSchema, hasOutputSchema}
+//! ```
+//!
+//! What runs side by side says nothing that depends on who is quicker: it writes to keys of its own
+//! and reads none. It may fail and end the others; what is compared then is said in `rules.rs`.
+
+use retain_core::Json;
+use retain_testkit::random::Random;
+use serde_json::{Value, json};
+
+use crate::turns_differential::script::value;
+
+const NAMES: [&str; 8] = ["ann", "bob", "cid", "dot", "eve", "fay", "gus", "hal"];
+const DEPTH: usize = 4;
+
+/// The script of a seed.
+pub(crate) fn script(seed: u64) -> Json {
+    let mut maker = Maker {
+        random: Random::new(seed),
+        named: 0,
+        names: 2 + (seed % 7) as usize,
+    };
+    let tree = maker.agent(Place::default());
+    let turns = 2 + maker.random.below(4);
+    let turns: Vec<Value> = (0..turns).map(|_| maker.turn()).collect();
+    Json::from(json!({"state": {"a": 1}, "turns": turns, "tree": tree}))
+}
+
+/// The same for a runner that is resumable.
+pub(crate) fn resumable(seed: u64) -> Json {
+    let mut script = script(seed);
+    if let Some(script) = script.as_object_mut() {
+        script.insert("resumable", true);
+    }
+    script
+}
+
+/// Where an agent stands.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    depth: usize,
+    /// It runs beside others.
+    beside: bool,
+    /// An agent above it has a model.
+    below_model: bool,
+    /// It is a tool, alone in its run.
+    is_helper: bool,
+    /// It runs inside of one that is a tool.
+    in_helper: bool,
+}
+
+struct Maker {
+    random: Random,
+    named: usize,
+    names: usize,
+}
+
+impl Maker {
+    fn agent(&mut self, place: Place) -> Value {
+        let name = NAMES[self.named];
+        self.named += 1;
+        let is_leaf = place.depth + 1 >= DEPTH || self.named >= self.names;
+        let kind = match self.random.below(100) {
+            _ if is_leaf => "llm",
+            0..55 => "llm",
+            55..70 => "sequential",
+            70..85 => "loop",
+            _ => "parallel",
+        };
+        let mut agent = match kind {
+            "llm" => self.llm(name, place),
+            _ => json!({"maxIterations": 1 + self.random.below(3)}),
+        };
+        let wanted = match kind {
+            // Whose words are the last ones depends on who is quicker.
+            "parallel" if place.in_helper => 1,
+            _ => 1 + self.random.below(3),
+        };
+        let inside = Place {
+            depth: place.depth + 1,
+            beside: place.beside || (kind == "parallel" && wanted > 1),
+            below_model: place.below_model || kind == "llm",
+            is_helper: false,
+            in_helper: place.in_helper,
+        };
+        let mut below = Vec::new();
+        while !is_leaf && self.named < self.names && (below.len() as u64) < wanted {
+            below.push(self.agent(inside));
+        }
+        agent["name"] = json!(name);
+        agent["kind"] = json!(kind);
+        agent["below"] = json!(below);
+        agent["hooks"] = json!({
+            "before_agent": self.plan(name, place),
+            "after_agent": self.plan(name, place),
+        });
+        agent
+    }
+
+    fn llm(&mut self, name: &str, place: Place) -> Value {
+        let inherits = place.below_model && !place.beside && !place.is_helper;
+        let helper = self.helper(place);
+        let has_output_schema = place.is_helper && self.random.chance(25);
+        let output_key = self.random.chance(50).then(|| format!("said_{name}"));
+        let replies = 1 + self.random.below(6);
+        let replies: Vec<Value> = (0..replies)
+            .map(|_| match has_output_schema && self.random.chance(70) {
+                true => structured(self.random.below(100)),
+                false => self.reply(name, place, &helper),
+            })
+            .collect();
+        let instruction = match place.beside {
+            true => format!("I am {name}."),
+            false => format!(
+                "I am {name}. a={{a?}} ann={{said_ann?}} bob={{said_bob?}} cid={{said_cid?}}"
+            ),
+        };
+        json!({
+            "ownModel": !(inherits && self.random.chance(30)),
+            "replies": replies,
+            "instruction": instruction,
+            "outputKey": output_key,
+            "includeContents": if self.random.chance(20) { "none" } else { "default" },
+            "notToParent": self.random.chance(20),
+            "notToPeers": self.random.chance(20),
+            "hasInputSchema": place.is_helper && self.random.chance(25),
+            "hasOutputSchema": has_output_schema,
+            "helper": helper,
+        })
+    }
+
+    /// An agent that is a tool of another one, if there is to be one.
+    fn helper(&mut self, place: Place) -> Value {
+        if place.in_helper || self.named >= self.names || !self.random.chance(25) {
+            return Value::Null;
+        }
+        self.agent(Place {
+            is_helper: true,
+            in_helper: true,
+            below_model: false,
+            ..place
+        })
+    }
+
+    /// What the model of an agent says to one request.
+    fn reply(&mut self, name: &str, place: Place, helper: &Value) -> Value {
+        let mut parts = Vec::new();
+        let calls = match self.random.below(100) {
+            0..35 => 0,
+            35..90 => 1,
+            _ => 2,
+        };
+        if calls == 0 || self.random.chance(15) {
+            parts.push(json!({"text": format!("{name} says {}.", self.random.below(100))}));
+        }
+        for _ in 0..calls {
+            let call = self.call(name, place, helper);
+            // Two runs of one agent at once: who gets which reply depends on who is quicker.
+            let is_helper = !helper.is_null() && call["name"] == helper["name"];
+            let calls = |name: &Value| {
+                parts
+                    .iter()
+                    .any(|part| part["functionCall"]["name"] == *name)
+            };
+            // Who must approve is asked before a handing over, which is not seen in a tool's run.
+            let is_hidden = place.in_helper
+                && ((call["name"] == "pay" && calls(&json!("transfer_to_agent")))
+                    || (call["name"] == "transfer_to_agent" && calls(&json!("pay"))));
+            let is_second = is_helper && calls(&helper["name"]);
+            if !is_hidden && !is_second {
+                parts.push(json!({"functionCall": call}));
+            }
+        }
+        let whole = json!({"content": {"role": "model", "parts": parts}});
+        let piece =
+            json!({"content": {"role": "model", "parts": [{"text": "Ye"}]}, "partial": true});
+        json!({"responses": [piece, whole]})
+    }
+
+    fn call(&mut self, name: &str, place: Place, helper: &Value) -> Value {
+        if !helper.is_null() && self.random.chance(30) {
+            let args = match helper["hasInputSchema"] == true {
+                true => {
+                    json!({"topic": "ink", "count": self.random.pick(&[json!(2), json!(null)])})
+                }
+                false => json!({"request": "Help!"}),
+            };
+            return json!({"name": helper["name"], "args": args});
+        }
+        let key = match place.beside {
+            true => format!("of_{name}"),
+            false => "a".to_owned(),
+        };
+        match self.random.below(100) {
+            0..36 => self.transfer(),
+            36..44 => {
+                json!({"name": "note", "args": {"key": key, "value": value(&mut self.random)}})
+            }
+            44..62 => json!({"name": "pay", "args": {"amount": self.random.below(9)}}),
+            62..74 => {
+                let result = self
+                    .random
+                    .pick(&[json!(null), json!({"status": "pending"})]);
+                json!({"name": "later", "args": {"result": result}})
+            }
+            74..80 => json!({"name": "get_user_choice", "args": {"options": ["this", "that"]}}),
+            80..86 => json!({"name": "adk_request_input", "args": {"message": "How many?"}}),
+            86..94 => json!({"name": "exit_loop", "args": {}}),
+            94..96 => json!({"name": "fail", "args": {"message": "broken"}}),
+            _ => json!({"name": "say", "args": {"result": {"ok": true}}}),
+        }
+    }
+
+    fn transfer(&mut self) -> Value {
+        let known = NAMES[self.random.below(self.names as u64) as usize];
+        let target = match self.random.chance(12) {
+            true => "nobody",
+            false => known,
+        };
+        json!({"name": "transfer_to_agent", "args": {"agent_name": target}})
+    }
+
+    /// What a callback does when it is called for the first time, the second time, and so on.
+    fn plan(&mut self, name: &str, place: Place) -> Value {
+        let key = match place.beside {
+            true => format!("of_{name}"),
+            false => "a".to_owned(),
+        };
+        let steps = (0..4).map(|_| {
+            if !self.random.chance(15) {
+                return Value::Null;
+            }
+            let mut step = json!({"write": {}});
+            if self.random.chance(50) {
+                step["write"] = json!({key.as_str(): value(&mut self.random)});
+            }
+            if self.random.chance(50) {
+                step["answer"] = json!("From a callback.");
+            } else if self.random.chance(8) {
+                step["fail"] = json!(true);
+            }
+            step
+        });
+        steps.collect()
+    }
+
+    fn turn(&mut self) -> Value {
+        let answers = match self.random.below(100) {
+            0..15 => json!("later"),
+            15..30 => json!("approve"),
+            30..41 => json!("reject"),
+            41..50 => json!("again"),
+            50..56 => json!("newest"),
+            56..65 => json!("choice"),
+            65..74 => json!("input"),
+            74..86 => json!("all"),
+            86..88 => json!("unknown"),
+            88..90 => json!("with words"),
+            _ => json!(null),
+        };
+        json!({
+            "text": self.random.pick(&["Hello?", "And now?", "Why?"]),
+            "answers": answers,
+            "streaming": self.random.chance(20),
+            "maxLlmCalls": null,
+            "stateDelta": {},
+            "metadata": null,
+        })
+    }
+}
+
+/// An answer as a schema wants it.
+fn structured(number: u64) -> Value {
+    let text = format!("{{\"title\": \"T{number}\"}}");
+    json!({"responses": [{"content": {"role": "model", "parts": [{"text": text}]}}]})
+}

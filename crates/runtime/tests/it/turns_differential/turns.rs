@@ -1,0 +1,198 @@
+//! The turns of a script on our runner, whatever its agents are: what the user says, and what
+//! happens.
+
+use std::{collections::HashMap, sync::Arc};
+
+use futures_util::StreamExt as _;
+use retain_core::{
+    Content, Event, FunctionResponse, GetSessionConfig, Json, JsonMap, Part, Session,
+    SessionService,
+};
+use retain_runtime::{Agent, RunConfig, RunRequest, Runner, StreamingMode};
+use retain_stores::InMemorySessionService;
+
+use crate::turns_differential::script::map;
+
+const USER: &str = "ada";
+const LATER: &str = "later";
+const CONFIRM: &str = "adk_request_confirmation";
+const CHOICE: &str = "get_user_choice";
+const INPUT: &str = "adk_request_input";
+
+/// The calls that a user can answer.
+const KINDS: [&str; 4] = [LATER, CONFIRM, CHOICE, INPUT];
+
+/// Plays the turns of a script; tells what happened in the form of the other side. What the models
+/// were asked is taken at the end.
+pub(crate) async fn turns(
+    script: &Json,
+    agent: Arc<dyn Agent>,
+    asked: impl FnOnce() -> Json,
+) -> Json {
+    let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
+    let runner = Runner::builder()
+        .app_name("app")
+        .shared_agent(agent)
+        .session_service(Arc::clone(&sessions))
+        .resumable(script["resumable"] == true);
+    let runner = runner.build().expect("the runner can be built");
+    let state = Some(map(&script["state"]).into());
+    let created = sessions.create_session("app", USER, state, Some("s1"));
+    created.await.expect("the session is created");
+    let mut turns = Vec::new();
+    let mut user = User::default();
+    for said in script["turns"].as_array().unwrap_or_default() {
+        let before = messages(&stored(&sessions).await);
+        let (events, failed) = turn(&runner, said, &mut user).await;
+        let session = stored(&sessions).await;
+        turns.push(Json::from(JsonMap::from([
+            ("events", Json::from(events)),
+            ("failed", failed.into()),
+            ("messages", (messages(&session) - before).into()),
+            ("state", session.state.to_delta().into()),
+        ])));
+    }
+    let session = stored(&sessions).await;
+    let stored = (0..session.events.len()).filter_map(|at| session.events.get_shared(at));
+    let stored: Vec<Json> = stored.map(|event| json(&event)).collect();
+    JsonMap::from([
+        ("turns", Json::from(turns)),
+        ("asked", asked()),
+        ("stored", stored.into()),
+    ])
+    .into()
+}
+
+async fn stored(sessions: &Arc<dyn SessionService>) -> Session {
+    let read = sessions.get_session("app", USER, "s1", GetSessionConfig::default());
+    read.await.expect("it can be read").expect("it is there")
+}
+
+/// One turn: its events, and how it failed.
+/// How many events are the user's.
+fn messages(session: &Session) -> usize {
+    let said = session.events.iter().filter(|event| event.author == "user");
+    said.count()
+}
+
+async fn turn(runner: &Runner, said: &Json, user: &mut User) -> (Vec<Json>, Option<String>) {
+    let mode = match said["streaming"] == true {
+        true => StreamingMode::Sse,
+        false => StreamingMode::None,
+    };
+    let config = RunConfig::default();
+    let limit = said["maxLlmCalls"].as_u64().map(|limit| limit as u32);
+    let request = RunRequest::new(user.message(said))
+        .state_delta(map(&said["stateDelta"]))
+        .config(RunConfig {
+            streaming_mode: mode,
+            max_llm_calls: limit.or(config.max_llm_calls),
+            custom_metadata: map(&said["metadata"]),
+            ..config
+        });
+    let mut run = match runner.run_with(USER, Some("s1"), request).await {
+        Ok(run) => run,
+        Err(error) => return (Vec::new(), Some(error.code().to_owned())),
+    };
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        match event {
+            Ok(event) => {
+                events.push(json(&event));
+                user.saw(&event);
+            }
+            Err(error) => return (events, Some(error.code().to_owned())),
+        }
+    }
+    (events, None)
+}
+
+/// What the user says: words, or an answer to a call that is open.
+///
+/// ```text
+/// later, choice, input   answers the oldest open call of that kind
+/// approve, reject        decides about the oldest call that is asked about
+/// newest                 answers the newest call of `later`
+/// all                    answers the oldest call of every kind, in one message
+/// again                  says the last answer again
+/// unknown                answers a call that nobody made
+/// with words             answers the oldest call of `later`, and says something
+/// ```
+///
+/// The oldest is that of the first agent by name, the newest that of the last: who comes first of
+/// agents side by side is not the same on both sides.
+#[derive(Debug, Default)]
+struct User {
+    /// Who calls, and the id, by kind.
+    open: HashMap<String, Vec<(String, String)>>,
+    answered: Option<Vec<Part>>,
+}
+
+impl User {
+    fn saw(&mut self, event: &Event) {
+        if event.is_partial() {
+            return;
+        }
+        for call in event.function_calls() {
+            if let (Some(name), Some(id)) = (&call.name, &call.id)
+                && KINDS.contains(&name.as_str())
+            {
+                let open = self.open.entry(name.clone()).or_default();
+                open.push((event.author.clone(), id.clone()));
+            }
+        }
+    }
+
+    fn message(&mut self, said: &Json) -> Content {
+        let text = said["text"].as_str().unwrap_or_default();
+        let how = said["answers"].as_str().unwrap_or_default();
+        let mut parts = match how {
+            "again" => self.answered.clone().unwrap_or_default(),
+            "unknown" => vec![answer("no-such-call", LATER, how, text)],
+            "later" | "newest" | "with words" => self.parts(&[LATER], how, text),
+            "approve" | "reject" => self.parts(&[CONFIRM], how, text),
+            "choice" => self.parts(&[CHOICE], how, text),
+            "input" => self.parts(&[INPUT], how, text),
+            "all" => self.parts(&KINDS, how, text),
+            _ => Vec::new(),
+        };
+        if parts.is_empty() {
+            return Content::user(text);
+        }
+        self.answered = Some(parts.clone());
+        if how == "with words" {
+            parts.push(Part::text(text));
+        }
+        Content::new("user", parts)
+    }
+
+    /// Answers to open calls of these kinds.
+    fn parts(&mut self, kinds: &[&str], how: &str, text: &str) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for kind in kinds {
+            let open = self.open.entry((*kind).to_owned()).or_default();
+            // It stays in order: those of one agent as they came.
+            open.sort_by(|(one, _), (other, _)| one.cmp(other));
+            let call = match how {
+                "newest" => open.pop(),
+                _ => (!open.is_empty()).then(|| open.remove(0)),
+            };
+            parts.extend(call.map(|(_, id)| answer(&id, kind, how, text)));
+        }
+        parts
+    }
+}
+
+fn answer(id: &str, kind: &str, how: &str, text: &str) -> Part {
+    let said = match kind {
+        CONFIRM => JsonMap::from([("confirmed", how != "reject")]),
+        LATER => [("late", text)].into(),
+        _ => [("result", "that")].into(),
+    };
+    FunctionResponse::new(id, kind, said).into()
+}
+
+fn json(event: &Event) -> Json {
+    let text = event.to_json().expect("an event can be written");
+    Json::parse(&text).expect("it can be read back")
+}

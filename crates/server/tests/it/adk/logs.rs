@@ -1,0 +1,95 @@
+//! The log: it tells that something failed and of which kind, and no words of users, tools or models.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use retain_runtime::{FunctionTool, LlmAgent, ToolContext, ToolError};
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::adk::support::{Filing, Gated, ask, gated_agent, message, server, with_session};
+
+/// What was logged.
+#[derive(Debug, Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        log.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Log;
+
+    fn make_writer(&'a self) -> Log {
+        self.clone()
+    }
+}
+
+/// Makes two runs that fail, and gives what is logged of them.
+async fn logged(agent: LlmAgent, level: tracing::Level) -> String {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_ansi(false)
+        .with_writer(log.clone())
+        .finish();
+    retain_testkit::callsites::are_asked_for_all_threads();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let server = server(agent);
+    with_session(&server).await;
+    for path in ["/run", "/run_sse"] {
+        let answer = ask(&server, "POST", path, &message("please fail", "")).await;
+        let is_late = answer.status == 200 && answer.text.contains("\"error\"");
+        assert!(answer.status == 500 || is_late, "{answer:?}");
+    }
+    log.text()
+}
+
+/// Whether a word of the log is this one. Within a word it says nothing: a random id holds `ada` now and then.
+fn names(log: &str, word: &str) -> bool {
+    log.split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|w| w == word)
+}
+
+/// Its only tool fails with words of its own.
+fn failing_agent() -> LlmAgent {
+    let file = FunctionTool::untyped("file", "Files.", None, |_: ToolContext, _| async {
+        Err(ToolError::new("Grete's IBAN\nis not known"))
+    });
+    let agent = LlmAgent::builder("clerk").model(Filing).tool(file);
+    agent.build().expect("an agent")
+}
+
+#[tokio::test]
+async fn the_words_of_tools_and_models_are_logged_for_debugging_only() {
+    let agents = || [failing_agent(), gated_agent(&Gated::new())];
+    let words = ["IBAN", "out of service"];
+    for (agent, words) in agents().into_iter().zip(words) {
+        let log = logged(agent, tracing::Level::INFO).await;
+        assert!(log.contains("a request failed"), "{log}");
+        assert!(log.contains("a run failed"), "{log}");
+        assert!(!log.contains(words), "{log}");
+        assert!(!names(&log, "ada"), "{log}");
+    }
+    for (agent, words) in agents().into_iter().zip(words) {
+        let log = logged(agent, tracing::Level::DEBUG).await;
+        assert!(log.contains(words), "{log}");
+        assert!(!log.contains("IBAN\n"), "a line is a line: {log}");
+    }
+}

@@ -1,0 +1,117 @@
+//! A key that is bound to a user runs for nobody else.
+
+use retain_server::{Caller, Scope};
+
+use crate::adk::support::{
+    adas_key, filing_agent, message, read, request, send, server, with_session,
+};
+
+#[tokio::test]
+async fn runs_are_for_the_user_of_the_key() {
+    let server = server(filing_agent());
+    with_session(&server).await;
+    let run = |caller: Caller, path: &'static str| {
+        let server = server.clone();
+        async move {
+            let mut request = request("POST", path, &message("hi", ""));
+            request.extensions_mut().insert(caller);
+            read(send(&server, request).await).await.status
+        }
+    };
+    let bound = |app: &str, user: &str, scope: Scope| Caller {
+        scopes: Some(vec![scope]),
+        app: Some(app.to_owned()),
+        user: Some(user.to_owned()),
+    };
+    for path in ["/run", "/run_sse"] {
+        assert_eq!(run(bound("desk", "ada", Scope::Run), path).await, 200);
+        assert_eq!(run(bound("desk", "bob", Scope::Run), path).await, 403);
+        assert_eq!(run(bound("shop", "ada", Scope::Run), path).await, 403);
+        assert_eq!(
+            run(bound("desk", "ada", Scope::SessionsRead), path).await,
+            403
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_an_app_sees_that_app() {
+    let server = server(filing_agent());
+    let get = |app: &str, path: &'static str| {
+        let mut request = request("GET", path, "");
+        request.extensions_mut().insert(Caller {
+            app: Some(app.to_owned()),
+            user: Some("ada".to_owned()),
+            ..Caller::default()
+        });
+        let server = server.clone();
+        async move { read(send(&server, request).await).await }
+    };
+    assert_eq!(get("desk", "/list-apps").await.text, r#"["desk"]"#);
+    assert_eq!(get("shop", "/list-apps").await.text, "[]");
+    assert_eq!(get("desk", "/apps/desk/app-info").await.status, 200);
+    assert_eq!(get("shop", "/apps/desk/app-info").await.status, 403);
+    // What the agents are told is nothing for users.
+    let told = async |caller: Option<Caller>| {
+        let mut asked = request("GET", "/apps/desk/app-info", "");
+        caller.map(|caller| asked.extensions_mut().insert(caller));
+        let answer = read(send(&server, asked).await).await.json();
+        let tools = answer["agents"]["clerk"]["tools"].as_array();
+        tools.expect("tools").len()
+    };
+    assert_eq!(told(None).await, 1);
+    assert_eq!(told(Some(adas_key())).await, 0);
+}
+
+#[tokio::test]
+async fn a_user_does_not_write_what_all_users_share() {
+    let server = server(filing_agent());
+    let path = with_session(&server).await;
+    let sessions = "/apps/desk/users/ada/sessions";
+    let with_id = "/apps/desk/users/ada/sessions/new";
+    let api = "/api/v1/apps/desk/users/ada/sessions";
+    let events = "/api/v1/apps/desk/users/ada/sessions/s/events";
+    let run = message("hi", r#","stateDelta":{"mine":1,"app:banner":"forged"}"#);
+    let state = r#"{"state":{"mine":1,"app:banner":"forged"}}"#;
+    let delta = r#"{"stateDelta":{"app:banner":"forged"}}"#;
+    let event = r#"{"events":[{"author":"user"},
+        {"author":"user","actions":{"stateDelta":{"app:banner":"forged"}}}]}"#;
+    let ways = [
+        ("POST", sessions, state),
+        ("POST", with_id, r#"{"app:banner":"forged"}"#),
+        ("POST", api, state),
+        ("PATCH", path, delta),
+        ("POST", "/run", &run),
+        ("POST", "/run_sse", &run),
+        ("POST", events, event),
+    ];
+    let shared = || async { server.services.sessions.get_app_state("desk").await };
+    for (method, path, body) in ways {
+        let mut asked = request(method, path, body);
+        asked.extensions_mut().insert(adas_key());
+        let answer = read(send(&server, asked).await).await;
+        assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text);
+        assert!(answer.text.contains("app:banner"), "{}", answer.text);
+        assert!(shared().await.expect("state").is_empty(), "{method} {path}");
+    }
+    let listed = server.services.sessions.list_sessions("desk", None).await;
+    let listed = listed.expect("sessions").sessions;
+    assert_eq!(listed.len(), 1, "nothing was created");
+    assert_eq!(listed[0].position, 0, "nothing was appended");
+    // A key of the app, for all its users, may; and the user's own keys are the user's.
+    for (method, path, body) in ways {
+        let of_app = Caller {
+            user: None,
+            ..adas_key()
+        };
+        let own = body.replace("app:", "user:");
+        for (caller, body) in [(of_app, body), (adas_key(), own.as_str())] {
+            let path = path.replace("/new", if caller.user.is_some() { "/n1" } else { "/n2" });
+            let mut asked = request(method, &path, body);
+            asked.extensions_mut().insert(caller);
+            let answer = read(send(&server, asked).await).await;
+            assert!(answer.status < 300, "{method} {path}: {}", answer.text);
+        }
+    }
+    assert_eq!(shared().await.expect("state")["banner"], "forged");
+}

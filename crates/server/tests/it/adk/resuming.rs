@@ -1,0 +1,50 @@
+//! Runs that are taken up again by their name, where the server is set to.
+
+use std::sync::Arc;
+
+use retain_core::Json;
+use retain_server::{Apps, Server};
+
+use crate::adk::support::{Answer, ask, filing_agent, message, services, with_session};
+
+/// A server whose runs can be taken up, or not.
+fn server(resumable: bool) -> Arc<Server> {
+    let services = services();
+    let apps = Apps::new(services.clone()).agent("desk", Arc::new(filing_agent()));
+    let apps = apps.resumable(resumable);
+    Arc::new(Server { services, apps })
+}
+
+/// Makes a run, and takes it up again.
+async fn taken_up(server: &Arc<Server>) -> (Vec<Json>, Answer) {
+    with_session(server).await;
+    let answer = ask(server, "POST", "/run", &message("hi", "")).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let events = answer.json().as_array().expect("a list").to_vec();
+    let run = events[0]["invocationId"].as_str().expect("a run");
+    let again =
+        format!(r#"{{"appName":"desk","userId":"ada","sessionId":"s","invocationId":"{run}"}}"#);
+    let again = ask(server, "POST", "/run", &again).await;
+    (events, again)
+}
+
+#[tokio::test]
+async fn a_run_is_taken_up_where_the_server_is_set_to() {
+    let (events, again) = taken_up(&server(true)).await;
+    assert_eq!(again.status, 200, "{again:?}");
+    // It was done: nothing is left to do.
+    assert_eq!(again.text, "[]");
+    let is_end = |event: &Json| event["actions"]["endOfAgent"] == true;
+    assert!(events.iter().any(is_end), "{events:?}");
+}
+
+#[tokio::test]
+async fn where_it_is_not_the_answer_names_the_setting() {
+    let (events, again) = taken_up(&server(false)).await;
+    assert_eq!(events.len(), 3, "no events beside ADK's: {events:?}");
+    assert_eq!(again.status, 400, "{again:?}");
+    for said in ["--resumable", "RETAIN_RESUMABLE"] {
+        assert!(again.text.contains(said), "{again:?}");
+    }
+    assert!(!again.text.contains("resumable(true)"), "{again:?}");
+}

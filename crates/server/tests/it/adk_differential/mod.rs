@@ -1,0 +1,206 @@
+//! The same requests to Google's own server (google-adk 2.13) and to ours get the same answers.
+//!
+//! Where they do not, a rule says why and what each answers; anything else is a failure, and so is a
+//! rule that nothing needs. `RETAIN_SHOW=1` prints all that differs.
+
+mod cases;
+mod echo;
+mod normal;
+mod rules;
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader, Lines, Write as _},
+    path::PathBuf,
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::Arc,
+};
+
+use axum::{body::Body, http::Request};
+use cases::Case;
+use normal::Answer;
+use retain_core::{Json, JsonMap};
+use retain_memory::InMemoryMemoryService;
+use retain_runtime::{AgentsDir, ConfigRegistry};
+use retain_server::{Apps, Server, Services};
+use retain_stores::{InMemoryArtifactService, InMemorySessionService};
+use retain_testkit::oracle::{adk_python, setting};
+use rules::Rule;
+use tower::ServiceExt as _;
+
+fn here(path: &str) -> PathBuf {
+    let folder = [
+        env!("CARGO_MANIFEST_DIR"),
+        "tests/it",
+        "adk_differential",
+        path,
+    ];
+    folder.iter().collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_answered_as_google_answers_them() {
+    let cases = cases::all();
+    println!("{} requests", cases.len());
+    assert!(cases.len() > 1000);
+    let Some(used) = compare(&cases, None).await else {
+        return;
+    };
+    for (rule, count) in &used {
+        println!("{count:6} {rule:?}");
+    }
+    let unused = |rule: &&Rule| !used.contains_key(rule);
+    let unused: Vec<&Rule> = Rule::ALL.iter().filter(unused).collect();
+    assert!(unused.is_empty(), "rules without a use: {unused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_app_that_is_the_default_need_not_be_named() {
+    compare(&cases::without_app(), Some("plain")).await;
+}
+
+/// Sends the requests to both, and fails for what no rule explains. Gives the rules that were needed;
+/// `None` if Google's server is not here.
+async fn compare(cases: &[Case], default_app: Option<&str>) -> Option<BTreeMap<Rule, usize>> {
+    let mut google = Oracle::start(adk_python("adk_differential")?, default_app);
+    let server = ours(default_app);
+    let mut used: BTreeMap<Rule, usize> = BTreeMap::new();
+    let mut unexplained = Vec::new();
+    for case in cases {
+        let theirs = google.ask(case);
+        let ours = ask(&server, case).await;
+        if !theirs.differs_from(&ours) {
+            continue;
+        }
+        let explains = |rule: &&Rule| rule.explains(case, &ours, &theirs);
+        let rule = Rule::ALL.iter().find(explains);
+        let shown = format!("{case:?}\n  google {theirs:?}\n  ours   {ours:?}");
+        if setting("RETAIN_SHOW").is_some() {
+            println!("{rule:?} {shown}");
+        }
+        match rule {
+            Some(rule) => *used.entry(*rule).or_default() += 1,
+            None => unexplained.push(shown),
+        }
+    }
+    google.stop();
+    let count = unexplained.len();
+    unexplained.truncate(20);
+    assert_eq!(count, 0, "these differ:\n{}", unexplained.join("\n"));
+    Some(used)
+}
+
+#[test]
+fn every_rule_is_documented() {
+    let docs: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "docs"]
+        .iter()
+        .collect();
+    let text = std::fs::read_to_string(docs.join("differences-from-adk.md"));
+    let text = text.expect("the differences are documented");
+    for rule in Rule::ALL {
+        assert!(text.contains(&format!("| {rule:?} |")), "{rule:?}");
+    }
+}
+
+fn ours(default_app: Option<&str>) -> Arc<Server> {
+    let services = Services {
+        sessions: Arc::new(InMemorySessionService::new()),
+        memory: Arc::new(InMemoryMemoryService::new()),
+        long_term_memory: None,
+        artifacts: Arc::new(InMemoryArtifactService::new()),
+    };
+    let registry = ConfigRegistry::new().model_of(|_, _| Ok(Arc::new(echo::Echo)));
+    let dir = AgentsDir::open(here("agents"), registry).expect("agents");
+    let mut apps = Apps::new(services.clone()).dir(dir);
+    if let Some(app) = default_app {
+        apps = apps.with_default_app(app);
+    }
+    Arc::new(Server { services, apps })
+}
+
+async fn ask(server: &Arc<Server>, case: &Case) -> Answer {
+    let request = Request::builder()
+        .method(case.method)
+        .uri(&case.path)
+        .header("host", "127.0.0.1:8000");
+    let request = match case.kind {
+        "" => request,
+        kind => request.header("content-type", kind),
+    };
+    let request = request
+        .body(Body::from(case.body.clone()))
+        .expect("a request");
+    let answer = server.router().oneshot(request).await;
+    let answer = answer.unwrap_or_else(|never| match never {});
+    let header = |name: &str| {
+        let value = answer.headers().get(name);
+        value
+            .map(|value| value.to_str().expect("text").to_owned())
+            .unwrap_or_default()
+    };
+    let (status, kind, location) = (
+        answer.status().as_u16(),
+        header("content-type"),
+        header("location"),
+    );
+    let body = axum::body::to_bytes(answer.into_body(), usize::MAX)
+        .await
+        .expect("a body");
+    let text = String::from_utf8(body.to_vec()).expect("text");
+    Answer::new(status, &kind, &location, &text)
+}
+
+/// Google's server, behind a pipe.
+struct Oracle {
+    process: Child,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Oracle {
+    fn start(python: PathBuf, default_app: Option<&str>) -> Oracle {
+        let mut process = Command::new(python)
+            .env("ADK_DEFAULT_APP_NAME", default_app.unwrap_or_default())
+            .arg(here("oracle.py"))
+            .arg(here("agents"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("Python can be started");
+        let answers = process.stdout.take().expect("a pipe");
+        let answers = BufReader::new(answers).lines();
+        Oracle { process, answers }
+    }
+
+    fn ask(&mut self, case: &Case) -> Answer {
+        let asked = JsonMap::from([
+            ("method", Json::from(case.method)),
+            ("path", case.path.as_str().into()),
+            ("kind", case.kind.into()),
+            ("body", case.body.as_str().into()),
+        ]);
+        let input = self.process.stdin.as_mut().expect("a pipe");
+        writeln!(input, "{}", Json::from(asked)).expect("the oracle reads");
+        let line = self
+            .answers
+            .next()
+            .unwrap_or_else(|| panic!("the oracle died of {case:?}"));
+        let told = Json::parse(&line.expect("the oracle writes UTF-8")).expect("JSON");
+        let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
+        let status = told["status"]
+            .as_u64()
+            .and_then(|status| u16::try_from(status).ok());
+        Answer::new(
+            status.unwrap_or(0),
+            &text("kind"),
+            &text("location"),
+            &text("text"),
+        )
+    }
+
+    fn stop(mut self) {
+        drop(self.process.stdin.take());
+        let status = self.process.wait().expect("the oracle ends");
+        assert!(status.success(), "the oracle failed: {status}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Ids that want something else than to be ids, on every route there is.
+
+use axum::http::Method;
+use retain_core::Json;
+use retain_server::Server;
+
+use crate::api::client::{Client, request};
+
+/// Ids, as they stand in a path; and whether they can be stored.
+fn ids() -> Vec<(String, bool)> {
+    let taken = [
+        "%2F",
+        "..%2F..%2Fetc%2Fpasswd",
+        "..",
+        ".",
+        "%2e%2e",
+        "%25",
+        "%2500",
+        "a%20b",
+        "%F0%9F%92%A9",
+        "%E2%80%AE",
+        "a%0A%0D",
+        "'%3B--",
+        "%22%7D",
+        "%5C",
+        "*",
+        "+",
+        "null",
+        "%7Bapp%7D",
+        "%E0%B8%80%CC%81",
+    ];
+    let mut ids: Vec<(String, bool)> = taken.map(|id| (id.to_owned(), true)).into();
+    ids.push(("x".repeat(512), true));
+    ids.push(("x".repeat(513), false));
+    ids.push(("%F0%9F%92%A9".repeat(129), false));
+    ids.push(("x".repeat(60_000), false));
+    ids.push(("%00".to_owned(), false));
+    ids.push(("a%00b".to_owned(), false));
+    ids.push(("%FF".to_owned(), false));
+    ids
+}
+
+/// The parameters of a path.
+fn parameters(path: &str) -> Vec<&str> {
+    let segments = path.split('/').filter(|segment| segment.starts_with('{'));
+    segments.collect()
+}
+
+/// A body and a query with which the route has something to do.
+fn filled(method: &Method, path: &str) -> (&'static str, &'static str) {
+    let last = path.rsplit('/').next().unwrap_or_default();
+    match (method.as_str(), last) {
+        (_, "search") => (r#"{"query":"x"}"#, ""),
+        (_, "forget") => (r#"{"session":"x"}"#, ""),
+        (_, "rewind") => (r#"{"beforeInvocationId":"x"}"#, ""),
+        ("POST", "events") => (
+            r#"{"events":[{"author":"user","content":{"parts":[{"text":"x"}]}}]}"#,
+            "",
+        ),
+        ("POST", "entries") => (r#"{"memories":[{"content":{"parts":[{"text":"x"}]}}]}"#, ""),
+        ("POST", "artifacts") => (r#"{"filename":"user:x","artifact":{"text":"x"}}"#, ""),
+        ("DELETE", "artifacts") | (_, "load" | "version" | "versions") => ("", "?name=user:x"),
+        ("POST", "sessions") if path.contains("/memory/") => {
+            (r#"{"session":{"id":"x","events":[]}}"#, "")
+        }
+        ("POST" | "PATCH", _) => ("{}", ""),
+        _ => ("", ""),
+    }
+}
+
+/// Every route, of every face, answers every id in every place, never with a failure of its own.
+async fn every_route_stands(client: &Client) {
+    let mut count = 0;
+    for route in Server::routes() {
+        let is_ours = route.path.starts_with("/api/");
+        for place in parameters(route.path) {
+            for (id, can_be_stored) in ids() {
+                let (body, query) = filled(&route.method, route.path);
+                let path = route.path.replace(place, &id).replace(['{', '}'], "");
+                let path = format!("{path}{query}");
+                // A tail does not end by itself; its head tells enough.
+                let request = request(route.method.clone(), &path, body);
+                let status = client.open(request).await.status();
+                let shown = format!("{} {path}: {status}", route.method);
+                assert!(status.as_u16() < 500 || status.as_u16() == 501, "{shown}");
+                // ADK has no errors for some of them: there is nothing, or it is called otherwise.
+                assert!(
+                    can_be_stored || !is_ours || status.is_client_error(),
+                    "{shown}"
+                );
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 2000, "there are routes: {count}");
+}
+
+#[tokio::test]
+async fn on_volatile_services() {
+    every_route_stands(&Client::volatile()).await;
+    every_route_stands(&Client::with_adk_memory()).await;
+}
+
+#[tokio::test]
+async fn on_sqlite() {
+    every_route_stands(&Client::sqlite().await).await;
+}
+
+#[tokio::test]
+async fn what_can_be_stored_is_told_apart_and_comes_back() {
+    let client = Client::sqlite().await;
+    // One id in two spellings would be told apart from nothing.
+    let can_be_stored = |(id, can_be_stored): &&(String, bool)| *can_be_stored && id != "%2e%2e";
+    for (id, _) in ids().iter().filter(can_be_stored) {
+        let sessions = format!("/api/v1/apps/{id}/users/{id}/sessions");
+        let decoded = client.post(&sessions, "").await.expect(201)["userId"].clone();
+        let body = Json::from(retain_core::JsonMap::from([("sessionId", decoded.clone())]));
+        client.post(&sessions, &body.to_string()).await.expect(201);
+        let one = format!("{sessions}/{id}");
+        let read = client.get(&one).await.expect(200);
+        assert_eq!(
+            (&read["id"], &read["appName"]),
+            (&decoded, &decoded),
+            "{id}"
+        );
+        let list = client.get(&sessions).await.expect(200);
+        assert_eq!(list["sessions"].as_array().unwrap().len(), 2, "{id}");
+        assert_eq!(client.delete(&one).await.status, 204);
+        let list = client.get(&sessions).await.expect(200);
+        assert_eq!(list["sessions"].as_array().unwrap().len(), 1, "{id}");
+    }
+}

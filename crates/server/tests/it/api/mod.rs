@@ -1,0 +1,13 @@
+//! Retain's API over HTTP, route by route, on volatile services and on SQLite.
+
+mod artifacts;
+mod client;
+mod erase;
+mod events;
+mod hostile;
+mod memory;
+mod openapi;
+mod refusals;
+mod sessions;
+mod tail;
+mod transfer;

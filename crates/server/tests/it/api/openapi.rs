@@ -1,0 +1,99 @@
+//! The description of the API says what there is: no more, no less, and as it is committed.
+
+use std::{collections::BTreeSet, path::Path};
+
+use retain_core::Json;
+use retain_server::{Access, Server, openapi_json};
+
+use crate::api::client::Client;
+
+/// (method, path) of everything described.
+fn described() -> BTreeSet<(String, String)> {
+    let document = Json::parse(openapi_json()).unwrap();
+    let paths = document["paths"].as_object().unwrap().iter();
+    let all = paths.flat_map(|(path, item)| {
+        let methods = item.as_object().unwrap().keys();
+        methods.map(move |method| (method.to_ascii_uppercase(), path.to_owned()))
+    });
+    all.collect()
+}
+
+#[test]
+fn every_route_is_described_and_nothing_else() {
+    let routes = Server::routes().into_iter();
+    let routes = routes.map(|route| (route.method.to_string(), route.path.replace("{*", "{")));
+    let routes: BTreeSet<(String, String)> = routes.collect();
+    let described = described();
+    let missing: Vec<_> = routes.difference(&described).collect();
+    let stale: Vec<_> = described.difference(&routes).collect();
+    assert!(
+        missing.is_empty(),
+        "not described in api/openapi/others.rs: {missing:?}"
+    );
+    assert!(stale.is_empty(), "described, but no route: {stale:?}");
+}
+
+#[test]
+fn what_may_be_answered_before_a_handler_is_asked_is_described() {
+    let document = Json::parse(openapi_json()).unwrap();
+    for route in Server::routes() {
+        let method = route.method.as_str().to_ascii_lowercase();
+        let path = route.path.replace("{*", "{");
+        let operation = &document["paths"][path.as_str()][method.as_str()];
+        let described = |status: &str| !operation["responses"][status].is_null();
+        let needs_key = route.access != Access::Public;
+        for status in ["401", "403", "429", "503"] {
+            let told = format!("{method} {path}: {status}");
+            assert!(!needs_key || described(status), "{told}");
+        }
+        let takes_a_body = !operation["requestBody"].is_null();
+        for status in ["413", "415"] {
+            let told = format!("{method} {path}: {status}");
+            assert!(!takes_a_body || described(status), "{told}");
+        }
+    }
+}
+
+#[test]
+fn the_committed_document_is_what_the_code_gives() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    if std::env::var_os("RETAIN_WRITE_OPENAPI").is_some() {
+        std::fs::write(&path, openapi_json()).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == openapi_json(),
+        "docs/openapi.json is not what the code gives; write it with\n  \
+         RETAIN_WRITE_OPENAPI=1 cargo test -p retain-server --test it api::openapi"
+    );
+}
+
+#[tokio::test]
+async fn the_document_is_served() {
+    let answer = Client::volatile().get("/openapi.json").await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.content_type()),
+        (200, "application/json")
+    );
+    assert_eq!(answer.text(), openapi_json());
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_names_are_used_once() {
+    let document = Json::parse(openapi_json()).unwrap();
+    let text = openapi_json();
+    for reference in text.split("\"$ref\": \"#").skip(1) {
+        let place = reference.split('"').next().unwrap();
+        let found = place
+            .split('/')
+            .skip(1)
+            .fold(&document, |at, name| &at[name]);
+        assert!(!found.is_null(), "{place}");
+    }
+    let mut ids = BTreeSet::new();
+    for id in text.split("\"operationId\": \"").skip(1) {
+        let id = id.split('"').next().unwrap();
+        assert!(ids.insert(id), "{id} is the name of two operations");
+    }
+    assert!(ids.len() > 40);
+}

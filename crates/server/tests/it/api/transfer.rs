@@ -1,0 +1,122 @@
+//! Export and import: what goes out of one server comes into another without loss.
+
+use axum::{
+    body::Body,
+    http::{Method, Request, header},
+};
+use futures_util::stream;
+use retain_core::Json;
+
+use crate::api::client::{Answer, Client, SESSION, SESSIONS, request};
+
+async fn import(client: &Client, body: impl Into<Body>) -> Answer {
+    let request =
+        Request::post("/api/v1/import").header(header::CONTENT_TYPE, "application/x-ndjson");
+    client.send(request.body(body.into()).unwrap()).await
+}
+
+async fn filled() -> Client {
+    let client = Client::volatile();
+    for (user, id) in [("ada", "s1"), ("ada", "s2"), ("bob", "s1")] {
+        let sessions = format!("/api/v1/apps/demo/users/{user}/sessions");
+        let body = format!(r#"{{"sessionId":"{id}","state":{{"user:of":"{user}","n":1.50}}}}"#);
+        client.post(&sessions, &body).await.expect(201);
+        for n in 1..=300 {
+            client
+                .say(&format!("{sessions}/{id}"), &format!("e{n}"), "text")
+                .await;
+        }
+    }
+    client
+}
+
+#[tokio::test]
+async fn an_export_of_any_scope_comes_in_elsewhere_as_it_was() {
+    let from = filled().await;
+    let scopes = [
+        (format!("{SESSION}/export"), 1),
+        ("/api/v1/apps/demo/users/ada/export".to_owned(), 2),
+        ("/api/v1/apps/demo/export".to_owned(), 3),
+    ];
+    for (path, sessions) in scopes {
+        let export = from.get(&path).await;
+        assert_eq!(export.status, 200);
+        assert_eq!(export.content_type(), "application/x-ndjson");
+        let to = Client::sqlite().await;
+        let receipt = import(&to, export.body).await.expect(200);
+        assert_eq!(receipt["sessions"].as_u64(), Some(sessions), "{path}");
+        assert_eq!(receipt["events"].as_u64(), Some(sessions * 300));
+        let (there, here) = (from.get(SESSION).await, to.get(SESSION).await);
+        assert_eq!(there.json(), here.json(), "{path}");
+        let again = import(&to, from.get(&path).await.body).await;
+        again.problem(409, "session_exists");
+    }
+}
+
+#[tokio::test]
+async fn a_body_in_small_pieces_is_the_same_body() {
+    let from = filled().await;
+    let export = from.get(&format!("{SESSION}/export")).await.body;
+    let pieces: Vec<_> = export
+        .chunks(7)
+        .map(|it| Ok::<_, std::io::Error>(it.to_vec()))
+        .collect();
+    let to = Client::volatile();
+    let receipt = import(&to, Body::from_stream(stream::iter(pieces)))
+        .await
+        .expect(200);
+    assert_eq!(receipt.to_string(), r#"{"sessions":1,"events":300}"#);
+}
+
+#[tokio::test]
+async fn an_import_that_breaks_off_or_is_none_brings_nothing() {
+    let from = filled().await;
+    let export = from.get(&format!("{SESSION}/export")).await.body;
+    let to = Client::volatile();
+    let half = export.slice(..export.len() / 2);
+    let problem = import(&to, half.clone())
+        .await
+        .problem(400, "import_invalid");
+    assert!(problem["line"].as_u64().is_some_and(|line| line > 2));
+    let broken: Vec<Result<Vec<u8>, std::io::Error>> =
+        vec![Ok(half.to_vec()), Err(std::io::Error::other("gone"))];
+    let broken = import(&to, Body::from_stream(stream::iter(broken))).await;
+    broken.problem(400, "import_invalid");
+    for (body, line) in [("[]\n", 1), ("\n{}\n", 2), ("{\"retain\":\"session\"}", 1)] {
+        let problem = import(&to, body).await.problem(400, "import_invalid");
+        assert_eq!(problem["line"].as_u64(), Some(line), "{problem}");
+    }
+    let list = to.get(SESSIONS).await.expect(200);
+    assert_eq!(list["sessions"], Json::from(Vec::new()));
+    assert_eq!(
+        import(&to, "").await.expect(200).to_string(),
+        r#"{"sessions":0,"events":0}"#
+    );
+}
+
+#[tokio::test]
+async fn an_import_of_another_type_is_refused() {
+    let client = Client::volatile();
+    let answer = client
+        .send(request(Method::POST, "/api/v1/import", "{}"))
+        .await;
+    answer.problem(415, "unsupported_media_type");
+}
+
+#[tokio::test]
+async fn there_may_be_nothing_to_export() {
+    let client = Client::volatile();
+    let none = client.get(&format!("{SESSION}/export")).await;
+    none.problem(404, "session_not_found");
+    for path in [
+        "/api/v1/apps/demo/users/ada/export",
+        "/api/v1/apps/demo/export",
+    ] {
+        let empty = client.get(path).await;
+        assert_eq!(
+            (empty.status.as_u16(), empty.body.len()),
+            (200, 0),
+            "{path}"
+        );
+    }
+}

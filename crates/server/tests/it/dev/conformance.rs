@@ -1,0 +1,110 @@
+//! Replays over HTTP: only where it was asked for, and what is wrong is said.
+
+use std::path::Path;
+
+use retain_runtime::{ConfigRegistry, ModelRegistry};
+use retain_server::Conformance;
+
+use crate::dev::support::{agents, say, server, write};
+
+const SOLO: &str = "name: solo\nmodel: recorded\ninstruction: Be brief.\n";
+
+/// One answer, as recorders before 2.x wrote it.
+const RECORDINGS: &str = r#"
+recordings:
+- user_message_index: 0
+  agent_name: solo
+  llm_recording:
+    llm_request:
+      model: recorded
+      contents:
+      - parts:
+        - text: Hello!
+        role: user
+      config:
+        system_instruction: "Be brief.\n\nYou are an agent. Your internal name is \"solo\"."
+    llm_response:
+      content:
+        parts:
+        - text: A recorded answer.
+        role: model
+"#;
+
+fn config(dir: &Path, mode: &str) -> String {
+    let dir = retain_core::Json::from(dir.to_str().expect("text"));
+    format!(
+        r#","stateDelta":{{"_adk_replay_config":{{"dir":{dir},"user_message_index":0,"streaming_mode":"{mode}"}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn recordings_are_answered_from_only_where_it_was_asked_for() {
+    let folder = agents();
+    write(folder.path(), "solo/root_agent.yaml", SOLO);
+    write(folder.path(), "case/generated-recordings.yaml", RECORDINGS);
+    let case = folder.path().join("case");
+    let conformance = Conformance::default();
+    let registry = conformance.registry(ConfigRegistry::new(), ModelRegistry::default());
+    let replaying = server(folder.path(), registry, |apps| {
+        apps.plugin(conformance.plugin())
+    });
+
+    let said = say(&replaying, "solo", "Hello!", &config(&case, "none")).await;
+    assert!(said.contains("A recorded answer."), "{said}");
+    let other = say(&replaying, "solo", "Goodbye!", &config(&case, "none")).await;
+    assert!(other.contains("\"error\""), "{other}");
+    // The conversation has a past that was not recorded.
+    assert!(other.contains("llm_recording 0: $.contents[1]"), "{other}");
+
+    let plain = server(folder.path(), ConfigRegistry::new(), |apps| apps);
+    let said = say(&plain, "chat", "Hello!", &config(&case, "none")).await;
+    assert!(!said.contains("recorded"), "{said}");
+    assert!(!said.contains("\"error\""), "{said}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_replayed_is_said() {
+    let folder = agents();
+    write(folder.path(), "solo/root_agent.yaml", SOLO);
+    write(
+        folder.path(),
+        "broken/generated-recordings.yaml",
+        "recordings: [",
+    );
+    write(
+        folder.path(),
+        "none/generated-recordings.yaml",
+        "recordings: []",
+    );
+    let conformance = Conformance::default();
+    let registry = conformance.registry(ConfigRegistry::new(), ModelRegistry::default());
+    let server = server(folder.path(), registry, |apps| {
+        apps.plugin(conformance.plugin())
+    });
+    for (case, mode, expected) in [
+        ("missing", "none", "generated-recordings.yaml"),
+        ("missing", "sse", "generated-recordings-sse.yaml"),
+        ("broken", "none", "is not YAML"),
+        ("none", "none", "no model call"),
+        ("none", "bidi", "unsupported streaming mode"),
+    ] {
+        let said = say(
+            &server,
+            "solo",
+            "Hello!",
+            &config(&folder.path().join(case), mode),
+        )
+        .await;
+        let told = said.contains("\"error\"") && said.contains(expected);
+        assert!(told, "{case} {mode}: {said}");
+    }
+    // A run like any other goes to a model, and there is none of that name.
+    let said = say(
+        &server,
+        "solo",
+        "Hello!",
+        r#","stateDelta":{"_adk_replay_config":null}"#,
+    )
+    .await;
+    assert!(said.contains("is not replayed from a recording"), "{said}");
+}

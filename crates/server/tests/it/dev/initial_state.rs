@@ -1,0 +1,84 @@
+//! `initial_state.json` beside an agent.
+
+use std::sync::Arc;
+
+use retain_core::Json;
+use retain_runtime::ConfigRegistry;
+use retain_server::{Apps, Dev, Server};
+
+use crate::dev::support::{agents, get, post, server, write};
+
+const SESSIONS: &str = "/apps/chat/users/ada/sessions";
+const FILE: &str = "chat/initial_state.json";
+
+fn dev(apps: Apps) -> Apps {
+    apps.dev(Dev::new())
+}
+
+/// The state of a new session, as it is answered and as it is stored.
+async fn begun(server: &Arc<Server>, id: &str, body: &str) -> String {
+    let made = post(server, SESSIONS, body).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    let stored = get(server, &format!("{SESSIONS}/{id}")).await;
+    assert_eq!(made.json()["state"], stored.json()["state"]);
+    stored.json()["state"].to_string()
+}
+
+#[tokio::test]
+async fn a_session_begins_with_the_file_below_what_was_given() {
+    let folder = agents();
+    let text = r#"{"tone":"warm","n":1,"user:name":"Ada","app:place":"Oslo"}"#;
+    write(folder.path(), FILE, text);
+    let server = server(folder.path(), ConfigRegistry::new(), dev);
+    let state = begun(&server, "s1", r#"{"sessionId":"s1","state":{"n":2}}"#).await;
+    let whole = r#"{"tone":"warm","n":2,"app:place":"Oslo","user:name":"Ada"}"#;
+    assert_eq!(Json::parse(&state), Json::parse(whole));
+    let old = post(&server, &format!("{SESSIONS}/s2"), r#"{"n":3}"#).await;
+    assert_eq!(old.json()["state"]["tone"], Json::from("warm"));
+    assert_eq!(old.json()["state"]["n"], Json::from(3));
+    // Who edits the file need not start the server again.
+    write(folder.path(), FILE, r#"{"tone":"cool"}"#);
+    let state = begun(&server, "s3", r#"{"sessionId":"s3"}"#).await;
+    assert!(state.contains(r#""tone":"cool""#), "{state}");
+}
+
+#[tokio::test]
+async fn an_import_is_what_was_exported() {
+    let folder = agents();
+    write(folder.path(), FILE, r#"{"tone":"warm"}"#);
+    let server = server(folder.path(), ConfigRegistry::new(), dev);
+    let events = r#"[{"author":"user","invocationId":"i","id":"e","timestamp":1.5}]"#;
+    let body = format!(r#"{{"sessionId":"s","state":{{"n":1}},"events":{events}}}"#);
+    assert_eq!(begun(&server, "s", &body).await, r#"{"n":1}"#);
+}
+
+#[tokio::test]
+async fn a_server_for_others_does_not_look_at_it() {
+    let folder = agents();
+    write(folder.path(), FILE, r#"{"tone":"warm"}"#);
+    let server = server(folder.path(), ConfigRegistry::new(), |apps| apps);
+    assert_eq!(begun(&server, "s", r#"{"sessionId":"s"}"#).await, "{}");
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_passed_over() {
+    let folder = agents();
+    let server = server(folder.path(), ConfigRegistry::new(), dev);
+    for (n, text) in ["", "[1]", "{", "\"x\""].iter().enumerate() {
+        write(folder.path(), FILE, text);
+        let id = format!("s{n}");
+        let body = format!(r#"{{"sessionId":"{id}","state":{{"n":1}}}}"#);
+        assert_eq!(begun(&server, &id, &body).await, r#"{"n":1}"#, "{text}");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_out_of_the_folder_shows_nothing() {
+    let folder = agents();
+    write(folder.path(), "elsewhere.json", r#"{"secret":1}"#);
+    let link = folder.path().join(FILE);
+    std::os::unix::fs::symlink(folder.path().join("elsewhere.json"), link).expect("a link");
+    let server = server(folder.path(), ConfigRegistry::new(), dev);
+    assert_eq!(begun(&server, "s", r#"{"sessionId":"s"}"#).await, "{}");
+}

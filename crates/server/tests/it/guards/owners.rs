@@ -1,0 +1,264 @@
+//! Two keys that are bound to two users cannot see one another, on any route there is.
+
+use axum::{Router, http::Method};
+use retain_core::{ArtifactKey, Event, Part, SessionKey, State};
+use retain_server::{Access, RouteInfo, Scope, Server, Services};
+
+use crate::guards::support::{APP, World, ask, request};
+
+/// What only its user may see: in every place where something can be.
+fn secret(user: &str) -> String {
+    format!("canary-of-{user}")
+}
+
+async fn seed(services: &Services, user: &str) {
+    let secret = secret(user);
+    let state = State::from([("mine", secret.as_str()), ("user:mine", secret.as_str())]);
+    let sessions = services.session_service();
+    let session = sessions.create_session(APP, user, Some(state), Some("s1"));
+    let mut session = session.await.unwrap();
+    let mut event = Event::user_text(format!("My word is {secret}."));
+    event.id = format!("event-of-{user}");
+    event.invocation_id = "turn-1".to_owned();
+    sessions.append_event(&mut session, event).await.unwrap();
+    services
+        .memory
+        .add_session_to_memory(&session)
+        .await
+        .unwrap();
+    let key = ArtifactKey::in_session(&SessionKey::new(APP, user, "s1"), "note.txt");
+    let saved = services
+        .artifacts
+        .save_artifact(&key, Part::text(secret), None);
+    saved.await.unwrap();
+}
+
+/// Everything that there is of a user, as text.
+async fn world_of(services: &Services, user: &str) -> String {
+    let sessions = services.session_service();
+    let listed = sessions.list_sessions(APP, Some(user)).await.unwrap();
+    let session = sessions
+        .get_session(APP, user, "s1", Default::default())
+        .await
+        .unwrap();
+    let memories = services
+        .memory
+        .search_memory(APP, user, "word canary")
+        .await
+        .unwrap();
+    let key = ArtifactKey::in_session(&SessionKey::new(APP, user, "s1"), "note.txt");
+    let versions = services.artifacts.list_versions(&key).await.unwrap();
+    let shared = sessions.get_user_state(APP, user).await.unwrap();
+    let ids: Vec<_> = listed.sessions.iter().map(|session| &session.id).collect();
+    format!("{ids:?} {session:?} {memories:?} {versions:?} {shared:?}")
+}
+
+/// The route's path, for data of `user` (as it may be written in a path).
+fn path_for(route: &RouteInfo, user: &str) -> String {
+    let filled = route.path.split('/').map(|part| match part {
+        "{app}" | "{app_name}" => APP.to_owned(),
+        "{user}" | "{user_id}" => user.to_owned(),
+        "{session}" | "{session_id}" => "s1".to_owned(),
+        "{*artifact}" | "{artifact}" => "note.txt".to_owned(),
+        "{event}" | "{event_id}" => format!("event-of-{user}"),
+        part if part.starts_with('{') => "1".to_owned(),
+        part => part.to_owned(),
+    });
+    filled.collect::<Vec<_>>().join("/")
+}
+
+/// Ways to name the user beside the path: what a route does not know it may refuse.
+fn queries(user: &str) -> [String; 4] {
+    [
+        String::new(),
+        "?name=note.txt".to_owned(),
+        format!("?user={user}"),
+        format!("?user={user}&user_id={user}&app_name={APP}&session_id=s1"),
+    ]
+}
+
+/// Likewise in a body.
+fn bodies(user: &str) -> [String; 5] {
+    let message = r#"{"role":"user","parts":[{"text":"What is my word?"}]}"#;
+    [
+        "{}".to_owned(),
+        r#"{"query":"word"}"#.to_owned(),
+        r#"{"sessionId":"s1"}"#.to_owned(),
+        format!(
+            r#"{{"appName":"{APP}","userId":"{user}","sessionId":"s1","newMessage":{message}}}"#
+        ),
+        r#"{"events":[{"author":"user","content":{"parts":[{"text":"forged"}]}}]}"#.to_owned(),
+    ]
+}
+
+/// How somebody is asked for.
+#[derive(Debug, Clone, Copy)]
+struct Asking<'a> {
+    key: &'a str,
+    /// As the path names the user.
+    in_path: &'a str,
+    /// As query and body name the user.
+    named: &'a str,
+    /// Whether the app is left out, where it can be.
+    lacks_app: bool,
+}
+
+/// Asks a route for data of a user, with a key, in all ways. Gives statuses and bodies.
+async fn ask_for(router: &Router, route: &RouteInfo, asking: Asking<'_>) -> Vec<(u16, String)> {
+    let mut path = path_for(route, asking.in_path);
+    if asking.lacks_app {
+        let rest = path.strip_prefix(&format!("/apps/{APP}"));
+        match rest.filter(|rest| rest.starts_with("/users/")) {
+            Some(rest) => path = rest.to_owned(),
+            None if matches!(route.access, Access::Body(_)) => {}
+            None => return Vec::new(),
+        }
+    }
+    let bodies = match route.method == Method::GET {
+        true => vec![None],
+        false => bodies(asking.named).into_iter().map(Some).collect(),
+    };
+    let without_app = |text: String| match asking.lacks_app {
+        true => text
+            .replace(&format!(r#""appName":"{APP}","#), "")
+            .replace(&format!("&app_name={APP}"), ""),
+        false => text,
+    };
+    let mut answers = Vec::new();
+    for query in queries(asking.named) {
+        for body in &bodies {
+            let uri = format!("{path}{}", without_app(query.clone()));
+            let body = body.clone().map(without_app);
+            let request = request(&route.method, &uri, asking.key, body.as_deref());
+            let answer = ask(router, request).await;
+            answers.push((answer.status.as_u16(), answer.body));
+        }
+    }
+    answers
+}
+
+/// As it is usual: the same user everywhere.
+async fn ask_for_user(
+    world: &World,
+    route: &RouteInfo,
+    user: &str,
+    key: &str,
+) -> Vec<(u16, String)> {
+    let asking = Asking {
+        key,
+        in_path: user,
+        named: user,
+        lacks_app: false,
+    };
+    ask_for(&world.router(|_| ()), route, asking).await
+}
+
+/// Asks every route, with the key of `own`, for what is `other`'s: in the path, beside it, or both.
+async fn cannot_see(world: &World, own: &str, key: &str, other: &str) {
+    // As it is, and as a path may write it too.
+    let escaped = other.replace('a', "%61");
+    let is_others = [(other, other), (&escaped, other), (other, own)];
+    let is_own_path = [(own, other)];
+    let router = world.router(|_| ());
+    let has_default = world.server.apps.default_app().is_some();
+    for route in Server::routes() {
+        let users = is_others.iter().chain(&is_own_path);
+        for (in_path, named) in users {
+            for lacks_app in [false, true] {
+                let asking = Asking {
+                    key,
+                    in_path,
+                    named,
+                    lacks_app,
+                };
+                if lacks_app && !has_default {
+                    continue;
+                }
+                for (status, body) in ask_for(&router, &route, asking).await {
+                    let shown = format!(
+                        "{} {} {asking:?}: {status} {body}",
+                        route.method, route.path
+                    );
+                    assert!(!body.contains(&secret(other)), "{shown}");
+                    let asks_own = *in_path == own || *named == own;
+                    match route.access {
+                        Access::Path(_) if *in_path != own => assert_eq!(status, 403, "{shown}"),
+                        // What is refused before its owner is asked is refused as well.
+                        Access::Body(_) if !asks_own => {
+                            assert!((400..500).contains(&status), "{shown}");
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+// Some answers have no end: what they are waited for costs nothing where time stands still.
+#[tokio::test(start_paused = true)]
+async fn users_cannot_see_one_another_on_any_route() {
+    for default_app in [None, Some(APP)] {
+        for (own, other) in [("ada", "grace"), ("grace", "ada")] {
+            let world = World::with_default_app(default_app);
+            let services = &world.server.services;
+            seed(services, "ada").await;
+            seed(services, "grace").await;
+            let key = world.key(own, Some(own), |_| ()).await;
+            let before = world_of(services, other).await;
+            assert!(before.contains(&secret(other)), "{before}");
+            cannot_see(&world, own, &key, other).await;
+            assert_eq!(world_of(services, other).await, before);
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_key_only_what_is_public_is_answered() {
+    let world = World::new();
+    seed(&world.server.services, "ada").await;
+    for route in Server::routes() {
+        for (status, body) in ask_for_user(&world, &route, "ada", "").await {
+            let shown = format!("{} {}: {status} {body}", route.method, route.path);
+            assert!(!body.contains(&secret("ada")), "{shown}");
+            match route.access {
+                Access::Public => assert_ne!(status, 401, "{shown}"),
+                _ => assert_eq!(status, 401, "{shown}"),
+            }
+        }
+    }
+}
+
+/// Without this the two above would also hold for a server that answers nobody.
+#[tokio::test]
+async fn with_the_right_key_the_same_requests_show_what_is_there() {
+    let mut shown = 0;
+    let mut routes = 0;
+    for route in Server::routes() {
+        if !matches!(route.access, Access::Path(_) | Access::Body(_)) {
+            continue;
+        }
+        // Some of them remove what others look for.
+        let world = World::new();
+        seed(&world.server.services, "grace").await;
+        let graces = world.key("grace", Some("grace"), |_| ()).await;
+        let is_for_users = route.path.contains("{user}") || matches!(route.access, Access::Body(_));
+        let needs_admin = matches!(route.access, Access::Path(Scope::Admin));
+        if !is_for_users || needs_admin {
+            continue;
+        }
+        let answers = ask_for_user(&world, &route, "grace", &graces).await;
+        // Where the owner stands beside the path, a request without it is nobody's.
+        let is_let_in = |(status, _): &(u16, String)| *status != 401 && *status != 403;
+        let shows_it = format!("{} {}: {answers:?}", route.method, route.path);
+        assert!(answers.iter().any(is_let_in), "{shows_it}");
+        routes += 1;
+        let has_secret = |(_, body): &(u16, String)| body.contains(&secret("grace"));
+        shown += usize::from(answers.iter().any(has_secret));
+    }
+    assert!(routes >= 40, "only {routes} routes were asked");
+    assert!(
+        shown >= 15,
+        "only {shown} of {routes} routes showed anything"
+    );
+}

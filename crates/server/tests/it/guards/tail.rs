@@ -1,0 +1,134 @@
+//! A stream that lasts: it ends when the key that opened it is not good any more, and a turn that it
+//! carries is cut off.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::http::Method;
+use http_body_util::BodyExt as _;
+use retain_core::{Clock as _, GetSessionConfig, KeyStore as _};
+use retain_runtime::LlmAgent;
+use tower::ServiceExt as _;
+
+use crate::guards::support::{APP, Hanging, World, request, server_of, services};
+
+/// Opens a tail, does something to its key, and gives what the stream says then.
+async fn tailed(expires_us: Option<i64>, change: impl AsyncFnOnce(&World)) -> String {
+    let world = World::new();
+    let router = world.router(|_| ());
+    let start = world.clock.now_us();
+    let expires_us = expires_us.map(|after| start + after);
+    let key = world
+        .key("a", Some("ada"), |key| key.expires_us = expires_us)
+        .await;
+    let sessions = &world.server.services.sessions;
+    let created = sessions.create_session(APP, "ada", None, Some("s"));
+    created.await.unwrap();
+    let path = format!("/api/v1/apps/{APP}/users/ada/sessions/s/tail");
+    let tail = request(&Method::GET, &path, &key, None);
+    let tail = router.oneshot(tail).await.unwrap();
+    assert_eq!(tail.status(), 200);
+    change(&world).await;
+    let read = tokio::time::timeout(Duration::from_secs(100), tail.into_body().collect());
+    let read = match read.await {
+        Ok(read) => read.unwrap().to_bytes(),
+        Err(_) => return "it goes on".to_owned(),
+    };
+    String::from_utf8(read.to_vec()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tail_ends_when_its_key_is_revoked_or_expires() {
+    let revoked = tailed(None, async |world| {
+        assert!(world.keys.revoke("a", 1).await.unwrap());
+    });
+    let revoked = revoked.await;
+    assert!(revoked.starts_with("event: error\n"), "{revoked}");
+    assert!(revoked.contains("\"status\":401"), "{revoked}");
+    assert!(revoked.contains("revoked"), "{revoked}");
+
+    let expired = tailed(Some(1_000_000), async |world| {
+        world.clock.tick(Duration::from_secs(2));
+    });
+    let expired = expired.await;
+    assert!(expired.starts_with("event: error\n"), "{expired}");
+    assert!(expired.contains("expired"), "{expired}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tail_goes_on_while_its_key_is_good() {
+    assert_eq!(tailed(None, async |_| ()).await, "it goes on");
+}
+
+/// Begins a turn that never ends by itself, perhaps revokes its key, and gives what its stream says
+/// then.
+async fn ran(world: &World, is_revoked: bool) -> String {
+    let key = world.key("a", Some("ada"), |_| ()).await;
+    let created = world
+        .server
+        .services
+        .sessions
+        .create_session(APP, "ada", None, Some("s"));
+    created.await.unwrap();
+    let body = format!(
+        r#"{{"appName":"{APP}","userId":"ada","sessionId":"s",
+        "newMessage":{{"role":"user","parts":[{{"text":"Hello?"}}]}}}}"#
+    );
+    let run = request(&Method::POST, "/run_sse", &key, Some(&body));
+    let run = world.router(|_| ()).oneshot(run).await.unwrap();
+    assert_eq!(run.status(), 200);
+    if is_revoked {
+        assert!(world.keys.revoke("a", 1).await.unwrap());
+    }
+    let mut body = run.into_body();
+    let mut read = Vec::new();
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            read.extend(frame.into_data().unwrap());
+        }
+    };
+    let is_over = tokio::time::timeout(Duration::from_secs(100), reading).await;
+    let read = String::from_utf8(read).unwrap();
+    match is_over {
+        Ok(()) => read,
+        Err(_) => format!("{read}it goes on"),
+    }
+}
+
+fn world_that_hangs() -> World {
+    let agent = LlmAgent::builder("clerk").model(Hanging).build().unwrap();
+    World {
+        server: server_of(services(), Arc::new(agent)),
+        ..World::new()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_cut_off_when_its_key_is_revoked() {
+    let world = world_that_hangs();
+    let said = ran(&world, true).await;
+    let told = "data: {\"error\": \"this key was revoked; the turn was cut off\"}\n\n";
+    assert_eq!(said, told);
+    let sessions = &world.server.services.sessions;
+    let aborted = async {
+        loop {
+            let read = sessions.get_session(APP, "ada", "s", GetSessionConfig::default());
+            let session = read.await.unwrap().unwrap();
+            let last = session.events.last().unwrap();
+            if last.response.error_code.as_deref() == Some("INVOCATION_ABORTED") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(100), aborted)
+        .await
+        .unwrap();
+    assert_eq!(world.server.apps.runs().running(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_goes_on_while_its_key_is_good() {
+    let said = ran(&world_that_hangs(), false).await;
+    assert!(said.starts_with(": ping\n\n"), "{said}");
+    assert!(said.ends_with("it goes on"), "{said}");
+}
