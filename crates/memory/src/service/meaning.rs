@@ -1,12 +1,12 @@
 //! The compiled-in word vectors beside memories: made when a memory is taken up, kept with it, and
-//! used by its index. Where they are off, or not compiled in, memories are found by words.
+//! used by its index. If they are off, memories are found by their words alone.
 
 use std::sync::OnceLock;
 
 use retain_core::{MemoryError, MemoryRecord, MemoryVector, PreparedMemory};
 
 use super::{cache::off_executor, text::spoken_text};
-use crate::static_vectors::{DIMS, StaticVector, StaticVectors, StaticVectorsError};
+use crate::static_vectors::{DIMS, StaticVector, StaticVectors};
 
 /// The word vectors, if there are any.
 pub(super) type Table = Option<&'static StaticVectors>;
@@ -26,7 +26,6 @@ pub(super) async fn table() -> Result<Table, MemoryError> {
 fn read() -> Table {
     match StaticVectors::get() {
         Ok(table) => Some(table),
-        Err(StaticVectorsError::NotCompiledIn) => None,
         Err(error) => {
             tracing::warn!(%error, "memories are found by their words only");
             None

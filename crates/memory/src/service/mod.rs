@@ -168,8 +168,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 
     /// Whether memories are also found by what their words mean, by the compiled-in word vectors. By
-    /// default they are, unless the cargo feature `static-vectors` is off. Without them, memories
-    /// take 256 bytes less, and questions find by words in common alone.
+    /// default they are. Without them, memories take 256 bytes less, and questions find by words in
+    /// common alone.
     pub fn with_static_vectors(mut self, use_them: bool) -> Self {
         self.has_word_vectors = use_them;
         self.views = Arc::new(self.views.emptied());

@@ -37,10 +37,7 @@ pub use word_piece::WordPiece;
 /// How many numbers a vector has.
 pub const DIMS: usize = 256;
 
-#[cfg(feature = "static-vectors")]
 const FILE: &[u8] = include_bytes!("../../data/static-vectors.bin");
-#[cfg(not(feature = "static-vectors"))]
-const FILE: &[u8] = &[];
 
 /// The compiled-in word vectors.
 #[derive(Debug)]
@@ -54,10 +51,8 @@ pub struct StaticVectors {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StaticVectorsError {
-    /// The cargo feature `static-vectors` is off.
-    NotCompiledIn,
-    /// The table in the program is not as it was made.
-    Damaged,
+    /// The checksum or the layout of the compiled-in table is wrong.
+    Corrupt,
 }
 
 impl StaticVectors {
@@ -72,7 +67,7 @@ impl StaticVectors {
         let table = Table::read(file)?;
         let word_piece = WordPiece::new(table.vocabulary)?;
         if word_piece.len() != table.scales.len() {
-            return Err(StaticVectorsError::Damaged);
+            return Err(StaticVectorsError::Corrupt);
         }
         let id = format!("all-MiniLM-L6-v2/static-{DIMS}/{:016x}", table.checksum);
         Ok(StaticVectors {
@@ -130,10 +125,7 @@ impl Meaning for StaticVectors {
 impl fmt::Display for StaticVectorsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            StaticVectorsError::NotCompiledIn => {
-                "the word vectors are not compiled in: the cargo feature `static-vectors` is off"
-            }
-            StaticVectorsError::Damaged => "the compiled-in table of word vectors is damaged",
+            StaticVectorsError::Corrupt => "the compiled-in table of word vectors is corrupt",
         })
     }
 }

@@ -54,7 +54,7 @@ impl WordPiece {
         let unknown = unknown.and_then(|it| u16::try_from(it).ok());
         let fits = tokens.len() < usize::from(u16::MAX) && longest_piece <= LONGEST_PIECE;
         let (Some(unknown), true) = (unknown, fits) else {
-            return Err(StaticVectorsError::Damaged);
+            return Err(StaticVectorsError::Corrupt);
         };
         let mut pieces = WordPiece {
             slots: vec![EMPTY; (tokens.len() * 2).next_power_of_two()],

@@ -1,5 +1,4 @@
-//! Memories are found by what they mean, by vectors that are stored with them; without the table, by
-//! words.
+//! Memories are found by meaning, through the vectors that are stored with them.
 
 use std::sync::Arc;
 
@@ -8,10 +7,7 @@ use retain_core::{
     MemoryService as _, MemoryStore as _, MemoryUpdate, MemoryVector, MemoryVectors, NewMemory,
     PreparedMemory, Repeats,
 };
-use retain_memory::{
-    SearchMemory, StoreMemoryService,
-    static_vectors::{StaticVectors, StaticVectorsError},
-};
+use retain_memory::{SearchMemory, StoreMemoryService, static_vectors::StaticVectors};
 use retain_stores::SqliteMemoryStore;
 
 use super::{found, session_with, sqlite};
@@ -21,12 +17,8 @@ const KITTENS: &str = "We have two kittens.";
 /// Has no word in common with either.
 const AUTOMOBILE: &str = "Do I own an automobile?";
 
-fn table() -> Option<&'static StaticVectors> {
-    match StaticVectors::get() {
-        Ok(table) => Some(table),
-        Err(StaticVectorsError::NotCompiledIn) if !cfg!(feature = "static-vectors") => None,
-        Err(error) => panic!("{error}"),
-    }
+fn table() -> &'static StaticVectors {
+    StaticVectors::get().unwrap()
 }
 
 async fn rows(store: &SqliteMemoryStore) -> Vec<MemoryRecord> {
@@ -49,11 +41,7 @@ async fn what_means_the_same_is_found_without_a_word_in_common() {
     let hits = memory.search_memory_with("app", "ada", search).await;
     let hits = hits.unwrap();
     let stored = rows(&store).await;
-    let Some(table) = table() else {
-        assert!(hits.is_empty());
-        assert!(stored.iter().all(|it| it.vectors.fixed.is_none()));
-        return;
-    };
+    let table = table();
     assert_eq!(hits.len(), 1, "{hits:?}");
     assert_eq!(hits[0].entry.content.text_concat(), CAR);
     let explanation = &hits[0].explanation;
@@ -68,9 +56,6 @@ async fn what_means_the_same_is_found_without_a_word_in_common() {
 /// Nothing of what was asked stands in what was said, and there is little to compare with.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_handful_of_memories_the_one_that_is_meant_is_found() {
-    if table().is_none() {
-        return;
-    }
     let folder = retain_testkit::scratch::folder();
     let memory = StoreMemoryService::over(sqlite(&folder.path().join("memory.db")).await);
     let said = [
@@ -117,17 +102,15 @@ async fn without_the_table_only_words_find() {
     assert_eq!(found(&memory, "cars?").await, [CAR]);
     // What was taken up without a vector gets one when it is read by a service that has the table.
     let memory = memory.with_static_vectors(true);
-    let expected: &[&str] = if table().is_some() { &[CAR] } else { &[] };
-    assert_eq!(found(&memory, AUTOMOBILE).await, expected);
+    assert_eq!(found(&memory, AUTOMOBILE).await, [CAR]);
 }
 
 /// Writes a memory whose vector is of another text, by a table of this name.
 async fn write_with_vector_of(store: &SqliteMemoryStore, said: &str, vector_of: &str, model: &str) {
-    let bytes = table().map(|it| it.embed(vector_of).to_bytes().to_vec());
     let fixed = MemoryVector {
         model: model.to_owned(),
         dims: 256,
-        bytes: bytes.unwrap_or_default(),
+        bytes: table().embed(vector_of).to_bytes().to_vec(),
     };
     let memory = PreparedMemory::new(NewMemory {
         id: said.to_owned(),
@@ -150,7 +133,7 @@ async fn write_with_vector_of(store: &SqliteMemoryStore, said: &str, vector_of: 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stored_vector_is_taken_if_it_is_of_this_table() {
-    let Some(table) = table() else { return };
+    let table = table();
     for (model, expected) in [(table.id(), KITTENS), ("another table", CAR)] {
         let folder = retain_testkit::scratch::folder();
         let store = sqlite(&folder.path().join("memory.db")).await;
@@ -164,9 +147,6 @@ async fn a_stored_vector_is_taken_if_it_is_of_this_table() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_changed_by_hand_is_found_by_its_new_meaning() {
-    if table().is_none() {
-        return;
-    }
     let folder = retain_testkit::scratch::folder();
     let memory = StoreMemoryService::over(sqlite(&folder.path().join("memory.db")).await);
     let session = session_with("s1", vec![Event::user_text(KITTENS)]);
@@ -201,6 +181,6 @@ async fn a_long_ingest_on_one_thread_leaves_it_free() {
         turns += 1;
     }
     ingest.await.unwrap().unwrap();
-    assert!(turns > 20 || table().is_none(), "{turns} turns");
+    assert!(turns > 20, "{turns} turns");
     assert_eq!(found(&memory, "kitten").await.len(), 1);
 }

@@ -1,5 +1,4 @@
 //! The compiled-in word vectors: tokens as the reference has them, and meanings that are some.
-#![cfg(feature = "static-vectors")]
 
 mod fixtures;
 mod meaning;
