@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use retain::{
-    Content, FunctionCall, FunctionResponse, FunctionTool, InMemorySessionService, Json, LlmAgent,
-    Runner, ScriptedModel, ToolContext, ToolError,
+    Content, FunctionCall, FunctionTool, InMemorySessionService, Json, LlmAgent, Runner,
+    ScriptedModel, ToolContext, ToolError, model::FunctionResponse,
 };
 
 /// What is paid.

@@ -9,8 +9,10 @@ use std::sync::{
 
 use async_trait::async_trait;
 use retain::{
-    BeforeModel, CallbackContext, Content, Event, Hooked, InMemorySessionService,
-    InvocationContext, LlmAgent, LlmRequest, LlmResponse, Plugin, Runner, ScriptedModel,
+    CallbackContext, Content, Event, InMemorySessionService, LlmAgent, Runner, ScriptedModel,
+    agent::{BeforeModel, InvocationContext},
+    model::{LlmRequest, LlmResponse},
+    runner::{Hooked, Plugin},
 };
 
 /// A callback before the model: some questions are answered without asking it.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use retain::{
-    Agent, Event, GetSessionConfig, InMemorySessionService, InvocationContext, RunError, Runner,
-    SessionService as _,
+    Agent, Event, GetSessionConfig, InMemorySessionService, Runner, SessionService as _,
+    agent::InvocationContext, runner::RunError,
 };
 
 /// Counts down. Each step is an event of its own, with its change of state.

@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use retain::{
-    Event, GetSessionConfig, InMemorySessionService, JsonMap, ListSessionsResponse, LlmAgent,
-    Result, Runner, Session, SessionService, SharedSession, State,
+    Event, GetSessionConfig, InMemorySessionService, LlmAgent, Result, Runner, Session,
+    SessionService, State,
+    session::{ListSessionsResponse, SharedSession},
+    state::JsonMap,
 };
 
 /// Writes down what passes through it.

@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use retain::{
-    InMemorySessionService, LlmAgent, ParallelAgent, Runner, ScriptedModel, SequentialAgent,
+    InMemorySessionService, LlmAgent, Runner, ScriptedModel,
+    agent::{ParallelAgent, SequentialAgent},
 };
 
 /// An agent that looks at one side of the matter, and keeps it in the state.
-fn scout(name: &str, finding: &str) -> Result<LlmAgent, retain::BuildError> {
+fn scout(name: &str, finding: &str) -> Result<LlmAgent, retain::agent::BuildError> {
     LlmAgent::builder(name)
         .model(ScriptedModel::new("scripted").reply(finding))
         .output_key(name)

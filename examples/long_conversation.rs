@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use retain::{
-    CompactionConfig, Event, GetSessionConfig, InMemorySessionService, LlmAgent, Runner,
-    ScriptedModel, SessionService,
+    Event, GetSessionConfig, InMemorySessionService, LlmAgent, Runner, ScriptedModel,
+    SessionService, runner::CompactionConfig,
 };
 
 type Error = Box<dyn std::error::Error>;

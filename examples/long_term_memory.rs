@@ -6,9 +6,10 @@
 use std::path::Path;
 
 use retain::{
-    Content, Event, Forget, FunctionResponse, IngestOptions, Json, JsonMap, MemoryFilter,
-    MemoryService as _, OriginKind, Part, SearchMemory, Session, SqliteMemoryService,
-    SqliteSessionService,
+    Content, Event, Json, MemoryService as _, Session, SqliteMemoryService, SqliteSessionService,
+    memory::{Forget, IngestOptions, MemoryFilter, OriginKind, SearchMemory},
+    model::{FunctionResponse, Part},
+    state::JsonMap,
 };
 
 const APP: &str = "travel";

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use retain::{
     CallbackContext, Content, Event, FunctionCall, GetSessionConfig, InMemoryMemoryService,
-    InMemorySessionService, JsonMap, LlmAgent, MemoryService, Runner, ScriptedModel,
-    SessionService, load_memory_tool, preload_memory_tool,
+    InMemorySessionService, LlmAgent, MemoryService, Runner, ScriptedModel, SessionService,
+    state::JsonMap,
+    tool::{load_memory_tool, preload_memory_tool},
 };
 
 const APP: &str = "memory_example_app";

@@ -3,8 +3,8 @@
 //! Run it with `cargo run --example one_run_at_a_time`.
 
 use retain::{
-    Append, Event, InMemorySessionService, RunOptions, SessionKey, SessionLog as _,
-    SessionService as _, Window,
+    Event, InMemorySessionService, SessionLog as _, SessionService as _,
+    session::{Append, RunOptions, SessionKey, Window},
 };
 
 async fn run(

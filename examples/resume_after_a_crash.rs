@@ -10,7 +10,7 @@ use std::sync::{
 use futures_util::StreamExt as _;
 use retain::{
     Content, Event, FunctionCall, FunctionTool, GetSessionConfig, LlmAgent, Runner, ScriptedModel,
-    SequentialAgent, SessionService, SqliteSessionService, ToolContext, ToolError,
+    SessionService, SqliteSessionService, ToolContext, ToolError, agent::SequentialAgent,
 };
 
 /// How often the tool was run, in all processes together.

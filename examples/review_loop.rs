@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use retain::{
-    FunctionCall, GetSessionConfig, InMemorySessionService, Json, LlmAgent, LoopAgent, Runner,
-    ScriptedModel, SessionService as _, exit_loop_tool,
+    FunctionCall, GetSessionConfig, InMemorySessionService, Json, LlmAgent, Runner, ScriptedModel,
+    SessionService as _, agent::LoopAgent, tool::exit_loop_tool,
 };
 
 #[tokio::main]

@@ -4,8 +4,8 @@
 //! Run it with `cargo run --example several_writers`.
 
 use retain::{
-    Event, GetSessionConfig, InMemorySessionService, Session, SessionService as _, SharedSession,
-    apply_event_to_session,
+    Event, GetSessionConfig, InMemorySessionService, Session, SessionService as _,
+    session::{SharedSession, apply_event_to_session},
 };
 
 const APP: &str = "app";

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 use retain::{
-    Content, Event, GetSessionConfig, InMemorySessionService, LlmAgent, LlmRequest, LlmResponse,
-    Model, ModelStream, RunConfig, RunRequest, Runner, SessionService as _,
+    Content, Event, GetSessionConfig, InMemorySessionService, LlmAgent, Model, Runner,
+    SessionService as _,
+    model::{LlmRequest, LlmResponse, ModelStream},
+    runner::{RunConfig, RunRequest},
 };
 
 type Error = Box<dyn std::error::Error>;

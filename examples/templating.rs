@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use retain::{
-    InMemorySessionService, Instruction, LlmAgent, ReadonlyContext, RunError, Runner,
-    ScriptedModel, SessionService as _, State,
+    InMemorySessionService, LlmAgent, Runner, ScriptedModel, SessionService as _, State,
+    agent::{Instruction, ReadonlyContext},
+    runner::RunError,
 };
 
 type Error = Box<dyn std::error::Error>;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use retain::{
     Event, FunctionCall, FunctionTool, GetSessionConfig, LlmAgent, Runner, ScriptedModel,
-    SessionService, SqliteSessionService, State, StateScope, ToolContext, ToolError,
+    SessionService, SqliteSessionService, State, ToolContext, ToolError, state::StateScope,
 };
 
 const APP: &str = "state_app";

@@ -6,8 +6,8 @@
 use std::{path::Path, sync::Arc};
 
 use retain::{
-    Agent, AgentConfig, AgentsDir, ConfigRegistry, FunctionTool, InMemorySessionService, Json,
-    Runner,
+    Agent, FunctionTool, InMemorySessionService, Json, Runner,
+    agent::{AgentConfig, AgentsDir, ConfigRegistry},
 };
 
 type Error = Box<dyn std::error::Error>;

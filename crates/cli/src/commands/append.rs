@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use retain::{Event, SessionError, SessionKey, SessionLog};
+use retain::{Event, SessionError, SessionLog, session::SessionKey};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines, Stdin};
 
 use super::Store;

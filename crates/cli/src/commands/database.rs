@@ -2,12 +2,18 @@
 
 use std::sync::Arc;
 
-use retain::{
-    ArtifactService, Embedder, KeyStore, LongTermMemory, MemoryStore, SessionLog,
-    SqliteArtifactService, SqliteOptions, SqliteSessionService, SqliteStore, StoreMemoryService,
-};
 #[cfg(feature = "postgres")]
-use retain::{PostgresArtifactService, PostgresOptions, PostgresSessionService, PostgresStore};
+use retain::{
+    PostgresSessionService, artifact::PostgresArtifactService, session::PostgresOptions,
+    store::PostgresStore,
+};
+use retain::{
+    SessionLog, SqliteSessionService,
+    artifact::{ArtifactService, SqliteArtifactService},
+    memory::{Embedder, LongTermMemory, StoreMemoryService},
+    session::SqliteOptions,
+    store::{KeyStore, MemoryStore, SqliteStore},
+};
 
 /// What an address may look like, for errors and help.
 pub(crate) const ADDRESSES: &str = "sqlite:///relative.db, sqlite:////absolute.db, \

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use futures_util::TryStreamExt as _;
-use retain::{ExportScope, SessionKey};
+use retain::session::{ExportScope, SessionKey};
 use tokio::io::{AsyncWriteExt as _, BufWriter};
 
 use super::Store;

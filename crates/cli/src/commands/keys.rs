@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use retain::{
-    ApiKey, Clock as _, Ids as _, KeyScope, KeyText, RandomIds, SystemClock, timestamp_text,
+    memory::timestamp_text,
+    store::{ApiKey, Clock as _, Ids as _, KeyScope, KeyText, RandomIds, SystemClock},
 };
 
 use super::{
@@ -76,7 +77,7 @@ impl Keys {
         let now_us = SystemClock.now_us();
         match self.command {
             Command::Create(create) => {
-                let mut secret = [0; retain::KEY_SECRET_BYTES];
+                let mut secret = [0; retain::store::KEY_SECRET_BYTES];
                 getrandom::fill(&mut secret).context("this system gives no random bytes")?;
                 let text = KeyText::new(&RandomIds.new_id(), secret);
                 let key = create.key(&text, now_us);

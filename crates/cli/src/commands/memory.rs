@@ -8,8 +8,11 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use retain::{
-    Forget, FoundMemory, GetSessionConfig, IngestOptions, ListMemories, LongTermMemory,
-    MemoryAbout, MemoryAdded, MemoryEntry, MemoryFilter, SearchMemory, timestamp_text,
+    GetSessionConfig,
+    memory::{
+        Forget, FoundMemory, IngestOptions, ListMemories, LongTermMemory, MemoryAbout, MemoryAdded,
+        MemoryEntry, MemoryFilter, SearchMemory, timestamp_text,
+    },
 };
 
 use super::Store;

@@ -3,8 +3,8 @@
 use std::process::{Command, Output, Stdio};
 
 use retain::{
-    GetSessionConfig, MemoryService as _, SearchMemory, SessionService as _, SqliteMemoryService,
-    SqliteSessionService,
+    GetSessionConfig, MemoryService as _, SessionService as _, SqliteMemoryService,
+    SqliteSessionService, memory::SearchMemory,
 };
 
 use crate::program::{RETAIN, uri};

@@ -6,7 +6,9 @@ use std::{
     process::Command,
 };
 
-use retain::{SessionError, SessionLog as _, SessionService as _, SqliteSessionService, Window};
+use retain::{
+    SessionError, SessionLog as _, SessionService as _, SqliteSessionService, session::Window,
+};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 

@@ -2,7 +2,8 @@
 //! acknowledgement. Life goes on after a restart, and also if the power fails then.
 
 use retain::{
-    Event, SessionError, SessionKey, SessionLog as _, SessionService as _, SqliteSessionService,
+    Event, SessionError, SessionLog as _, SessionService as _, SqliteSessionService,
+    session::SessionKey,
 };
 use retain_testkit::{
     crash::{Stage, have_strace},

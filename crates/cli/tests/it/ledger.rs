@@ -7,7 +7,8 @@ use std::{
 };
 
 use retain::{
-    Event, Json, Session, SessionKey, SessionLog as _, SqliteSessionService, State, Window,
+    Event, Json, Session, SessionLog as _, SqliteSessionService, State,
+    session::{SessionKey, Window},
 };
 
 /// What is wrong with a database.

@@ -3,8 +3,8 @@
 use std::{path::Path, process::Command};
 
 use retain::{
-    Event, MemoryEntry, MemoryService as _, SessionService as _, SqliteMemoryService,
-    SqliteSessionService,
+    Event, MemoryService as _, SessionService as _, SqliteMemoryService, SqliteSessionService,
+    memory::MemoryEntry,
 };
 
 use crate::program::{RETAIN, uri};

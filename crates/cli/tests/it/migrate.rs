@@ -7,8 +7,11 @@ use std::{
 };
 
 use retain::{
-    ArtifactKey, ArtifactService as _, Event, Part, SessionKey, SessionLog as _,
-    SessionService as _, SqliteOptions, SqliteSessionService, SqliteStore, StoreArtifactService,
+    Event, SessionLog as _, SessionService as _, SqliteSessionService,
+    artifact::{ArtifactKey, ArtifactService as _},
+    model::Part,
+    session::{SessionKey, SqliteOptions},
+    store::{SqliteStore, StoreArtifactService},
 };
 
 use crate::program::{RETAIN, uri};

@@ -13,13 +13,10 @@ mod export;
 use std::{env, fmt, time::Duration};
 
 use opentelemetry::{InstrumentationScope, trace::TracerProvider as _};
-use opentelemetry_http::HeaderExtractor;
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
-use opentelemetry_sdk::{Resource, propagation::TraceContextPropagator, trace::SdkTracerProvider};
+use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
 use retain_runtime::telemetry::SPANS;
-use retain_server::TraceContext;
 use tracing::{Subscriber, level_filters::LevelFilter};
-use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 
 use client::Client;
@@ -115,11 +112,16 @@ impl Otlp {
             .with_filter(is_of_runs.with_max_level_hint(LevelFilter::INFO))
     }
 
-    /// Lets requests be parts of the traces that their `traceparent` names.
-    pub fn trace_context(&self) -> TraceContext {
+    /// Makes requests part of the trace that their `traceparent` header names.
+    #[cfg(feature = "server")]
+    pub fn trace_context(&self) -> retain_server::TraceContext {
         use opentelemetry::{propagation::TextMapPropagator as _, trace::TraceContextExt as _};
+        use opentelemetry_http::HeaderExtractor;
+        use opentelemetry_sdk::propagation::TraceContextPropagator;
+        use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
         let propagator = TraceContextPropagator::new();
-        TraceContext::new(move |span, headers| {
+        retain_server::TraceContext::new(move |span, headers| {
             let caller = propagator.extract(&HeaderExtractor(headers));
             if caller.span().span_context().is_valid() {
                 // It fails only where no layer of ours listens, and then there is nothing to set.

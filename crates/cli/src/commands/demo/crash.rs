@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use retain::{Append, Event, Session, SessionLog as _, SqliteSessionService};
+use retain::{Event, Session, SessionLog as _, SqliteSessionService, session::Append};
 
 use super::{
     APP, USER, read,

@@ -1,7 +1,7 @@
 //! Two chapters of the demo: scopes of state, and what can be done with a session's past.
 
 use retain::{
-    Event, SessionKey, SessionLog as _, SessionService as _, SqliteSessionService, State,
+    Event, SessionLog as _, SessionService as _, SqliteSessionService, State, session::SessionKey,
 };
 
 use super::{

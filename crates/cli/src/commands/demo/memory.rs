@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use retain::{
-    FoundMemory, LlmAgent, LlmAgentBuilder, MemoryService as _, Runner, SearchMemory,
-    SqliteMemoryService, SqliteSessionService, load_memory_tool, preload_memory_tool,
+    LlmAgent, MemoryService as _, Runner, SqliteMemoryService, SqliteSessionService,
+    agent::LlmAgentBuilder,
+    memory::{FoundMemory, SearchMemory},
+    tool::{load_memory_tool, preload_memory_tool},
 };
 
 use super::{

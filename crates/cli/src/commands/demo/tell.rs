@@ -2,7 +2,7 @@
 
 use std::{fmt, io::Write as _};
 
-use retain::{Event, Json, Part, Session, State};
+use retain::{Event, Json, Session, State, model::Part};
 
 /// A line of the story. It fails when nobody reads any more, as behind `head`.
 macro_rules! say {

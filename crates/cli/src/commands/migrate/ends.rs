@@ -3,9 +3,12 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
-use retain::{FileArtifactStore, MigrationError, MigrationSide, SqliteOptions, SqliteStore};
 #[cfg(feature = "postgres")]
-use retain::{PostgresOptions, PostgresStore};
+use retain::{session::PostgresOptions, store::PostgresStore};
+use retain::{
+    session::SqliteOptions,
+    store::{FileArtifactStore, MigrationError, MigrationSide, SqliteStore},
+};
 
 use super::Kind;
 use crate::commands::{database::ADDRESSES, serve::folder};
@@ -148,7 +151,7 @@ fn artifacts(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
     }
     let mut side = MigrationSide::default();
     if role == Role::Look && !is_there {
-        side.artifacts = Some(Arc::new(retain::InMemoryArtifactStore::default()));
+        side.artifacts = Some(Arc::new(retain::store::InMemoryArtifactStore::default()));
         return Ok(side);
     }
     let store = match role {

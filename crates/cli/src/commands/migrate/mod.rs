@@ -6,7 +6,7 @@ mod progress;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use retain::{Migration, MigrationSurvey};
+use retain::store::{Migration, MigrationSurvey};
 
 use ends::Role;
 use progress::Progress;

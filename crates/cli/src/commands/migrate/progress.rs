@@ -7,7 +7,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use retain::{MigrationPhase, MigrationWatch};
+use retain::store::{MigrationPhase, MigrationWatch};
 
 /// Shows progress on standard error.
 #[derive(Debug)]

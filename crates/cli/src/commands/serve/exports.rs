@@ -1,6 +1,6 @@
 //! Spans to a collector, where the program was built for that and the environment names one.
 
-use retain_server::TraceContext;
+use retain::server::TraceContext;
 use tracing_subscriber::{Layer, Registry};
 
 #[cfg(feature = "otel")]

@@ -3,8 +3,8 @@
 
 use std::io::stderr;
 
-use retain::telemetry::{CONTENT, SPANS};
-use retain_server::Dev;
+use retain::runner::telemetry::{CONTENT, SPANS};
+use retain::server::Dev;
 use tracing_subscriber::{
     Layer, Registry,
     filter::{LevelFilter, Targets},

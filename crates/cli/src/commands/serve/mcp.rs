@@ -1,8 +1,8 @@
 //! MCP servers in agent configurations.
 
 use retain::{
-    ConfigRegistry,
-    mcp::{self, ChildProcesses},
+    agent::ConfigRegistry,
+    tool::mcp::{self, ChildProcesses},
 };
 
 /// ADK's switch. It is off there unless it is set; here it is on.

@@ -17,11 +17,15 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use retain::{
-    ConfigRegistry, LlmAgent, SystemClock, Telemetry, load_memory_tool, preload_memory_tool,
-};
-use retain_server::{
+use retain::server::{
     Apps, Conformance, Dev, Guards, Keys, Origins, Runs, Server, Services, serve_guarded,
+};
+use retain::{
+    LlmAgent,
+    agent::ConfigRegistry,
+    runner::telemetry::Telemetry,
+    store::SystemClock,
+    tool::{load_memory_tool, preload_memory_tool},
 };
 
 use address::Address;

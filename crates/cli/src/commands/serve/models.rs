@@ -5,7 +5,7 @@ use std::sync::Arc;
 #[cfg(feature = "models")]
 use std::time::Duration;
 
-use retain::{Embedder, ModelRegistry};
+use retain::{memory::Embedder, model::ModelRegistry};
 
 use super::settings::Settings;
 
@@ -35,8 +35,8 @@ const OFFLINE: &str = "offline";
 /// The models that the settings make possible. One that is asked for by name has to be among them.
 #[cfg(feature = "models")]
 pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
-    let http = retain::models::Http::new(http_of_file(settings)?)?;
-    let models = retain::models::Models::with_http(of_file(settings)?, http);
+    let http = retain::model::Http::new(http_of_file(settings)?)?;
+    let models = retain::model::Models::with_http(of_file(settings)?, http);
     let suggested = models.suggested();
     let built_in = match (&settings.model, suggested) {
         (Some(name), _) => BuiltIn {
@@ -97,8 +97,8 @@ fn offline() -> BuiltIn {
 
 /// What the environment says, and the section `models` of the file where it is silent.
 #[cfg(feature = "models")]
-fn of_file(settings: &Settings) -> anyhow::Result<retain::models::ModelSettings> {
-    use retain::models::ModelSettings;
+fn of_file(settings: &Settings) -> anyhow::Result<retain::model::ModelSettings> {
+    use retain::model::ModelSettings;
 
     use super::settings::Value;
 
@@ -131,10 +131,10 @@ const HTTP: &str = "http";
 
 /// How long providers may take, and how often they are asked: times in seconds.
 #[cfg(feature = "models")]
-fn http_of_file(settings: &Settings) -> anyhow::Result<retain::models::HttpSettings> {
+fn http_of_file(settings: &Settings) -> anyhow::Result<retain::model::HttpSettings> {
     use super::settings::Value;
 
-    let mut http = retain::models::HttpSettings::default();
+    let mut http = retain::model::HttpSettings::default();
     for (name, value) in settings.models.get(HTTP).into_iter().flatten() {
         let wrong = |why: &str| anyhow::anyhow!("the setting models.{HTTP}.{name} {why}");
         let Value::Number(number) = *value else {

@@ -3,11 +3,13 @@
 use std::{path::PathBuf, sync::Arc};
 
 use anyhow::Context as _;
+use retain::server::Services;
 use retain::{
-    Clock, Embedder, FileArtifactService, FileArtifactStore, InMemoryArtifactService,
-    InMemoryKeyStore, InMemoryMemoryService, InMemoryMemoryStore, InMemorySessionService, KeyStore,
+    InMemoryMemoryService, InMemorySessionService,
+    artifact::{FileArtifactService, InMemoryArtifactService},
+    memory::Embedder,
+    store::{Clock, FileArtifactStore, InMemoryKeyStore, InMemoryMemoryStore, KeyStore},
 };
-use retain_server::Services;
 
 use super::settings::{DEFAULT_STORE, Settings};
 use crate::commands::{
@@ -67,7 +69,7 @@ impl Places {
     /// Whether there is a key that is good now.
     pub(super) async fn has_key(&self, clock: &dyn Clock) -> anyhow::Result<bool> {
         let now_us = clock.now_us();
-        let is_good = |key: &retain::ApiKey| {
+        let is_good = |key: &retain::store::ApiKey| {
             key.revoked_us.is_none() && key.expires_us.is_none_or(|expires| expires > now_us)
         };
         Ok(self.keys.keys().await?.iter().any(is_good))

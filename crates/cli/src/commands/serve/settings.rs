@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{ArgAction, Args, ValueEnum};
-use retain_server::ServerLimits;
+use retain::server::ServerLimits;
 use serde::Deserialize;
 
 use super::adk_options::OptionsOfAdk;

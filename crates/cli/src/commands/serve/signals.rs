@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 #[cfg(feature = "mcp")]
-use retain::mcp::exit_at_once;
+use retain::tool::mcp::exit_at_once;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Done when the program is told to stop for the first time. The second time it ends.

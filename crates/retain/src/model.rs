@@ -1,0 +1,35 @@
+//! Models: the port behind which they stand, what they are sent and what they answer.
+//!
+//! With the feature `models`, models over HTTP are chosen by name (`gemini-…`, `openai/…`,
+//! `ollama/…`, `claude-…` and more) or made in one line:
+//!
+//! ```
+//! # #[cfg(feature = "models")] {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use retain::{LlmAgent, model::{ModelSettings, Models}};
+//! // Models::from_env() takes keys from the usual variables.
+//! let models = Models::new(ModelSettings::of([("GOOGLE_API_KEY", "AIza…")]))?;
+//! let agent = LlmAgent::builder("assistant")
+//!     .models(models.registry())
+//!     .model("gemini-3.5-flash")
+//!     .build()?;
+//! # let _ = agent;
+//! # Ok(()) }
+//! # main().unwrap(); }
+//! ```
+
+pub use retain_core::{
+    Blob, Bytes, CodeExecutionResult, Content, ExecutableCode, Extra, FileData, FunctionCall,
+    FunctionDeclaration, FunctionResponse, GenerateContentConfig, LlmResponse, ModelTool, Part,
+    ShapeOf, Shaped, Transcription, UsageMetadata, VideoMetadata, wire_shapes,
+};
+#[cfg(feature = "models")]
+pub use retain_models::{
+    AnthropicModel, GeminiAccess, GeminiModel, GeminiSettings, GoogleCredentials, Http,
+    HttpSettings, ModelSettings, Models, OpenAiModel, OpenAiServer, Retries, Secret,
+    ServiceAccount, Suggested, UserCredentials,
+};
+pub use retain_runtime::{
+    LlmRequest, Model, ModelCapabilities, ModelError, ModelRegistry, ModelSpec, ModelStream,
+    OfflineModel, SharedContent, StreamAggregator,
+};

@@ -1,0 +1,42 @@
+//! Stores: what a database must do to hold sessions, memories, artifacts and API keys, the stores
+//! that exist, and migration between them.
+//!
+//! To write your own, implement [`SessionStore`] and wrap it in a [`StoreSessionService`], which
+//! has all the rules. `retain::testing` has the promises that every store keeps, as tests.
+
+/// What a store of sessions needs.
+pub use retain_core::{
+    Admission, Batch, ChangeHub, Changes, Clock, ConnectStore, DraftId, Head, Ids, Lease, LeaseUse,
+    ListQuery, ListText, Listed, Listing, LogHeader, NewEvent, NewSession, OwnKeys, Plan,
+    RandomIds, ScopedState, SessionStore, Snapshot, Standing, StateOwner, StoreSessionService,
+    SystemClock, Want, Written, check_growth, check_limit, plan_append, plan_renewal,
+};
+/// API keys of a server, and the port behind which they are stored.
+pub use retain_core::{
+    ApiKey, KEY_SECRET_BYTES, KeyRefused, KeyScope, KeyStore, KeyText, is_same_secret,
+};
+/// What a store of artifacts needs.
+pub use retain_core::{
+    ArtifactNames, ArtifactPlace, ArtifactStore, NewArtifact, StoreArtifactService, StoredArtifact,
+};
+/// What a store of memories needs.
+pub use retain_core::{
+    KeptMemory, KnownMemory, MemoryBatch, MemoryChanges, MemoryEdit, MemoryMark, MemoryPlan,
+    MemoryRecord, MemoryRestore, MemoryRows, MemoryScope, MemoryStore, MemoryTotals, MemoryVector,
+    MemoryVectors, NewEmbedding, NewMemory, PreparedMemory, Repeats, Tombstone, derived_memory_id,
+    plan_batch, plan_edit, plan_edited, plan_growth, plan_restore,
+};
+/// Copies everything in one store to another.
+pub use retain_core::{
+    Migration, MigrationCounts, MigrationError, MigrationPhase, MigrationReport, MigrationSide,
+    MigrationSurvey, MigrationWatch, Unwatched,
+};
+pub use retain_stores::{
+    FileArtifactStore, InMemoryArtifactStore, InMemoryKeyStore, InMemoryMemoryStore, InMemoryStore,
+};
+#[cfg(feature = "postgres")]
+pub use retain_stores::{
+    PostgresArtifactStore, PostgresKeyStore, PostgresMemoryStore, PostgresStore,
+};
+#[cfg(feature = "sqlite")]
+pub use retain_stores::{SqliteArtifactStore, SqliteKeyStore, SqliteMemoryStore, SqliteStore};

@@ -1,0 +1,10 @@
+//! For tests: models that answer by script and, with the feature `testing`, the promises that every
+//! store keeps, and a clock and ids under the test's control.
+
+pub use retain_runtime::{ScriptedModel, ScriptedReply};
+#[cfg(feature = "testing")]
+pub use retain_testkit::{
+    ArtifactHarness, Durability, Harness, MemoryHarness, MemoryStoreHarness, Settings, SharedStore,
+    TestClock, TestIds, artifact_promises, memory_promises, memory_store_promises, promises,
+    session_promises,
+};
