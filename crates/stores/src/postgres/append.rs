@@ -29,7 +29,7 @@ statements! {
     /// What an append says to the database.
     Statements {
         lock_head: concat!(
-            "SELECT ", head_columns!(), " FROM retain_stores WHERE ", by_key!(), " FOR NO KEY UPDATE"
+            "SELECT ", head_columns!(), " FROM retain_sessions WHERE ", by_key!(), " FOR NO KEY UPDATE"
         ),
         clock: concat!("SELECT ", clock_us!()),
         tickets: concat!(
@@ -43,7 +43,7 @@ statements! {
             number_by_key!()
         ),
         insert_events: INSERT_EVENTS,
-        set_head: "UPDATE retain_stores SET revision = revision + 1, position = $2, \
+        set_head: "UPDATE retain_sessions SET revision = revision + 1, position = $2, \
                    last_update = $3, touched_us = $4, lease_token = $5, lease_until_us = $6, \
                    in_order = $7, state_bytes = $8 WHERE number = $1",
         old_tickets: "DELETE FROM retain_tickets \

@@ -22,14 +22,14 @@ statements! {
     Statements {
         there: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
-            ") FROM retain_stores WHERE ", by_key!(), " FOR UPDATE"
+            ") FROM retain_sessions WHERE ", by_key!(), " FOR UPDATE"
         ),
         // The number of the log is that of the session. Of two at once, one gets a row.
         insert: concat!(
             "WITH log AS (INSERT INTO retain_logs (purge_after_us) SELECT NULL::int8 \
-             WHERE NOT EXISTS (SELECT 1 FROM retain_stores \
+             WHERE NOT EXISTS (SELECT 1 FROM retain_sessions \
              WHERE app = $1 AND user_id = $2 AND id = $3) RETURNING number) \
-             INSERT INTO retain_stores (number, app, user_id, id, position, last_update, \
+             INSERT INTO retain_sessions (number, app, user_id, id, position, last_update, \
              create_time, touched_us, ttl_us, lease_token, state_bytes) \
              SELECT number, $1::text, $2::text, $3::text, 0, $4::float8, $4::float8, \
              coalesce($5::int8, ", clock_us!(), "), $6::int8, number << 32, $7::int8 FROM log \

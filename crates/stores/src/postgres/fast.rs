@@ -30,7 +30,7 @@ const APPEND: &str = concat!(
     clock_us!(),
     ") AS us),
 head AS (
-  UPDATE retain_stores SET revision = revision + 1, position = $3, last_update = $4,
+  UPDATE retain_sessions SET revision = revision + 1, position = $3, last_update = $4,
     touched_us = now.us, lease_token = $5, in_order = $8,
     lease_until_us = CASE WHEN $7::bool THEN now.us + $6::int8 ELSE $6::int8 END
   FROM now
@@ -63,7 +63,7 @@ old AS MATERIALIZED (
   SELECT $20::int8 - coalesce(sum(octet_length(key) + octet_length(value)), 0) AS bytes
   FROM old WHERE value IS NOT NULL
 ), head AS (
-  UPDATE retain_stores SET revision = revision + 1, position = $3, last_update = $4,
+  UPDATE retain_sessions SET revision = revision + 1, position = $3, last_update = $4,
     touched_us = now.us, lease_token = $5, in_order = $8,
     lease_until_us = CASE WHEN $7::bool THEN now.us + $6::int8 ELSE $6::int8 END,
     state_bytes = greatest(0, state_bytes + growth.bytes)

@@ -17,7 +17,7 @@ use crate::{sql::Life, window};
 /// A page of sessions that have not expired. Text is compared byte by byte, as in Rust.
 const PAGE: &str = concat!(
     "SELECT number, position, last_update, create_time, touched_us, ttl_us, origin_id, \
-     origin_position, id, user_id FROM retain_stores \
+     origin_position, id, user_id FROM retain_sessions \
      WHERE app = $1 AND ($2::text IS NULL OR user_id = $2) \
      AND ($3::float8 IS NULL OR (last_update, user_id, id) > ($3, $4::text, $5::text)) \
      AND (ttl_us IS NULL OR touched_us > coalesce($6::int8, ",

@@ -20,7 +20,7 @@ statements! {
     /// What takes sessions off their logs.
     Burial {
         artifacts: artifacts::DELETE_OF_SESSIONS,
-        sessions: "DELETE FROM retain_stores WHERE number = ANY($1)",
+        sessions: "DELETE FROM retain_sessions WHERE number = ANY($1)",
         logs: "UPDATE retain_logs SET purge_after_us = 0 WHERE number = ANY($1)",
     }
 }
@@ -47,7 +47,7 @@ statements! {
     Deletion {
         head: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
-            ") FROM retain_stores WHERE ", by_key!(), " FOR UPDATE"
+            ") FROM retain_sessions WHERE ", by_key!(), " FOR UPDATE"
         ),
     }
 }
@@ -148,7 +148,7 @@ pub(super) async fn purge_chunk(database: &Database, now_us: Option<i64>) -> Res
 statements! {
     Sweep {
         expired: concat!(
-            "SELECT number, app, user_id, id FROM retain_stores \
+            "SELECT number, app, user_id, id FROM retain_sessions \
              WHERE ttl_us IS NOT NULL AND touched_us <= coalesce($1::int8, ", clock_us!(),
             ") - ttl_us LIMIT $2 FOR UPDATE SKIP LOCKED"
         ),
@@ -192,7 +192,7 @@ statements! {
         owner: "DELETE FROM retain_shared_bytes WHERE app = $1 AND user_id = $2",
         keys: "DELETE FROM retain_shared_state WHERE app = $1 AND user_id = $2",
         sessions: "SELECT number, id, position, (SELECT count(*) FROM retain_state \
-                   WHERE log = number AND value IS NOT NULL) FROM retain_stores \
+                   WHERE log = number AND value IS NOT NULL) FROM retain_sessions \
                    WHERE app = $1 AND user_id = $2 ORDER BY id LIMIT 64 FOR UPDATE",
         // Imports that were never finished.
         drafts: "UPDATE retain_logs SET purge_after_us = 0 \
@@ -288,7 +288,7 @@ async fn erase_artifacts(database: &Database, app: &str, user: &str) -> Result<u
 /// connection of its own: it takes as long as all tables are large.
 pub(super) async fn vacuum(database: &Database) -> Result<(), Failure> {
     const VACUUM: &str = "VACUUM (SKIP_LOCKED) retain_events, retain_state, retain_state_past, \
-                          retain_shared_state, retain_shared_bytes, retain_stores, \
+                          retain_shared_state, retain_shared_bytes, retain_sessions, \
                           retain_tickets, retain_logs, retain_artifacts, retain_memories, \
                           retain_memory_scopes, retain_memory_tombstones, retain_memory_touched, \
                           retain_api_keys";

@@ -27,13 +27,13 @@ pub(super) const HEAD: &str = concat!(
     head_columns!(),
     ", coalesce($4::int8, ",
     clock_us!(),
-    ") FROM retain_stores WHERE ",
+    ") FROM retain_sessions WHERE ",
     by_key!()
 );
 
 /// Events by their positions.
 const RANGE: &str = "
-SELECT e.position, e.body FROM retain_stores s JOIN retain_events e ON e.log = s.number
+SELECT e.position, e.body FROM retain_sessions s JOIN retain_events e ON e.log = s.number
 WHERE s.app = $1 AND s.user_id = $2 AND s.id = $3
   AND e.position <= least($5::int8, s.position)
   AND e.position >= CASE WHEN $6::int8 IS NULL THEN $4::int8
@@ -44,7 +44,7 @@ ORDER BY e.position LIMIT $7::int8";
 /// by halving.
 const SINCE: &str = "
 WITH RECURSIVE s AS (
-  SELECT number, position, in_order FROM retain_stores
+  SELECT number, position, in_order FROM retain_sessions
   WHERE app = $1 AND user_id = $2 AND id = $3
 ), search (low, high) AS (
   SELECT 1::int8, position + 1 FROM s WHERE in_order

@@ -25,7 +25,7 @@ macro_rules! clock_us {
     };
 }
 
-/// The condition that a row of `retain_stores` is the one with the address ($1, $2, $3).
+/// The condition that a row of `retain_sessions` is the one with the address ($1, $2, $3).
 macro_rules! by_key {
     () => {
         "app = $1 AND user_id = $2 AND id = $3"
@@ -35,7 +35,7 @@ macro_rules! by_key {
 /// The number of the session with the address ($1, $2, $3).
 macro_rules! number_by_key {
     () => {
-        "(SELECT number FROM retain_stores WHERE app = $1 AND user_id = $2 AND id = $3)"
+        "(SELECT number FROM retain_sessions WHERE app = $1 AND user_id = $2 AND id = $3)"
     };
 }
 

@@ -43,16 +43,16 @@ statements! {
         // Locked, so that who erases the user waits and sees the fork; who appends does not wait.
         head: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
-            ") FROM retain_stores WHERE ", by_key!(), " FOR KEY SHARE"
+            ") FROM retain_sessions WHERE ", by_key!(), " FOR KEY SHARE"
         ),
         there: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
-            ") FROM retain_stores WHERE ", by_key!(), " FOR UPDATE"
+            ") FROM retain_sessions WHERE ", by_key!(), " FOR UPDATE"
         ),
         // Times are in order if none goes back, to the last update, with which the next is compared:
         // in a fork it is that of the fork.
         adopt: concat!(
-            "INSERT INTO retain_stores (number, app, user_id, id, position, last_update, \
+            "INSERT INTO retain_sessions (number, app, user_id, id, position, last_update, \
              create_time, touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, \
              origin_position) \
              SELECT $4::int8, $1::text, $2::text, $3::text, $5::int8, $6::float8, $7::float8, \
@@ -576,7 +576,7 @@ mod tests {
         let late = late.transaction().await.unwrap();
         let log = "INSERT INTO retain_logs DEFAULT VALUES RETURNING number";
         let number: i64 = late.query_one(log, &[]).await.unwrap().get(0);
-        let row = "INSERT INTO retain_stores (number, app, user_id, id, position, last_update, \
+        let row = "INSERT INTO retain_sessions (number, app, user_id, id, position, last_update, \
                    create_time, touched_us, lease_token, state_bytes) \
                    VALUES ($1, 'app', 'ada', 'copy', 0, 1, 1, 1, $1::int8 << 32, 0)";
         late.execute(row, &[&number]).await.unwrap();
