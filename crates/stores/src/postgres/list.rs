@@ -12,7 +12,7 @@ use super::{
     pool::{Database, Failure, Transaction, if_some},
     rows::{self, clock_us, count, unsigned},
 };
-use crate::{sql::Life, window};
+use crate::{rules, sql::Life};
 
 /// A page of sessions that have not expired. Text is compared byte by byte, as in Rust.
 const PAGE: &str = concat!(
@@ -100,7 +100,7 @@ async fn add_states(
     let numbers = found.iter().map(|row| row.try_get(0));
     let numbers = numbers.collect::<Result<Vec<i64>, _>>()?;
     let users = listing.sessions.iter().map(|session| &*session.user_id);
-    let users = window::users(query, users);
+    let users = rules::users(query, users);
     let users: Vec<String> = users.into_iter().map(str::to_owned).collect();
     let mut owners: Vec<&str> = users.iter().map(String::as_str).collect();
     // The app's own keys are nobody's.
