@@ -18,165 +18,165 @@ wire_object! {
     /// assert_eq!(content.role.as_deref(), Some("user"));
     /// assert_eq!(content.text_concat(), "Which floors do I prefer?");
     /// ```
-    pub struct Content {
+    pub struct Content: CONTENT {
         /// The parts; [`Content::parts`] reads them as a slice.
-        parts: Option<Vec<Part>> = "parts",
+        parts: Option<Vec<Part>>,
         /// `user` or `model`.
-        role: Option<String> = "role",
+        role: Option<String>,
     }
 }
 
 wire_object! {
     /// One piece of a message. Exactly one of the data fields is set, as a rule.
-    pub struct Part {
+    pub struct Part: PART {
         /// How finely media is looked at.
-        media_resolution: Option<Shaped<PartMediaResolution>> = "mediaResolution",
+        media_resolution: Option<Shaped<PartMediaResolution>>,
         /// What running code gave.
-        code_execution_result: Option<CodeExecutionResult> = "codeExecutionResult",
+        code_execution_result: Option<CodeExecutionResult>,
         /// Code that the model wrote to be run.
-        executable_code: Option<ExecutableCode> = "executableCode",
+        executable_code: Option<ExecutableCode>,
         /// Data at an address.
-        file_data: Option<FileData> = "fileData",
+        file_data: Option<FileData>,
         /// The model's wish to call a function.
-        function_call: Option<FunctionCall> = "functionCall",
+        function_call: Option<FunctionCall>,
         /// What the function answered.
-        function_response: Option<FunctionResponse> = "functionResponse",
+        function_response: Option<FunctionResponse>,
         /// Data in the message itself.
-        inline_data: Option<Blob> = "inlineData",
+        inline_data: Option<Blob>,
         /// Text.
-        text: Option<String> = "text",
+        text: Option<String>,
         /// Whether this is the model thinking aloud.
-        thought: Option<bool> = "thought",
+        thought: Option<bool>,
         /// The model's own mark on a thought; must go back to it on the same part.
-        thought_signature: Option<Bytes> = "thoughtSignature",
+        thought_signature: Option<Bytes>,
         /// Which piece of a video is meant.
-        video_metadata: Option<VideoMetadata> = "videoMetadata",
+        video_metadata: Option<VideoMetadata>,
         /// A call of a tool that the model's own side runs.
-        tool_call: Option<Shaped<ToolCall>> = "toolCall",
+        tool_call: Option<Shaped<ToolCall>>,
         /// The answer of such a tool.
-        tool_response: Option<Shaped<ToolResponse>> = "toolResponse",
+        tool_response: Option<Shaped<ToolResponse>>,
         /// The user's own notes on the part.
-        part_metadata: Option<JsonMap> = "partMetadata",
+        part_metadata: Option<JsonMap>,
         /// What was heard in the part's audio.
-        audio_transcription: Option<Transcription> = "audioTranscription",
+        audio_transcription: Option<Transcription>,
         /// How media is to be processed.
-        media_processing: Option<String> = "mediaProcessing",
+        media_processing: Option<String>,
         /// About the speech in the part.
-        speech_metadata: Option<Shaped<SpeechMetadata>> = "speechMetadata",
+        speech_metadata: Option<Shaped<SpeechMetadata>>,
     }
 }
 
 wire_object! {
     /// The model's wish to call a function.
-    pub struct FunctionCall {
+    pub struct FunctionCall: FUNCTION_CALL {
         /// Ties the answer to the call. ADK's own begin with `adk-`.
-        id: Option<String> = "id",
+        id: Option<String>,
         /// The arguments, by name; never re-cased.
-        args: Option<JsonMap> = "args",
+        args: Option<JsonMap>,
         /// The function.
-        name: Option<String> = "name",
+        name: Option<String>,
         /// Arguments that are still streaming in.
-        partial_args: Option<Shaped<PartialArgs>> = "partialArgs",
+        partial_args: Option<Shaped<PartialArgs>>,
         /// Whether more of this call follows.
-        will_continue: Option<bool> = "willContinue",
+        will_continue: Option<bool>,
     }
 }
 
 wire_object! {
     /// What a function answered.
-    pub struct FunctionResponse {
+    pub struct FunctionResponse: FUNCTION_RESPONSE {
         /// Whether more of this answer follows.
-        will_continue: Option<bool> = "willContinue",
+        will_continue: Option<bool>,
         /// When the model should take the answer up.
-        scheduling: Option<String> = "scheduling",
+        scheduling: Option<String>,
         /// Media in the answer.
-        parts: Option<Shaped<FunctionResponseParts>> = "parts",
+        parts: Option<Shaped<FunctionResponseParts>>,
         /// The call that is answered.
-        id: Option<String> = "id",
+        id: Option<String>,
         /// The function.
-        name: Option<String> = "name",
+        name: Option<String>,
         /// The answer; never re-cased.
-        response: Option<JsonMap> = "response",
+        response: Option<JsonMap>,
     }
 }
 
 wire_object! {
     /// Data in the message itself.
-    pub struct Blob {
+    pub struct Blob: BLOB {
         /// The bytes.
-        data: Option<Bytes> = "data",
+        data: Option<Bytes>,
         /// A name to show.
-        display_name: Option<String> = "displayName",
+        display_name: Option<String>,
         /// Its media type.
-        mime_type: Option<String> = "mimeType",
+        mime_type: Option<String>,
     }
 }
 
 wire_object! {
     /// Data at an address.
-    pub struct FileData {
+    pub struct FileData: FILE_DATA {
         /// A name to show.
-        display_name: Option<String> = "displayName",
+        display_name: Option<String>,
         /// The address.
-        file_uri: Option<String> = "fileUri",
+        file_uri: Option<String>,
         /// Its media type.
-        mime_type: Option<String> = "mimeType",
+        mime_type: Option<String>,
     }
 }
 
 wire_object! {
     /// Code that the model wrote to be run.
-    pub struct ExecutableCode {
+    pub struct ExecutableCode: EXECUTABLE_CODE {
         /// The code.
-        code: Option<String> = "code",
+        code: Option<String>,
         /// Its language, e.g. `PYTHON`.
-        language: Option<String> = "language",
+        language: Option<String>,
         /// Ties the result to the code.
-        id: Option<String> = "id",
+        id: Option<String>,
     }
 }
 
 wire_object! {
     /// What running code gave.
-    pub struct CodeExecutionResult {
+    pub struct CodeExecutionResult: CODE_EXECUTION_RESULT {
         /// E.g. `OUTCOME_OK`.
-        outcome: Option<String> = "outcome",
+        outcome: Option<String>,
         /// What it printed, or the error.
-        output: Option<String> = "output",
+        output: Option<String>,
         /// The code this is the result of.
-        id: Option<String> = "id",
+        id: Option<String>,
     }
 }
 
 wire_object! {
     /// Which piece of a video is meant.
-    pub struct VideoMetadata {
+    pub struct VideoMetadata: VIDEO_METADATA {
         /// Where it ends, e.g. `3.5s`.
-        end_offset: Option<String> = "endOffset",
+        end_offset: Option<String>,
         /// Frames a second to look at.
-        fps: Option<f64> = "fps",
+        fps: Option<f64>,
         /// Where it starts.
-        start_offset: Option<String> = "startOffset",
+        start_offset: Option<String>,
     }
 }
 
 wire_object! {
     /// Speech as text.
-    pub struct Transcription {
+    pub struct Transcription: TRANSCRIPTION {
         /// The text.
-        text: Option<String> = "text",
+        text: Option<String>,
         /// Whether the utterance is over.
-        finished: Option<bool> = "finished",
+        finished: Option<bool>,
         /// Its language.
-        language_code: Option<String> = "languageCode",
+        language_code: Option<String>,
         /// Who spoke.
-        speaker_label: Option<String> = "speakerLabel",
+        speaker_label: Option<String>,
         /// The single words.
-        words: Option<Shaped<WordInfos>> = "words",
+        words: Option<Shaped<WordInfos>>,
         /// Where it starts in the audio.
-        start_offset: Option<String> = "startOffset",
+        start_offset: Option<String>,
         /// Where it ends in the audio.
-        end_offset: Option<String> = "endOffset",
+        end_offset: Option<String>,
     }
 }
 

@@ -21,27 +21,27 @@ wire_object! {
     /// assert!(event.is_final_response());
     /// assert_eq!(event.response.content.unwrap().text_concat(), "Hello");
     /// ```
-    pub struct Event with response: LlmResponse {
+    pub struct Event: EVENT with response: LlmResponse {
         /// The run that made it.
-        invocation_id: String = "invocationId",
+        invocation_id: String,
         /// `user`, or the agent's name.
-        author: String = "author",
+        author: String,
         /// What it does.
-        actions: EventActions = "actions",
+        actions: EventActions,
         /// The output of a workflow node.
-        output: Option<Json> = "output",
+        output: Option<Json>,
         /// The workflow node that made it.
-        node_info: Option<Shaped<NodeInfo>> = "nodeInfo",
+        node_info: Option<Shaped<NodeInfo>>,
         /// Calls whose answer comes later.
-        long_running_tool_ids: Option<IdSet> = "longRunningToolIds",
+        long_running_tool_ids: Option<IdSet>,
         /// Which of parallel agents made it, as `parent.child`.
-        branch: Option<String> = "branch",
+        branch: Option<String>,
         /// The delegated task it belongs to.
-        isolation_scope: Option<String> = "isolationScope",
+        isolation_scope: Option<String>,
         /// Unique in its session.
-        id: String = "id",
+        id: String,
         /// Seconds since 1970. Says when, never in which order.
-        timestamp: f64 = "timestamp",
+        timestamp: f64,
     }
 }
 

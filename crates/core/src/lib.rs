@@ -86,3 +86,11 @@ pub use store::{
     NewSession, ScopedState, SessionStore, Snapshot, StateOwner, Want, Written,
 };
 pub use wire::{Bytes, Extra, IdSet, ShapeOf, Shaped};
+
+/// ADK's objects as data: what readers, validators, YAML files and API descriptions know of them.
+#[doc(hidden)]
+pub mod adk {
+    pub use crate::wire::{
+        EnumSchema, FieldSchema, ObjectSchema, Presence, UnknownFields, ValueType, table,
+    };
+}

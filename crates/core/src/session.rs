@@ -185,19 +185,19 @@ pub(crate) struct TakeUp {
 
 wire::wire_object! {
     /// A session on the wire.
-    pub(crate) struct WireSession {
+    pub(crate) struct WireSession: SESSION {
         /// Its id.
-        id: String = "id",
+        id: String,
         /// The app.
-        app_name: String = "appName",
+        app_name: String,
         /// The user.
-        user_id: String = "userId",
+        user_id: String,
         /// The merged state.
-        state: JsonMap = "state",
+        state: JsonMap,
         /// The events.
-        events: WireEvents = "events",
+        events: WireEvents,
         /// When it last changed.
-        last_update_time: f64 = "lastUpdateTime",
+        last_update_time: f64,
     }
 }
 

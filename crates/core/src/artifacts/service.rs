@@ -71,17 +71,17 @@ impl fmt::Display for ArtifactKey {
 
 wire_object! {
     /// What is known of one version of an artifact.
-    pub struct ArtifactVersion {
+    pub struct ArtifactVersion: ARTIFACT_VERSION {
         /// Its number, from 0.
-        version: u64 = "version",
+        version: u64,
         /// Where its bytes are.
-        canonical_uri: String = "canonicalUri",
+        canonical_uri: String,
         /// The user's own notes; never re-cased.
-        custom_metadata: JsonMap = "customMetadata",
+        custom_metadata: JsonMap,
         /// When it was saved, in seconds since 1970.
-        create_time: f64 = "createTime",
+        create_time: f64,
         /// Its media type.
-        mime_type: Option<String> = "mimeType",
+        mime_type: Option<String>,
     }
 }
 

@@ -12,26 +12,26 @@ wire_object! {
     /// One thing remembered: what was said, by whom and when.
     ///
     /// ADK has no camelCase form of it: both forms are written with these names.
-    pub struct MemoryEntry {
+    pub struct MemoryEntry: MEMORY_ENTRY {
         /// What was said.
-        content: Content = "content",
+        content: Content,
         /// The user's own notes; never re-cased.
-        custom_metadata: JsonMap = "custom_metadata",
+        custom_metadata: JsonMap,
         /// Its id, if it has one.
-        id: Option<String> = "id",
+        id: Option<String>,
         /// Who said it.
-        author: Option<String> = "author",
+        author: Option<String>,
         /// When: ISO 8601, as ADK writes it. [`timestamp_text`](crate::timestamp_text) makes it
         /// from seconds.
-        timestamp: Option<String> = "timestamp",
+        timestamp: Option<String>,
     }
 }
 
 wire_object! {
     /// What a memory service found.
-    pub struct SearchMemoryResponse {
+    pub struct SearchMemoryResponse: SEARCH_MEMORY_RESPONSE {
         /// The memories, the best first.
-        memories: Vec<MemoryEntry> = "memories",
+        memories: Vec<MemoryEntry>,
     }
 }
 

@@ -7,21 +7,19 @@
 
 mod object;
 mod scalar;
+mod schema;
 mod shaped;
-#[allow(
-    dead_code,
-    reason = "typed objects are only compared with their tables, in tests"
-)]
-mod shapes;
-#[cfg(test)]
-mod table_tests;
+#[rustfmt::skip]
+#[allow(missing_docs, reason = "the name of each static is that of ADK's class")]
+pub mod table;
 
 pub use object::Extra;
-pub(crate) use object::{FieldName, find_field, wire_object};
+pub(crate) use object::{find_field, wire_object};
 pub use scalar::{Bytes, IdSet};
-pub(crate) use shaped::{Field, Kind, Sealed, Shape};
+pub(crate) use schema::assert_same_fields;
+pub use schema::{EnumSchema, FieldSchema, ObjectSchema, Presence, UnknownFields, ValueType};
+pub(crate) use shaped::Sealed;
 pub use shaped::{ShapeOf, Shaped};
-pub(crate) use shapes::*;
 
 use crate::json::{Form, JsonError, Reader, Writer};
 

@@ -2,20 +2,15 @@
 
 use std::borrow::Cow;
 
+use super::schema::FieldSchema;
 use crate::json::{Json, JsonError, JsonMap, Reader, Writer};
 
-/// The two spellings of a field.
-pub(crate) struct FieldName {
-    pub(crate) camel: &'static str,
-    pub(crate) snake: &'static str,
-}
-
-/// The place of `key` in `fields`.
+/// The index of `key` in `fields`.
 ///
-/// Looks on from the last match first: a text that we or ADK wrote has the fields in this order,
-/// so a whole object costs one pass over the names.
-pub(crate) fn find_field(fields: &[FieldName], key: &str, from: usize) -> Option<usize> {
-    let is_key = |field: &FieldName| field.camel == key || field.snake == key;
+/// Starts after the last match: ADK and Retain write the fields in this order, so a whole object
+/// costs one pass over the names.
+pub(crate) fn find_field(fields: &[FieldSchema], key: &str, from: usize) -> Option<usize> {
+    let is_key = |field: &FieldSchema| field.is_named(key);
     let (before, after) = fields.split_at(from);
     match after.iter().position(is_key) {
         Some(place) => Some(from + place),
@@ -59,7 +54,7 @@ impl Extra {
     }
 
     /// Writes the fields. One with a name of `known` is refused: its object could not be read back.
-    pub(crate) fn write_fields(&self, known: &[&[FieldName]], writer: &mut Writer) {
+    pub(crate) fn write_fields(&self, known: &[&[FieldSchema]], writer: &mut Writer) {
         for (name, value) in self.iter() {
             if known
                 .iter()
@@ -75,13 +70,13 @@ impl Extra {
     }
 }
 
-/// Declares a struct whose fields are ADK's, each with its camelCase name, and (`with`) structs
-/// whose fields lie flat beside them. Unknown fields go to `extra`.
+/// Declares a struct for one of ADK's objects: its table, structs whose fields lie flat beside its own
+/// (`with`), and a Rust type for each field. The table knows the names; unknown fields go to `extra`.
 macro_rules! wire_object {
     (
         $(#[$meta:meta])*
-        $vis:vis struct $name:ident $( with $($flat:ident: $flat_type:ident),* )? {
-            $( $(#[$field_meta:meta])* $field:ident: $type:ty = $camel:literal, )*
+        $vis:vis struct $name:ident: $table:ident $( with $($flat:ident: $flat_type:ident),* )? {
+            $( $(#[$field_meta:meta])* $field:ident: $type:ty, )*
         }
     ) => {
         $(#[$meta])*
@@ -94,10 +89,14 @@ macro_rules! wire_object {
             pub extra: $crate::wire::Extra,
         }
 
+        const _: () =
+            $crate::wire::assert_same_fields($name::FIELDS, &[ $( stringify!($field) ),* ]);
+
         impl $name {
-            pub(crate) const FIELDS: &[$crate::wire::FieldName] = &[
-                $( $crate::wire::FieldName { camel: $camel, snake: stringify!($field) }, )*
-            ];
+            pub(crate) const FIELDS: &[$crate::wire::FieldSchema] = {
+                let flat = 0 $( $( + $flat_type::FIELDS.len() )* )?;
+                $crate::wire::table::$table.fields.split_at(flat).1
+            };
 
             pub(crate) fn read_known(
                 &mut self,
@@ -112,14 +111,16 @@ macro_rules! wire_object {
                         return Ok(());
                     }
                     $crate::wire::Wire::read_into(&mut self.$field, reader)
-                        .map_err(|e: $crate::json::JsonError| e.inside($camel))?;
+                        .map_err(|e: $crate::json::JsonError| e.inside($name::FIELDS[place].camel))?;
                 } )*
                 Ok(())
             }
 
             pub(crate) fn write_known(&self, writer: &mut $crate::json::Writer) {
-                $( if !$crate::wire::Wire::is_absent(&self.$field) {
-                    writer.field($camel, stringify!($field));
+                let mut fields = $name::FIELDS.iter();
+                $( let name = fields.next();
+                if let Some(name) = name && !$crate::wire::Wire::is_absent(&self.$field) {
+                    writer.field(name.camel, name.snake);
                     $crate::wire::Wire::write(&self.$field, writer);
                 } )*
             }

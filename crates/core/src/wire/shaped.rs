@@ -2,48 +2,13 @@
 
 use std::{fmt, marker::PhantomData, ops::Deref};
 
-use super::{Bytes, Wire};
+use super::{Bytes, ObjectSchema, ValueType, Wire};
 use crate::json::{Form, Json, JsonError, JsonMap, Reader, Writer};
-
-/// What stands in a field, as far as spelling is concerned.
-#[allow(
-    dead_code,
-    reason = "the generated table does not use every kind in every version"
-)]
-pub enum Kind {
-    /// Free JSON of the user: never touched.
-    Any,
-    /// Base64, of either alphabet when read.
-    Bytes,
-    /// A text, number or boolean.
-    Scalar,
-    /// A list of texts whose order says nothing.
-    Set,
-    /// An object of ADK's with known fields.
-    Model(&'static Shape),
-    /// A list of such.
-    List(&'static Kind),
-    /// A map with the user's keys and values of one kind.
-    Map(&'static Kind),
-}
-
-/// The fields of one of ADK's objects.
-pub struct Shape {
-    pub name: &'static str,
-    pub fields: &'static [Field],
-}
-
-/// One field of a [`Shape`].
-pub struct Field {
-    pub snake: &'static str,
-    pub camel: &'static str,
-    pub kind: Kind,
-}
 
 mod sealed {
     pub trait Sealed {
         #[doc(hidden)]
-        fn kind() -> &'static super::Kind
+        fn value_type() -> &'static super::super::ValueType
         where
             Self: Sized;
     }
@@ -72,7 +37,7 @@ impl<S: ShapeOf> Shaped<S> {
     /// Takes a JSON value in either spelling.
     pub fn new(value: impl Into<Json>) -> Shaped<S> {
         Shaped(
-            Some(respell(&value.into(), S::kind(), Form::Camel)),
+            Some(respell(&value.into(), S::value_type(), Form::Camel)),
             PhantomData,
         )
     }
@@ -114,15 +79,15 @@ impl<S: ShapeOf> Default for Shaped<S> {
 impl<S: ShapeOf> Wire for Shaped<S> {
     fn read(reader: &mut Reader<'_>) -> Result<Shaped<S>, JsonError> {
         let next = reader.peek();
-        match S::kind() {
-            Kind::Model(_) | Kind::Map(_) if next != Some(b'{') => {
+        match S::value_type() {
+            ValueType::Object(_) | ValueType::Map(_) if next != Some(b'{') => {
                 return Err(reader.unexpected("an object"));
             }
-            Kind::List(_) | Kind::Set if next != Some(b'[') => {
+            ValueType::List(_) | ValueType::TextSet if next != Some(b'[') => {
                 return Err(reader.unexpected("a list"));
             }
             // Most are empty, and nothing need be kept of those.
-            Kind::Model(_) | Kind::Map(_) if reader.take_empty_object() => {
+            ValueType::Object(_) | ValueType::Map(_) if reader.take_empty_object() => {
                 return Ok(Shaped::default());
             }
             _ => {}
@@ -133,27 +98,33 @@ impl<S: ShapeOf> Wire for Shaped<S> {
     fn write(&self, writer: &mut Writer) {
         match writer.form() {
             Form::Camel => writer.json(self),
-            Form::Snake => writer.json(&respell(self, S::kind(), Form::Snake)),
+            Form::Snake => writer.json(&respell(self, S::value_type(), Form::Snake)),
         }
     }
 }
 
 /// The value with every known field name in `form`, known fields without a value left out, and
 /// everything unknown or free as it was.
-fn respell(value: &Json, kind: &Kind, form: Form) -> Json {
-    match (kind, value) {
-        (Kind::Model(shape), Json::Object(map)) => respell_object(map, shape, form).into(),
-        (Kind::Map(kind), Json::Object(map)) => map
+fn respell(value: &Json, value_type: &ValueType, form: Form) -> Json {
+    match (value_type, value) {
+        (ValueType::Object(object), Json::Object(map)) => {
+            respell_object(map, &[object], form).into()
+        }
+        (ValueType::Union(_), Json::Object(map)) => {
+            respell_object(map, &value_type.objects(), form).into()
+        }
+        (ValueType::Declared(_, real), _) => respell(value, real, form),
+        (ValueType::Map(inner), Json::Object(map)) => map
             .iter()
-            .map(|(key, value)| (key, respell(value, kind, form)))
+            .map(|(key, value)| (key, respell(value, inner, form)))
             .collect::<JsonMap>()
             .into(),
-        (Kind::List(kind), Json::Array(items)) => items
+        (ValueType::List(inner), Json::Array(items)) => items
             .iter()
-            .map(|item| respell(item, kind, form))
+            .map(|item| respell(item, inner, form))
             .collect::<Vec<_>>()
             .into(),
-        (Kind::Bytes, Json::String(text)) => match Bytes::from_base64(text) {
+        (ValueType::Bytes, Json::String(text)) => match Bytes::from_base64(text) {
             Some(bytes) => bytes.to_base64().into(),
             None => value.clone(),
         },
@@ -161,13 +132,11 @@ fn respell(value: &Json, kind: &Kind, form: Form) -> Json {
     }
 }
 
-fn respell_object(map: &JsonMap, shape: &Shape, form: Form) -> JsonMap {
+/// The same for a value that is one of `objects`; their fields of one name have one type.
+fn respell_object(map: &JsonMap, objects: &[&ObjectSchema], form: Form) -> JsonMap {
     let mut out = JsonMap::new();
     for (key, value) in map {
-        let field = shape
-            .fields
-            .iter()
-            .find(|field| field.camel == key || field.snake == key);
+        let field = objects.iter().find_map(|object| object.field(key));
         match field {
             None => drop(out.insert(key, value.clone())),
             Some(_) if value.is_null() => {}
@@ -179,7 +148,7 @@ fn respell_object(map: &JsonMap, shape: &Shape, form: Form) -> JsonMap {
                 // Both spellings of one field in one object: the second takes the other one, so
                 // that nothing is lost, there and back.
                 let name = if out.contains_key(name) { other } else { name };
-                out.insert(name, respell(value, &field.kind, form));
+                out.insert(name, respell(value, &field.value, form));
             }
         }
     }

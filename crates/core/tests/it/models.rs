@@ -1,14 +1,13 @@
-//! ADK's models as `testdata/wire/shapes.json` lists them: which object has which fields.
+//! Sample values for every object of ADK's table: what is a field, a free map or base64.
 //!
-//! The tests learn from here what is a field, what is a map of the user and what is base64. They
-//! do not ask the tables of the crate, which are what is tested.
+//! `scripts/generate-adk-tables` compares the table with what google-adk writes.
 
-use std::{collections::BTreeMap, fs, sync::LazyLock};
+use std::{collections::BTreeMap, sync::LazyLock};
 
-use retain_core::{Json, JsonMap};
-use serde::Deserialize;
-
-use crate::recordings;
+use retain_core::{
+    Json, JsonMap,
+    adk::{ObjectSchema, Presence, ValueType, table},
+};
 
 /// The models that the crate has a struct for; the others are passed on as [`retain_core::Shaped`].
 pub(crate) const TYPED: [&str; 14] = [
@@ -81,25 +80,6 @@ pub(crate) enum Form {
     Snake,
 }
 
-#[derive(Deserialize)]
-struct ShapesFile {
-    models: Vec<ShapesModel>,
-}
-
-#[derive(Deserialize)]
-struct ShapesModel {
-    name: String,
-    fields: Vec<ShapesField>,
-}
-
-#[derive(Deserialize)]
-struct ShapesField {
-    snake: String,
-    camel: String,
-    kind: String,
-    python: String,
-}
-
 static MODELS: LazyLock<BTreeMap<String, Vec<Field>>> = LazyLock::new(load);
 
 /// The fields of a model, in wire order.
@@ -123,54 +103,71 @@ pub(crate) fn event() -> Kind {
 }
 
 fn load() -> BTreeMap<String, Vec<Field>> {
-    let text = fs::read_to_string(recordings::folder().join("shapes.json")).unwrap();
-    let file: ShapesFile = serde_json::from_str(&text).unwrap();
-    let mut models: BTreeMap<String, Vec<Field>> = BTreeMap::new();
-    let mut unions = Vec::new();
-    for model in file.models {
-        let fields = model.fields.into_iter().map(|field| Field {
-            kind: kind(&field.kind, &mut unions),
-            snake: field.snake,
-            camel: field.camel,
-            python: field.python,
-        });
-        models.insert(model.name, fields.collect());
-    }
-    // A union of models is one object that may have the fields of all of them.
-    for union in unions {
-        let mut merged: Vec<Field> = Vec::new();
-        for field in union.split('|').flat_map(|name| models[name].clone()) {
-            if !merged.iter().any(|known| known.snake == field.snake) {
-                merged.push(field);
+    let mut models = BTreeMap::new();
+    for object in table::OBJECTS {
+        models.insert(object.name.to_owned(), fields_of(&[object]));
+        for field in object.fields {
+            let objects = field.value.objects();
+            if objects.len() > 1 {
+                models.insert(name_of(&objects), fields_of(&objects));
             }
         }
-        models.insert(union, merged);
     }
     models
 }
 
-fn kind(text: &str, unions: &mut Vec<String>) -> Kind {
-    let inner = |open: &str, close: &str| text.strip_prefix(open)?.strip_suffix(close);
-    if let Some(model) = text.strip_prefix("model:") {
-        return Kind::Model(model.to_owned());
-    }
-    if let Some(item) = inner("list<", ">") {
-        return Kind::List(Box::new(kind(item, unions)));
-    }
-    if let Some(item) = inner("map<", ">") {
-        return Kind::Map(Box::new(kind(item, unions)));
-    }
-    match text {
-        "any" | "union[scalar,list<scalar>]" => Kind::Any,
-        "bytes" => Kind::Bytes,
-        "scalar" => Kind::Scalar,
-        "set<scalar>" => Kind::Set,
-        _ => {
-            let members = inner("union[", "]").unwrap_or_else(|| panic!("unknown kind {text}"));
-            let names = members.replace("model:", "").replace(',', "|");
-            unions.push(names.clone());
-            Kind::Model(names)
+/// The fields of a value that is one of `objects`.
+fn fields_of(objects: &[&ObjectSchema]) -> Vec<Field> {
+    let mut fields: Vec<Field> = Vec::new();
+    for field in objects.iter().flat_map(|object| object.fields) {
+        if !fields.iter().any(|known| known.snake == field.snake) {
+            let nullable = match field.presence {
+                Presence::Nullable => " | None",
+                _ => "",
+            };
+            fields.push(Field {
+                snake: field.snake.to_owned(),
+                camel: field.camel.to_owned(),
+                kind: kind(&field.value),
+                python: python(&field.value) + nullable,
+            });
         }
+    }
+    fields
+}
+
+fn name_of(objects: &[&ObjectSchema]) -> String {
+    let names: Vec<&str> = objects.iter().map(|object| object.name).collect();
+    names.join("|")
+}
+
+fn kind(value: &ValueType) -> Kind {
+    match value {
+        ValueType::Any | ValueType::Dict => Kind::Any,
+        ValueType::Bytes => Kind::Bytes,
+        ValueType::TextSet => Kind::Set,
+        ValueType::List(item) => Kind::List(Box::new(kind(item))),
+        ValueType::Map(item) => Kind::Map(Box::new(kind(item))),
+        ValueType::Declared(_, real) => kind(real),
+        ValueType::Object(object) => Kind::Model(object.name.to_owned()),
+        ValueType::Union(_) => match value.objects().as_slice() {
+            [] => Kind::Any,
+            objects => Kind::Model(name_of(objects)),
+        },
+        _ => Kind::Scalar,
+    }
+}
+
+fn python(value: &ValueType) -> String {
+    match value {
+        ValueType::Bool => "bool".to_owned(),
+        ValueType::Int => "int".to_owned(),
+        ValueType::Float => "float".to_owned(),
+        ValueType::List(item) => format!("list[{}]", python(item)),
+        ValueType::Dict => "dict[str, Any]".to_owned(),
+        ValueType::Map(item) => format!("dict[str, {}]", python(item)),
+        ValueType::Declared(_, real) => python(real),
+        _ => "str".to_owned(),
     }
 }
 
