@@ -185,6 +185,26 @@ fn free_places_and_unknown_fields_keep_every_name_of_every_model() {
     assert!(places > 100, "only {places}");
 }
 
+/// Why Retain has a JSON reader of its own: what serde_json 1.0.154 with `arbitrary_precision` and
+/// `preserve_order` writes for these values after it has read them.
+#[test]
+fn values_that_serde_json_changes_are_kept() {
+    for (text, written_by_serde_json) in [
+        (r#"{"n":1e5}"#, Some(r#"{"n":1e+5}"#)),
+        (r#"{"n":1E400}"#, Some(r#"{"n":1e+400}"#)),
+        // A map of the user that serde_json takes for its own representation of a number.
+        (r#"{"$serde_json::private::Number":"1"}"#, Some("1")),
+        (r#"{"$serde_json::private::Number":"x"}"#, None),
+    ] {
+        let written = Json::parse(text).map(|json| json.to_string()).ok();
+        assert_eq!(written.as_deref(), Some(text));
+        assert_ne!(written.as_deref(), written_by_serde_json);
+        let event = format!(r#"{{"actions":{{"stateDelta":{{"k":{text}}}}}}}"#);
+        let written = Event::from_json(&event).unwrap().to_json().unwrap();
+        assert!(written.contains(text), "{written}");
+    }
+}
+
 #[test]
 fn numbers_keep_their_spelling_in_free_places() {
     for number in [
