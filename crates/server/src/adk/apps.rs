@@ -5,15 +5,10 @@ use axum::{
     http::{Extensions, Method},
     response::Response,
 };
-use retain_core::{Json, JsonMap};
+use retain_core::{Json, JsonMap, adk::ValueType};
 use retain_runtime::{Agent, Instruction, LlmAgent, ToolSource};
 
-use super::{
-    answers::json_response,
-    errors::AdkError,
-    run::runner,
-    validate::{Checker, Kind},
-};
+use super::{answers::json_response, errors::AdkError, run::runner, validate::Checker};
 use crate::{
     guard::{Caller, Scope},
     routes::{Access, Routes},
@@ -53,7 +48,7 @@ async fn list_apps(
         Some(text) => {
             let mut checker = Checker::at("query");
             checker.enter("detailed");
-            let read = checker.check(&Kind::Bool, &Json::from(text));
+            let read = checker.check(&ValueType::Bool, &Json::from(text));
             read.map_err(AdkError::Invalid)?.as_bool() == Some(true)
         }
     };

@@ -6,15 +6,17 @@ use axum::{
     http::{Method, StatusCode},
     response::Response,
 };
-use retain_core::{ArtifactKey, ArtifactVersion, Json, Part, SessionKey};
+use retain_core::{
+    ArtifactKey, ArtifactVersion, Json, Part, SessionKey,
+    adk::{ValueType, table},
+};
 
 use super::{
     answers::{json_response, null_response},
     apps::query_value,
     bodies,
     errors::AdkError,
-    models::SAVE_ARTIFACT,
-    validate::{Checker, Kind},
+    validate::Checker,
 };
 use crate::{
     guard::Scope,
@@ -57,9 +59,9 @@ async fn save(
     Path((app, user, session)): SessionPath,
     request: Request,
 ) -> Result<Response, AdkError> {
-    static KIND: Kind = bodies::of(&SAVE_ARTIFACT);
-    let body = bodies::read(request, &KIND).await?;
-    let filename = body.needed_text("filename")?;
+    static BODY: ValueType = ValueType::Object(&table::SAVE_ARTIFACT_REQUEST);
+    let body = bodies::read(request, &BODY).await?;
+    let filename = body.required_text("filename")?;
     let artifact = body.part("artifact")?.unwrap_or_default();
     let key = ArtifactKey::in_session(&SessionKey::new(app, user, session), filename);
     let artifacts = &server.services.artifacts;
@@ -195,7 +197,7 @@ fn version_of_query(query: Option<&str>) -> Result<Wanted, AdkError> {
     };
     let mut checker = Checker::at("query");
     checker.enter("version");
-    let number = checker.check(&Kind::Integer, &Json::from(version));
+    let number = checker.check(&ValueType::Int, &Json::from(version));
     let number = number.map_err(AdkError::Invalid)?;
     Ok(number.as_u64().map_or(Wanted::None, Wanted::Number))
 }

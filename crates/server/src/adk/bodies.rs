@@ -1,46 +1,46 @@
-//! Reads what came with a request: the JSON of a body, checked against a table, and its fields.
+//! Reads the JSON body of a request, validates it against ADK's table, and gives access to its fields.
 
 use axum::{
     body::Bytes,
     extract::{FromRequest as _, Request},
     http::{StatusCode, header},
 };
-use retain_core::{Content, Event, Json, JsonError, JsonMap, Part};
+use retain_core::{Content, Event, Json, JsonError, JsonMap, Part, adk::ValueType};
 
 use super::{
     errors::AdkError,
     json_error,
-    validate::{Checker, Kind, Model, Problem},
+    validate::{Checker, Problem},
 };
 
-/// What a body must be like.
+/// The body that a route expects.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Expected {
-    pub(super) kind: &'static Kind,
-    /// Whether there need not be one.
+pub(super) struct ExpectedBody {
+    pub(super) value: &'static ValueType,
+    /// Whether the body may be missing or null.
     pub(super) is_optional: bool,
-    /// Whether fields that ADK does not know are kept where it refuses them.
+    /// Whether unknown fields are kept where ADK rejects them.
     pub(super) keeps_unknown: bool,
 }
 
-/// An object that was read from a body, by ADK's names.
+/// The object in a body, with camelCase names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Body(JsonMap);
 
-/// Reads a body that must be there.
-pub(super) async fn read(request: Request, kind: &'static Kind) -> Result<Body, AdkError> {
-    let expected = Expected {
-        kind,
+/// Reads a required body.
+pub(super) async fn read(request: Request, value: &'static ValueType) -> Result<Body, AdkError> {
+    let expected = ExpectedBody {
+        value,
         is_optional: false,
         keeps_unknown: false,
     };
     Ok(read_as(request, expected).await?.unwrap_or_default())
 }
 
-/// Reads a body; `None` if there is none, or null, and it may be so.
+/// Reads a body; `None` if an optional one is missing or null.
 pub(super) async fn read_as(
     request: Request,
-    expected: Expected,
+    expected: ExpectedBody,
 ) -> Result<Option<Body>, AdkError> {
     let is_json = is_json(&request);
     let bytes = Bytes::from_request(request, &()).await;
@@ -48,8 +48,8 @@ pub(super) async fn read_as(
     let value = match (bytes.is_empty(), is_json) {
         (true, _) => None,
         (false, true) => Some(parse(&bytes)?),
-        // What does not say that it is JSON is a text to FastAPI: a page elsewhere cannot send JSON
-        // here without asking first.
+        // FastAPI takes a body without a JSON content type as text, so that a page of another origin
+        // cannot send JSON without a CORS preflight.
         (false, false) => Some(Json::from(String::from_utf8_lossy(&bytes).into_owned())),
     };
     let value = match value {
@@ -59,7 +59,7 @@ pub(super) async fn read_as(
     };
     let mut checker = Checker::at("body");
     checker.keeps_unknown = expected.keeps_unknown;
-    match checker.check(expected.kind, &value) {
+    match checker.check(expected.value, &value) {
         Ok(Json::Object(map)) => Ok(Some(Body((*map).clone()))),
         Ok(_) => Ok(None),
         Err(problems) => Err(AdkError::Invalid(problems)),
@@ -79,7 +79,7 @@ fn parse(bytes: &[u8]) -> Result<Json, AdkError> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return Err(AdkError::bad_request("There was an error parsing the body"));
     };
-    // Python takes a mark of the byte order for nothing.
+    // Python skips a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     Json::parse(text).map_err(|error| {
         let (place, said) = json_error::as_python(text)
@@ -109,7 +109,7 @@ fn missing() -> AdkError {
     }])
 }
 
-/// A value that the table lets pass and that cannot be kept nevertheless.
+/// The error for a value that passes validation and that core cannot read.
 fn unreadable(place: &[Json], value: &Json, error: &JsonError) -> AdkError {
     AdkError::Invalid(vec![Problem {
         kind: "value_error",
@@ -125,8 +125,8 @@ impl Body {
         self.0.get(name)?.as_str().map(str::to_owned)
     }
 
-    /// A text that must be there, and is, for the table says so.
-    pub(super) fn needed_text(&self, name: &str) -> Result<String, AdkError> {
+    /// A text that the table requires.
+    pub(super) fn required_text(&self, name: &str) -> Result<String, AdkError> {
         let missing =
             || AdkError::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{name} required"));
         self.text(name).ok_or_else(missing)
@@ -140,13 +140,13 @@ impl Body {
         self.0.get(name)?.as_object().cloned()
     }
 
-    /// The names in an object of the body.
+    /// The keys of a map in the body.
     pub(super) fn keys(&self, name: &str) -> impl Iterator<Item = &str> {
         let map = self.0.get(name).and_then(Json::as_object);
         map.into_iter().flat_map(JsonMap::keys)
     }
 
-    /// The object itself, for a body that is a map of the user's.
+    /// The object itself, for a body that is a free map.
     pub(super) fn into_map(self) -> JsonMap {
         self.0
     }
@@ -181,9 +181,4 @@ impl Body {
         read.map(Some)
             .map_err(|error| unreadable(&[name.into()], value, &error))
     }
-}
-
-/// The kind of a body that follows a table.
-pub(super) const fn of(model: &'static Model) -> Kind {
-    Kind::Model(model)
 }

@@ -5,11 +5,9 @@ use axum::{
     http::Method,
     response::Response,
 };
+use retain_core::adk::{ValueType, table};
 
-use super::{
-    answers::null_response, bodies, errors::AdkError, models::UPDATE_MEMORY, sessions,
-    validate::Kind,
-};
+use super::{answers::null_response, bodies, errors::AdkError, sessions};
 use crate::{
     guard::Scope,
     routes::{Access, Routes},
@@ -27,9 +25,9 @@ async fn add_session(
     Path((app, user)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, AdkError> {
-    static KIND: Kind = bodies::of(&UPDATE_MEMORY);
-    let body = bodies::read(request, &KIND).await?;
-    let session = body.needed_text("sessionId")?;
+    static BODY: ValueType = ValueType::Object(&table::UPDATE_MEMORY_REQUEST);
+    let body = bodies::read(request, &BODY).await?;
+    let session = body.required_text("sessionId")?;
     let session = sessions::find(&server, &app, &user, &session).await?;
     let memory = &server.services.memory;
     memory.add_session_to_memory(&session).await?;

@@ -14,7 +14,6 @@ mod errors;
 mod json_error;
 mod live;
 mod memory;
-mod models;
 mod redact;
 mod run;
 mod sessions;

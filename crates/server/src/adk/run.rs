@@ -7,15 +7,14 @@ use axum::{
     http::{Method, StatusCode},
     response::Response,
 };
+use retain_core::adk::{ValueType, table};
 use retain_runtime::{RunConfig, RunRequest, RunStream, Runner, StreamingMode};
 
 use super::{
     answers::{events_text, json_response},
     bodies::{self, Body},
     errors::AdkError,
-    models::RUN_AGENT,
     sse,
-    validate::Kind,
 };
 use crate::{
     guard::{Caller, Guards, KeyWatch, RunPermit, Scope},
@@ -88,15 +87,15 @@ struct Asked {
 
 impl Asked {
     async fn read(server: &Shared, request: Request) -> Result<Asked, AdkError> {
-        static KIND: Kind = bodies::of(&RUN_AGENT);
+        static BODY: ValueType = ValueType::Object(&table::RUN_AGENT_REQUEST);
         let caller = Caller::of(request.extensions());
-        let body = bodies::read(request, &KIND).await?;
+        let body = bodies::read(request, &BODY).await?;
         let Some(app) = app_name(server, body.text("appName")) else {
             return Err(AdkError::bad_request(
                 "app_name is required when ADK_DEFAULT_APP_NAME is not set",
             ));
         };
-        let user = body.needed_text("userId")?;
+        let user = body.required_text("userId")?;
         caller.check_owner(Some(&app), Some(&user))?;
         outside::check_state(&caller, body.keys("stateDelta"))?;
         let runner = runner(server, &app).await?;
@@ -125,7 +124,10 @@ impl Asked {
             },
             yield_user_message: false,
         };
-        let (user, session) = (body.needed_text("userId")?, body.needed_text("sessionId")?);
+        let (user, session) = (
+            body.required_text("userId")?,
+            body.required_text("sessionId")?,
+        );
         if request.message.is_none() && request.invocation_id.is_none() {
             return Err(nothing_to_run(&self.runner, &user, &session).await);
         }

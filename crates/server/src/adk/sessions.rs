@@ -8,16 +8,15 @@ use axum::{
 use retain_core::{
     CreateSession, Event, EventActions, GetSessionConfig, Ids as _, JsonMap, RandomIds, Session,
     SessionKey, State,
+    adk::{ValueType, table},
 };
 
 use super::{
     answers::{json_response, null_response, session_text},
-    bodies::{self, Body, Expected},
+    bodies::{self, Body, ExpectedBody},
     dev::seeded,
     errors::AdkError,
-    models::{CREATE_SESSION, UPDATE_SESSION},
     redact::redacted,
-    validate::Kind,
 };
 use crate::{
     guard::{Caller, Scope},
@@ -92,8 +91,8 @@ async fn create_session_with_id(
     Path((app, user, session)): Path<(String, String, String)>,
     request: Request,
 ) -> Result<Response, AdkError> {
-    let expected = Expected {
-        kind: &Kind::Map,
+    let expected = ExpectedBody {
+        value: &ValueType::Dict,
         is_optional: true,
         keeps_unknown: false,
     };
@@ -112,9 +111,9 @@ async fn create_session(
     Path((app, user)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, AdkError> {
-    static KIND: Kind = bodies::of(&CREATE_SESSION);
-    let expected = Expected {
-        kind: &KIND,
+    static BODY: ValueType = ValueType::Object(&table::CREATE_SESSION_REQUEST);
+    let expected = ExpectedBody {
+        value: &BODY,
         is_optional: true,
         // A newer ADK may have written what is imported here.
         keeps_unknown: true,
@@ -178,9 +177,9 @@ async fn update_session(
     Path((app, user, session)): Path<(String, String, String)>,
     request: Request,
 ) -> Result<Response, AdkError> {
-    static KIND: Kind = bodies::of(&UPDATE_SESSION);
+    static BODY: ValueType = ValueType::Object(&table::UPDATE_SESSION_REQUEST);
     let caller = Caller::of(request.extensions());
-    let body = bodies::read(request, &KIND).await?;
+    let body = bodies::read(request, &BODY).await?;
     outside::check_state(&caller, body.keys("stateDelta"))?;
     let mut session = find(&server, &app, &user, &session).await?;
     let event = Event {

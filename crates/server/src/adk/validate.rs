@@ -1,21 +1,24 @@
-//! Checks a body against a table of fields as pydantic does, and says what is wrong in its words.
+//! Validates a value against ADK's table as pydantic does, with pydantic's error messages.
 //!
-//! Both spellings of a name are taken. What pydantic takes for something else (`"yes"` for true) is
-//! taken here too, so that a body that ADK accepts is accepted.
+//! Accepts both spellings of a name, and the conversions that pydantic makes (`"yes"` for true), so
+//! that a body that ADK accepts is accepted.
 
-use retain_core::{Json, JsonMap, Number};
+use retain_core::{
+    Json, JsonMap, Number,
+    adk::{ObjectSchema, Presence, UnknownFields, ValueType},
+};
 
-/// One thing that is wrong with a body or a query.
+/// One validation error of a body or a query.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Problem {
-    /// Pydantic's name for it.
+    /// Pydantic's error type.
     pub(super) kind: &'static str,
-    /// Where: `body`, then names and places in lists.
+    /// The path to the value: `body`, then field names and list indexes.
     pub(super) loc: Vec<Json>,
     pub(super) message: String,
-    /// What was found.
+    /// The value that was found.
     pub(super) input: Json,
-    /// What the message is made of, where pydantic tells it.
+    /// The values in the message, where pydantic lists them.
     pub(super) context: Option<JsonMap>,
 }
 
@@ -33,89 +36,44 @@ impl Problem {
     }
 }
 
-/// An object with known fields.
-#[derive(Debug)]
-pub(super) struct Model {
-    pub(super) fields: &'static [Field],
-    /// Whether other fields are refused, and not just overlooked.
-    pub(super) is_closed: bool,
-}
-
-/// A field of a [`Model`].
-#[derive(Debug)]
-pub(super) struct Field {
-    pub(super) camel: &'static str,
-    pub(super) snake: &'static str,
-    pub(super) kind: Kind,
-    pub(super) needed: Needed,
-}
-
-/// Whether a field must be there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Needed {
-    /// It must.
-    Yes,
-    /// It may be missing, and if it is there it is not null.
-    No,
-    /// It may be missing or null.
-    Nullable,
-}
-
-/// What a value must be.
-#[derive(Debug)]
-pub(super) enum Kind {
-    Any,
-    Text,
-    Bool,
-    Integer,
-    Float,
-    /// Base64, in either alphabet.
-    Bytes,
-    /// One of these words; ADK takes others too, for they may be of a newer version.
-    Word(&'static [&'static str]),
-    /// A map with any values.
-    Map,
-    List(&'static Kind),
-    /// A list of texts whose order says nothing.
-    Set,
-    Model(&'static Model),
-    /// Either this word or any text: a union that tells both ways in which a value is wrong.
-    WordOrText(&'static str, &'static [&'static str]),
-}
-
-/// Checks values and collects what is wrong with them.
+/// Validates a value and collects all errors.
 #[derive(Debug, Default)]
 pub(super) struct Checker {
     problems: Vec<Problem>,
     loc: Vec<Json>,
-    /// Whether closed models take unknown fields nevertheless, and keep them.
+    /// Whether unknown fields are kept where ADK rejects them.
     pub(super) keeps_unknown: bool,
 }
 
 impl Checker {
-    /// Checks what stands at this place, e.g. `body`.
-    pub(super) fn at(place: &str) -> Checker {
+    /// A checker of the value at `root`, e.g. `body`.
+    pub(super) fn at(root: &str) -> Checker {
         Checker {
-            loc: vec![place.into()],
+            loc: vec![root.into()],
             ..Checker::default()
         }
     }
 
-    /// Goes down to a name.
+    /// Adds a name to the path.
     pub(super) fn enter(&mut self, name: &str) {
         self.loc.push(name.into());
     }
 
-    /// The value as checked, or everything that is wrong with it.
-    pub(super) fn check(mut self, kind: &Kind, value: &Json) -> Result<Json, Vec<Problem>> {
-        let value = self.value(kind, value);
-        match self.problems.is_empty() {
-            true => Ok(value),
-            false => Err(self.problems),
+    /// The converted value, or all of its errors.
+    pub(super) fn check(
+        mut self,
+        expected: &ValueType,
+        value: &Json,
+    ) -> Result<Json, Vec<Problem>> {
+        let value = self.value(expected, value);
+        if self.problems.is_empty() {
+            Ok(value)
+        } else {
+            Err(self.problems)
         }
     }
 
-    fn wrong(&mut self, kind: &'static str, message: &str, input: &Json) {
+    fn reject(&mut self, kind: &'static str, message: &str, input: &Json) {
         self.problems.push(Problem {
             kind,
             loc: self.loc.clone(),
@@ -125,83 +83,125 @@ impl Checker {
         });
     }
 
-    fn inside<T>(&mut self, place: Json, check: impl FnOnce(&mut Checker) -> T) -> T {
-        self.loc.push(place);
+    fn inside<T>(&mut self, step: Json, check: impl FnOnce(&mut Checker) -> T) -> T {
+        self.loc.push(step);
         let checked = check(self);
         self.loc.pop();
         checked
     }
 
-    fn value(&mut self, kind: &Kind, value: &Json) -> Json {
-        match (kind, value) {
-            (Kind::Any, _)
-            | (Kind::Text | Kind::Word(_) | Kind::WordOrText(..), Json::String(_))
-            | (Kind::Map, Json::Object(_))
-            | (Kind::Bool, Json::Bool(_)) => return value.clone(),
-            (Kind::Text, _) => self.wrong("string_type", "Input should be a valid string", value),
-            (Kind::Map, _) => self.wrong("dict_type", "Input should be a valid dictionary", value),
-            (Kind::Bool, _) => return self.bool(value),
-            (Kind::Integer, _) => return self.integer(value),
-            (Kind::Float, _) => return self.float(value),
-            (Kind::Bytes, _) => return self.bytes(value),
-            (Kind::Word(words), _) => self.word(words, value),
-            (Kind::WordOrText(name, words), _) => {
-                self.inside((*name).into(), |this| this.word(words, value));
-                self.inside("str".into(), |this| drop(this.value(&Kind::Text, value)));
+    fn value(&mut self, expected: &ValueType, value: &Json) -> Json {
+        match (expected, value) {
+            (ValueType::Any, _)
+            | (ValueType::Text | ValueType::Enum(_), Json::String(_))
+            | (ValueType::Dict, Json::Object(_))
+            | (ValueType::Bool, Json::Bool(_)) => return value.clone(),
+            (ValueType::Literal(values), Json::String(text)) if values.contains(&&**text) => {
+                return value.clone();
             }
-            (Kind::List(kind), Json::Array(items)) => {
-                let items = items.iter().enumerate();
-                let items =
-                    items.map(|(at, item)| self.inside(at.into(), |this| this.value(kind, item)));
-                return items.collect::<Vec<Json>>().into();
+            (ValueType::Text, _) => {
+                self.reject("string_type", "Input should be a valid string", value);
             }
-            (Kind::Set, Json::Array(_)) => return self.value(&Kind::List(&Kind::Text), value),
-            (Kind::Set, _) => self.wrong("set_type", "Input should be a valid set", value),
-            (Kind::List(_), _) => self.wrong("list_type", "Input should be a valid list", value),
-            (Kind::Model(model), Json::Object(map)) => return self.model(model, map).into(),
-            (Kind::Model(_), _) => {
+            (ValueType::Bool, _) => return self.bool(value),
+            (ValueType::Int, _) => return self.integer(value),
+            (ValueType::Float, _) => return self.float(value),
+            (ValueType::Bytes, _) => return self.bytes(value),
+            (ValueType::Enum(known), _) => self.reject_choice("enum", known.values, value),
+            (ValueType::Literal(values), _) => self.reject_choice("literal_error", values, value),
+            (ValueType::Map(inner), Json::Object(map)) => return self.map(inner, map).into(),
+            (ValueType::Dict | ValueType::Map(_), _) => {
+                self.reject("dict_type", "Input should be a valid dictionary", value);
+            }
+            (ValueType::List(inner), Json::Array(items)) => return self.list(inner, items),
+            (ValueType::TextSet, Json::Array(items)) => return self.list(&ValueType::Text, items),
+            (ValueType::TextSet, _) => {
+                self.reject("set_type", "Input should be a valid set", value);
+            }
+            (ValueType::List(_), _) => {
+                self.reject("list_type", "Input should be a valid list", value);
+            }
+            (ValueType::Object(object), Json::Object(map)) => {
+                return self.object(object, map).into();
+            }
+            (ValueType::Object(_), _) => {
                 let message = "Input should be a valid dictionary or object to extract fields from";
-                self.wrong("model_attributes_type", message, value);
+                self.reject("model_attributes_type", message, value);
             }
+            (ValueType::Union(members), _) => return self.union(members, value),
+            (ValueType::Declared(declared, _), _) => return self.value(declared, value),
         }
         Json::Null
     }
 
-    fn model(&mut self, model: &Model, map: &JsonMap) -> JsonMap {
+    fn list(&mut self, expected: &ValueType, items: &[Json]) -> Json {
+        let items = items.iter().enumerate();
+        let items =
+            items.map(|(at, item)| self.inside(at.into(), |this| this.value(expected, item)));
+        items.collect::<Vec<Json>>().into()
+    }
+
+    fn map(&mut self, expected: &ValueType, map: &JsonMap) -> JsonMap {
+        let pairs = map.iter().map(|(key, value)| {
+            let value = self.inside(key.into(), |this| this.value(expected, value));
+            (key, value)
+        });
+        pairs.collect()
+    }
+
+    /// Pydantic's smart mode: the member that needs no conversion, or else the first that accepts the
+    /// value. If none does, the errors of all members are reported.
+    fn union(&mut self, members: &[ValueType], value: &Json) -> Json {
+        let (mut converted, mut problems) = (None, Vec::new());
+        for member in members {
+            let mut checker = Checker {
+                problems: Vec::new(),
+                loc: self.loc.clone(),
+                keeps_unknown: self.keeps_unknown,
+            };
+            checker.enter(&python_name(member));
+            match checker.check(member, value) {
+                Ok(checked) if checked == *value => return checked,
+                Ok(checked) => drop(converted.get_or_insert(checked)),
+                Err(more) => problems.extend(more),
+            }
+        }
+        converted.unwrap_or_else(|| {
+            self.problems.extend(problems);
+            Json::Null
+        })
+    }
+
+    fn object(&mut self, object: &ObjectSchema, map: &JsonMap) -> JsonMap {
         let mut checked = JsonMap::new();
-        for field in model.fields {
-            let found = [field.camel, field.snake];
-            let found = found.into_iter().find(|name| map.contains_key(name));
-            let Some(name) = found else {
-                if field.needed == Needed::Yes {
+        for field in object.fields {
+            let names = [field.camel, field.snake];
+            let Some(name) = names.into_iter().find(|name| map.contains_key(name)) else {
+                if field.presence == Presence::Required {
                     let input = Json::from(map.clone());
                     self.inside(field.camel.into(), |this| {
-                        this.wrong("missing", "Field required", &input)
+                        this.reject("missing", "Field required", &input)
                     });
                 }
                 continue;
             };
             let value = &map[name];
-            if value.is_null() && field.needed == Needed::Nullable {
+            if value.is_null() && field.presence == Presence::Nullable {
                 continue;
             }
-            let value = self.inside(name.into(), |this| this.value(&field.kind, value));
+            let value = self.inside(name.into(), |this| this.value(&field.value, value));
             checked.insert(field.camel, value);
         }
-        self.unknown(model, map, &mut checked);
+        self.unknown_fields(object, map, &mut checked);
         checked
     }
 
-    fn unknown(&mut self, model: &Model, map: &JsonMap, checked: &mut JsonMap) {
-        let is_known = |key: &str| {
-            let mut fields = model.fields.iter();
-            fields.any(|field| field.camel == key || field.snake == key)
-        };
-        for (key, value) in map.iter().filter(|(key, _)| !is_known(key)) {
-            if model.is_closed && !self.keeps_unknown {
+    fn unknown_fields(&mut self, object: &ObjectSchema, map: &JsonMap, checked: &mut JsonMap) {
+        let is_rejected = object.unknown == UnknownFields::Reject && !self.keeps_unknown;
+        for (key, value) in map.iter().filter(|(key, _)| object.field(key).is_none()) {
+            if is_rejected {
                 let message = "Extra inputs are not permitted";
                 self.inside(key.into(), |this| {
-                    this.wrong("extra_forbidden", message, value)
+                    this.reject("extra_forbidden", message, value)
                 });
             } else {
                 checked.insert(key, value.clone());
@@ -212,12 +212,12 @@ impl Checker {
     fn bool(&mut self, value: &Json) -> Json {
         match read_bool(value) {
             Some(read) => return read.into(),
-            None if may_be_bool(value) => self.wrong(
+            None if may_be_bool(value) => self.reject(
                 "bool_parsing",
                 "Input should be a valid boolean, unable to interpret input",
                 value,
             ),
-            None => self.wrong("bool_type", "Input should be a valid boolean", value),
+            None => self.reject("bool_type", "Input should be a valid boolean", value),
         }
         Json::Null
     }
@@ -231,7 +231,7 @@ impl Checker {
                 None => {
                     let message = "Input should be a valid integer, got a number with a fractional \
                                    part";
-                    self.wrong("int_from_float", message, value);
+                    self.reject("int_from_float", message, value);
                 }
             },
             Json::String(text) => match read_integer(text) {
@@ -239,10 +239,10 @@ impl Checker {
                 None => {
                     let message =
                         "Input should be a valid integer, unable to parse string as an integer";
-                    self.wrong("int_parsing", message, value);
+                    self.reject("int_parsing", message, value);
                 }
             },
-            _ => self.wrong("int_type", message, value),
+            _ => self.reject("int_type", message, value),
         }
         Json::Null
     }
@@ -256,10 +256,10 @@ impl Checker {
                 _ => {
                     let message =
                         "Input should be a valid number, unable to parse string as a number";
-                    self.wrong("float_parsing", message, value);
+                    self.reject("float_parsing", message, value);
                 }
             },
-            _ => self.wrong("float_type", "Input should be a valid number", value),
+            _ => self.reject("float_type", "Input should be a valid number", value),
         }
         Json::Null
     }
@@ -272,30 +272,54 @@ impl Checker {
             Json::String(_) => {
                 let error = "it is not base64";
                 let message = format!("Data should be valid base64: {error}");
-                self.wrong("bytes_invalid_encoding", &message, value);
+                self.reject("bytes_invalid_encoding", &message, value);
                 let context = [("encoding", "base64"), ("encoding_error", error)];
-                self.explain(context.into());
+                self.set_context(context.into());
             }
-            _ => self.wrong("bytes_type", "Input should be a valid bytes", value),
+            _ => self.reject("bytes_type", "Input should be a valid bytes", value),
         }
         Json::Null
     }
 
-    fn word(&mut self, words: &[&str], value: &Json) {
-        let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    fn reject_choice(&mut self, kind: &'static str, choices: &[&str], value: &Json) {
+        let quoted: Vec<String> = choices.iter().map(|choice| format!("'{choice}'")).collect();
         let expected = match quoted.split_last() {
             Some((last, [])) => last.clone(),
             Some((last, before)) => format!("{} or {last}", before.join(", ")),
             None => String::new(),
         };
-        self.wrong("enum", &format!("Input should be {expected}"), value);
-        self.explain([("expected", expected)].into());
+        self.reject(kind, &format!("Input should be {expected}"), value);
+        self.set_context([("expected", expected)].into());
     }
 
-    fn explain(&mut self, context: JsonMap) {
+    fn set_context(&mut self, context: JsonMap) {
         if let Some(problem) = self.problems.last_mut() {
             problem.context = Some(context);
         }
+    }
+}
+
+/// The name of a type in the path of an error.
+fn python_name(value: &ValueType) -> String {
+    match value {
+        ValueType::Any => "any".to_owned(),
+        ValueType::Dict => "dict[str,any]".to_owned(),
+        ValueType::Text => "str".to_owned(),
+        ValueType::Bool => "bool".to_owned(),
+        ValueType::Int => "int".to_owned(),
+        ValueType::Float => "float".to_owned(),
+        ValueType::Bytes => "bytes".to_owned(),
+        ValueType::TextSet => "set[str]".to_owned(),
+        ValueType::Enum(known) => format!("str-enum[{}]", known.name),
+        ValueType::Literal(values) => format!("literal['{}']", values.join("','")),
+        ValueType::List(inner) => format!("list[{}]", python_name(inner)),
+        ValueType::Map(inner) => format!("dict[str,{}]", python_name(inner)),
+        ValueType::Object(object) => object.name.to_owned(),
+        ValueType::Union(members) => {
+            let names: Vec<String> = members.iter().map(python_name).collect();
+            format!("union[{}]", names.join(","))
+        }
+        ValueType::Declared(declared, _) => python_name(declared),
     }
 }
 
@@ -326,7 +350,7 @@ fn may_be_bool(value: &Json) -> bool {
     }
 }
 
-/// A whole number as pydantic reads it: with spaces around it, a sign, `_` between digits, `.0`.
+/// An integer as pydantic reads it: spaces around it, a sign, `_` between digits and `.0` are allowed.
 fn read_integer(text: &str) -> Option<Json> {
     let text = text.trim();
     let (sign, digits) = match text.strip_prefix('-') {
@@ -348,7 +372,7 @@ fn read_integer(text: &str) -> Option<Json> {
     Json::parse(&format!("{sign}{digits}")).ok()
 }
 
-/// The number if it is a whole one, `2.0` as `2`.
+/// The number if it is an integer; `2.0` counts as `2`.
 fn whole(number: &Number) -> Option<Json> {
     let text = Json::from(number.clone()).to_string();
     let is_integer = text.bytes().all(|b| b.is_ascii_digit() || b == b'-');

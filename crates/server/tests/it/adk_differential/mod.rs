@@ -7,6 +7,7 @@ mod cases;
 mod echo;
 mod normal;
 mod rules;
+mod table;
 
 use std::{
     collections::BTreeMap,

@@ -1,0 +1,67 @@
+//! The committed table of ADK's objects is the one that the generator makes of google-adk 2.13.
+
+use std::{path::PathBuf, process::Command};
+
+use retain_testkit::oracle::{adk_python, skip};
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).expect("a file of the repository")
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+const TABLE: &str = "crates/core/src/wire/table.rs";
+
+/// The line that lists the versions of the packages.
+fn packages(table: &str) -> &str {
+    let mut lines = table.lines();
+    lines
+        .find(|line| line.starts_with("//! From "))
+        .expect("the packages")
+}
+
+#[test]
+fn committed_table_is_what_the_generator_prints() {
+    let Some(python) = adk_python("committed_table_is_what_the_generator_prints") else {
+        return;
+    };
+    let output = Command::new(python)
+        .arg(root().join("scripts/generate-adk-tables"))
+        .output()
+        .expect("Python can be started");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "the generator failed: {errors}");
+    let generated = String::from_utf8(output.stdout).expect("UTF-8");
+    let committed = read(TABLE);
+    if packages(&generated) != packages(&committed) {
+        let installed = packages(&generated);
+        skip(&format!(
+            "committed_table_is_what_the_generator_prints: {TABLE} has other packages than {installed:?}"
+        ));
+        return;
+    }
+    let differs = |(one, other): &(&str, &str)| one != other;
+    let first = generated.lines().zip(committed.lines()).find(differs);
+    assert!(
+        generated == committed,
+        "run scripts/generate-adk-tables; the first difference is {first:?}"
+    );
+}
+
+/// The upgrade from 2.12.0 changes no object: the recorded difference of the two tables is the line
+/// of the packages.
+#[test]
+fn upgrade_from_adk_2_12_changes_only_the_packages() {
+    let difference = read("crates/core/testdata/wire/2.12.0-to-2.13.0.diff");
+    let changed = difference.lines().skip(2);
+    let (old, new): (Vec<&str>, Vec<&str>) = changed
+        .filter(|line| line.starts_with(['-', '+']))
+        .partition(|line| line.starts_with('-'));
+    let table = read(TABLE);
+    let packages = packages(&table);
+    assert_eq!(new, [format!("+{packages}")]);
+    let before = packages.replace("google-adk 2.13.0", "google-adk 2.12.0");
+    assert_eq!(old, [format!("-{before}")]);
+}
