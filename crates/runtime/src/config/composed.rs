@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use retain_core::adk::table;
+
 use super::{
     error::ConfigError,
     llm_agent::callbacks,
@@ -62,19 +64,8 @@ pub(super) fn common(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<Com
 
 /// Whether it is a key that every agent has.
 pub(super) fn is_common(key: &str) -> bool {
-    KEYS[..6].contains(&key)
+    table::SEQUENTIAL_AGENT_CONFIG.field(key).is_some()
 }
-
-/// The keys of the agents that only run others; `max_iterations` is only a loop's.
-const KEYS: [&str; 7] = [
-    "agent_class",
-    "name",
-    "description",
-    "sub_agents",
-    "before_agent_callbacks",
-    "after_agent_callbacks",
-    "max_iterations",
-];
 
 /// An agent that only runs others.
 pub(super) fn build(
@@ -83,9 +74,13 @@ pub(super) fn build(
     place: &Place<'_>,
 ) -> Result<Arc<dyn Agent>> {
     let fields = match class {
-        WorkflowClass::Sequential => place.fields("a SequentialAgent", &KEYS[..6])?,
-        WorkflowClass::Parallel => place.fields("a ParallelAgent", &KEYS[..6])?,
-        WorkflowClass::Loop => place.fields("a LoopAgent", &KEYS)?,
+        WorkflowClass::Sequential => {
+            place.fields("a SequentialAgent", &table::SEQUENTIAL_AGENT_CONFIG)?
+        }
+        WorkflowClass::Parallel => {
+            place.fields("a ParallelAgent", &table::PARALLEL_AGENT_CONFIG)?
+        }
+        WorkflowClass::Loop => place.fields("a LoopAgent", &table::LOOP_AGENT_CONFIG)?,
     };
     let rounds = fields.get("max_iterations").map(Place::count).transpose()?;
     let Common {
@@ -129,8 +124,7 @@ fn agent_callbacks(loader: &Loader<'_>, fields: &Fields<'_>) -> Result<AgentCall
 
 /// An agent as a tool.
 pub(super) fn agent_tool(loader: &mut Loader<'_>, args: &Place<'_>) -> Result<ToolSource> {
-    let known = ["agent", "skip_summarization", "include_plugins"];
-    let fields = args.fields("the arguments of AgentTool", &known)?;
+    let fields = args.fields("the arguments of AgentTool", &table::AGENT_TOOL_CONFIG)?;
     let place = fields.required("agent")?;
     let agent = loader.reference(place)?;
     // It runs alone, so it is a tree of its own.

@@ -2,6 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
+use retain_core::adk::table;
+
 use super::{
     composed,
     error::ConfigError,
@@ -18,38 +20,13 @@ use crate::{
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-const KEYS: [&str; 22] = [
-    "agent_class",
-    "name",
-    "description",
-    "sub_agents",
-    "before_agent_callbacks",
-    "after_agent_callbacks",
-    "model",
-    "model_code",
-    "instruction",
-    "static_instruction",
-    "disallow_transfer_to_parent",
-    "disallow_transfer_to_peers",
-    "input_schema",
-    "output_schema",
-    "output_key",
-    "include_contents",
-    "tools",
-    "before_model_callbacks",
-    "after_model_callbacks",
-    "before_tool_callbacks",
-    "after_tool_callbacks",
-    "generate_content_config",
-];
-
 /// The agent that the file describes.
 pub(super) fn build(loader: &mut Loader<'_>, place: &Place<'_>) -> Result<Arc<dyn Agent>> {
     let keys = place.pairs("an LlmAgent")?;
     if let Some((_, global)) = keys.iter().find(|(key, _)| *key == "global_instruction") {
         return Err(global.error(GLOBAL_INSTRUCTION));
     }
-    let fields = place.fields("an LlmAgent", &KEYS)?;
+    let fields = place.fields("an LlmAgent", &table::LLM_AGENT_CONFIG)?;
     let name = fields.required("name")?.text()?;
     let mut agent = LlmAgent::builder(name)
         .description(fields.text("description")?.unwrap_or_default())
@@ -121,7 +98,7 @@ fn local_name(name: &Place<'_>) -> Result<Option<String>> {
 
 /// The name in a reference to code.
 fn code_name<'a>(place: &Place<'a>) -> Result<Place<'a>> {
-    let fields = place.fields("a code reference", &["name"])?;
+    let fields = place.fields("a code reference", &table::CODE_CONFIG)?;
     fields.required("name").cloned()
 }
 

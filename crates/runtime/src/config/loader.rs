@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use retain_core::adk::table;
+
 use super::{
     composed, custom_agent,
     custom_agent::MakeAgent,
@@ -114,7 +116,7 @@ impl Loader<'_> {
 
     /// The agent that a reference means: `config_path` or `code`.
     pub(super) fn reference(&mut self, place: &Place<'_>) -> Result<Arc<dyn Agent>> {
-        let fields = place.fields("an agent reference", &["config_path", "code"])?;
+        let fields = place.fields("an agent reference", &table::AGENT_REF_CONFIG)?;
         match (fields.get("config_path"), fields.get("code")) {
             (Some(path), None) => self.config_path(path),
             (None, Some(code)) => self.registry.agents.find(code).map(Arc::clone),

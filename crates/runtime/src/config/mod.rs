@@ -17,7 +17,7 @@ mod place;
 mod registry;
 mod scalar;
 mod schemas;
-mod setting_shapes;
+mod setting_keys;
 mod tools;
 mod yaml;
 

@@ -1,61 +1,21 @@
 //! `generate_content_config`, and the contents that stand in configurations, key by key: so that
 //! an error has the line of its key.
 
-use retain_core::{Content, GenerateContentConfig, Json, JsonError, JsonMap, Part};
+use retain_core::{Content, GenerateContentConfig, Json, JsonError, JsonMap, Part, adk::table};
 
 use super::{
     error::ConfigError,
     place::{Place, unknown_key},
-    setting_shapes,
+    setting_keys,
 };
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-/// Keys that are suggested for one that is not known. A test sees that the settings have them all.
-const KEYS: [&str; 36] = [
-    "http_options",
-    "temperature",
-    "top_p",
-    "top_k",
-    "candidate_count",
-    "max_output_tokens",
-    "stop_sequences",
-    "response_logprobs",
-    "logprobs",
-    "presence_penalty",
-    "frequency_penalty",
-    "seed",
-    "response_mime_type",
-    "response_json_schema",
-    "routing_config",
-    "model_selection_config",
-    "safety_settings",
-    "tool_config",
-    "labels",
-    "cached_content",
-    "response_modalities",
-    "media_resolution",
-    "speech_config",
-    "audio_timestamp",
-    "automatic_function_calling",
-    "thinking_config",
-    "should_return_http_response",
-    "image_config",
-    "enable_enhanced_civic_answers",
-    "model_armor_config",
-    "service_tier",
-    "audio_transcription_config",
-    "continuation_token",
-    "automatic_continuation",
-    "generation_output_config",
-    "store",
-];
-
-/// Settings that an agent has a key of its own for, in both spellings.
-const ELSEWHERE: [(&str, &str, &str); 3] = [
-    ("tools", "tools", "tools"),
-    ("system_instruction", "systemInstruction", "instruction"),
-    ("response_schema", "responseSchema", "output_schema"),
+/// Settings for which an agent has a key of its own.
+const AGENT_KEYS: [(&str, &str); 3] = [
+    ("tools", "tools"),
+    ("system_instruction", "instruction"),
+    ("response_schema", "output_schema"),
 ];
 
 /// Reads `generate_content_config`.
@@ -63,28 +23,34 @@ pub(super) fn settings(place: &Place<'_>) -> Result<GenerateContentConfig> {
     const WHAT: &str = "generate_content_config";
     let mut all = JsonMap::new();
     for (key, value) in place.pairs(WHAT)? {
-        let elsewhere = ELSEWHERE.iter();
-        let mut elsewhere = elsewhere.filter(|(snake, camel, _)| key == *snake || key == *camel);
-        match elsewhere.next() {
-            // As in ADK, what is empty says nothing.
-            _ if value.is_null() => continue,
-            Some(_) if value.is_empty() => continue,
-            Some((.., instead)) => {
-                let problem = format!("use the agent's own key `{instead}` instead");
-                return Err(value.error(problem));
+        if value.is_null() {
+            continue;
+        }
+        let Some(field) = table::GENERATE_CONTENT_CONFIG.field(key) else {
+            return Err(value.error(unknown_key(key, WHAT, &settings_keys())));
+        };
+        if let Some((_, instead)) = AGENT_KEYS.iter().find(|(name, _)| field.snake == *name) {
+            // As in ADK, an empty value says nothing.
+            if value.is_empty() {
+                continue;
             }
-            None => {}
+            let problem = format!("use the agent's own key `{instead}` instead");
+            return Err(value.error(problem));
         }
-        setting_shapes::check(key, &value)?;
+        setting_keys::check(field.snake, &field.value, &value)?;
         let (json, read) = setting(key, &value)?;
-        if !read.extra.is_empty() {
-            return Err(value.error(unknown_key(key, WHAT, &KEYS)));
-        }
         check_transport(&read, &value)?;
         all.insert(key, json);
     }
     let all = Json::from(all).to_string();
     GenerateContentConfig::from_json(&all).map_err(|error| place.error(problem(&error)))
+}
+
+/// The keys to suggest for an unknown one.
+fn settings_keys() -> Vec<&'static str> {
+    let names = table::GENERATE_CONTENT_CONFIG.snake_names();
+    let names = names.filter(|name| !AGENT_KEYS.iter().any(|(key, _)| key == name));
+    names.collect()
 }
 
 /// One setting, alone. A number may be written as a text, which some numbers are in YAML: `1e-3`.
@@ -142,7 +108,7 @@ fn with_parts(parts: Vec<Part>) -> Content {
 
 /// A content with role and parts.
 pub(super) fn content(place: &Place<'_>) -> Result<Content> {
-    let fields = place.fields("a content", &["role", "parts"])?;
+    let fields = place.fields("a content", &table::CONTENT)?;
     for place in fields.list("parts")? {
         part(&place)?;
     }
@@ -180,18 +146,5 @@ fn problem_inside(error: &JsonError) -> String {
     match error.path().split_once('.') {
         Some((_, path)) => format!("{path}: {}", error.message()),
         None => error.message().to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn suggested_settings_are_settings() {
-        for key in KEYS {
-            let read = GenerateContentConfig::from_json(&format!("{{\"{key}\":null}}"));
-            assert!(read.unwrap().extra.is_empty(), "{key}");
-        }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use retain_core::Json;
+use retain_core::{Json, adk::ObjectSchema};
 
 use super::{
     error::ConfigError,
@@ -163,11 +163,12 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// A map that has no other keys than `known`.
-    pub(super) fn fields(&self, what: &'static str, known: &[&str]) -> Result<Fields<'a>> {
+    /// A map that has no other keys than the fields of `object`.
+    pub(super) fn fields(&self, what: &'static str, object: &ObjectSchema) -> Result<Fields<'a>> {
+        let known: Vec<&str> = object.snake_names().collect();
         let pairs = self.pairs(what)?;
         match pairs.iter().find(|(key, _)| !known.contains(key)) {
-            Some((key, place)) => Err(place.error(unknown_key(key, what, known))),
+            Some((key, place)) => Err(place.error(unknown_key(key, what, &known))),
             None => self.some_fields(what),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use retain_core::JsonMap;
+use retain_core::{JsonMap, adk::table};
 
 use super::{
     composed,
@@ -40,7 +40,7 @@ const BUILT_IN: [(&str, &str); 10] = [
 
 /// The tool that an item of `tools` means.
 pub(super) fn tool(loader: &mut Loader<'_>, place: &Place<'_>) -> Result<ToolSource> {
-    let fields = place.fields("a tool", &["name", "args"])?;
+    let fields = place.fields("a tool", &table::ADK_TOOL_CONFIG)?;
     let name = fields.required("name")?;
     if let Some(registered) = loader.registry.tools.get(name.name()?) {
         return from_registry(registered, &fields);
@@ -120,7 +120,7 @@ fn args_of<'f, 'a>(fields: &'f Fields<'a>) -> Result<&'f Place<'a>> {
 }
 
 fn example_tool(loader: &Loader<'_>, args: &Place<'_>) -> Result<ToolSource> {
-    let fields = args.fields("the arguments of ExampleTool", &["examples"])?;
+    let fields = args.fields("the arguments of ExampleTool", &table::EXAMPLE_TOOL_CONFIG)?;
     let examples = fields.required("examples")?;
     if examples.as_text().is_some() {
         let provider = loader.registry.examples.find(examples)?;
@@ -131,7 +131,7 @@ fn example_tool(loader: &Loader<'_>, args: &Place<'_>) -> Result<ToolSource> {
 }
 
 fn example(place: &Place<'_>) -> Result<Example> {
-    let fields = place.fields("an example", &["input", "output"])?;
+    let fields = place.fields("an example", &table::EXAMPLE)?;
     let output = fields.required("output")?.list()?;
     Ok(Example {
         input: content(fields.required("input")?)?,

@@ -1,0 +1,40 @@
+//! Checks the keys inside the values of `generate_content_config` against ADK's table. The provider
+//! gets these values unchanged, so that nothing after this finds a misspelled key.
+
+use retain_core::adk::ValueType;
+
+use super::{
+    error::ConfigError,
+    place::{Place, unknown_key},
+};
+
+/// Fails if the value has an unknown key, at any depth.
+pub(super) fn check(
+    what: &str,
+    expected: &ValueType,
+    place: &Place<'_>,
+) -> Result<(), ConfigError> {
+    if place.is_null() {
+        return Ok(());
+    }
+    if let ValueType::List(item) = expected
+        && !item.objects().is_empty()
+    {
+        let mut items = place.list()?.into_iter();
+        return items.try_for_each(|place| check(what, item, &place));
+    }
+    let objects = expected.objects();
+    let is_text = matches!(expected, ValueType::Union(_)) && place.as_text().is_some();
+    if objects.is_empty() || is_text {
+        return Ok(());
+    }
+    for (key, value) in place.pairs(what)? {
+        let Some(field) = objects.iter().find_map(|object| object.field(key)) else {
+            let names = objects.iter().flat_map(|object| object.snake_names());
+            let names: Vec<&str> = names.collect();
+            return Err(value.error(unknown_key(key, what, &names)));
+        };
+        check(field.snake, &field.value, &value)?;
+    }
+    Ok(())
+}
