@@ -2,11 +2,14 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use retain_core::{Event, Session};
+use retain_core::{Event, Session, adk::table};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::query::{INTEGER_MAX, TIME_MAX};
+use super::{
+    openapi::component,
+    query::{INTEGER_MAX, TIME_MAX},
+};
 
 /// No life is longer: a hundred years.
 const TTL_MAX: f64 = 3_155_760_000.0;
@@ -35,66 +38,6 @@ schema! {
         "type": "object",
         "additionalProperties": true,
     };
-    /// ADK's `Event`.
-    EventObject = "Event" {
-        "description": "An event as ADK's REST API writes it. Fields that are not named here are kept as they are.",
-        "type": "object",
-        "properties": {
-            "id": {"type": "string"},
-            "author": {"type": "string"},
-            "invocationId": {"type": "string"},
-            "timestamp": {"type": "number"},
-            "content": {"$ref": "#/components/schemas/Content"},
-            "actions": {"type": "object", "additionalProperties": true},
-            "partial": {"type": "boolean"},
-        },
-        "additionalProperties": true,
-    };
-    /// genai's `Content`.
-    ContentObject = "Content" {
-        "description": "A content as genai writes it: a role and parts.",
-        "type": "object",
-        "properties": {
-            "role": {"type": "string"},
-            "parts": {"type": "array", "items": {"$ref": "#/components/schemas/Part"}},
-        },
-        "additionalProperties": true,
-    };
-    /// genai's `Part`.
-    PartObject = "Part" {
-        "description": "A part as genai writes it, bytes in base64.",
-        "type": "object",
-        "properties": {"text": {"type": "string"}},
-        "additionalProperties": true,
-    };
-    /// ADK's `MemoryEntry`.
-    MemoryEntryObject = "MemoryEntry" {
-        "description": "A memory as ADK writes it.",
-        "type": "object",
-        "properties": {
-            "content": {"$ref": "#/components/schemas/Content"},
-            "custom_metadata": {"type": "object", "additionalProperties": true},
-            "id": {"type": "string"},
-            "author": {"type": "string"},
-            "timestamp": {"type": "string"},
-        },
-        "required": ["content"],
-        "additionalProperties": true,
-    };
-    /// ADK's `ArtifactVersion`.
-    ArtifactVersionObject = "ArtifactVersion" {
-        "description": "What is known of one version of an artifact.",
-        "type": "object",
-        "properties": {
-            "version": {"type": "integer"},
-            "canonicalUri": {"type": "string"},
-            "customMetadata": {"type": "object", "additionalProperties": true},
-            "createTime": {"type": "number"},
-            "mimeType": {"type": "string"},
-        },
-        "required": ["version"],
-        "additionalProperties": true,
-    };
     /// An error.
     ProblemObject = "Problem" {
         "description": "What went wrong (RFC 9457). `code` is for programs; further members depend on it.",
@@ -109,6 +52,37 @@ schema! {
         "required": ["type", "title", "status", "detail"],
         "additionalProperties": true,
     };
+}
+
+/// Gives a type that stands for one of ADK's objects the schema of its table.
+macro_rules! adk_schema {
+    ($($(#[doc = $about:literal])* $type:ident = $table:ident;)*) => { $(
+        $(#[doc = $about])*
+        pub(super) enum $type {}
+
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                table::$table.name.into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                component(&table::$table).into()
+            }
+        }
+    )* };
+}
+
+adk_schema! {
+    /// ADK's `Event`.
+    EventObject = EVENT;
+    /// google-genai's `Content`.
+    ContentObject = CONTENT;
+    /// google-genai's `Part`.
+    PartObject = PART;
+    /// ADK's `MemoryEntry`.
+    MemoryEntryObject = MEMORY_ENTRY;
+    /// ADK's `ArtifactVersion`.
+    ArtifactVersionObject = ARTIFACT_VERSION;
 }
 
 /// An event with its place in the log.

@@ -1,14 +1,15 @@
 //! Puts the descriptions of all routes together.
 
-use schemars::{JsonSchema as _, SchemaGenerator, generate::SchemaSettings};
+use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::{
     super::{
         operation::{Body, Operation},
         operations, problem,
-        shapes::{ContentObject, PartObject, ProblemObject},
+        shapes::ProblemObject,
     },
+    adk_schemas,
     others::{self, Other},
 };
 use crate::{guard::Scope, routes::Access, services::Server};
@@ -85,19 +86,9 @@ impl Schemas {
         };
         let mut writing = settings().for_serialize().into_generator();
         writing.subschema_for::<ProblemObject>();
-        // Named by the schemas of other objects.
-        for (name, schema) in [
-            (
-                ContentObject::schema_name(),
-                ContentObject::json_schema(&mut writing),
-            ),
-            (
-                PartObject::schema_name(),
-                PartObject::json_schema(&mut writing),
-            ),
-        ] {
+        for (name, schema) in adk_schemas::components() {
             let definitions = writing.definitions_mut();
-            definitions.insert(name.into_owned(), schema.into());
+            definitions.insert(name.to_owned(), schema.into());
         }
         Schemas {
             reading: settings().for_deserialize().into_generator(),

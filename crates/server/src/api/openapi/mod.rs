@@ -1,6 +1,7 @@
 //! The description of all routes, as OpenAPI 3.1: made from what the routes are added with, and
 //! from the types that their bodies are read into and written from.
 
+mod adk_schemas;
 mod document;
 mod others;
 
@@ -10,6 +11,8 @@ use axum::{
     http::{Method, header},
     response::IntoResponse,
 };
+
+pub(super) use adk_schemas::component;
 
 use super::{
     Api,

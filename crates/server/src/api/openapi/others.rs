@@ -1,7 +1,10 @@
 //! The routes of the other faces: ADK's, in the shapes that ADK gives them, and operations.
 
 use axum::http::Method;
+use retain_core::adk::table;
 use serde_json::{Value, json};
+
+use super::adk_schemas::{answer, reference, request};
 
 /// A route of another face.
 pub(super) struct Other {
@@ -83,10 +86,6 @@ impl Other {
     }
 }
 
-fn reference(name: &str) -> Value {
-    json!({"$ref": format!("#/components/schemas/{name}")})
-}
-
 fn array(items: Value) -> Value {
     json!({"type": "array", "items": items})
 }
@@ -115,36 +114,7 @@ fn map() -> Value {
 
 /// A session as ADK writes it.
 fn session() -> Value {
-    object(
-        &[
-            ("id", text()),
-            ("appName", text()),
-            ("userId", text()),
-            ("state", map()),
-            ("events", array(reference("Event"))),
-            ("lastUpdateTime", json!({"type": "number"})),
-        ],
-        6,
-    )
-}
-
-/// What a run is asked with.
-fn run_request() -> Value {
-    object(
-        &[
-            ("userId", text()),
-            ("sessionId", text()),
-            ("appName", text()),
-            ("newMessage", reference("Content")),
-            ("streaming", json!({"type": "boolean"})),
-            ("stateDelta", map()),
-            ("functionCallEventId", text()),
-            ("invocationId", text()),
-            ("customMetadata", map()),
-            ("serviceTier", text()),
-        ],
-        2,
-    )
+    answer(&table::SESSION)
 }
 
 /// A message to the app that is built in.
@@ -190,12 +160,12 @@ fn apps_and_runs() -> Vec<Other> {
             .answers(map())
             .fails(&[400, 404]),
         post("/run", "Run an agent, and answer with all its events")
-            .takes(run_request())
+            .takes(request(&table::RUN_AGENT_REQUEST))
             .example(run_example())
             .answers(array(reference("Event")))
             .fails(&[400, 404, 409, 422, 501]),
         post("/run_sse", "Run an agent, and send its events as they come")
-            .takes(run_request())
+            .takes(request(&table::RUN_AGENT_REQUEST))
             .example(run_example())
             .streams("text/event-stream")
             .fails(&[400, 404, 409, 422, 501]),
@@ -207,7 +177,7 @@ fn apps_and_runs() -> Vec<Other> {
         .succeeds(101)
         .fails(&[404]),
         Other::new(Method::PATCH, memory, "Take a session up into memory")
-            .takes(object(&[("sessionId", text())], 1))
+            .takes(request(&table::UPDATE_MEMORY_REQUEST))
             .answers(json!({"type": "null"}))
             .fails(&[400, 404, 422]),
     ]
@@ -216,16 +186,11 @@ fn apps_and_runs() -> Vec<Other> {
 fn sessions() -> Vec<Other> {
     const ALL: &str = "/apps/{app}/users/{user}/sessions";
     const ONE: &str = "/apps/{app}/users/{user}/sessions/{session}";
-    let new = [
-        ("sessionId", text()),
-        ("state", map()),
-        ("events", array(reference("Event"))),
-    ];
     vec![
         Other::new(Method::GET, ALL, "Sessions of a user, without events")
             .answers(array(session())),
         Other::new(Method::POST, ALL, "Create a session")
-            .takes(object(&new, 0))
+            .takes(request(&table::CREATE_SESSION_REQUEST))
             .answers(session())
             .fails(&[400, 409, 422]),
         Other::new(Method::GET, ONE, "Read a session")
@@ -240,7 +205,7 @@ fn sessions() -> Vec<Other> {
         .answers(session())
         .fails(&[400, 409, 422]),
         Other::new(Method::PATCH, ONE, "Change the state of a session")
-            .takes(object(&[("stateDelta", map())], 1))
+            .takes(request(&table::UPDATE_SESSION_REQUEST))
             .answers(session())
             .fails(&[400, 404, 422]),
         Other::new(Method::DELETE, ONE, "Delete a session")
@@ -253,18 +218,13 @@ fn artifacts() -> Vec<Other> {
     const ALL: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts";
     const UNNAMED: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts/";
     const ONE: &str = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*artifact}";
-    let new = [
-        ("filename", text()),
-        ("artifact", reference("Part")),
-        ("customMetadata", map()),
-    ];
     let load = "Load an artifact, or below `/versions` what is known of its versions";
     vec![
         Other::new(Method::GET, ALL, "Names of artifacts")
             .answers(array(text()))
             .fails(&[400]),
         Other::new(Method::POST, ALL, "Save a version of an artifact")
-            .takes(object(&new, 2))
+            .takes(request(&table::SAVE_ARTIFACT_REQUEST))
             .answers(reference("ArtifactVersion"))
             .fails(&[400, 422]),
         Other::new(Method::GET, UNNAMED, "An artifact without a name").fails(&[400, 404]),
