@@ -44,6 +44,12 @@ pub enum SessionError {
         /// How long this caller waited.
         waited: Duration,
     },
+    /// The caller cancelled the operation while it waited for another run. Nothing was stored.
+    #[error("session {key}: the wait for another run was cancelled")]
+    Cancelled {
+        /// The session.
+        key: SessionKey,
+    },
     /// This run's lease was taken over by a later run. Stop writing and start a new run.
     #[error("session {key}: run token {token} is outdated, a later run has taken over")]
     RunLost {

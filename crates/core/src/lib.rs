@@ -10,7 +10,6 @@ mod content;
 mod error;
 mod event;
 mod events;
-mod given_up;
 mod hub;
 mod json;
 mod keys;
@@ -45,7 +44,6 @@ pub use content::{
 pub use error::{BoxError, Conflict, Result, SessionError};
 pub use event::Event;
 pub use events::Events;
-pub use given_up::unless_given_up;
 pub use hub::ChangeHub;
 pub use json::{DEPTH_MAX, Json, JsonError, JsonMap, Number};
 pub use keys::{ApiKey, KEY_SECRET_BYTES, KeyRefused, KeyScope, KeyStore, KeyText, is_same_secret};
@@ -74,7 +72,6 @@ pub use response::{LlmResponse, UsageMetadata};
 pub use service::{
     Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
     ListSessions, Rewind, RunOptions, RunToken, RunUse, SessionLog, SessionService, SharedSession,
-    running, within_run, within_runs,
 };
 pub use session::{
     GetSessionConfig, ListCursor, ListSessionsResponse, Origin, Session, SessionKey, SessionMeta,
@@ -85,6 +82,8 @@ pub use store::{
     Batch, Changes, DraftId, EraseReceipt, Head, ListQuery, Listing, LogHeader, NewEvent,
     NewSession, ScopedState, SessionStore, Snapshot, StateOwner, Want, Written,
 };
+/// Cancels a wait: see [`RunOptions::cancel`].
+pub use tokio_util::sync::CancellationToken;
 pub use wire::{Bytes, Extra, IdSet, ShapeOf, Shaped};
 
 /// ADK's objects as data: what readers, validators, YAML files and API descriptions know of them.

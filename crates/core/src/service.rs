@@ -12,6 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures_core::Stream;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     artifacts::ArtifactService,
@@ -290,7 +291,7 @@ impl Append {
         self
     }
 
-    /// Begins a run with this append, waiting for the turn as `options` say.
+    /// Begins a run with this append, waiting for the lease as `options` say.
     pub fn beginning_run(mut self, options: RunOptions) -> Append {
         self.run = RunUse::Begin(options);
         self
@@ -309,32 +310,86 @@ impl Append {
     }
 }
 
-/// What an append has to do with a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+/// How an append relates to a run.
+#[derive(Debug, Clone, Default)]
 pub enum RunUse {
-    /// Nothing: a late tool answer, a change of state by hand. Always welcome.
+    /// It belongs to no run: a late tool answer, or a state change by an administrator. It never
+    /// waits for a lease.
     #[default]
     Outside,
-    /// It begins one, when the session is free.
+    /// It begins a run: it waits for the lease of the session and takes it.
     Begin(RunOptions),
-    /// It belongs to one.
+    /// It belongs to the run that holds this token.
     Within(RunToken),
-    /// It is the last of one.
+    /// It is the last append of a run, and releases the lease.
     End(RunToken),
 }
 
-/// How a run waits for its turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a run waits for the lease of its session, what cancels the wait, and which runs it is part of.
+///
+/// ```
+/// use std::time::Duration;
+/// use retain_core::RunOptions;
+/// let options = RunOptions::default().with_wait(Duration::from_secs(5));
+/// assert!(!options.cancel.is_cancelled());
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct RunOptions {
-    /// How long to wait for another run to end. Zero refuses at once.
+    /// How long to wait for another run to end. Zero fails at once with
+    /// [`SessionError::RunBusy`].
     pub wait: Duration,
+    /// Cancels the wait. The append then fails with [`SessionError::Cancelled`]: it has stored
+    /// nothing and has left the queue. A write that the store has already begun is finished.
+    pub cancel: CancellationToken,
+    /// The sessions whose runs start this one, outermost first. A run of one of these sessions
+    /// fails with [`SessionError::NestedRun`], because it would wait for itself.
+    pub within: Vec<SessionKey>,
 }
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
         RunOptions {
             wait: Duration::from_secs(60),
+            cancel: CancellationToken::new(),
+            within: Vec::new(),
         }
+    }
+}
+
+impl RunOptions {
+    /// Waits at most this long for another run to end.
+    pub fn with_wait(mut self, wait: Duration) -> RunOptions {
+        self.wait = wait;
+        self
+    }
+
+    /// Stops waiting when `cancel` is cancelled.
+    pub fn with_cancel(mut self, cancel: CancellationToken) -> RunOptions {
+        self.cancel = cancel;
+        self
+    }
+
+    /// Marks the run as part of the run of `session`.
+    pub fn within(mut self, session: SessionKey) -> RunOptions {
+        self.within.push(session);
+        self
+    }
+
+    /// Fails if the run would wait for itself.
+    pub fn check_not_nested(&self, key: &SessionKey) -> Result<()> {
+        if self.within.contains(key) {
+            return Err(SessionError::NestedRun { key: key.clone() });
+        }
+        Ok(())
+    }
+
+    /// Fails if the wait was cancelled.
+    pub(crate) fn check_not_cancelled(&self, key: &SessionKey) -> Result<()> {
+        if self.cancel.is_cancelled() {
+            return Err(SessionError::Cancelled { key: key.clone() });
+        }
+        Ok(())
     }
 }
 
@@ -350,6 +405,7 @@ impl Default for RunOptions {
 /// }
 /// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Rewind {
     /// Everything from the first event of this invocation on.
     pub before_invocation_id: String,
@@ -357,6 +413,8 @@ pub struct Rewind {
     /// is what they were, or one that loads as nothing if they were not there. Names that begin with
     /// `user:` stay, and so does what no event tells of.
     pub artifacts: Option<Arc<dyn ArtifactService>>,
+    /// How the rewind waits for the lease of the session.
+    pub options: RunOptions,
 }
 
 impl Rewind {
@@ -365,7 +423,14 @@ impl Rewind {
         Rewind {
             before_invocation_id: invocation_id.into(),
             artifacts: None,
+            options: RunOptions::default(),
         }
+    }
+
+    /// With these options for the wait.
+    pub fn with_options(mut self, options: RunOptions) -> Rewind {
+        self.options = options;
+        self
     }
 
     /// With the session's artifacts.
@@ -414,34 +479,4 @@ pub struct ImportReceipt {
     pub sessions: u64,
     /// Events.
     pub events: u64,
-}
-
-tokio::task_local! {
-    static RUNNING: Vec<SessionKey>;
-}
-
-/// Runs `work` as part of the run of `key`: a further run of the same session that it begins is
-/// [`SessionError::NestedRun`] instead of a wait for itself.
-pub async fn within_run<F: Future>(key: SessionKey, work: F) -> F::Output {
-    let mut running = running();
-    running.push(key);
-    within_runs(running, work).await
-}
-
-/// As [`within_run`], for work on another task that belongs to all these runs.
-pub async fn within_runs<F: Future>(keys: Vec<SessionKey>, work: F) -> F::Output {
-    RUNNING.scope(keys, work).await
-}
-
-/// The sessions in whose runs this task is, outermost first.
-pub fn running() -> Vec<SessionKey> {
-    RUNNING.try_with(Clone::clone).unwrap_or_default()
-}
-
-/// Fails if this task is inside a run of `key`.
-pub(crate) fn check_not_nested(key: &SessionKey) -> Result<()> {
-    match RUNNING.try_with(|running| running.contains(key)) {
-        Ok(true) => Err(SessionError::NestedRun { key: key.clone() }),
-        _ => Ok(()),
-    }
 }

@@ -1,12 +1,12 @@
 //! Sessions: events, the services that store them, and the log with what goes beyond ADK.
 
 pub use retain_core::{
-    Append, Appended, BoxError, Conflict, CreateSession, EraseReceipt, Event, EventActions,
-    EventCompaction, EventStream, Events, ExportScope, GetSessionConfig, IdSet, ImportReceipt,
-    Limited, Limits, LineStream, ListCursor, ListSessions, ListSessionsResponse, Origin, Result,
-    Rewind, RunOptions, RunToken, RunUse, Session, SessionError, SessionKey, SessionLog,
-    SessionMeta, SessionService, SharedSession, Sweeper, Window, apply_event_to_session, running,
-    within_run, within_runs,
+    Append, Appended, BoxError, CancellationToken, Conflict, CreateSession, EraseReceipt, Event,
+    EventActions, EventCompaction, EventStream, Events, ExportScope, GetSessionConfig, IdSet,
+    ImportReceipt, Limited, Limits, LineStream, ListCursor, ListSessions, ListSessionsResponse,
+    Origin, Result, Rewind, RunOptions, RunToken, RunUse, Session, SessionError, SessionKey,
+    SessionLog, SessionMeta, SessionService, SharedSession, Sweeper, Window,
+    apply_event_to_session,
 };
 pub use retain_stores::InMemorySessionService;
 #[cfg(feature = "sqlite")]

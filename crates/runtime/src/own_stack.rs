@@ -19,8 +19,6 @@ impl<T> Drop for Aborting<T> {
 pub(crate) async fn run<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, JoinError> {
-    let within = retain_core::running();
-    let future = retain_core::within_runs(within, future).in_current_span();
-    let mut task = Aborting(tokio::spawn(future));
+    let mut task = Aborting(tokio::spawn(future.in_current_span()));
     (&mut task.0).await
 }

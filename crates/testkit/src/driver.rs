@@ -245,9 +245,7 @@ impl Driver {
     fn append(&mut self, key: SessionKey) -> Operation {
         let mut key = key;
         let mut run = match self.random.below(10) {
-            0..=1 => RunUse::Begin(RunOptions {
-                wait: Duration::ZERO,
-            }),
+            0..=1 => RunUse::Begin(RunOptions::default().with_wait(Duration::ZERO)),
             _ => RunUse::Outside,
         };
         if self.random.chance(20)

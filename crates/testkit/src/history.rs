@@ -276,9 +276,7 @@ impl Player {
 
     /// A short run, if the session is free.
     async fn run(&mut self, session: usize) {
-        let options = RunOptions {
-            wait: Duration::ZERO,
-        };
+        let options = RunOptions::default().with_wait(Duration::ZERO);
         let begin = Append::from(self.marked()).beginning_run(options);
         if let Some(run) = self.append(session, begin, false).await {
             tokio::task::yield_now().await;
@@ -344,6 +342,7 @@ pub(crate) fn error_kind(error: &SessionError) -> String {
             Conflict::EventId { id, position } => format!("EventId({id}, {position})"),
         },
         SessionError::RunBusy { .. } => "RunBusy".to_owned(),
+        SessionError::Cancelled { .. } => "Cancelled".to_owned(),
         SessionError::RunLost { .. } => "RunLost".to_owned(),
         SessionError::NestedRun { .. } => "NestedRun".to_owned(),
         SessionError::InvocationNotFound { invocation_id, .. } => {

@@ -206,7 +206,7 @@ impl Model {
     ) -> Answer {
         let whole = append.events.iter().filter(|event| !event.is_partial());
         let events: Vec<Event> = whole.map(without_temp).collect();
-        if events.is_empty() && append.run == RunUse::Outside {
+        if events.is_empty() && matches!(append.run, RunUse::Outside) {
             return Ok(appended_text(&[], false));
         }
         let session = self.alive(key)?;
@@ -231,7 +231,7 @@ impl Model {
         {
             return Err(format!("Position({expected}, {found})"));
         }
-        let run = refused.is_none().then_some(append.run);
+        let run = refused.is_none().then_some(append.run.clone());
         self.write(key, fresh);
         let has_run = match run {
             Some(run) => self.lease(key, run, given)?,

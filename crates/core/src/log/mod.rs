@@ -1,18 +1,18 @@
 //! The one implementation of the session rules, over any [`SessionStore`].
 //!
 //! Called by users and the runner through [`SessionService`] and [`SessionLog`]; each call settles
-//! what ADK says (`prepare`), waits for its turn where it begins a run (`turns`), and then makes
-//! one call to the store.
+//! what ADK says (`prepare`), waits for the lease where it begins a run (`lease_queue`), and then
+//! makes one call to the store.
 
 mod fold;
 mod history;
+mod lease_queue;
 mod prepare;
 mod restore;
 pub(crate) mod rewind;
 mod sweep;
 mod tail;
 mod transfer;
-mod turns;
 
 use std::{
     sync::{
@@ -50,8 +50,8 @@ use crate::{
     wire::to_stored_text,
 };
 
+use lease_queue::LeaseQueues;
 pub use sweep::Sweeper;
-use turns::Turns;
 
 /// Sessions over a store: ADK's rules once, for every database.
 ///
@@ -61,7 +61,7 @@ use turns::Turns;
 pub struct StoreSessionService<S> {
     store: Arc<S>,
     settings: Arc<Settings>,
-    turns: Arc<Turns>,
+    lease_queues: Arc<LeaseQueues>,
     /// Events that were acknowledged.
     appended: Arc<AtomicU64>,
 }
@@ -80,7 +80,7 @@ impl<S> Clone for StoreSessionService<S> {
         StoreSessionService {
             store: Arc::clone(&self.store),
             settings: Arc::clone(&self.settings),
-            turns: Arc::clone(&self.turns),
+            lease_queues: Arc::clone(&self.lease_queues),
             appended: Arc::clone(&self.appended),
         }
     }
@@ -125,7 +125,7 @@ impl<S: SessionStore> StoreSessionService<S> {
                 run_ttl: Duration::from_secs(30),
                 session_ttl: None,
             }),
-            turns: Arc::default(),
+            lease_queues: Arc::default(),
             appended: Arc::default(),
         }
     }
@@ -248,7 +248,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             lease: LeaseUse::Outside,
             state_bytes_max: self.settings.limits.state_bytes,
         };
-        if batch.events.is_empty() && append.run == RunUse::Outside {
+        if batch.events.is_empty() && matches!(append.run, RunUse::Outside) {
             return Ok((Appended::default(), Arc::new(batch)));
         }
         let mut batch = Arc::new(batch);
@@ -271,7 +271,9 @@ impl<S: SessionStore> StoreSessionService<S> {
     ) -> Result<Written> {
         let ttl = Some(self.settings.run_ttl);
         let lease = match run {
-            RunUse::Begin(options) => return self.write_in_turn(key, batch, ttl, options).await,
+            RunUse::Begin(options) => {
+                return self.write_with_lease(key, batch, ttl, &options).await;
+            }
             RunUse::Outside => LeaseUse::Outside,
             RunUse::Within(RunToken(token)) => LeaseUse::Hold { token, ttl },
             RunUse::End(RunToken(token)) => LeaseUse::Hold { token, ttl: None },

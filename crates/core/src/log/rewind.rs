@@ -7,10 +7,7 @@
 use std::{collections::HashMap, panic::resume_unwind, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{Either, select};
-use tokio::{
-    sync::oneshot::{self, error::TryRecvError},
-    time::timeout,
-};
+use tokio::time::timeout;
 
 use super::{
     StoreSessionService, appended,
@@ -21,7 +18,7 @@ use crate::{
     event::Event,
     json::{Json, JsonMap},
     lease::LeaseUse,
-    service::{Appended, Rewind, RunOptions, RunToken, RunUse, running, within_runs},
+    service::{Appended, Rewind, RunToken, RunUse},
     session::{SessionKey, Window},
     state::{ScopedDelta, StateDelta},
     store::{Batch, Head, NewEvent, SessionStore, Want},
@@ -41,44 +38,29 @@ struct LookedBack {
 /// Session keys to set or (`None`) to make absent.
 pub(crate) type KeyChanges = Vec<(String, Option<Json>)>;
 
-/// Says when the caller of a rewind has gone away.
-struct Gone(oneshot::Receiver<()>);
-
-impl Gone {
-    /// Fails if nobody waits any more.
-    fn check(&mut self, key: &SessionKey, turn: Option<RunToken>) -> Result<()> {
-        match self.0.try_recv() {
-            Err(TryRecvError::Closed) => Err(broken_off(key, turn)),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// What a rewind that nobody waits for ends with. Nobody sees it either.
-fn broken_off(key: &SessionKey, turn: Option<RunToken>) -> SessionError {
-    SessionError::RunLost {
-        key: key.clone(),
-        token: turn.map_or(0, |run| run.0),
-    }
-}
-
 impl<S: SessionStore> StoreSessionService<S> {
     /// Appends the event that takes back everything from the invocation on.
     ///
-    /// In a task of its own: a caller who goes away must not leave a turn behind that was taken.
-    pub(super) async fn rewind_before(&self, key: &SessionKey, rewind: Rewind) -> Result<Appended> {
-        let (_caller, gone) = oneshot::channel();
+    /// Runs on a task of its own, so that a caller who disconnects leaves no lease behind.
+    pub(super) async fn rewind_before(
+        &self,
+        key: &SessionKey,
+        mut rewind: Rewind,
+    ) -> Result<Appended> {
+        let cancel = rewind.options.cancel.child_token();
+        // Dropping this future cancels the task.
+        let _caller = cancel.clone().drop_guard();
+        rewind.options.cancel = cancel;
         let (service, key) = (self.clone(), key.clone());
         let rewinding = async move {
-            let mut gone = Gone(gone);
-            let mut turn = None;
-            let rewound = service.rewind_in_turn(&key, &rewind, &mut gone, &mut turn);
+            let mut lease = None;
+            let rewound = service.rewind_with_lease(&key, &rewind, &mut lease);
             match rewound.await {
-                Err(error) => Err(service.give_up(&key, turn, error).await),
+                Err(error) => Err(service.release_after(&key, lease, error).await),
                 done => done,
             }
         };
-        match tokio::spawn(within_runs(running(), rewinding)).await {
+        match tokio::spawn(rewinding).await {
             Ok(rewound) => rewound,
             Err(ended) => match ended.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),
@@ -91,15 +73,15 @@ impl<S: SessionStore> StoreSessionService<S> {
         }
     }
 
-    /// Looks, restores and appends, until nobody has appended in between. Takes the turn when there
-    /// is something to wait for or to restore; the append gives it back.
-    async fn rewind_in_turn(
+    /// Reads, restores and appends until no other append came in between. Takes the lease when
+    /// there is something to wait for or to restore; the append releases it.
+    async fn rewind_with_lease(
         &self,
         key: &SessionKey,
         rewind: &Rewind,
-        gone: &mut Gone,
-        turn: &mut Option<RunToken>,
+        lease: &mut Option<RunToken>,
     ) -> Result<Appended> {
+        let options = &rewind.options;
         let event = Event {
             author: "user".to_owned(),
             invocation_id: format!("e-{}", self.settings.ids.new_id()),
@@ -107,37 +89,34 @@ impl<S: SessionStore> StoreSessionService<S> {
         };
         let mut restored = Restored::default();
         loop {
-            gone.check(key, *turn)?;
+            options.check_not_cancelled(key)?;
             let looked = self.look_back(key, rewind).await?;
-            let files = match (&rewind.artifacts, *turn) {
+            let files = match (&rewind.artifacts, *lease) {
                 (Some(artifacts), Some(run)) => {
                     let restoring = restored.restore(&**artifacts, key, &looked.files);
-                    self.while_holding(key, run, gone, restoring).await?
+                    self.while_holding(key, run, rewind, restoring).await?
                 }
                 _ if looked.files.is_empty() => JsonMap::new(),
-                // A run may change files as well, so the turn comes first.
+                // A run may change files as well, so take the lease first.
                 _ => {
-                    *turn = Some(self.take_turn(key, RunOptions::default()).await?);
+                    *lease = Some(self.take_lease(key, options).await?);
                     continue;
                 }
             };
             let mut batch = Arc::new(self.rewind_batch(rewind, event.clone(), looked, files)?);
-            let written = match *turn {
+            let written = match *lease {
                 None => {
-                    let now_or_never = RunOptions {
-                        wait: Duration::ZERO,
-                    };
-                    self.write_in_turn(key, &mut batch, None, now_or_never)
-                        .await
+                    let at_once = options.clone().with_wait(Duration::ZERO);
+                    self.write_with_lease(key, &mut batch, None, &at_once).await
                 }
                 Some(run) => self.write(key, &mut batch, RunUse::End(run)).await,
             };
             match written {
-                // What is to be set is known only when it is our turn, so the turn comes first.
-                Err(SessionError::RunBusy { .. }) if turn.is_none() => {
-                    *turn = Some(self.take_turn(key, RunOptions::default()).await?);
+                // The other run changes what the rewind has read, so wait and read again.
+                Err(SessionError::RunBusy { .. }) if lease.is_none() => {
+                    *lease = Some(self.take_lease(key, options).await?);
                 }
-                // Somebody outside any run appended meanwhile.
+                // An append outside any run came in between.
                 Err(error) if is_position_conflict(&error) => {}
                 written => return appended(key, written?),
             }
@@ -191,34 +170,35 @@ impl<S: SessionStore> StoreSessionService<S> {
         })
     }
 
-    /// Does `work`, however long it takes, without losing the turn; fails when nobody waits for it.
+    /// Renews the lease while `work` is in progress. Fails if the rewind is cancelled.
     async fn while_holding<T>(
         &self,
         key: &SessionKey,
         run: RunToken,
-        gone: &mut Gone,
+        rewind: &Rewind,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let ttl = self.settings.run_ttl;
         let mut work = pin!(work);
         loop {
-            match timeout(ttl / 3, select(&mut work, &mut gone.0)).await {
+            let cancelled = pin!(rewind.options.cancel.cancelled());
+            match timeout(ttl / 3, select(&mut work, cancelled)).await {
                 Ok(Either::Left((done, _))) => return done,
-                Ok(Either::Right(_)) => return Err(broken_off(key, Some(run))),
+                Ok(Either::Right(_)) => return Err(SessionError::Cancelled { key: key.clone() }),
                 Err(_) => self.store.renew(key, run.0, Some(ttl)).await?,
             }
         }
     }
 
-    /// Gives a turn that was taken back before an error is answered.
-    async fn give_up(
+    /// Releases the lease, if one was taken, before the error is returned.
+    async fn release_after(
         &self,
         key: &SessionKey,
-        turn: Option<RunToken>,
+        lease: Option<RunToken>,
         error: SessionError,
     ) -> SessionError {
-        if let Some(run) = turn {
-            // If this fails too, the lease ends by itself.
+        if let Some(run) = lease {
+            // If this fails too, the lease expires.
             let _ = self.store.renew(key, run.0, None).await;
         }
         error
@@ -233,10 +213,10 @@ impl<S: SessionStore> StoreSessionService<S> {
         expected: Option<u64>,
         run: RunUse,
     ) -> Result<(Appended, Arc<Batch>)> {
-        let (run, turn) = match run {
+        let (run, lease) = match run {
             RunUse::Begin(options) => {
-                let turn = self.take_turn(key, options).await?;
-                (RunUse::Within(turn), Some(turn))
+                let lease = self.take_lease(key, &options).await?;
+                (RunUse::Within(lease), Some(lease))
             }
             run => (run, None),
         };
@@ -251,9 +231,9 @@ impl<S: SessionStore> StoreSessionService<S> {
                 lease: LeaseUse::Outside,
                 state_bytes_max: self.settings.limits.state_bytes,
             });
-            match self.write(key, &mut batch, run).await {
+            match self.write(key, &mut batch, run.clone()).await {
                 Err(error) if expected.is_none() && is_position_conflict(&error) => {}
-                Err(error) => return Err(self.give_up(key, turn, error).await),
+                Err(error) => return Err(self.release_after(key, lease, error).await),
                 Ok(written) => return Ok((appended(key, written)?, batch)),
             }
         }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use retain_core::{
-    Content, Event, EventActions, Json, JsonMap, MemoryEntry, MemoryError, SearchMemoryResponse,
-    Session, State,
+    Content, Event, EventActions, Json, JsonMap, MemoryEntry, MemoryError, RunOptions,
+    SearchMemoryResponse, Session, State,
 };
 
 use super::{InvocationContext, LiveState};
@@ -62,6 +62,12 @@ impl ReadonlyContext {
     /// What the user said to start the run.
     pub fn user_content(&self) -> &Content {
         self.invocation.user_content()
+    }
+
+    /// The options for a run or a rewind that a tool or callback starts: it is cancelled with this
+    /// run, and fails at once where it would wait for this run to end.
+    pub fn run_options(&self) -> RunOptions {
+        self.invocation.run_options()
     }
 
     /// The session as it is now. Cheap, however long the history.

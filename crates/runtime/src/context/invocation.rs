@@ -11,8 +11,8 @@ use std::{
 };
 
 use retain_core::{
-    ArtifactService, Clock, Content, Event, Events, Ids, Limits, MemoryService, SessionKey, Shaped,
-    SharedSession,
+    ArtifactService, Clock, Content, Event, Events, Ids, Limits, MemoryService, RunOptions,
+    SessionKey, Shaped, SharedSession,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -311,6 +311,12 @@ impl InvocationContext {
     /// How the run is to go.
     pub fn run_config(&self) -> &RunConfig {
         &self.shared.run_config
+    }
+
+    /// The options for a run or a rewind that this run starts: it is cancelled with this run, and
+    /// fails at once where it would wait for this run to end.
+    pub fn run_options(&self) -> RunOptions {
+        self.shared.run_config.run_options.clone()
     }
 
     /// Which of parallel agents this is, as `parent.child`.

@@ -15,7 +15,7 @@ pub enum StreamingMode {
 }
 
 /// How a run is to go.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct RunConfig {
     /// Whether answers come in pieces.
     pub streaming_mode: StreamingMode,
@@ -34,8 +34,11 @@ pub struct RunConfig {
     /// How long one call of a tool may take; as long as the runner says if `None`. A tool may have
     /// a limit of its own.
     pub tool_time_limit: Option<Duration>,
-    /// What to do when another run has the session.
-    pub turn: RunOptions,
+    /// How the run waits for another run of the session, what cancels it, and which runs it is part
+    /// of. Cancelling [`RunOptions::cancel`] stops the run as [`RunHandle::cancel`] does.
+    ///
+    /// [`RunHandle::cancel`]: crate::RunHandle::cancel
+    pub run_options: RunOptions,
 }
 
 impl Default for RunConfig {
@@ -49,7 +52,7 @@ impl Default for RunConfig {
             model_input_context: Vec::new(),
             include_thoughts_from_other_agents: false,
             tool_time_limit: None,
-            turn: RunOptions::default(),
+            run_options: RunOptions::default(),
         }
     }
 }
@@ -72,7 +75,7 @@ impl RunConfig {
 ///     .state_delta([("user:name", "Ada")].into())
 ///     .config(RunConfig::streaming());
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct RunRequest {
     /// What the user says; nothing if a run is only taken up again.
     pub message: Option<Content>,
@@ -125,6 +128,13 @@ impl RunRequest {
     /// With a configuration.
     pub fn config(mut self, config: RunConfig) -> RunRequest {
         self.config = config;
+        self
+    }
+
+    /// With options for the wait. A tool, callback or plugin that starts a run passes the
+    /// [`run_options`](crate::ReadonlyContext::run_options) of its context.
+    pub fn run_options(mut self, options: RunOptions) -> RunRequest {
+        self.config.run_options = options;
         self
     }
 

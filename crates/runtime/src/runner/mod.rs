@@ -23,9 +23,9 @@ use std::{
 use futures_util::FutureExt as _;
 use retain_core::{
     ArtifactService, Clock, Content, GetSessionConfig, Ids, MemoryError, MemoryService, Session,
-    SessionError, SessionKey, SessionService, Window, running, within_runs,
+    SessionError, SessionKey, SessionService, Window,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
 
 pub(crate) use after::abort::INVOCATION_ABORTED;
@@ -43,7 +43,7 @@ use crate::{
 };
 use after::{AfterRuns, ingest::Ingests};
 use begin::{message, session_cache::KeptSessions};
-use drive::{active_runs::GoingOn, leases::Leases, stream};
+use drive::{active_runs::GoingOn, leases::Leases, stop::StopSignal};
 
 /// Runs an agent on sessions.
 ///
@@ -161,17 +161,15 @@ impl Runner {
             request.config.max_llm_calls = limit;
         }
         let key = self.session_key(user_id, session_id).await?;
-        let within = running();
-        if within.contains(&key) {
-            return Err(SessionError::NestedRun { key }.into());
-        }
-        let (wish, wishes) = watch::channel(stream::Wish::GoOn);
+        let options = &mut request.config.run_options;
+        options.check_not_nested(&key)?;
+        let stop = StopSignal::child_of(&options.cancel);
+        options.cancel = stop.token().clone();
         let (send, events) = mpsc::unbounded_channel();
         let (begun, began) = oneshot::channel();
-        let wish = Arc::new(wish);
         let mut stream = RunStream {
             key: key.clone(),
-            handle: RunStream::handle_of("", Arc::clone(&wish)),
+            handle: RunHandle::new("", stop.clone()),
             events,
             taken: None,
             run: None,
@@ -179,7 +177,7 @@ impl Runner {
             is_over: false,
         };
         let caller = drive::Caller {
-            wishes,
+            stop: stop.clone(),
             out: send,
             begun,
             idle: Arc::clone(&stream.idle),
@@ -188,12 +186,12 @@ impl Runner {
         let run = drive::run(Arc::clone(&self.inner), key, request, caller, span.clone());
         let run = run.instrument(span);
         // A panic outside the agent must not be the caller's.
-        let run = AssertUnwindSafe(within_runs(within, run)).catch_unwind();
+        let run = AssertUnwindSafe(run).catch_unwind();
         stream.run = Some(Box::pin(run.map(drop)));
         // If this is dropped meanwhile, so is the stream, which sees the run to its end.
         let invocation_id = stream.begin(began).await?;
         stream.idle.begin();
-        stream.handle = RunStream::handle_of(&invocation_id, wish);
+        stream.handle = RunHandle::new(&invocation_id, stop);
         Ok(stream)
     }
 
@@ -268,10 +266,9 @@ impl Runner {
         let runner = self.clone();
         let user_id = user_id.to_owned();
         let session_id = session_id.map(str::to_owned);
-        let within = running();
         let run = async move {
             let run = runner.run_with(&user_id, session_id.as_deref(), request);
-            within_runs(within, run).await
+            run.await
         };
         BlockingRun::of(run.in_current_span())
     }

@@ -1,6 +1,6 @@
 //! Rewinding a session: what was said and done from a run on is taken back, by one more event.
 
-use retain_core::{Event, Rewind, SessionError, SessionKey, running};
+use retain_core::{Event, Rewind, SessionError, SessionKey};
 
 use super::Runner;
 use crate::error::Result;
@@ -18,10 +18,22 @@ impl Runner {
         session_id: &str,
         before_invocation_id: &str,
     ) -> Result<Event> {
+        let rewind = Rewind::before(before_invocation_id);
+        self.rewind_with(user_id, session_id, rewind).await
+    }
+
+    /// As [`rewind`](Self::rewind), with options for the wait. A tool that rewinds passes the
+    /// [`run_options`](crate::ReadonlyContext::run_options) of its context.
+    ///
+    /// The runner's artifact service restores the artifacts, unless `rewind` names another one.
+    pub async fn rewind_with(
+        &self,
+        user_id: &str,
+        session_id: &str,
+        mut rewind: Rewind,
+    ) -> Result<Event> {
         let key = SessionKey::new(self.app_name(), user_id, session_id);
-        if running().contains(&key) {
-            return Err(SessionError::NestedRun { key }.into());
-        }
+        rewind.options.check_not_nested(&key)?;
         let Some(log) = self.inner.sessions.log() else {
             let refused = SessionError::Unsupported {
                 store: "a session service without a log",
@@ -29,16 +41,13 @@ impl Runner {
             };
             return Err(refused.into());
         };
-        let rewind = Rewind {
-            artifacts: self.inner.artifacts.clone(),
-            ..Rewind::before(before_invocation_id)
-        };
+        let invocation_id = rewind.before_invocation_id.clone();
+        rewind.artifacts = rewind.artifacts.or_else(|| self.inner.artifacts.clone());
         let rewound = log.rewind_with(&key, rewind).await;
         // Also if it failed: it may have been stored nevertheless.
         self.inner.kept.forget(&key);
         let event = rewound?.events.into_iter().next();
         let Some((_, event)) = event else {
-            let invocation_id = before_invocation_id.to_owned();
             return Err(SessionError::InvocationNotFound { key, invocation_id }.into());
         };
         Ok(std::sync::Arc::unwrap_or_clone(event))

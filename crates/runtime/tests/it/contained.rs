@@ -207,7 +207,7 @@ fn another_run(sessions: Arc<dyn SessionService>, wait: Duration) -> Result<Stri
     let other = Runner::builder().app_name(APP).agent(agent);
     let other = other.session_service(sessions).build().unwrap();
     let config = RunConfig {
-        turn: RunOptions { wait },
+        run_options: RunOptions::default().with_wait(wait),
         ..RunConfig::default()
     };
     let mut runtime = tokio::runtime::Builder::new_current_thread();

@@ -19,9 +19,7 @@ fn saying(text: &'static str) -> LlmAgent {
 /// A message that does not want to wait for anybody.
 fn at_once(message: &str) -> RunRequest {
     RunRequest::new(message).config(RunConfig {
-        turn: RunOptions {
-            wait: Duration::ZERO,
-        },
+        run_options: RunOptions::default().with_wait(Duration::ZERO),
         ..RunConfig::default()
     })
 }
@@ -207,9 +205,10 @@ impl Plugin for Naughty {
         Ok(self.replaces.then(|| Event::new("", other)))
     }
 
-    async fn after_run(&self, _: &InvocationContext) -> Hooked<()> {
+    async fn after_run(&self, ctx: &InvocationContext) -> Hooked<()> {
         if let Some(runner) = self.runs_again.as_ref().and_then(|slot| slot.get()) {
-            let nested = runner.run(USER, Some(SESSION), "again").await;
+            let again = RunRequest::new("again").run_options(ctx.run_options());
+            let nested = runner.run_with(USER, Some(SESSION), again).await;
             self.seen
                 .lock()
                 .unwrap()

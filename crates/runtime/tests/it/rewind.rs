@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use retain_core::{
-    ArtifactKey, ArtifactService, JsonMap, Part, SessionError, SessionKey, SessionService,
+    ArtifactKey, ArtifactService, JsonMap, Part, Rewind, SessionError, SessionKey, SessionService,
 };
 use retain_runtime::{
     FunctionTool, LlmAgent, RunError, Runner, ScriptedModel, ToolContext, ToolError,
@@ -213,10 +213,11 @@ async fn a_run_cannot_rewind_its_own_session() {
         let inner = ScriptedModel::new("scripted").reply("Hello.");
         let inner = LlmAgent::builder("inner").model(inner).build().unwrap();
         let other = runner(&sessions, inner).build().unwrap();
-        let tool = FunctionTool::new("undo", "Undoes.", move |_: ToolContext, _: Note| {
+        let tool = FunctionTool::new("undo", "Undoes.", move |ctx: ToolContext, _: Note| {
             let other = other.clone();
             async move {
-                let refused = other.rewind(USER, SESSION, "e-any").await;
+                let rewind = Rewind::before("e-any").with_options(ctx.run_options());
+                let refused = other.rewind_with(USER, SESSION, rewind).await;
                 let nested = SessionError::NestedRun {
                     key: SessionKey::new("app", USER, SESSION),
                 };

@@ -93,9 +93,7 @@ async fn a_run_that_does_not_want_to_wait_is_refused() {
         let runner = crate::support::runner(&sessions, agent).build().unwrap();
         let first = runner.run(USER, Some(SESSION), "first").await.unwrap();
         let config = RunConfig {
-            turn: RunOptions {
-                wait: std::time::Duration::ZERO,
-            },
+            run_options: RunOptions::default().with_wait(std::time::Duration::ZERO),
             ..RunConfig::default()
         };
         let request = RunRequest::new("second").config(config);
@@ -146,11 +144,12 @@ async fn a_run_inside_a_run_of_the_same_session_is_an_error_and_no_deadlock() {
     for (name, sessions) in services().await {
         let slot: Arc<std::sync::OnceLock<Runner>> = Arc::default();
         let inner = Arc::clone(&slot);
-        let tool = FunctionTool::new("again", "Runs again.", move |_ctx: ToolContext, (): ()| {
+        let tool = FunctionTool::new("again", "Runs again.", move |ctx: ToolContext, (): ()| {
             let runner = inner.get().cloned();
             async move {
                 let runner = runner.ok_or_else(|| ToolError::new("no runner"))?;
-                let nested = runner.run(USER, Some(SESSION), "nested").await;
+                let request = RunRequest::new("nested").run_options(ctx.run_options());
+                let nested = runner.run_with(USER, Some(SESSION), request).await;
                 let nested = nested.map(|_| ()).map_err(|error| error.to_string());
                 Ok::<_, ToolError>(serde_json::json!({"error": nested.unwrap_err()}))
             }

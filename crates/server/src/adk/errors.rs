@@ -102,9 +102,11 @@ impl From<SessionError> for AdkError {
                 let detail = format!("Session already exists: {}", key.id);
                 return AdkError::new(StatusCode::CONFLICT, detail);
             }
-            E::Conflict { .. } | E::RunBusy { .. } | E::RunLost { .. } | E::NestedRun { .. } => {
-                StatusCode::CONFLICT
-            }
+            E::Conflict { .. }
+            | E::RunBusy { .. }
+            | E::Cancelled { .. }
+            | E::RunLost { .. }
+            | E::NestedRun { .. } => StatusCode::CONFLICT,
             E::InvocationNotFound { .. } | E::PositionNotFound { .. } => StatusCode::NOT_FOUND,
             E::Invalid { .. } | E::Import { .. } => StatusCode::BAD_REQUEST,
             E::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,

@@ -180,9 +180,10 @@ async fn get_events(
 fn run_use(run: Option<RunBody>) -> Result<RunUse, Problem> {
     Ok(match run {
         None => RunUse::Outside,
-        Some(RunBody::Begin { wait_ms }) => RunUse::Begin(RunOptions {
-            wait: wait_ms.map_or(Duration::ZERO, |wait| Duration::from_millis(wait.0)),
-        }),
+        Some(RunBody::Begin { wait_ms }) => RunUse::Begin(
+            RunOptions::default()
+                .with_wait(wait_ms.map_or(Duration::ZERO, |wait| Duration::from_millis(wait.0))),
+        ),
         Some(RunBody::Within(token)) => RunUse::Within(run_token(&token)?),
         Some(RunBody::End(token)) => RunUse::End(run_token(&token)?),
     })

@@ -120,6 +120,7 @@ impl From<SessionError> for Problem {
                 let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
                 problem(StatusCode::CONFLICT, "run_busy").with("waitedMs", waited)
             }
+            SessionError::Cancelled { .. } => problem(StatusCode::CONFLICT, "run_cancelled"),
             SessionError::RunLost { .. } => problem(StatusCode::CONFLICT, "run_lost"),
             SessionError::NestedRun { .. } => problem(StatusCode::CONFLICT, "run_nested"),
             SessionError::InvocationNotFound { invocation_id, .. } => {
@@ -341,6 +342,7 @@ mod tests {
                 409,
                 "run_busy",
             ),
+            (SessionError::Cancelled { key: key() }, 409, "run_cancelled"),
             (
                 SessionError::RunLost {
                     key: key(),

@@ -73,17 +73,14 @@ async fn a_run_whose_beginning_was_cut_off_goes_on() {
         let mut first = event("begins");
         first.author = "in one".to_owned();
         proxy.cut_next(Cut::After, words);
-        let options = RunOptions {
-            wait: Duration::from_secs(1),
-        };
+        let options = RunOptions::default().with_wait(Duration::from_secs(1));
         let begun = Append::from(first).beginning_run(options);
         // Nobody else holds the session: whoever was cut off must not wait for himself.
         let run = sessions.append(&key, begun).await.unwrap().run.unwrap();
         let within = Append::from(event("within")).within_run(run);
         sessions.append(&key, within).await.unwrap();
-        let refused = Append::from(event("other")).beginning_run(RunOptions {
-            wait: Duration::ZERO,
-        });
+        let refused = Append::from(event("other"))
+            .beginning_run(RunOptions::default().with_wait(Duration::ZERO));
         assert!(straight.append(&key, refused).await.is_err());
         let end = Append::from(event("ends")).ending_run(run);
         sessions.append(&key, end).await.unwrap();

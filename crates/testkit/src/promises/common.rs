@@ -167,9 +167,7 @@ pub(super) async fn begin(log: &Log, key: &SessionKey, event: Event) -> Result<R
 
 /// Refuses at once.
 pub(super) fn no_wait() -> RunOptions {
-    RunOptions {
-        wait: Duration::ZERO,
-    }
+    RunOptions::default().with_wait(Duration::ZERO)
 }
 
 /// Runs `task` so many times at once and gives the answers in order.

@@ -196,9 +196,7 @@ pub async fn a_waiting_run_learns_of_the_delete(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     begin(&log, &key, event("e1")).await.unwrap();
-    let options = retain_core::RunOptions {
-        wait: Duration::from_secs(60),
-    };
+    let options = retain_core::RunOptions::default().with_wait(Duration::from_secs(60));
     let append = Append::from(event("e2")).beginning_run(options);
     let mut waiting = log.append(&key, append);
     still_waits(&mut waiting).await;

@@ -304,7 +304,10 @@ pub async fn a_rewind_that_is_dropped_gives_the_turn_back(harness: Harness) {
     // The clock stands still, so that no lease runs out.
     let wait = Duration::from_secs(20);
     let event = in_invocation("e9", "i3", "{}");
-    let run = log.append(&key, Append::from(event).beginning_run(RunOptions { wait }));
+    let run = log.append(
+        &key,
+        Append::from(event).beginning_run(RunOptions::default().with_wait(wait)),
+    );
     run.await.unwrap();
     let events = read(&log, &key).await.events;
     assert_eq!(events.len(), before.events.len() + 1);

@@ -9,8 +9,8 @@ use std::{
 };
 
 use retain_core::{
-    Append, Appended, Conflict, Event, Result, RunOptions, RunToken, SessionError, SessionKey,
-    within_run,
+    Append, Appended, CancellationToken, Conflict, Event, Result, Rewind, RunOptions, RunToken,
+    SessionError, SessionKey,
 };
 
 use super::common::*;
@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(3600);
 
 fn patient_begin(event: Event) -> Append {
     let wait = Duration::from_secs(60);
-    Append::from(event).beginning_run(RunOptions { wait })
+    Append::from(event).beginning_run(RunOptions::default().with_wait(wait))
 }
 
 async fn within(log: &Log, key: &SessionKey, id: &str, run: RunToken) -> Result<Appended> {
@@ -126,9 +126,7 @@ pub async fn waiting_ends_with_busy_when_the_time_is_up(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let holder = begin(&log, &key, event("e1")).await.unwrap();
-    let options = RunOptions {
-        wait: Duration::from_millis(20),
-    };
+    let options = RunOptions::default().with_wait(Duration::from_millis(20));
     let append = Append::from(event("late")).beginning_run(options);
     let gave_up = patiently(log.append(&key, append)).await;
     assert_fails!(gave_up, SessionError::RunBusy { key: found, .. } if found == key);
@@ -330,30 +328,78 @@ pub async fn a_run_that_fails_to_begin_holds_nothing(harness: Harness) {
     begin(&log, &key, event("e3")).await.unwrap();
 }
 
-/// A run inside a run of the same session would wait for itself, and is told so at once.
-pub async fn a_run_inside_itself_is_nested(harness: Harness) {
+/// A run inside a run of the same session would wait for itself, and fails at once.
+pub async fn run_inside_its_own_session_fails_at_once(harness: Harness) {
     let log = harness.service();
     let (key, other) = (create(&log, "s").await, create(&log, "other").await);
     let run = begin(&log, &key, event("e1")).await.unwrap();
-    within_run(key.clone(), async {
-        let nested = log.append(&key, patient_begin(event("e2"))).await;
-        assert_fails!(nested, SessionError::NestedRun { key: found } if found == key);
-        let nested = log.rewind(&key, "").await;
+    let inside = RunOptions::default().within(key.clone());
+    let begins = |options: &RunOptions| Append::from(event("e2")).beginning_run(options.clone());
+    let nested = log.append(&key, begins(&inside)).await;
+    assert_fails!(nested, SessionError::NestedRun { key: found } if found == key);
+    let rewind = Rewind::before("").with_options(inside.clone());
+    let nested = log.rewind_with(&key, rewind).await;
+    assert_fails!(nested, SessionError::NestedRun { .. });
+    // A run of another session may begin, and a third level is checked against both.
+    let inner = log
+        .append(&other, begins(&inside))
+        .await
+        .unwrap()
+        .run
+        .unwrap();
+    let inside = inside.within(other.clone());
+    for key in [&other, &key] {
+        let nested = log.append(key, begins(&inside)).await;
         assert_fails!(nested, SessionError::NestedRun { .. });
-        // A run of another session, and inside it one of a third level, is no problem.
-        let inner = begin(&log, &other, event("e1")).await.unwrap();
-        within_run(other.clone(), async {
-            let nested = begin(&log, &other, event("e2")).await;
-            assert_fails!(nested, SessionError::NestedRun { .. });
-            let nested = begin(&log, &key, event("e2")).await;
-            assert_fails!(nested, SessionError::NestedRun { .. });
-        })
-        .await;
-        log.end_run(&other, inner).await.unwrap();
-        within(&log, &key, "e3", run).await.unwrap();
-    })
-    .await;
+    }
+    log.end_run(&other, inner).await.unwrap();
+    within(&log, &key, "e3", run).await.unwrap();
     assert_eq!(ids(&read(&log, &key).await), ["e1", "e3"]);
+}
+
+/// A cancelled wait stores nothing, keeps no place in the queue and says that it was cancelled.
+pub async fn cancelled_wait_stores_nothing_and_leaves_the_queue(harness: Harness) {
+    let (log, second) = (harness.service(), harness.second().await);
+    let key = create(&log, "s").await;
+    let holder = begin(&log, &key, event("holder")).await.unwrap();
+    let cancel = CancellationToken::new();
+    let options = RunOptions::default().with_cancel(cancel.clone());
+    let wait = |log: &Log, id: &str| {
+        let append = Append::from(event(id)).beginning_run(options.clone());
+        let (log, key) = (log.clone(), key.clone());
+        Box::pin(async move { log.append(&key, append).await })
+    };
+    // One waiter is first in line and has left a ticket, one stands behind it, one is elsewhere.
+    let (mut first, mut behind) = (wait(&log, "first"), wait(&log, "behind"));
+    let mut elsewhere = wait(&second, "elsewhere");
+    stands_in_line(&mut first).await;
+    still_waits(&mut behind).await;
+    stands_in_line(&mut elsewhere).await;
+    cancel.cancel();
+    for waiting in [first, behind, elsewhere] {
+        let cancelled = patiently(waiting).await;
+        assert_fails!(cancelled, SessionError::Cancelled { key: found } if found == key);
+    }
+    log.end_run(&key, holder).await.unwrap();
+    // The clock stands still: a ticket that was left behind would refuse this.
+    begin(&log, &key, event("next")).await.unwrap();
+    assert_eq!(ids(&read(&log, &key).await), ["holder", "next"]);
+}
+
+/// Dropping the future of a wait withdraws its ticket.
+pub async fn dropped_wait_withdraws_its_ticket(harness: Harness) {
+    let (log, second) = (harness.service(), harness.second().await);
+    let key = create(&log, "s").await;
+    let holder = begin(&log, &key, event("holder")).await.unwrap();
+    let mut gone = second.append(&key, patient_begin(event("gone")));
+    stands_in_line(&mut gone).await;
+    drop(gone);
+    log.end_run(&key, holder).await.unwrap();
+    // The clock stands still, so the ticket does not expire.
+    patiently(log.append(&key, patient_begin(event("next"))))
+        .await
+        .unwrap();
+    assert_eq!(ids(&read(&log, &key).await), ["holder", "next"]);
 }
 
 /// Runs of different sessions do not wait for one another.

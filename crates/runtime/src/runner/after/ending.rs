@@ -10,15 +10,15 @@ use crate::{
     agents::owed_after_agent,
     error::{Result, RunError, error_kind},
     plugins::ask_plugins,
-    runner::drive::{Driver, store::PATIENCE, stream::Wish},
+    runner::drive::{Driver, stop::StopReason, store::PATIENCE},
 };
 
 impl Driver {
     /// Seals a run that was cut off: callbacks that are owed, answers to open calls.
-    pub(crate) async fn seal(&mut self, wish: Wish) -> Result<()> {
+    pub(crate) async fn seal(&mut self, reason: StopReason) -> Result<()> {
         self.untaken.clear();
         for ctx in self.ctx.take_entered().into_iter().rev() {
-            let owed = AssertUnwindSafe(self.inside(owed_after_agent(&ctx))).catch_unwind();
+            let owed = AssertUnwindSafe(owed_after_agent(&ctx)).catch_unwind();
             let called = tokio::time::timeout(PATIENCE, owed).await;
             if !matches!(called, Ok(Ok(()))) {
                 let agent = ctx.agent_name();
@@ -28,14 +28,14 @@ impl Driver {
         let events = self.session.update(|session| session.events.clone());
         let id = self.ctx.invocation_id();
         let mut sealing = abort::answers_to_open_calls(&events, id);
-        if wish == Wish::Abandon && abort::is_waiting(&events, id) {
+        if reason == StopReason::Abandoned && abort::is_waiting(&events, id) {
             // Who stops listening at a question can still answer it.
             sealing.clear();
         }
         // Who stops listening after the answer has cut nothing off, and what was given back with
         // its answer is over.
-        let is_complete =
-            self.is_given_back || (wish == Wish::Abandon && abort::is_answered(&events, id));
+        let is_complete = self.is_given_back
+            || (reason == StopReason::Abandoned && abort::is_answered(&events, id));
         if sealing.is_empty() && !is_complete {
             sealing.push(abort::plain_abort(id, self.inner.tree.root().name()));
         }
@@ -74,11 +74,8 @@ impl Driver {
     }
 
     pub(crate) async fn after_run(&self) -> Result<()> {
-        let asked = async {
-            ask_plugins!(self.inner.plugins, after_run(&self.ctx));
-            Ok(())
-        };
-        self.inside(asked).await
+        ask_plugins!(self.inner.plugins, after_run(&self.ctx));
+        Ok(())
     }
 
     /// Ends the run, if its last write did not.

@@ -195,7 +195,8 @@ impl Inner {
         request: &RunRequest,
         message: Message,
     ) -> Result<Begun> {
-        let append = Append::from(message.events.clone()).beginning_run(request.config.turn);
+        let append =
+            Append::from(message.events.clone()).beginning_run(request.config.run_options.clone());
         let appended = match log.append(key, append.clone()).await {
             Err(SessionError::NotFound { .. }) if self.auto_create_session => {
                 self.create(key).await?;

@@ -63,7 +63,7 @@ impl Inner {
         key: &SessionKey,
         request: &RunRequest,
     ) -> Result<Option<RunToken>> {
-        let begin = || Append::default().beginning_run(request.config.turn);
+        let begin = || Append::default().beginning_run(request.config.run_options.clone());
         let may_create = self.auto_create_session && request.message.is_some();
         let begun = match log.append(key, begin()).await {
             Err(SessionError::NotFound { .. }) if may_create => {

@@ -7,14 +7,15 @@
 pub(crate) mod active_runs;
 pub(crate) mod leases;
 mod prior_run;
+pub(crate) mod stop;
 pub(crate) mod store;
 pub(crate) mod stream;
 
 use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt as _;
-use retain_core::{Event, LlmResponse, SessionKey, SharedSession, unless_given_up, within_run};
-use tokio::sync::{mpsc, oneshot, watch};
+use retain_core::{CancellationToken, Event, LlmResponse, RunOptions, SessionKey, SharedSession};
+use tokio::sync::{mpsc, oneshot};
 use tracing::Span;
 
 use crate::{
@@ -31,11 +32,12 @@ use crate::{
 };
 use leases::{HeldLease, Idle};
 use prior_run::{Before, Past};
-use stream::{Sent, Wish};
+use stop::{StopReason, StopSignal};
+use stream::Sent;
 
 /// What connects a run with its caller.
 pub(crate) struct Caller {
-    pub(crate) wishes: watch::Receiver<Wish>,
+    pub(crate) stop: StopSignal,
     pub(crate) out: mpsc::UnboundedSender<Sent>,
     pub(crate) begun: oneshot::Sender<Result<String>>,
     pub(crate) idle: Arc<Idle>,
@@ -50,7 +52,8 @@ pub(crate) async fn run(
     span: Span,
 ) {
     let _going_on = inner.going_on.enter();
-    let begin = match begin(&inner, &key, &request, caller.wishes.clone()).await {
+    // The parts of a run are boxed: together they would be a very large future.
+    let begin = match Box::pin(inner.begin(&key, &request)).await {
         Ok(begin) => begin,
         Err(error) => {
             telemetry::failed(&span, error.code());
@@ -64,34 +67,14 @@ pub(crate) async fn run(
     let (emitter, emitted) = mpsc::channel(1);
     let mut driver = Driver::new(inner, key, begin, request, emitter, caller.idle);
     driver.out = Some(caller.out);
-    Box::pin(driver.drive(emitted, caller.wishes, span)).await;
-}
-
-/// Begins the run, unless its caller goes away while it waits for its turn: then nothing is stored.
-async fn begin(
-    inner: &Inner,
-    key: &SessionKey,
-    request: &RunRequest,
-    mut wishes: watch::Receiver<Wish>,
-) -> Result<Begun> {
-    let (give_up, given_up) = watch::channel(false);
-    // The parts of a run are boxed: together they would be a very large future.
-    let mut begin = Box::pin(unless_given_up(given_up, inner.begin(key, request)));
-    tokio::select! {
-        biased;
-        // First, for the turn of who went away may have come meanwhile.
-        _ = wishes.wait_for(|wish| *wish != Wish::GoOn) => {}
-        begun = &mut begin => return begun,
-    }
-    give_up.send_replace(true);
-    begin.await
+    Box::pin(driver.drive(emitted, caller.stop, span)).await;
 }
 
 /// How the agent's work ended.
 enum Ended {
     Done(Result<()>),
-    /// It was cut off, by this wish.
-    CutOff(Wish),
+    /// It was stopped before its agent was done.
+    Stopped(StopReason),
 }
 
 /// An event that the caller has not taken yet, and who waits for that.
@@ -117,6 +100,8 @@ pub(crate) struct Driver {
     out: Option<mpsc::UnboundedSender<Sent>>,
     pub(crate) untaken: VecDeque<Untaken>,
     pub(crate) is_windowed: bool,
+    /// For taking the lease again, also after a cancellation.
+    pub(crate) options: RunOptions,
 }
 
 impl Driver {
@@ -132,6 +117,9 @@ impl Driver {
         let token = begin.token;
         let lease = token.map(|token| inner.leases.hold(&key, token, &idle));
         let is_windowed = request.config.get_session_config.is_some();
+        let mut config = request.config;
+        let options = config.run_options.clone();
+        config.run_options = options.clone().within(key.clone());
         let invocation = Invocation {
             id: begin.invocation_id,
             key,
@@ -139,10 +127,10 @@ impl Driver {
             user_content: begin.user_content,
             limits: inner.sessions.limits().cloned(),
             tool_time_limit: {
-                let limit = request.config.tool_time_limit;
+                let limit = config.tool_time_limit;
                 limit.unwrap_or(inner.tool_time_limit)
             },
-            run_config: request.config,
+            run_config: config,
             telemetry: inner.telemetry,
             memory: inner.memory.clone(),
             compactor: inner.compactor.clone(),
@@ -184,22 +172,18 @@ impl Driver {
             out: None,
             untaken: VecDeque::new(),
             is_windowed,
+            options: options.with_cancel(CancellationToken::new()),
         }
     }
 
-    async fn drive(
-        mut self,
-        mut emitted: mpsc::Receiver<Emitted>,
-        mut wishes: watch::Receiver<Wish>,
-        span: Span,
-    ) {
+    async fn drive(mut self, mut emitted: mpsc::Receiver<Emitted>, stop: StopSignal, span: Span) {
         for event in std::mem::take(&mut self.user_events) {
             self.hand_on(Box::new(event), None);
         }
         let mut is_complete = false;
         let ended = match self.is_over {
             true => None,
-            false => Some(Box::pin(self.work(&mut emitted, &mut wishes)).await),
+            false => Some(Box::pin(self.work(&mut emitted, &stop)).await),
         };
         let result = match ended {
             None => Ok(()),
@@ -208,7 +192,7 @@ impl Driver {
                 self.after_run().await
             }
             Some(Ended::Done(Err(error))) => Err(error),
-            Some(Ended::CutOff(wish)) => self.seal(wish).await,
+            Some(Ended::Stopped(reason)) => self.seal(reason).await,
         };
         if let Err(error) = &result {
             telemetry::failed(&span, error.code());
@@ -216,7 +200,7 @@ impl Driver {
             let tell = plugins.tell("on_run_error", |plugin| {
                 plugin.on_run_error(&self.ctx, error)
             });
-            self.inside(tell).await;
+            tell.await;
         }
         if let Err(error) = self.give_back().await {
             let invocation = self.ctx.invocation_id();
@@ -240,24 +224,20 @@ impl Driver {
     }
 
     /// Lets the agent work until it is done or cut off.
-    async fn work(
-        &mut self,
-        emitted: &mut mpsc::Receiver<Emitted>,
-        wishes: &mut watch::Receiver<Wish>,
-    ) -> Ended {
+    async fn work(&mut self, emitted: &mut mpsc::Receiver<Emitted>, stop: &StopSignal) -> Ended {
         let ctx = self.ctx.clone();
-        let agent = AssertUnwindSafe(self.inside(run_root(&ctx))).catch_unwind();
+        let agent = AssertUnwindSafe(run_root(&ctx)).catch_unwind();
         let mut agent = std::pin::pin!(agent);
         let ended = loop {
             tokio::select! {
                 biased;
                 Some(emitted) = emitted.recv() => {
-                    if let Some(wish) = self.take(emitted, wishes).await {
-                        break Ended::CutOff(wish);
+                    if let Some(reason) = self.take(emitted, stop).await {
+                        break Ended::Stopped(reason);
                     }
                 }
                 () = taken(&mut self.untaken) => {}
-                wish = wished(wishes) => break Ended::CutOff(wish),
+                reason = stop.stopped() => break Ended::Stopped(reason),
                 ran = &mut agent => {
                     break Ended::Done(ran.unwrap_or_else(|panic| Err(RunError::panicked(ctx.agent_name(), &*panic))));
                 }
@@ -269,9 +249,9 @@ impl Driver {
         ended
     }
 
-    /// Stores an event of the agent and hands it on. Gives the wish that came before it was stored,
-    /// if plugins took so long.
-    async fn take(&mut self, emitted: Emitted, wishes: &mut watch::Receiver<Wish>) -> Option<Wish> {
+    /// Stores an event of the agent and hands it on. Returns why the run must stop, if that was
+    /// signalled while a plugin still worked on the event.
+    async fn take(&mut self, emitted: Emitted, stop: &StopSignal) -> Option<StopReason> {
         let Emitted {
             event,
             last,
@@ -290,7 +270,7 @@ impl Driver {
         let event = tokio::select! {
             biased;
             event = self.past_plugins(event) => event,
-            wish = wished(wishes) => return Some(wish),
+            reason = stop.stopped() => return Some(reason),
         };
         let stored = match event {
             Ok(event) => self.append_or_forget(event, last).await,
@@ -312,19 +292,13 @@ impl Driver {
         None
     }
 
-    /// Does something as part of the run, so that a run of the same session inside it is an error
-    /// and no wait for itself.
-    pub(crate) fn inside<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
-        within_run(self.ctx.shared.key.clone(), work)
-    }
-
     pub(crate) fn hand_on(&self, event: Box<Event>, taken: Option<oneshot::Sender<()>>) {
         self.send(Sent::Event(event, taken));
     }
 
     fn send(&self, sent: Sent) {
         if let Some(out) = &self.out {
-            // Nobody listens: the wish that says so is on its way.
+            // The caller has dropped its stream; the stop signal follows.
             let _ = out.send(sent);
         }
     }
@@ -377,13 +351,5 @@ async fn taken(untaken: &mut VecDeque<Untaken>) {
     {
         // The agent may not wait any more.
         let _ = done.send(Ok(event));
-    }
-}
-
-/// Waits for the wish to end the run.
-async fn wished(wishes: &mut watch::Receiver<Wish>) -> Wish {
-    match wishes.wait_for(|wish| *wish != Wish::GoOn).await {
-        Ok(wish) => *wish,
-        Err(_) => Wish::Abandon,
     }
 }

@@ -50,7 +50,7 @@ impl Driver {
         if self.inner.plugins.is_empty() {
             return Ok(event);
         }
-        let replaced = self.inside(self.ask_on_event(&event)).await?;
+        let replaced = self.ask_on_event(&event).await?;
         if let Some(replaced) = replaced {
             *event = self.replaced(&event, replaced)?;
         }
@@ -127,7 +127,7 @@ impl Driver {
             (Some(lease), true) => append.ending_run(lease.token),
             (Some(lease), false) => append.within_run(lease.token),
             // The run was given back too early: something followed the last event after all.
-            (None, _) => append.beginning_run(self.ctx.run_config().turn),
+            (None, _) => append.beginning_run(self.options.clone()),
         };
         let appended = log.append_live(&self.session, append).await?;
         match (&self.lease, appended.run) {

@@ -9,24 +9,13 @@ use std::{
 
 use futures_core::Stream;
 use retain_core::{Content, Event, SessionKey};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
-use super::leases::Idle;
+use super::{leases::Idle, stop::StopSignal};
 use crate::{
     error::{ModelError, Result, RunError},
     runner::INVOCATION_ABORTED,
 };
-
-/// Whether a run is to go on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Wish {
-    #[default]
-    GoOn,
-    /// Cancelled through a handle.
-    Cancel,
-    /// Nobody listens any more.
-    Abandon,
-}
 
 /// What the run sends to its caller.
 #[derive(Debug)]
@@ -41,10 +30,17 @@ pub(crate) enum Sent {
 #[derive(Debug, Clone)]
 pub struct RunHandle {
     invocation_id: Arc<str>,
-    wish: Arc<watch::Sender<Wish>>,
+    stop: StopSignal,
 }
 
 impl RunHandle {
+    pub(crate) fn new(invocation_id: &str, stop: StopSignal) -> RunHandle {
+        RunHandle {
+            invocation_id: invocation_id.into(),
+            stop,
+        }
+    }
+
     /// The id of the run, known before its first event.
     pub fn invocation_id(&self) -> &str {
         &self.invocation_id
@@ -53,18 +49,7 @@ impl RunHandle {
     /// Stops the run: what it is doing is dropped, open calls are answered by an error in the log,
     /// and the stream ends with the events that say so. A run that is over stays as it is.
     pub fn cancel(&self) {
-        self.wish.send_replace(Wish::Cancel);
-    }
-
-    /// Says that nobody listens any more. Cancelling by hand comes first.
-    fn abandon(&self) {
-        self.wish.send_if_modified(|wish| {
-            let was_going_on = *wish == Wish::GoOn;
-            if was_going_on {
-                *wish = Wish::Abandon;
-            }
-            was_going_on
-        });
+        self.stop.cancel();
     }
 }
 
@@ -89,13 +74,6 @@ pub struct RunStream {
 pub(crate) type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl RunStream {
-    pub(crate) fn handle_of(invocation_id: &str, wish: Arc<watch::Sender<Wish>>) -> RunHandle {
-        RunHandle {
-            invocation_id: invocation_id.into(),
-            wish,
-        }
-    }
-
     /// The id of the run.
     pub fn invocation_id(&self) -> &str {
         self.handle.invocation_id()
@@ -245,7 +223,7 @@ impl Drop for RunStream {
         let Some(run) = self.run.take() else {
             return;
         };
-        self.handle.abandon();
+        self.handle.stop.abandon();
         // What is left to do is not the caller's: it must not wait for it.
         let runtime = tokio::runtime::Handle::try_current();
         match runtime.or_else(|_| crate::runner::own_runtime().cloned()) {
@@ -330,6 +308,6 @@ impl Iterator for BlockingRun {
 impl Drop for BlockingRun {
     fn drop(&mut self) {
         // The thread may be waiting for an event; it ends when the run does.
-        self.handle.abandon();
+        self.handle.stop.abandon();
     }
 }

@@ -1,0 +1,216 @@
+//! The queue for a session's lease: an append that begins a run waits here until the session is free.
+//!
+//! Waiters of one process queue in memory, in order. The first of them asks the store, and leaves a
+//! ticket there when another process is ahead. The append of the run's first events takes the lease,
+//! so a run without contention costs no extra write.
+
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::future::{Either, select};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::StoreSessionService;
+use crate::{
+    error::{Result, SessionError},
+    lease::LeaseUse,
+    service::{RunOptions, RunToken},
+    session::SessionKey,
+    store::{Batch, SessionStore, Written},
+};
+
+/// How often a waiter asks the store again when no one in this process reports a change.
+const POLL: Duration = Duration::from_millis(50);
+
+/// A wait is cut to this, so that deadlines do not overflow.
+const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The queues of this process, one for each session that a run waits for.
+#[derive(Debug, Default)]
+pub(super) struct LeaseQueues(Mutex<HashMap<SessionKey, Arc<Semaphore>>>);
+
+/// The head of a queue. Dropping it admits the next waiter.
+struct QueueHead<'a> {
+    queues: &'a LeaseQueues,
+    key: SessionKey,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl LeaseQueues {
+    /// Waits until this caller is the first of its process.
+    async fn reach_head(&self, key: &SessionKey) -> QueueHead<'_> {
+        // Tokio's semaphore is fair: it grants permits in the order of the requests.
+        let new_queue = || Arc::new(Semaphore::new(1));
+        let queue = Arc::clone(self.lock().entry(key.clone()).or_insert_with(new_queue));
+        let mut head = QueueHead {
+            queues: self,
+            key: key.clone(),
+            permit: None,
+        };
+        // The semaphore is never closed.
+        head.permit = queue.acquire_owned().await.ok();
+        head
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Arc<Semaphore>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for QueueHead<'_> {
+    fn drop(&mut self) {
+        drop(self.permit.take());
+        let mut queues = self.queues.lock();
+        // Only the map refers to the queue: it is empty.
+        if queues
+            .get(&self.key)
+            .is_some_and(|queue| Arc::strong_count(queue) == 1)
+        {
+            queues.remove(&self.key);
+        }
+    }
+}
+
+/// A waiter's place in the queue of the store. Dropping it withdraws the place.
+struct Ticket<S: SessionStore> {
+    store: Arc<S>,
+    key: SessionKey,
+    id: String,
+    /// Whether the store may know it.
+    is_queued: bool,
+}
+
+impl<S: SessionStore> Ticket<S> {
+    async fn withdraw(mut self) -> Result<()> {
+        if !std::mem::take(&mut self.is_queued) {
+            return Ok(());
+        }
+        self.store.withdraw(&self.key, &self.id).await
+    }
+}
+
+impl<S: SessionStore> Drop for Ticket<S> {
+    fn drop(&mut self) {
+        let runtime = tokio::runtime::Handle::try_current();
+        if let Ok(runtime) = runtime
+            && self.is_queued
+        {
+            let (store, key) = (Arc::clone(&self.store), self.key.clone());
+            let id = std::mem::take(&mut self.id);
+            // If this fails, the ticket expires.
+            runtime.spawn(async move { store.withdraw(&key, &id).await });
+        }
+    }
+}
+
+impl<S: SessionStore> StoreSessionService<S> {
+    /// Waits until the session is free, then writes the batch and takes the lease for `ttl`.
+    /// Without a `ttl` the same write releases the lease again.
+    pub(super) async fn write_with_lease(
+        &self,
+        key: &SessionKey,
+        batch: &mut Arc<Batch>,
+        ttl: Option<Duration>,
+        options: &RunOptions,
+    ) -> Result<Written> {
+        options.check_not_nested(key)?;
+        let started = Instant::now();
+        let deadline = started + options.wait.min(WAIT_MAX);
+        let busy = || SessionError::RunBusy {
+            key: key.clone(),
+            waited: started.elapsed(),
+        };
+        // The first attempt has no ticket, so that a refusal leaves no trace in the store.
+        Arc::make_mut(batch).lease = LeaseUse::Take {
+            ticket: String::new(),
+            ttl,
+        };
+        if options.wait.is_zero() {
+            return match self.store.append(key, batch).await? {
+                Written::Busy { .. } => Err(busy()),
+                done => Ok(done),
+            };
+        }
+        let head = pin!(timeout_at(deadline, self.lease_queues.reach_head(key)));
+        // Cancellation is polled first: a cancelled run must not begin because it is also admitted.
+        let _head = match select(pin!(options.cancel.cancelled()), head).await {
+            Either::Left(_) => return Err(SessionError::Cancelled { key: key.clone() }),
+            Either::Right((head, _)) => head.map_err(|_| busy())?,
+        };
+        let mut ticket = Ticket {
+            store: Arc::clone(&self.store),
+            key: key.clone(),
+            id: self.settings.ids.new_id(),
+            is_queued: false,
+        };
+        loop {
+            if let Err(cancelled) = options.check_not_cancelled(key) {
+                ticket.withdraw().await?;
+                return Err(cancelled);
+            }
+            let (until_us, now_us) = match self.store.append(key, batch).await {
+                Ok(Written::Busy { until_us, now_us }) => (until_us, now_us),
+                Ok(done) => {
+                    ticket.is_queued = false;
+                    return Ok(done);
+                }
+                Err(error) => {
+                    // A caller that retries must not queue behind its own ticket.
+                    let _ = ticket.withdraw().await;
+                    return Err(error);
+                }
+            };
+            if Instant::now() >= deadline {
+                ticket.withdraw().await?;
+                return Err(busy());
+            }
+            Arc::make_mut(batch).lease = LeaseUse::Take {
+                ticket: ticket.id.clone(),
+                ttl,
+            };
+            ticket.is_queued = true;
+            let until_free = match until_us.saturating_sub(now_us) {
+                // The session is free, but another caller's ticket is older.
+                ..=0 => POLL,
+                us => Duration::from_micros(us.unsigned_abs()).min(POLL),
+            };
+            let pause = until_free.min(deadline - Instant::now());
+            // After a change, a cancellation or the pause, the loop asks again.
+            let changed = self.store.changed(key, u64::MAX);
+            let _ = timeout(
+                pause,
+                select(pin!(options.cancel.cancelled()), pin!(changed)),
+            )
+            .await;
+        }
+    }
+
+    /// Takes the lease for a run that has nothing to write yet.
+    pub(super) async fn take_lease(
+        &self,
+        key: &SessionKey,
+        options: &RunOptions,
+    ) -> Result<RunToken> {
+        let mut batch = Arc::new(Batch {
+            events: Vec::new(),
+            incarnation: None,
+            expected: None,
+            lease: LeaseUse::Outside,
+            state_bytes_max: self.settings.limits.state_bytes,
+        });
+        let ttl = Some(self.settings.run_ttl);
+        match self.write_with_lease(key, &mut batch, ttl, options).await? {
+            Written::Done {
+                token: Some(token), ..
+            } => Ok(RunToken(token)),
+            _ => Err(SessionError::not_found(key)),
+        }
+    }
+}
