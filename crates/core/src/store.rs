@@ -3,7 +3,7 @@
 //! Everything here arrives decided: ids and times are filled in, `temp:` keys are gone, deltas are
 //! cut by scope, sizes are checked. A store writes all of it or none, and reads in one snapshot.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, ops::AddAssign, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -236,6 +236,16 @@ pub struct EraseReceipt {
     pub artifacts: u64,
     /// Memories, where the store keeps some.
     pub memories: u64,
+}
+
+impl AddAssign for EraseReceipt {
+    fn add_assign(&mut self, more: EraseReceipt) {
+        self.sessions += more.sessions;
+        self.events += more.events;
+        self.state_keys += more.state_keys;
+        self.artifacts += more.artifacts;
+        self.memories += more.memories;
+    }
 }
 
 /// Whose keys sessions share: an app's, or those of a user of it. Ordered by app, its own keys

@@ -1,27 +1,24 @@
-//! Session stores: where logs are kept. A store, a file. And beside them, where artifacts and
-//! memories are.
+//! Stores of sessions, memories, artifacts and API keys. A backend is a folder, and every backend has
+//! the same files for the same work.
 //!
 //! Each implements [`retain_core::SessionStore`] and decides nothing; the rules are
 //! [`retain_core::StoreSessionService`]'s.
 
 mod artifacts;
 mod in_memory;
-mod keys;
-mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod rules;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-mod window;
 
-pub use artifacts::{
-    FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemoryArtifactStore,
+pub use artifacts::{FileArtifactService, FileArtifactStore};
+pub use in_memory::{
+    InMemoryArtifactService, InMemoryArtifactStore, InMemoryKeyStore, InMemoryMemoryStore,
+    InMemorySessionService, InMemoryStore,
 };
-pub use in_memory::{InMemorySessionService, InMemoryStore};
-pub use keys::InMemoryKeyStore;
-pub use memory::InMemoryMemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{
     PostgresArtifactService, PostgresArtifactStore, PostgresKeyStore, PostgresMemoryStore,

@@ -29,7 +29,7 @@ pub(super) async fn sessions(
     now_us: Option<i64>,
 ) -> Result<Vec<SessionKey>, Failure> {
     const SQL: &str = concat!(
-        "SELECT app, user_id, id FROM retain_stores WHERE (app, user_id, id) > ($1, $2, $3) \
+        "SELECT app, user_id, id FROM retain_sessions WHERE (app, user_id, id) > ($1, $2, $3) \
          AND (ttl_us IS NULL OR touched_us > coalesce($4::int8, ",
         clock_us!(),
         ") - ttl_us) ORDER BY app, user_id, id LIMIT $5::int8"
@@ -110,7 +110,7 @@ pub(super) async fn artifacts<E: Debug>(
     const SQL: &str = concat!(
         "SELECT DISTINCT app, user_id, session, name FROM retain_artifacts it \
          WHERE ($1::bool OR (app, user_id, session, name) > ($2, $3, $4, $5)) \
-         AND NOT EXISTS (SELECT 1 FROM retain_stores s WHERE s.app = it.app \
+         AND NOT EXISTS (SELECT 1 FROM retain_sessions s WHERE s.app = it.app \
            AND s.user_id = it.user_id AND s.id = it.session AND s.ttl_us IS NOT NULL \
            AND s.touched_us <= coalesce($6::int8, ",
         clock_us!(),

@@ -14,10 +14,10 @@ use tokio_postgres::{Error, Row};
 
 use super::{
     pool::{Database, Failure, Param, Transaction, if_some, statements},
-    rows::{self, Known, by_key, clock_us, head_columns, number_by_key, signed, unsigned},
+    rows::{self, CachedHead, by_key, clock_us, head_columns, number_by_key, signed, unsigned},
     state::{OwnKeys, OwnerKeys, StateStatements},
 };
-use crate::window::TICKET_TTL_US;
+use crate::rules::TICKET_TTL_US;
 
 /// Writes events, given as columns.
 pub(super) const INSERT_EVENTS: &str = "INSERT INTO retain_events \
@@ -29,7 +29,7 @@ statements! {
     /// What an append says to the database.
     Statements {
         lock_head: concat!(
-            "SELECT ", head_columns!(), " FROM retain_stores WHERE ", by_key!(), " FOR NO KEY UPDATE"
+            "SELECT ", head_columns!(), " FROM retain_sessions WHERE ", by_key!(), " FOR NO KEY UPDATE"
         ),
         clock: concat!("SELECT ", clock_us!()),
         tickets: concat!(
@@ -43,7 +43,7 @@ statements! {
             number_by_key!()
         ),
         insert_events: INSERT_EVENTS,
-        set_head: "UPDATE retain_stores SET revision = revision + 1, position = $2, \
+        set_head: "UPDATE retain_sessions SET revision = revision + 1, position = $2, \
                    last_update = $3, touched_us = $4, lease_token = $5, lease_until_us = $6, \
                    in_order = $7, state_bytes = $8 WHERE number = $1",
         old_tickets: "DELETE FROM retain_tickets \
@@ -64,7 +64,7 @@ pub(super) struct Sent {
     /// The events that were new, by position.
     pub(super) fresh: Vec<(u64, Arc<Event>)>,
     /// The head as it is afterwards, if nobody has come since.
-    pub(super) head: Option<Known>,
+    pub(super) head: Option<CachedHead>,
     /// Whether the lease tells it from others: it takes the lease, with an event whose id was given.
     /// Who comes at the same time with the same event, as a client does that tries again elsewhere,
     /// takes another one. An id that was made here is in nobody else's hands.
@@ -74,11 +74,11 @@ pub(super) struct Sent {
 
 impl Sent {
     /// Whether it is in the log that stands there now.
-    fn is_stored(&self, known: &Known, stored: &Stored) -> bool {
+    fn is_stored(&self, known: &CachedHead, stored: &Stored) -> bool {
         if known.row.number != self.number {
             return false;
         }
-        let has_lease = |head: &Known| head.row.lease == known.row.lease;
+        let has_lease = |head: &CachedHead| head.row.lease == known.row.lease;
         if self.fresh.is_empty() {
             return self.head.as_ref().is_some_and(has_lease);
         }
@@ -100,7 +100,7 @@ type Stored = HashMap<String, (u64, Arc<Event>)>;
 struct Answers {
     app: Option<OwnerKeys>,
     user: Option<OwnerKeys>,
-    head: Option<Known>,
+    head: Option<CachedHead>,
     now_us: i64,
     tickets: Vec<Row>,
     events: Vec<Row>,
@@ -112,7 +112,7 @@ struct Writes {
     app: Option<OwnerKeys>,
     user: Option<OwnerKeys>,
     own: OwnKeys,
-    head: Known,
+    head: CachedHead,
     /// The new events: (position, place in the batch).
     fresh: Vec<(u64, usize)>,
 }
@@ -138,7 +138,7 @@ pub(super) async fn append(
     batch: &Batch,
     now_us: Option<i64>,
     sent: &mut Option<Sent>,
-) -> Result<(Written, Option<Known>), Failure> {
+) -> Result<(Written, Option<CachedHead>), Failure> {
     let transaction = database.transaction().await?;
     let (statements, state) = join!(
         biased; Statements::prepare(&transaction), StateStatements::prepare(&transaction)
@@ -225,7 +225,7 @@ async fn ask(
     Ok(Answers {
         app: owner("", locked_app?)?,
         user: owner(user, locked_user?)?,
-        head: head?.first().map(Known::read).transpose()?,
+        head: head?.first().map(CachedHead::read).transpose()?,
         now_us: now(now_us, clock?)?,
         tickets: tickets?.unwrap_or_default(),
         events: events?.unwrap_or_default(),
@@ -509,7 +509,7 @@ mod tests {
     use super::*;
     use crate::sql::{Life, SessionRow};
 
-    fn known(token: u64) -> Known {
+    fn known(token: u64) -> CachedHead {
         let row = SessionRow {
             number: 7,
             position: 1,
@@ -524,7 +524,7 @@ mod tests {
             state_bytes: 0,
             origin: None,
         };
-        Known { row, revision: 1 }
+        CachedHead { row, revision: 1 }
     }
 
     /// A run that was begun unheard, and taken over from since, was begun all the same. Whose beginning

@@ -325,7 +325,7 @@ async fn list(database: &Database, app: &str, user: &str, session: &str) -> Outc
 
 /// Removes what belongs to the sessions with the numbers $1, while they are still there.
 pub(super) const DELETE_OF_SESSIONS: &str = "DELETE FROM retain_artifacts a \
-     USING retain_stores s WHERE s.number = ANY($1) AND a.app = s.app \
+     USING retain_sessions s WHERE s.number = ANY($1) AND a.app = s.app \
      AND a.user_id = s.user_id AND a.session = s.id";
 
 /// Removes some of the versions of the user $2 in the app $1.

@@ -15,7 +15,7 @@ const STEP: i64 = 1000;
 statements! {
     /// What a check asks.
     Statements {
-        sessions: "SELECT number, app, user_id, id, position FROM retain_stores \
+        sessions: "SELECT number, app, user_id, id, position FROM retain_sessions \
                    WHERE number > $1 ORDER BY number LIMIT $2",
         events: "SELECT position, body FROM retain_events WHERE log = $1 AND position > $2 \
                  ORDER BY position LIMIT $3",

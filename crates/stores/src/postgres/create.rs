@@ -7,9 +7,9 @@ use tokio::join;
 use tokio_postgres::{Error, Row};
 
 use super::{
-    maintenance::{self, Burial},
+    delete::{Burial, bury},
     pool::{Database, Failure, Param, Transaction, if_some, statements},
-    rows::{Known, by_key, clock_us, head_columns, signed},
+    rows::{CachedHead, by_key, clock_us, head_columns, signed},
     state::{OwnKeys, OwnerKeys, StateStatements},
 };
 
@@ -22,14 +22,14 @@ statements! {
     Statements {
         there: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
-            ") FROM retain_stores WHERE ", by_key!(), " FOR UPDATE"
+            ") FROM retain_sessions WHERE ", by_key!(), " FOR UPDATE"
         ),
         // The number of the log is that of the session. Of two at once, one gets a row.
         insert: concat!(
             "WITH log AS (INSERT INTO retain_logs (purge_after_us) SELECT NULL::int8 \
-             WHERE NOT EXISTS (SELECT 1 FROM retain_stores \
+             WHERE NOT EXISTS (SELECT 1 FROM retain_sessions \
              WHERE app = $1 AND user_id = $2 AND id = $3) RETURNING number) \
-             INSERT INTO retain_stores (number, app, user_id, id, position, last_update, \
+             INSERT INTO retain_sessions (number, app, user_id, id, position, last_update, \
              create_time, touched_us, ttl_us, lease_token, state_bytes) \
              SELECT number, $1::text, $2::text, $3::text, 0, $4::float8, $4::float8, \
              coalesce($5::int8, ", clock_us!(), "), $6::int8, number << 32, $7::int8 FROM log \
@@ -46,7 +46,7 @@ pub(super) async fn create(
     new: &NewSession,
     now_us: Option<i64>,
     made: &mut Option<i64>,
-) -> Result<Known, Failure> {
+) -> Result<CachedHead, Failure> {
     let mut own = OwnKeys::default();
     own.set(0, &new.changes);
     check_limit(Limited::SessionState, own.bytes, new.state_bytes_max)?;
@@ -117,9 +117,9 @@ type Owners = [Option<OwnerKeys>; 2];
 
 enum Settled {
     /// The session is there now.
-    New(Known, Box<Owners>),
+    New(CachedHead, Box<Owners>),
     /// It was there already, and is the one that we have made before.
-    Made(Known),
+    Made(CachedHead),
 }
 
 /// Locks what will change and makes the row, if there is none.
@@ -180,13 +180,13 @@ async fn settle(
     let there = begun.there.first();
     let mut inserted = begun.inserted;
     if let Some(row) = there {
-        let (known, now_us_there): (Known, i64) = (Known::read(row)?, row.try_get(13)?);
+        let (known, now_us_there): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
         if *made == Some(known.row.number) {
             return Ok(Settled::Made(known));
         }
         if !known.row.is_alive(now_us_there) {
             let burial = Burial::prepare(transaction).await?;
-            maintenance::bury(transaction, &burial, &[known.row.number]).await?;
+            bury(transaction, &burial, &[known.row.number]).await?;
             inserted = insert(transaction, statements, new, bytes, now_us).await?;
         }
     }
@@ -200,7 +200,7 @@ async fn settle(
         let key = new.key.clone();
         return Err(SessionError::AlreadyExists { key }.into());
     };
-    let known = Known::read(row)?;
+    let known = CachedHead::read(row)?;
     let mut owners = [None, None];
     for (place, (user, found, keys)) in [
         ("", begun.app, &new.changes.app),

@@ -8,7 +8,7 @@ use tokio::join;
 use super::{
     append::{self, Statements, now},
     pool::{Database, Failure, Param, if_some},
-    rows::{Known, number_by_key},
+    rows::{CachedHead, number_by_key},
 };
 
 /// Prolongs or gives back a lease. Gives back the head, to be remembered.
@@ -18,7 +18,7 @@ pub(super) async fn renew(
     token: u64,
     ttl: Option<Duration>,
     now_us: Option<i64>,
-) -> Result<Known, Failure> {
+) -> Result<CachedHead, Failure> {
     let transaction = database.transaction().await?;
     let statements = Statements::prepare(&transaction).await?;
     let clock = transaction.query(&statements.clock, []);
@@ -29,9 +29,9 @@ pub(super) async fn renew(
         if_some(now_us.is_none().then_some(clock)),
     );
     begun?;
-    let head = head?.first().map(Known::read).transpose()?;
+    let head = head?.first().map(CachedHead::read).transpose()?;
     let now_us = now(now_us, clock?)?;
-    let decided = || -> Result<Known> {
+    let decided = || -> Result<CachedHead> {
         let known = head.filter(|known| known.row.is_alive(now_us));
         let mut known = known.ok_or_else(|| SessionError::NotFound { key: key.clone() })?;
         let standing = known.row.standing(key, None, now_us);

@@ -12,12 +12,12 @@ use super::{
     pool::{Database, Failure, Transaction, if_some},
     rows::{self, clock_us, count, unsigned},
 };
-use crate::{sql::Life, window};
+use crate::{rules, sql::Life};
 
 /// A page of sessions that have not expired. Text is compared byte by byte, as in Rust.
 const PAGE: &str = concat!(
     "SELECT number, position, last_update, create_time, touched_us, ttl_us, origin_id, \
-     origin_position, id, user_id FROM retain_stores \
+     origin_position, id, user_id FROM retain_sessions \
      WHERE app = $1 AND ($2::text IS NULL OR user_id = $2) \
      AND ($3::float8 IS NULL OR (last_update, user_id, id) > ($3, $4::text, $5::text)) \
      AND (ttl_us IS NULL OR touched_us > coalesce($6::int8, ",
@@ -100,7 +100,7 @@ async fn add_states(
     let numbers = found.iter().map(|row| row.try_get(0));
     let numbers = numbers.collect::<Result<Vec<i64>, _>>()?;
     let users = listing.sessions.iter().map(|session| &*session.user_id);
-    let users = window::users(query, users);
+    let users = rules::users(query, users);
     let users: Vec<String> = users.into_iter().map(str::to_owned).collect();
     let mut owners: Vec<&str> = users.iter().map(String::as_str).collect();
     // The app's own keys are nobody's.

@@ -1,6 +1,6 @@
 //! Sessions on a PostgreSQL server that many processes share.
 //!
-//! The way of an append: [`PostgresStore::append`] → `fast` (one statement on a head that is
+//! The way of an append: [`PostgresStore::append`] → `append_one_trip` (one statement on a head that is
 //! remembered) or `append` (reads in one round trip, writes in another) → `pool`. The way of a read:
 //! → `read` (a snapshot, one round trip). Locks are taken in one order: the app's shared state, the
 //! user's, the session's head; and only where something changes. Whoever writes memories locks the
@@ -8,48 +8,51 @@
 
 mod addresses;
 mod append;
+mod append_one_trip;
 mod artifacts;
+mod background;
 mod check;
 mod connect;
 mod create;
-mod fast;
-mod gates;
-mod heads;
+mod delete;
+mod draft;
+mod erase;
+mod fork;
+mod head_cache;
 mod keys;
 mod lease;
 mod list;
-mod maintenance;
+mod locks;
 mod memory;
-mod migrate;
+mod options;
 mod pool;
 mod read;
 mod rows;
+mod schema;
+mod settings;
 mod state;
+mod tail;
 mod tls;
-mod upkeep;
 mod uri;
-mod watch;
-mod whole;
 
-use std::{fmt, future::Future, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
-    Batch, ChangeHub, Clock, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
-    Listing, LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError, SessionKey,
-    SessionStore, Snapshot, StateOwner, StoreSessionService, Want, Window, Written,
+    Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery, Listing,
+    LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError, SessionKey, SessionStore,
+    Snapshot, StateOwner, StoreSessionService, Want, Window, Written,
 };
-use tokio_postgres::{Client, Config};
 
-use gates::{Gate, Gates, Passed};
-use heads::Heads;
+use background::BackgroundJobs;
+use head_cache::HeadCache;
+use locks::{KeyedLockGuard, KeyedLocks, LockKey};
 use pool::{Database, Failure, Retry, tried};
-use tls::TlsMode;
-use upkeep::Upkeep;
 
 pub use artifacts::{PostgresArtifactService, PostgresArtifactStore};
 pub use keys::PostgresKeyStore;
 pub use memory::PostgresMemoryStore;
+pub use options::PostgresOptions;
 
 /// The store's name in errors.
 const NAME: &str = "postgres";
@@ -67,82 +70,6 @@ const NAME: &str = "postgres";
 /// ```
 pub type PostgresSessionService = StoreSessionService<PostgresStore>;
 
-/// Which database to use, and how.
-#[derive(Clone)]
-pub struct PostgresOptions {
-    config: Config,
-    tls: TlsMode,
-    roots: Option<PathBuf>,
-    pool_size: usize,
-    must_exist: bool,
-    clock: Option<Arc<dyn Clock>>,
-}
-
-impl fmt::Debug for PostgresOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PostgresOptions").field(&self.uri()).finish()
-    }
-}
-
-impl PostgresOptions {
-    fn new(mut config: Config) -> PostgresOptions {
-        // A server that vanished without a word is noticed in seconds, not in hours.
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(connect::CONNECT_MAX);
-        }
-        // Clearly sooner than anybody gives up who tries again.
-        if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(Duration::from_secs(8));
-        }
-        if config.get_keepalives_interval().is_none() {
-            config.keepalives_idle(Duration::from_secs(5));
-            config.keepalives_interval(Duration::from_secs(2));
-            config.keepalives_retries(2);
-        }
-        PostgresOptions {
-            config,
-            tls: TlsMode::Unverified,
-            roots: None,
-            pool_size: 20,
-            must_exist: false,
-            clock: None,
-        }
-    }
-
-    /// Reads an address such as `postgresql://user@host/database?sslmode=verify-full`.
-    pub fn from_uri(uri: &str) -> Result<PostgresOptions> {
-        uri::parse(uri)
-    }
-
-    /// Whether `uri` is the address of a PostgreSQL database.
-    pub fn is_address(uri: &str) -> bool {
-        uri::is_address(uri)
-    }
-
-    /// Sets how many connections there may be at once. Default: 20.
-    pub fn with_pool_size(mut self, connections: usize) -> PostgresOptions {
-        self.pool_size = connections.max(1);
-        self
-    }
-
-    /// Refuses to create tables: they must be there.
-    pub fn existing(mut self) -> PostgresOptions {
-        self.must_exist = true;
-        self
-    }
-
-    /// Lets leases and expiries follow `clock` instead of the database's, which all replicas share.
-    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> PostgresOptions {
-        self.clock = Some(clock);
-        self
-    }
-
-    /// The address without any password.
-    pub fn uri(&self) -> String {
-        uri::shown(&self.config)
-    }
-}
-
 /// Tries something until it succeeds, is refused, or too much time has passed; says what a caller is
 /// told.
 macro_rules! attempts {
@@ -156,9 +83,9 @@ macro_rules! attempts {
 pub struct PostgresStore {
     options: Arc<PostgresOptions>,
     database: Arc<Database>,
-    heads: Arc<Heads>,
-    gates: Arc<Gates>,
-    upkeep: Arc<Upkeep>,
+    heads: Arc<HeadCache>,
+    locks: Arc<KeyedLocks>,
+    background: Arc<BackgroundJobs>,
     hub: Arc<ChangeHub>,
 }
 
@@ -181,28 +108,28 @@ fn database(options: &PostgresOptions) -> Result<Database> {
 impl PostgresStore {
     /// Whether the database has Retain's tables. Changes nothing.
     pub async fn is_set_up(options: &PostgresOptions) -> Result<bool> {
-        let found = migrate::is_there(&database(options)?, options).await;
-        found.map_err(|failure| migrate::cannot_open(options, failure))
+        let found = schema::is_there(&database(options)?, options).await;
+        found.map_err(|failure| schema::cannot_open(options, failure))
     }
 
     /// Connects to the database, creating or migrating the tables where needed.
     pub async fn open(options: PostgresOptions) -> Result<PostgresStore> {
         let database = database(&options)?;
         let opened = async {
-            settings(&database, &options).await?;
+            settings::check(&database, &options).await?;
             match options.must_exist {
-                true => migrate::check(&database, &options).await,
-                false => migrate::migrate(&database, &options).await,
+                true => schema::check(&database, &options).await,
+                false => schema::migrate(&database, &options).await,
             }
         };
         opened
             .await
-            .map_err(|failure| migrate::cannot_open(&options, failure))?;
+            .map_err(|failure| schema::cannot_open(&options, failure))?;
         let store = PostgresStore {
             database: Arc::new(database),
             heads: Arc::default(),
-            gates: Arc::default(),
-            upkeep: Arc::default(),
+            locks: Arc::default(),
+            background: Arc::default(),
             hub: Arc::default(),
             options: Arc::new(options),
         };
@@ -241,14 +168,14 @@ impl PostgresStore {
     async fn erase(&self, app: &str, user: &str) -> Result<EraseReceipt> {
         let mut receipt = EraseReceipt::default();
         loop {
-            let (total, mut unheard) = (&mut receipt, maintenance::Unheard::default());
+            let (total, mut unconfirmed) = (&mut receipt, erase::UnconfirmedErase::default());
             let erased = attempts!(
                 "erase a user",
-                maintenance::erase_chunk(&self.database, app, user, total, &mut unheard)
+                erase::erase_chunk(&self.database, app, user, total, &mut unconfirmed)
             );
             let (chunk, erased) = erased?;
             erased.iter().for_each(|key| self.hub.ring(key));
-            maintenance::add_up(&mut receipt, chunk);
+            receipt += chunk;
             if chunk == EraseReceipt::default() {
                 break;
             }
@@ -261,10 +188,14 @@ impl PostgresStore {
         Ok(receipt)
     }
 
-    /// Waits for others of this process that are about to change the same rows.
-    async fn pass(&self, operation: &'static str, gates: Vec<Gate>) -> Result<Vec<Passed>> {
-        let passed = self.gates.pass(gates).await;
-        passed.map_err(|failure: Failure| failure.told(operation))
+    /// Locks rows against other tasks of this process.
+    async fn lock(
+        &self,
+        operation: &'static str,
+        keys: Vec<LockKey>,
+    ) -> Result<Vec<KeyedLockGuard>> {
+        let locked = self.locks.lock_all(keys).await;
+        locked.map_err(|failure: Failure| failure.told(operation))
     }
 
     /// Appends in one round trip, if the head is remembered; `None` if it must be done the longer
@@ -278,7 +209,8 @@ impl PostgresStore {
         let Some(known) = self.heads.take(key) else {
             return Ok(None);
         };
-        let appended = fast::append(&self.database, key, batch, known, self.now_us(), sent);
+        let appended =
+            append_one_trip::append(&self.database, key, batch, known, self.now_us(), sent);
         Ok(appended.await?.map(|(written, known)| {
             self.heads.remember(key, known);
             written
@@ -332,8 +264,8 @@ impl SessionStore for PostgresStore {
         let create = move |store: PostgresStore| async move {
             let changes = &new.changes;
             let (app, user) = (!changes.app.is_empty(), !changes.user.is_empty());
-            let gates = Gate::of_session(&new.key, app, user);
-            let _passed = store.pass("create", gates).await?;
+            let keys = LockKey::of_session(&new.key, app, user);
+            let _locked = store.lock("create", keys).await?;
             let (mut made, now_us) = (None, store.now_us());
             let created = attempts!(
                 "create",
@@ -365,15 +297,15 @@ impl SessionStore for PostgresStore {
     async fn delete(&self, key: &SessionKey) -> Result<bool> {
         let key = key.clone();
         let delete = move |store: PostgresStore| async move {
-            let gates = Gate::of_session(&key, false, false);
-            let passed = store.pass("delete", gates).await?;
+            let keys = LockKey::of_session(&key, false, false);
+            let locked = store.lock("delete", keys).await?;
             let (mut found, now_us) = (None, store.now_us());
             attempts!(
                 "delete",
-                maintenance::delete(&store.database, &key, now_us, &mut found)
+                delete::delete(&store.database, &key, now_us, &mut found)
             )?;
             drop(store.heads.take(&key));
-            drop(passed);
+            drop(locked);
             store.hub.ring(&key);
             store.purge_later();
             Ok(found.is_some_and(|(_, was_alive)| was_alive))
@@ -384,8 +316,8 @@ impl SessionStore for PostgresStore {
     async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written> {
         let (address, batch) = (key.clone(), Arc::clone(batch));
         let append = move |store: PostgresStore| async move {
-            let gates = Gate::of_batch(&address, &batch);
-            let _passed = store.pass("append", gates).await?;
+            let keys = LockKey::of_batch(&address, &batch);
+            let _locked = store.lock("append", keys).await?;
             let mut sent = None;
             match store.append_fast(&address, &batch, &mut sent).await {
                 Ok(Some(written)) => Ok(written),
@@ -406,8 +338,8 @@ impl SessionStore for PostgresStore {
     async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
         let key = key.clone();
         let renew = move |store: PostgresStore| async move {
-            let gates = Gate::of_session(&key, false, false);
-            let _passed = store.pass("renew a lease", gates).await?;
+            let keys = LockKey::of_session(&key, false, false);
+            let _locked = store.lock("renew a lease", keys).await?;
             let renewed = attempts!(
                 "renew a lease",
                 lease::renew(&store.database, &key, token, ttl, store.now_us())
@@ -467,7 +399,7 @@ impl SessionStore for PostgresStore {
             let (mut made, now_us) = (None, store.now_us());
             attempts!(
                 "fork",
-                whole::fork(&store.database, &from, &key, create_time, now_us, &mut made)
+                fork::fork(&store.database, &from, &key, create_time, now_us, &mut made)
             )
         };
         self.apart("fork", fork).await
@@ -477,7 +409,7 @@ impl SessionStore for PostgresStore {
         let sweep = move |store: PostgresStore| async move {
             let swept = attempts!(
                 "sweep",
-                maintenance::sweep(&store.database, limit, store.now_us())
+                delete::sweep(&store.database, limit, store.now_us())
             )?;
             swept.iter().for_each(|key| store.hub.ring(key));
             store.purge_later();
@@ -515,7 +447,7 @@ impl SessionStore for PostgresStore {
         let add = move |store: PostgresStore| async move {
             attempts!(
                 "set state",
-                whole::add_shared(&store.database, &app, &user, &shared)
+                state::add_shared(&store.database, &app, &user, &shared)
             )
         };
         self.apart("set state", add).await
@@ -532,19 +464,19 @@ impl SessionStore for PostgresStore {
     async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId> {
         attempts!(
             "begin an import",
-            whole::begin_draft(&self.database, key, self.now_us())
+            draft::begin(&self.database, key, self.now_us())
         )
     }
 
     async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()> {
         let events = events.to_vec();
         let extend = move |store: PostgresStore| async move {
-            for piece in whole::pieces(&events) {
+            for piece in draft::pieces(&events) {
                 let mut is_sent = false;
                 let now_us = store.now_us();
                 attempts!(
                     "import",
-                    whole::extend_draft(&store.database, draft, piece, now_us, &mut is_sent)
+                    draft::extend(&store.database, draft, piece, now_us, &mut is_sent)
                 )?;
             }
             Ok(())
@@ -563,7 +495,7 @@ impl SessionStore for PostgresStore {
             let (database, now_us) = (&store.database, store.now_us());
             attempts!(
                 "finish an import",
-                whole::finish_draft(database, draft, &header, &shared, now_us)
+                draft::finish(database, draft, &header, &shared, now_us)
             )
         };
         self.apart("finish an import", finish).await
@@ -571,7 +503,7 @@ impl SessionStore for PostgresStore {
 
     async fn changed(&self, key: &SessionKey, position: u64) {
         let now_us = || self.now_us();
-        watch::changed(&self.database, &self.hub, key, position, now_us).await;
+        tail::changed(&self.database, &self.hub, key, position, now_us).await;
     }
 
     async fn check(&self) -> Result<Vec<String>> {
@@ -585,87 +517,7 @@ impl SessionStore for PostgresStore {
 
     async fn ready(&self) -> Result<()> {
         // No second attempts: whoever asks wants to know how it is now.
-        let ready = migrate::check(&self.database, &self.options).await;
-        ready.map_err(|failure| migrate::cannot_open(&self.options, failure))
-    }
-}
-
-/// Looks at the server's settings: says which of them break promises, refuses what cannot work.
-async fn settings(database: &Database, options: &PostgresOptions) -> Result<(), Failure> {
-    let mut retry = Retry::new(database);
-    let client = loop {
-        match database.connection().await {
-            Ok(client) => break client,
-            Err(failure) => retry.again(failure).await?,
-        }
-    };
-    let found = look_at_settings(&client).await?;
-    for name in found.are_off {
-        tracing::warn!(
-            "PostgreSQL at {} has {name} = off: what is acknowledged can be lost",
-            options.uri()
-        );
-    }
-    if found.encoding != "UTF8" {
-        let reason = format!(
-            "has the encoding {}, which cannot hold every text; create the database with \
-             ENCODING 'UTF8'",
-            found.encoding
-        );
-        return Err(SessionError::Open {
-            uri: options.uri(),
-            reason,
-            source: None,
-        }
-        .into());
-    }
-    Ok(())
-}
-
-/// What matters of a server's settings.
-#[derive(Debug, Default)]
-struct Settings {
-    encoding: String,
-    /// Those without which a commit is not for ever.
-    are_off: Vec<String>,
-}
-
-async fn look_at_settings(client: &Client) -> Result<Settings, tokio_postgres::Error> {
-    let sql = "SELECT name, setting FROM pg_settings WHERE name IN \
-               ('fsync', 'full_page_writes', 'synchronous_commit', 'server_encoding')";
-    let mut found = Settings::default();
-    for row in client.query(sql, &[]).await? {
-        let (name, setting): (String, String) = (row.try_get(0)?, row.try_get(1)?);
-        match name.as_str() {
-            "server_encoding" => found.encoding = setting,
-            _ if setting == "off" => found.are_off.push(name),
-            _ => (),
-        }
-    }
-    Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use retain_testkit::postgres::{TestDatabase, is_there};
-
-    use super::*;
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn settings_that_break_promises_are_seen() {
-        if !is_there() {
-            return;
-        }
-        let test = TestDatabase::new().await;
-        let safe = look_at_settings(&test.client().await).await.unwrap();
-        assert_eq!(safe.encoding, "UTF8");
-        assert!(!safe.are_off.contains(&"synchronous_commit".to_owned()));
-        let name = test.uri().rsplit('/').next().unwrap().to_owned();
-        let sql = format!("ALTER DATABASE {name} SET synchronous_commit = off");
-        test.client().await.batch_execute(&sql).await.unwrap();
-        let risky = look_at_settings(&test.client().await).await.unwrap();
-        assert!(risky.are_off.contains(&"synchronous_commit".to_owned()));
-        // It is said, and no more than said.
-        PostgresStore::connect(&test.uri()).await.unwrap();
+        let ready = schema::check(&self.database, &self.options).await;
+        ready.map_err(|failure| schema::cannot_open(&self.options, failure))
     }
 }

@@ -11,11 +11,13 @@ use tokio_postgres::{Row, Statement};
 
 use super::{
     pool::{Database, Failure, Param, Transaction, if_some},
-    rows::{self, Known, by_key, clock_us, count, head_columns, number_by_key, signed, unsigned},
+    rows::{
+        self, CachedHead, by_key, clock_us, count, head_columns, number_by_key, signed, unsigned,
+    },
 };
 use crate::{
+    rules,
     sql::{self, check_next},
-    window,
 };
 
 /// Events by position.
@@ -27,13 +29,13 @@ pub(super) const HEAD: &str = concat!(
     head_columns!(),
     ", coalesce($4::int8, ",
     clock_us!(),
-    ") FROM retain_stores WHERE ",
+    ") FROM retain_sessions WHERE ",
     by_key!()
 );
 
 /// Events by their positions.
 const RANGE: &str = "
-SELECT e.position, e.body FROM retain_stores s JOIN retain_events e ON e.log = s.number
+SELECT e.position, e.body FROM retain_sessions s JOIN retain_events e ON e.log = s.number
 WHERE s.app = $1 AND s.user_id = $2 AND s.id = $3
   AND e.position <= least($5::int8, s.position)
   AND e.position >= CASE WHEN $6::int8 IS NULL THEN $4::int8
@@ -44,7 +46,7 @@ ORDER BY e.position LIMIT $7::int8";
 /// by halving.
 const SINCE: &str = "
 WITH RECURSIVE s AS (
-  SELECT number, position, in_order FROM retain_stores
+  SELECT number, position, in_order FROM retain_sessions
   WHERE app = $1 AND user_id = $2 AND id = $3
 ), search (low, high) AS (
   SELECT 1::int8, position + 1 FROM s WHERE in_order
@@ -89,7 +91,7 @@ pub(super) async fn session(
     window: Window,
     want: Want,
     now_us: Option<i64>,
-) -> Result<Option<(Snapshot, Known)>, Failure> {
+) -> Result<Option<(Snapshot, CachedHead)>, Failure> {
     let answers = ask(database, key, window, want, now_us).await?;
     let Some(known) = alive(&answers.head)? else {
         return Ok(None);
@@ -179,18 +181,18 @@ async fn prepare(
 }
 
 /// The head of a session that has not expired. The time stands behind its columns.
-fn alive(rows: &[Row]) -> Result<Option<Known>, Failure> {
+fn alive(rows: &[Row]) -> Result<Option<CachedHead>, Failure> {
     let Some(row) = rows.first() else {
         return Ok(None);
     };
-    let (known, now_us): (Known, i64) = (Known::read(row)?, row.try_get(13)?);
+    let (known, now_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
     Ok(Some(known).filter(|known| known.row.is_alive(now_us)))
 }
 
 /// The events asked for, all of which must be there.
 fn events(
     key: &SessionKey,
-    known: &Known,
+    known: &CachedHead,
     window: Window,
     rows: Option<&[Row]>,
 ) -> Result<Found, Failure> {
@@ -266,7 +268,7 @@ pub(super) async fn state_at(
         ") AS found WHERE value IS NOT NULL ORDER BY key"
     );
     let (known, rows) = with_head(database, key, now_us, STATE_AT, &[&signed(position)]).await?;
-    window::check_position(key, position, known.row.position)?;
+    rules::check_position(key, position, known.row.position)?;
     rows::state(&|| key.clone(), &rows)
 }
 
@@ -347,7 +349,7 @@ async fn with_head(
     now_us: Option<i64>,
     sql: &str,
     params: &[Param<'_>],
-) -> Result<(Known, Vec<Row>), Failure> {
+) -> Result<(CachedHead, Vec<Row>), Failure> {
     let transaction = database.transaction().await?;
     let (head, asked) = join!(biased; transaction.prepare(HEAD), transaction.prepare(sql));
     let (head, asked) = (head?, asked?);

@@ -10,7 +10,7 @@ use tokio_postgres::{Error, Row};
 use super::pool::Failure;
 use crate::sql::{self, Life, SessionRow};
 
-/// The columns of a head, in the order in which [`Known::read`] reads them.
+/// The columns of a head, in the order in which [`CachedHead::read`] reads them.
 macro_rules! head_columns {
     () => {
         "number, position, last_update, create_time, touched_us, ttl_us, lease_token, \
@@ -25,7 +25,7 @@ macro_rules! clock_us {
     };
 }
 
-/// The condition that a row of `retain_stores` is the one with the address ($1, $2, $3).
+/// The condition that a row of `retain_sessions` is the one with the address ($1, $2, $3).
 macro_rules! by_key {
     () => {
         "app = $1 AND user_id = $2 AND id = $3"
@@ -35,7 +35,7 @@ macro_rules! by_key {
 /// The number of the session with the address ($1, $2, $3).
 macro_rules! number_by_key {
     () => {
-        "(SELECT number FROM retain_stores WHERE app = $1 AND user_id = $2 AND id = $3)"
+        "(SELECT number FROM retain_sessions WHERE app = $1 AND user_id = $2 AND id = $3)"
     };
 }
 
@@ -43,14 +43,14 @@ pub(super) use {by_key, clock_us, head_columns, number_by_key};
 
 /// A head as it was at a revision. It is still so if the revision is.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct CachedHead {
     pub(super) row: SessionRow,
     pub(super) revision: i64,
 }
 
-impl Known {
+impl CachedHead {
     /// Reads the columns in the order of `head_columns`.
-    pub(super) fn read(row: &Row) -> Result<Known, Error> {
+    pub(super) fn read(row: &Row) -> Result<CachedHead, Error> {
         let origin: Option<String> = row.try_get(10)?;
         let row_read = SessionRow {
             number: row.try_get(0)?,
@@ -75,7 +75,7 @@ impl Known {
                 None => None,
             },
         };
-        Ok(Known {
+        Ok(CachedHead {
             row: row_read,
             revision: row.try_get(12)?,
         })

@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 
-use retain_core::{Changes, Json, JsonMap, Limited, Result, check_growth};
+use retain_core::{Changes, Json, JsonMap, Limited, Result, ScopedState, check_growth};
 use tokio::join;
 use tokio_postgres::{Error, Row};
 
 use super::{
-    pool::{Failure, Transaction, if_some, statements},
+    pool::{Database, Failure, Transaction, if_some, statements},
     rows::{number_by_key, signed},
 };
 
@@ -241,6 +241,60 @@ impl OwnerKeys {
         set?;
         counted.map(drop)
     }
+}
+
+/// Locks the owners of shared keys, the app first, and gives them with the keys that they lack set.
+pub(super) async fn lock_owners(
+    transaction: &Transaction,
+    state: &StateStatements,
+    app: &str,
+    user: &str,
+    shared: &ScopedState,
+) -> Result<Vec<OwnerKeys>, Failure> {
+    let app_keys: Vec<&str> = shared.app.keys().collect();
+    let user_keys: Vec<&str> = shared.user.keys().collect();
+    let lock_app = OwnerKeys::lock(transaction, state, app, "", &app_keys);
+    let lock_user = OwnerKeys::lock(transaction, state, app, user, &user_keys);
+    let (locked_app, locked_user) = join!(
+        biased;
+        if_some((!app_keys.is_empty()).then_some(lock_app)),
+        if_some((!user_keys.is_empty()).then_some(lock_user)),
+    );
+    let mut owners = Vec::new();
+    for (user, found, keys) in [
+        ("", locked_app?, &shared.app),
+        (user, locked_user?, &shared.user),
+    ] {
+        if let Some(found) = found {
+            let mut owner = OwnerKeys::new(app, user, found)?;
+            owner.set_absent(keys);
+            owners.push(owner);
+        }
+    }
+    Ok(owners)
+}
+
+/// Sets the keys that the app or the user does not have yet.
+pub(super) async fn add_shared(
+    database: &Database,
+    app: &str,
+    user: &str,
+    shared: &ScopedState,
+) -> Result<(), Failure> {
+    let transaction = database.transaction().await?;
+    let statements = StateStatements::prepare(&transaction).await?;
+    let (begun, owners) = join!(
+        biased;
+        transaction.begin(),
+        lock_owners(&transaction, &statements, app, user, shared),
+    );
+    begun?;
+    for owner in &owners? {
+        owner.write(&transaction, &statements).await?;
+    }
+    transaction.commit().await?;
+    transaction.ended();
+    Ok(())
 }
 
 #[cfg(test)]

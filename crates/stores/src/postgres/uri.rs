@@ -8,7 +8,7 @@ use tokio_postgres::{
     config::{Host, SslMode},
 };
 
-use super::{PostgresOptions, TlsMode};
+use super::{PostgresOptions, tls::TlsMode};
 
 /// The schemes of an address. The second part of one names a driver of Python's, which ADK's users
 /// write and which means nothing here.

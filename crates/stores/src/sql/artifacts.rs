@@ -5,7 +5,7 @@ use retain_core::{
     SessionError, StoredArtifact,
 };
 
-use crate::artifacts::address;
+use crate::rules::artifact_address;
 
 /// What a row says of a version, and what it holds.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(crate) fn about(
     let notes = notes.ok_or_else(not_an_object)?;
     Ok(ArtifactVersion {
         version,
-        canonical_uri: address(place, version).to_string(),
+        canonical_uri: artifact_address(place, version).to_string(),
         create_time,
         mime_type,
         custom_metadata: notes,

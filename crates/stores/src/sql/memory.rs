@@ -9,7 +9,7 @@ use retain_core::{
     Tombstone,
 };
 
-use crate::memory::{Removal, TOUCHED_MAX};
+use crate::rules::{Removal, TOUCHED_MAX};
 
 /// Memories that one transaction of an erase removes.
 pub(crate) const ERASE_CHUNK: usize = 2000;

@@ -12,7 +12,7 @@ use retain_core::{
     check_limit,
 };
 
-use crate::window;
+use crate::rules;
 
 /// Positions have 32 bits in every store, so that a log can be moved from one to another.
 pub(crate) const POSITION_MAX: u64 = u32::MAX as u64;
@@ -49,7 +49,7 @@ impl Life {
     }
 
     pub(crate) fn expires_us(self) -> Option<i64> {
-        self.ttl().map(|ttl| window::expiry(self.touched_us, ttl))
+        self.ttl().map(|ttl| rules::expiry(self.touched_us, ttl))
     }
 }
 

@@ -12,11 +12,11 @@ use rusqlite::{Connection, Row, types::Value};
 
 use super::{
     failed,
-    listed::{Known, ListedStates},
+    listed_states::{Known, ListedStates},
     read::{STATE, shared_state},
     rows,
 };
-use crate::{sql::Life, window};
+use crate::{rules, sql::Life};
 
 /// What is being done, for errors.
 const LIST: &str = "list";
@@ -34,7 +34,7 @@ pub(super) fn list(connection: &Connection, query: &ListQuery, now_us: i64) -> R
         // What sessions share is read once, not once a session.
         listing.app = shared_state(connection, &query.app, "")?;
         let users = found.iter().map(|(session, _)| &*session.user_id);
-        for user in window::users(query, users) {
+        for user in rules::users(query, users) {
             let keys = shared_state(connection, &query.app, user)?;
             listing.users.insert(user.to_owned(), keys);
         }
@@ -55,7 +55,7 @@ pub(super) fn list_text(
     found.sort_and_page(query);
     let app = shared_state(connection, &query.app, "")?;
     let users = found.places.iter().map(|place| found.user(place, query));
-    for user in window::users(query, users) {
+    for user in rules::users(query, users) {
         text.share(user, &app, &shared_state(connection, &query.app, user)?)?;
     }
     let known = own_keys(connection, query, &found, listed)?;
@@ -138,7 +138,7 @@ impl Places {
     fn sort_and_page(&mut self, query: &ListQuery) {
         let mut places = std::mem::take(&mut self.places);
         let names = |place: &Place| (self.user(place, query), &self.names[place.id.clone()]);
-        window::sort_and_page(&mut places, query, |place| place.last_update, names);
+        rules::sort_and_page(&mut places, query, |place| place.last_update, names);
         self.places = places;
     }
 
@@ -316,7 +316,7 @@ fn in_order(found: Vec<Found>, query: &ListQuery) -> Vec<Found> {
     let mut order: Vec<usize> = (0..found.len()).collect();
     let time = |at: &usize| found[*at].0.last_update_time;
     let names = |at: &usize| (&*found[*at].0.user_id, &*found[*at].0.id);
-    window::sort_and_page(&mut order, query, time, names);
+    rules::sort_and_page(&mut order, query, time, names);
     let mut found: Vec<Option<Found>> = found.into_iter().map(Some).collect();
     let ordered = order.into_iter().filter_map(|at| found[at].take());
     ordered.collect()

@@ -6,53 +6,53 @@
 mod addresses;
 mod append;
 mod artifacts;
-mod elsewhere;
+mod backup;
+mod check;
+mod create;
+mod delete;
+mod draft;
+mod erase;
+mod fork;
 mod keys;
+mod lease;
 mod list;
-mod listed;
-mod maintenance;
+mod listed_states;
 mod memory;
 mod open;
+mod options;
 mod read;
 mod readers;
 mod rows;
+mod schema;
+mod state;
+mod tail;
 mod uri;
 mod writer;
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use retain_core::{
-    Batch, ChangeHub, Clock, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery,
-    ListText, Listing, LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError,
-    SessionKey, SessionStore, Snapshot, StateOwner, StoreSessionService, SystemClock, Want, Window,
-    Written,
+    Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery, ListText,
+    Listing, LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError, SessionKey,
+    SessionStore, Snapshot, StateOwner, StoreSessionService, Want, Window, Written,
 };
 use rusqlite::ErrorCode;
 
 pub use artifacts::{SqliteArtifactService, SqliteArtifactStore};
-use elsewhere::Elsewhere;
 pub use keys::SqliteKeyStore;
-use listed::ListedStates;
+use listed_states::ListedStates;
 pub use memory::SqliteMemoryStore;
+pub use options::{Durability, SqliteOptions};
 use readers::Readers;
+use tail::ForeignWrites;
 use writer::Writer;
-
-use crate::window::POLL;
 
 /// The store's name in errors.
 const NAME: &str = "sqlite";
 
 /// So many events are read in the time that it takes to move other tasks out of the way.
 const SMALL_READ: usize = 16;
-
-/// After so many looks at whether another process has written, a waiter looks for itself.
-const LOOKS_MAX: usize = 150;
 
 /// Sessions in a SQLite file, durable when acknowledged.
 ///
@@ -68,129 +68,13 @@ const LOOKS_MAX: usize = 150;
 /// ```
 pub type SqliteSessionService = StoreSessionService<SqliteStore>;
 
-/// What survives when the power fails.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// Everything acknowledged.
-    #[default]
-    Full,
-    /// The last moments may be lost; what is left is whole. Faster where syncing is slow.
-    Normal,
-    /// Nothing is promised. For data that can be made again.
-    Off,
-}
-
-/// Which database to open, and how.
-#[derive(Debug, Clone)]
-pub struct SqliteOptions {
-    path: Option<PathBuf>,
-    durability: Durability,
-    must_exist: bool,
-    read_only: bool,
-    checkpoint_pages: u32,
-    clock: Arc<dyn Clock>,
-}
-
-impl SqliteOptions {
-    /// The database in the file at `path`, created if it is not there.
-    pub fn file(path: impl Into<PathBuf>) -> SqliteOptions {
-        SqliteOptions {
-            path: Some(path.into()),
-            durability: Durability::Full,
-            must_exist: false,
-            read_only: false,
-            checkpoint_pages: 4000,
-            clock: Arc::new(SystemClock),
-        }
-    }
-
-    /// A database in memory that goes with the store.
-    pub fn in_memory() -> SqliteOptions {
-        SqliteOptions {
-            path: None,
-            ..SqliteOptions::file("")
-        }
-    }
-
-    /// Reads an address such as `sqlite:///sessions.db`.
-    pub fn from_uri(uri: &str) -> Result<SqliteOptions> {
-        uri::parse(uri)
-    }
-
-    /// Sets what survives when the power fails. Default: everything acknowledged.
-    pub fn with_durability(mut self, durability: Durability) -> SqliteOptions {
-        self.durability = durability;
-        self
-    }
-
-    /// Sets after how many changed pages the write-ahead log is brought into the database. Default:
-    /// 4000, which is a log of 16 MB. More makes appends cheaper and the log larger.
-    pub fn with_checkpoint_pages(mut self, pages: u32) -> SqliteOptions {
-        self.checkpoint_pages = pages.max(1);
-        self
-    }
-
-    /// Refuses to create the database: it must be there.
-    pub fn existing(mut self) -> SqliteOptions {
-        self.must_exist = true;
-        self
-    }
-
-    /// Only reads: the database must be there, in the form that this program knows, and stays as it
-    /// is. Whatever would write fails.
-    pub fn read_only(mut self) -> SqliteOptions {
-        self.must_exist = true;
-        self.read_only = true;
-        self
-    }
-
-    /// The file; `None` if the database is in memory.
-    pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
-    }
-
-    /// Which file it is, whatever path leads to it.
-    fn identity(&self) -> Result<Option<String>> {
-        let Some(path) = &self.path else {
-            return Ok(None);
-        };
-        let found = path.canonicalize().map_err(|e| SessionError::Store {
-            store: NAME,
-            operation: "look at the database",
-            source: Box::new(e),
-        })?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt as _;
-            // One file may have several names.
-            if let Ok(found) = found.metadata() {
-                return Ok(Some(format!("sqlite file {}:{}", found.dev(), found.ino())));
-            }
-        }
-        Ok(Some(format!("sqlite file {}", found.display())))
-    }
-
-    /// Lets leases and expiries follow `clock`.
-    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> SqliteOptions {
-        self.clock = clock;
-        self
-    }
-
-    fn uri(&self) -> String {
-        match &self.path {
-            Some(path) => format!("sqlite:///{}", path.display()),
-            None => "sqlite::memory:".to_owned(),
-        }
-    }
-}
-
 /// The store behind [`SqliteSessionService`].
 pub struct SqliteStore {
     options: SqliteOptions,
     writer: Arc<Writer>,
     readers: Arc<Readers>,
     hub: ChangeHub,
-    elsewhere: Elsewhere,
+    foreign_writes: ForeignWrites,
     listed: Arc<ListedStates>,
 }
 
@@ -211,7 +95,7 @@ impl SqliteStore {
         let store = SqliteStore {
             readers: Arc::new(Readers::new(options.clone(), Arc::clone(&writer))),
             hub: ChangeHub::default(),
-            elsewhere: Elsewhere::default(),
+            foreign_writes: ForeignWrites::default(),
             listed: Arc::default(),
             writer,
             options,
@@ -231,7 +115,7 @@ impl SqliteStore {
     async fn has_leftovers(&self) -> Result<bool> {
         let now_us = self.now_us();
         let look =
-            move |connection: &rusqlite::Connection| maintenance::has_leftovers(connection, now_us);
+            move |connection: &rusqlite::Connection| delete::has_leftovers(connection, now_us);
         self.readers.read("purge", look).await
     }
 
@@ -240,13 +124,12 @@ impl SqliteStore {
     pub async fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref().to_owned();
         if self.options.path.is_none() {
-            let work =
-                move |connection: &rusqlite::Connection| maintenance::backup(connection, &path);
+            let work = move |connection: &rusqlite::Connection| backup::backup(connection, &path);
             return self.writer.alone("back up", work).await;
         }
         let options = self.options.clone();
         readers::blocking("back up", move || {
-            maintenance::backup(&open::open_existing(&options)?, &path)
+            backup::backup(&open::open_existing(&options)?, &path)
         })
         .await
     }
@@ -254,15 +137,9 @@ impl SqliteStore {
     /// Rewrites the file without what was deleted and empties the log of pages. Readers that hold
     /// an old snapshot are waited for between the attempts, so that appends go on.
     async fn leave_no_trace(&self, receipt: &EraseReceipt) -> Result<()> {
-        self.writer
-            .alone("erase a user", maintenance::rewrite)
-            .await?;
+        self.writer.alone("erase a user", erase::rewrite).await?;
         for _ in 0..200 {
-            if self
-                .writer
-                .alone("erase a user", maintenance::empty_wal)
-                .await?
-            {
+            if self.writer.alone("erase a user", erase::empty_wal).await? {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -286,7 +163,7 @@ impl SqliteStore {
         loop {
             let now_us = self.now_us();
             let purged = self.writer.write("purge", move |connection| {
-                maintenance::purge_chunk(connection, now_us)
+                delete::purge_chunk(connection, now_us)
             });
             if !purged.await? {
                 return Ok(());
@@ -337,7 +214,7 @@ impl SessionStore for SqliteStore {
     async fn create(&self, new: NewSession) -> Result<Snapshot> {
         let now_us = self.now_us();
         let create =
-            move |connection: &rusqlite::Connection| append::create(connection, &new, now_us);
+            move |connection: &rusqlite::Connection| create::create(connection, &new, now_us);
         self.writer.write("create", create).await
     }
 
@@ -369,9 +246,8 @@ impl SessionStore for SqliteStore {
 
     async fn delete(&self, key: &SessionKey) -> Result<bool> {
         let (for_job, now_us) = (key.clone(), self.now_us());
-        let delete = move |connection: &rusqlite::Connection| {
-            maintenance::delete(connection, &for_job, now_us)
-        };
+        let delete =
+            move |connection: &rusqlite::Connection| delete::delete(connection, &for_job, now_us);
         let deleted = self.writer.write("delete", delete).await?;
         self.hub.ring(key);
         self.purge().await?;
@@ -394,7 +270,7 @@ impl SessionStore for SqliteStore {
     async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
         let (for_job, now_us) = (key.clone(), self.now_us());
         let renew = move |connection: &rusqlite::Connection| {
-            append::renew(connection, &for_job, token, ttl, now_us)
+            lease::renew(connection, &for_job, token, ttl, now_us)
         };
         self.writer.write("renew a lease", renew).await?;
         self.hub.ring(key);
@@ -404,7 +280,7 @@ impl SessionStore for SqliteStore {
     async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()> {
         let (for_job, ticket, now_us) = (key.clone(), ticket.to_owned(), self.now_us());
         let withdraw = move |connection: &rusqlite::Connection| {
-            append::withdraw(connection, &for_job, &ticket, now_us)
+            lease::withdraw(connection, &for_job, &ticket, now_us)
         };
         self.writer.write("leave a queue", withdraw).await?;
         self.hub.ring(key);
@@ -452,7 +328,7 @@ impl SessionStore for SqliteStore {
         let (origin, now_us) = (origin.clone(), self.now_us());
         let key = SessionKey::new(&origin.app, &origin.user, id);
         let fork = move |connection: &rusqlite::Connection| {
-            maintenance::fork(connection, &origin, position, &key, create_time, now_us)
+            fork::fork(connection, &origin, position, &key, create_time, now_us)
         };
         self.writer.write("fork", fork).await
     }
@@ -460,7 +336,7 @@ impl SessionStore for SqliteStore {
     async fn sweep(&self, limit: usize) -> Result<u64> {
         let now_us = self.now_us();
         let sweep =
-            move |connection: &rusqlite::Connection| maintenance::sweep(connection, limit, now_us);
+            move |connection: &rusqlite::Connection| delete::sweep(connection, limit, now_us);
         let swept = self.writer.write("sweep", sweep).await?;
         swept.iter().for_each(|key| self.hub.ring(key));
         self.purge().await?;
@@ -472,15 +348,11 @@ impl SessionStore for SqliteStore {
         loop {
             let (app, user) = (app.to_owned(), user.to_owned());
             let erase = move |connection: &rusqlite::Connection| {
-                maintenance::erase_chunk(connection, &app, &user)
+                erase::erase_chunk(connection, &app, &user)
             };
             let (chunk, erased) = self.writer.write("erase a user", erase).await?;
             erased.iter().for_each(|key| self.hub.ring(key));
-            receipt.sessions += chunk.sessions;
-            receipt.events += chunk.events;
-            receipt.state_keys += chunk.state_keys;
-            receipt.artifacts += chunk.artifacts;
-            receipt.memories += chunk.memories;
+            receipt += chunk;
             if chunk == EraseReceipt::default() {
                 break;
             }
@@ -503,16 +375,14 @@ impl SessionStore for SqliteStore {
 
     async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId> {
         let (key, now_us) = (key.clone(), self.now_us());
-        let begin = move |connection: &rusqlite::Connection| {
-            maintenance::begin_draft(connection, &key, now_us)
-        };
+        let begin = move |connection: &rusqlite::Connection| draft::begin(connection, &key, now_us);
         self.writer.write("begin an import", begin).await
     }
 
     async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()> {
         let (events, now_us) = (events.to_vec(), self.now_us());
         let extend = move |connection: &rusqlite::Connection| {
-            maintenance::extend_draft(connection, draft, &events, now_us)
+            draft::extend(connection, draft, &events, now_us)
         };
         self.writer.write("import", extend).await
     }
@@ -525,7 +395,7 @@ impl SessionStore for SqliteStore {
     ) -> Result<Head> {
         let (header, shared, now_us) = (header.clone(), shared.clone(), self.now_us());
         let finish = move |connection: &rusqlite::Connection| {
-            maintenance::finish_draft(connection, draft, &header, &shared, now_us)
+            draft::finish(connection, draft, &header, &shared, now_us)
         };
         self.writer.write("finish an import", finish).await
     }
@@ -555,7 +425,7 @@ impl SessionStore for SqliteStore {
     async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
         let (app, user, shared) = (app.to_owned(), user.to_owned(), shared.clone());
         let add = move |connection: &rusqlite::Connection| {
-            let added = maintenance::add_shared(connection, &app, &user, &shared);
+            let added = state::add_shared(connection, &app, &user, &shared);
             added.map_err(|e| failed("set state", e))
         };
         self.writer.write("set state", add).await
@@ -566,36 +436,11 @@ impl SessionStore for SqliteStore {
     }
 
     async fn changed(&self, key: &SessionKey, position: u64) {
-        let mut ring = self.hub.listen(key);
-        let elsewhere = self.elsewhere.changes(|| self.writer.look_elsewhere());
-        let (for_read, now_us) = (key.clone(), self.now_us());
-        let read = move |connection: &rusqlite::Connection| {
-            read::session(
-                connection,
-                &for_read,
-                Window::NONE,
-                Want::EventsOnly,
-                now_us,
-            )
-        };
-        let here = self.readers.read("read", read).await;
-        // Gone, further on, or unreadable: whoever asked must look for himself.
-        let expires = match here {
-            Ok(Some(here)) if here.head.position <= position => here.head.expires_us.is_some(),
-            _ => return,
-        };
-        // That a session expires rings no bell, and neither does another process.
-        let looks = if expires { 1 } else { LOOKS_MAX };
-        for _ in 0..looks {
-            let rang = tokio::time::timeout(POLL, ring.as_mut()).await.is_ok();
-            if rang || self.elsewhere.changes(|| self.writer.look_elsewhere()) != elsewhere {
-                return;
-            }
-        }
+        tail::changed(self, key, position).await;
     }
 
     async fn check(&self) -> Result<Vec<String>> {
-        self.readers.read("check", maintenance::check).await
+        self.readers.read("check", check::check).await
     }
 
     async fn flush(&self) -> Result<()> {
@@ -606,7 +451,7 @@ impl SessionStore for SqliteStore {
     async fn ready(&self) -> Result<()> {
         let options = self.options.clone();
         let check =
-            move |connection: &rusqlite::Connection| open::check_ready(&options, connection);
+            move |connection: &rusqlite::Connection| schema::check_ready(&options, connection);
         self.readers.read("look at the database", check).await
     }
 }

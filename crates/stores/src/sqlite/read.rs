@@ -13,8 +13,8 @@ use super::{
     rows::{self, event_key, position_of},
 };
 use crate::{
+    rules,
     sql::{self, SessionRow, check_next},
-    window,
 };
 
 /// What is being done, for errors.
@@ -127,7 +127,7 @@ fn events_by_time(
         keys.map(|key| key.map(position_of)).collect()
     };
     let mut positions = matching().map_err(|e| failed(READ, e))?;
-    window::cut(&mut positions, window);
+    rules::cut(&mut positions, window);
     let mut found = Found::new();
     for position in positions {
         found.extend(range(connection, key, row.number, position, position)?);
@@ -172,7 +172,7 @@ pub(super) fn state_at(
     now_us: i64,
 ) -> Result<JsonMap> {
     let row = SessionRow::get(connection, READ, key, now_us)?;
-    window::check_position(key, position, row.position)?;
+    rules::check_position(key, position, row.position)?;
     // A key that was written since has its value of then in the past, if it had one.
     let sql = "SELECT key, value FROM (
                  SELECT key, CASE WHEN position <= ?2 THEN value ELSE (

@@ -24,7 +24,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{SqliteOptions, elsewhere::Look, failed, open};
+use super::{SqliteOptions, failed, open, tail::Look};
 
 /// Jobs in one transaction. More would make the first of them wait for nothing.
 const BATCH_MAX: usize = 256;
@@ -184,7 +184,7 @@ impl Writer {
     }
 
     /// Looks whether somebody else, which is another process, has written. Waits for nobody.
-    pub(super) fn look_elsewhere(&self) -> Look {
+    pub(super) fn look_for_foreign_writes(&self) -> Look {
         let connection = match self.shared.connection.try_lock() {
             Ok(connection) => connection,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

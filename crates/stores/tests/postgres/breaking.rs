@@ -158,7 +158,7 @@ async fn a_backend_that_is_ended_in_mid_transaction_is_replaced() {
     let other = database.client().await;
     for n in 0..4 {
         let held = holder.transaction().await.unwrap();
-        let lock = "SELECT FROM retain_stores FOR UPDATE";
+        let lock = "SELECT FROM retain_sessions FOR UPDATE";
         held.execute(lock, &[]).await.unwrap();
         let waiting = {
             let (sessions, key) = (sessions.clone(), key.clone());
@@ -257,7 +257,7 @@ async fn who_goes_away_in_the_middle_leaves_no_transaction() {
     let other = database.client().await;
     for n in 0..6 {
         let held = holder.transaction().await.unwrap();
-        let lock = "SELECT FROM retain_stores FOR UPDATE";
+        let lock = "SELECT FROM retain_sessions FOR UPDATE";
         held.execute(lock, &[]).await.unwrap();
         let waiting = {
             let (sessions, key) = (sessions.clone(), key.clone());

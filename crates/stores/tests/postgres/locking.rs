@@ -24,7 +24,7 @@ async fn sessions_of_one_user_do_not_wait_for_each_other() {
     for lock in [
         "SELECT FROM retain_shared_bytes FOR UPDATE",
         "SELECT FROM retain_shared_state FOR UPDATE",
-        "SELECT FROM retain_stores WHERE id = 'one' FOR UPDATE",
+        "SELECT FROM retain_sessions WHERE id = 'one' FOR UPDATE",
     ] {
         held.execute(lock, &[]).await.unwrap();
     }
@@ -145,7 +145,7 @@ async fn a_busy_session_leaves_connections_to_others() {
         created(&sessions, "other").await,
     );
     for lock in [
-        "SELECT FROM retain_stores WHERE id = 'busy' FOR UPDATE",
+        "SELECT FROM retain_sessions WHERE id = 'busy' FOR UPDATE",
         "SELECT FROM retain_shared_bytes FOR UPDATE",
     ] {
         let mut shared = event("first");
@@ -198,7 +198,7 @@ async fn a_deadlock_is_tried_again() {
     let before: i64 = looker.query_one(deadlocks, &[]).await.unwrap().get(0);
     let mut holder = database.client().await;
     let held = holder.transaction().await.unwrap();
-    let lock = "SELECT FROM retain_stores FOR UPDATE";
+    let lock = "SELECT FROM retain_sessions FOR UPDATE";
     held.execute(lock, &[]).await.unwrap();
     let waiting = {
         let (sessions, key, shared) = (sessions.clone(), key.clone(), shared(2));
@@ -231,7 +231,7 @@ async fn a_serialization_failure_is_tried_again() {
     let mut holder = database.client().await;
     let held = holder.transaction().await.unwrap();
     // A change of an address, for which everybody waits who has read the old one.
-    let change = "UPDATE retain_stores SET id = id || 'x'; UPDATE retain_stores SET id = 's'";
+    let change = "UPDATE retain_sessions SET id = id || 'x'; UPDATE retain_sessions SET id = 's'";
     held.batch_execute(change).await.unwrap();
     let waiting = {
         let (sessions, key) = (sessions.clone(), key.clone());
@@ -257,7 +257,7 @@ async fn erasing_waits_for_no_vacuum() {
     sessions.append(&key, event("a").into()).await.unwrap();
     let mut holder = database.client().await;
     let held = holder.transaction().await.unwrap();
-    let lock = "LOCK TABLE retain_events, retain_stores IN SHARE UPDATE EXCLUSIVE MODE";
+    let lock = "LOCK TABLE retain_events, retain_sessions IN SHARE UPDATE EXCLUSIVE MODE";
     held.batch_execute(lock).await.unwrap();
     let receipt = sessions.erase_user("app", "ada").await.unwrap();
     assert_eq!((receipt.sessions, receipt.events), (1, 1));

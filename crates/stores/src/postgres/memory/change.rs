@@ -16,8 +16,8 @@ use super::{
     scope::{self, ScopeStatements},
 };
 use crate::{
-    memory::Removal,
     postgres::pool::{Database, Param, Transaction, statements},
+    rules::Removal,
     sql::memory::{
         ERASE_CHUNK, Models, ScopeRow, Victim, about_columns, kind_number, memory_bytes,
     },

@@ -24,7 +24,7 @@ use retain_core::{
 
 use super::{
     PostgresStore, addresses,
-    gates::{Gate, Gates, Passed},
+    locks::{KeyedLockGuard, KeyedLocks, LockKey},
     pool::{Database, Failure, Transaction, tried},
 };
 
@@ -38,7 +38,7 @@ pub(super) use check::check;
 pub struct PostgresMemoryStore {
     database: Arc<Database>,
     models: Arc<ModelNumbers>,
-    gates: Arc<Gates>,
+    locks: Arc<KeyedLocks>,
     uri: Arc<str>,
 }
 
@@ -56,7 +56,7 @@ impl PostgresStore {
         PostgresMemoryStore {
             database: Arc::clone(&self.database),
             models: Arc::default(),
-            gates: Arc::clone(&self.gates),
+            locks: Arc::clone(&self.locks),
             uri: self.options.uri().into(),
         }
     }
@@ -113,9 +113,9 @@ impl PostgresMemoryStore {
 
 impl PostgresMemoryStore {
     /// Waits for others of this process that are about to write memories of the same user.
-    async fn pass(&self, scope: &MemoryScope) -> Result<Vec<Passed>, MemoryError> {
-        let gates = vec![Gate::Memories(scope.clone())];
-        self.gates.pass(gates).await.map_err(told)
+    async fn lock(&self, scope: &MemoryScope) -> Result<Vec<KeyedLockGuard>, MemoryError> {
+        let keys = vec![LockKey::Memories(scope.clone())];
+        self.locks.lock_all(keys).await.map_err(told)
     }
 }
 
@@ -126,7 +126,7 @@ impl MemoryStore for PostgresMemoryStore {
             return Ok(MemoryAdded::default());
         }
         self.apart(|store| async move {
-            let _passed = store.pass(&batch.scope).await?;
+            let _locked = store.lock(&batch.scope).await?;
             let (database, models, mut sent) = (&store.database, &store.models, None);
             tried!(add::add(database, models, &batch, &mut sent)).map_err(told)
         })
@@ -171,7 +171,7 @@ impl MemoryStore for PostgresMemoryStore {
     ) -> Result<bool, MemoryError> {
         let (scope, id) = (scope.clone(), id.to_owned());
         self.apart(|store| async move {
-            let _passed = store.pass(&scope).await?;
+            let _locked = store.lock(&scope).await?;
             tried!(change::update(&store.database, &scope, &id, &edit)).map_err(told)
         })
         .await
@@ -184,7 +184,7 @@ impl MemoryStore for PostgresMemoryStore {
     ) -> Result<ForgetReceipt, MemoryError> {
         let (scope, mut sent) = (scope.clone(), None);
         self.apart(|store| async move {
-            let _passed = store.pass(&scope).await?;
+            let _locked = store.lock(&scope).await?;
             tried!(change::forget(&store.database, &scope, &what, &mut sent)).map_err(told)
         })
         .await
@@ -260,7 +260,7 @@ impl MemoryStore for PostgresMemoryStore {
 
     async fn restore(&self, restore: Arc<MemoryRestore>) -> Result<(), MemoryError> {
         self.apart(|store| async move {
-            let _passed = store.pass(&restore.scope).await?;
+            let _locked = store.lock(&restore.scope).await?;
             let (database, models, mut is_sent) = (&store.database, &store.models, false);
             tried!(restore::restore(database, models, &restore, &mut is_sent)).map_err(told)
         })

@@ -10,8 +10,8 @@ use super::{
     rows::{self, scope_columns, signed},
 };
 use crate::{
-    memory::Removal,
     postgres::pool::{Failure, Param, Transaction, if_some, statements},
+    rules::Removal,
     sql::memory::{ScopeRow, Victim},
 };
 

@@ -17,7 +17,7 @@ CREATE INDEX retain_logs_of_drafts ON retain_logs (app, user_id) WHERE app IS NO
 
 -- One row a session: its head. An append rewrites this row and nothing else that grows. No index
 -- has a column that an append changes, and pages have room, so that the row stays where it is.
-CREATE TABLE retain_stores (
+CREATE TABLE retain_sessions (
   number          bigint           NOT NULL PRIMARY KEY,
   app             text COLLATE "C" NOT NULL,
   user_id         text COLLATE "C" NOT NULL,
@@ -36,7 +36,7 @@ CREATE TABLE retain_stores (
   origin_position bigint,
   UNIQUE (app, user_id, id)
 ) WITH (fillfactor = 50);
-CREATE INDEX retain_stores_that_expire ON retain_stores (number) WHERE ttl_us IS NOT NULL;
+CREATE INDEX retain_sessions_that_expire ON retain_sessions (number) WHERE ttl_us IS NOT NULL;
 
 -- The logs. Position 0 is the state that the session was created with.
 CREATE TABLE retain_events (
@@ -87,7 +87,7 @@ CREATE TABLE retain_shared_bytes (
 -- Runs that wait for a session, in order.
 CREATE TABLE retain_tickets (
   place    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  session  bigint           NOT NULL REFERENCES retain_stores (number) ON DELETE CASCADE,
+  session  bigint           NOT NULL REFERENCES retain_sessions (number) ON DELETE CASCADE,
   ticket   text COLLATE "C" NOT NULL,
   until_us bigint           NOT NULL,
   UNIQUE (session, ticket)

@@ -15,7 +15,7 @@ use super::{
     read::{self, ABOUT, BYTES, find_scope, keys, memory_key, seq_of},
 };
 use crate::{
-    memory::Removal,
+    rules::Removal,
     sql::memory::{ERASE_CHUNK, ScopeRow, Victim, added, kind_number, origin_number, own_event_id},
 };
 

@@ -48,7 +48,7 @@ async fn everything_goes_to_postgres_and_back() {
         assert_eq!(after, before);
     }
     let client = database.client().await;
-    let sql = "SELECT id FROM retain_stores WHERE NOT in_order";
+    let sql = "SELECT id FROM retain_sessions WHERE NOT in_order";
     let jumbled = client.query(sql, &[]).await.unwrap();
     let jumbled: Vec<String> = jumbled.iter().map(|row| row.get(0)).collect();
     assert_eq!(jumbled, ["long"; 3]);

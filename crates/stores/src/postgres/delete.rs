@@ -1,16 +1,16 @@
-//! The long work: deleting, purging, sweeping, erasing.
+//! Deletes sessions, sweeps those that have expired, and purges their logs.
 //!
-//! What may take long is done in chunks, each a transaction of its own, so that appends get in
-//! between. Replicas may do it at the same time: what one has locked, others pass over.
+//! A log is purged in chunks, each a transaction of its own, so that appends run in between.
+//! Replicas may purge at the same time: each skips what another has locked.
 
-use retain_core::{EraseReceipt, Result, SessionKey};
+use retain_core::{Result, SessionKey};
 use tokio::join;
 use tokio_postgres::Error;
 
 use super::{
-    artifacts, keys, memory,
+    artifacts,
     pool::{Database, Failure, Param, Transaction, if_some, statements},
-    rows::{Known, by_key, clock_us, head_columns, unsigned},
+    rows::{CachedHead, by_key, clock_us, head_columns},
 };
 
 /// Rows that one transaction deletes.
@@ -20,7 +20,7 @@ statements! {
     /// What takes sessions off their logs.
     Burial {
         artifacts: artifacts::DELETE_OF_SESSIONS,
-        sessions: "DELETE FROM retain_stores WHERE number = ANY($1)",
+        sessions: "DELETE FROM retain_sessions WHERE number = ANY($1)",
         logs: "UPDATE retain_logs SET purge_after_us = 0 WHERE number = ANY($1)",
     }
 }
@@ -47,7 +47,7 @@ statements! {
     Deletion {
         head: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
-            ") FROM retain_stores WHERE ", by_key!(), " FOR UPDATE"
+            ") FROM retain_sessions WHERE ", by_key!(), " FOR UPDATE"
         ),
     }
 }
@@ -74,7 +74,7 @@ pub(super) async fn delete(
     let Some(row) = head.first() else {
         return Ok(transaction.roll_back().await?);
     };
-    let (known, now_us): (Known, i64) = (Known::read(row)?, row.try_get(13)?);
+    let (known, now_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
     let number = known.row.number;
     let (meant, _) = found.get_or_insert((number, known.row.is_alive(now_us)));
     if *meant != number {
@@ -148,7 +148,7 @@ pub(super) async fn purge_chunk(database: &Database, now_us: Option<i64>) -> Res
 statements! {
     Sweep {
         expired: concat!(
-            "SELECT number, app, user_id, id FROM retain_stores \
+            "SELECT number, app, user_id, id FROM retain_sessions \
              WHERE ttl_us IS NOT NULL AND touched_us <= coalesce($1::int8, ", clock_us!(),
             ") - ttl_us LIMIT $2 FOR UPDATE SKIP LOCKED"
         ),
@@ -184,116 +184,6 @@ pub(super) async fn sweep(
     ended?;
     transaction.ended();
     Ok(swept)
-}
-
-statements! {
-    Erasure {
-        // Before the heads, as everybody locks.
-        owner: "DELETE FROM retain_shared_bytes WHERE app = $1 AND user_id = $2",
-        keys: "DELETE FROM retain_shared_state WHERE app = $1 AND user_id = $2",
-        sessions: "SELECT number, id, position, (SELECT count(*) FROM retain_state \
-                   WHERE log = number AND value IS NOT NULL) FROM retain_stores \
-                   WHERE app = $1 AND user_id = $2 ORDER BY id LIMIT 64 FOR UPDATE",
-        // Imports that were never finished.
-        drafts: "UPDATE retain_logs SET purge_after_us = 0 \
-                 WHERE app = $1 AND user_id = $2 AND purge_after_us <> 0",
-    }
-}
-
-/// Sessions that an attempt has erased whose end was not heard of, and what it would have told.
-#[derive(Debug, Default)]
-pub(super) struct Unheard {
-    numbers: Vec<i64>,
-    receipt: EraseReceipt,
-}
-
-/// What was erased, added up.
-pub(super) fn add_up(total: &mut EraseReceipt, more: EraseReceipt) {
-    total.sessions += more.sessions;
-    total.events += more.events;
-    total.state_keys += more.state_keys;
-    total.artifacts += more.artifacts;
-    total.memories += more.memories;
-}
-
-/// Makes some sessions and keys of a user invisible and counts them; zeros when nothing is left. What
-/// turns out to have been erased unheard by an attempt before this one is counted in `total`.
-pub(super) async fn erase_chunk(
-    database: &Database,
-    app: &str,
-    user: &str,
-    total: &mut EraseReceipt,
-    unheard: &mut Unheard,
-) -> Result<(EraseReceipt, Vec<SessionKey>), Failure> {
-    // Before the sessions, which would take theirs along without counting them; and by themselves,
-    // for everybody else locks the head of a session before its artifacts.
-    let artifacts = erase_artifacts(database, app, user).await?;
-    if artifacts > 0 {
-        let receipt = EraseReceipt {
-            artifacts,
-            ..EraseReceipt::default()
-        };
-        return Ok((receipt, Vec::new()));
-    }
-    let transaction = database.transaction().await?;
-    let (erasure, burial) = join!(
-        biased; Erasure::prepare(&transaction), Burial::prepare(&transaction)
-    );
-    let (erasure, burial) = (erasure?, burial?);
-    let whose: [Param<'_>; _] = [&app, &user];
-    let (begun, owner, keys, found, drafts) = join!(
-        biased;
-        transaction.begin(),
-        transaction.execute(&erasure.owner, whose),
-        transaction.execute(&erasure.keys, whose),
-        transaction.query(&erasure.sessions, whose),
-        // Behind the sessions: who finishes an import locks what stands at its address first.
-        transaction.execute(&erasure.drafts, whose),
-    );
-    begun?;
-    let mut receipt = EraseReceipt::default();
-    owner?;
-    receipt.state_keys = keys?;
-    drafts?;
-    let (mut numbers, mut erased) = (Vec::new(), Vec::new());
-    for row in &found? {
-        numbers.push(row.try_get(0)?);
-        erased.push(SessionKey::new(app, user, row.try_get::<_, String>(1)?));
-        receipt.sessions += 1;
-        receipt.events += unsigned(row, 2)?;
-        receipt.state_keys += unsigned(row, 3)?;
-    }
-    // Sessions come in order: those of an attempt that was not done would be among these.
-    let before = std::mem::take(unheard);
-    if !before.numbers.is_empty() && before.numbers.iter().all(|it| !numbers.contains(it)) {
-        add_up(total, before.receipt);
-    }
-    bury(&transaction, &burial, &numbers).await?;
-    keys::erase(&transaction, app, user).await?;
-    receipt.memories = memory::erase_chunk(&transaction, app, user).await?;
-    *unheard = Unheard { numbers, receipt };
-    transaction.commit().await?;
-    transaction.ended();
-    *unheard = Unheard::default();
-    Ok((receipt, erased))
-}
-
-async fn erase_artifacts(database: &Database, app: &str, user: &str) -> Result<u64, Failure> {
-    let client = database.connection().await?;
-    let statement = client.prepare_cached(artifacts::ERASE_CHUNK).await?;
-    Ok(client.execute(&statement, &[&app, &user]).await?)
-}
-
-/// Lets the space of what was deleted be used again, as far as the role may and others let us. On a
-/// connection of its own: it takes as long as all tables are large.
-pub(super) async fn vacuum(database: &Database) -> Result<(), Failure> {
-    const VACUUM: &str = "VACUUM (SKIP_LOCKED) retain_events, retain_state, retain_state_past, \
-                          retain_shared_state, retain_shared_bytes, retain_stores, \
-                          retain_tickets, retain_logs, retain_artifacts, retain_memories, \
-                          retain_memory_scopes, retain_memory_tombstones, retain_memory_touched, \
-                          retain_api_keys";
-    let client = database.apart().await?;
-    Ok(client.batch_execute(VACUUM).await?)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio_postgres::error::SqlState;
 use super::{
     append::{EventColumns, Sent},
     pool::{Database, Failure, Param},
-    rows::{Known, clock_us, signed},
+    rows::{CachedHead, clock_us, signed},
 };
 
 /// A ttl beyond this would run over the end of time.
@@ -30,7 +30,7 @@ const APPEND: &str = concat!(
     clock_us!(),
     ") AS us),
 head AS (
-  UPDATE retain_stores SET revision = revision + 1, position = $3, last_update = $4,
+  UPDATE retain_sessions SET revision = revision + 1, position = $3, last_update = $4,
     touched_us = now.us, lease_token = $5, in_order = $8,
     lease_until_us = CASE WHEN $7::bool THEN now.us + $6::int8 ELSE $6::int8 END
   FROM now
@@ -63,7 +63,7 @@ old AS MATERIALIZED (
   SELECT $20::int8 - coalesce(sum(octet_length(key) + octet_length(value)), 0) AS bytes
   FROM old WHERE value IS NOT NULL
 ), head AS (
-  UPDATE retain_stores SET revision = revision + 1, position = $3, last_update = $4,
+  UPDATE retain_sessions SET revision = revision + 1, position = $3, last_update = $4,
     touched_us = now.us, lease_token = $5, in_order = $8,
     lease_until_us = CASE WHEN $7::bool THEN now.us + $6::int8 ELSE $6::int8 END,
     state_bytes = greatest(0, state_bytes + growth.bytes)
@@ -95,7 +95,7 @@ SELECT touched_us, lease_until_us, state_bytes FROM head"
 
 /// What is to be written.
 struct Planned<'a> {
-    head: Known,
+    head: CachedHead,
     /// Whether the lease ends so long from now, rather than at that time.
     until_is_relative: bool,
     events: EventColumns<'a>,
@@ -119,10 +119,10 @@ pub(super) async fn append(
     database: &Database,
     key: &SessionKey,
     batch: &Batch,
-    known: Known,
+    known: CachedHead,
     now_us: Option<i64>,
     sent: &mut Option<Sent>,
-) -> Result<Option<(Written, Known)>, Failure> {
+) -> Result<Option<(Written, CachedHead)>, Failure> {
     let revision = known.revision;
     let old_position = signed(known.row.position);
     let old_token = known.row.lease.token as i64;
@@ -184,7 +184,7 @@ pub(super) async fn append(
 }
 
 /// What the batch comes to if the head is as it was; `None` if that needs a look.
-fn plan<'a>(key: &SessionKey, batch: &'a Batch, known: Known) -> Option<Planned<'a>> {
+fn plan<'a>(key: &SessionKey, batch: &'a Batch, known: CachedHead) -> Option<Planned<'a>> {
     let mut head = known;
     let is_relative = match &batch.lease {
         LeaseUse::Outside => false,

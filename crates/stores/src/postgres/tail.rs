@@ -18,7 +18,7 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// One row, found by an index: of a session that has not expired.
 const LOOK: &str = concat!(
-    "SELECT position, number FROM retain_stores WHERE ",
+    "SELECT position, number FROM retain_sessions WHERE ",
     by_key!(),
     " AND (ttl_us IS NULL OR touched_us > coalesce($4::int8, ",
     clock_us!(),

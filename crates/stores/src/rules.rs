@@ -1,9 +1,10 @@
-//! Small rules that every store applies alike.
+//! Rules that every store applies in the same way.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use retain_core::{
-    Head, JsonMap, ListQuery, Result, ScopedDelta, SessionError, SessionKey, Window, duration_us,
+    ArtifactKey, ArtifactPlace, ArtifactReference, Head, JsonMap, ListQuery, Result, ScopedDelta,
+    SessionError, SessionKey, Window, duration_us,
 };
 
 /// How long a ticket in the queue for a lease counts without a sign of life, in microseconds.
@@ -113,6 +114,31 @@ pub(crate) fn set_absent(map: &mut JsonMap, keys: &JsonMap) {
             map.insert(key, value.clone());
         }
     }
+}
+
+/// The address of an artifact's version.
+pub(crate) fn artifact_address(place: &ArtifactPlace, version: u64) -> ArtifactReference {
+    let key = ArtifactKey {
+        app_name: place.app.clone(),
+        user_id: place.user.clone(),
+        session_id: place.session.clone(),
+        filename: place.filename.clone(),
+    };
+    ArtifactReference { key, version }
+}
+
+/// How many touched memories of a scope are recorded. A reader that is further behind rebuilds.
+pub(crate) const TOUCHED_MAX: usize = 4096;
+
+/// How memories are removed, which decides what tombstone is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// By id: the id is never ingested again.
+    ById,
+    /// By a filter: the entry is never ingested again from its session.
+    ByAddress,
+    /// Expired: turns are not ingested again from their session; direct memories may be added again.
+    Expiry,
 }
 
 /// A draft that was finished or has vanished.

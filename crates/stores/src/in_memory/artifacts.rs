@@ -12,7 +12,7 @@ use retain_core::{
     StoreArtifactService, StoredArtifact,
 };
 
-use super::shared::address;
+use crate::rules::artifact_address;
 
 /// Artifacts in memory.
 ///
@@ -31,19 +31,19 @@ pub type InMemoryArtifactService = StoreArtifactService<InMemoryArtifactStore>;
 /// The store behind [`InMemoryArtifactService`].
 #[derive(Debug, Default)]
 pub struct InMemoryArtifactStore {
-    artifacts: Mutex<BTreeMap<Address, Vec<Kept>>>,
+    artifacts: Mutex<BTreeMap<Address, Vec<ArtifactEntry>>>,
 }
 
 /// App, user, session and name: kept apart, so that no two addresses run together.
 type Address = (String, String, Option<String>, String);
 
 #[derive(Debug)]
-struct Kept {
+struct ArtifactEntry {
     new: NewArtifact,
     uri: String,
 }
 
-impl Kept {
+impl ArtifactEntry {
     fn about(&self, version: u64) -> ArtifactVersion {
         ArtifactVersion {
             version,
@@ -68,7 +68,7 @@ fn address_of(place: &ArtifactPlace) -> Address {
 }
 
 impl InMemoryArtifactStore {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Address, Vec<Kept>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Address, Vec<ArtifactEntry>>> {
         self.artifacts
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -85,9 +85,9 @@ impl ArtifactStore for InMemoryArtifactStore {
         let mut artifacts = self.lock();
         let versions = artifacts.entry(address_of(place)).or_default();
         let version = versions.len() as u64;
-        let address = address(place, version).to_string();
+        let address = artifact_address(place, version).to_string();
         let uri = address.replacen("artifact://", "memory://", 1);
-        versions.push(Kept { new, uri });
+        versions.push(ArtifactEntry { new, uri });
         Ok(version)
     }
 
@@ -102,8 +102,8 @@ impl ArtifactStore for InMemoryArtifactStore {
         let version = version.unwrap_or_else(|| (versions.len() as u64).saturating_sub(1));
         let found = usize::try_from(version).ok();
         let found = found.and_then(|place| versions.get(place));
-        Ok(found.map(|kept| StoredArtifact {
-            part: kept.new.part.clone(),
+        Ok(found.map(|entry| StoredArtifact {
+            part: entry.new.part.clone(),
             version,
         }))
     }
@@ -114,7 +114,7 @@ impl ArtifactStore for InMemoryArtifactStore {
         let versions = versions.map(Vec::as_slice).unwrap_or_default();
         let versions = (0..).zip(versions);
         Ok(versions
-            .map(|(version, kept)| kept.about(version))
+            .map(|(version, entry)| entry.about(version))
             .collect())
     }
 

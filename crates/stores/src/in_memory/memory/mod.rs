@@ -14,29 +14,29 @@ use retain_core::{
     plan_growth, plan_restore,
 };
 
-use super::{Removal, TOUCHED_MAX};
+use crate::rules::{Removal, TOUCHED_MAX};
 
 /// A store of memories that lives as long as the process. Clones share what they hold.
 #[derive(Debug, Clone, Default)]
 pub struct InMemoryMemoryStore {
-    world: Arc<Mutex<World>>,
+    tables: Arc<Mutex<MemoryTables>>,
 }
 
 #[derive(Debug, Default)]
-struct World {
-    scopes: HashMap<MemoryScope, Kept>,
+struct MemoryTables {
+    scopes: HashMap<MemoryScope, ScopeTable>,
     generations: u64,
 }
 
-/// What is kept of a scope.
+/// The memories of one scope.
 #[derive(Debug, Default)]
-struct Kept {
+struct ScopeTable {
     mark: MemoryMark,
     totals: MemoryTotals,
     rows: BTreeMap<u64, Row>,
     by_id: HashMap<String, Vec<u64>>,
     tombstones: HashSet<Tombstone>,
-    /// Revision and number of what was changed or removed since `floor`.
+    /// Revision and number of each entry changed or removed since `floor`.
     touched: Vec<(u64, u64)>,
     floor: u64,
 }
@@ -44,37 +44,37 @@ struct Kept {
 #[derive(Debug)]
 struct Row {
     record: MemoryRecord,
-    /// Of what was ingested, and so are the notes.
+    /// Hash of the ingested body; the metadata is the ingested one too.
     body_hash: u64,
     metadata_json: Option<String>,
     bytes: u64,
 }
 
 impl InMemoryMemoryStore {
-    fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tables(&self) -> MutexGuard<'_, MemoryTables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Works on a scope, if there is one.
-    fn with<T: Default>(&self, scope: &MemoryScope, work: impl FnOnce(&mut Kept) -> T) -> T {
-        let mut world = self.world();
-        world.scopes.get_mut(scope).map(work).unwrap_or_default()
+    fn with<T: Default>(&self, scope: &MemoryScope, work: impl FnOnce(&mut ScopeTable) -> T) -> T {
+        let mut tables = self.tables();
+        tables.scopes.get_mut(scope).map(work).unwrap_or_default()
     }
 }
 
-impl World {
-    fn scope(&mut self, scope: &MemoryScope) -> &mut Kept {
+impl MemoryTables {
+    fn scope(&mut self, scope: &MemoryScope) -> &mut ScopeTable {
         let generations = &mut self.generations;
         self.scopes.entry(scope.clone()).or_insert_with(|| {
             *generations += 1;
-            let mut kept = Kept::default();
-            kept.mark.generation = *generations;
-            kept
+            let mut table = ScopeTable::default();
+            table.mark.generation = *generations;
+            table
         })
     }
 }
 
-impl Kept {
+impl ScopeTable {
     fn known(&self, id: &str) -> Vec<KnownMemory> {
         let seqs = self.by_id.get(id).into_iter().flatten();
         let rows = seqs.filter_map(|seq| self.rows.get(seq));
@@ -293,7 +293,7 @@ impl MemoryStore for InMemoryMemoryStore {
         if batch.memories.is_empty() {
             return Ok(MemoryAdded::default());
         }
-        self.world().scope(&batch.scope).add(&batch)
+        self.tables().scope(&batch.scope).add(&batch)
     }
 
     async fn body_hashes(
@@ -302,10 +302,10 @@ impl MemoryStore for InMemoryMemoryStore {
         session: Option<&str>,
         ids: &[String],
     ) -> Result<Vec<Option<u64>>, MemoryError> {
-        let world = self.world();
-        let kept = world.scopes.get(scope);
+        let tables = self.tables();
+        let table = tables.scopes.get(scope);
         let hash = |id: &String| {
-            let known = kept.map(|kept| kept.known(id)).into_iter().flatten();
+            let known = table.map(|table| table.known(id)).into_iter().flatten();
             let mut here = known.filter(|known| known.session.as_deref() == session);
             here.next().map(|known| known.body_hash)
         };
@@ -313,7 +313,7 @@ impl MemoryStore for InMemoryMemoryStore {
     }
 
     async fn mark(&self, scope: &MemoryScope) -> Result<MemoryMark, MemoryError> {
-        Ok(self.with(scope, |kept| kept.mark))
+        Ok(self.with(scope, |table| table.mark))
     }
 
     async fn changes(
@@ -321,19 +321,19 @@ impl MemoryStore for InMemoryMemoryStore {
         scope: &MemoryScope,
         since: MemoryMark,
     ) -> Result<MemoryChanges, MemoryError> {
-        let world = self.world();
-        let Some(kept) = world.scopes.get(scope) else {
+        let tables = self.tables();
+        let Some(table) = tables.scopes.get(scope) else {
             return Ok(MemoryChanges::Rebuild);
         };
-        let known = kept.floor..=kept.mark.revision;
-        if kept.mark.generation != since.generation || !known.contains(&since.revision) {
+        let known = table.floor..=table.mark.revision;
+        if table.mark.generation != since.generation || !known.contains(&since.revision) {
             return Ok(MemoryChanges::Rebuild);
         }
-        let later = kept.touched.iter().filter(|(at, _)| *at > since.revision);
+        let later = table.touched.iter().filter(|(at, _)| *at > since.revision);
         let mut seqs: Vec<u64> = later.map(|(_, seq)| *seq).collect();
         seqs.sort_unstable();
         seqs.dedup();
-        let mark = kept.mark;
+        let mark = table.mark;
         Ok(MemoryChanges::Touched { seqs, mark })
     }
 
@@ -343,17 +343,17 @@ impl MemoryStore for InMemoryMemoryStore {
         rows: MemoryRows,
         with_vectors: bool,
     ) -> Result<Vec<MemoryRecord>, MemoryError> {
-        Ok(self.with(scope, |kept| {
+        Ok(self.with(scope, |table| {
             let show = |row: &Row| shown(row, with_vectors);
-            let get = |seq: &u64| kept.rows.get(seq);
+            let get = |seq: &u64| table.rows.get(seq);
             match &rows {
                 MemoryRows::After { seq, limit } => {
-                    let behind = kept.rows.range(seq.saturating_add(1)..);
+                    let behind = table.rows.range(seq.saturating_add(1)..);
                     behind.take(*limit).map(|(_, row)| show(row)).collect()
                 }
                 MemoryRows::Numbered(seqs) => seqs.iter().filter_map(get).map(show).collect(),
                 MemoryRows::WithId(id) => {
-                    let seqs = kept.by_id.get(id).into_iter().flatten();
+                    let seqs = table.by_id.get(id).into_iter().flatten();
                     seqs.filter_map(get).map(show).collect()
                 }
             }
@@ -366,9 +366,9 @@ impl MemoryStore for InMemoryMemoryStore {
         id: &str,
         edit: Arc<MemoryEdit>,
     ) -> Result<bool, MemoryError> {
-        let mut world = self.world();
-        let kept = world.scopes.get_mut(scope);
-        kept.map_or(Ok(false), |kept| kept.update(id, &edit))
+        let mut tables = self.tables();
+        let table = tables.scopes.get_mut(scope);
+        table.map_or(Ok(false), |table| table.update(id, &edit))
     }
 
     async fn forget(
@@ -376,31 +376,31 @@ impl MemoryStore for InMemoryMemoryStore {
         scope: &MemoryScope,
         what: Arc<Forget>,
     ) -> Result<ForgetReceipt, MemoryError> {
-        Ok(self.with(scope, |kept| match &*what {
+        Ok(self.with(scope, |table| match &*what {
             Forget::Ids(ids) => {
-                let seqs = ids.iter().filter_map(|id| kept.by_id.get(id));
+                let seqs = ids.iter().filter_map(|id| table.by_id.get(id));
                 let seqs: Vec<u64> = seqs.flatten().copied().collect();
-                kept.remove(scope, &seqs, Removal::ById)
+                table.remove(scope, &seqs, Removal::ById)
             }
             Forget::Matching(filter) => {
-                let rows = kept.rows.values().map(|row| &row.record.about);
+                let rows = table.rows.values().map(|row| &row.record.about);
                 let meant = rows.filter(|about| filter.matches(&about.facts()));
                 let seqs: Vec<u64> = meant.map(|about| about.seq).collect();
-                kept.remove(scope, &seqs, Removal::ByAddress)
+                table.remove(scope, &seqs, Removal::ByAddress)
             }
         }))
     }
 
     async fn expire(&self, now_us: i64, limit: usize) -> Result<u64, MemoryError> {
-        let mut world = self.world();
+        let mut tables = self.tables();
         let mut removed = 0;
-        for (scope, kept) in &mut world.scopes {
-            let rows = kept.rows.values().map(|row| &row.record.about);
+        for (scope, table) in &mut tables.scopes {
+            let rows = table.rows.values().map(|row| &row.record.about);
             let over = rows.filter(|about| !about.is_alive(now_us));
             let left = limit.saturating_sub(removed);
             let seqs: Vec<u64> = over.map(|about| about.seq).take(left).collect();
             removed += seqs.len();
-            kept.remove(scope, &seqs, Removal::Expiry);
+            table.remove(scope, &seqs, Removal::Expiry);
         }
         Ok(removed as u64)
     }
@@ -410,7 +410,7 @@ impl MemoryStore for InMemoryMemoryStore {
         scope: &MemoryScope,
         now_us: i64,
     ) -> Result<MemoryStatistics, MemoryError> {
-        Ok(self.with(scope, |kept| kept.statistics(now_us)))
+        Ok(self.with(scope, |table| table.statistics(now_us)))
     }
 
     async fn without_embedding(
@@ -421,8 +421,8 @@ impl MemoryStore for InMemoryMemoryStore {
         after: u64,
         limit: usize,
     ) -> Result<Vec<MemoryRecord>, MemoryError> {
-        Ok(self.with(scope, |kept| {
-            let behind = kept.rows.range(after.saturating_add(1)..);
+        Ok(self.with(scope, |table| {
+            let behind = table.rows.range(after.saturating_add(1)..);
             let has_none = |row: &&Row| {
                 let embedding = row.record.vectors.embedding.as_ref();
                 embedding.is_none_or(|it| it.model != model || it.floats().len() != dims)
@@ -438,20 +438,20 @@ impl MemoryStore for InMemoryMemoryStore {
         generation: u64,
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Result<(), MemoryError> {
-        self.with(scope, |kept| {
-            if kept.mark.generation != generation {
+        self.with(scope, |table| {
+            if table.mark.generation != generation {
                 return;
             }
             let mut touched = Vec::new();
             for new in &*embeddings {
-                let row = kept.rows.get_mut(&new.seq);
+                let row = table.rows.get_mut(&new.seq);
                 if let Some(row) = row.filter(|row| row.record.about.revision == new.revision) {
                     row.record.vectors.embedding = Some(new.vector.clone());
                     touched.push(new.seq);
                 }
             }
             if !touched.is_empty() {
-                kept.touch(&touched);
+                table.touch(&touched);
             }
         });
         Ok(())
@@ -462,9 +462,9 @@ impl MemoryStore for InMemoryMemoryStore {
         after: Option<&MemoryScope>,
         limit: usize,
     ) -> Result<Vec<MemoryScope>, MemoryError> {
-        let world = self.world();
-        let scopes = world.scopes.iter().filter(|(scope, kept)| {
-            let has_any = !kept.rows.is_empty() || !kept.tombstones.is_empty();
+        let tables = self.tables();
+        let scopes = tables.scopes.iter().filter(|(scope, table)| {
+            let has_any = !table.rows.is_empty() || !table.tombstones.is_empty();
             has_any && after.is_none_or(|after| *scope > after)
         });
         let mut scopes: Vec<_> = scopes.map(|(scope, _)| scope.clone()).collect();
@@ -479,9 +479,9 @@ impl MemoryStore for InMemoryMemoryStore {
         after: Option<Tombstone>,
         limit: usize,
     ) -> Result<Vec<Tombstone>, MemoryError> {
-        Ok(self.with(scope, |kept| {
+        Ok(self.with(scope, |table| {
             let behind = |hash: &Tombstone| after.is_none_or(|after| *hash > after);
-            let hashes = kept.tombstones.iter().copied();
+            let hashes = table.tombstones.iter().copied();
             let mut hashes: Vec<Tombstone> = hashes.filter(behind).collect();
             hashes.sort_unstable();
             hashes.truncate(limit);
@@ -490,6 +490,6 @@ impl MemoryStore for InMemoryMemoryStore {
     }
 
     async fn restore(&self, restore: Arc<MemoryRestore>) -> Result<(), MemoryError> {
-        self.world().scope(&restore.scope).restore(&restore)
+        self.tables().scope(&restore.scope).restore(&restore)
     }
 }

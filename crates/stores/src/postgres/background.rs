@@ -1,4 +1,4 @@
-//! What is done behind the scenes: nobody waits for it, and nobody is refused because it failed.
+//! Background jobs: purge and vacuum. No caller waits for them or fails because of them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,25 +6,25 @@ use retain_core::Result;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::{
-    PostgresStore, maintenance,
+    PostgresStore, delete, erase,
     pool::{Failure, tried},
 };
 
-/// The chores of one process.
+/// The background jobs of one process.
 #[derive(Debug, Default)]
-pub(super) struct Upkeep {
-    purge: Chore,
-    vacuum: Chore,
+pub(super) struct BackgroundJobs {
+    purge: BackgroundJob,
+    vacuum: BackgroundJob,
 }
 
-/// Something that is done by one at a time. Who asks for it while it is due anyway need not.
+/// A job that one task at a time runs. A request while one is already due adds nothing.
 #[derive(Debug, Default)]
-struct Chore {
+struct BackgroundJob {
     is_due: AtomicBool,
     turn: Mutex<()>,
 }
 
-impl Chore {
+impl BackgroundJob {
     /// Whether nobody else is about to begin.
     fn is_ours(&self) -> bool {
         !self.is_due.swap(true, Ordering::SeqCst)
@@ -48,13 +48,13 @@ impl PostgresStore {
     /// Removes what is left of deleted sessions, a chunk at a time. It is done behind the scenes
     /// whenever something was deleted; this waits for it.
     pub async fn purge(&self) -> Result<()> {
-        let _turn = self.upkeep.purge.begin().await;
+        let _turn = self.background.purge.begin().await;
         self.purge_all().await
     }
 
     async fn purge_all(&self) -> Result<()> {
         loop {
-            let more = tried!(maintenance::purge_chunk(&self.database, self.now_us()));
+            let more = tried!(delete::purge_chunk(&self.database, self.now_us()));
             if !more.map_err(|failure: Failure| failure.told("purge"))? {
                 return Ok(());
             }
@@ -63,12 +63,12 @@ impl PostgresStore {
 
     /// Lets [`purge`](Self::purge) be done.
     pub(super) fn purge_later(&self) {
-        if !self.upkeep.purge.is_ours() {
+        if !self.background.purge.is_ours() {
             return;
         }
         let store = self.clone();
         tokio::spawn(async move {
-            if let Some(_turn) = store.upkeep.purge.begin_if_due().await {
+            if let Some(_turn) = store.background.purge.begin_if_due().await {
                 later(store.purge_all().await);
             }
         });
@@ -81,13 +81,13 @@ impl PostgresStore {
 
     /// Lets the space of what was erased be used again.
     pub(super) fn vacuum_later(&self) {
-        if !self.upkeep.vacuum.is_ours() {
+        if !self.background.vacuum.is_ours() {
             return;
         }
         let store = self.clone();
         tokio::spawn(async move {
-            let _turn = store.upkeep.vacuum.begin().await;
-            let vacuumed = maintenance::vacuum(&store.database).await;
+            let _turn = store.background.vacuum.begin().await;
+            let vacuumed = erase::vacuum(&store.database).await;
             if let Err(failure) = vacuumed {
                 let error = failure.told("vacuum");
                 tracing::warn!("the space of what was erased is used again later: {error}");

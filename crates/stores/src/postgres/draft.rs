@@ -1,5 +1,4 @@
-//! Logs that are made as a whole: forks and imports. They are nobody's until they are complete, and
-//! become a session in the end.
+//! Drafts: logs that become a session when they are complete.
 
 use retain_core::{
     DraftId, Head, Json, JsonMap, LogHeader, NewEvent, Origin, Result, ScopedState, SessionError,
@@ -11,48 +10,24 @@ use tokio_postgres::{Error, Row};
 use super::{
     append::{EventColumns, INSERT_EVENTS},
     create::INITIAL,
-    maintenance::{self, Burial},
-    pool::{Database, Failure, Param, Transaction, if_some, statements},
-    rows::{Known, by_key, clock_us, head_columns, signed},
-    state::{OwnKeys, OwnerKeys, StateStatements},
+    delete::{Burial, bury},
+    pool::{Database, Failure, Param, Transaction, statements},
+    rows::{CachedHead, by_key, clock_us, head_columns, signed},
+    state::{OwnKeys, OwnerKeys, StateStatements, lock_owners},
 };
-use crate::window::{self, DRAFT_TTL_US};
+use crate::rules::{self, DRAFT_TTL_US};
 
-/// The values of log $1 up to position $3, for log $2.
-macro_rules! versions {
-    ($which:literal) => {
-        concat!(
-            "(log, key, position, value) SELECT $2::int8, key, position, value FROM (
-               SELECT key, position, value,
-                      position = max(position) OVER (PARTITION BY key) AS is_last
-               FROM (
-                 SELECT key, position, value FROM retain_state
-                 WHERE log = $1 AND position <= $3
-                 UNION ALL
-                 SELECT key, position, value FROM retain_state_past
-                 WHERE log = $1 AND position <= $3
-               ) versions
-             ) known WHERE ",
-            $which
-        )
-    };
-}
 statements! {
-    /// What making a whole log says to the database.
-    Statements {
-        // Locked, so that who erases the user waits and sees the fork; who appends does not wait.
-        head: concat!(
-            "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
-            ") FROM retain_stores WHERE ", by_key!(), " FOR KEY SHARE"
-        ),
+    /// Makes a log a session.
+    AdoptStatements {
         there: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
-            ") FROM retain_stores WHERE ", by_key!(), " FOR UPDATE"
+            ") FROM retain_sessions WHERE ", by_key!(), " FOR UPDATE"
         ),
         // Times are in order if none goes back, to the last update, with which the next is compared:
         // in a fork it is that of the fork.
         adopt: concat!(
-            "INSERT INTO retain_stores (number, app, user_id, id, position, last_update, \
+            "INSERT INTO retain_sessions (number, app, user_id, id, position, last_update, \
              create_time, touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, \
              origin_position) \
              SELECT $4::int8, $1::text, $2::text, $3::text, $5::int8, $6::float8, $7::float8, \
@@ -65,14 +40,12 @@ statements! {
               FROM retain_state WHERE log = $4 AND value IS NOT NULL), $10::text, $11::int8 \
              ON CONFLICT (app, user_id, id) DO NOTHING RETURNING ", head_columns!()
         ),
-        new_log: "INSERT INTO retain_logs DEFAULT VALUES RETURNING number",
-        copy_events: "INSERT INTO retain_events \
-                      (log, position, event_id, invocation, timestamp, body) \
-                      SELECT $2::int8, position, event_id, invocation, timestamp, body \
-                      FROM retain_events WHERE log = $1 AND position <= $3",
-        // What was set up to a position: the last value of each key is current, the rest is past.
-        copy_state: concat!("INSERT INTO retain_state ", versions!("is_last")),
-        copy_past: concat!("INSERT INTO retain_state_past ", versions!("NOT is_last")),
+    }
+}
+
+statements! {
+    /// Writes a draft.
+    DraftStatements {
         keep_draft: concat!(
             "UPDATE retain_logs SET purge_after_us = coalesce($2::int8, ", clock_us!(), ") + $3 \
              WHERE number = $1 AND purge_after_us > 0"
@@ -96,53 +69,53 @@ statements! {
     }
 }
 
-/// What the row of a whole session says.
-struct Whole<'a> {
-    key: &'a SessionKey,
-    number: i64,
-    position: u64,
-    last_update: f64,
-    create_time: f64,
-    ttl_us: Option<i64>,
+/// The head of a log that becomes a session.
+pub(super) struct AdoptedLog<'a> {
+    pub(super) key: &'a SessionKey,
+    pub(super) number: i64,
+    pub(super) position: u64,
+    pub(super) last_update: f64,
+    pub(super) create_time: f64,
+    pub(super) ttl_us: Option<i64>,
     /// The last write that counts; now, if it is not said.
-    touched_us: Option<i64>,
-    origin: Option<&'a Origin>,
+    pub(super) touched_us: Option<i64>,
+    pub(super) origin: Option<&'a Origin>,
 }
 
 /// Makes a log a session; fails if there is one with this address.
-async fn adopt(
+pub(super) async fn adopt(
     transaction: &Transaction,
-    statements: &Statements,
-    whole: &Whole<'_>,
+    statements: &AdoptStatements,
+    log: &AdoptedLog<'_>,
 ) -> Result<Vec<Row>, Error> {
-    let SessionKey { app, user, id } = whole.key;
+    let SessionKey { app, user, id } = log.key;
     let params: [Param<'_>; _] = [
         app,
         user,
         id,
-        &whole.number,
-        &signed(whole.position),
-        &whole.last_update,
-        &whole.create_time,
-        &whole.touched_us,
-        &whole.ttl_us,
-        &whole.origin.map(|origin| &origin.session_id),
-        &whole.origin.map(|origin| signed(origin.position)),
+        &log.number,
+        &signed(log.position),
+        &log.last_update,
+        &log.create_time,
+        &log.touched_us,
+        &log.ttl_us,
+        &log.origin.map(|origin| &origin.session_id),
+        &log.origin.map(|origin| signed(origin.position)),
     ];
     transaction.query(&statements.adopt, params).await
 }
 
 /// What stands at an address: nothing that is in the way, or what was made there before.
-async fn make_room(
+pub(super) async fn make_room(
     transaction: &Transaction,
     key: &SessionKey,
     there: &[Row],
     made: Option<i64>,
-) -> Result<Option<Known>, Failure> {
+) -> Result<Option<CachedHead>, Failure> {
     let Some(row) = there.first() else {
         return Ok(None);
     };
-    let (known, now_us): (Known, i64) = (Known::read(row)?, row.try_get(13)?);
+    let (known, now_us): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
     if made == Some(known.row.number) {
         return Ok(Some(known));
     }
@@ -150,15 +123,15 @@ async fn make_room(
         return Err(SessionError::AlreadyExists { key: key.clone() }.into());
     }
     let burial = Burial::prepare(transaction).await?;
-    maintenance::bury(transaction, &burial, &[known.row.number]).await?;
+    bury(transaction, &burial, &[known.row.number]).await?;
     Ok(None)
 }
 
 /// Ends a transaction that made a session: commits it, or takes everything back.
-async fn conclude(
+pub(super) async fn conclude(
     transaction: Transaction,
     key: &SessionKey,
-    made: Result<Known, Failure>,
+    made: Result<CachedHead, Failure>,
 ) -> Result<Head, Failure> {
     match made {
         Ok(known) => {
@@ -173,89 +146,15 @@ async fn conclude(
     }
 }
 
-fn adopted(key: &SessionKey, rows: &[Row]) -> Result<Known, Failure> {
+pub(super) fn adopted(key: &SessionKey, rows: &[Row]) -> Result<CachedHead, Failure> {
     match rows.first() {
-        Some(row) => Ok(Known::read(row)?),
+        Some(row) => Ok(CachedHead::read(row)?),
         None => Err(SessionError::AlreadyExists { key: key.clone() }.into()),
     }
 }
 
-/// Copies a log up to `position` into a new session. `made` is the number that an attempt before
-/// this one has given it, if the end of that was not heard of.
-pub(super) async fn fork(
-    database: &Database,
-    (origin, position): &(SessionKey, u64),
-    key: &SessionKey,
-    create_time: f64,
-    now_us: Option<i64>,
-    made: &mut Option<i64>,
-) -> Result<Head, Failure> {
-    let position = *position;
-    let transaction = database.transaction().await?;
-    let statements = Statements::prepare(&transaction).await?;
-    let from: [Param<'_>; _] = [&origin.app, &origin.user, &origin.id, &now_us];
-    let to: [Param<'_>; _] = [&key.app, &key.user, &key.id, &now_us];
-    let (begun, head, there, log) = join!(
-        biased;
-        // One snapshot: what is appended meanwhile moves values from one table to the other.
-        transaction.begin_repeatable(),
-        transaction.query(&statements.head, from),
-        transaction.query(&statements.there, to),
-        transaction.query(&statements.new_log, []),
-    );
-    begun?;
-    let (head, there, log) = (head?, there?, log?);
-    let forked = async {
-        let head = head
-            .first()
-            .map(|row| Ok((Known::read(row)?, row.try_get(13)?)));
-        let head: Option<(Known, i64)> = head.transpose().map_err(|e: Error| e)?;
-        let head = head.filter(|(known, now_us)| known.row.is_alive(*now_us));
-        let not_found = || SessionError::NotFound {
-            key: origin.clone(),
-        };
-        let from = head.ok_or_else(not_found)?.0.row;
-        window::check_position(origin, position, from.position)?;
-        if let Some(known) = make_room(&transaction, key, &there, *made).await? {
-            return Ok(known);
-        }
-        let log = log.first().ok_or(Failure::Again("no log was made"))?;
-        let number: i64 = log.try_get(0)?;
-        let whole = Whole {
-            key,
-            number,
-            position,
-            last_update: create_time,
-            create_time,
-            ttl_us: from.life.ttl_us,
-            touched_us: now_us,
-            origin: Some(&Origin {
-                session_id: origin.id.clone(),
-                position,
-            }),
-        };
-        let copied: [Param<'_>; _] = [&from.number, &number, &signed(position)];
-        let (events, state, past, row) = join!(
-            biased;
-            transaction.execute(&statements.copy_events, copied),
-            transaction.execute(&statements.copy_state, copied),
-            transaction.execute(&statements.copy_past, copied),
-            adopt(&transaction, &statements, &whole),
-        );
-        events?;
-        state?;
-        past?;
-        let known = adopted(key, &row?)?;
-        // Only now: as long as the name is another's, it may be that of the attempt before.
-        *made = Some(number);
-        Ok(known)
-    };
-    let forked = forked.await;
-    conclude(transaction, key, forked).await
-}
-
 /// Starts a log that no session has yet.
-pub(super) async fn begin_draft(
+pub(super) async fn begin(
     database: &Database,
     key: &SessionKey,
     now_us: Option<i64>,
@@ -295,7 +194,7 @@ pub(super) fn pieces(mut events: &[(u64, NewEvent)]) -> impl Iterator<Item = &[(
 
 /// Adds events to a draft. `is_sent`: an attempt before this one has sent them, and its end was not
 /// heard of.
-pub(super) async fn extend_draft(
+pub(super) async fn extend(
     database: &Database,
     draft: DraftId,
     events: &[(u64, NewEvent)],
@@ -306,7 +205,7 @@ pub(super) async fn extend_draft(
     let last = events.last().map_or(0, |(position, _)| signed(*position));
     let transaction = database.transaction().await?;
     let (statements, state) = join!(
-        biased; Statements::prepare(&transaction), StateStatements::prepare(&transaction)
+        biased; DraftStatements::prepare(&transaction), StateStatements::prepare(&transaction)
     );
     let (statements, state) = (statements?, state?);
     let mut keys: Vec<&str> = Vec::new();
@@ -328,7 +227,7 @@ pub(super) async fn extend_draft(
     begun?;
     if kept? == 0 {
         transaction.roll_back().await?;
-        return Err(window::draft_gone().into());
+        return Err(rules::draft_gone().into());
     }
     if *is_sent && !there?.is_empty() {
         return Ok(transaction.roll_back().await?);
@@ -356,7 +255,7 @@ pub(super) async fn extend_draft(
 }
 
 /// Makes the draft a session.
-pub(super) async fn finish_draft(
+pub(super) async fn finish(
     database: &Database,
     draft: DraftId,
     header: &LogHeader,
@@ -365,12 +264,15 @@ pub(super) async fn finish_draft(
 ) -> Result<Head, Failure> {
     let (log, head, key) = (draft.0 as i64, &header.head, &header.head.key);
     let transaction = database.transaction().await?;
-    let (statements, state) = join!(
-        biased; Statements::prepare(&transaction), StateStatements::prepare(&transaction)
+    let (statements, adoption, state) = join!(
+        biased;
+        DraftStatements::prepare(&transaction),
+        AdoptStatements::prepare(&transaction),
+        StateStatements::prepare(&transaction),
     );
-    let (statements, state) = (statements?, state?);
+    let (statements, adoption, state) = (statements?, adoption?, state?);
     let finished = async {
-        let owners = lock(&transaction, &statements, &state, key, shared, now_us).await?;
+        let owners = lock(&transaction, &adoption, &state, key, shared, now_us).await?;
         let (owners, there) = owners;
         // The draft's number is the session's.
         if let Some(known) = make_room(&transaction, key, &there, Some(log)).await? {
@@ -380,16 +282,16 @@ pub(super) async fn finish_draft(
         if transaction.execute(&statements.end_draft, ended).await? == 0 {
             // An attempt whose end was not heard of may have made it a session at this moment.
             let SessionKey { app, user, id } = key;
-            let there = transaction.query(&statements.there, [app, user, id, &now_us]);
-            let made = there.await?.first().map(Known::read).transpose()?;
+            let there = transaction.query(&adoption.there, [app, user, id, &now_us]);
+            let made = there.await?.first().map(CachedHead::read).transpose()?;
             let made = made.filter(|known| known.row.number == log);
-            return made.ok_or_else(|| window::draft_gone().into());
+            return made.ok_or_else(|| rules::draft_gone().into());
         }
         write_initial(&transaction, &statements, log, header).await?;
         for owner in &owners {
             owner.write(&transaction, &state).await?;
         }
-        let whole = Whole {
+        let whole = AdoptedLog {
             key,
             number: log,
             position: head.position,
@@ -399,7 +301,7 @@ pub(super) async fn finish_draft(
             touched_us: touched_us(&transaction, head, now_us).await?,
             origin: head.origin.as_ref(),
         };
-        adopted(key, &adopt(&transaction, &statements, &whole).await?)
+        adopted(key, &adopt(&transaction, &adoption, &whole).await?)
     };
     let finished = finished.await;
     let is_taken = matches!(
@@ -437,13 +339,13 @@ async fn touched_us(
         let key = head.key.clone();
         return Err(SessionError::NotFound { key }.into());
     }
-    Ok(Some(window::touched_us(head, now_us)))
+    Ok(Some(rules::touched_us(head, now_us)))
 }
 
 /// Begins; locks the owners of shared keys, and what stands at the address.
 async fn lock(
     transaction: &Transaction,
-    statements: &Statements,
+    statements: &AdoptStatements,
     state: &StateStatements,
     key: &SessionKey,
     shared: &ScopedState,
@@ -460,69 +362,15 @@ async fn lock(
     Ok((owners?, there?))
 }
 
-/// Locks the owners of shared keys, the app first, and gives them with the keys that they lack set.
-async fn lock_owners(
-    transaction: &Transaction,
-    state: &StateStatements,
-    app: &str,
-    user: &str,
-    shared: &ScopedState,
-) -> Result<Vec<OwnerKeys>, Failure> {
-    let app_keys: Vec<&str> = shared.app.keys().collect();
-    let user_keys: Vec<&str> = shared.user.keys().collect();
-    let lock_app = OwnerKeys::lock(transaction, state, app, "", &app_keys);
-    let lock_user = OwnerKeys::lock(transaction, state, app, user, &user_keys);
-    let (locked_app, locked_user) = join!(
-        biased;
-        if_some((!app_keys.is_empty()).then_some(lock_app)),
-        if_some((!user_keys.is_empty()).then_some(lock_user)),
-    );
-    let mut owners = Vec::new();
-    for (user, found, keys) in [
-        ("", locked_app?, &shared.app),
-        (user, locked_user?, &shared.user),
-    ] {
-        if let Some(found) = found {
-            let mut owner = OwnerKeys::new(app, user, found)?;
-            owner.set_absent(keys);
-            owners.push(owner);
-        }
-    }
-    Ok(owners)
-}
-
-/// Sets the keys that the app or the user does not have yet.
-pub(super) async fn add_shared(
-    database: &Database,
-    app: &str,
-    user: &str,
-    shared: &ScopedState,
-) -> Result<(), Failure> {
-    let transaction = database.transaction().await?;
-    let statements = StateStatements::prepare(&transaction).await?;
-    let (begun, owners) = join!(
-        biased;
-        transaction.begin(),
-        lock_owners(&transaction, &statements, app, user, shared),
-    );
-    begun?;
-    for owner in &owners? {
-        owner.write(&transaction, &statements).await?;
-    }
-    transaction.commit().await?;
-    transaction.ended();
-    Ok(())
-}
-
 /// Writes position 0 of a draft.
 async fn write_initial(
     transaction: &Transaction,
-    statements: &Statements,
+    statements: &DraftStatements,
     log: i64,
     header: &LogHeader,
 ) -> Result<(), Error> {
     let initial = Json::from(header.initial.clone()).to_string();
-    let own: JsonMap = window::session_keys(&header.initial);
+    let own: JsonMap = rules::session_keys(&header.initial);
     let keys: Vec<&str> = own.keys().collect();
     let values: Vec<Vec<u8>> = own
         .iter()
@@ -539,68 +387,4 @@ async fn write_initial(
     event?;
     past?;
     now.map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use retain_core::{Changes, ConnectStore as _, NewSession, SessionStore as _};
-    use retain_testkit::postgres::{TestDatabase, is_there};
-
-    use super::*;
-    use crate::postgres::PostgresStore;
-
-    /// An attempt whose end was not heard of comes to its end while the next one is at work.
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_fork_that_is_done_late_is_known_again() {
-        if !is_there() {
-            return;
-        }
-        let test = TestDatabase::new().await;
-        let store = PostgresStore::connect(&test.uri()).await.unwrap();
-        let (key, copy) = (
-            SessionKey::new("app", "ada", "s"),
-            SessionKey::new("app", "ada", "copy"),
-        );
-        let new = NewSession {
-            key: key.clone(),
-            initial: JsonMap::new(),
-            changes: Changes::default(),
-            create_time: 1.0,
-            ttl: None,
-            state_bytes_max: 1000,
-        };
-        store.create(new).await.unwrap();
-        let mut late = test.client().await;
-        let late = late.transaction().await.unwrap();
-        let log = "INSERT INTO retain_logs DEFAULT VALUES RETURNING number";
-        let number: i64 = late.query_one(log, &[]).await.unwrap().get(0);
-        let row = "INSERT INTO retain_stores (number, app, user_id, id, position, last_update, \
-                   create_time, touched_us, lease_token, state_bytes) \
-                   VALUES ($1, 'app', 'ada', 'copy', 0, 1, 1, 1, $1::int8 << 32, 0)";
-        late.execute(row, &[&number]).await.unwrap();
-        let (origin, mut made) = ((key, 0), Some(number));
-        let next = async {
-            let failed = fork(&store.database, &origin, &copy, 1.0, None, &mut made).await;
-            assert!(matches!(failed, Err(Failure::Database(_))), "{failed:?}");
-            fork(&store.database, &origin, &copy, 1.0, None, &mut made).await
-        };
-        let end = async {
-            let looker = test.client().await;
-            let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
-                         WHERE datname = current_database() AND wait_event_type = 'Lock'";
-            while !looker
-                .query_one(waits, &[])
-                .await
-                .unwrap()
-                .get::<_, bool>(0)
-            {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            late.commit().await.unwrap();
-        };
-        let (head, ()) = join!(next, end);
-        assert_eq!(head.unwrap().incarnation, number as u64);
-    }
 }

@@ -1,0 +1,58 @@
+//! Appends a batch, as `plan_append` decides.
+
+use std::sync::Arc;
+
+use retain_core::{
+    Batch, LeaseUse, Limited, Plan, Result, SessionKey, Written, check_growth, plan_append,
+};
+
+use super::schema::SessionTables;
+
+pub(super) fn append(
+    tables: &mut SessionTables,
+    key: &SessionKey,
+    batch: &Batch,
+    now_us: i64,
+) -> Result<Written> {
+    let log = tables.log_mut(key, now_us)?;
+    let plan = plan_append(log.standing(key, now_us), batch, |id| {
+        let position = log.ids.get(id).copied();
+        Ok(position.map(|position| (position, Arc::clone(&log.events[position as usize - 1]))))
+    })?;
+    let (events, fresh, lease, token) = match plan {
+        Plan::Write {
+            events,
+            fresh,
+            lease,
+            token,
+        } => (events, fresh, lease, token),
+        Plan::Busy { until_us } => {
+            if let LeaseUse::Take { ticket, .. } = &batch.lease
+                && !ticket.is_empty()
+            {
+                log.queue(ticket, now_us);
+            }
+            return Ok(Written::Busy { until_us, now_us });
+        }
+    };
+    let changes = || fresh.iter().map(|&place| &batch.events[place].changes);
+    let state_bytes = log.state_bytes_after(changes());
+    let limit = batch.state_bytes_max;
+    check_growth(Limited::SessionState, log.state_bytes, state_bytes, limit)?;
+    let shared = tables.shared.after(key, changes(), limit)?;
+    tables.shared.replace(key, shared);
+    let log = tables.log_mut(key, now_us)?;
+    for &place in &fresh {
+        log.push(&batch.events[place]);
+    }
+    log.state_bytes = state_bytes;
+    log.lease = lease;
+    // Only events extend a session's life.
+    if !fresh.is_empty() {
+        log.touched_us = now_us;
+    }
+    if let LeaseUse::Take { ticket, .. } = &batch.lease {
+        log.leave_queue(ticket);
+    }
+    Ok(Written::Done { events, token })
+}

@@ -1,0 +1,46 @@
+//! Renews leases and keeps the queue for them.
+
+use std::time::Duration;
+
+use retain_core::{LeaseUse, Result, SessionKey, plan_renewal};
+
+use super::schema::{SessionLog, SessionTables};
+use crate::rules::TICKET_TTL_US;
+
+/// Renews (`Some`) or releases (`None`) a lease.
+pub(super) fn renew(
+    tables: &mut SessionTables,
+    key: &SessionKey,
+    token: u64,
+    ttl: Option<Duration>,
+    now_us: i64,
+) -> Result<()> {
+    let log = tables.log_mut(key, now_us)?;
+    let wanted = LeaseUse::Hold { token, ttl };
+    log.lease = plan_renewal(log.standing(key, now_us), &wanted)?;
+    Ok(())
+}
+
+/// Removes a ticket from the queue.
+pub(super) fn withdraw(tables: &mut SessionTables, key: &SessionKey, ticket: &str) {
+    if let Some(log) = tables.logs.get_mut(key) {
+        log.leave_queue(ticket);
+    }
+}
+
+impl SessionLog {
+    /// Adds a ticket to the queue, or extends the one that is there.
+    pub(super) fn queue(&mut self, ticket: &str, now_us: i64) {
+        self.tickets
+            .retain(|(queued, until)| *until > now_us || queued == ticket);
+        let until = now_us + TICKET_TTL_US;
+        match self.tickets.iter_mut().find(|(queued, _)| queued == ticket) {
+            Some(queued) => queued.1 = until,
+            None => self.tickets.push((ticket.to_owned(), until)),
+        }
+    }
+
+    pub(super) fn leave_queue(&mut self, ticket: &str) {
+        self.tickets.retain(|(queued, _)| queued != ticket);
+    }
+}

@@ -1,0 +1,234 @@
+//! Sessions, memories, artifacts and API keys in memory: the plain model of the contract. They live
+//! as long as the process.
+
+mod addresses;
+mod append;
+mod artifacts;
+mod check;
+mod create;
+mod delete;
+mod draft;
+mod erase;
+mod fork;
+mod keys;
+mod lease;
+mod list;
+mod memory;
+mod read;
+mod schema;
+mod state;
+mod tail;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use retain_core::{
+    Batch, ChangeHub, Clock, DraftId, EraseReceipt, Head, JsonMap, ListQuery, ListText, Listing,
+    LogHeader, NewEvent, NewSession, Result, ScopedState, SessionKey, SessionStore, Snapshot,
+    StateOwner, StoreSessionService, SystemClock, Want, Window, Written,
+};
+
+use self::schema::SessionTables;
+pub use self::{
+    artifacts::{InMemoryArtifactService, InMemoryArtifactStore},
+    keys::InMemoryKeyStore,
+    memory::InMemoryMemoryStore,
+};
+
+/// Sessions that live as long as the process.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> retain_core::Result<()> {
+/// use retain_core::{Event, SessionService as _};
+/// let sessions = retain_stores::InMemorySessionService::new();
+/// let mut session = sessions.create_session("app", "ada", None, None).await?;
+/// sessions.append_event(&mut session, Event::user_text("hello")).await?;
+/// assert_eq!(session.events.len(), 1);
+/// # Ok(()) }
+/// ```
+pub type InMemorySessionService = StoreSessionService<InMemoryStore>;
+
+/// The store behind [`InMemorySessionService`].
+#[derive(Debug)]
+pub struct InMemoryStore {
+    tables: Mutex<SessionTables>,
+    hub: ChangeHub,
+    clock: Arc<dyn Clock>,
+}
+
+impl Default for InMemoryStore {
+    fn default() -> InMemoryStore {
+        InMemoryStore::with_clock(Arc::new(SystemClock))
+    }
+}
+
+impl InMemoryStore {
+    /// An empty store whose leases and expiries follow `clock`.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> InMemoryStore {
+        InMemoryStore {
+            tables: Mutex::default(),
+            hub: ChangeHub::default(),
+            clock,
+        }
+    }
+
+    fn now_us(&self) -> i64 {
+        self.clock.now_us()
+    }
+
+    fn tables(&self) -> MutexGuard<'_, SessionTables> {
+        // Each function changes the tables after all that can fail, so a panic leaves them whole.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl SessionStore for InMemoryStore {
+    fn name(&self) -> &'static str {
+        "in-memory"
+    }
+
+    async fn create(&self, new: NewSession) -> Result<Snapshot> {
+        create::create(&mut self.tables(), new, self.now_us())
+    }
+
+    async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>> {
+        let now_us = self.now_us();
+        Ok(read::session(&self.tables(), key, window, want, now_us))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Listing> {
+        Ok(list::list(&self.tables(), query, self.now_us()))
+    }
+
+    async fn list_text(&self, query: &ListQuery, text: ListText) -> Result<ListText> {
+        list::list_text(&self.tables(), query, text, self.now_us())
+    }
+
+    async fn delete(&self, key: &SessionKey) -> Result<bool> {
+        let deleted = delete::delete(&mut self.tables(), key, self.now_us());
+        self.hub.ring(key);
+        Ok(deleted)
+    }
+
+    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written> {
+        let written = append::append(&mut self.tables(), key, batch, self.now_us())?;
+        // A caller that only queued has changed nothing that others wait for.
+        if matches!(written, Written::Done { .. }) {
+            self.hub.ring(key);
+        }
+        Ok(written)
+    }
+
+    async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
+        lease::renew(&mut self.tables(), key, token, ttl, self.now_us())?;
+        self.hub.ring(key);
+        Ok(())
+    }
+
+    async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()> {
+        lease::withdraw(&mut self.tables(), key, ticket);
+        self.hub.ring(key);
+        Ok(())
+    }
+
+    async fn shared_state(&self, app: &str, user: Option<&str>) -> Result<JsonMap> {
+        Ok(read::shared_state(&self.tables(), app, user))
+    }
+
+    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap> {
+        read::state_at(&mut self.tables(), key, position, self.now_us())
+    }
+
+    async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>> {
+        read::positions_of(&mut self.tables(), key, ids, self.now_us())
+    }
+
+    async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>> {
+        read::first_of_invocation(&mut self.tables(), key, invocation, self.now_us())
+    }
+
+    async fn fork(
+        &self,
+        origin: &SessionKey,
+        position: u64,
+        id: &str,
+        create_time: f64,
+    ) -> Result<Head> {
+        let now_us = self.now_us();
+        fork::fork(
+            &mut self.tables(),
+            origin,
+            position,
+            id,
+            create_time,
+            now_us,
+        )
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<u64> {
+        let swept = delete::sweep(&mut self.tables(), limit, self.now_us());
+        swept.iter().for_each(|key| self.hub.ring(key));
+        Ok(swept.len() as u64)
+    }
+
+    async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
+        let (receipt, erased) = erase::erase_user(&mut self.tables(), app, user);
+        erased.iter().for_each(|key| self.hub.ring(key));
+        Ok(receipt)
+    }
+
+    async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>> {
+        Ok(read::log_header(&self.tables(), key, self.now_us()))
+    }
+
+    async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId> {
+        Ok(draft::begin(&mut self.tables(), key, self.now_us()))
+    }
+
+    async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()> {
+        draft::extend(&mut self.tables(), draft, events, self.now_us())
+    }
+
+    async fn finish_draft(
+        &self,
+        draft: DraftId,
+        header: &LogHeader,
+        shared: &ScopedState,
+    ) -> Result<Head> {
+        draft::finish(&mut self.tables(), draft, header, shared, self.now_us())
+    }
+
+    async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>> {
+        let now_us = self.now_us();
+        Ok(addresses::sessions(&self.tables(), after, limit, now_us))
+    }
+
+    async fn state_owners(
+        &self,
+        after: Option<&StateOwner>,
+        limit: usize,
+    ) -> Result<Vec<StateOwner>> {
+        Ok(addresses::state_owners(&self.tables(), after, limit))
+    }
+
+    async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
+        self.tables().shared.add(app, user, shared);
+        Ok(())
+    }
+
+    async fn changed(&self, key: &SessionKey, position: u64) {
+        tail::changed(self, key, position).await;
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        Ok(check::check(&self.tables()))
+    }
+
+    async fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! State in memory: every value of a session's own keys, and the keys that sessions share.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    sync::OnceLock,
+};
+
+use retain_core::{
+    Changes, Json, JsonError, JsonMap, Limited, OwnKeys, Result, ScopedState, SessionKey,
+    check_growth,
+};
+
+use super::schema::{SessionLog, SessionTables};
+use crate::rules;
+
+/// The longest text that is cached for the next list. Most are short, and a long one would take
+/// as much memory again as the keys themselves.
+const CACHED_TEXT_MAX: usize = 1024;
+
+/// The values of a key with their positions; `None` where it became absent.
+type Values = Vec<(u64, Option<Json>)>;
+
+/// A session's own keys with every value they ever had.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OwnState {
+    values: BTreeMap<String, Values>,
+    /// The current keys as text, once they were listed: few sessions change between two lists.
+    listed: OnceLock<Box<str>>,
+}
+
+impl OwnState {
+    /// All values, to be changed.
+    pub(super) fn values_mut(&mut self) -> &mut BTreeMap<String, Values> {
+        self.listed = OnceLock::new();
+        &mut self.values
+    }
+
+    /// Sets keys as of `position`.
+    pub(super) fn set(&mut self, position: u64, changes: &[(String, Option<Json>)]) {
+        if changes.is_empty() {
+            return;
+        }
+        let state = self.values_mut();
+        for (key, value) in changes {
+            let values = state.entry(key.clone()).or_default();
+            values.push((position, value.clone()));
+        }
+    }
+
+    /// The current value of a key.
+    pub(super) fn get(&self, key: &str) -> Option<&Json> {
+        self.values.get(key).and_then(newest)
+    }
+
+    /// The keys as they were after `position`.
+    pub(super) fn at(&self, position: u64) -> JsonMap {
+        let at = |values: &Values| {
+            let end = values.partition_point(|(at, _)| *at <= position);
+            values[..end].last().and_then(|(_, value)| value.clone())
+        };
+        let keys = self.values.iter();
+        keys.filter_map(|(key, values)| Some((key.as_str(), at(values)?)))
+            .collect()
+    }
+
+    /// The current keys as a list shows them; on failure, the key that cannot be shown and why.
+    pub(super) fn listed(&self) -> Result<Cow<'_, str>, (String, JsonError)> {
+        if let Some(listed) = self.listed.get() {
+            return Ok(Cow::Borrowed(listed));
+        }
+        let mut listed = OwnKeys::default();
+        for (key, values) in &self.values {
+            if let Some(value) = newest(values) {
+                let pushed = listed.push(key, value);
+                pushed.map_err(|error| (key.clone(), error))?;
+            }
+        }
+        if listed.as_str().len() > CACHED_TEXT_MAX {
+            return Ok(Cow::Owned(listed.into()));
+        }
+        let cached = self.listed.get_or_init(|| String::from(listed).into());
+        Ok(Cow::Borrowed(cached))
+    }
+}
+
+fn newest(values: &Values) -> Option<&Json> {
+    values.last().and_then(|(_, value)| value.as_ref())
+}
+
+/// What shared scopes become: the app's keys and the user's, `None` where they stay.
+pub(super) type SharedAfter = (Option<JsonMap>, Option<JsonMap>);
+
+/// The keys that sessions share, by app and by user.
+#[derive(Debug, Default)]
+pub(super) struct SharedState {
+    pub(super) apps: HashMap<String, JsonMap>,
+    pub(super) users: HashMap<(String, String), JsonMap>,
+}
+
+impl SharedState {
+    pub(super) fn app(&self, app: &str) -> JsonMap {
+        self.apps.get(app).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn user(&self, app: &str, user: &str) -> JsonMap {
+        let key = (app.to_owned(), user.to_owned());
+        self.users.get(&key).cloned().unwrap_or_default()
+    }
+
+    /// What the shared scopes hold after `changes`, if that is within the limit.
+    pub(super) fn after<'a>(
+        &self,
+        key: &SessionKey,
+        changes: impl Iterator<Item = &'a Changes>,
+        bytes_max: usize,
+    ) -> Result<SharedAfter> {
+        let (mut app, mut user) = (None, None);
+        for change in changes {
+            if !change.app.is_empty() {
+                set_all(app.get_or_insert_with(|| self.app(&key.app)), &change.app);
+            }
+            if !change.user.is_empty() {
+                set_all(
+                    user.get_or_insert_with(|| self.user(&key.app, &key.user)),
+                    &change.user,
+                );
+            }
+        }
+        let owner = (key.app.clone(), key.user.clone());
+        let scopes = [
+            (Limited::AppState, self.apps.get(&key.app), &app),
+            (Limited::UserState, self.users.get(&owner), &user),
+        ];
+        for (what, before, after) in scopes {
+            if let Some(after) = after {
+                let before = before.map_or(0, map_bytes);
+                check_growth(what, before, map_bytes(after), bytes_max)?;
+            }
+        }
+        Ok((app, user))
+    }
+
+    pub(super) fn replace(&mut self, key: &SessionKey, (app, user): SharedAfter) {
+        if let Some(app) = app {
+            self.apps.insert(key.app.clone(), app);
+        }
+        if let Some(user) = user {
+            self.users.insert((key.app.clone(), key.user.clone()), user);
+        }
+    }
+
+    /// Sets the keys that the app or the user does not have yet.
+    pub(super) fn add(&mut self, app: &str, user: &str, keys: &ScopedState) {
+        let of_app = self.apps.entry(app.to_owned()).or_default();
+        rules::set_absent(of_app, &keys.app);
+        let owner = (app.to_owned(), user.to_owned());
+        rules::set_absent(self.users.entry(owner).or_default(), &keys.user);
+    }
+}
+
+impl SessionTables {
+    /// The state of all scopes that a session sees.
+    pub(super) fn state(&self, key: &SessionKey, log: &SessionLog) -> ScopedState {
+        ScopedState {
+            app: self.shared.app(&key.app),
+            user: self.shared.user(&key.app, &key.user),
+            session: log.state.at(u64::MAX),
+        }
+    }
+}
+
+impl SessionLog {
+    pub(super) fn count_state_bytes(&self) -> usize {
+        map_bytes(&self.state.at(u64::MAX))
+    }
+
+    /// How many bytes the session's own keys take after `changes`. Costs what changes.
+    pub(super) fn state_bytes_after<'a>(
+        &self,
+        changes: impl Iterator<Item = &'a Changes>,
+    ) -> usize {
+        let all = changes.flat_map(|change| &change.session);
+        let last: HashMap<&String, &Option<Json>> = all.map(|(key, value)| (key, value)).collect();
+        let bytes =
+            |key: &str, value: Option<&Json>| value.map_or(0, |value| entry_bytes(key, value));
+        last.iter().fold(self.state_bytes, |total, (key, value)| {
+            total + bytes(key, value.as_ref()) - bytes(key, self.state.get(key))
+        })
+    }
+}
+
+fn set_all(map: &mut JsonMap, changes: &JsonMap) {
+    for (key, value) in changes {
+        map.insert(key, value.clone());
+    }
+}
+
+fn map_bytes(map: &JsonMap) -> usize {
+    map.iter().map(|(key, value)| entry_bytes(key, value)).sum()
+}
+
+fn entry_bytes(key: &str, value: &Json) -> usize {
+    key.len() + value.to_string().len()
+}

@@ -1,0 +1,192 @@
+//! Forks a session: copies its log up to a position, in one transaction.
+
+use retain_core::{Head, Origin, Result, SessionError, SessionKey};
+use tokio::join;
+use tokio_postgres::Error;
+
+use super::{
+    draft::{AdoptStatements, AdoptedLog, adopt, adopted, conclude, make_room},
+    pool::{Database, Failure, Param, statements},
+    rows::{CachedHead, by_key, clock_us, head_columns, signed},
+};
+use crate::rules;
+
+/// The values of log $1 up to position $3, for log $2.
+macro_rules! versions {
+    ($which:literal) => {
+        concat!(
+            "(log, key, position, value) SELECT $2::int8, key, position, value FROM (
+               SELECT key, position, value,
+                      position = max(position) OVER (PARTITION BY key) AS is_last
+               FROM (
+                 SELECT key, position, value FROM retain_state
+                 WHERE log = $1 AND position <= $3
+                 UNION ALL
+                 SELECT key, position, value FROM retain_state_past
+                 WHERE log = $1 AND position <= $3
+               ) versions
+             ) known WHERE ",
+            $which
+        )
+    };
+}
+
+statements! {
+    /// Copies a log.
+    ForkStatements {
+        // Locked, so that who erases the user waits and sees the fork; who appends does not wait.
+        head: concat!(
+            "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
+            ") FROM retain_sessions WHERE ", by_key!(), " FOR KEY SHARE"
+        ),
+        new_log: "INSERT INTO retain_logs DEFAULT VALUES RETURNING number",
+        copy_events: "INSERT INTO retain_events \
+                      (log, position, event_id, invocation, timestamp, body) \
+                      SELECT $2::int8, position, event_id, invocation, timestamp, body \
+                      FROM retain_events WHERE log = $1 AND position <= $3",
+        // What was set up to a position: the last value of each key is current, the rest is past.
+        copy_state: concat!("INSERT INTO retain_state ", versions!("is_last")),
+        copy_past: concat!("INSERT INTO retain_state_past ", versions!("NOT is_last")),
+    }
+}
+
+/// Copies a log up to `position` into a new session. `made` is the number that an attempt before
+/// this one has given it, if the end of that was not heard of.
+pub(super) async fn fork(
+    database: &Database,
+    (origin, position): &(SessionKey, u64),
+    key: &SessionKey,
+    create_time: f64,
+    now_us: Option<i64>,
+    made: &mut Option<i64>,
+) -> Result<Head, Failure> {
+    let position = *position;
+    let transaction = database.transaction().await?;
+    let (statements, adoption) = join!(
+        biased; ForkStatements::prepare(&transaction), AdoptStatements::prepare(&transaction)
+    );
+    let (statements, adoption) = (statements?, adoption?);
+    let from: [Param<'_>; _] = [&origin.app, &origin.user, &origin.id, &now_us];
+    let to: [Param<'_>; _] = [&key.app, &key.user, &key.id, &now_us];
+    let (begun, head, there, log) = join!(
+        biased;
+        // One snapshot: what is appended meanwhile moves values from one table to the other.
+        transaction.begin_repeatable(),
+        transaction.query(&statements.head, from),
+        transaction.query(&adoption.there, to),
+        transaction.query(&statements.new_log, []),
+    );
+    begun?;
+    let (head, there, log) = (head?, there?, log?);
+    let forked = async {
+        let head = head
+            .first()
+            .map(|row| Ok((CachedHead::read(row)?, row.try_get(13)?)));
+        let head: Option<(CachedHead, i64)> = head.transpose().map_err(|e: Error| e)?;
+        let head = head.filter(|(known, now_us)| known.row.is_alive(*now_us));
+        let not_found = || SessionError::NotFound {
+            key: origin.clone(),
+        };
+        let from = head.ok_or_else(not_found)?.0.row;
+        rules::check_position(origin, position, from.position)?;
+        if let Some(known) = make_room(&transaction, key, &there, *made).await? {
+            return Ok(known);
+        }
+        let log = log.first().ok_or(Failure::Again("no log was made"))?;
+        let number: i64 = log.try_get(0)?;
+        let whole = AdoptedLog {
+            key,
+            number,
+            position,
+            last_update: create_time,
+            create_time,
+            ttl_us: from.life.ttl_us,
+            touched_us: now_us,
+            origin: Some(&Origin {
+                session_id: origin.id.clone(),
+                position,
+            }),
+        };
+        let copied: [Param<'_>; _] = [&from.number, &number, &signed(position)];
+        let (events, state, past, row) = join!(
+            biased;
+            transaction.execute(&statements.copy_events, copied),
+            transaction.execute(&statements.copy_state, copied),
+            transaction.execute(&statements.copy_past, copied),
+            adopt(&transaction, &adoption, &whole),
+        );
+        events?;
+        state?;
+        past?;
+        let known = adopted(key, &row?)?;
+        // Only now: as long as the name is another's, it may be that of the attempt before.
+        *made = Some(number);
+        Ok(known)
+    };
+    let forked = forked.await;
+    conclude(transaction, key, forked).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use retain_core::{Changes, ConnectStore as _, JsonMap, NewSession, SessionStore as _};
+    use retain_testkit::postgres::{TestDatabase, is_there};
+
+    use super::*;
+    use crate::postgres::PostgresStore;
+
+    /// An attempt whose end was not heard of comes to its end while the next one is at work.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_fork_that_is_done_late_is_known_again() {
+        if !is_there() {
+            return;
+        }
+        let test = TestDatabase::new().await;
+        let store = PostgresStore::connect(&test.uri()).await.unwrap();
+        let (key, copy) = (
+            SessionKey::new("app", "ada", "s"),
+            SessionKey::new("app", "ada", "copy"),
+        );
+        let new = NewSession {
+            key: key.clone(),
+            initial: JsonMap::new(),
+            changes: Changes::default(),
+            create_time: 1.0,
+            ttl: None,
+            state_bytes_max: 1000,
+        };
+        store.create(new).await.unwrap();
+        let mut late = test.client().await;
+        let late = late.transaction().await.unwrap();
+        let log = "INSERT INTO retain_logs DEFAULT VALUES RETURNING number";
+        let number: i64 = late.query_one(log, &[]).await.unwrap().get(0);
+        let row = "INSERT INTO retain_sessions (number, app, user_id, id, position, last_update, \
+                   create_time, touched_us, lease_token, state_bytes) \
+                   VALUES ($1, 'app', 'ada', 'copy', 0, 1, 1, 1, $1::int8 << 32, 0)";
+        late.execute(row, &[&number]).await.unwrap();
+        let (origin, mut made) = ((key, 0), Some(number));
+        let next = async {
+            let failed = fork(&store.database, &origin, &copy, 1.0, None, &mut made).await;
+            assert!(matches!(failed, Err(Failure::Database(_))), "{failed:?}");
+            fork(&store.database, &origin, &copy, 1.0, None, &mut made).await
+        };
+        let end = async {
+            let looker = test.client().await;
+            let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
+                         WHERE datname = current_database() AND wait_event_type = 'Lock'";
+            while !looker
+                .query_one(waits, &[])
+                .await
+                .unwrap()
+                .get::<_, bool>(0)
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            late.commit().await.unwrap();
+        };
+        let (head, ()) = join!(next, end);
+        assert_eq!(head.unwrap().incarnation, number as u64);
+    }
+}

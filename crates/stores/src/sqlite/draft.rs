@@ -1,0 +1,111 @@
+//! Drafts: logs that become a session when they are complete.
+
+use retain_core::{
+    DraftId, Head, LogHeader, NewEvent, Result, ScopedState, SessionKey, duration_us,
+};
+use rusqlite::{Connection, params};
+
+use super::{
+    append::insert_event,
+    create::make_room,
+    failed,
+    fork::is_in_order,
+    rows::event_key,
+    state::{add_shared, set_initial, set_session_keys, state_bytes},
+};
+use crate::{
+    rules::{self, DRAFT_TTL_US},
+    sql::SessionRow,
+};
+
+/// Starts a log that no session has yet.
+pub(super) fn begin(connection: &Connection, key: &SessionKey, now_us: i64) -> Result<DraftId> {
+    let sql = "INSERT INTO logs (purge_after_us, app, user) VALUES (?1, ?2, ?3)";
+    let begun = connection.execute(sql, (now_us + DRAFT_TTL_US, &key.app, &key.user));
+    begun.map_err(|e| failed("begin an import", e))?;
+    Ok(DraftId(connection.last_insert_rowid() as u64))
+}
+
+/// Adds events to a draft.
+pub(super) fn extend(
+    connection: &Connection,
+    draft: DraftId,
+    events: &[(u64, NewEvent)],
+    now_us: i64,
+) -> Result<()> {
+    let log = draft.0 as i64;
+    let sql = "UPDATE logs SET purge_after_us = ?2 WHERE number = ?1 AND purge_after_us > 0";
+    let alive = connection.execute(sql, (log, now_us + DRAFT_TTL_US));
+    if alive.map_err(|e| failed("import", e))? == 0 {
+        return Err(rules::draft_gone());
+    }
+    for (position, new) in events {
+        let (event, key) = (&new.event, event_key(log, *position));
+        let (id, invocation) = (&event.id, &event.invocation_id);
+        insert_event(connection, key, id, invocation, event.timestamp, &new.body)
+            .map_err(|e| failed("import", e))?;
+        set_session_keys(connection, log, *position, 0, &new.changes)?;
+    }
+    Ok(())
+}
+
+/// Makes the draft a session.
+pub(super) fn finish(
+    connection: &Connection,
+    draft: DraftId,
+    header: &LogHeader,
+    shared: &ScopedState,
+    now_us: i64,
+) -> Result<Head> {
+    let (log, head, key) = (draft.0 as i64, &header.head, &header.head.key);
+    make_room(connection, key, now_us)?;
+    let finished = || -> rusqlite::Result<bool> {
+        let sql = "UPDATE logs SET purge_after_us = NULL, app = NULL, user = NULL \
+                   WHERE number = ?1 AND purge_after_us > 0";
+        if connection.execute(sql, [log])? == 0 {
+            return Ok(false);
+        }
+        let initial = retain_core::Json::from(header.initial.clone()).to_string();
+        insert_event(
+            connection,
+            event_key(log, 0),
+            "",
+            "",
+            head.create_time,
+            &initial,
+        )?;
+        for (name, value) in &rules::session_keys(&header.initial) {
+            set_initial(connection, log, name, &value.to_string())?;
+        }
+        add_shared(connection, &key.app, &key.user, shared)?;
+        let bytes = state_bytes(connection, log)?;
+        let in_order = is_in_order(connection, log, head.position, head.last_update_time)?;
+        let ttl_us = head.ttl.map(duration_us);
+        let origin = head.origin.as_ref();
+        connection.execute(
+            "INSERT INTO sessions (number, app, user, id, position, last_update, create_time, \
+             touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, origin_position) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1 << 32, ?10, ?11, ?12, ?13)",
+            params![
+                log,
+                key.app,
+                key.user,
+                key.id,
+                head.position,
+                head.last_update_time,
+                head.create_time,
+                rules::touched_us(head, now_us),
+                ttl_us,
+                in_order,
+                bytes,
+                origin.map(|origin| &origin.session_id),
+                origin.map(|origin| origin.position),
+            ],
+        )?;
+        Ok(true)
+    };
+    if !finished().map_err(|e| failed("finish an import", e))? {
+        return Err(rules::draft_gone());
+    }
+    Ok(SessionRow::get(connection, "finish an import", key, now_us)?.head(key.clone()))
+}

@@ -1,0 +1,80 @@
+//! Forks a session: copies its log up to a position, in one transaction.
+
+use retain_core::{Head, Result, SessionKey};
+use rusqlite::{Connection, params};
+
+use super::{
+    create::make_room,
+    failed,
+    rows::event_key,
+    state::{copy_state, state_bytes},
+};
+use crate::{rules, sql::SessionRow};
+
+/// Copies a log up to `position` into a new session.
+pub(super) fn fork(
+    connection: &Connection,
+    origin: &SessionKey,
+    position: u64,
+    key: &SessionKey,
+    create_time: f64,
+    now_us: i64,
+) -> Result<Head> {
+    let from = SessionRow::get(connection, "fork", origin, now_us)?;
+    rules::check_position(origin, position, from.position)?;
+    make_room(connection, key, now_us)?;
+    let forked = || -> rusqlite::Result<()> {
+        connection.execute("INSERT INTO logs DEFAULT VALUES", [])?;
+        let number = connection.last_insert_rowid();
+        let bounds = (
+            event_key(from.number, 0),
+            event_key(from.number, position),
+            event_key(number, 0) - event_key(from.number, 0),
+        );
+        connection.execute(
+            "INSERT INTO events (key, event_id, invocation, timestamp, body) \
+             SELECT key + ?3, event_id, invocation, timestamp, body FROM events \
+             WHERE key BETWEEN ?1 AND ?2",
+            bounds,
+        )?;
+        copy_state(connection, from.number, number, position)?;
+        let bytes = state_bytes(connection, number)?;
+        let in_order = is_in_order(connection, number, position, create_time)?;
+        connection.execute(
+            "INSERT INTO sessions (number, app, user, id, position, last_update, create_time, \
+             touched_us, ttl_us, lease_token, in_order, state_bytes, origin_id, origin_position) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?1 << 32, ?9, ?10, ?11, ?5)",
+            params![
+                number,
+                key.app,
+                key.user,
+                key.id,
+                position,
+                create_time,
+                now_us,
+                from.life.ttl_us,
+                in_order,
+                bytes,
+                origin.id
+            ],
+        )?;
+        Ok(())
+    };
+    forked().map_err(|e| failed("fork", e))?;
+    Ok(SessionRow::get(connection, "fork", key, now_us)?.head(key.clone()))
+}
+
+/// Whether the times of a log never go back. The next event is compared with the time of the last
+/// update, which is to be no earlier than the last event: in a fork it is that of the fork.
+pub(super) fn is_in_order(
+    connection: &Connection,
+    log: i64,
+    position: u64,
+    last_update: f64,
+) -> rusqlite::Result<bool> {
+    let sql = "SELECT NOT EXISTS (SELECT 1 FROM \
+               (SELECT timestamp, lead(timestamp, 1, ?3) OVER (ORDER BY key) AS next \
+                FROM events WHERE key BETWEEN ?1 AND ?2) WHERE next < timestamp)";
+    let bounds = (event_key(log, 1), event_key(log, position), last_update);
+    connection.query_row(sql, bounds, |row| row.get(0))
+}

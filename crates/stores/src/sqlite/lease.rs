@@ -1,0 +1,103 @@
+//! Renews leases and keeps the queue for them.
+
+use std::time::Duration;
+
+use retain_core::{LeaseUse, Result, SessionKey, plan_renewal};
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::{append::update, failed};
+use crate::{rules::TICKET_TTL_US, sql::SessionRow};
+
+/// What is being done, for errors.
+const QUEUE: &str = "queue for a lease";
+
+/// Prolongs or gives back a lease.
+pub(super) fn renew(
+    connection: &Connection,
+    key: &SessionKey,
+    token: u64,
+    ttl: Option<Duration>,
+    now_us: i64,
+) -> Result<()> {
+    let mut row = SessionRow::get(connection, "renew a lease", key, now_us)?;
+    let standing = row.standing(key, None, now_us);
+    row.lease = plan_renewal(standing, &LeaseUse::Hold { token, ttl })?;
+    update(connection, &row)
+}
+
+/// Takes a caller out of the queue.
+pub(super) fn withdraw(
+    connection: &Connection,
+    key: &SessionKey,
+    ticket: &str,
+    now_us: i64,
+) -> Result<()> {
+    let row = SessionRow::find(connection, key, now_us).map_err(|e| failed(QUEUE, e))?;
+    row.map_or(Ok(()), |row| delete_ticket(connection, row.number, ticket))
+}
+
+/// The caller that has waited longest for the lease and still does.
+pub(super) fn first_ticket(
+    connection: &Connection,
+    session: i64,
+    now_us: i64,
+) -> Result<Option<String>> {
+    let first = || {
+        let sql = "SELECT ticket FROM tickets WHERE session = ?1 AND until_us > ?2 \
+                   ORDER BY place LIMIT 1";
+        let mut statement = connection.prepare_cached(sql)?;
+        statement
+            .query_row((session, now_us), |row| row.get(0))
+            .optional()
+    };
+    first().map_err(|e: rusqlite::Error| failed(QUEUE, e))
+}
+
+/// Puts the caller into the queue for the lease, or keeps its place.
+pub(super) fn queue(
+    connection: &Connection,
+    session: i64,
+    lease: &LeaseUse,
+    now_us: i64,
+) -> Result<()> {
+    let LeaseUse::Take { ticket, .. } = lease else {
+        return Ok(());
+    };
+    if ticket.is_empty() {
+        return Ok(());
+    }
+    let queued = || -> rusqlite::Result<()> {
+        let sql = "DELETE FROM tickets WHERE session = ?1 AND until_us <= ?2 AND ticket <> ?3";
+        connection
+            .prepare_cached(sql)?
+            .execute((session, now_us, ticket))?;
+        let sql = "INSERT INTO tickets (session, ticket, until_us) VALUES (?1, ?2, ?3) \
+                   ON CONFLICT (session, ticket) DO UPDATE SET until_us = excluded.until_us \
+                   WHERE excluded.until_us - until_us > ?4";
+        // A ticket that is still good for half its time is left alone, so that looking again
+        // writes nothing.
+        let until_us = now_us + TICKET_TTL_US;
+        connection
+            .prepare_cached(sql)?
+            .execute((session, ticket, until_us, TICKET_TTL_US / 2))?;
+        Ok(())
+    };
+    queued().map_err(|e| failed(QUEUE, e))
+}
+
+pub(super) fn leave_queue(connection: &Connection, session: i64, lease: &LeaseUse) -> Result<()> {
+    match lease {
+        LeaseUse::Take { ticket, .. } if !ticket.is_empty() => {
+            delete_ticket(connection, session, ticket)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn delete_ticket(connection: &Connection, session: i64, ticket: &str) -> Result<()> {
+    let sql = "DELETE FROM tickets WHERE session = ?1 AND ticket = ?2";
+    let deleted = connection
+        .prepare_cached(sql)
+        .and_then(|mut s| s.execute((session, ticket)));
+    deleted.map(drop).map_err(|e| failed(QUEUE, e))
+}
