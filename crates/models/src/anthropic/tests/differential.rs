@@ -18,15 +18,18 @@ const KNOWN: [(&str, &str); 11] = [
     ("a tool has to be called", "`tool_config` is ignored."),
     (
         "a call without a result",
-        "A call without a result is sent so",
+        "A call without a result is sent without one",
     ),
     (
         "a thought that nobody signed",
         "A thought without a signature",
     ),
-    ("a text as data", "Data that Claude cannot take"),
-    ("sound", "Data that Claude cannot take"),
-    ("a picture at an address", "Data that Claude cannot take"),
+    ("a text as data", "Data that Claude does not accept"),
+    ("sound", "Data that Claude does not accept"),
+    (
+        "a picture at an address",
+        "Data that Claude does not accept",
+    ),
 ];
 
 /// The tool that stands for an answer's form has a name of its own, which is in that table, too.

@@ -8,13 +8,10 @@ use crate::differential::Comparison;
 /// Words of the table «OpenAI-compatible models» that say why a request differs.
 const KNOWN: [(&str, &str); 11] = [
     ("text", "Texts of one message are sent one by one."),
-    (
-        "an empty turn of the model",
-        "A turn of the model that says nothing",
-    ),
+    ("an empty turn of the model", "A model turn without content"),
     ("top k", "`top_k` is sent to OpenAI"),
     ("a parameter that may be null", "`nullable` of a schema"),
-    ("calls without ids", "A call of the history without an id"),
+    ("calls without ids", "A call in the history without an id"),
     ("thoughts", "Thoughts are sent back to every server."),
     (
         "a thought that nobody signed",
@@ -25,10 +22,10 @@ const KNOWN: [(&str, &str); 11] = [
         "a text as data",
         "Texts of one message are sent one by one.",
     ),
-    ("code", "A turn of the model that says nothing"),
+    ("code", "A model turn without content"),
     (
         "an answer that is a list",
-        "An answer that is to be no object",
+        "A response schema that is not an object",
     ),
 ];
 
@@ -39,7 +36,7 @@ const SAMPLING: [&str; 4] = [
     "presence_penalty",
     "frequency_penalty",
 ];
-const SAMPLING_ROW: &str = "Sampling settings are sent to OpenAI's models that think.";
+const SAMPLING_ROW: &str = "Sampling settings are sent to OpenAI's reasoning models.";
 
 /// The name of the model has LiteLLM's prefix, what is null is not said, and which properties are
 /// required has no order.
