@@ -20,12 +20,12 @@ mod signers;
 #[path = "../tests/it/support/mod.rs"]
 mod testing;
 
-pub use anthropic::AnthropicModel;
+pub use anthropic::Claude;
 pub use embed::{EmbedderSpec, GeminiEmbedder, OpenAiEmbedder};
 pub use gemini::{
-    GeminiAccess, GeminiModel, GeminiSettings, GoogleCredentials, ServiceAccount, UserCredentials,
+    Gemini, GeminiAccess, GeminiSettings, GoogleCredentials, ServiceAccount, UserCredentials,
 };
 pub use http::{Http, HttpSettings, Retries, Secret};
-pub use openai::{OpenAiModel, OpenAiServer};
+pub use openai::{OpenAi, OpenAiServer};
 pub use registry::{Models, Suggested};
 pub use settings::ModelSettings;

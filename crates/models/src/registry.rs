@@ -7,8 +7,8 @@ use retain_core::Embedder;
 use retain_runtime::{BuildError, LlmRequest, Model, ModelError, ModelRegistry, ModelStream};
 
 use crate::{
-    AnthropicModel, EmbedderSpec, GeminiModel, GeminiSettings, GoogleCredentials, Http,
-    HttpSettings, ModelSettings, OpenAiModel, OpenAiServer, Secret,
+    Claude, EmbedderSpec, Gemini, GeminiSettings, GoogleCredentials, Http, HttpSettings,
+    ModelSettings, OpenAi, OpenAiServer, Secret,
     anthropic::{self, own_name},
     gemini::{by_token, check_place, vertex_url},
     names::{Named, PREFIXES, SERVERS, Server},
@@ -18,7 +18,7 @@ use crate::{
 ///
 /// ```
 /// use retain_models::{ModelSettings, Models};
-/// let settings = ModelSettings::of([("ANTHROPIC_API_KEY", "sk-ant-123456")]);
+/// let settings = ModelSettings::from_variables([("ANTHROPIC_API_KEY", "sk-ant-123456")]);
 /// let models = Models::new(settings)?;
 /// assert_eq!(models.model("claude-sonnet-5")?.name(), "claude-sonnet-5");
 /// let error = models.model("openai/gpt-4o").unwrap_err();
@@ -60,14 +60,41 @@ impl Models {
     /// The model that `name` means. Without its key there is none; the error names the variable.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, BuildError> {
         match Named::of(name) {
-            Some(Named::Gemini(model)) => self.gemini(&model, false),
-            Some(Named::GeminiOnVertex(model)) => self.gemini(&model, true),
-            Some(Named::Claude(model)) => self.claude(name, &model),
+            Some(Named::Gemini(_) | Named::GeminiOnVertex(_)) => Ok(Arc::new(self.gemini(name)?)),
+            Some(Named::Claude(_) | Named::ClaudeOnVertex(_)) => Ok(Arc::new(self.claude(name)?)),
+            Some(Named::Compatible(..) | Named::Azure(_) | Named::Ollama(_)) => {
+                Ok(Arc::new(self.openai(name)?))
+            }
+            None => ModelRegistry::default().model(name),
+        }
+    }
+
+    /// The Gemini model of that name, also on Vertex AI.
+    pub(crate) fn gemini(&self, name: &str) -> Result<Gemini, BuildError> {
+        match Named::of(name) {
+            Some(Named::GeminiOnVertex(model)) => self.gemini_at(&model, true),
+            Some(Named::Gemini(model)) => self.gemini_at(&model, false),
+            _ => self.gemini_at(name, false),
+        }
+    }
+
+    /// The Claude model of that name, also on Vertex AI.
+    pub(crate) fn claude(&self, name: &str) -> Result<Claude, BuildError> {
+        match Named::of(name) {
             Some(Named::ClaudeOnVertex(model)) => self.claude_on_vertex(name, &model),
+            Some(Named::Claude(model)) => self.claude_at(name, &model),
+            _ => self.claude_at(name, name),
+        }
+    }
+
+    /// The model of that name on a server that speaks as OpenAI does. A name without a server's
+    /// prefix is looked for at OpenAI, or at the address that `OPENAI_BASE_URL` names.
+    pub(crate) fn openai(&self, name: &str) -> Result<OpenAi, BuildError> {
+        match Named::of(name) {
             Some(Named::Compatible(server, model)) => self.compatible(name, server, &model),
             Some(Named::Azure(model)) => self.azure(name, &model),
             Some(Named::Ollama(model)) => Ok(self.ollama(name, &model)),
-            None => ModelRegistry::default().model(name),
+            _ => self.compatible(name, &SERVERS[0], name),
         }
     }
 
@@ -81,13 +108,14 @@ impl Models {
     /// Names for agents to choose from, the offline model among them. A model whose key is missing
     /// says so when it is asked, and other agents are none the worse.
     pub fn registry(&self) -> ModelRegistry {
-        let mut registry = ModelRegistry::default();
-        let servers = SERVERS.iter().map(|server| server.prefix);
-        for prefix in PREFIXES.into_iter().chain(servers) {
-            let models = self.clone();
-            registry.register(prefix, move |name| Ok(models.model_or_why_not(name)));
-        }
-        registry
+        let models = self.clone();
+        registry_of(move |name| Ok(models.model_or_why_not(name)))
+    }
+
+    /// Names for agents to choose from, the offline model among them. Keys come from the environment
+    /// when an agent is built; a missing one is an error that names the variable.
+    pub fn env_registry() -> ModelRegistry {
+        registry_of(|name| Models::from_env()?.model(name))
     }
 
     fn model_or_why_not(&self, name: &str) -> Arc<dyn Model> {
@@ -123,13 +151,13 @@ impl Models {
         found.map(|(variable, name)| Suggested { name, variable })
     }
 
-    fn gemini(&self, model: &str, on_vertex: bool) -> Result<Arc<dyn Model>, BuildError> {
+    fn gemini_at(&self, model: &str, on_vertex: bool) -> Result<Gemini, BuildError> {
         let env = |variable: &str| match variable {
             "GOOGLE_GENAI_USE_ENTERPRISE" if on_vertex => Some("true".to_owned()),
             variable => self.google(variable),
         };
         let settings = GeminiSettings::from_env(model, &env)?;
-        Ok(Arc::new(GeminiModel::new(model, settings, &self.http)?))
+        Gemini::new(model, settings, &self.http)
     }
 
     /// A variable of Google's, also by the name that LiteLLM has for it.
@@ -142,22 +170,20 @@ impl Models {
         self.settings.first_of(&[variable, other])
     }
 
-    fn claude(&self, name: &str, model: &str) -> Result<Arc<dyn Model>, BuildError> {
+    fn claude_at(&self, name: &str, model: &str) -> Result<Claude, BuildError> {
         let settings = &self.settings;
         let base_url = settings.get("ANTHROPIC_BASE_URL");
         let base_url = base_url.unwrap_or_else(|| anthropic::BASE_URL.to_owned());
         let http = self.http.clone();
         let found = settings.first_with_name(&["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]);
-        Ok(Arc::new(match found {
-            Some(("ANTHROPIC_API_KEY", key)) => {
-                AnthropicModel::at(base_url, model, key.into(), http)
-            }
-            Some((_, token)) => AnthropicModel::with_token(base_url, model, token.into(), http),
+        Ok(match found {
+            Some(("ANTHROPIC_API_KEY", key)) => Claude::at(base_url, model, key.into(), http),
+            Some((_, token)) => Claude::with_token(base_url, model, token.into(), http),
             None => return self.claude_on_vertex(name, model),
-        }))
+        })
     }
 
-    fn claude_on_vertex(&self, name: &str, model: &str) -> Result<Arc<dyn Model>, BuildError> {
+    fn claude_on_vertex(&self, name: &str, model: &str) -> Result<Claude, BuildError> {
         let Some((project, location)) = self.vertex_place(model) else {
             return Err(missing(
                 name,
@@ -171,12 +197,12 @@ impl Models {
         let base_url = self.settings.get("ANTHROPIC_VERTEX_BASE_URL");
         let base_url = base_url.unwrap_or_else(|| format!("{}/v1", vertex_url(&location)));
         let place = format!("projects/{project}/locations/{location}");
-        Ok(Arc::new(AnthropicModel::on_vertex(
+        Ok(Claude::on_vertex(
             format!("{}/{place}", base_url.trim_end_matches('/')),
             own_name(model),
             by_token(credentials),
             self.http.clone(),
-        )))
+        ))
     }
 
     /// Project and location of a model on Vertex AI: those of its name, or else those that are set.
@@ -189,12 +215,7 @@ impl Models {
         Some((project, self.google("GOOGLE_CLOUD_LOCATION")?))
     }
 
-    fn compatible(
-        &self,
-        name: &str,
-        server: &Server,
-        model: &str,
-    ) -> Result<Arc<dyn Model>, BuildError> {
+    fn compatible(&self, name: &str, server: &Server, model: &str) -> Result<OpenAi, BuildError> {
         let elsewhere = self.settings.first_of(server.base_url_variables);
         let key = self.settings.first_of(server.key_variables);
         if key.is_none() && elsewhere.is_none() && !server.is_own {
@@ -205,10 +226,10 @@ impl Models {
             return Err(missing_address(name, server.base_url_variables[0]));
         };
         let server = OpenAiServer::at(&base_url, key.map(Secret::from));
-        Ok(Arc::new(self.openai(name, model, server)))
+        Ok(self.openai_at(name, model, server))
     }
 
-    fn azure(&self, name: &str, model: &str) -> Result<Arc<dyn Model>, BuildError> {
+    fn azure(&self, name: &str, model: &str) -> Result<OpenAi, BuildError> {
         let settings = &self.settings;
         let endpoint = settings.first_of(&["AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE"]);
         let Some(endpoint) = endpoint else {
@@ -225,21 +246,33 @@ impl Models {
         ];
         let version = settings.first_of(&versions).unwrap_or_default();
         let server = OpenAiServer::azure(&endpoint, &version, Secret::from(key));
-        Ok(Arc::new(self.openai(name, model, server)))
+        Ok(self.openai_at(name, model, server))
     }
 
-    fn ollama(&self, name: &str, model: &str) -> Arc<dyn Model> {
+    fn ollama(&self, name: &str, model: &str) -> OpenAi {
         let host = self.settings.first_of(&["OLLAMA_HOST", "OLLAMA_API_BASE"]);
         let server = match host {
             Some(host) => OpenAiServer::ollama_at(&host),
             None => OpenAiServer::ollama(),
         };
-        Arc::new(self.openai(name, model, server))
+        self.openai_at(name, model, server)
     }
 
-    fn openai(&self, name: &str, model: &str, server: OpenAiServer) -> OpenAiModel {
-        OpenAiModel::new(self.http.clone(), server, model).named(name)
+    fn openai_at(&self, name: &str, model: &str, server: OpenAiServer) -> OpenAi {
+        OpenAi::new(self.http.clone(), server, model).with_name(name)
     }
+}
+
+/// A registry in which `make` answers for every name of a provider.
+fn registry_of(
+    make: impl Fn(&str) -> Result<Arc<dyn Model>, BuildError> + Clone + Send + Sync + 'static,
+) -> ModelRegistry {
+    let mut registry = ModelRegistry::default();
+    let servers = SERVERS.iter().map(|server| server.prefix);
+    for prefix in PREFIXES.into_iter().chain(servers) {
+        registry.register(prefix, make.clone());
+    }
+    registry
 }
 
 fn missing(name: &str, variables: &str) -> BuildError {
@@ -290,8 +323,8 @@ mod tests {
             (name == "ANTHROPIC_AUTH_TOKEN").then(|| "of-the-environment".to_owned())
         });
         let settings = settings
-            .or("ANTHROPIC_API_KEY", "of-the-file")
-            .or("ANTHROPIC_BASE_URL", server.url());
+            .with_fallback("ANTHROPIC_API_KEY", "of-the-file")
+            .with_fallback("ANTHROPIC_BASE_URL", server.url());
         let model = Models::new(settings).unwrap().model("claude-x").unwrap();
         let answers: Vec<_> = model.generate(Arc::default(), false).collect().await;
         assert!(answers[0].is_ok(), "{answers:?}");
@@ -309,7 +342,7 @@ mod tests {
         let models = |location: &str| {
             let project = ("GOOGLE_CLOUD_PROJECT", "example.com:my-project");
             let settings = [project, ("GOOGLE_CLOUD_LOCATION", location)];
-            Models::new(ModelSettings::of(settings)).unwrap()
+            Models::new(ModelSettings::from_variables(settings)).unwrap()
         };
         for location in ["us", "global", "europe-west4"] {
             for name in ["vertex_ai/claude-x", "vertex_ai/gemini-x"] {
@@ -345,7 +378,7 @@ mod tests {
         let addresses = variables.map(|name| (name, address));
         let keys = keys.map(|name| (name, "canary-5b1c9f"));
         let settings = addresses.into_iter().chain(keys);
-        let models = Models::new(ModelSettings::of(settings)).unwrap();
+        let models = Models::new(ModelSettings::from_variables(settings)).unwrap();
         for name in ["claude-x", "gpt-x", "gemini-x", "azure/x", "ollama/x"] {
             let told = format!("{:?}", models.model(name).unwrap());
             assert!(told.contains("models.example"), "{told}");

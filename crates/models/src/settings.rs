@@ -9,7 +9,7 @@ use crate::names::{SERVERS, Server};
 ///
 /// ```
 /// use retain_models::ModelSettings;
-/// let settings = ModelSettings::of([("OPENAI_API_KEY", "sk-123456")]);
+/// let settings = ModelSettings::from_variables([("OPENAI_API_KEY", "sk-123456")]);
 /// assert!(settings.has("OPENAI_API_KEY") && !settings.has("ANTHROPIC_API_KEY"));
 /// assert!(!format!("{settings:?}").contains("sk-123456"));
 /// ```
@@ -44,7 +44,7 @@ impl ModelSettings {
     }
 
     /// These variables and no others.
-    pub fn of<N: Into<String>, V: Into<String>>(
+    pub fn from_variables<N: Into<String>, V: Into<String>>(
         variables: impl IntoIterator<Item = (N, V)>,
     ) -> ModelSettings {
         let variables = variables.into_iter();
@@ -58,7 +58,11 @@ impl ModelSettings {
 
     /// What a variable is where the environment does not have it.
     #[must_use]
-    pub fn or(mut self, variable: impl Into<String>, value: impl Into<String>) -> ModelSettings {
+    pub fn with_fallback(
+        mut self,
+        variable: impl Into<String>,
+        value: impl Into<String>,
+    ) -> ModelSettings {
         self.otherwise
             .entry(variable.into())
             .or_insert(value.into());
@@ -153,10 +157,10 @@ mod tests {
             _ => None,
         });
         let settings = settings
-            .or("A", "file")
-            .or("B", "file")
-            .or("C", "")
-            .or("B", "later");
+            .with_fallback("A", "file")
+            .with_fallback("B", "file")
+            .with_fallback("C", "")
+            .with_fallback("B", "later");
         assert_eq!(settings.get("A").as_deref(), Some("environment"));
         assert_eq!(settings.get("B").as_deref(), Some("file"));
         assert!(!settings.has("C") && !settings.has("D"));

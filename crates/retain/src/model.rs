@@ -8,7 +8,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use retain::{LlmAgent, model::{ModelSettings, Models}};
 //! // Models::from_env() takes keys from the usual variables.
-//! let models = Models::new(ModelSettings::of([("GOOGLE_API_KEY", "AIza…")]))?;
+//! let models = Models::new(ModelSettings::from_variables([("GOOGLE_API_KEY", "AIza…")]))?;
 //! let agent = LlmAgent::builder("assistant")
 //!     .models(models.registry())
 //!     .model("gemini-3.5-flash")
@@ -25,9 +25,9 @@ pub use retain_core::{
 };
 #[cfg(feature = "models")]
 pub use retain_models::{
-    AnthropicModel, GeminiAccess, GeminiModel, GeminiSettings, GoogleCredentials, Http,
-    HttpSettings, ModelSettings, Models, OpenAiModel, OpenAiServer, Retries, Secret,
-    ServiceAccount, Suggested, UserCredentials,
+    Claude, Gemini, GeminiAccess, GeminiSettings, GoogleCredentials, Http, HttpSettings,
+    ModelSettings, Models, OpenAi, OpenAiServer, Retries, Secret, ServiceAccount, Suggested,
+    UserCredentials,
 };
 pub use retain_runtime::{
     LlmRequest, Model, ModelCapabilities, ModelError, ModelRegistry, ModelSpec, ModelStream,

@@ -21,9 +21,10 @@ mod tests;
 use std::sync::Arc;
 
 use retain_core::{Json, LlmResponse};
-use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
+use retain_runtime::{BuildError, LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
 
 use crate::{
+    Models,
     http::{Address, Auth, Call, Http, HttpModel, Secret, Trouble, malformed},
     provider::{Failure, Provider, StreamReader, plain_failure},
 };
@@ -34,20 +35,31 @@ pub(crate) const BASE_URL: &str = "https://api.anthropic.com";
 /// A Claude model.
 ///
 /// ```
-/// use retain_models::{AnthropicModel, Http, HttpSettings};
+/// use retain_models::{Claude, Http, HttpSettings};
 /// use retain_runtime::Model as _;
 /// let http = Http::new(HttpSettings::default())?;
-/// let model = AnthropicModel::new("claude-sonnet-5", "sk-ant-…".into(), http);
+/// let model = Claude::new("claude-sonnet-5", "sk-ant-…".into(), http);
 /// assert_eq!(model.name(), "claude-sonnet-5");
 /// # Ok::<(), retain_runtime::BuildError>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct AnthropicModel(HttpModel<Messages>);
+pub struct Claude(HttpModel<Messages>);
 
-impl AnthropicModel {
+impl Claude {
+    /// The model of this name, with the key of the environment: `ANTHROPIC_API_KEY` or
+    /// `ANTHROPIC_AUTH_TOKEN`, or the project of Vertex AI.
+    ///
+    /// ```no_run
+    /// let model = retain_models::Claude::from_env("claude-sonnet-5")?;
+    /// # Ok::<(), retain_runtime::BuildError>(())
+    /// ```
+    pub fn from_env(name: &str) -> Result<Claude, BuildError> {
+        Models::from_env()?.claude(name)
+    }
+
     /// A model at Anthropic, paid for by an API key.
-    pub fn new(model: impl Into<String>, key: Secret, http: Http) -> AnthropicModel {
-        AnthropicModel::at(BASE_URL, model, key, http)
+    pub fn new(model: impl Into<String>, key: Secret, http: Http) -> Claude {
+        Claude::at(BASE_URL, model, key, http)
     }
 
     /// A model at another address that speaks the same, e.g. a gateway.
@@ -56,8 +68,8 @@ impl AnthropicModel {
         model: impl Into<String>,
         key: Secret,
         http: Http,
-    ) -> AnthropicModel {
-        AnthropicModel::with_auth(base_url.into(), model, Auth::Header("x-api-key", key), http)
+    ) -> Claude {
+        Claude::with_auth(base_url.into(), model, Auth::Header("x-api-key", key), http)
     }
 
     /// A model that is paid for by a bearer token.
@@ -66,22 +78,17 @@ impl AnthropicModel {
         model: impl Into<String>,
         token: Secret,
         http: Http,
-    ) -> AnthropicModel {
-        AnthropicModel::with_auth(base_url.into(), model, Auth::Bearer(token), http)
+    ) -> Claude {
+        Claude::with_auth(base_url.into(), model, Auth::Bearer(token), http)
     }
 
-    fn with_auth(
-        base_url: String,
-        model: impl Into<String>,
-        auth: Auth,
-        http: Http,
-    ) -> AnthropicModel {
+    fn with_auth(base_url: String, model: impl Into<String>, auth: Auth, http: Http) -> Claude {
         let model = model.into();
         let place = Place::Anthropic {
             base_url: Address::new(base_url),
         };
         let provider = Messages::new(&model, place);
-        AnthropicModel(HttpModel::new(model, provider, auth, http))
+        Claude(HttpModel::new(model, provider, auth, http))
     }
 
     /// A model that Google serves on Vertex AI.
@@ -90,15 +97,15 @@ impl AnthropicModel {
         model: impl Into<String>,
         auth: Auth,
         http: Http,
-    ) -> AnthropicModel {
+    ) -> Claude {
         let model = model.into();
         let base_url = Address::new(base_url);
         let provider = Messages::new(&model, Place::Vertex { base_url });
-        AnthropicModel(HttpModel::new(model, provider, auth, http))
+        Claude(HttpModel::new(model, provider, auth, http))
     }
 }
 
-impl Model for AnthropicModel {
+impl Model for Claude {
     fn name(&self) -> &str {
         self.0.name()
     }

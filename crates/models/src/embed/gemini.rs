@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use retain_core::{BoxError, Embedder, Json, JsonMap};
-use retain_runtime::ModelError;
+use retain_runtime::{BuildError, ModelError};
 
-use super::{EmbedWire, batch::Limits, vectors};
+use super::{EmbedWire, EmbedderSpec, batch::Limits, vectors};
 use crate::{
-    Http, Secret, gemini,
+    Http, HttpSettings, Secret, gemini,
     http::{Address, Auth, Call, malformed},
     openai::{
         json::{list, object},
@@ -49,6 +49,19 @@ pub struct GeminiEmbedder {
 }
 
 impl GeminiEmbedder {
+    /// A model, with the key of the environment: `GOOGLE_API_KEY` or `GEMINI_API_KEY`. The number of
+    /// dimensions may follow behind `@`: `gemini-embedding-001@1536`.
+    ///
+    /// ```no_run
+    /// let embedder = retain_models::GeminiEmbedder::from_env("gemini-embedding-001")?;
+    /// # Ok::<(), retain_runtime::BuildError>(())
+    /// ```
+    pub fn from_env(model: &str) -> Result<GeminiEmbedder, BuildError> {
+        let model = model.strip_prefix("gemini/").unwrap_or(model);
+        let spec: EmbedderSpec = format!("gemini/{model}").parse()?;
+        spec.gemini(&Http::new(HttpSettings::default())?, &super::variable)
+    }
+
     /// A model, asked for vectors of `dims` dimensions.
     pub fn new(http: Http, key: Secret, model: impl Into<String>, dims: usize) -> GeminiEmbedder {
         let model = model.into();
@@ -83,7 +96,7 @@ impl GeminiEmbedder {
 
     /// Another address than the usual one. One of Google's may end in a version.
     #[must_use]
-    pub fn at(mut self, base_url: &str) -> GeminiEmbedder {
+    pub fn with_base_url(mut self, base_url: &str) -> GeminiEmbedder {
         let (base_url, version) = gemini::split_version(base_url.trim());
         self.base_url = base_url.into();
         self.api_version = version.unwrap_or(API_VERSION).to_owned();

@@ -22,6 +22,11 @@ use self::batch::Limits;
 use crate::http::{Auth, Call, Exchange, Http, Trouble, malformed};
 use crate::provider::Failure;
 
+/// A variable of the environment.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 /// How one provider is asked for vectors: a pure translation.
 trait EmbedWire: Send + Sync {
     fn call(&self, texts: &[String]) -> Result<Call, ModelError>;

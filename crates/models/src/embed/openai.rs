@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use retain_core::{BoxError, Bytes, Embedder, Json, JsonMap};
-use retain_runtime::ModelError;
+use retain_runtime::{BuildError, ModelError};
 
-use super::{EmbedWire, batch::Limits, vectors};
+use super::{EmbedWire, EmbedderSpec, batch::Limits, vectors};
 use crate::{
-    Http, OpenAiServer,
+    Http, HttpSettings, OpenAiServer,
     http::{Auth, Call, malformed},
     openai::{failure_of, in_answer, json::list, may_pass, refused},
     provider::Failure,
@@ -40,6 +40,25 @@ pub struct OpenAiEmbedder {
 }
 
 impl OpenAiEmbedder {
+    /// A model, with the key and the address of the environment: `OPENAI_API_KEY`,
+    /// `OPENAI_BASE_URL`; for `ollama/…`, `OLLAMA_HOST`. The number of dimensions may follow behind
+    /// `@`: `text-embedding-3-small@512`.
+    ///
+    /// ```no_run
+    /// let embedder = retain_models::OpenAiEmbedder::from_env("text-embedding-3-small")?;
+    /// # Ok::<(), retain_runtime::BuildError>(())
+    /// ```
+    pub fn from_env(model: &str) -> Result<OpenAiEmbedder, BuildError> {
+        let spec: EmbedderSpec = match model.starts_with("ollama/") {
+            true => model.parse()?,
+            false => {
+                let model = model.strip_prefix("openai/").unwrap_or(model);
+                format!("openai/{model}").parse()?
+            }
+        };
+        spec.openai(&Http::new(HttpSettings::default())?, &super::variable)
+    }
+
     /// A model of a server, whose vectors have `dims` dimensions. OpenAI's third generation of
     /// models is asked for that many; others are taken at their word and checked.
     pub fn new(
@@ -60,9 +79,9 @@ impl OpenAiEmbedder {
         }
     }
 
-    /// Asks for vectors of that size, which a model has to be able to shorten to.
+    /// Sends the number of dimensions with each request, for models that can shorten their vectors.
     #[must_use]
-    pub fn asking_for_dims(mut self) -> OpenAiEmbedder {
+    pub fn with_requested_dims(mut self) -> OpenAiEmbedder {
         self.asks_for_dims = true;
         self
     }

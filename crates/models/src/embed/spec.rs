@@ -113,45 +113,57 @@ impl EmbedderSpec {
         http: &Http,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Arc<dyn Embedder>, BuildError> {
-        let first = |names: &[&str]| {
-            let values = names.iter().filter_map(|name| variable(name));
-            values.into_iter().find(|value| !value.trim().is_empty())
-        };
         match self.provider {
-            Provider::Gemini => {
-                let names = ["GOOGLE_API_KEY", "GEMINI_API_KEY"];
-                let key = first(&names).ok_or_else(|| self.missing("GOOGLE_API_KEY"))?;
-                let base = first(&["GOOGLE_GEMINI_BASE_URL"]);
-                let embedder =
-                    GeminiEmbedder::new(http.clone(), key.into(), self.model.as_str(), self.dims);
-                Ok(match base {
-                    Some(base) => Arc::new(embedder.at(&base)),
-                    None => Arc::new(embedder),
-                })
-            }
-            Provider::OpenAi => {
-                let key = first(&["OPENAI_API_KEY"]).map(Secret::from);
-                match (first(&["OPENAI_BASE_URL", "OPENAI_API_BASE"]), key) {
-                    (Some(base), key) => Ok(self.at(http, OpenAiServer::at(&base, key))),
-                    (None, Some(key)) => Ok(self.at(http, OpenAiServer::openai(key))),
-                    (None, None) => Err(self.missing("OPENAI_API_KEY")),
-                }
-            }
-            Provider::Ollama => match first(&["OLLAMA_HOST", "OLLAMA_API_BASE"]) {
-                Some(host) => Ok(self.at(http, OpenAiServer::ollama_at(&host))),
-                None => Ok(self.at(http, OpenAiServer::ollama())),
-            },
+            Provider::Gemini => Ok(Arc::new(self.gemini(http, variable)?)),
+            Provider::OpenAi | Provider::Ollama => Ok(Arc::new(self.openai(http, variable)?)),
         }
     }
 
-    fn at(&self, http: &Http, server: OpenAiServer) -> Arc<dyn Embedder> {
+    pub(super) fn gemini(
+        &self,
+        http: &Http,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<GeminiEmbedder, BuildError> {
+        let key = first_set(variable, &["GOOGLE_API_KEY", "GEMINI_API_KEY"]);
+        let key = key.ok_or_else(|| self.missing("GOOGLE_API_KEY"))?;
+        let embedder =
+            GeminiEmbedder::new(http.clone(), key.into(), self.model.as_str(), self.dims);
+        Ok(match first_set(variable, &["GOOGLE_GEMINI_BASE_URL"]) {
+            Some(base) => embedder.with_base_url(&base),
+            None => embedder,
+        })
+    }
+
+    pub(super) fn openai(
+        &self,
+        http: &Http,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<OpenAiEmbedder, BuildError> {
+        if self.provider == Provider::Ollama {
+            let host = first_set(variable, &["OLLAMA_HOST", "OLLAMA_API_BASE"]);
+            let server =
+                host.map_or_else(OpenAiServer::ollama, |host| OpenAiServer::ollama_at(&host));
+            return Ok(self.at(http, server));
+        }
+        let key = first_set(variable, &["OPENAI_API_KEY"]).map(Secret::from);
+        match (
+            first_set(variable, &["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
+            key,
+        ) {
+            (Some(base), key) => Ok(self.at(http, OpenAiServer::at(&base, key))),
+            (None, Some(key)) => Ok(self.at(http, OpenAiServer::openai(key))),
+            (None, None) => Err(self.missing("OPENAI_API_KEY")),
+        }
+    }
+
+    fn at(&self, http: &Http, server: OpenAiServer) -> OpenAiEmbedder {
         let embedder = OpenAiEmbedder::new(http.clone(), server, self.model.as_str(), self.dims);
         // A number that is not the model's usual one is asked for.
         let usual = usual_dims(&self.model);
         let is_shorter = self.is_named && usual.is_some_and(|usual| usual != self.dims);
         match is_shorter {
-            true => Arc::new(embedder.asking_for_dims()),
-            false => Arc::new(embedder),
+            true => embedder.with_requested_dims(),
+            false => embedder,
         }
     }
 
@@ -161,4 +173,10 @@ impl EmbedderSpec {
             format!("needs a key; set the environment variable {variable}"),
         )
     }
+}
+
+/// The first of the variables that is set and not blank.
+fn first_set(variable: &dyn Fn(&str) -> Option<String>, names: &[&str]) -> Option<String> {
+    let mut values = names.iter().filter_map(|name| variable(name));
+    values.find(|value| !value.trim().is_empty())
 }

@@ -35,7 +35,8 @@ fn openai(server: &Server, dims: usize) -> OpenAiEmbedder {
 }
 
 fn gemini(server: &Server, dims: usize) -> GeminiEmbedder {
-    GeminiEmbedder::new(http(), Secret::from(KEY), "gemini-embedding-001", dims).at(&server.url())
+    GeminiEmbedder::new(http(), Secret::from(KEY), "gemini-embedding-001", dims)
+        .with_base_url(&server.url())
 }
 
 fn texts(count: usize) -> Vec<String> {
@@ -80,7 +81,11 @@ async fn a_model_with_one_size_is_not_asked_for_it() {
     let server = Server::playing([listed(&[(0, "[1, 0]")]), listed(&[(0, "[1, 0]")])]).await;
     let embedder = OpenAiEmbedder::new(http(), OpenAiServer::at(&server.url(), None), "own", 2);
     embedder.embed(&texts(1)).await.unwrap();
-    embedder.asking_for_dims().embed(&texts(1)).await.unwrap();
+    embedder
+        .with_requested_dims()
+        .embed(&texts(1))
+        .await
+        .unwrap();
     let received = server.received();
     assert!(!received[0].body.contains("dimensions"));
     assert!(received[1].body.contains(r#""dimensions":2"#));
@@ -285,7 +290,7 @@ fn addresses_are_read_as_those_of_models() {
         ),
         ("http://own/v1", "http://own/v1/v1beta/models/m"),
     ] {
-        let call = super::EmbedWire::call(&new().at(address), &texts(1)).unwrap();
+        let call = super::EmbedWire::call(&new().with_base_url(address), &texts(1)).unwrap();
         assert_eq!(call.url, format!("{url}:batchEmbedContents"));
     }
 }

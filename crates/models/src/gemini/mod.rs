@@ -28,7 +28,7 @@ pub use settings::{GeminiAccess, GeminiSettings};
 
 use self::{backend::Backend, stream::GeminiReader, tokens::Tokens};
 use crate::{
-    Http,
+    Http, Models,
     http::{Address, Auth, Call, HttpModel, Trouble, http_option, malformed},
     provider::{Failure, Provider, StreamReader},
 };
@@ -36,25 +36,36 @@ use crate::{
 /// A Gemini model.
 ///
 /// ```
-/// use retain_models::{GeminiAccess, GeminiModel, Http, HttpSettings};
+/// use retain_models::{Gemini, GeminiAccess, Http, HttpSettings};
 /// use retain_runtime::Model as _;
 /// let http = Http::new(HttpSettings::default()).unwrap();
 /// let access = GeminiAccess::ApiKey("a key".into());
-/// let model = GeminiModel::new("gemini-2.5-flash", access, &http).unwrap();
+/// let model = Gemini::new("gemini-2.5-flash", access, &http).unwrap();
 /// assert_eq!(model.name(), "gemini-2.5-flash");
 /// ```
 #[derive(Debug, Clone)]
-pub struct GeminiModel {
-    model: HttpModel<Gemini>,
+pub struct Gemini {
+    model: HttpModel<GeminiWire>,
 }
 
-impl GeminiModel {
+impl Gemini {
+    /// The model of this name, with the key or the credentials of Vertex AI from the environment:
+    /// `GOOGLE_API_KEY` or `GEMINI_API_KEY`, or `GOOGLE_GENAI_USE_VERTEXAI` and what it needs.
+    ///
+    /// ```no_run
+    /// let model = retain_models::Gemini::from_env("gemini-2.5-flash")?;
+    /// # Ok::<(), retain_runtime::BuildError>(())
+    /// ```
+    pub fn from_env(name: &str) -> Result<Gemini, BuildError> {
+        Models::from_env()?.gemini(name)
+    }
+
     /// The model of this name, reached as the settings say.
     pub fn new(
         name: impl Into<String>,
         settings: impl Into<GeminiSettings>,
         http: &Http,
-    ) -> Result<GeminiModel, BuildError> {
+    ) -> Result<Gemini, BuildError> {
         let name = name.into();
         let settings = settings.into();
         let (backend, auth, payer) = match settings.access {
@@ -83,14 +94,14 @@ impl GeminiModel {
             .check_place()
             .and_then(|()| backend.model_path(&name));
         path.map_err(|error| BuildError::new(format!("model {name:?}"), error.message))?;
-        let provider = Gemini {
+        let provider = GeminiWire {
             name: name.clone(),
             backend,
             base_url: settings.base_url.map(Address::new),
             api_version: settings.api_version,
             payer,
         };
-        Ok(GeminiModel {
+        Ok(Gemini {
             model: HttpModel::new(name, provider, auth, http.clone()),
         })
     }
@@ -107,7 +118,7 @@ pub(crate) fn by_token(credentials: GoogleCredentials) -> Auth {
     }
 }
 
-impl Model for GeminiModel {
+impl Model for Gemini {
     fn name(&self) -> &str {
         self.model.name()
     }
@@ -123,7 +134,7 @@ impl Model for GeminiModel {
 
 /// Gemini's wire form.
 #[derive(Debug)]
-struct Gemini {
+struct GeminiWire {
     name: String,
     backend: Backend,
     base_url: Option<Address>,
@@ -132,7 +143,7 @@ struct Gemini {
     payer: Option<String>,
 }
 
-impl Gemini {
+impl GeminiWire {
     fn url(&self, request: &LlmRequest, stream: bool) -> Result<String, ModelError> {
         let model = match request.model.is_empty() {
             true => &self.name,
@@ -158,7 +169,7 @@ impl Gemini {
     }
 }
 
-impl Provider for Gemini {
+impl Provider for GeminiWire {
     fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError> {
         let client = concat!("retain/", env!("CARGO_PKG_VERSION"));
         let mut headers = vec![("x-goog-api-client", client.to_owned())];

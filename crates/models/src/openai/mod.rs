@@ -21,13 +21,14 @@ use std::{fmt, sync::Arc};
 
 use futures_util::StreamExt as _;
 use retain_core::{Json, LlmResponse, Part};
-use retain_runtime::{LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
+use retain_runtime::{BuildError, LlmRequest, Model, ModelCapabilities, ModelError, ModelStream};
 
 pub(crate) use failure::{in_answer, may_pass, of_body as failure_of};
 pub use server::OpenAiServer;
 pub(crate) use signature::details as reasoning_details;
 
 use crate::{
+    Models,
     http::{Call, Http, HttpModel, Trouble, malformed},
     provider::{Failure, Provider, StreamReader},
 };
@@ -36,54 +37,66 @@ use crate::{
 /// same interface runs.
 ///
 /// ```
-/// use retain_models::{Http, HttpSettings, OpenAiModel, OpenAiServer};
+/// use retain_models::{Http, HttpSettings, OpenAi, OpenAiServer};
 /// use retain_runtime::Model as _;
 /// let http = Http::new(HttpSettings::default()).unwrap();
-/// let model = OpenAiModel::new(http, OpenAiServer::ollama(), "qwen3:8b").named("ollama/qwen3:8b");
+/// let model = OpenAi::new(http, OpenAiServer::ollama(), "qwen3:8b").with_name("ollama/qwen3:8b");
 /// assert_eq!(model.name(), "ollama/qwen3:8b");
 /// ```
 #[derive(Clone)]
-pub struct OpenAiModel {
+pub struct OpenAi {
     http: Http,
     chat: Chat,
     inner: HttpModel<Chat>,
 }
 
-impl fmt::Debug for OpenAiModel {
+impl fmt::Debug for OpenAi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OpenAiModel").field(&self.inner).finish()
+        f.debug_tuple("OpenAi").field(&self.inner).finish()
     }
 }
 
-impl OpenAiModel {
+impl OpenAi {
+    /// The model of this name, with the key and the address of the environment. A prefix names the
+    /// server: `ollama/…`, `groq/…`, `openrouter/…` and more, each with its own variables. Without
+    /// one it is OpenAI (`OPENAI_API_KEY`), or the server at `OPENAI_BASE_URL`.
+    ///
+    /// ```no_run
+    /// let model = retain_models::OpenAi::from_env("gpt-4o")?;
+    /// # Ok::<(), retain_runtime::BuildError>(())
+    /// ```
+    pub fn from_env(name: &str) -> Result<OpenAi, BuildError> {
+        Models::from_env()?.openai(name)
+    }
+
     /// A model of a server, by the server's own name for it; for Azure, that of the deployment.
-    pub fn new(http: Http, server: OpenAiServer, model: impl Into<String>) -> OpenAiModel {
+    pub fn new(http: Http, server: OpenAiServer, model: impl Into<String>) -> OpenAi {
         let model = model.into();
         let chat = Chat {
             server,
             name: model.clone(),
             model,
         };
-        OpenAiModel::of(http, chat)
+        OpenAi::of(http, chat)
     }
 
     /// The same under another name, e.g. `openai/gpt-5`.
-    pub fn named(self, name: impl Into<String>) -> OpenAiModel {
+    pub fn with_name(self, name: impl Into<String>) -> OpenAi {
         let chat = Chat {
             name: name.into(),
             ..self.chat
         };
-        OpenAiModel::of(self.http, chat)
+        OpenAi::of(self.http, chat)
     }
 
-    fn of(http: Http, chat: Chat) -> OpenAiModel {
+    fn of(http: Http, chat: Chat) -> OpenAi {
         let auth = chat.server.auth();
         let inner = HttpModel::new(chat.name.clone(), chat.clone(), auth, http.clone());
-        OpenAiModel { http, chat, inner }
+        OpenAi { http, chat, inner }
     }
 }
 
-impl Model for OpenAiModel {
+impl Model for OpenAi {
     fn name(&self) -> &str {
         self.inner.name()
     }

@@ -1,6 +1,6 @@
 //! How an `LlmAgent` is described.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, marker::PhantomData, sync::Arc};
 
 use retain_core::{BoxError, Content, GenerateContentConfig, Json, LlmResponse};
 use schemars::JsonSchema;
@@ -19,9 +19,9 @@ use crate::{
     tools::ToolSource,
 };
 
-/// Describes an [`LlmAgent`].
+/// Describes an [`LlmAgent`], or a type `A` that is made of one.
 #[must_use]
-pub struct LlmAgentBuilder {
+pub struct LlmAgentBuilder<A = LlmAgent> {
     name: String,
     description: String,
     model: Option<ModelSpec>,
@@ -42,12 +42,14 @@ pub struct LlmAgentBuilder {
     agent_callbacks: AgentCallbacks,
     model_callbacks: ModelCallbacks,
     tool_callbacks: ToolCallbacks,
+    built: PhantomData<fn() -> A>,
 }
 
-impl LlmAgentBuilder {
-    pub(super) fn new(name: String) -> LlmAgentBuilder {
+impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
+    /// Starts to describe an agent of that name.
+    pub fn new(name: impl Into<String>) -> Self {
         LlmAgentBuilder {
-            name,
+            name: name.into(),
             description: String::new(),
             model: None,
             models: ModelRegistry::default(),
@@ -67,6 +69,7 @@ impl LlmAgentBuilder {
             agent_callbacks: AgentCallbacks::default(),
             model_callbacks: ModelCallbacks::default(),
             tool_callbacks: ToolCallbacks::default(),
+            built: PhantomData,
         }
     }
 
@@ -271,14 +274,14 @@ impl LlmAgentBuilder {
     }
 
     /// The agent, if it can be as described.
-    pub fn build(self) -> Result<LlmAgent, BuildError> {
+    pub fn build(self) -> Result<A, BuildError> {
         check_name(&self.name)?;
         if let Some(config) = &self.generate_content_config {
             check_config(&self.name, config)?;
         }
         let model = self.model.as_ref();
         let model = model.map(|model| self.models.resolve(model)).transpose()?;
-        Ok(LlmAgent {
+        Ok(A::from(LlmAgent {
             model,
             sub_agents: self.sub_agents,
             disallow_transfer_to_parent: self.disallow_transfer_to_parent,
@@ -298,7 +301,7 @@ impl LlmAgentBuilder {
             agent_callbacks: self.agent_callbacks,
             model_callbacks: self.model_callbacks,
             tool_callbacks: self.tool_callbacks,
-        })
+        }))
     }
 }
 

@@ -56,7 +56,7 @@ pub struct LlmAgent {
 impl LlmAgent {
     /// Describes an agent of that name.
     pub fn builder(name: impl Into<String>) -> LlmAgentBuilder {
-        LlmAgentBuilder::new(name.into())
+        LlmAgentBuilder::new(name)
     }
 
     /// The model that it asks; without one, that of the nearest agent above it.

@@ -64,13 +64,10 @@ pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
 /// The offline model is the only one.
 #[cfg(not(feature = "models"))]
 pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
+    let is_needed = !settings.models.is_empty() || settings.embedder.is_some();
     anyhow::ensure!(
-        settings.models.is_empty(),
-        "this program was built without models, so the section models has no use"
-    );
-    anyhow::ensure!(
-        settings.embedder.is_none(),
-        "this program was built without models, so --embedder has no use"
+        !is_needed,
+        crate::commands::missing_feature("model provider", "models")
     );
     let registry = ModelRegistry::default();
     let name = settings.model.clone();
@@ -110,7 +107,7 @@ fn of_file(settings: &Settings) -> anyhow::Result<retain::model::ModelSettings> 
             let Some(variable) = ModelSettings::variable_of(provider, &setting) else {
                 anyhow::bail!("the setting models.{provider}.{name} is not known");
             };
-            known = known.or(
+            known = known.with_fallback(
                 variable,
                 match value {
                     Value::Text(text) => text.clone(),

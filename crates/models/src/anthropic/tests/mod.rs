@@ -14,7 +14,7 @@ use futures_util::StreamExt as _;
 use retain_core::{Json, LlmResponse};
 use retain_runtime::{LlmRequest, Model as _, ModelError, SharedContent};
 
-use super::{AnthropicModel, BASE_URL, Messages, Place};
+use super::{BASE_URL, Claude, Messages, Place};
 use crate::{
     http::{Http, HttpSettings, Secret},
     provider::Provider as _,
@@ -56,7 +56,7 @@ async fn asked(
     settings.retries.attempts = 1;
     let http = Http::new(settings).unwrap();
     let key = Secret::from("sk-ant-test-key");
-    let model = AnthropicModel::at(server.url(), "claude-test", key, http);
+    let model = Claude::at(server.url(), "claude-test", key, http);
     let request = Arc::new(asking([retain_core::Content::user("Hi")]));
     let answers = model.generate(request, stream).collect().await;
     (answers, server.received().remove(0))

@@ -308,7 +308,7 @@ async fn an_overload_before_the_first_word_is_tried_again() {
     let mut settings = crate::HttpSettings::default();
     settings.retries.first_wait = std::time::Duration::from_millis(1);
     let http = crate::Http::new(settings).unwrap();
-    let model = super::AnthropicModel::at(server.url(), "claude-test", "key-123".into(), http);
+    let model = super::Claude::at(server.url(), "claude-test", "key-123".into(), http);
     let request = std::sync::Arc::new(super::asking([retain_core::Content::user("Hi")]));
     let answers: Vec<_> = model.generate(request, true).collect().await;
     let last = answers.last().unwrap().as_ref().unwrap();
@@ -363,7 +363,7 @@ async fn over_http_wherever_it_is_cut() {
     let scripts = (0..bytes.len()).map(|cut| event_stream(bytes, &[cut]));
     let server = crate::testing::Server::playing(scripts).await;
     let http = crate::Http::new(crate::HttpSettings::default()).unwrap();
-    let model = super::AnthropicModel::at(server.url(), "claude-test", "key-123".into(), http);
+    let model = super::Claude::at(server.url(), "claude-test", "key-123".into(), http);
     let request = std::sync::Arc::new(super::asking([retain_core::Content::user("Hi")]));
     let ask = || async {
         let answers = model.generate(std::sync::Arc::clone(&request), true);

@@ -1,16 +1,16 @@
 //! Where Gemini is asked, and who asks.
 
 use super::*;
-use crate::{GeminiAccess, GeminiModel, GeminiSettings, GoogleCredentials, Http, HttpSettings};
+use crate::{Gemini, GeminiAccess, GeminiSettings, GoogleCredentials, Http, HttpSettings};
 use retain_runtime::Model as _;
 
-fn url(gemini: &Gemini, model: &str, config: &str, stream: bool) -> Result<String, ModelError> {
+fn url(gemini: &GeminiWire, model: &str, config: &str, stream: bool) -> Result<String, ModelError> {
     let mut request = request(&json("[]"), &json(config));
     request.model = model.to_owned();
     gemini.url(&request, stream)
 }
 
-fn at(location: &str) -> Gemini {
+fn at(location: &str) -> GeminiWire {
     gemini(Backend::Vertex {
         project: Some("p".to_owned()),
         location: location.to_owned(),
@@ -93,7 +93,7 @@ fn caches_have_full_names() {
 
 #[test]
 fn only_gemini_on_vertex_follows_a_schema_and_calls_tools() {
-    let can = |mut gemini: Gemini, name: &str| {
+    let can = |mut gemini: GeminiWire, name: &str| {
         gemini.name = name.to_owned();
         gemini.capabilities().output_schema_and_tools
     };
@@ -211,9 +211,9 @@ fn credentials_are_found_in_files() {
 fn a_model_is_built_for_names_that_can_be_asked() {
     let http = Http::new(HttpSettings::default()).expect("a client");
     let access = GeminiAccess::ApiKey("canary-key".into());
-    let model = GeminiModel::new("gemini-2.5-pro", access.clone(), &http).expect("a model");
+    let model = Gemini::new("gemini-2.5-pro", access.clone(), &http).expect("a model");
     assert_eq!(model.name(), "gemini-2.5-pro");
     assert!(!format!("{model:?} {access:?}").contains("canary"));
-    let error = GeminiModel::new("a?b", access, &http).expect_err("no name");
+    let error = Gemini::new("a?b", access, &http).expect_err("no name");
     assert!(error.to_string().contains("a?b"), "{error}");
 }

@@ -39,7 +39,7 @@ fn ask(test: &str, cases: &[Json]) -> Option<Vec<Json>> {
     Some(answers)
 }
 
-fn of(is_vertex: bool) -> Gemini {
+fn of(is_vertex: bool) -> GeminiWire {
     match is_vertex {
         true => vertex(),
         false => api(),

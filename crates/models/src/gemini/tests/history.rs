@@ -5,7 +5,7 @@ use super::*;
 /// Every field that a part has, each on a part of its own where it can stand alone.
 const HISTORY: &str = include_str!("history.json");
 
-fn sent(gemini: &Gemini, history: &Json) -> Result<Json, ModelError> {
+fn sent(gemini: &GeminiWire, history: &Json) -> Result<Json, ModelError> {
     let call = gemini.call(&request(history, &json("{}")), true)?;
     Ok(json(&call.body)["contents"].clone())
 }

@@ -12,22 +12,22 @@ mod tokens;
 use retain_core::{Content, GenerateContentConfig, Json, LlmResponse};
 use retain_runtime::{LlmRequest, ModelError};
 
-use super::{Gemini, backend::Backend};
+use super::{GeminiWire, backend::Backend};
 use crate::{http::Sse, provider::Provider};
 
-fn api() -> Gemini {
+fn api() -> GeminiWire {
     gemini(Backend::Api)
 }
 
-fn vertex() -> Gemini {
+fn vertex() -> GeminiWire {
     gemini(Backend::Vertex {
         project: Some("my-project".to_owned()),
         location: "us-central1".to_owned(),
     })
 }
 
-fn gemini(backend: Backend) -> Gemini {
-    Gemini {
+fn gemini(backend: Backend) -> GeminiWire {
+    GeminiWire {
         name: "gemini-2.5-flash".to_owned(),
         backend,
         base_url: None,
@@ -54,7 +54,7 @@ fn request(contents: &Json, config: &Json) -> LlmRequest {
 }
 
 /// Reads a stream that comes in pieces which end at `cuts`; all answers, the whole one last.
-fn read(gemini: &Gemini, stream: &[u8], cuts: &[usize]) -> Result<Vec<String>, ModelError> {
+fn read(gemini: &GeminiWire, stream: &[u8], cuts: &[usize]) -> Result<Vec<String>, ModelError> {
     let mut sse = Sse::default();
     let mut reader = gemini.reader();
     let mut answers = Vec::new();

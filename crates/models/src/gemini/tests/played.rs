@@ -7,7 +7,7 @@ use retain_runtime::Model as _;
 
 use super::*;
 use crate::{
-    GeminiAccess, GeminiModel, GeminiSettings, Http, HttpSettings, Retries,
+    Gemini, GeminiAccess, GeminiSettings, Http, HttpSettings, Retries,
     testing::{Act, Server, event_stream, refusal},
 };
 
@@ -17,7 +17,7 @@ const STREAM: &str = concat!(
     "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"ße\"}],\"role\":\"model\"},\"finishReason\":\"STOP\"}]}\r\n\r\n",
 );
 
-fn model(server: &Server) -> GeminiModel {
+fn model(server: &Server) -> Gemini {
     let settings = HttpSettings {
         retries: Retries {
             attempts: 2,
@@ -31,7 +31,7 @@ fn model(server: &Server) -> GeminiModel {
         base_url: Some(server.url()),
         ..GeminiAccess::ApiKey(KEY.into()).into()
     };
-    GeminiModel::new("gemini-2.5-flash", settings, &http).expect("a model")
+    Gemini::new("gemini-2.5-flash", settings, &http).expect("a model")
 }
 
 async fn ask(server: &Server, stream: bool) -> Vec<String> {

@@ -12,7 +12,7 @@ use ring::signature::{RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, UnparsedPublicKey}
 
 use super::*;
 use crate::{
-    GeminiAccess, GeminiModel, GeminiSettings, GoogleCredentials, Http, HttpSettings, Retries,
+    Gemini, GeminiAccess, GeminiSettings, GoogleCredentials, Http, HttpSettings, Retries,
     testing::{Act, Received, Server, answer, refusal},
 };
 
@@ -35,7 +35,7 @@ fn token(value: &str, seconds: u32) -> Vec<Act> {
 }
 
 /// A model on Vertex AI that asks `models`, with a clock that stands still until told.
-fn model(models: &Server, credentials: GoogleCredentials, clock: &Arc<TestClock>) -> GeminiModel {
+fn model(models: &Server, credentials: GoogleCredentials, clock: &Arc<TestClock>) -> Gemini {
     let settings = HttpSettings {
         retries: Retries {
             attempts: 2,
@@ -54,10 +54,10 @@ fn model(models: &Server, credentials: GoogleCredentials, clock: &Arc<TestClock>
         base_url: Some(models.url()),
         ..access.into()
     };
-    GeminiModel::new("gemini-2.5-flash", settings, &http).expect("a model")
+    Gemini::new("gemini-2.5-flash", settings, &http).expect("a model")
 }
 
-async fn ask(model: &GeminiModel) -> String {
+async fn ask(model: &Gemini) -> String {
     let answers = model.generate(Arc::new(LlmRequest::default()), false);
     let answers: Vec<_> = answers.collect().await;
     match &answers[0] {

@@ -8,7 +8,7 @@ use retain_runtime::{LlmRequest, Model as _, ModelError};
 
 use super::{called, last, parts, recorded};
 use crate::{
-    Http, HttpSettings, OpenAiModel, OpenAiServer, Retries, Secret,
+    Http, HttpSettings, OpenAi, OpenAiServer, Retries, Secret,
     testing::{Act, Server, answer, event_stream, refusal},
 };
 
@@ -27,9 +27,9 @@ fn http() -> Http {
     .expect("a client")
 }
 
-fn at(server: &Server) -> OpenAiModel {
+fn at(server: &Server) -> OpenAi {
     let server = OpenAiServer::at(&format!("{}/v1", server.url()), Some(Secret::from(KEY)));
-    OpenAiModel::new(http(), server, "model-1").named("openai/model-1")
+    OpenAi::new(http(), server, "model-1").with_name("openai/model-1")
 }
 
 fn hello() -> LlmRequest {
@@ -39,7 +39,7 @@ fn hello() -> LlmRequest {
     request
 }
 
-async fn ask(model: &OpenAiModel, stream: bool) -> Result<Vec<LlmResponse>, ModelError> {
+async fn ask(model: &OpenAi, stream: bool) -> Result<Vec<LlmResponse>, ModelError> {
     let answers = model.generate(Arc::new(hello()), stream);
     let answers: Vec<_> = answers.collect().await;
     answers.into_iter().collect()
@@ -70,7 +70,7 @@ async fn a_call_has_its_path_its_key_and_its_body() {
 async fn azure_has_its_own_path_and_header() {
     let server = Server::playing([answer(WHOLE)]).await;
     let azure = OpenAiServer::azure(&server.url(), "2024-10-21", Secret::from(KEY));
-    let model = OpenAiModel::new(http(), azure, "model-1").named("openai/model-1");
+    let model = OpenAi::new(http(), azure, "model-1").with_name("openai/model-1");
     ask(&model, false).await.unwrap();
     let received = server.received();
     assert_eq!(
@@ -250,6 +250,6 @@ async fn a_stream_that_is_dropped_is_cancelled() {
 #[test]
 fn no_key_is_printed() {
     let server = OpenAiServer::openai(Secret::from(KEY));
-    let model = OpenAiModel::new(http(), server, "gpt-5");
+    let model = OpenAi::new(http(), server, "gpt-5");
     assert!(!format!("{model:?}").contains(KEY));
 }

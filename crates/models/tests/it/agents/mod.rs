@@ -43,7 +43,10 @@ fn runner(models: ModelRegistry, model: &str) -> Runner {
 fn models(settings: Vec<(&'static str, String)>) -> Models {
     let mut http = HttpSettings::default();
     http.retries.attempts = 1;
-    Models::with_http(ModelSettings::of(settings), Http::new(http).unwrap())
+    Models::with_http(
+        ModelSettings::from_variables(settings),
+        Http::new(http).unwrap(),
+    )
 }
 
 /// What there is to compare in an event: who, what, why it ended. Ids are numbered.
