@@ -79,35 +79,33 @@ pub use {
     model::{Content, FunctionCall, Model},
     runner::Runner,
     session::{
-        BoxError, Event, GetSessionConfig, InMemorySessionService, Result, Session, SessionError,
-        SessionLog, SessionService,
+        BoxError, DatabaseSessionService, Event, GetSessionConfig, InMemorySessionService, Result,
+        Session, SessionError, SessionLog, SessionService,
     },
     state::{Json, State},
     testing::ScriptedModel,
     tool::{FunctionTool, ToolContext, ToolError},
 };
 
-/// The guide's programs, compiled with the tests.
+/// The programs of the guides, compiled as doctests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/agents.md")]
-struct AgentsGuide;
+mod guides {
+    macro_rules! guides {
+        ($($(#[$when:meta])* $name:ident = $file:literal;)*) => {
+            $($(#[$when])* #[doc = include_str!(concat!("../../../", $file))] struct $name;)*
+        };
+    }
 
-/// The guide to configurations, likewise.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/agent-configs.md")]
-struct AgentConfigsGuide;
-
-/// The guide to MCP servers, likewise.
-#[cfg(all(doctest, feature = "mcp"))]
-#[doc = include_str!("../../../docs/mcp.md")]
-struct McpGuide;
-
-/// The guide to memory, likewise.
-#[cfg(all(doctest, feature = "sqlite"))]
-#[doc = include_str!("../../../docs/memory.md")]
-struct MemoryGuide;
-
-/// The guide to models, likewise.
-#[cfg(all(doctest, feature = "models"))]
-#[doc = include_str!("../../../docs/models.md")]
-struct ModelsGuide;
+    guides! {
+        #[cfg(feature = "sqlite")] Readme = "README.md";
+        #[cfg(feature = "sqlite")] LibraryReadme = "crates/retain/README.md";
+        Agents = "docs/agents.md";
+        AgentConfigs = "docs/agent-configs.md";
+        #[cfg(feature = "mcp")] Mcp = "docs/mcp.md";
+        #[cfg(feature = "sqlite")] Memory = "docs/memory.md";
+        #[cfg(feature = "sqlite")] Migrate = "docs/migrate.md";
+        #[cfg(feature = "models")] Models = "docs/models.md";
+        #[cfg(feature = "postgres")] Postgresql = "docs/postgresql.md";
+        #[cfg(all(feature = "otel", feature = "server"))] Telemetry = "docs/telemetry.md";
+    }
+}

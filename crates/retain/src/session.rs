@@ -1,5 +1,8 @@
 //! Sessions: events, the services that store them, and the log with what goes beyond ADK.
 
+mod database;
+
+pub use database::{DatabaseSessionService, SqlSessionService};
 pub use retain_core::{
     Append, Appended, BoxError, CancellationToken, Conflict, CreateSession, EraseReceipt, Event,
     EventActions, EventCompaction, EventStream, Events, ExportScope, GetSessionConfig, IdSet,

@@ -1,3 +1,7 @@
 //! The public API: its size, its shape, and programs that users of ADK's Rust crates know.
 
+mod agents_and_runner;
+mod memory;
+mod models;
 mod public_names;
+mod sessions_and_state;
