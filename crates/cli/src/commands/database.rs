@@ -15,6 +15,8 @@ use retain::{
     store::{KeyStore, MemoryStore, SqliteStore},
 };
 
+use super::missing_feature;
+
 /// What an address may look like, for errors and help.
 pub(crate) const ADDRESSES: &str = "sqlite:///relative.db, sqlite:////absolute.db, \
                                     postgresql://user@host/database";
@@ -52,6 +54,7 @@ impl Database {
             let sessions = PostgresSessionService::over(store);
             return Ok(Database::Postgres(sessions, address));
         }
+        check_supported(uri)?;
         anyhow::ensure!(Database::is_address(uri), unknown(uri, ADDRESSES));
         let mut options = SqliteOptions::from_uri(uri)?;
         if missing == Missing::Refuse {
@@ -120,6 +123,15 @@ impl Database {
     }
 }
 
+/// Fails for an address that needs a feature which this build lacks.
+pub(crate) fn check_supported(uri: &str) -> anyhow::Result<()> {
+    let is_postgres = uri.starts_with("postgres:") || uri.starts_with("postgresql");
+    if is_postgres && !cfg!(feature = "postgres") {
+        anyhow::bail!(missing_feature("PostgreSQL", "postgres"));
+    }
+    Ok(())
+}
+
 /// What is said of an address of a kind that is not known. It may hold a password.
 pub(crate) fn unknown(uri: &str, known: &str) -> String {
     let shown = uri.split_once(':').map_or(uri, |(scheme, _)| scheme);
@@ -141,6 +153,18 @@ pub(crate) fn meaning<S: MemoryStore>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(not(feature = "postgres"))]
+    #[tokio::test]
+    async fn postgres_uri_without_the_feature_names_the_feature() {
+        let uri = "postgresql+asyncpg://ada:hunter2@host/x";
+        let error = Database::open(uri, Missing::Create).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "this build has no PostgreSQL support: install a package, or build with --features \
+             postgres"
+        );
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn an_address_that_is_not_known_is_refused_with_those_that_are() {

@@ -7,6 +7,7 @@ pub(crate) mod database;
 pub(crate) mod demo;
 pub(crate) mod erase;
 pub(crate) mod export;
+mod features;
 pub(crate) mod import;
 pub(crate) mod keys;
 pub(crate) mod memory;
@@ -16,6 +17,7 @@ pub(crate) mod serve;
 use clap::Args;
 
 pub(crate) use database::{Database, Missing};
+pub(crate) use features::missing_feature;
 
 /// Which database.
 #[derive(Debug, Args)]

@@ -11,7 +11,10 @@ use retain::{
 };
 
 use super::Kind;
-use crate::commands::{database::ADDRESSES, serve::folder};
+use crate::commands::{
+    database::{ADDRESSES, check_supported},
+    serve::folder,
+};
 
 /// What an end is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +33,7 @@ pub(super) async fn open(uri: &str, role: Role) -> anyhow::Result<MigrationSide>
         Role::Source => "--from",
         Role::Target | Role::Look => "--to",
     };
+    check_supported(uri).with_context(|| format!("{name} cannot be used"))?;
     let opened = match uri {
         _ if uri.starts_with("sqlite") => sqlite(uri, role).await,
         _ if uri.starts_with("file:") => artifacts(uri, role),

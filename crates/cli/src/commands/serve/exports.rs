@@ -52,16 +52,41 @@ impl Exports {
         None
     }
 
-    /// Somebody wants spans, and this program cannot send them.
     pub(super) fn warn(&self) {
-        let names = [
-            "OTEL_EXPORTER_OTLP_ENDPOINT",
-            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-        ];
-        for name in names.iter().filter(|name| std::env::var_os(name).is_some()) {
-            tracing::warn!("{name} is set, and this program was built without the feature `otel`");
+        for warning in warnings(|name| std::env::var_os(name).is_some()) {
+            tracing::warn!("{warning}");
         }
     }
 
     pub(super) async fn shutdown(self) {}
+}
+
+/// What to say about variables that name a collector.
+#[cfg(not(feature = "otel"))]
+fn warnings(is_set: impl Fn(&str) -> bool) -> Vec<String> {
+    let names = [
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    ];
+    let missing = crate::commands::missing_feature("OpenTelemetry", "otel");
+    let set = names.into_iter().filter(|name| is_set(name));
+    set.map(|name| format!("{name} is ignored: {missing}"))
+        .collect()
+}
+
+#[cfg(all(test, not(feature = "otel")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collector_without_the_feature_is_ignored_with_a_warning() {
+        assert!(warnings(|_| false).is_empty());
+        assert_eq!(
+            warnings(|name| name == "OTEL_EXPORTER_OTLP_ENDPOINT"),
+            [
+                "OTEL_EXPORTER_OTLP_ENDPOINT is ignored: this build has no OpenTelemetry support: \
+              install a package, or build with --features otel"
+            ]
+        );
+    }
 }

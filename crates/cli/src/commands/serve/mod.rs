@@ -5,7 +5,7 @@ mod adk_options;
 mod announce;
 mod exports;
 mod logs;
-#[cfg(feature = "mcp")]
+#[cfg_attr(not(feature = "mcp"), path = "no_mcp.rs")]
 mod mcp;
 mod models;
 mod open_files;
@@ -127,11 +127,7 @@ fn apps(
             ..Telemetry::default()
         });
     }
-    let mut registry = ConfigRegistry::new().models(models.registry.clone());
-    #[cfg(feature = "mcp")]
-    {
-        registry = mcp::register(registry);
-    }
+    let mut registry = mcp::register(ConfigRegistry::new().models(models.registry.clone()));
     if settings.conformance {
         let conformance = Conformance::default();
         registry = conformance.registry(registry, models.registry.clone());

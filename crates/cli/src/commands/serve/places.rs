@@ -14,7 +14,7 @@ use retain::{
 use super::settings::{DEFAULT_STORE, Settings};
 use crate::commands::{
     Database, Missing,
-    database::{ADDRESSES, meaning, unknown},
+    database::{ADDRESSES, check_supported, meaning, unknown},
 };
 
 /// The address of what goes with the program.
@@ -139,6 +139,7 @@ fn volatile(embedder: Option<&Arc<dyn Embedder>>) -> Places {
 /// The database at `uri`. Where it is none, `also` says what else there could have been.
 async fn database(uri: &str, also: &str) -> anyhow::Result<Database> {
     let known = format!("{ADDRESSES}, {also}");
+    check_supported(uri)?;
     anyhow::ensure!(Database::is_address(uri), unknown(uri, &known));
     Database::open(uri, Missing::Create).await
 }

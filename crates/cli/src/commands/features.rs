@@ -1,0 +1,8 @@
+//! What is said when an option needs a cargo feature that this build lacks.
+
+/// The error for `what`, which the cargo feature `feature` adds.
+pub(crate) fn missing_feature(what: &str, feature: &str) -> String {
+    format!(
+        "this build has no {what} support: install a package, or build with --features {feature}"
+    )
+}

@@ -1,0 +1,44 @@
+//! MCP servers in configurations, in a build without the feature `mcp`.
+
+use retain::agent::ConfigRegistry;
+
+use crate::commands::missing_feature;
+
+const MODULES: [&str; 4] = [
+    "",
+    "google.adk.tools.",
+    "google.adk.tools.mcp_tool.",
+    "google.adk.tools.mcp_tool.mcp_toolset.",
+];
+
+/// Makes a configuration that names an MCP server fail with the feature that it needs.
+pub(super) fn register(mut registry: ConfigRegistry) -> ConfigRegistry {
+    for module in MODULES {
+        for class in ["McpToolset", "MCPToolset"] {
+            let name = format!("{module}{class}");
+            registry = registry.tool_from_args(name, |_| Err(missing_feature("MCP", "mcp").into()));
+        }
+    }
+    registry
+}
+
+#[cfg(test)]
+mod tests {
+    use retain::agent::AgentConfig;
+
+    use super::*;
+
+    #[test]
+    fn mcp_server_without_the_feature_names_the_feature() {
+        let folder = retain_testkit::scratch::folder();
+        let file = folder.path().join("root_agent.yaml");
+        let yaml = "name: a\nmodel: offline\ninstruction: Hi\ntools:\n  - name: McpToolset\n    \
+                    args: {stdio_connection_params: {server_params: {command: x}}}\n";
+        std::fs::write(&file, yaml).unwrap();
+        let loaded = AgentConfig::load(&file, &register(ConfigRegistry::new()));
+        let error = loaded.unwrap_err().to_string();
+        let expected = "this build has no MCP support: install a package, or build with \
+                        --features mcp";
+        assert!(error.contains(expected), "{error}");
+    }
+}
