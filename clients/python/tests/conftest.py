@@ -21,7 +21,7 @@ import retain_adk
 
 
 def pytest_configure() -> None:
-    # Who is told to end still stops the servers that were started.
+    # A terminated test run still stops the servers that it started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 

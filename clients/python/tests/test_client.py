@@ -164,7 +164,7 @@ async def test_appends_are_exactly_once(retain: Backend, url: str, quick: None, 
 async def test_who_asks_too_often_is_slowed_down(
     retain: Backend, url: str, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server's limit is no reason to lose anything; it is told when it does not end."""
+    """The client retries at the server's rate limit and raises if it does not end."""
     session = await retain.create(session_id="s")
     async with (
         proxy(url, lambda n: "pass" if n % 20 == 0 else "slow-down") as way,
@@ -270,7 +270,7 @@ async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 
 @pytest.mark.anyio
 async def test_another_server_is_not_an_empty_store() -> None:
-    """ADK's own server answers 404 to every path of ours; that must not read as «no session»."""
+    """ADK's own server answers 404 to every path of ours; that must not read as "no session"."""
     server = await asyncio.start_server(answering, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with retain_adk.RetainSessionService(url) as service:

@@ -262,10 +262,10 @@ if ADK_MAJOR >= 2:
         from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
 
         agent = agents.LlmAgent(name="talker", model=agents.script("1", "2", "3", "4"))
-        summariser = LlmEventSummarizer(llm=agents.script("the sum", "the second sum"))
+        summarizer = LlmEventSummarizer(llm=agents.script("the sum", "the second sum"))
         name = f"app_{uuid.uuid4().hex}"
         config = EventsCompactionConfig(
-            summarizer=summariser, compaction_interval=2, overlap_size=0
+            summarizer=summarizer, compaction_interval=2, overlap_size=0
         )
         app = App(name=name, root_agent=agent, events_compaction_config=config)
         sessions = retain_adk.RetainSessionService(url)

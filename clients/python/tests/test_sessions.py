@@ -329,10 +329,10 @@ def _deep() -> list[Any]:
 @pytest.mark.parametrize(
     "value",
     ["\ud800", _endless(), _deep(), _WithBytes(data=b"\xff")],
-    ids=["half a character", "endless", "deep", "object with bytes that are no text"],
+    ids=["half a character", "endless", "deep", "object with bytes that are not text"],
 )
 async def test_what_cannot_be_written_is_not_sent(value: Any) -> None:
-    # Nobody listens there: who tried to send would not be told about the state.
+    # No server listens there: the error about the state must come before sending.
     async with retain_adk.RetainSessionService("http://127.0.0.1:9") as sessions:
         with pytest.raises(retain_adk.RetainRequestError, match="state cannot be written as JSON"):
             await sessions.create_session(app_name="a", user_id="u", state={"k": value})

@@ -1,6 +1,6 @@
 """Google's Agent Development Kit for Python on a Retain server.
 
-Three services that an ADK `Runner`, `adk web` or `adk api_server` can be given instead of its own:
+Three services for an ADK `Runner`, `adk web` or `adk api_server`:
 
     Runner(session_service=RetainSessionService("http://127.0.0.1:8000"), ...)
 """

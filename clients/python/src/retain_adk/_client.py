@@ -1,4 +1,4 @@
-"""The way to the server: its address, one HTTP client per event loop, what is tried again."""
+"""HTTP client: the server's URL, one connection pool per event loop, retries."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ API_KEY_VARIABLE = "RETAIN_API_KEY"
 DEFAULT_PORT = 8000
 DEFAULT_TIMEOUT = 30.0
 
-# Before the second, third … attempt. A server that restarts is back by then.
+# Delays before the second, third … attempt; long enough for a server restart.
 _DELAYS = (0.1, 0.3, 0.9, 2.7)
-# How long a caller who makes too many requests is slowed down before it is told.
+# Seconds to keep retrying after 429 before raising.
 _PATIENCE = 60.0
 _LONGEST_WAIT = 10.0
 _LONGEST_CONNECT = 5.0
@@ -42,21 +42,21 @@ _SCHEMES = {
 
 
 def base_url(address: str) -> str:
-    """The HTTP address that `address` means: http://, https://, retain:// or retain+https://."""
+    """Return the HTTP URL for http://, https://, retain:// or retain+https://."""
     parts = urlsplit(address)
     scheme = _SCHEMES.get(parts.scheme)
     if scheme is None:
         raise ValueError(
-            f"not the address of a Retain server: {address!r};"
-            " write http://HOST:PORT, https://HOST:PORT or retain://HOST:PORT"
+            f"unsupported server URL {address!r};"
+            " expected http://HOST:PORT, https://HOST:PORT or retain://HOST:PORT"
         )
     if parts.username is not None or parts.password is not None:
         raise ValueError(
-            "the address of a Retain server has no user or password in it:"
-            f" give the key as api_key or in {API_KEY_VARIABLE}"
+            "the server URL must not contain a user or password;"
+            f" pass the key as api_key or in {API_KEY_VARIABLE}"
         )
     if not parts.hostname or parts.query or parts.fragment:
-        raise ValueError(f"the address of a Retain server is SCHEME://HOST:PORT, not {address!r}")
+        raise ValueError(f"invalid server URL {address!r}; expected SCHEME://HOST:PORT")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     port = parts.port
     if port is None and parts.scheme.startswith("retain"):
@@ -65,28 +65,28 @@ def base_url(address: str) -> str:
 
 
 def path(*segments: str) -> str:
-    """A path below an app. Each segment is one name, whatever characters it has."""
+    """Return a path below an app, with each segment percent-encoded."""
     return "/".join(map(_segment, segments))
 
 
 def _segment(name: str) -> str:
-    if name in (".", ".."):  # which every client and proxy would take for a direction
+    if name in (".", ".."):  # clients and proxies would resolve it as a relative path
         return name.replace(".", "%2E")
     try:
         return quote(name, safe="")
     except UnicodeEncodeError:
-        raise RetainRequestError(f"not a name, it is no valid text: {name!r}") from None
+        raise RetainRequestError(f"invalid name {name!r}: it is not valid Unicode text") from None
 
 
 def named(what: str, name: str) -> str:
-    """`name`, which must not be empty."""
+    """Return `name`; raise if it is empty."""
     if not name:
-        raise RetainRequestError(f"{what} is empty; give it at least one character")
+        raise RetainRequestError(f"{what} must not be empty")
     return name
 
 
 class Client:
-    """Speaks with one server. Can be used from several event loops and threads."""
+    """Client of one server, usable from several event loops and threads."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Client:
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         if (url is None) == (uri is None):
-            raise ValueError("give the address of the Retain server, once, as url or as uri")
+            raise ValueError("pass the server URL exactly once, as url or as uri")
         self.url = base_url(url or uri or "")
         key = api_key if api_key is not None else os.environ.get(API_KEY_VARIABLE)
         self._headers = {"authorization": f"Bearer {key}"} if key else {}
@@ -116,11 +116,11 @@ class Client:
         params: Mapping[str, str | int | float | None] | None = None,
         absent: str,
     ) -> bytes | None:
-        """Reads what may not be there: then the server says `absent`, and this is None."""
+        """Read an object; return None if the server answers with the code `absent`."""
         try:
             return await self.call("GET", app, below, params=params)
         except RetainError as error:
-            # Nothing else will do: a server that is not Retain answers 404 to every path of ours.
+            # The code matters, not the status: another server answers 404 to every path.
             if error.code == absent:
                 return None
             raise
@@ -135,9 +135,9 @@ class Client:
         params: Mapping[str, str | int | float | None] | None = None,
         repeatable: bool = True,
     ) -> bytes:
-        """Asks, tries again where that is safe, and raises for every answer that is no success.
+        """Send a request, retry it if that is safe, and raise for every error status.
 
-        `repeatable` says that carrying the request out twice is the same as once.
+        `repeatable` means that sending the request twice has the same effect as once.
         """
         url = f"{self.url}/api/v1/apps/{path(named('app name', app))}/{below}"
         given = {key: value for key, value in (params or {}).items() if value is not None}
@@ -167,18 +167,18 @@ class Client:
                     wait = next(delays, None)
                 if wait is None:
                     return _checked(answer)
-            # Not all at once: those who were turned away together come back one by one.
+            # Jitter, so that rejected clients do not retry at the same moment.
             await asyncio.sleep(wait * random.uniform(0.75, 1.25))
 
     async def close(self) -> None:
-        """Closes the connections of this event loop. Those of other loops end with their loop."""
+        """Close the connections of this event loop. Those of other loops end with their loop."""
         with self._lock:
             held = self._held.pop(asyncio.get_running_loop(), None)
         if held is not None:
             await held[1].aclose()
 
     async def _client(self) -> httpx.AsyncClient:
-        """The HTTP client of the running event loop: its connections belong to that loop."""
+        """Return the HTTP client of the running event loop; connections belong to a loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
             held = self._held.get(loop)
@@ -188,9 +188,9 @@ class Client:
                 del self._held[gone]
             client = httpx.AsyncClient(
                 headers=self._headers,
-                # Reading the certificates takes longer than many a call, and http needs none.
+                # Loading certificates is slow, and http needs none.
                 verify=self.url.startswith("https:"),
-                # However many tasks there are: they wait for a connection, and not in vain.
+                # Tasks wait for a free connection without a timeout.
                 timeout=httpx.Timeout(
                     self._timeout, connect=min(self._timeout, _LONGEST_CONNECT), pool=None
                 ),
@@ -198,7 +198,7 @@ class Client:
             )
             closer = _close_at_the_end(client)
             self._held[loop] = (client, closer)
-        # A generator that has begun is known to the loop, which ends it before it ends itself.
+        # The loop closes a started generator before it ends itself.
         await closer.__anext__()
         return client
 

@@ -113,7 +113,7 @@ def _drop(value: Any, where: tuple[int | str, ...]) -> bool:
     """Takes the field out that an error names; true if it was there."""
     *above, last = where
     for step in above:
-        # Steps that are no part of the data name a branch of a union.
+        # Steps outside the data name a branch of a union.
         if isinstance(value, list) and isinstance(step, int) and step < len(value):
             value = value[step]
         elif isinstance(value, dict) and step in value:
@@ -164,7 +164,7 @@ def state_json(state: dict[str, Any]) -> bytes:
 def _with_text_for_bytes(value: Any) -> Any:
     """The value with text in the place of bytes, as ADK has it in its states.
 
-    For bytes that are no text ADK's services raise. They become what ADK has for bytes in events.
+    ADK's services raise for bytes that are not text. They are encoded as ADK encodes bytes in events.
     """
     if isinstance(value, (bytes, bytearray)):
         try:

@@ -148,7 +148,7 @@ class RetainArtifactService(BaseArtifactService):
         return None if answer is None else _wire.read(ArtifactVersion, answer)
 
     async def close(self) -> None:
-        """Closes the connections of this event loop; without it they end with the loop."""
+        """Close the connections of this event loop; otherwise they end with the loop."""
         await self._client.close()
 
     async def __aenter__(self) -> RetainArtifactService:

@@ -15,12 +15,12 @@ from google.adk.sessions.session import Session
 from . import _wire
 from ._client import DEFAULT_TIMEOUT, Client, named, path
 
-# What one request holds at most, unless a single event is larger. Servers limit their bodies.
+# Maximum size of a request, unless a single event is larger; servers limit bodies.
 _BYTES_PER_REQUEST = 4 * 1024 * 1024
 
 
 class RetainMemoryService(BaseMemoryService):
-    """What a user's conversations have said, kept and searched by a Retain server."""
+    """Long-term memory on a Retain server."""
 
     def __init__(
         self,
@@ -31,11 +31,11 @@ class RetainMemoryService(BaseMemoryService):
         timeout: float = DEFAULT_TIMEOUT,
         **_options: Any,
     ) -> None:
-        """Makes the service; the arguments are those of `RetainSessionService`."""
+        """Create the service; the arguments are those of `RetainSessionService`."""
         self._client = Client(url, uri, api_key=api_key, timeout=timeout)
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Takes up what the session's events say, wherever the session is kept.
+        """Ingest the session's events; the session may be stored anywhere.
 
         A session may be added again after it has grown.
         """
@@ -62,7 +62,7 @@ class RetainMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Takes up these events, beside what is known of the session."""
+        """Ingest these events in addition to those already ingested from the session."""
         for batch in _batches(events):
             body = _wire.body(
                 events=batch,
@@ -79,8 +79,8 @@ class RetainMemoryService(BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Takes up memories as they are."""
-        # With an id, so that a request whose answer was lost can be repeated.
+        """Add memories unchanged."""
+        # The client sets ids, so that it can repeat a request after a lost answer.
         named_ones = [
             memory if memory.id else memory.model_copy(update={"id": str(uuid.uuid4())})
             for memory in memories
@@ -94,7 +94,7 @@ class RetainMemoryService(BaseMemoryService):
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
-        """What the user's conversations have said about `query`, the best first."""
+        """Search the user's memories, best first."""
         body = _wire.body(query=_wire.plain(query))
         found = await self._post(app_name, user_id, "search", body)
         memories = _wire.read(_wire.FoundMemories, found).memories
@@ -103,13 +103,13 @@ class RetainMemoryService(BaseMemoryService):
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
     ) -> None:
-        """Forgets the memory with this id, for good; nothing happens if there is none."""
+        """Forget the memory with this id permanently; do nothing if it does not exist."""
         if memory_id:
             below = f"{_memory_of(user_id)}/entries/{path(memory_id)}"
             await self._client.call("DELETE", app_name, below)
 
     async def close(self) -> None:
-        """Closes the connections of this event loop; without it they end with the loop."""
+        """Close the connections of this event loop; otherwise they end with the loop."""
         await self._client.close()
 
     async def __aenter__(self) -> RetainMemoryService:
@@ -132,7 +132,7 @@ def _memory_of(user_id: str) -> str:
 
 
 def _batches(events: Sequence[Event]) -> Iterator[bytes]:
-    """The events as JSON arrays, each small enough for one request."""
+    """Yield the events as JSON arrays, each small enough for one request."""
     batch: list[bytes] = []
     size = 0
     for event in events:

@@ -19,20 +19,20 @@ from . import _wire
 from ._client import DEFAULT_TIMEOUT, Client, named, path
 from ._errors import RetainConflictError, RetainError, RetainRequestError, SessionNotFoundError
 
-# What the server calls a session that is not there.
+# The server's error code for a missing session.
 SESSION_NOT_FOUND = "session_not_found"
-# How many sessions of a list come at once: as many as the server gives.
+# Page size of a list: the server's maximum.
 _PAGE = 1000
 
 
 class RetainSessionService(BaseSessionService):
-    """ADK's sessions, kept by a Retain server.
+    """ADK sessions on a Retain server.
 
-    Appends of several tasks or processes to one session are all stored, in the order in which they
-    arrive; there are no stale sessions. An append whose answer is lost is repeated and stored once.
+    The server stores concurrent appends of several tasks or processes in the order of their arrival;
+    there are no stale sessions. The client repeats an append after a lost answer; it is stored once.
 
-    The caller's session is updated as by ADK's own services: an event, its state and `temp:` keys
-    are in it when `append_event` returns. If that raises, the session is as it was.
+    `append_event` updates the caller's session like ADK's own services: with the event, its state and
+    `temp:` keys. If it raises, the session does not change.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class RetainSessionService(BaseSessionService):
         timeout: float = DEFAULT_TIMEOUT,
         **_options: Any,
     ) -> None:
-        """Makes the service; the server is asked at the first use.
+        """Create the service; it connects at the first use.
 
         Args:
             url: http://HOST:PORT, https://HOST:PORT or retain://HOST:PORT.
-            uri: The same, by the name that ADK's service registry calls it.
-            api_key: The server's key; by default what RETAIN_API_KEY has.
-            timeout: How many seconds to wait for an answer.
-            _options: What ADK's registry adds, such as agents_dir; not used.
+            uri: The same; the name that ADK's service registry uses.
+            api_key: The server's API key; RETAIN_API_KEY by default.
+            timeout: Seconds to wait for an answer.
+            _options: Ignored arguments of ADK's registry, such as agents_dir.
         """
         self._client = Client(url, uri, api_key=api_key, timeout=timeout)
 
@@ -63,8 +63,8 @@ class RetainSessionService(BaseSessionService):
         state: dict[str, Any] | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Makes a session. Raises `AlreadyExistsError` if there is one of this id."""
-        # A new id is made here, so that a request whose answer was lost can be repeated.
+        """Create a session; raise `AlreadyExistsError` if the id exists."""
+        # The client generates the id, so that it can repeat a request after a lost answer.
         given = session_id if session_id and session_id.strip() else None
         id = given or str(uuid.uuid4())
         body = _wire.body(
@@ -76,7 +76,7 @@ class RetainSessionService(BaseSessionService):
                 "POST", app_name, _sessions_of(user_id), body=body, repeatable=given is None
             )
         except RetainConflictError as error:
-            if given is None:  # nobody else knows the id: it was made by the first attempt
+            if given is None:  # only the first attempt can have created it
                 made = await self.get_session(app_name=app_name, user_id=user_id, session_id=id)
                 if made is not None:
                     return made
@@ -91,7 +91,7 @@ class RetainSessionService(BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """The session, with all of its events or those that `config` asks for."""
+        """Return the session with all its events, or those that `config` selects."""
         recent = config.num_recent_events if config else None
         if recent is not None and recent < 0:
             raise RetainRequestError("num_recent_events must not be negative")
@@ -108,7 +108,7 @@ class RetainSessionService(BaseSessionService):
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
-        """The sessions of a user, or of all users, with their state and without events."""
+        """List the sessions of a user, or of all users, with state and without events."""
         below = "sessions" if user_id is None else _sessions_of(user_id)
         found: dict[tuple[str, str], Session] = {}
         after: str | None = None
@@ -117,7 +117,7 @@ class RetainSessionService(BaseSessionService):
                 "GET", app_name, below, params={"state": "true", "limit": _PAGE, "after": after}
             )
             page = _wire.read(_wire.SessionPage, answer)
-            # One that is written meanwhile may turn up on two pages: the later one counts.
+            # A session that is written meanwhile may be on two pages; the later one wins.
             found.update(((s.user_id, s.id), s.to_session()) for s in page.sessions)
             if page.next is None:
                 break
@@ -126,19 +126,19 @@ class RetainSessionService(BaseSessionService):
         return ListSessionsResponse(sessions=in_order)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Deletes the session with its events; nothing happens if there is none."""
+        """Delete the session with its events; do nothing if it does not exist."""
         await self._client.call("DELETE", app_name, _session(user_id, session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """The user's state over all sessions, without the `user:` prefix."""
+        """Return the user's shared state, without the `user:` prefix."""
         below = f"users/{path(named('user id', user_id))}/state"
         answer = await self._client.call("GET", app_name, below)
         return _wire.read(_wire.UserState, answer).state
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Stores the event and brings `session` up to date. A partial event is not stored.
+        """Store the event and update `session`. A partial event is not stored.
 
-        Raises `SessionNotFoundError` if the session is not there any more.
+        Raises `SessionNotFoundError` if the session no longer exists.
         """
         if event.partial:
             return event
@@ -159,7 +159,7 @@ class RetainSessionService(BaseSessionService):
         return event
 
     async def close(self) -> None:
-        """Closes the connections of this event loop; without it they end with the loop."""
+        """Close the connections of this event loop; otherwise they end with the loop."""
         await self._client.close()
 
     async def __aenter__(self) -> RetainSessionService:
@@ -184,11 +184,11 @@ def _session(user_id: str, session_id: str) -> str:
 
 def _bring_up_to_date(session: Session, event: Event, appended: _wire.Appended) -> None:
     if any(known.id == event.id for known in reversed(session.events)):
-        return  # a repeat: it was stored before, and the session is further on
+        return  # a repeat: the session already contains it
     session.last_update_time = appended.last_update_time
     if event.actions and event.actions.state_delta:
         delta = event.actions.state_delta
         session.state.update(delta)
-        # `temp:` keys live in the session object, and the event says what was stored.
+        # `temp:` keys stay in the session object; the event keeps what was stored.
         event.actions.state_delta = _wire.without_temp(delta)
     session.events.append(event)
