@@ -1,4 +1,4 @@
-//! The program `retain`: arguments, then composition. A command, a file under `commands/`.
+//! The program `retain`: arguments, then composition. `commands/` has one file per command.
 
 mod commands;
 
@@ -18,32 +18,31 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve agents over HTTP: ADK's API, and Retain's own.
+    /// Serve agents over HTTP, with ADK's API and Retain's own.
     Serve(Box<serve::Serve>),
-    /// Make, list and revoke the keys of a server.
+    /// Create, list and revoke a server's API keys.
     Keys(keys::Keys),
-    /// Tell a story in the terminal: memory across sessions, state, rewind, fork, crash.
+    /// Show memory across sessions, state, rewind, fork and a crash in the terminal.
     Demo(demo::Demo),
-    /// Append events (JSON Lines on standard input) to a session; each is acknowledged when durable.
+    /// Append events (JSON Lines on standard input) to a session; print an acknowledgement when each is durable.
     Append(append::Append),
-    /// Write sessions as JSON Lines to standard output, without loss.
+    /// Export sessions as lossless JSON Lines to standard output.
     Export(export::Export),
-    /// Read sessions (JSON Lines of an export) from standard input.
+    /// Import sessions (JSON Lines of an export) from standard input.
     Import(import::Import),
-    /// Look for damage in a database.
+    /// Check a database for corruption.
     Check(check::Check),
-    /// Copy a database, as it is at one moment, to a new file while it is in use.
+    /// Copy a snapshot of a database to a new file while it is in use.
     Backup(backup::Backup),
-    /// Copy everything of one store to another, and compare both.
+    /// Copy everything from one store to another, then compare both.
     Migrate(migrate::Migrate),
-    /// Remove everything of a user, leaving no byte of it behind.
+    /// Erase all data of a user irrecoverably.
     Erase(erase::Erase),
-    /// See, search and forget what is remembered of a user.
+    /// List, search, add and forget a user's memories.
     Memory(memory::Memory),
 }
 
-/// What the program was told. A variable that is set to nothing is not set: whoever writes
-/// `RETAIN_PORT=` wants what is usual.
+/// Parses the arguments. An empty variable counts as unset: `RETAIN_PORT=` selects the default.
 fn arguments() -> Arguments {
     let command = without_empty_variables(Arguments::command());
     let read = Arguments::from_arg_matches(&command.get_matches());

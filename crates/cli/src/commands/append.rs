@@ -1,4 +1,4 @@
-//! `retain append`: events in, acknowledgements out. What is acknowledged is on the disk.
+//! `retain append`: appends events from standard input and prints acknowledgements.
 
 use std::sync::Arc;
 
@@ -15,23 +15,23 @@ use super::Store;
 pub(crate) struct Append {
     #[command(flatten)]
     store: Store,
-    /// The app.
+    /// App of the session
     #[arg(long)]
     app: String,
-    /// The user.
+    /// User of the session
     #[arg(long)]
     user: String,
-    /// The session; created if it is not there.
+    /// Session id; created if it does not exist
     #[arg(long)]
     session: String,
-    /// How many appends may be under way at once. With more than one, their order is not promised.
+    /// Number of concurrent appends; with more than one, their order is not guaranteed
     #[arg(long, default_value_t = 1, value_name = "N")]
     in_flight: usize,
 }
 
 impl Append {
-    /// Reads a line an event from standard input and writes `{"position":N,"id":"…"}` for each, in
-    /// the order of the lines, once it is durable.
+    /// Reads one event per line and prints `{"position":N,"id":"…"}` for each once it is durable, in
+    /// the order of the lines.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let sessions = self.store.open().await?.sessions();
         let key = SessionKey::new(&self.app, &self.user, &self.session);
@@ -45,7 +45,7 @@ impl Append {
         let mut acknowledged = lines
             .map(|line| {
                 let (sessions, key) = (Arc::clone(&sessions), key.clone());
-                // A task each, so that appends that are under way together commit together.
+                // One task each, so that concurrent appends share a commit.
                 tokio::spawn(async move { append_line(&*sessions, &key, line?).await })
             })
             .buffered(self.in_flight.max(1));
@@ -60,7 +60,7 @@ impl Append {
 
 type Input = (Lines<BufReader<Stdin>>, u64);
 
-/// The next line that is not blank, with its number.
+/// Returns the next line that is not blank, with its number.
 async fn next_line(
     (mut lines, mut number): Input,
 ) -> anyhow::Result<Option<((u64, String), Input)>> {
@@ -87,7 +87,7 @@ async fn append_line(
             let id = retain::Json::from(event.id.as_str());
             Ok(format!("{{\"position\":{position},\"id\":{id}}}\n"))
         }
-        // A partial event is never stored, and that is no error.
+        // Partial events are never stored; that is not an error.
         None => Ok("{\"position\":null}\n".to_owned()),
     }
 }

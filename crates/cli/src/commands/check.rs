@@ -1,9 +1,9 @@
-//! `retain check`: is everything there, and can it be read?
+//! `retain check`: checks a database for corruption.
 
 use super::Store;
 use clap::Args;
 
-/// Look for damage.
+/// Check a database for corruption.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     #[command(flatten)]
@@ -18,7 +18,7 @@ impl Check {
             println!("{problem}");
         }
         match problems.len() {
-            0 => println!("no damage found"),
+            0 => println!("no corruption found"),
             count => anyhow::bail!("{count} problems found"),
         }
         Ok(())

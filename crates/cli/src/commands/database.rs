@@ -1,4 +1,4 @@
-//! A database by its address: the one place that knows which kinds there are.
+//! Opens a database by its URL; the only place that lists the kinds of databases.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use retain::{
 
 use super::missing_feature;
 
-/// What an address may look like, for errors and help.
+/// The supported URLs, for errors and help.
 pub(crate) const ADDRESSES: &str = "sqlite:///relative.db, sqlite:////absolute.db, \
                                     postgresql://user@host/database";
 
-/// Whether a database that is not there yet is made.
+/// What to do if the database does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// It is.
+    /// Create it.
     Create,
-    /// It is not: a misspelt name is no empty database.
+    /// Fail: a misspelled name must not create an empty database.
     Refuse,
 }
 
-/// Sessions, and everything that is kept beside them.
+/// A database with sessions, memories, artifacts and API keys.
 #[derive(Debug, Clone)]
 pub(crate) enum Database {
     /// A file.
@@ -82,7 +82,7 @@ impl Database {
         }
     }
 
-    /// The memories. The embedder says what they mean.
+    /// The memories, with semantic search if there is an embedder.
     pub(crate) fn memory(&self, embedder: Option<&Arc<dyn Embedder>>) -> Arc<dyn LongTermMemory> {
         match self {
             Database::Sqlite(sessions) => meaning(sessions.store().memory(), embedder),
@@ -104,7 +104,7 @@ impl Database {
         }
     }
 
-    /// The keys of a server.
+    /// The API keys of a server.
     pub(crate) fn keys(&self) -> Arc<dyn KeyStore> {
         match self {
             Database::Sqlite(sessions) => Arc::new(sessions.store().keys()),
@@ -113,7 +113,7 @@ impl Database {
         }
     }
 
-    /// `uri`, by which it was opened, as it may be shown: without any password.
+    /// `uri` without its password, for display.
     pub(crate) fn shown(&self, uri: &str) -> String {
         match self {
             Database::Sqlite(_) => uri.to_owned(),
@@ -132,13 +132,13 @@ pub(crate) fn check_supported(uri: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is said of an address of a kind that is not known. It may hold a password.
+/// The error for an unsupported URI. It shows only the scheme, because the rest may hold a password.
 pub(crate) fn unknown(uri: &str, known: &str) -> String {
     let shown = uri.split_once(':').map_or(uri, |(scheme, _)| scheme);
-    format!("nothing is known by addresses like {shown:?}; there are {known}")
+    format!("unsupported store URI {shown:?}; expected one of {known}")
 }
 
-/// The memory with its embedder, if there is one.
+/// The memory service with its embedder, if there is one.
 pub(crate) fn meaning<S: MemoryStore>(
     store: S,
     embedder: Option<&Arc<dyn Embedder>>,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn an_address_that_is_not_known_is_refused_with_those_that_are() {
+    async fn unsupported_uri_error_lists_supported_ones_and_hides_the_password() {
         let opened = Database::open("mysql://ada:hunter2@host/x", Missing::Create).await;
         let error = opened.unwrap_err().to_string();
         assert!(error.contains("postgresql://"), "{error}");

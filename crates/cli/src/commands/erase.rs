@@ -1,30 +1,30 @@
-//! `retain erase`: removes everything of a user, with a receipt.
+//! `retain erase`: erases a user and prints a receipt.
 
 use super::Store;
 use clap::Args;
 
-/// Remove everything of a user.
+/// Erase all data of a user.
 #[derive(Debug, Args)]
 pub(crate) struct Erase {
     #[command(flatten)]
     store: Store,
-    /// The app.
+    /// App of the user
     #[arg(long)]
     app: String,
-    /// The user.
+    /// User to erase
     #[arg(long)]
     user: String,
-    /// Do it; without this nothing is removed.
+    /// Confirm; without this nothing is erased
     #[arg(long)]
     yes: bool,
 }
 
 impl Erase {
-    /// Prints what was removed.
+    /// Prints the receipt.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         if !self.yes {
             anyhow::bail!(
-                "this cannot be undone; say --yes to erase user {:?}",
+                "erasing user {:?} cannot be undone; add --yes to confirm",
                 self.user
             );
         }

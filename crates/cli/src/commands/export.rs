@@ -1,4 +1,4 @@
-//! `retain export`: sessions as JSON Lines, without loss.
+//! `retain export`: writes sessions as lossless JSON Lines.
 
 use clap::Args;
 use futures_util::TryStreamExt as _;
@@ -7,18 +7,18 @@ use tokio::io::{AsyncWriteExt as _, BufWriter};
 
 use super::Store;
 
-/// Write sessions as JSON Lines.
+/// Export sessions as JSON Lines.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     #[command(flatten)]
     store: Store,
-    /// The app.
+    /// App to export
     #[arg(long)]
     app: String,
-    /// Only this user's sessions.
+    /// Export only this user's sessions
     #[arg(long)]
     user: Option<String>,
-    /// Only this session.
+    /// Export only this session
     #[arg(long, requires = "user")]
     session: Option<String>,
 }

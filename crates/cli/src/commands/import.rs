@@ -1,4 +1,4 @@
-//! `retain import`: takes in what an export wrote.
+//! `retain import`: reads an export from standard input.
 
 use clap::Args;
 use futures_util::stream;
@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::Store;
 
-/// Read sessions as JSON Lines.
+/// Import sessions from JSON Lines.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
     #[command(flatten)]

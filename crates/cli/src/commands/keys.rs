@@ -1,4 +1,4 @@
-//! `retain keys`: who may use a server.
+//! `retain keys`: the API keys of a server.
 
 use std::time::Duration;
 
@@ -14,11 +14,12 @@ use super::{
     serve::{DEFAULT_STORE, store_of_server},
 };
 
-/// Make, list and revoke keys.
+/// Create, list and revoke API keys.
 #[derive(Debug, Args)]
 pub(crate) struct Keys {
-    /// The database of the server's sessions: sqlite:///relative.db, sqlite:////absolute.db or
-    /// postgresql://user@host/database [default: that of a server which is started here]
+    /// URL of the server's session database: sqlite:///relative.db, sqlite:////absolute.db or
+    /// postgresql://user@host/database [default: the store of `retain serve`
+    /// in this folder]
     #[arg(
         long,
         alias = "session-service-uri",
@@ -33,33 +34,33 @@ pub(crate) struct Keys {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make a key. Its text is shown once, and kept nowhere.
+    /// Create an API key and print it once; the store keeps only its hash.
     Create(Create),
-    /// List keys, also those that are no longer good.
+    /// List all API keys, including expired and revoked ones.
     List,
-    /// Take a key back, for good and at once.
+    /// Revoke an API key permanently; takes effect at once.
     Revoke {
-        /// Its id, as `retain keys list` shows it; or the whole key.
+        /// Id of the key (see `retain keys list`), or the key itself
         id: String,
     },
 }
 
 #[derive(Debug, Args)]
 struct Create {
-    /// What it is for, for the list.
+    /// Label shown in the list
     #[arg(long, default_value = "")]
     name: String,
-    /// The only app it may touch.
+    /// Bind the key to this app
     #[arg(long)]
     app: Option<String>,
-    /// The only user it may touch.
+    /// Bind the key to this user
     #[arg(long)]
     user: Option<String>,
-    /// What it may be used for: sessions:read, sessions:write, memory:read, memory:write,
-    /// memory:delete, run, admin (which is everything) [default: all but admin]
+    /// Permissions: sessions:read, sessions:write, memory:read, memory:write,
+    /// memory:delete, run, admin (everything) [default: all except admin]
     #[arg(long, value_delimiter = ',')]
     scopes: Vec<KeyScope>,
-    /// For how long it is good: 90d, 12h, 30m or 45s [default: until it is revoked]
+    /// Lifetime: 90d, 12h, 30m or 45s [default: until revoked]
     #[arg(long, value_parser = duration)]
     expires: Option<Duration>,
 }
@@ -71,22 +72,23 @@ impl Keys {
             None => store_of_server()?,
         };
         if store == DEFAULT_STORE {
-            std::fs::create_dir_all(".retain").context("the folder .retain cannot be made")?;
+            std::fs::create_dir_all(".retain").context("cannot create the folder .retain")?;
         }
         let keys = Database::open(&store, Missing::Create).await?.keys();
         let now_us = SystemClock.now_us();
         match self.command {
             Command::Create(create) => {
                 let mut secret = [0; retain::store::KEY_SECRET_BYTES];
-                getrandom::fill(&mut secret).context("this system gives no random bytes")?;
+                getrandom::fill(&mut secret)
+                    .context("cannot get random bytes from the operating system")?;
                 let text = KeyText::new(&RandomIds.new_id(), secret);
                 let key = create.key(&text, now_us);
                 keys.add(&key).await?;
-                // The key alone, so that a script can take it.
+                // Only the key goes to standard output, so that a script can read it.
                 println!("{}", text.reveal());
                 eprintln!(
-                    "This is the only time it is shown. A server that was started without keys \
-                     asks for one when it is started again."
+                    "This key is not shown again. A server that runs without keys requires one \
+                     after its next start."
                 );
             }
             Command::List => {
@@ -97,7 +99,7 @@ impl Keys {
             Command::Revoke { id } => {
                 let id = KeyText::parse(&id).map_or(id, |text| text.id);
                 if !keys.revoke(&id, now_us).await? {
-                    anyhow::bail!("there is no key {id:?}; see retain keys list");
+                    anyhow::bail!("API key {id:?} not found; see retain keys list");
                 }
                 println!("revoked {id}");
             }
@@ -108,7 +110,7 @@ impl Keys {
 
 impl Create {
     fn key(self, text: &KeyText, now_us: i64) -> ApiKey {
-        let usual = || {
+        let default_scopes = || {
             let all = KeyScope::ALL.into_iter();
             all.filter(|scope| *scope != KeyScope::Admin).collect()
         };
@@ -120,7 +122,7 @@ impl Create {
             app: self.app,
             user: self.user,
             scopes: match self.scopes.is_empty() {
-                true => usual(),
+                true => default_scopes(),
                 false => self.scopes,
             },
             created_us: now_us,
@@ -133,14 +135,14 @@ impl Create {
     }
 }
 
-/// What is known of a key, in a line.
+/// Describes an API key in one line.
 fn line(key: &ApiKey, now_us: i64) -> String {
     let time = |us: i64| timestamp_text(us as f64 / 1e6).unwrap_or_else(|| us.to_string());
     let state = match (key.revoked_us, key.expires_us) {
         (Some(us), _) => format!("revoked {}", time(us)),
         (None, Some(us)) if us <= now_us => format!("expired {}", time(us)),
-        (None, Some(us)) => format!("good until {}", time(us)),
-        (None, None) => "good".to_owned(),
+        (None, Some(us)) => format!("valid until {}", time(us)),
+        (None, None) => "valid".to_owned(),
     };
     let used = key
         .last_used_us
@@ -167,12 +169,14 @@ fn duration(text: &str) -> anyhow::Result<Duration> {
         'h' => 3_600,
         'm' => 60,
         's' => 1,
-        _ => anyhow::bail!("write a number and its unit: 90d, 12h, 30m or 45s"),
+        _ => anyhow::bail!("expected a number with a unit: 90d, 12h, 30m or 45s"),
     };
     let number: u64 = text.strip_suffix(unit).unwrap_or_default().parse()?;
-    let seconds = number.checked_mul(seconds).context("is too long")?;
+    let seconds = number
+        .checked_mul(seconds)
+        .context("the duration is too long")?;
     if seconds == 0 {
-        anyhow::bail!("a key that is never good is no key");
+        anyhow::bail!("must be greater than 0");
     }
     Ok(Duration::from_secs(seconds))
 }
@@ -182,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_a_unit() {
+    fn durations_need_a_unit() {
         assert_eq!(duration("90d").unwrap(), Duration::from_secs(90 * 86_400));
         assert_eq!(duration("45s").unwrap(), Duration::from_secs(45));
         for text in ["", "d", "5", "-5d", "0d", "5dd", "99999999999999999999d"] {

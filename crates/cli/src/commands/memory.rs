@@ -1,7 +1,6 @@
-//! `retain memory`: what is remembered of a user, seen and changed from the outside.
+//! `retain memory`: lists, searches, adds and forgets a user's memories.
 //!
-//! Texts are shown in one line, with what could move the cursor of a terminal made visible: they were
-//! said by somebody.
+//! Memories are untrusted text: each is printed in one line, with control characters escaped.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use retain::{
 
 use super::Store;
 
-/// See, search and forget what is remembered of a user.
+/// List, search, add and forget a user's memories.
 #[derive(Debug, Args)]
 pub(crate) struct Memory {
     #[command(subcommand)]
@@ -26,27 +25,27 @@ pub(crate) struct Memory {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Take up sessions; what is known already is not taken up again.
+    /// Ingest sessions into memory; existing entries are skipped.
     Add(Add),
-    /// Find what fits a question, the best first, and say why.
+    /// Search memories, best first, with explanations.
     Search(Search),
-    /// Show memories in the order of their arrival.
+    /// List memories in the order in which they were added.
     List(List),
-    /// Forget memories for good: adding their session again does not bring them back.
+    /// Forget memories permanently: adding their session again does not restore them.
     Forget(Forgetting),
-    /// Count what is remembered.
+    /// Print the number and size of memories.
     Stats(Whose),
 }
 
-/// Whose memories, and where.
+/// The store and the user.
 #[derive(Debug, Args)]
 struct Whose {
     #[command(flatten)]
     store: Store,
-    /// The app.
+    /// App of the user
     #[arg(long)]
     app: String,
-    /// The user.
+    /// User whose memories to use
     #[arg(long)]
     user: String,
 }
@@ -57,16 +56,16 @@ impl Whose {
     }
 }
 
-/// Which memories.
+/// Filters.
 #[derive(Debug, Args)]
 struct Which {
-    /// Those of this session.
+    /// Only memories of this session
     #[arg(long)]
     session: Option<String>,
-    /// Those that this author said.
+    /// Only memories of this author
     #[arg(long)]
     author: Option<String>,
-    /// Those that this tool said.
+    /// Only memories of this tool
     #[arg(long)]
     tool: Option<String>,
 }
@@ -86,7 +85,7 @@ impl Which {
 struct Add {
     #[command(flatten)]
     whose: Whose,
-    /// This session; all of the user if nothing is said.
+    /// Session to ingest [default: all sessions of the user]
     #[arg(long)]
     session: Option<String>,
 }
@@ -97,13 +96,13 @@ struct Search {
     whose: Whose,
     #[command(flatten)]
     which: Which,
-    /// At most so many.
+    /// Maximum number of results
     #[arg(long, default_value_t = 10)]
     limit: usize,
-    /// Write the memories as JSON Lines, whole.
+    /// Print complete memories as JSON Lines
     #[arg(long)]
     json: bool,
-    /// The question.
+    /// Search query
     question: String,
 }
 
@@ -113,10 +112,10 @@ struct List {
     whose: Whose,
     #[command(flatten)]
     which: Which,
-    /// At most so many; all if nothing is said.
+    /// Maximum number of memories [default: all]
     #[arg(long)]
     limit: Option<usize>,
-    /// Write the memories as JSON Lines, whole.
+    /// Print complete memories as JSON Lines
     #[arg(long)]
     json: bool,
 }
@@ -127,10 +126,10 @@ struct Forgetting {
     whose: Whose,
     #[command(flatten)]
     which: Which,
-    /// The memory with this id; may be said more than once.
+    /// Id of a memory to forget; repeatable
     #[arg(long, conflicts_with_all = ["session", "author", "tool"])]
     id: Vec<String>,
-    /// Do it; without this nothing is forgotten.
+    /// Confirm; without this nothing is forgotten
     #[arg(long)]
     yes: bool,
 }
@@ -159,24 +158,24 @@ impl Add {
                 all.into_iter().map(|session| session.id).collect()
             }
         };
-        let mut taken_up = MemoryAdded::default();
+        let mut total = MemoryAdded::default();
         for id in ids {
             let config = GetSessionConfig::default();
             let session = sessions.get_session(app, user, &id, config).await?;
-            let session = session.with_context(|| format!("there is no session {id:?}"))?;
+            let session = session.with_context(|| format!("session {id:?} not found"))?;
             let options = IngestOptions::default();
             let added = memory.add_session_with(&session, &options).await?;
-            taken_up.added += added.added;
-            taken_up.replaced += added.replaced;
-            taken_up.known += added.known;
-            taken_up.forgotten += added.forgotten;
+            total.added += added.added;
+            total.replaced += added.replaced;
+            total.known += added.known;
+            total.forgotten += added.forgotten;
         }
         let MemoryAdded {
             added,
             replaced,
             known,
             forgotten,
-        } = taken_up;
+        } = total;
         println!(
             "added: {added} memories of user {user:?} ({replaced} replaced, {known} known, \
              {forgotten} forgotten before)"
@@ -236,10 +235,12 @@ impl Forgetting {
         let Whose { app, user, .. } = &self.whose;
         let filter = self.which.filter();
         if self.id.is_empty() && filter.is_any() {
-            anyhow::bail!("say what to forget: --id, --session, --author or --tool");
+            anyhow::bail!("nothing selected: add --id, --session, --author or --tool");
         }
         if !self.yes {
-            anyhow::bail!("this cannot be undone; say --yes to forget memories of user {user:?}");
+            anyhow::bail!(
+                "forgetting memories of user {user:?} cannot be undone; add --yes to confirm"
+            );
         }
         let what = match self.id.is_empty() {
             true => Forget::Matching(filter),
@@ -270,7 +271,7 @@ async fn stats(whose: &Whose) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A memory in two lines: where it comes from, and what was said.
+/// Prints a memory in two lines: its source and its text.
 fn show(about: &MemoryAbout, entry: &MemoryEntry, score: Option<f32>) {
     let score = score
         .map(|score| format!("{score:.2} "))
@@ -290,7 +291,7 @@ fn show(about: &MemoryAbout, entry: &MemoryEntry, score: Option<f32>) {
     println!("    {}", visible(&entry.content.text_concat()));
 }
 
-/// What each signal gave.
+/// Formats the contribution of each signal.
 fn why(found: &FoundMemory) -> String {
     let why = &found.explanation;
     let words: Vec<String> = why.words.iter().map(|it| visible(&it.word)).collect();
@@ -309,15 +310,15 @@ fn why(found: &FoundMemory) -> String {
     format!("why: [{}] {}", words.join(" "), given.join(" + "))
 }
 
-/// The text in one line, without anything that a terminal takes for an order or that turns it around.
+/// Escapes control characters and characters that change the text direction.
 fn visible(text: &str) -> String {
-    let is_order = |it: char| {
+    let is_unsafe = |it: char| {
         it.is_control()
             || matches!(it, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let mut visible = String::with_capacity(text.len());
     for character in text.chars() {
-        match is_order(character) {
+        match is_unsafe(character) {
             true => visible.extend(character.escape_default()),
             false => visible.push(character),
         }

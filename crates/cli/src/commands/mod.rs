@@ -1,4 +1,4 @@
-//! What `retain` can be told to do. A command, a file.
+//! The commands of `retain`, one file each.
 
 pub(crate) mod append;
 pub(crate) mod backup;
@@ -19,22 +19,22 @@ use clap::Args;
 pub(crate) use database::{Database, Missing};
 pub(crate) use features::missing_feature;
 
-/// Which database.
+/// The option `--store`.
 #[derive(Debug, Args)]
 pub(crate) struct Store {
-    /// The database: sqlite:///relative.db, sqlite:////absolute.db or
+    /// URL of the database: sqlite:///relative.db, sqlite:////absolute.db or
     /// postgresql://user@host/database
     #[arg(long, env = "RETAIN_STORE", value_name = "URI")]
     store: String,
 }
 
 impl Store {
-    /// Opens the database, creating it if it is not there.
+    /// Opens the database and creates it if it does not exist.
     async fn open(&self) -> anyhow::Result<Database> {
         Database::open(&self.store, Missing::Create).await
     }
 
-    /// Opens the database, which must be there: a misspelt name is no empty database.
+    /// Opens an existing database. A misspelled name must not create an empty one.
     async fn open_existing(&self) -> anyhow::Result<Database> {
         Database::open(&self.store, Missing::Refuse).await
     }

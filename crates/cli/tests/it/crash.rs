@@ -23,20 +23,20 @@ const LIVES: usize = 25;
 const CYCLES: usize = 200;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_one_by_one_outlives_a_kill() {
-    let test = "what_was_acknowledged_one_by_one_outlives_a_kill";
+async fn sequential_acknowledged_events_survive_a_kill() {
+    let test = "sequential_acknowledged_events_survive_a_kill";
     kill_again_and_again(seed(test, 1), &["single"], 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_eight_at_once_outlives_a_kill() {
-    let test = "what_was_acknowledged_eight_at_once_outlives_a_kill";
+async fn eight_concurrent_acknowledged_events_survive_a_kill() {
+    let test = "eight_concurrent_acknowledged_events_survive_a_kill";
     kill_again_and_again(seed(test, 2), &["eight"], 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_by_four_processes_outlives_their_kill() {
-    let test = "what_was_acknowledged_by_four_processes_outlives_their_kill";
+async fn acknowledged_events_of_four_processes_survive_their_kill() {
+    let test = "acknowledged_events_of_four_processes_survive_their_kill";
     kill_again_and_again(seed(test, 3), &["north", "east", "south", "west"], 2).await;
 }
 
@@ -198,7 +198,7 @@ fn tamper(path: &Path, sql: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_event_is_found() {
+async fn ledger_finds_a_lost_event() {
     // The last one, with the position taken back: the database itself finds nothing wrong.
     let sql = "DELETE FROM events WHERE event_id = 's-39'; UPDATE sessions SET position = 39";
     let faults = after_tampering(sql).await;
@@ -219,7 +219,7 @@ async fn a_lost_event_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_doubled_event_is_found() {
+async fn ledger_finds_a_repeated_event() {
     let sql = "DROP INDEX events_by_id; \
                INSERT INTO events SELECT key + 1, event_id, invocation, timestamp, body \
                FROM events WHERE event_id = 's-39'; \
@@ -245,7 +245,7 @@ async fn a_wrong_order_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_state_or_body_is_found() {
+async fn ledger_finds_a_wrong_state_or_body() {
     let sql = "UPDATE state SET value = '1' WHERE key = 'count'; DELETE FROM shared_state; \
                UPDATE events SET body = replace(body, 'turn 3 ', 'turn 4 ')";
     let faults = after_tampering(sql).await;
@@ -259,7 +259,7 @@ async fn a_wrong_state_or_body_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_nobody_sent_is_found() {
+async fn ledger_finds_an_unsent_event() {
     let folder = retain_testkit::scratch::folder();
     let store = uri(&folder.path().join("sessions.db"));
     let mut clients = [Ledger::new("s", 1)];

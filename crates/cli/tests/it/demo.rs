@@ -16,7 +16,7 @@ fn demo(folder: &std::path::Path) -> Output {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_demo_remembers_across_sessions_and_shows_what_is_stored() {
+async fn demo_recalls_across_sessions_and_prints_stored_events() {
     let folder = retain_testkit::scratch::folder();
     let told = demo(folder.path());
     assert!(told.status.success(), "{told:?}");
@@ -26,13 +26,13 @@ async fn the_demo_remembers_across_sessions_and_shows_what_is_stored() {
         "recall   load_memory found 2, first \"My favorite project is Project Alpha.\"",
         "recall   You told me on 20",
         "ready    You told me on 20",
-        "why: «project» «favorite»; score 0.",
+        "why: \"project\" \"favorite\"; score 0.",
         "from: session monday, position 1, said by user",
         "temp:search  running      -            -           -",
-        "none of the acknowledged lost",
-        "no damage",
+        "no acknowledged event lost",
+        "no corruption",
     ] {
-        assert!(text.contains(line), "«{line}» is missing in\n{text}");
+        assert!(text.contains(line), "{line:?} is missing in\n{text}");
     }
 
     let store = uri(&folder.path().join("demo.db"));
@@ -54,7 +54,7 @@ async fn the_demo_remembers_across_sessions_and_shows_what_is_stored() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_accident() {
+fn demo_ends_quietly_when_its_reader_closes_the_pipe() {
     let mut command = Command::new(RETAIN);
     command
         .arg("demo")
@@ -69,7 +69,7 @@ fn a_reader_that_leaves_is_no_accident() {
 }
 
 #[test]
-fn the_demo_overwrites_nothing() {
+fn demo_refuses_an_existing_database() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("demo.db");
     std::fs::write(&file, "mine").unwrap();

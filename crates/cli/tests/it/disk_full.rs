@@ -25,14 +25,14 @@ const FULL: usize = 10;
 const MANY: usize = 5000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_is_said_and_writing_resumes() {
-    let test = "a_full_disk_is_said_and_writing_resumes";
+async fn full_disk_is_reported_and_writing_resumes() {
+    let test = "full_disk_is_reported_and_writing_resumes";
     fill_and_free(test, vec![Ledger::new("alone", 1)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_is_said_to_each_of_eight_writers() {
-    let test = "a_full_disk_is_said_to_each_of_eight_writers";
+async fn full_disk_is_reported_to_each_of_eight_writers() {
+    let test = "full_disk_is_reported_to_each_of_eight_writers";
     let clients = (0..8).map(|number| Ledger::new(&format!("writer{number}"), 1));
     fill_and_free(test, clients.collect()).await;
 }
@@ -61,7 +61,7 @@ async fn fill_and_free_one(test: &str, disk: &SmallDisk, clients: Vec<Ledger>) {
     assert!(acknowledged > 0);
     assert_eq!(compare_open(&sessions, &clients).await, []);
     for client in &clients {
-        // Who was told «full» was told that nothing was stored.
+        // The error `Full` means that nothing was stored.
         let session = sessions.read(&client.key, Window::NONE).await.unwrap();
         assert_eq!(session.unwrap().position, client.acknowledged() as u64);
     }
@@ -94,8 +94,8 @@ async fn all_at_once(
     appending.join_all().await
 }
 
-/// Appends until the disk was said to be full so many times, or `most` events were appended. Each
-/// event is sent until it is stored.
+/// Appends until `full` appends have failed with a full disk, or `most` events are stored. Each event
+/// is sent until it is stored.
 async fn append_until_full(
     sessions: &SqliteSessionService,
     client: &mut Ledger,
@@ -112,7 +112,7 @@ async fn append_until_full(
                 stored += 1;
             }
             Err(SessionError::Full { .. }) => told += 1,
-            Err(other) => panic!("not «full»: {}", in_full(&other)),
+            Err(other) => panic!("expected a full disk: {}", in_full(&other)),
         }
         // Reading goes on all the while, also for those who read for the first time.
         let read = sessions.read(&client.key, Window::newest(3)).await;
@@ -121,8 +121,8 @@ async fn append_until_full(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_program_says_that_the_disk_is_full() {
-    let test = "the_program_says_that_the_disk_is_full";
+async fn append_command_reports_a_full_disk() {
+    let test = "append_command_reports_a_full_disk";
     let Some(disk) = SmallDisk::mount(4) else {
         return skip(test, "mounting a small disk needs root");
     };
@@ -190,7 +190,7 @@ impl SmallDisk {
         std::fs::write(self.weight(), vec![1; self.megabytes * 512 * 1024]).unwrap();
     }
 
-    /// Gives it back.
+    /// Frees the space.
     fn relieve(&self) {
         std::fs::remove_file(self.weight()).unwrap();
     }

@@ -31,8 +31,8 @@ const FAULTS: [&str; 6] = [
 const LINES: usize = 12;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_write_or_sync_is_never_acknowledged() {
-    let test = "a_failed_write_or_sync_is_never_acknowledged";
+async fn failed_write_or_sync_is_never_acknowledged() {
+    let test = "failed_write_or_sync_is_never_acknowledged";
     if !have_strace() {
         return skip(test, "strace is not installed or may not trace");
     }
@@ -77,8 +77,8 @@ async fn a_failed_write_or_sync_is_never_acknowledged() {
 
 /// A process that lives on after a failure, as a server does, and tries each event until it is stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_lives_on_after_a_failure_tells_no_lie() {
-    let test = "a_process_that_lives_on_after_a_failure_tells_no_lie";
+async fn process_reports_the_truth_after_an_io_failure() {
+    let test = "process_reports_the_truth_after_an_io_failure";
     if !have_strace() {
         return skip(test, "strace is not installed or may not trace");
     }
@@ -122,7 +122,7 @@ async fn a_process_that_lives_on_after_a_failure_tells_no_lie() {
     assert!(failed > 0, "the test does not bite: no call failed");
 }
 
-/// A write or sync fails, and then every so many: few enough that an append can work in between.
+/// Lets every Nth write or sync fail, rarely enough that appends succeed in between.
 fn any_fault_again_and_again(random: &mut Random) -> String {
     let fault = FAULTS[random.below(4) as usize];
     let rest = if fault.starts_with("pwrite64") { 40 } else { 3 };

@@ -11,7 +11,7 @@ const CONTROL: &str = "RETAIN_CONTROL_MARK";
 
 /// Where tests are run without marks, there is nothing to show.
 #[tokio::test]
-async fn what_tests_print_log_and_store_is_kept_to_be_looked_through() {
+async fn test_output_logs_and_files_are_kept_for_the_key_search() {
     let Ok(control) = std::env::var(CONTROL) else {
         return;
     };

@@ -44,7 +44,7 @@ fn times(usually: usize, long: usize) -> usize {
     }
 }
 
-/// Says that a test cannot run here, where whoever started the tests can see it.
+/// Records a skipped test with its reason, for the summary of `scripts/test`.
 fn skip(test: &str, reason: &str) {
     use std::io::Write as _;
     println!("{test}: skipped: {reason}");

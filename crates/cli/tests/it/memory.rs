@@ -1,4 +1,4 @@
-//! `retain memory`: what is remembered can be taken up, seen, searched and forgotten from the outside.
+//! `retain memory`: ingests, lists, searches and forgets memories.
 
 use std::{path::Path, process::Command};
 
@@ -22,7 +22,7 @@ fn memory(file: &Path, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Two sessions of Ada that nobody has taken up yet, and one of somebody else.
+/// Two sessions of Ada that are not ingested yet, and one of another user.
 async fn sessions(file: &Path) -> SqliteSessionService {
     let sessions = SqliteSessionService::connect(&uri(file)).await.unwrap();
     let said = [
@@ -42,7 +42,7 @@ async fn sessions(file: &Path) -> SqliteSessionService {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memories_are_taken_up_seen_and_forgotten_from_the_outside() {
+async fn memory_commands_ingest_list_search_and_forget() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = sessions(&file).await;
@@ -122,7 +122,7 @@ async fn memories_are_taken_up_seen_and_forgotten_from_the_outside() {
 }
 
 #[test]
-fn a_database_that_is_not_there_is_not_made() {
+fn memory_commands_do_not_create_a_missing_database() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("misspelt.db");
     for command in [&["add"][..], &["list"], &["search", "x"], &["stats"]] {

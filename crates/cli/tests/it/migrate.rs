@@ -64,7 +64,7 @@ async fn fill(file: &Path, events: usize) -> SqliteSessionService {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_is_copied_compared_and_told() {
+async fn migrate_copies_verifies_and_reports() {
     let folder = retain_testkit::scratch::folder();
     let (from, to) = (folder.path().join("from.db"), folder.path().join("to.db"));
     drop(fill(&from, 100).await);
@@ -83,13 +83,13 @@ async fn a_store_is_copied_compared_and_told() {
     assert!(told.contains("copied:   nothing"), "{told}");
     let told = run(migrate(&from, &to).arg("--dry-run")).unwrap();
     assert!(
-        told.contains("of it in the target: 3 sessions, 143"),
+        told.contains("already in target:   3 sessions, 143"),
         "{told}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_is_said_with_what_to_do() {
+async fn migrate_errors_name_the_remedy() {
     let folder = retain_testkit::scratch::folder();
     let (from, to) = (folder.path().join("from.db"), folder.path().join("to.db"));
     drop(fill(&from, 3).await);
@@ -132,7 +132,7 @@ async fn what_cannot_be_is_said_with_what_to_do() {
 
 /// Killed at one moment and another, and begun again each time, it ends in the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_on_its_way_it_goes_on() {
+async fn killed_migration_resumes() {
     let folder = retain_testkit::scratch::folder();
     let from = folder.path().join("from.db");
     drop(fill(&from, 3000).await);
@@ -155,7 +155,7 @@ async fn killed_on_its_way_it_goes_on() {
 
 /// What was in one store goes to several, and comes into one again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kind_is_moved_by_itself() {
+async fn migrate_only_copies_one_kind() {
     let folder = retain_testkit::scratch::folder();
     let path = |name: &str| folder.path().join(name);
     let (from, rest, back) = (path("from.db"), path("rest.db"), path("back.db"));
@@ -206,7 +206,7 @@ async fn a_kind_is_moved_by_itself() {
     assert!(same.contains("the same store"), "{same}");
 }
 
-/// Saves so many versions of an artifact.
+/// Saves `count` versions of an artifact.
 async fn save(file: &Path, versions: usize) {
     let store = SqliteStore::open(SqliteOptions::file(file)).await.unwrap();
     let artifacts = StoreArtifactService::over(store.artifacts());
@@ -220,7 +220,7 @@ async fn save(file: &Path, versions: usize) {
 
 /// Killed within a save, the number that it had taken is free again.
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_on_its_way_to_a_folder_it_goes_on() {
+async fn killed_migration_to_a_folder_resumes() {
     let folder = retain_testkit::scratch::folder();
     let from = folder.path().join("from.db");
     save(&from, 60).await;
@@ -243,7 +243,7 @@ async fn killed_on_its_way_to_a_folder_it_goes_on() {
 /// To a server and back again, nothing is another.
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread")]
-async fn to_postgresql_and_back() {
+async fn migrate_to_postgresql_and_back_is_lossless() {
     use retain_testkit::postgres::{TestDatabase, is_there};
     if !is_there() {
         return;

@@ -12,8 +12,8 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_acknowledged_is_lost_when_the_power_fails() {
-    let test = "nothing_acknowledged_is_lost_when_the_power_fails";
+async fn acknowledged_events_survive_a_power_failure() {
+    let test = "acknowledged_events_survive_a_power_failure";
     let points = times(400, 10_000);
     if let Some(outcome) = crash_everywhere(test, "full", 4, points).await {
         assert_eq!(outcome.bad, Vec::<String>::new());
@@ -23,8 +23,8 @@ async fn nothing_acknowledged_is_lost_when_the_power_fails() {
 
 /// If the same test finds nothing where losses must be, it finds nothing anywhere.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_test_bites_where_less_durability_was_asked_for() {
-    let test = "the_test_bites_where_less_durability_was_asked_for";
+async fn test_detects_loss_with_reduced_durability() {
+    let test = "test_detects_loss_with_reduced_durability";
     if let Some(outcome) = crash_everywhere(test, "normal", 5, times(100, 2000)).await {
         assert!(outcome.lossy > 0, "the test does not bite: no loss");
         // Losses are all that was agreed to: what is left must be whole.
@@ -33,8 +33,8 @@ async fn the_test_bites_where_less_durability_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_test_bites_where_nothing_is_synced() {
-    let test = "the_test_bites_where_nothing_is_synced";
+async fn test_detects_loss_without_syncs() {
+    let test = "test_detects_loss_without_syncs";
     if let Some(outcome) = crash_everywhere(test, "off", 6, times(100, 2000)).await {
         assert!(!outcome.bad.is_empty(), "the test does not bite: no damage");
     }

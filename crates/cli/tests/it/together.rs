@@ -12,7 +12,7 @@ use crate::{
 const PROCESSES: usize = 6;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_database_is_opened_by_many_at_once() {
+async fn new_database_opens_in_many_processes_at_once() {
     for round in 0..times(15, 300) {
         let folder = retain_testkit::scratch::folder();
         let store = uri(&folder.path().join("sessions.db"));

@@ -1,4 +1,4 @@
-//! A chapter of the demo: another process writes and is killed in the middle of it.
+//! A chapter of the demo: kill a writer and check the database.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -17,11 +17,11 @@ use super::{
 const SESSION: &str = "crash";
 const EVENTS: usize = 500;
 
-/// Kills a writer and looks at what is left.
+/// Kills a writer and checks what is stored.
 pub(super) async fn tell(uri: &str) -> anyhow::Result<()> {
     chapter(5, "A crash")?;
     let acknowledged = write_and_kill(uri)?;
-    say!("  another process was killed (SIGKILL) after it had acknowledged {acknowledged} events");
+    say!("  a writer process was killed (SIGKILL) after it had acknowledged {acknowledged} events");
     let sessions = SqliteSessionService::connect(uri).await?;
     let session = read(&sessions, SESSION).await?;
     let stored = session.events.len();
@@ -30,20 +30,28 @@ pub(super) async fn tell(uri: &str) -> anyhow::Result<()> {
         "{} events are lost",
         acknowledged - stored
     );
-    say!("  reopened: {stored} events, in order, none of the acknowledged lost");
+    say!("  reopened: {stored} events, in order, no acknowledged event lost");
     let position = send_last_again(&sessions, &session).await?;
-    say!("  the last one sent again: position {position}, stored once");
+    say!("  last event sent again: position {position}, stored once");
     let problems = sessions.check().await?;
-    anyhow::ensure!(problems.is_empty(), "damage: {problems:?}");
-    say!("  the database was checked: no damage");
+    anyhow::ensure!(problems.is_empty(), "corruption: {problems:?}");
+    say!("  database check: no corruption");
     Ok(())
 }
 
-/// Starts a writer, kills it after a while, and gives how much it had acknowledged.
+/// Starts a writer, kills it after 100 acknowledgements, and returns how many there were.
 fn write_and_kill(uri: &str) -> anyhow::Result<usize> {
     let mut writer = start(uri)?;
-    let feeder = feed(writer.stdin.take().context("the writer takes no input")?);
-    let acknowledgements = writer.stdout.take().context("the writer has no output")?;
+    let feeder = feed(
+        writer
+            .stdin
+            .take()
+            .context("the writer has no standard input")?,
+    );
+    let acknowledgements = writer
+        .stdout
+        .take()
+        .context("the writer has no standard output")?;
     let mut acknowledged = 0;
     for line in BufReader::new(acknowledgements).lines() {
         line?;
@@ -79,7 +87,7 @@ fn feed(mut input: ChildStdin) -> JoinHandle<()> {
     })
 }
 
-/// Sends the last event again, as somebody would who has not seen its acknowledgement.
+/// Sends the last event again, like a client that lost the acknowledgement.
 async fn send_last_again(
     sessions: &SqliteSessionService,
     session: &Session,

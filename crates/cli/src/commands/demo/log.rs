@@ -1,4 +1,4 @@
-//! Two chapters of the demo: scopes of state, and what can be done with a session's past.
+//! Two chapters of the demo: state scopes, and rewind and fork.
 
 use retain::{
     Event, SessionLog as _, SessionService as _, SqliteSessionService, State, session::SessionKey,
@@ -9,9 +9,9 @@ use super::{
     tell::{self, say},
 };
 
-/// State in every scope, seen from several places.
+/// Shows state in every scope, as several sessions see it.
 pub(super) async fn scopes(sessions: &SqliteSessionService) -> anyhow::Result<()> {
-    tell::chapter(3, "State, and who sees it")?;
+    tell::chapter(3, "State scopes")?;
     let state = State::from([("app:season", "summer"), ("task", "find a room")]);
     let created = sessions.create_session(APP, USER, Some(state), Some("oslo"));
     let mut session = created.await?;
@@ -38,9 +38,9 @@ fn row([key, run, later, next, other]: [&str; 5]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A turn is taken back, and another way is tried from there.
+/// Rewinds a turn and continues in a fork.
 pub(super) async fn rewind_and_fork(sessions: &SqliteSessionService) -> anyhow::Result<()> {
-    tell::chapter(4, "A turn is taken back, and a fork tries another way")?;
+    tell::chapter(4, "Rewind and fork")?;
     let mut session = read(sessions, "oslo").await?;
     let mut booked = event("turn-2", "agent", "Booked: The Fjord, ten nights.");
     booked.actions.state_delta.insert("nights", 10);
@@ -49,11 +49,11 @@ pub(super) async fn rewind_and_fork(sessions: &SqliteSessionService) -> anyhow::
     say!("  after turn 2   {}", tell::state(&session.state));
     sessions.rewind(&session.key(), "turn-2").await?;
     let session = read(sessions, "oslo").await?;
-    say!("  taken back     {}", tell::state(&session.state));
+    say!("  after rewind   {}", tell::state(&session.state));
     let past = sessions.state_at(&session.key(), 2).await?;
     say!("  at position 2  {}", tell::state(&past));
     say!(
-        "  nothing was deleted: the log has {} events now",
+        "  nothing was deleted: the log now has {} events",
         session.position
     );
 
@@ -61,7 +61,7 @@ pub(super) async fn rewind_and_fork(sessions: &SqliteSessionService) -> anyhow::
     let mut fork = sessions.fork(&key, Some(1), Some("cheaper")).await?;
     let asked = event("turn-2", "user", "Something cheaper?");
     sessions.append_event(&mut fork, asked).await?;
-    say!("  a fork at position 1 goes its own way:");
+    say!("  a fork at position 1 continues differently:");
     tell::events(&fork)?;
     Ok(())
 }

@@ -1,8 +1,6 @@
-//! Two chapters of the demo: something is told in one session and known in another, after everything
-//! was closed and opened again.
+//! Two chapters of the demo: agents recall in new sessions what a user said before a restart.
 //!
-//! ADK's documented story, with agents on the offline model: it needs no network and no key. Memory is
-//! in the file of the sessions.
+//! This is ADK's documented example, with the offline model, which needs no network and no API key.
 
 use std::sync::Arc;
 
@@ -22,39 +20,39 @@ use super::{
 const FACT: &str = "My favorite project is Project Alpha.";
 const QUESTION: &str = "What is my favorite project?";
 
-/// An agent is told something, and the session is remembered.
+/// Tells an agent a fact and ingests the session.
 pub(super) async fn told(sessions: &SqliteSessionService) -> anyhow::Result<()> {
-    tell::chapter(1, "An agent is told something")?;
+    tell::chapter(1, "Tell an agent a fact")?;
     run(sessions, agent("capture"), "monday", FACT).await?;
     let memory = memory(sessions);
     let session = read(sessions, "monday").await?;
     memory.add_session_to_memory(&session).await?;
-    say!("  the session is added to memory, which is in the same file; then all is closed");
+    say!("  the session is ingested into memory, in the same file; then the file is closed");
     Ok(())
 }
 
-/// On the file that was opened again, others are asked: one looks it up, one has it at hand.
+/// Asks two agents after reopening the file: one calls the memory tool, one gets preloaded memories.
 pub(super) async fn asked(sessions: &SqliteSessionService) -> anyhow::Result<()> {
-    tell::chapter(2, "Opened again, other agents are asked, in other sessions")?;
+    tell::chapter(2, "Reopen the file and ask other agents, in new sessions")?;
     let recall = agent("recall").tool(load_memory_tool());
     run(sessions, recall, "friday", QUESTION).await?;
-    say!("  the model called the tool, what it found was stored, and the answer rests on it");
+    say!("  the model called the tool, the session stored the result, and the model quoted it");
     let ready = agent("ready").tool(preload_memory_tool(3));
     run(sessions, ready, "saturday", QUESTION).await?;
-    say!("  this one was given what fits the question, and needed no call");
+    say!("  this agent got matching memories with the request and needed no call");
 
     let search = SearchMemory::new(QUESTION).limit(1);
     let memory = memory(sessions);
     let found = memory.search_memory_with(APP, USER, search).await?;
-    why(found.first().context("the memory is gone")?)?;
+    why(found.first().context("the memory was not found")?)?;
     Ok(())
 }
 
-/// Why a memory was found, and where it comes from.
+/// Prints the explanation and the source of a memory.
 fn why(found: &FoundMemory) -> std::io::Result<()> {
     let explanation = &found.explanation;
     let words = explanation.words.iter();
-    let words: Vec<String> = words.map(|it| format!("«{}»", it.word)).collect();
+    let words: Vec<String> = words.map(|it| format!("{:?}", it.word)).collect();
     let signals = [
         ("words", explanation.lexical),
         ("conversation", explanation.session),
@@ -85,7 +83,7 @@ fn agent(name: &str) -> LlmAgentBuilder {
     LlmAgent::builder(name).model("offline")
 }
 
-/// Runs an agent on what the user says and shows what is stored.
+/// Runs an agent on a message and prints the stored events.
 async fn run(
     sessions: &SqliteSessionService,
     agent: LlmAgentBuilder,

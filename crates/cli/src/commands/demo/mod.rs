@@ -1,5 +1,4 @@
-//! `retain demo`: a short story of memory, state and crashes, told in the terminal on a real SQLite
-//! file. A chapter or two, a file.
+//! `retain demo`: shows memory, state, rewind, fork and a crash on a real SQLite file.
 
 mod crash;
 mod log;
@@ -17,16 +16,16 @@ use tell::say;
 const APP: &str = "assistant";
 const USER: &str = "ada";
 
-/// Tell the story.
+/// Show memory across sessions, state, rewind, fork and a crash.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Keep the database in this folder instead of a temporary one.
+    /// Folder for the database; it is kept afterwards [default: a temporary folder]
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
 }
 
 impl Demo {
-    /// Tells the story and cleans up behind itself.
+    /// Runs the demo and removes its temporary folder.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let folder = match &self.keep {
             Some(folder) => folder.clone(),
@@ -36,7 +35,7 @@ impl Demo {
         let folder = folder.canonicalize()?;
         let file = folder.join("demo.db");
         if file.exists() {
-            anyhow::bail!("{} is there already; give another folder", file.display());
+            anyhow::bail!("{} exists already; choose another folder", file.display());
         }
         let told = story(&file).await;
         if self.keep.is_none() {
@@ -57,7 +56,7 @@ fn last_words(keep: Option<&Path>, file: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether the story ended because nobody reads any more.
+/// Whether the reader of standard output has closed it.
 fn is_unread(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<std::io::Error>();
     error.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
@@ -65,7 +64,7 @@ fn is_unread(error: &anyhow::Error) -> bool {
 
 async fn story(file: &Path) -> anyhow::Result<()> {
     let uri = format!("sqlite:///{}", file.display());
-    say!("Retain: sessions and memory in one SQLite file, every acknowledged write on the disk.");
+    say!("Retain: sessions and memory in one SQLite file; every acknowledged write is on disk.");
     let sessions = SqliteSessionService::connect(&uri).await?;
     memory::told(&sessions).await?;
     drop(sessions);
@@ -77,7 +76,7 @@ async fn story(file: &Path) -> anyhow::Result<()> {
     crash::tell(&uri).await
 }
 
-/// A session as it is stored.
+/// Loads a session.
 async fn read(sessions: &SqliteSessionService, id: &str) -> anyhow::Result<Session> {
     let read = sessions
         .get_session(APP, USER, id, GetSessionConfig::default())

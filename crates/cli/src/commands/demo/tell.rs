@@ -1,10 +1,10 @@
-//! How the demo looks: chapters, events and states in the terminal.
+//! Output of the demo: chapters, events and states.
 
 use std::{fmt, io::Write as _};
 
 use retain::{Event, Json, Session, State, model::Part};
 
-/// A line of the story. It fails when nobody reads any more, as behind `head`.
+/// Prints a line. It fails if the reader has closed standard output, as `head` does.
 macro_rules! say {
     ($($text:tt)*) => {
         $crate::commands::demo::tell::line(format_args!($($text)*))?
@@ -38,14 +38,14 @@ pub(super) fn state(state: &State) -> String {
     pairs.join(", ")
 }
 
-/// A value of a state, or that there is none.
+/// A state value, or `-` if it is absent.
 pub(super) fn value(state: &State, key: &str) -> String {
     let value = state.get(key);
     let text = |value: &Json| value.as_str().map_or(value.to_string(), str::to_owned);
     value.map_or("-".to_owned(), text)
 }
 
-/// What an event says or does.
+/// Describes the content of an event.
 fn told(event: &Event) -> String {
     let parts = event.content().map(|content| content.parts());
     let told: Vec<String> = parts.unwrap_or_default().iter().map(told_part).collect();

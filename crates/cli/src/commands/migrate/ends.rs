@@ -1,4 +1,4 @@
-//! The two ends of a migration: from addresses to what is kept there.
+//! Opens the source and the target of a migration by their URLs.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,18 +16,18 @@ use crate::commands::{
     serve::folder,
 };
 
-/// What an end is opened for.
+/// How a side of a migration is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// To be read. It must be there.
+    /// Read. It must exist.
     Source,
-    /// To be written. It is made if it is not there.
+    /// Written. It is created if it does not exist.
     Target,
-    /// To be looked at, as a target that nothing is written to. It need not be there.
+    /// The target of a dry run: only read. It need not exist.
     Look,
 }
 
-/// Opens what is at an address.
+/// Opens the store at a URL.
 pub(super) async fn open(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
     let name = match role {
         Role::Source => "--from",
@@ -40,14 +40,14 @@ pub(super) async fn open(uri: &str, role: Role) -> anyhow::Result<MigrationSide>
         #[cfg(feature = "postgres")]
         _ if PostgresOptions::is_address(uri) => postgres(uri, role).await,
         _ => Err(anyhow::anyhow!(
-            "this is no address that is known here; there are {ADDRESSES} and, for artifacts \
-             alone, file:///folder"
+            "unsupported store URI; expected one of {ADDRESSES} or, for artifacts only, \
+             file:///folder"
         )),
     };
-    opened.with_context(|| format!("{name} cannot be used"))
+    opened.with_context(|| format!("cannot open {name}"))
 }
 
-/// Refuses two addresses of one folder. Databases tell by themselves which they are.
+/// Refuses two URLs of one folder. Databases have an identity that is compared later.
 pub(super) fn check_apart(from: &str, to: &str) -> anyhow::Result<()> {
     let is_file = |uri: &str| uri.starts_with("file:");
     if from == to {
@@ -64,7 +64,7 @@ pub(super) fn check_apart(from: &str, to: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Leaves of both ends only one kind. That they are two is looked at before: sessions tell it.
+/// Keeps only one kind on both sides, after comparing the identities of the session stores.
 pub(super) async fn narrow(
     kind: Kind,
     from: MigrationSide,
@@ -84,7 +84,7 @@ pub(super) async fn narrow(
         keys,
     } = &from;
     if sessions.is_none() && memory.is_none() && artifacts.is_none() && keys.is_none() {
-        anyhow::bail!("--from cannot be used: it keeps nothing of the kind that --only names");
+        anyhow::bail!("cannot use --from: it does not store the kind that --only names");
     }
     Ok((from, to))
 }
@@ -103,14 +103,14 @@ fn only(kind: Kind, side: MigrationSide) -> MigrationSide {
 async fn sqlite(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
     let options = SqliteOptions::from_uri(uri)?;
     if options.path().is_none() {
-        anyhow::bail!("a database in memory is gone when this program ends; give a file");
+        anyhow::bail!("a database in memory ends with this program; name a file");
     }
     let is_there = options.path().is_some_and(Path::exists);
     let options = match role {
         Role::Source => options.read_only(),
         Role::Target => options,
         Role::Look if is_there => options.read_only(),
-        // What is not there yet is as good as empty.
+        // A missing target counts as empty.
         Role::Look => SqliteOptions::in_memory(),
     };
     Ok(of_sqlite(SqliteStore::open(options).await?))
@@ -130,7 +130,7 @@ async fn postgres(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
     let options = PostgresOptions::from_uri(uri)?;
     let options = match role {
         Role::Target => options,
-        // What is not there yet is as good as empty.
+        // A missing target counts as empty.
         Role::Look if !PostgresStore::is_set_up(&options).await? => {
             return Ok(of_sqlite(
                 SqliteStore::open(SqliteOptions::in_memory()).await?,
@@ -151,7 +151,7 @@ fn artifacts(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
     let folder = folder(uri)?;
     let is_there = folder.is_dir();
     if role == Role::Source && !is_there {
-        anyhow::bail!("there is no such folder");
+        anyhow::bail!("the folder does not exist");
     }
     let mut side = MigrationSide::default();
     if role == Role::Look && !is_there {
@@ -160,7 +160,7 @@ fn artifacts(uri: &str, role: Role) -> anyhow::Result<MigrationSide> {
     }
     let store = match role {
         Role::Source | Role::Look => FileArtifactStore::open_read_only(folder)?,
-        // Who migrates to a folder has it alone.
+        // The migration is the only user of its target folder.
         Role::Target => FileArtifactStore::open_alone(folder)?,
     };
     side.artifacts = Some(Arc::new(store));

@@ -1,4 +1,4 @@
-//! `retain migrate`: everything of one store to another.
+//! `retain migrate`: copies everything from one store to another.
 
 mod ends;
 mod progress;
@@ -11,40 +11,40 @@ use retain::store::{Migration, MigrationSurvey};
 use ends::Role;
 use progress::Progress;
 
-/// Copy everything of one store to another.
+/// Copy everything from one store to another.
 #[derive(Debug, Args)]
 pub(crate) struct Migrate {
-    /// Where from: sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database,
+    /// URL of the source: sqlite:///relative.db, sqlite:////absolute.db, postgresql://user@host/database,
     /// or file:///folder of artifacts.
-    /// It is only read. Nothing may write to it meanwhile.
+    /// It is only read. Stop all its writers first.
     #[arg(long, value_name = "URI")]
     from: String,
-    /// Where to: an address of the same kinds. Empty, or with a part of what is to be copied.
+    /// URL of the target, of the same kinds; empty, or with a part of the source's data
     #[arg(long, value_name = "URI")]
     to: String,
-    /// Copy only this kind, and look at nothing else.
+    /// Copy only this kind of data
     #[arg(long, value_name = "KIND")]
     only: Option<Kind>,
-    /// Say what there is to do, and write nothing.
+    /// Print what would be copied and write nothing
     #[arg(long)]
     dry_run: bool,
 }
 
-/// What can be moved by itself.
+/// A kind of data that can be copied alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// Sessions, and the state that they share.
+    /// Sessions and shared state
     Sessions,
-    /// Memories, and what was forgotten.
+    /// Memories and the hashes of forgotten ones
     Memories,
-    /// Artifacts.
+    /// Artifacts
     Artifacts,
-    /// API keys.
+    /// API keys
     Keys,
 }
 
 impl Migrate {
-    /// Prints what was copied, after everything was compared.
+    /// Prints the counts after copying and verification.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         ends::check_apart(&self.from, &self.to)?;
         let from = ends::open(&self.from, Role::Source).await?;
@@ -78,6 +78,6 @@ impl Migrate {
 
 fn tell(survey: &MigrationSurvey) {
     println!("in the source:       {}", survey.found);
-    println!("of it in the target: {}", survey.there);
-    println!("nothing was written; without --dry-run the rest is copied");
+    println!("already in target:   {}", survey.there);
+    println!("dry run: nothing was written; run without --dry-run to copy the rest");
 }

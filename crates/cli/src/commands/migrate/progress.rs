@@ -1,4 +1,4 @@
-//! How far a migration is: a bar where a person looks on, else a line now and then.
+//! Progress of a migration: a bar on a terminal, otherwise a line now and then.
 
 use std::{
     io::IsTerminal as _,
@@ -12,7 +12,7 @@ use retain::store::{MigrationPhase, MigrationWatch};
 /// Shows progress on standard error.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// Whether somebody looks on.
+    /// Whether standard error is a terminal.
     is_terminal: bool,
     shown: Mutex<Shown>,
 }
@@ -23,7 +23,7 @@ struct Shown {
     phase: &'static str,
     steps: Option<u64>,
     done: u64,
-    /// Tenths of the whole that were told.
+    /// Tenths of the work already reported.
     tenths: u64,
 }
 
@@ -35,7 +35,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn end(&self) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bar) = shown.bar.take() {
@@ -53,7 +53,7 @@ fn bar(phase: &'static str, steps: Option<u64>) -> ProgressBar {
         Some(steps) => ProgressBar::new(steps),
         None => ProgressBar::new_spinner(),
     };
-    // A template that is wrong shows the usual one.
+    // An invalid template falls back to the default bar.
     let style = ProgressStyle::with_template(template);
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.with_style(style.progress_chars("=> "))
@@ -64,7 +64,7 @@ impl MigrationWatch for Progress {
     fn begin(&self, phase: MigrationPhase, steps: Option<u64>) {
         self.end();
         let phase = match phase {
-            MigrationPhase::Survey => "looking",
+            MigrationPhase::Survey => "surveying",
             MigrationPhase::Copy => "copying",
             MigrationPhase::Verify => "verifying",
         };
@@ -78,7 +78,7 @@ impl MigrationWatch for Progress {
         if let Some(bar) = &shown.bar {
             bar.tick();
             if steps.is_none() {
-                // Nobody tells of steps, and yet it is busy.
+                // Without steps, only the spinner shows activity.
                 bar.enable_steady_tick(Duration::from_millis(100));
             }
             return;

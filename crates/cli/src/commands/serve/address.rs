@@ -1,4 +1,4 @@
-//! Where to listen, and whether others can come there.
+//! The address to listen on, and whether other machines can reach it.
 
 use std::net::SocketAddr;
 
@@ -13,18 +13,18 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Looks up what `host` stands for.
+    /// Resolves `host`.
     pub(super) async fn resolve(host: &str, port: u16) -> anyhow::Result<Address> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let found = lookup_host((bare, port)).await;
-        let found = found.with_context(|| format!("{host:?} is no address to listen on"))?;
+        let found = found.with_context(|| format!("cannot resolve --host {host:?}"))?;
         Ok(Address {
             host: host.to_owned(),
             sockets: found.collect(),
         })
     }
 
-    /// Whether only this machine can come there.
+    /// Whether only this machine can reach it.
     pub(super) fn is_loopback(&self) -> bool {
         let is_loopback = |socket: &SocketAddr| socket.ip().to_canonical().is_loopback();
         !self.sockets.is_empty() && self.sockets.iter().all(is_loopback)
@@ -36,7 +36,7 @@ impl Address {
         listener.with_context(|| {
             let port = self.sockets.first().map_or(0, SocketAddr::port);
             format!(
-                "cannot listen on {}, port {port}; --port names another one",
+                "cannot listen on {}, port {port}; choose another with --port",
                 self.host
             )
         })
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_loopback_addresses_are_this_machine_alone() {
+    async fn loopback_addresses_are_recognized_in_any_spelling() {
         for (host, expected) in [
             ("127.0.0.1", true),
             ("127.3.2.1", true),

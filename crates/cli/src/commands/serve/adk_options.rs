@@ -1,14 +1,13 @@
-//! Options of `adk api_server` and `adk web` that this server does not have. Those that would change
-//! nothing are taken, so that the command lines that people have go on working; those that would do
-//! something that is not done here are refused with what to do instead.
+//! Options of `adk api_server` and `adk web` that this server does not have. It accepts those without
+//! effect, so that existing command lines work, and refuses the others with an alternative.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-/// An option as ADK spells it, and then as this program would.
+/// Spellings of an option: first ADK's, then ours.
 type Spellings = &'static [&'static str];
 
-/// Flags without effect: there is no code to reload, what is stored where is said by addresses, and
-/// the web UI is served where `--ui-dir` says where it is.
+/// Flags without effect: Retain loads no Python code, URIs select the stores, and `--ui-dir` turns the
+/// web UI on.
 const WITHOUT_EFFECT: [Spellings; 5] = [
     &["reload"],
     &["no-reload", "no_reload"],
@@ -17,42 +16,42 @@ const WITHOUT_EFFECT: [Spellings; 5] = [
     &["no_use_local_storage", "no-use-local-storage"],
 ];
 
-/// What cannot be done here.
+/// An unsupported option with its alternative.
 #[derive(Debug)]
-struct NotDone {
+struct Unsupported {
     spellings: Spellings,
     takes_value: bool,
     instead: &'static str,
 }
 
-const fn flag(spellings: Spellings, instead: &'static str) -> NotDone {
-    NotDone {
+const fn flag(spellings: Spellings, instead: &'static str) -> Unsupported {
+    Unsupported {
         spellings,
         takes_value: false,
         instead,
     }
 }
 
-const fn value(spellings: Spellings, instead: &'static str) -> NotDone {
-    NotDone {
+const fn value(spellings: Spellings, instead: &'static str) -> Unsupported {
+    Unsupported {
         takes_value: true,
         ..flag(spellings, instead)
     }
 }
 
 const COLLECTOR: &str = "name a collector in OTEL_EXPORTER_OTLP_ENDPOINT (docs/telemetry.md)";
-const TRIGGERS: &str = "let what receives the triggers post them to /run";
-const FEATURES: &str = "leave it out: the features of ADK's Python code cannot be switched here";
-const PAGES: &str = "leave it out, or change the pages in the folder of --ui-dir";
-const ENTERPRISE: &str = "leave it out: agents are not registered with Gemini Enterprise";
+const TRIGGERS: &str = "post triggers to /run from the program that receives them";
+const FEATURES: &str = "leave it out: it configures ADK's Python code";
+const PAGES: &str = "leave it out, or edit the pages in the --ui-dir folder";
+const ENTERPRISE: &str = "leave it out: Retain does not register agents with Gemini Enterprise";
 
-const NOT_DONE: [NotDone; 17] = [
-    flag(&["a2a"], "call the agents by /run or /run_sse"),
+const UNSUPPORTED: [Unsupported; 17] = [
+    flag(&["a2a"], "call the agents with /run or /run_sse"),
     flag(&["trace_to_cloud", "trace-to-cloud"], COLLECTOR),
     flag(&["otel_to_cloud", "otel-to-cloud"], COLLECTOR),
     value(
         &["url_prefix", "url-prefix"],
-        "let the proxy take the prefix off the path before it passes a request on",
+        "strip the prefix in the proxy",
     ),
     value(
         &["extra_plugins", "extra-plugins"],
@@ -76,7 +75,7 @@ const NOT_DONE: [NotDone; 17] = [
     ),
     value(
         &["avatar_config", "avatar-config"],
-        "leave it out: /run_live is not served, and avatars are for it alone",
+        "leave it out: avatars need /run_live, which Retain does not serve",
     ),
     value(
         &["default_llm_model", "default-llm-model"],
@@ -93,27 +92,29 @@ const NOT_DONE: [NotDone; 17] = [
     flag(&["express_mode", "express-mode"], ENTERPRISE),
 ];
 
-/// Which of ADK's options were given that cannot be followed.
+/// The unsupported options of ADK on the command line.
 #[derive(Debug, Default)]
-pub(super) struct OptionsOfAdk {
-    not_done: Vec<&'static NotDone>,
+pub(super) struct AdkOptions {
+    unsupported: Vec<&'static Unsupported>,
 }
 
-impl NotDone {
+impl Unsupported {
     /// As ADK spells it.
     fn option(&self) -> &'static str {
         self.spellings[0]
     }
 }
 
-impl OptionsOfAdk {
-    /// An error with a line for each option that cannot be followed, if there is one.
+impl AdkOptions {
+    /// Fails with one line for each unsupported option.
     pub(super) fn refuse(&self) -> anyhow::Result<()> {
-        let line = |not_done: &&NotDone| {
-            let (option, instead) = (not_done.option(), not_done.instead);
-            format!("--{option} of ADK's server cannot be followed here: {instead}")
+        let line = |unsupported: &&Unsupported| {
+            let (option, instead) = (unsupported.option(), unsupported.instead);
+            format!(
+                "--{option} is an option of ADK's server that Retain does not support: {instead}"
+            )
         };
-        let lines: Vec<String> = self.not_done.iter().map(line).collect();
+        let lines: Vec<String> = self.unsupported.iter().map(line).collect();
         anyhow::ensure!(lines.is_empty(), lines.join("\n"));
         Ok(())
     }
@@ -127,37 +128,37 @@ fn hidden(spellings: Spellings) -> Arg {
         .hide(true)
 }
 
-impl Args for OptionsOfAdk {
+impl Args for AdkOptions {
     fn augment_args(command: Command) -> Command {
         let without_effect = WITHOUT_EFFECT.map(|flag| hidden(flag).action(ArgAction::Count));
-        let not_done = NOT_DONE.iter().map(|not_done| {
-            let takes = match not_done.takes_value {
+        let unsupported = UNSUPPORTED.iter().map(|unsupported| {
+            let takes = match unsupported.takes_value {
                 true => ArgAction::Append,
                 false => ArgAction::Count,
             };
-            hidden(not_done.spellings).action(takes)
+            hidden(unsupported.spellings).action(takes)
         });
-        command.args(without_effect).args(not_done)
+        command.args(without_effect).args(unsupported)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        OptionsOfAdk::augment_args(command)
+        AdkOptions::augment_args(command)
     }
 }
 
-impl FromArgMatches for OptionsOfAdk {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<OptionsOfAdk, clap::Error> {
-        let is_given = |not_done: &&NotDone| match not_done.takes_value {
-            true => matches.contains_id(not_done.option()),
-            false => matches.get_count(not_done.option()) > 0,
+impl FromArgMatches for AdkOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<AdkOptions, clap::Error> {
+        let is_given = |unsupported: &&Unsupported| match unsupported.takes_value {
+            true => matches.contains_id(unsupported.option()),
+            false => matches.get_count(unsupported.option()) > 0,
         };
-        Ok(OptionsOfAdk {
-            not_done: NOT_DONE.iter().filter(is_given).collect(),
+        Ok(AdkOptions {
+            unsupported: UNSUPPORTED.iter().filter(is_given).collect(),
         })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = OptionsOfAdk::from_arg_matches(matches)?;
+        *self = AdkOptions::from_arg_matches(matches)?;
         Ok(())
     }
 }
@@ -171,16 +172,19 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        of_adk: OptionsOfAdk,
+        adk_options: AdkOptions,
     }
 
     fn refused(words: &[&str]) -> Option<String> {
         let line = Line::try_parse_from([&["retain"][..], words].concat()).unwrap();
-        line.of_adk.refuse().err().map(|error| error.to_string())
+        line.adk_options
+            .refuse()
+            .err()
+            .map(|error| error.to_string())
     }
 
     #[test]
-    fn what_changes_nothing_is_taken_in_both_spellings_and_not_shown() {
+    fn options_without_effect_are_accepted_in_both_spellings_and_hidden() {
         for option in WITHOUT_EFFECT.concat() {
             let option = format!("--{option}");
             assert_eq!(refused(&[&option, &option]), None, "{option}");
@@ -190,20 +194,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_done_here_is_refused_by_name_and_with_a_way_out() {
-        for not_done in &NOT_DONE {
-            for option in not_done.spellings {
+    fn unsupported_options_are_refused_with_an_alternative() {
+        for unsupported in &UNSUPPORTED {
+            for option in unsupported.spellings {
                 let option = format!("--{option}");
-                let words = match not_done.takes_value {
+                let words = match unsupported.takes_value {
                     true => vec![option.as_str(), "a", &option, "b"],
                     false => vec![option.as_str()],
                 };
                 let told = refused(&words).unwrap();
                 assert!(
-                    told.starts_with(&format!("--{} ", not_done.option())),
+                    told.starts_with(&format!("--{} ", unsupported.option())),
                     "{told}"
                 );
-                assert!(told.ends_with(not_done.instead), "{told}");
+                assert!(told.ends_with(unsupported.instead), "{told}");
                 assert!(!told.contains('\n'), "{told}");
             }
         }
@@ -216,7 +220,7 @@ mod tests {
     fn every_option_is_documented() {
         let documented = include_str!("../../../../../docs/server.md");
         let without_effect = WITHOUT_EFFECT.iter().map(|spellings| spellings[0]);
-        for option in without_effect.chain(NOT_DONE.iter().map(NotDone::option)) {
+        for option in without_effect.chain(UNSUPPORTED.iter().map(Unsupported::option)) {
             assert!(documented.contains(&format!("`--{option}`")), "{option}");
         }
     }

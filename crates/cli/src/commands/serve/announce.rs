@@ -1,23 +1,23 @@
-//! What the server says when it begins: where it is, where the data is, what to try.
+//! The lines that the server prints at startup: address, data, model or apps, and commands to try.
 
 use std::net::SocketAddr;
 
 use super::{BUILT_IN_APP, models::BuiltIn, places::Places, settings::Settings};
 
-/// What there is to say.
+/// The facts to print.
 pub(super) struct Announcement<'a> {
     pub(super) settings: &'a Settings,
     pub(super) places: &'a Places,
     pub(super) apps: &'a [String],
     pub(super) model: &'a BuiltIn,
     pub(super) needs_key: bool,
-    /// Whether there is one that is good.
+    /// Whether a valid API key exists.
     pub(super) has_key: bool,
     pub(super) address: SocketAddr,
 }
 
 impl Announcement<'_> {
-    /// Says it. The first line is read by programs too.
+    /// Prints the lines. Programs parse the first one.
     pub(super) fn print(&self) {
         println!("Retain listens on http://{}", self.address);
         println!("  data   {}", self.places.data);
@@ -28,10 +28,10 @@ impl Announcement<'_> {
         match (self.needs_key, self.has_key) {
             (false, _) => {}
             (true, true) => {
-                println!("  keys   needed: Authorization: Bearer KEY (see retain keys --help)");
+                println!("  keys   required: Authorization: Bearer KEY (see retain keys --help)");
             }
             (true, false) => println!(
-                "  keys   needed, and none is good: all have expired or were revoked. Make one with\n    \
+                "  keys   required, but none is valid: all have expired or were revoked. Create one with\n    \
                  retain keys create --store {} --name first --scopes admin",
                 self.places.keys_uri
             ),
@@ -45,7 +45,7 @@ impl Announcement<'_> {
         let name = &self.model.name;
         match self.model.because_of {
             Some(variable) => {
-                format!("{name}, as {variable} is set (another one: --model NAME)")
+                format!("{name}, because {variable} is set (use --model NAME for another)")
             }
             None if self.model.is_offline() => {
                 "offline: answers by quoting what it was told; needs no key and no network".into()
@@ -56,7 +56,7 @@ impl Announcement<'_> {
 
     fn named_apps(&self) -> String {
         match self.apps {
-            [] => "none: no folder here has a root_agent.yaml".to_owned(),
+            [] => "none: no subfolder has a root_agent.yaml".to_owned(),
             apps => apps.join(", "),
         }
     }

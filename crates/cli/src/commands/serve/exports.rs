@@ -1,4 +1,4 @@
-//! Spans to a collector, where the program was built for that and the environment names one.
+//! Exports spans to a collector if the build supports it and the environment names one.
 
 use retain::server::TraceContext;
 use tracing_subscriber::{Layer, Registry};
@@ -6,7 +6,7 @@ use tracing_subscriber::{Layer, Registry};
 #[cfg(feature = "otel")]
 use retain::otel::Otlp;
 
-/// Where spans go.
+/// The exporter of spans.
 #[derive(Debug)]
 pub(super) struct Exports {
     #[cfg(feature = "otel")]

@@ -1,5 +1,5 @@
-//! The log, on standard error: what happened to requests, by their ids, and nothing of what they say.
-//! And those who listen beside it: traces for the web UI, and a collector.
+//! The log on standard error, which contains no message content; also traces for the web UI and the
+//! exporter.
 
 use std::io::stderr;
 
@@ -18,12 +18,12 @@ use super::{
     settings::{LogFormat, Settings},
 };
 
-/// Libraries whose lines have what messages say. Who wants to see that asks for `debug`.
+/// Libraries that log message content; shown only at `debug`.
 const TALKATIVE: [&str; 1] = ["rmcp"];
 
 type Listener = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Starts the log, and whoever else listens.
+/// Starts the log and the other subscribers.
 pub(super) fn start(
     settings: &Settings,
     dev: Option<&Dev>,
@@ -44,7 +44,7 @@ pub(super) fn start(
     listeners.extend(dev.map(|dev| dev.traces().layer().boxed()));
     listeners.extend(exports.layer());
     let started = Registry::default().with(listeners).try_init();
-    started.map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))
+    started.map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))
 }
 
 fn filter(level: LevelFilter) -> Targets {
@@ -53,13 +53,13 @@ fn filter(level: LevelFilter) -> Targets {
         false => LevelFilter::OFF,
     };
     let filter = Targets::new().with_default(level);
-    // Spans of runs say whose they are, and the log does not.
+    // Spans of runs name users and sessions, which the log must not.
     let spans = [SPANS, CONTENT].map(|target| (target, LevelFilter::OFF));
     let talkative = TALKATIVE.map(|target| (target, of_talkative));
     filter.with_targets(spans).with_targets(talkative)
 }
 
-/// A level by its name, also by the ones that Python has.
+/// Parses a level, including Python's names.
 fn level(name: &str) -> anyhow::Result<LevelFilter> {
     Ok(match name.to_ascii_lowercase().as_str() {
         "trace" => LevelFilter::TRACE,
@@ -69,7 +69,7 @@ fn level(name: &str) -> anyhow::Result<LevelFilter> {
         "error" | "critical" => LevelFilter::ERROR,
         "off" => LevelFilter::OFF,
         _ => anyhow::bail!(
-            "--log-level {name:?} is not known; there are debug, info, warning, error and off"
+            "unknown --log-level {name:?}; expected debug, info, warning, error or off"
         ),
     })
 }

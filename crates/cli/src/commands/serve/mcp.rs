@@ -5,12 +5,11 @@ use retain::{
     tool::mcp::{self, ChildProcesses},
 };
 
-/// ADK's switch. It is off there unless it is set; here it is on.
+/// ADK's switch. It is off by default in ADK and on here.
 const SWITCH: &str = "ADK_ALLOW_CONFIG_STDIO_MCP_SERVERS";
 
-/// Lets configurations name MCP servers, also such that are programs to be started: the folder of
-/// agents is the operator's own, and no request writes to it. Whoever does not trust it so far sets
-/// the switch to 0.
+/// Lets configurations name MCP servers, including programs to start: the operator owns the folder of
+/// agents, and no request writes to it. Set the switch to 0 if you do not trust the files that far.
 pub(super) fn register(registry: ConfigRegistry) -> ConfigRegistry {
     let switch = std::env::var(SWITCH).ok();
     mcp::register(registry, processes(switch.as_deref()))
@@ -29,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_started_unless_the_switch_is_off() {
+    fn child_processes_are_allowed_unless_the_switch_is_off() {
         for switch in [None, Some("1"), Some("True")] {
             assert_eq!(processes(switch), ChildProcesses::Allowed);
         }

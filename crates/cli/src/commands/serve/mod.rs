@@ -1,4 +1,4 @@
-//! `retain serve`: settings → services → apps → guards, and then it listens.
+//! `retain serve`: reads settings, opens services, loads apps, sets up guards and listens.
 
 mod address;
 mod adk_options;
@@ -37,13 +37,13 @@ pub(crate) use places::folder;
 pub(crate) use settings::{DEFAULT_STORE, store_of_server};
 use settings::{Given, Settings};
 
-/// The app that is served where no folder of agents is given.
+/// The app that is served without a folder of agents.
 const BUILT_IN_APP: &str = "assistant";
 
 /// Serve agents over HTTP.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// A file of settings, named as the long options are [default: retain.toml, if it is there]
+    /// Settings file; its keys are the long options [default: retain.toml, if it exists]
     #[arg(long, env = "RETAIN_CONFIG", value_name = "FILE")]
     config: Option<std::path::PathBuf>,
     #[command(flatten)]
@@ -62,8 +62,8 @@ impl Serve {
         let address = Address::resolve(&settings.host, settings.port).await?;
         if settings.conformance && !address.is_loopback() {
             anyhow::bail!(
-                "--conformance reads files that requests name, and {} can be reached by others; \
-                 listen on 127.0.0.1",
+                "--conformance reads files that requests name, and other machines can reach {}; \
+                 use --host 127.0.0.1",
                 settings.host
             );
         }
@@ -93,13 +93,13 @@ impl Serve {
             apps,
         });
         let served = serve_guarded(server, listener, guards, stop).await;
-        // The spans of the last runs are sent, also if it went wrong.
+        // Send the spans of the last runs, even after a failure.
         exports.shutdown().await;
         Ok(served?)
     }
 }
 
-/// The agents of the folder, or the one that is built in.
+/// The agents of the folder, or the built-in one.
 fn apps(
     settings: &Settings,
     services: &Services,
@@ -151,8 +151,8 @@ fn apps(
         .agent(BUILT_IN_APP, Arc::new(agent)))
 }
 
-/// Who may ask, from where, and how much. An address that others can reach needs a key.
-/// `has_key`: there is one that is good.
+/// Keys, origins and limits. An address that others can reach requires an API key; `has_key` says that
+/// a valid one exists.
 async fn guards(
     settings: &Settings,
     places: &Places,
@@ -161,14 +161,14 @@ async fn guards(
 ) -> anyhow::Result<Guards> {
     if !has_key && !address.is_loopback() {
         anyhow::bail!(
-            "{} can be reached by others, and there is no key that keeps them out.\n\
-             Make one with\n  retain keys create --store {} --name first --scopes admin\n\
-             or give one as RETAIN_API_KEY; or listen on 127.0.0.1, where none is needed",
+            "other machines can reach {}, and there is no API key to keep them out.\n\
+             Create one with\n  retain keys create --store {} --name first --scopes admin\n\
+             or set RETAIN_API_KEY, or use --host 127.0.0.1, which requires no key",
             settings.host,
             places.keys_uri,
         );
     }
-    // Who once made a key wants a server that asks for one, also when the last has expired.
+    // Once a key was created, the server requires one, even after the last has expired.
     let is_needed = has_key || places.keys.had_any().await?;
     let keys = Keys::new(
         Arc::clone(&places.keys),
@@ -176,7 +176,7 @@ async fn guards(
         is_needed,
     );
     let origins = Origins::new(address.is_loopback(), &settings.allow_origins);
-    let origins = origins.context("--allow-origins cannot be used")?;
+    let origins = origins.context("invalid --allow-origins")?;
     Ok(Guards {
         origins: origins.called(&settings.host),
         keys: keys

@@ -1,5 +1,5 @@
-//! Which models there are, and which the built-in app asks: that of `--model`, or the best one for
-//! which there is a key, or the offline one.
+//! The models of a server. The built-in app uses `--model`, or the best model that has an API key, or
+//! the offline one.
 
 use std::sync::Arc;
 #[cfg(feature = "models")]
@@ -13,14 +13,14 @@ use super::settings::Settings;
 pub(super) struct Chosen {
     pub(super) registry: ModelRegistry,
     pub(super) built_in: BuiltIn,
-    /// Says what memories mean, if one is asked for.
+    /// The embedder of memories, if one is configured.
     pub(super) embedder: Option<Arc<dyn Embedder>>,
 }
 
 /// The model of the built-in app.
 pub(super) struct BuiltIn {
     pub(super) name: String,
-    /// The variable that it was chosen for; `None` if it was asked for, or nothing else is there.
+    /// The variable that selected it; `None` if the user named it or if it is the fallback.
     pub(super) because_of: Option<&'static str>,
 }
 
@@ -32,7 +32,7 @@ impl BuiltIn {
 
 const OFFLINE: &str = "offline";
 
-/// The models that the settings make possible. One that is asked for by name has to be among them.
+/// Builds the registry from the settings. A model that the user names must resolve.
 #[cfg(feature = "models")]
 pub(super) fn registry(settings: &Settings) -> anyhow::Result<Chosen> {
     let http = retain::model::Http::new(http_of_file(settings)?)?;
@@ -92,7 +92,7 @@ fn offline() -> BuiltIn {
     }
 }
 
-/// What the environment says, and the section `models` of the file where it is silent.
+/// The environment, and the section `models` of the file for what it does not set.
 #[cfg(feature = "models")]
 fn of_file(settings: &Settings) -> anyhow::Result<retain::model::ModelSettings> {
     use retain::model::ModelSettings;
@@ -105,7 +105,7 @@ fn of_file(settings: &Settings) -> anyhow::Result<retain::model::ModelSettings> 
         for (name, value) in section {
             let setting = name.replace('_', "-");
             let Some(variable) = ModelSettings::variable_of(provider, &setting) else {
-                anyhow::bail!("the setting models.{provider}.{name} is not known");
+                anyhow::bail!("unknown setting models.{provider}.{name}");
             };
             known = known.with_fallback(
                 variable,
@@ -113,7 +113,7 @@ fn of_file(settings: &Settings) -> anyhow::Result<retain::model::ModelSettings> 
                     Value::Text(text) => text.clone(),
                     Value::Flag(flag) => flag.to_string(),
                     Value::Number(_) => {
-                        anyhow::bail!("the setting models.{provider}.{name} is no text")
+                        anyhow::bail!("the setting models.{provider}.{name} must be a string")
                     }
                 },
             );
@@ -122,11 +122,11 @@ fn of_file(settings: &Settings) -> anyhow::Result<retain::model::ModelSettings> 
     Ok(known)
 }
 
-/// The section with what holds for all providers.
+/// The section for all providers.
 #[cfg(feature = "models")]
 const HTTP: &str = "http";
 
-/// How long providers may take, and how often they are asked: times in seconds.
+/// Timeouts in seconds, and retries.
 #[cfg(feature = "models")]
 fn http_of_file(settings: &Settings) -> anyhow::Result<retain::model::HttpSettings> {
     use super::settings::Value;
@@ -135,14 +135,14 @@ fn http_of_file(settings: &Settings) -> anyhow::Result<retain::model::HttpSettin
     for (name, value) in settings.models.get(HTTP).into_iter().flatten() {
         let wrong = |why: &str| anyhow::anyhow!("the setting models.{HTTP}.{name} {why}");
         let Value::Number(number) = *value else {
-            return Err(wrong("is no number"));
+            return Err(wrong("must be a number"));
         };
         let wait = || {
             let wait = Duration::try_from_secs_f64(number);
-            wait.map_err(|_| wrong("is no number of seconds"))
+            wait.map_err(|_| wrong("must be a number of seconds"))
         };
         let time = || match wait()? {
-            Duration::ZERO => Err(wrong("leaves no time")),
+            Duration::ZERO => Err(wrong("must be greater than 0")),
             time => Ok(time),
         };
         match name.replace('_', "-").as_str() {
@@ -152,11 +152,11 @@ fn http_of_file(settings: &Settings) -> anyhow::Result<retain::model::HttpSettin
             "attempts" if number.fract() == 0.0 && (1.0..=100.0).contains(&number) => {
                 http.retries.attempts = number as u32;
             }
-            "attempts" => return Err(wrong("is no number from 1 to 100")),
+            "attempts" => return Err(wrong("must be an integer from 1 to 100")),
             "first-wait" => http.retries.first_wait = wait()?,
             "longest-wait" => http.retries.longest_wait = wait()?,
             "wait-budget" => http.retries.budget = wait()?,
-            _ => return Err(wrong("is not known")),
+            _ => return Err(wrong("is unknown")),
         }
     }
     Ok(http)

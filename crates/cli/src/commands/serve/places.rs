@@ -1,4 +1,4 @@
-//! Where sessions, memories, artifacts and keys are: from addresses to services.
+//! Opens the services for sessions, memories, artifacts and API keys by their URIs.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -17,35 +17,35 @@ use crate::commands::{
     database::{ADDRESSES, check_supported, meaning, unknown},
 };
 
-/// The address of what goes with the program.
+/// The URI of data that ends with the process.
 const VOLATILE: &str = "memory://";
 
-/// The services, and what they were opened from.
+/// The services and their URIs.
 #[derive(Debug)]
 pub(super) struct Places {
     pub(super) services: Services,
     pub(super) keys: Arc<dyn KeyStore>,
-    /// Where `retain keys` finds the same keys.
+    /// The store in which `retain keys` finds the same API keys.
     pub(super) keys_uri: String,
-    /// In a few words, for people.
+    /// A short description for people.
     pub(super) data: String,
 }
 
 impl Places {
-    /// Opens everything that the settings name. The embedder says what memories mean.
+    /// Opens all stores that the settings name.
     pub(super) async fn open(
         settings: &Settings,
         embedder: Option<&Arc<dyn Embedder>>,
     ) -> anyhow::Result<Places> {
         let uri = settings.session_service_uri.as_str();
         if uri == DEFAULT_STORE {
-            std::fs::create_dir_all(".retain").context("the folder .retain cannot be made")?;
+            std::fs::create_dir_all(".retain").context("cannot create the folder .retain")?;
         }
         let mut places = match uri {
             VOLATILE => volatile(embedder),
             _ => durable(uri, embedder)
                 .await
-                .context("--session-service-uri cannot be used")?,
+                .context("cannot open --session-service-uri")?,
         };
         if let Some(memory) = settings
             .memory_service_uri
@@ -53,7 +53,7 @@ impl Places {
             .filter(|m| *m != uri || *m == VOLATILE)
         {
             let opened = places.with_memory(memory, embedder).await;
-            opened.context("--memory-service-uri cannot be used")?;
+            opened.context("cannot open --memory-service-uri")?;
         }
         if let Some(artifacts) = settings
             .artifact_service_uri
@@ -61,12 +61,12 @@ impl Places {
             .filter(|a| *a != uri)
         {
             let opened = places.with_artifacts(artifacts).await;
-            opened.context("--artifact-service-uri cannot be used")?;
+            opened.context("cannot open --artifact-service-uri")?;
         }
         Ok(places)
     }
 
-    /// Whether there is a key that is good now.
+    /// Whether a valid API key exists.
     pub(super) async fn has_key(&self, clock: &dyn Clock) -> anyhow::Result<bool> {
         let now_us = clock.now_us();
         let is_good = |key: &retain::store::ApiKey| {
@@ -83,9 +83,9 @@ impl Places {
         if uri == VOLATILE {
             anyhow::ensure!(
                 embedder.is_none(),
-                "ADK's own matching goes by words alone: leave out --embedder or memory://"
+                "ADK's own matching uses words only: remove --embedder, or use another store than memory://"
             );
-            // ADK's own matching, for who compares; it cannot do more than ADK's can.
+            // ADK's own matching, for comparisons; it supports only ADK's operations.
             self.services.memory = Arc::new(InMemoryMemoryService::new());
             self.services.long_term_memory = None;
         } else {
@@ -120,7 +120,7 @@ impl Places {
     }
 }
 
-/// Everything in memory, gone when the program ends. Memories are ranked as in a database.
+/// Everything in memory. Memories are ranked as in a database.
 fn volatile(embedder: Option<&Arc<dyn Embedder>>) -> Places {
     let memory = meaning(InMemoryMemoryStore::default(), embedder);
     Places {
@@ -131,12 +131,12 @@ fn volatile(embedder: Option<&Arc<dyn Embedder>>) -> Places {
             artifacts: Arc::new(InMemoryArtifactService::new()),
         },
         keys: Arc::new(InMemoryKeyStore::default()),
-        keys_uri: "URI (of sessions in a database, which memory:// is not)".to_owned(),
-        data: "in memory only, gone when the server ends".to_owned(),
+        keys_uri: "URI (API keys need sessions in a database, not memory://)".to_owned(),
+        data: "in memory only, lost when the server stops".to_owned(),
     }
 }
 
-/// The database at `uri`. Where it is none, `also` says what else there could have been.
+/// Opens the database at `uri`. The error lists `also` as further supported URIs.
 async fn database(uri: &str, also: &str) -> anyhow::Result<Database> {
     let known = format!("{ADDRESSES}, {also}");
     check_supported(uri)?;
@@ -169,11 +169,11 @@ pub(crate) fn folder(uri: &str) -> anyhow::Result<PathBuf> {
     let rest = uri.strip_prefix("file://").unwrap_or_default();
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
     if !path.starts_with('/') {
-        anyhow::bail!("{uri:?} names no folder; write file:///folder, with three slashes");
+        anyhow::bail!("{uri:?} does not name a folder; write file:///folder, with three slashes");
     }
     let path = percent_decoded(path);
     Ok(path
-        .with_context(|| format!("{uri:?} cannot be read"))?
+        .with_context(|| format!("cannot decode {uri:?}"))?
         .into())
 }
 
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_named_as_adk_names_it() {
+    fn file_uris_are_read_as_in_adk() {
         assert_eq!(folder("file:///a/b%20c").unwrap(), PathBuf::from("/a/b c"));
         assert_eq!(folder("file://localhost/a").unwrap(), PathBuf::from("/a"));
         for uri in [

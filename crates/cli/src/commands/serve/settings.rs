@@ -1,4 +1,4 @@
-//! What a server is told: options over environment over file over defaults.
+//! Settings of the server: options override the environment, then the file, then defaults.
 
 use std::{
     collections::BTreeMap,
@@ -13,21 +13,21 @@ use clap::{ArgAction, Args, ValueEnum};
 use retain::server::ServerLimits;
 use serde::Deserialize;
 
-use super::adk_options::OptionsOfAdk;
+use super::adk_options::AdkOptions;
 
-/// The file that is read where none is named, if it is there.
+/// The settings file that is read if none is named and it exists.
 const DEFAULT_FILE: &str = "retain.toml";
 
-/// Where everything is, where nothing else is said.
+/// The default store.
 pub(crate) const DEFAULT_STORE: &str = "sqlite:///.retain/retain.db";
 
-/// How the log is written.
+/// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum LogFormat {
-    /// For people.
+    /// For people
     Text,
-    /// A JSON object a line.
+    /// One JSON object per line
     Json,
 }
 
@@ -50,17 +50,15 @@ impl fmt::Debug for Value {
     }
 }
 
-/// What can be said by options, by the environment, and in a file.
+/// Settings from options, the environment, or a file.
 #[derive(Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(super) struct Given {
-    /// A folder of agents: each folder in it with a root_agent.yaml is an app [default: an app that
-    /// is built in]
+    /// Folder of agents: each subfolder with a root_agent.yaml is an app [default: a built-in app]
     #[arg(env = "RETAIN_AGENTS_DIR")]
     #[serde(alias = "agents_dir")]
     agents_dir: Option<PathBuf>,
-    /// The app that need not be named in paths and bodies [default: the folder, if it is an agent
-    /// itself]
+    /// App for requests that do not name one [default: the folder, if it is an agent itself]
     #[arg(
         long,
         alias = "default_app",
@@ -69,20 +67,20 @@ pub(super) struct Given {
     )]
     #[serde(alias = "default_app")]
     default_app: Option<String>,
-    /// The model of the app that is built in, e.g. gemini-3.5-flash, claude-sonnet-5, openai/gpt-4o,
-    /// ollama/llama3.2 or offline [default: the best one for which there is a key]
+    /// Model of the built-in app, e.g. gemini-3.5-flash, claude-sonnet-5, openai/gpt-4o,
+    /// ollama/llama3.2 or offline [default: the best model that has an API key]
     #[arg(long, env = "RETAIN_MODEL", value_name = "NAME")]
     model: Option<String>,
-    /// Keys and addresses of models, by provider.
+    /// API keys and URLs of models, by provider.
     #[arg(skip)]
     models: Option<ModelSections>,
-    /// The address to listen on [default: 127.0.0.1]
+    /// Address to listen on [default: 127.0.0.1]
     #[arg(long, env = "RETAIN_HOST")]
     host: Option<String>,
-    /// The port to listen on; 0 takes a free one [default: 8000]
+    /// Port to listen on; 0 picks a free one [default: 8000]
     #[arg(long, env = "RETAIN_PORT")]
     port: Option<u16>,
-    /// Where sessions are: sqlite:///relative.db, sqlite:////absolute.db,
+    /// Session store: sqlite:///relative.db, sqlite:////absolute.db,
     /// postgresql://user@host/database or memory://
     /// [default: sqlite:///.retain/retain.db]
     #[arg(
@@ -94,37 +92,37 @@ pub(super) struct Given {
     #[arg(env = "RETAIN_SESSION_SERVICE_URI")]
     #[serde(alias = "session_service_uri")]
     session_service_uri: Option<String>,
-    /// Where memories are: sqlite:///…, postgresql://…, or memory:// for ADK's own in-memory matching [default:
-    /// with the sessions]
+    /// Memory store: sqlite:///…, postgresql://…, or memory:// for ADK's own word matching [default:
+    /// the session store]
     #[arg(long, alias = "memory_service_uri", value_name = "URI")]
     #[arg(env = "RETAIN_MEMORY_SERVICE_URI")]
     #[serde(alias = "memory_service_uri")]
     memory_service_uri: Option<String>,
-    /// The model that says what memories mean, beside their words: gemini/MODEL, openai/MODEL or
-    /// ollama/MODEL, with @DIMENSIONS if need be [default: none]
+    /// Embedding model for semantic memory search: gemini/MODEL, openai/MODEL or ollama/MODEL, with
+    /// @DIMENSIONS for unknown models [default: none]
     #[arg(long, env = "RETAIN_EMBEDDER", value_name = "NAME")]
     embedder: Option<String>,
-    /// Where artifacts are: sqlite:///…, postgresql://…, file:///folder or memory:// [default: with the sessions]
+    /// Artifact store: sqlite:///…, postgresql://…, file:///folder or memory:// [default: the session store]
     #[arg(long, alias = "artifact_service_uri", alias = "artifact_storage_uri")]
     #[arg(env = "RETAIN_ARTIFACT_SERVICE_URI", value_name = "URI")]
     #[serde(alias = "artifact_service_uri")]
     artifact_service_uri: Option<String>,
-    /// A folder with ADK's web UI, to be served under /dev-ui/
+    /// Folder with ADK's web UI, served at /dev-ui/
     #[arg(long, alias = "ui_dir", env = "RETAIN_UI_DIR", value_name = "DIR")]
     #[serde(alias = "ui_dir")]
     ui_dir: Option<PathBuf>,
-    /// An origin whose pages may use this server: literally, regex:PATTERN, or * for all. Can be
-    /// given several times [default: none]
+    /// Origin whose pages may use this server: a literal origin, regex:PATTERN, or * for all;
+    /// repeatable [default: none]
     #[arg(long, alias = "allow_origins", env = "RETAIN_ALLOW_ORIGINS")]
     #[arg(value_name = "ORIGIN", value_delimiter = ' ', action = ArgAction::Append)]
     #[serde(alias = "allow_origins")]
     allow_origins: Option<Vec<String>>,
-    /// Replay recordings that a session's state names by their paths; for Google's conformance
-    /// tests, on a loopback address only
+    /// Replay recordings that a session's state names by path, for Google's conformance tests;
+    /// loopback addresses only
     #[arg(long, env = "RETAIN_CONFORMANCE", value_name = "BOOL")]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     conformance: Option<bool>,
-    /// Read the files of agents again when they have changed
+    /// Reload agents when their files change
     #[arg(
         long,
         alias = "reload_agents",
@@ -134,7 +132,7 @@ pub(super) struct Given {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     #[serde(alias = "reload_agents")]
     reload_agents: Option<bool>,
-    /// Make the session of a run where there is none
+    /// Create the session of a run if it does not exist
     #[arg(
         long,
         alias = "auto_create_session",
@@ -143,18 +141,18 @@ pub(super) struct Given {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     #[serde(alias = "auto_create_session")]
     auto_create_session: Option<bool>,
-    /// Let requests take a run up again by its invocationId: runs then store how far each agent has
-    /// come, as events that clients see
+    /// Let requests resume a run by its invocationId; runs then store checkpoints as events that
+    /// clients see
     #[arg(long, env = "RETAIN_RESUMABLE", value_name = "BOOL")]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     resumable: Option<bool>,
-    /// Remember what is said in every run
+    /// Ingest every run into memory
     #[arg(long, alias = "ingest_after_turns", env = "RETAIN_INGEST_AFTER_TURNS")]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     #[serde(alias = "ingest_after_turns")]
     ingest_after_turns: Option<bool>,
-    /// A key for everything, beside those of `retain keys`. Better given by the environment: others
-    /// on this machine can read the arguments of a program
+    /// API key with all permissions, in addition to those of `retain keys`. Prefer the environment
+    /// variable: other users of this machine can read a program's arguments
     #[arg(
         long,
         alias = "api_key",
@@ -164,7 +162,7 @@ pub(super) struct Given {
     #[arg(value_name = "KEY")]
     #[serde(alias = "api_key")]
     api_key: Option<String>,
-    /// How many model calls a run may make; 0 or less is no limit [default: 500]
+    /// Maximum number of model calls per run; 0 or less disables the limit [default: 500]
     #[arg(
         long,
         alias = "max_llm_calls",
@@ -174,7 +172,7 @@ pub(super) struct Given {
     )]
     #[serde(alias = "max_llm_calls")]
     max_llm_calls: Option<i64>,
-    /// How long running turns may go on once the server is told to stop [default: 10]
+    /// Time that running turns get to finish at shutdown [default: 10]
     #[arg(
         long,
         alias = "shutdown_grace",
@@ -183,7 +181,7 @@ pub(super) struct Given {
     )]
     #[serde(alias = "shutdown_grace")]
     shutdown_grace: Option<f64>,
-    /// Bytes of a request's body [default: 33554432]
+    /// Maximum size of a request body in bytes [default: 33554432]
     #[arg(
         long,
         alias = "max_body_bytes",
@@ -192,7 +190,7 @@ pub(super) struct Given {
     )]
     #[serde(alias = "max_body_bytes")]
     max_body_bytes: Option<usize>,
-    /// Bytes of a request's headers [default: 65536]
+    /// Maximum size of the request headers in bytes [default: 65536]
     #[arg(
         long,
         alias = "max_header_bytes",
@@ -201,7 +199,7 @@ pub(super) struct Given {
     )]
     #[serde(alias = "max_header_bytes")]
     max_header_bytes: Option<usize>,
-    /// How long a client may take for its headers, or wait with its next request [default: 30]
+    /// Header timeout: maximum time to receive the headers, and between two requests [default: 30]
     #[arg(
         long,
         alias = "header_timeout",
@@ -210,7 +208,7 @@ pub(super) struct Given {
     )]
     #[serde(alias = "header_timeout")]
     header_timeout: Option<f64>,
-    /// How long a client may make the server wait for more of a body [default: 30]
+    /// Body timeout: close the connection if no more of the body arrives for this long [default: 30]
     #[arg(
         long,
         alias = "body_timeout",
@@ -219,7 +217,7 @@ pub(super) struct Given {
     )]
     #[serde(alias = "body_timeout")]
     body_timeout: Option<f64>,
-    /// How long a client may take nothing of what it is sent [default: 60]
+    /// Write timeout: close the connection if the client reads nothing for this long [default: 60]
     #[arg(
         long,
         alias = "write_timeout",
@@ -228,7 +226,7 @@ pub(super) struct Given {
     )]
     #[serde(alias = "write_timeout")]
     write_timeout: Option<f64>,
-    /// Connections at a time [default: 20000]
+    /// Maximum number of open connections [default: 20000]
     #[arg(
         long,
         alias = "max_connections",
@@ -237,11 +235,11 @@ pub(super) struct Given {
     )]
     #[serde(alias = "max_connections")]
     max_connections: Option<usize>,
-    /// Turns that run at a time [default: 1024]
+    /// Maximum number of concurrent turns [default: 1024]
     #[arg(long, alias = "max_runs", env = "RETAIN_MAX_RUNS", value_name = "N")]
     #[serde(alias = "max_runs")]
     max_runs: Option<usize>,
-    /// Turns of one user that run at a time [default: 8]
+    /// Maximum number of concurrent turns per user [default: 8]
     #[arg(
         long,
         alias = "max_runs_per_user",
@@ -250,7 +248,7 @@ pub(super) struct Given {
     )]
     #[serde(alias = "max_runs_per_user")]
     max_runs_per_user: Option<usize>,
-    /// Requests that one key may make in a second [default: 100]
+    /// Maximum number of requests per second and API key [default: 100]
     #[arg(
         long,
         alias = "requests_per_key",
@@ -259,7 +257,7 @@ pub(super) struct Given {
     )]
     #[serde(alias = "requests_per_key")]
     requests_per_key: Option<f64>,
-    /// Streams and turns that one key may have open at a time [default: 10000]
+    /// Maximum number of open streams and turns per API key [default: 10000]
     #[arg(
         long,
         alias = "max_streams_per_key",
@@ -268,7 +266,7 @@ pub(super) struct Given {
     )]
     #[serde(alias = "max_streams_per_key")]
     max_streams_per_key: Option<usize>,
-    /// Streams that one user may have open at a time [default: 1000]
+    /// Maximum number of open streams per user [default: 1000]
     #[arg(
         long,
         alias = "max_streams_per_user",
@@ -277,8 +275,8 @@ pub(super) struct Given {
     )]
     #[serde(alias = "max_streams_per_user")]
     max_streams_per_user: Option<usize>,
-    /// Let exported spans say what was said: requests, answers, arguments and results [default: as
-    /// ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS says, and no where it is not set]
+    /// Include requests, answers, arguments and results in exported spans [default:
+    /// ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS, or false]
     #[arg(
         long,
         alias = "capture_message_content",
@@ -287,11 +285,11 @@ pub(super) struct Given {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     #[serde(alias = "capture_message_content")]
     capture_message_content: Option<bool>,
-    /// How the log is written, on standard error [default: text]
+    /// Format of the log on standard error [default: text]
     #[arg(long, alias = "log_format", env = "RETAIN_LOG_FORMAT", value_enum)]
     #[serde(alias = "log_format")]
     log_format: Option<LogFormat>,
-    /// What is logged: debug, info, warning, error or off [default: info]
+    /// Log level: debug, info, warning, error or off [default: info]
     #[arg(
         long,
         alias = "log_level",
@@ -300,31 +298,31 @@ pub(super) struct Given {
     )]
     #[serde(alias = "log_level")]
     log_level: Option<String>,
-    /// As --log-level debug
+    /// Same as --log-level debug
     #[arg(short, long)]
     #[serde(skip)]
     verbose: bool,
     #[command(flatten)]
     #[serde(skip)]
-    of_adk: OptionsOfAdk,
+    adk_options: AdkOptions,
 }
 
-/// How many model calls a run may make.
+/// The limit of model calls per run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LlmCalls {
-    /// Any number if `None`.
+    /// `None` disables the limit.
     pub(super) limit: Option<u32>,
 }
 
 impl LlmCalls {
-    /// As ADK means the number: none or less than none is no limit.
+    /// Follows ADK: 0 or less disables the limit.
     fn of(number: i64) -> LlmCalls {
         let limit = (number > 0).then(|| u32::try_from(number).unwrap_or(u32::MAX));
         LlmCalls { limit }
     }
 }
 
-/// What a server is told, with a value for everything.
+/// The complete settings of a server.
 #[derive(Debug, PartialEq)]
 pub(super) struct Settings {
     pub(super) agents_dir: Option<PathBuf>,
@@ -355,15 +353,15 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// What was given, over what stands in the file, over what is usual.
+    /// Merges options and environment, the file, and the defaults.
     pub(super) fn of(given: Given, file: Option<&Path>) -> anyhow::Result<Settings> {
-        given.of_adk.refuse()?;
+        given.adk_options.refuse()?;
         let verbose = given.verbose;
         let given = given.over(read(file)?);
         let limits = given.limits()?;
         let api_key = given.api_key;
         if api_key.as_deref().is_some_and(|key| key.len() < 16) {
-            anyhow::bail!("the API key is too short to be one: give at least 16 characters");
+            anyhow::bail!("--api-key is too short: use at least 16 characters");
         }
         let log_level = given.log_level.unwrap_or_else(|| "info".to_owned());
         Ok(Settings {
@@ -402,7 +400,7 @@ impl Settings {
     }
 }
 
-/// Field by field: the first, or else the second.
+/// Takes each field from the first, or else from the second.
 macro_rules! first_or_second {
     ($first:ident, $second:ident: $($field:ident),* $(,)?) => {
         Given { $($field: $first.$field.or($second.$field),)* ..$first }
@@ -426,11 +424,11 @@ impl Given {
         let seconds = |name: &str, given: Option<f64>, usual: Duration| match given {
             None => Ok(usual),
             Some(given) => Duration::try_from_secs_f64(given)
-                .with_context(|| format!("{name} {given} is no number of seconds")),
+                .with_context(|| format!("{name} {given} is not a valid number of seconds")),
         };
         let requests_per_key = self.requests_per_key.unwrap_or(usual.requests_per_key);
         if !(requests_per_key > 0.0 && requests_per_key.is_finite()) {
-            anyhow::bail!("--requests-per-key {requests_per_key} is not more than none");
+            anyhow::bail!("--requests-per-key {requests_per_key} must be greater than 0");
         }
         Ok(ServerLimits {
             body_bytes: self.max_body_bytes.unwrap_or(usual.body_bytes),
@@ -456,35 +454,34 @@ impl Given {
     }
 }
 
-/// Where a server keeps its sessions that is started here without options.
+/// The session store of a server that is started in this folder without options.
 pub(crate) fn store_of_server() -> anyhow::Result<String> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(uri) = set("RETAIN_SESSION_SERVICE_URI") {
         let uri = uri.into_string();
-        return uri.map_err(|_| anyhow::anyhow!("RETAIN_SESSION_SERVICE_URI is no text"));
+        return uri.map_err(|_| anyhow::anyhow!("RETAIN_SESSION_SERVICE_URI is not valid UTF-8"));
     }
     let file = set("RETAIN_CONFIG").map(PathBuf::from);
     let uri = read(file.as_deref())?.session_service_uri;
     Ok(uri.unwrap_or_else(|| DEFAULT_STORE.to_owned()))
 }
 
-/// What stands in the file. One that is named must be there.
+/// Reads the settings file. A file that the user names must exist.
 fn read(file: Option<&Path>) -> anyhow::Result<Given> {
     let path = file.unwrap_or(Path::new(DEFAULT_FILE));
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound && file.is_none() => {
             return Ok(Given::default());
         }
-        read => read.with_context(|| format!("{} cannot be read", path.display()))?,
+        read => read.with_context(|| format!("cannot read {}", path.display()))?,
     };
     toml::from_str(&text).map_err(|error| {
         let told = told(&error, &text);
-        anyhow::anyhow!("{} cannot be used: {told}", path.display())
+        anyhow::anyhow!("invalid settings in {}: {told}", path.display())
     })
 }
 
-/// What is wrong with a file, and in which line. The error itself would show the line and what stands
-/// in it, which may be a key.
+/// Describes an error in a file by line and setting. The original message could quote an API key.
 fn told(error: &toml::de::Error, text: &str) -> String {
     let message = error.message();
     let message = match (message.find('"'), message.rfind('"')) {
@@ -523,7 +520,7 @@ mod tests {
         given: Given,
     }
 
-    /// What stands on the line; the environment of whoever runs the tests is not looked at.
+    /// Parses a command line without the environment of the test run.
     fn given(arguments: &[&str]) -> Given {
         let line = std::iter::once(&"retain").chain(arguments);
         let command = Line::command().mut_args(|arg| arg.env(None::<&'static str>));
@@ -539,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_the_documented_defaults_hold() {
+    fn settings_have_the_documented_defaults() {
         let settings = settings(&[], "").unwrap();
         assert_eq!((settings.host.as_str(), settings.port), ("127.0.0.1", 8000));
         assert_eq!(settings.session_service_uri, DEFAULT_STORE);
@@ -584,7 +581,7 @@ mod tests {
     ];
 
     #[test]
-    fn options_win_over_the_file_and_the_file_over_defaults() {
+    fn options_override_the_file_and_the_file_overrides_defaults() {
         for (option, value, in_file) in BOTH {
             let name = option.trim_start_matches('-').replace("=true", "");
             let mut line = vec![option];
@@ -603,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn adk_spells_with_underscores() {
+    fn options_accept_underscores_like_adk() {
         for (option, value, _) in BOTH {
             let mut lines = [
                 option.to_owned(),
@@ -625,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_model_calls_is_a_number_as_adk_means_it() {
+    fn zero_or_negative_max_llm_calls_disables_the_limit() {
         let limit = |number: &str| {
             let settings = settings(&["--max_llm_calls", number], "").unwrap();
             settings.max_llm_calls.unwrap().limit
@@ -639,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_name() {
+    fn invalid_settings_are_refused_by_name_without_their_values() {
         let refused = |line: &[&str], file: &str, about: &str| {
             let error = format!("{:#}", settings(line, file).unwrap_err());
             assert!(error.contains(about), "{error}");

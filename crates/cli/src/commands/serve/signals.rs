@@ -1,18 +1,18 @@
-//! Told to stop: once means gently, twice at once.
+//! Stop signals: the first starts a graceful shutdown, the second exits at once.
 
 use anyhow::Context as _;
 #[cfg(feature = "mcp")]
 use retain::tool::mcp::exit_at_once;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Done when the program is told to stop for the first time. The second time it ends.
+/// Completes at the first stop signal. The second one exits the process.
 pub(super) fn stop() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
-    let listen = |kind| signal(kind).context("signals cannot be listened to");
+    let listen = |kind| signal(kind).context("cannot listen for signals");
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     Ok(async move {
         either(&mut interrupt, &mut terminate).await;
-        eprintln!("stopping when running turns have ended; once more ends at once");
+        eprintln!("Waiting for running requests to finish. Press Ctrl-C again to quit now.");
         tokio::spawn(async move {
             either(&mut interrupt, &mut terminate).await;
             exit_at_once(130);
@@ -20,7 +20,7 @@ pub(super) fn stop() -> anyhow::Result<impl Future<Output = ()> + Send + 'static
     })
 }
 
-/// There are no child processes that would be left behind.
+/// Without MCP there are no child processes to end.
 #[cfg(not(feature = "mcp"))]
 fn exit_at_once(code: i32) -> ! {
     std::process::exit(code)

@@ -25,7 +25,7 @@ pub(super) enum Fault {
     Gap(String, u64),
     /// A run has written after another one had begun to.
     Interleaved(String),
-    /// Who followed has seen something else than what is stored.
+    /// A tail has received something else than what is stored.
     Heard(String, u64),
     /// A key of the state is not what the last event that set it says.
     State(String),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_moved_doubled_or_strange_is_found() {
+    fn compare_finds_lost_moved_repeated_and_foreign_events() {
         let faults = after(|log, _, _| drop(log.events.pop()));
         assert!(
             faults.contains(&Fault::Lost("evt-8-2".into())),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_order_and_runs_that_interleave_are_found() {
+    fn compare_finds_wrong_order_and_interleaved_runs() {
         let faults = after(|log, sent, seen| {
             for (place, position) in [(1, 3), (2, 2)] {
                 log.events[place].position = position;
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_heard_or_heard_twice_is_found() {
+    fn compare_finds_missed_and_repeated_tail_events() {
         let faults = after(|_, _, seen| drop(seen[0].events.remove(2)));
         assert_eq!(faults, [Fault::Heard(SESSION.into(), 3)]);
         let faults = after(|_, _, seen| {

@@ -1,4 +1,4 @@
-//! Who follows a session, from one replica to the next when it is cut off.
+//! A client that tails a session and reconnects to the next replica.
 
 use std::{
     io::{ErrorKind, Read as _},

@@ -8,7 +8,7 @@ use std::{
 
 use retain::Json;
 
-/// Longer than any lease: who waits for one that was lost waits for its end.
+/// Longer than any lease, so that a run can wait for a lost one to expire.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A whole answer.
@@ -25,7 +25,7 @@ pub(super) fn ask(address: &str, method: &str, path: &str, body: &str) -> io::Re
     parse(&bytes).ok_or_else(|| io::Error::other("the answer was cut off"))
 }
 
-/// Sends a request; the answer is to be read from what is returned.
+/// Sends a request and returns the stream of its answer.
 pub(super) fn send(
     address: &str,
     method: &str,
@@ -65,7 +65,7 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    /// Takes what came and gives back the text that is complete with it.
+    /// Adds received bytes and returns the text that is complete.
     pub(super) fn take(&mut self, bytes: &[u8]) -> String {
         self.raw.extend_from_slice(bytes);
         let mut text = Vec::new();
@@ -95,7 +95,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 #[test]
-fn a_stream_is_put_together_however_it_was_cut() {
+fn stream_is_reassembled_from_any_chunks() {
     let sent = b"HTTP/1.1 200 OK\r\n\r\n5\r\nid: 1\r\n3\r\n\n\nx\r\n";
     for cut in 0..sent.len() {
         let mut chunks = Chunks::default();
@@ -105,7 +105,7 @@ fn a_stream_is_put_together_however_it_was_cut() {
 }
 
 #[test]
-fn half_an_answer_is_none() {
+fn incomplete_answer_is_not_parsed() {
     let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"a\":1}";
     assert_eq!(parse(whole).unwrap().body["a"].as_u64(), Some(1));
     for cut in 0..whole.len() {

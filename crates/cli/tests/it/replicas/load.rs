@@ -1,5 +1,5 @@
-//! Clients that append, each by itself, to replicas that die. What they are not told they ask again,
-//! of whoever is there, with the same ids; and they take down what they were told.
+//! Clients that append to replicas that die. They repeat unanswered requests at any live replica with
+//! the same ids, and record all answers.
 
 use std::{
     sync::{
@@ -96,7 +96,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Waits until so many more appends were answered: the load goes on.
+    /// Waits until `more` further appends were answered, while the load continues.
     pub(super) fn progress(&self, more: usize) {
         let goal = self.answered.load(Ordering::Relaxed) + more;
         let started = Instant::now();
@@ -137,7 +137,7 @@ impl Client<'_> {
         }
     }
 
-    /// Appends until it is enough; gives back what was sent.
+    /// Appends until it is told to stop, and returns what it sent.
     pub(super) fn work(mut self) -> Vec<Sent> {
         while !self.load.enough.load(Ordering::Relaxed) {
             if self.number.is_multiple_of(RUNNER) {

@@ -134,8 +134,8 @@ fn kill_one_after_another(load: &Load<'_>, random: &mut Random, rounds: usize) {
 }
 
 #[test]
-fn one_server_on_sqlite_is_killed_under_load() {
-    let seed = seed("one_server_on_sqlite_is_killed_under_load", 81);
+fn server_on_sqlite_loses_nothing_when_killed_under_load() {
+    let seed = seed("server_on_sqlite_loses_nothing_when_killed_under_load", 81);
     let folder = retain_testkit::scratch::folder();
     let cluster = Cluster::start(&uri(&folder.path().join("sessions.db")), 1);
     append_through(cluster, 32, seed, &|load, random| {
@@ -144,8 +144,11 @@ fn one_server_on_sqlite_is_killed_under_load() {
 }
 
 #[test]
-fn three_servers_on_sqlite_are_killed_one_after_another() {
-    let seed = seed("three_servers_on_sqlite_are_killed_one_after_another", 82);
+fn three_servers_on_sqlite_lose_nothing_when_killed_in_turn() {
+    let seed = seed(
+        "three_servers_on_sqlite_lose_nothing_when_killed_in_turn",
+        82,
+    );
     let folder = retain_testkit::scratch::folder();
     let cluster = Cluster::start(&uri(&folder.path().join("sessions.db")), 3);
     append_through(cluster, 32, seed, &|load, random| {
@@ -154,8 +157,8 @@ fn three_servers_on_sqlite_are_killed_one_after_another() {
 }
 
 #[test]
-fn a_failure_ends_the_test_and_does_not_hang_it() {
-    let seed = seed("a_failure_ends_the_test_and_does_not_hang_it", 87);
+fn failure_ends_the_test_instead_of_hanging() {
+    let seed = seed("failure_ends_the_test_instead_of_hanging", 87);
     let folder = retain_testkit::scratch::folder();
     let cluster = Cluster::start(&uri(&folder.path().join("sessions.db")), 2);
     let failing = || {

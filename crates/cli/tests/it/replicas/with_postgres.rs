@@ -15,8 +15,8 @@ use crate::{crash::wait, program::RETAIN, seed, skip, times};
 const CLIENTS: usize = 32;
 
 #[test]
-fn three_servers_are_killed_one_after_another() {
-    let test = "three_servers_are_killed_one_after_another";
+fn three_servers_lose_nothing_when_killed_in_turn() {
+    let test = "three_servers_lose_nothing_when_killed_in_turn";
     let seed = seed(test, 83);
     let Some(postgres) = Postgres::start(test) else {
         return;
@@ -28,8 +28,8 @@ fn three_servers_are_killed_one_after_another() {
 }
 
 #[test]
-fn the_database_is_killed_and_revived_under_load() {
-    let test = "the_database_is_killed_and_revived_under_load";
+fn killed_database_loses_nothing_under_load() {
+    let test = "killed_database_loses_nothing_under_load";
     let seed = seed(test, 84);
     let Some(postgres) = Postgres::start(test) else {
         return;
@@ -50,8 +50,8 @@ fn the_database_is_killed_and_revived_under_load() {
 }
 
 #[test]
-fn connections_are_terminated_under_load() {
-    let test = "connections_are_terminated_under_load";
+fn terminated_connections_lose_nothing_under_load() {
+    let test = "terminated_connections_lose_nothing_under_load";
     let seed = seed(test, 85);
     let Some(postgres) = Postgres::start(test) else {
         return;
@@ -70,8 +70,8 @@ fn connections_are_terminated_under_load() {
 }
 
 #[test]
-fn lines_are_cut_before_and_after_commit() {
-    let test = "lines_are_cut_before_and_after_commit";
+fn cut_connections_lose_nothing_around_commit() {
+    let test = "cut_connections_lose_nothing_around_commit";
     let seed = seed(test, 86);
     let Some(postgres) = Postgres::start(test) else {
         return;
@@ -97,8 +97,8 @@ fn lines_are_cut_before_and_after_commit() {
 }
 
 #[test]
-fn the_example_of_the_docs_runs() {
-    let test = "the_example_of_the_docs_runs";
+fn replicas_example_runs() {
+    let test = "replicas_example_runs";
     let Some(postgres) = Postgres::start(test) else {
         return;
     };

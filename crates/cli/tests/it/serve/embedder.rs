@@ -35,7 +35,7 @@ fn ollama() -> (String, Receiver<String>) {
 }
 
 #[test]
-fn an_embedder_is_asked_for_what_is_remembered() {
+fn embedder_embeds_ingested_memories() {
     let folder = retain_testkit::scratch::folder();
     let (address, told) = ollama();
     let mut command = serve(folder.path(), &["--embedder", "ollama/tiny@2"]);
@@ -55,7 +55,7 @@ fn an_embedder_is_asked_for_what_is_remembered() {
 }
 
 #[test]
-fn an_embedder_that_cannot_be_says_why() {
+fn invalid_embedder_is_refused_with_the_reason() {
     let folder = retain_testkit::scratch::folder();
     let refused = |arguments: &[&str], about: &str| {
         let mut command = serve(folder.path(), arguments);

@@ -18,7 +18,7 @@ fn with_a_busy_session(grace: &str) -> (tempfile::TempDir, Server) {
     (folder, server)
 }
 
-/// Waits until so many turns are running.
+/// Waits until this number of turns is running.
 fn wait_for_runs(server: &Server, count: u64) {
     let line = format!("retain_runs_active {count}");
     while !server
@@ -32,7 +32,7 @@ fn wait_for_runs(server: &Server, count: u64) {
 }
 
 #[test]
-fn told_to_stop_it_ends_streams_and_turns_and_goes() {
+fn stop_signal_ends_streams_and_turns() {
     let (_folder, server) = with_a_busy_session("0.2");
     let mut tailing = server.connect();
     server.send(&mut tailing, "GET", &format!("{SESSION}/tail"), "", "");
@@ -66,7 +66,7 @@ fn told_to_stop_it_ends_streams_and_turns_and_goes() {
 }
 
 #[test]
-fn told_twice_it_ends_at_once() {
+fn second_stop_signal_exits_at_once() {
     let (_folder, server) = with_a_busy_session("1000");
     let mut waiting = server.connect();
     server.send(

@@ -135,7 +135,7 @@ fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
 }
 
 #[test]
-fn the_spans_of_a_run_reach_the_collector_as_a_part_of_the_callers_trace() {
+fn spans_reach_the_collector_in_the_callers_trace() {
     let collector = Collector::start();
     let ended = run(&collector.address, &[]);
     assert!(!ended.stderr.contains("collector"), "{}", ended.stderr);
@@ -210,7 +210,7 @@ fn sent(collector: &Collector) -> String {
 }
 
 #[test]
-fn what_was_said_is_exported_only_if_it_is_asked_for() {
+fn message_content_is_exported_only_when_turned_on() {
     let collector = Collector::start();
     let ended = run(&collector.address, &[]);
     let text = sent(&collector);
@@ -230,7 +230,7 @@ fn what_was_said_is_exported_only_if_it_is_asked_for() {
 }
 
 #[test]
-fn a_collector_that_is_gone_or_hangs_is_no_harm() {
+fn missing_or_hanging_collector_does_not_delay_runs() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
@@ -248,7 +248,7 @@ fn a_collector_that_is_gone_or_hangs_is_no_harm() {
 }
 
 #[test]
-fn an_export_takes_no_longer_than_the_variable_says() {
+fn export_timeout_follows_the_variable() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = retain_testkit::scratch::folder();
     let mut command = serve(folder.path(), &[]);
@@ -266,7 +266,7 @@ fn an_export_takes_no_longer_than_the_variable_says() {
 }
 
 #[test]
-fn spans_are_switched_off_as_the_variables_are_written() {
+fn variables_turn_export_off_in_any_case() {
     for (name, value) in [
         ("OTEL_SDK_DISABLED", "True"),
         ("OTEL_TRACES_EXPORTER", "none"),
@@ -286,7 +286,7 @@ fn spans_are_switched_off_as_the_variables_are_written() {
 }
 
 #[test]
-fn a_protocol_that_is_not_spoken_is_refused_by_name() {
+fn unsupported_otlp_protocol_is_refused_by_name() {
     let folder = retain_testkit::scratch::folder();
     let mut command = serve(folder.path(), &[]);
     command

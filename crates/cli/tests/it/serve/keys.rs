@@ -17,7 +17,7 @@ fn ask(server: &Server, path: &str, key: &str) -> u16 {
 }
 
 #[test]
-fn a_key_that_is_revoked_elsewhere_is_no_longer_good() {
+fn key_revoked_by_another_process_is_rejected() {
     let folder = retain_testkit::scratch::folder();
     let key = keys(
         folder.path(),
@@ -57,7 +57,7 @@ fn a_key_that_is_revoked_elsewhere_is_no_longer_good() {
     // A use is noted beside the request.
     let mut listed = keys(folder.path(), &["list"]);
     for _ in 0..300 {
-        if listed.contains("good  used 20") {
+        if listed.contains("valid  used 20") {
             break;
         }
         listed = keys(folder.path(), &["list"]);
@@ -69,18 +69,18 @@ fn a_key_that_is_revoked_elsewhere_is_no_longer_good() {
         "{listed}"
     );
     assert!(lines[0].contains("revoked 20"), "{listed}");
-    assert!(lines[1].contains("good  used 20"), "{listed}");
+    assert!(lines[1].contains("valid  used 20"), "{listed}");
     assert!(lines[2].contains("user \"ada\""), "{listed}");
 }
 
 #[test]
-fn a_server_does_not_open_itself_when_its_last_key_is_gone() {
+fn server_still_requires_a_key_after_the_last_one_is_gone() {
     let folder = retain_testkit::scratch::folder();
     let is_closed = |why: &str| {
         let server = Server::with(folder.path(), &[]);
         assert_eq!(server.get("/list-apps").status, 401, "{why}");
         let announced = server.announced.join("\n");
-        let says = ["none is good", "retain keys create --store sqlite:///"];
+        let says = ["none is valid", "retain keys create --store sqlite:///"];
         assert!(says.iter().all(|it| announced.contains(it)), "{announced}");
     };
     let bound = ["create", "--app", "assistant", "--user", "ada"];
@@ -103,7 +103,7 @@ fn a_server_does_not_open_itself_when_its_last_key_is_gone() {
 }
 
 #[test]
-fn a_secret_is_kept_nowhere() {
+fn key_secret_is_stored_nowhere() {
     let folder = retain_testkit::scratch::folder();
     let key = keys(
         folder.path(),
@@ -127,13 +127,13 @@ fn a_secret_is_kept_nowhere() {
 }
 
 #[test]
-fn a_key_that_makes_no_sense_is_not_made() {
+fn invalid_key_options_are_refused() {
     let folder = retain_testkit::scratch::folder();
     for arguments in [
         &["create", "--scopes", "admin", "--user", "ada"][..],
         &["create", "--scopes", "root"],
         &["create", "--expires", "0d"],
-        &["revoke", "nobody"],
+        &["revoke", "unknown"],
     ] {
         let ran = retain(folder.path())
             .arg("keys")
@@ -146,7 +146,7 @@ fn a_key_that_makes_no_sense_is_not_made() {
 }
 
 #[test]
-fn keys_are_made_where_the_server_looks_for_them() {
+fn keys_command_uses_the_servers_store() {
     let folder = retain_testkit::scratch::folder();
     let file = "session-service-uri = \"sqlite:///elsewhere.db\"\n";
     std::fs::write(folder.path().join("retain.toml"), file).unwrap();

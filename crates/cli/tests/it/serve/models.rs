@@ -55,7 +55,7 @@ fn claude() -> (String, JoinHandle<String>) {
 }
 
 #[test]
-fn without_a_key_the_offline_model_answers() {
+fn offline_model_answers_without_a_key() {
     let folder = retain_testkit::scratch::folder();
     let server = Server::start(without_keys(folder.path(), &[]));
     let announced = server.announced.join("\n");
@@ -65,7 +65,7 @@ fn without_a_key_the_offline_model_answers() {
 }
 
 #[test]
-fn a_key_in_the_environment_chooses_the_model() {
+fn key_in_the_environment_selects_the_model() {
     let folder = retain_testkit::scratch::folder();
     let (address, asked) = claude();
     let mut command = without_keys(folder.path(), &["--log-level", "trace"]);
@@ -85,7 +85,7 @@ fn a_key_in_the_environment_chooses_the_model() {
 }
 
 #[test]
-fn a_key_in_the_file_is_as_good_and_a_name_wins() {
+fn key_in_the_file_selects_the_model_unless_one_is_named() {
     let folder = retain_testkit::scratch::folder();
     let (address, asked) = claude();
     let file = format!(
@@ -109,7 +109,7 @@ fn a_key_in_the_file_is_as_good_and_a_name_wins() {
 }
 
 #[test]
-fn a_model_without_its_key_names_the_variable() {
+fn model_without_its_key_names_the_variable() {
     let folder = retain_testkit::scratch::folder();
     let mut command = without_keys(folder.path(), &["--model", "openai/gpt-4o"]);
     let ended = command.output().unwrap();
@@ -127,7 +127,7 @@ fn a_model_without_its_key_names_the_variable() {
 }
 
 #[test]
-fn an_agent_without_its_key_leaves_the_others_alone() {
+fn agent_without_its_key_does_not_affect_other_agents() {
     let folder = retain_testkit::scratch::folder();
     for (app, model) in [("poor", "gemini-3.5-flash"), ("rich", "offline")] {
         let agents = folder.path().join("agents").join(app);
@@ -147,7 +147,7 @@ fn an_agent_without_its_key_leaves_the_others_alone() {
 
 /// Times and attempts are set in the file, for all providers.
 #[test]
-fn the_file_says_how_long_a_model_may_take() {
+fn file_sets_model_timeouts_and_retries() {
     let folder = retain_testkit::scratch::folder();
     // Takes connections, and never says a word.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -166,24 +166,24 @@ fn the_file_says_how_long_a_model_may_take() {
     for (setting, told) in [
         (
             "total-timeout = 0",
-            "models.http.total-timeout leaves no time",
+            "models.http.total-timeout must be greater than 0",
         ),
         (
             "idle-timeout = -1",
-            "models.http.idle-timeout is no number of seconds",
+            "models.http.idle-timeout must be a number of seconds",
         ),
         (
             "attempts = 0",
-            "models.http.attempts is no number from 1 to 100",
+            "models.http.attempts must be an integer from 1 to 100",
         ),
         (
             "attempts = 1.5",
-            "models.http.attempts is no number from 1 to 100",
+            "models.http.attempts must be an integer from 1 to 100",
         ),
-        ("patience = 1", "models.http.patience is not known"),
+        ("patience = 1", "models.http.patience is unknown"),
         (
             "connect-timeout = \"10\"",
-            "models.http.connect-timeout is no number",
+            "models.http.connect-timeout must be a number",
         ),
     ] {
         let file = format!("[models.http]\n{setting}\n");

@@ -34,7 +34,7 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
-/// The program, in a folder of its own and without settings of whoever runs the test.
+/// The program in its own folder, without the settings of the test's environment.
 pub(crate) fn retain(folder: &Path) -> Command {
     let mut command = Command::new(RETAIN);
     command.current_dir(folder);
@@ -84,7 +84,7 @@ impl Server {
         };
         // All lines are written, and are in the pipe, before the first request is answered.
         assert_eq!(server.get("/health").status, 200);
-        let announced = what_is_there(&mut stdout);
+        let announced = read_available(&mut stdout);
         server.announced = announced.lines().map(str::to_owned).collect();
         // Somebody goes on reading, so that writing never fails.
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
@@ -166,7 +166,7 @@ impl Server {
 }
 
 /// What was written already, without waiting for more.
-fn what_is_there(stdout: &mut BufReader<ChildStdout>) -> String {
+fn read_available(stdout: &mut BufReader<ChildStdout>) -> String {
     let in_pipe = ioctl_fionread(stdout.get_ref()).unwrap();
     let there = stdout.buffer().len() as u64 + in_pipe;
     let mut text = String::new();

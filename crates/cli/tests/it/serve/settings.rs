@@ -4,7 +4,7 @@
 use super::process::{Server, said, serve};
 
 #[test]
-fn options_win_over_the_environment_and_that_over_the_file() {
+fn options_override_the_environment_which_overrides_the_file() {
     let folder = retain_testkit::scratch::folder();
     let file = "host = \"127.0.0.3\"\nsession-service-uri = \"memory://\"\n";
     std::fs::write(folder.path().join("retain.toml"), file).unwrap();
@@ -30,7 +30,7 @@ fn options_win_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
-fn a_variable_that_is_set_to_nothing_is_not_set() {
+fn empty_variable_counts_as_unset() {
     let folder = retain_testkit::scratch::folder();
     let mut command = serve(folder.path(), &[]);
     for name in [
@@ -77,7 +77,7 @@ fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn a_run_ends_at_the_limit_of_model_calls() {
+fn run_ends_at_the_limit_of_model_calls() {
     let folder = retain_testkit::scratch::folder();
     let agents = folder.path().join("agents/twice");
     std::fs::create_dir_all(&agents).unwrap();
@@ -94,7 +94,7 @@ fn a_run_ends_at_the_limit_of_model_calls() {
         let line = [&always[..], &["memory://"], limit].concat();
         Server::with(folder.path(), &line).post(path, &message)
     };
-    // ADK's meaning of the number: so many may be made, and none or less than none is no limit.
+    // As in ADK: a positive number is the limit, 0 or less disables it.
     for limit in [
         &[][..],
         &["--max-llm-calls", "2"],
@@ -114,7 +114,7 @@ fn a_run_ends_at_the_limit_of_model_calls() {
 }
 
 #[test]
-fn command_lines_of_adk_start_this_server() {
+fn adk_command_lines_start_the_server() {
     let folder = retain_testkit::scratch::folder();
     for line in [
         "--with_ui --use_local_storage --reload --max_llm_calls 20 -v",
@@ -127,7 +127,7 @@ fn command_lines_of_adk_start_this_server() {
 }
 
 #[test]
-fn what_only_adks_server_does_is_refused_with_a_way_out() {
+fn unsupported_adk_options_are_refused_with_an_alternative() {
     let message = refused(&["--a2a", "--trigger_sources", "pubsub", "--with_ui"], &[]);
     let lines: Vec<&str> = message.lines().collect();
     assert_eq!(lines.len(), 2, "{message}");
@@ -136,7 +136,7 @@ fn what_only_adks_server_does_is_refused_with_a_way_out() {
 }
 
 #[test]
-fn an_address_that_others_can_reach_needs_a_key() {
+fn reachable_address_requires_a_key() {
     for host in ["0.0.0.0", "::"] {
         let message = refused(&["--host", host], &[]);
         assert!(message.contains("retain keys create"), "{message}");
@@ -152,14 +152,14 @@ fn an_address_that_others_can_reach_needs_a_key() {
 }
 
 #[test]
-fn recordings_are_not_replayed_for_others() {
+fn conformance_is_refused_on_a_reachable_address() {
     let key = ("RETAIN_API_KEY", "a-key-of-sixteen-or-more");
     let message = refused(&["--host", "0.0.0.0", "--conformance"], &[key]);
     assert!(message.contains("--conformance"), "{message}");
 }
 
 #[test]
-fn origins_are_those_of_the_settings() {
+fn origins_follow_the_settings() {
     let folder = retain_testkit::scratch::folder();
     let origins = [
         "--allow_origins",

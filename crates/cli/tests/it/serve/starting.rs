@@ -6,7 +6,7 @@ use super::process::{Answer, Server, said, serve};
 use crate::skip;
 
 #[test]
-fn the_lines_that_it_prints_can_be_pasted() {
+fn printed_commands_run_in_a_shell() {
     let folder = retain_testkit::scratch::folder();
     let server = Server::with(folder.path(), &[]);
     let printed = server.announced.join("\n");
@@ -16,7 +16,7 @@ fn the_lines_that_it_prints_can_be_pasted() {
     let lines: Vec<&str> = lines.filter(|line| line.starts_with("curl ")).collect();
     assert_eq!(lines.len(), 2, "{printed}");
     if Command::new("curl").arg("--version").output().is_err() {
-        return skip("the_lines_that_it_prints_can_be_pasted", "there is no curl");
+        return skip("printed_commands_run_in_a_shell", "there is no curl");
     }
     let paste = |line: &str| {
         let ran = Command::new("sh").args(["-c", line]).output().unwrap();
@@ -29,7 +29,7 @@ fn the_lines_that_it_prints_can_be_pasted() {
 }
 
 #[test]
-fn what_it_was_told_it_knows_after_a_restart() {
+fn assistant_remembers_after_a_restart() {
     let folder = retain_testkit::scratch::folder();
     let server = Server::with(folder.path(), &[]);
     let told = server.post("/run", &said("monday", "My favorite tea is Earl Grey."));
@@ -42,7 +42,7 @@ fn what_it_was_told_it_knows_after_a_restart() {
 }
 
 #[test]
-fn an_agent_whose_model_is_not_known_is_listed_and_its_use_says_why_not() {
+fn agent_with_unknown_model_is_listed_and_fails_with_the_reason() {
     let folder = retain_testkit::scratch::folder();
     for (app, model) in [("known", "offline"), ("unknown", "martian-9-ultra")] {
         let agents = folder.path().join("agents").join(app);
@@ -78,7 +78,7 @@ fn an_agent_whose_model_is_not_known_is_listed_and_its_use_says_why_not() {
 }
 
 #[test]
-fn a_loopback_address_is_one_however_it_is_written() {
+fn loopback_address_is_recognized_in_any_spelling() {
     let folder = retain_testkit::scratch::folder();
     for host in ["127.0.0.1", "127.1", "localhost"] {
         let server = Server::with(folder.path(), &["--host", host]);
@@ -97,7 +97,7 @@ fn a_loopback_address_is_one_however_it_is_written() {
 }
 
 #[test]
-fn the_log_tells_what_happened_and_nothing_of_what_was_said() {
+fn log_has_requests_and_no_message_content() {
     let folder = retain_testkit::scratch::folder();
     let arguments = ["--log_format", "json", "--log_level", "DEBUG"];
     let server = Server::with(folder.path(), &arguments);
@@ -131,7 +131,7 @@ fn the_log_tells_what_happened_and_nothing_of_what_was_said() {
 }
 
 #[test]
-fn services_are_where_they_are_said_to_be() {
+fn services_use_the_configured_uris() {
     let folder = retain_testkit::scratch::folder();
     let files = folder.path().join("files");
     let artifacts = format!("file://{}", files.display());
