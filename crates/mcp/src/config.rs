@@ -44,7 +44,7 @@ const AUTH: [&str; 3] = ["auth_scheme", "auth_credential", "credential_key"];
 
 /// Whether a configuration may start programs.
 ///
-/// It names the program and its arguments, so whoever writes the file runs code. Allow it for
+/// The file names a program and its arguments, so its author can run any code. Allow it for
 /// files of your own, and for no others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildProcesses {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said_with_its_key() {
+    fn invalid_arguments_are_reported_with_their_key() {
         let allowed = ChildProcesses::Allowed;
         for (args, word) in [
             (r#"{}"#, "exactly one of"),

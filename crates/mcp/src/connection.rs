@@ -86,7 +86,7 @@ impl Connection {
         .await
     }
 
-    /// Says goodbye. Who asks again connects again.
+    /// Closes the connection. The next call connects again.
     pub(crate) async fn close(&self) {
         let session = self.current.lock().await.session.take();
         if let Some(session) = session {
@@ -119,7 +119,7 @@ impl Connection {
     /// The session that there is, or a new one.
     async fn session(&self) -> Result<Arc<Session>, Failure> {
         let attempts = self.attempts.load(Ordering::Relaxed);
-        // Who else needs it waits for the same one.
+        // Concurrent callers wait for the same attempt.
         let mut current = self.current.lock().await;
         let session = current.session.take();
         if let Some(session) = session.filter(|session| !session.is_closed()) {
@@ -142,7 +142,7 @@ impl Connection {
         connected
     }
 
-    /// Lets go of the session if the failure says that it is of no use.
+    /// Drops the session if the failure shows that it is unusable.
     async fn after(&self, session: &Arc<Session>, failure: Failure) -> Failure {
         if failure.ends_session() {
             let mut current = self.current.lock().await;

@@ -1,5 +1,5 @@
 //! Descriptions that servers wrote stand in requests between marks that they cannot forge, and the
-//! model is told that they are no instructions. The words are ADK's.
+//! prompt states that they are not instructions. The texts are ADK's.
 
 use retain_core::{Json, JsonMap};
 

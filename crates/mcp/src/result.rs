@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_null_is_left_out() {
+    fn null_fields_are_left_out() {
         let stored = stored(
             r#"{"content":[{"type":"text","text":"a","annotations":null}],"structuredContent":null}"#,
         );

@@ -14,7 +14,7 @@ const HTTP_CALL_TIMEOUT: Duration = Duration::from_secs(300);
 pub enum McpServer {
     /// A child process.
     Stdio(StdioServer),
-    /// A server of the transport «streamable HTTP».
+    /// A server of the transport "streamable HTTP".
     Http(HttpServer),
 }
 
@@ -123,7 +123,7 @@ impl fmt::Debug for StdioServer {
     }
 }
 
-/// A server that is reached over HTTP, with the transport «streamable HTTP».
+/// A server on HTTP, with the transport "streamable HTTP".
 ///
 /// The transport before it, HTTP+SSE, is not spoken.
 #[derive(Clone, PartialEq)]
@@ -191,7 +191,7 @@ impl fmt::Debug for HttpServer {
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<String>);
 
-/// Shorter values are no keys, and would be taken out of words.
+/// Shorter values are not secrets; removing them would damage ordinary words.
 const SECRET_MIN: usize = 6;
 
 impl Secrets {
@@ -219,7 +219,7 @@ impl Secrets {
 }
 
 fn of_header(value: &str) -> Vec<String> {
-    // «Bearer …»: the key may be repeated without that word.
+    // "Bearer …": a server may repeat the key without that word.
     let key = value.split_whitespace().next_back().unwrap_or_default();
     let mut all = vec![value.to_owned(), key.to_owned()];
     let is_basic = value
@@ -262,7 +262,7 @@ fn of_url(url: &str) -> Vec<String> {
     all
 }
 
-/// A name and a password, alone, together, and as «Basic …» has them.
+/// A name and a password: alone, together, and as in "Basic …".
 fn of_login(login: &str) -> Vec<String> {
     let (name, password) = login.split_once(':').unwrap_or((login, ""));
     let coded = Bytes::from(login.as_bytes()).to_base64();
@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_secret_is_not_shown() {
+    fn debug_output_hides_secrets() {
         let server = HttpServer::new("https://me:canary-1@host:8/mcp?key=canary-2#canary-3")
             .header("Authorization", "Bearer canary-4");
         let shown = format!("{server:?}");
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_secret_is_taken_out_of_what_is_said() {
+    fn error_texts_are_cleared_of_secrets() {
         let server = HttpServer::new("https://me:canary-1@host:8/mcp?n=1&key=canary-2#f")
             .header("Authorization", "Bearer canary-4")
             .header("X-Short", "on");
@@ -350,7 +350,7 @@ mod tests {
         let keyed = HttpServer::new("https://canary-key@host/");
         let secrets = Secrets::of(&keyed.into());
         assert_eq!(secrets.without("Basic Y2FuYXJ5LWtleTo="), "Basic …=");
-        // Whoever gets a login in a header reads it too.
+        // The receiver of a header can read the login in it too.
         let basic = HttpServer::new("https://host/")
             .header("Authorization", "Basic Y2FuYXJ5LTU6Y2FuYXJ5LTY=");
         let secrets = Secrets::of(&basic.into());

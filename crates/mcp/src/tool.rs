@@ -54,7 +54,7 @@ impl McpTool {
         }
     }
 
-    /// The page that shows what the tool answers, if it has one: an «MCP App».
+    /// The page that displays the tool's answer, if it has one: an "MCP App".
     fn page(&self) -> Option<&str> {
         let meta = self.tool.wire.get("_meta")?;
         let nested = meta.get("ui").and_then(|ui| ui.get("resourceUri"));

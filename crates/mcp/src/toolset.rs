@@ -36,7 +36,7 @@ type Tools = Vec<Arc<dyn Tool>>;
 
 /// The tools of an MCP server.
 ///
-/// The server is started or reached when a run first needs its tools, and let go of when the
+/// The toolset starts or connects to the server when a run first needs its tools, and closes it when the
 /// toolset is closed or dropped.
 pub struct McpToolset {
     server: McpServer,
@@ -84,7 +84,7 @@ impl McpToolset {
         }
     }
 
-    /// Only the tools of these names, as the server has them. No names are no filter, as in ADK.
+    /// Uses only the tools with these names, as the server spells them. An empty list disables the filter, as in ADK.
     pub fn tool_filter<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         self.filter = match names.is_empty() {

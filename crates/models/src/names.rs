@@ -141,7 +141,7 @@ pub(crate) const PREFIXES: [&str; 27] = [
 ];
 
 impl Named {
-    /// The model that `name` means; `None` if it is no name of ours.
+    /// The model that `name` selects; `None` if the name is unknown.
     pub(crate) fn of(name: &str) -> Option<Named> {
         if let Some((class, rest)) = name.split_once(':') {
             match class.to_ascii_lowercase().as_str() {

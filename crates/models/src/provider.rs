@@ -9,7 +9,7 @@ use crate::http::{Call, SseEvent, Trouble};
 
 /// How one provider is spoken to.
 pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
-    /// The HTTP call for a request. The key is no part of it.
+    /// The HTTP call for a request. It does not contain the API key.
     fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError>;
 
     /// Reads an answer that came whole. A provider may also say in it that it has failed.
@@ -33,7 +33,7 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
 
 /// Reads one streamed answer, event by event.
 pub(crate) trait StreamReader: Send {
-    /// Takes up an event; gives the pieces to hand on. An error ends the stream.
+    /// Merges an event; returns the pieces to pass on. An error ends the stream.
     fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble>;
 
     /// The stream is over: gives the whole answer, or an error if it was cut off.

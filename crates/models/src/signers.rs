@@ -1,4 +1,4 @@
-//! Who has signed a thought. A provider wants its own signatures back and refuses others', so that a
+//! The provider that signed a thought. A provider wants its own signatures back and refuses others', so that a
 //! session which changes its model goes on without the thoughts of the other.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};

@@ -112,7 +112,7 @@ impl Meddler for Breaker {
             return written;
         };
         while events.len() < batch.events.len() {
-            // Whoever was dropped is told a position all the same.
+            // A dropped append still gets a position.
             let position = events.last().map_or(1, |(last, _)| last + 1);
             events.push((position, batch.events[events.len()].event.clone()));
         }

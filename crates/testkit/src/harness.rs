@@ -161,7 +161,7 @@ impl Harness {
         self.durability == Durability::Durable
     }
 
-    /// Closes the service and opens the data again. The caller has let go of every service.
+    /// Closes the service and opens the data again. The caller must have dropped every service.
     pub async fn reopen(&mut self) -> Arc<dyn SessionLog> {
         assert!(self.is_durable(), "this store forgets what it holds");
         if let Some(service) = self.service.take() {

@@ -337,7 +337,7 @@ impl Model {
         Ok(delta)
     }
 
-    /// Takes up the event that a rewind stored.
+    /// Applies the stored event of a rewind.
     pub(crate) fn rewound(&mut self, key: &SessionKey, event: Event) -> u64 {
         self.write(key, vec![event]);
         // It was a run of its own, so the token of an earlier run is outdated.

@@ -41,7 +41,7 @@ pub async fn connect(uri: &str) -> Client {
 /// How many were made in this process.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// An empty database of its own. It is dropped with this, whoever is still connected. Where what tests
+/// An empty database. Dropping this drops it, even with open connections. Where what tests
 /// leave behind is looked through, its rows are left as text.
 #[derive(Debug)]
 pub struct TestDatabase {
@@ -142,7 +142,7 @@ mod tests {
 
     /// Where marks are looked for, this one is meant to be found in what is kept of the database.
     #[tokio::test]
-    async fn what_a_database_holds_is_kept_as_text() {
+    async fn database_contents_are_dumped_as_text() {
         if !is_there() {
             return;
         }

@@ -124,7 +124,7 @@ fn unexpected(said: &str) -> String {
         .any(|status| said.starts_with(status));
     match is_elsewhere {
         true => format!(
-            "{said} (is this an MCP server of the transport «streamable HTTP»? The older HTTP+SSE is \
+            "{said} (is this an MCP server of the transport `streamable HTTP`? The older HTTP+SSE is \
              not spoken)"
         ),
         false => said,

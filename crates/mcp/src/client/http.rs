@@ -67,7 +67,7 @@ fn headers(given: &[(String, String)]) -> Result<Headers, String> {
     let mut headers = Headers::new();
     for (name, value) in given {
         let parsed = HeaderName::try_from(name.as_str());
-        let parsed = parsed.map_err(|_| format!("{name:?} is no name of a header"))?;
+        let parsed = parsed.map_err(|_| format!("{name:?} is not a valid header name"))?;
         if RESERVED.contains(&parsed.as_str()) {
             return Err(format!("the header {name:?} is the protocol's own"));
         }
@@ -80,7 +80,7 @@ fn headers(given: &[(String, String)]) -> Result<Headers, String> {
 }
 
 fn client(server: &HttpServer) -> reqwest::Result<reqwest::Client> {
-    // Whoever comes first chooses the provider for the whole process; all of ours choose this one.
+    // The first caller sets the provider of the whole process; all our crates choose this one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))

@@ -178,7 +178,7 @@ async fn a_configuration_names_the_toolset() {
 
 /// Clients choose the name of a run, so that they can ask again.
 #[tokio::test]
-async fn what_one_user_may_use_is_not_anothers_by_a_run_of_the_same_name() {
+async fn filtered_tools_are_not_shared_between_users_with_the_same_run_id() {
     let folder = retain_testkit::scratch::folder();
     let set = McpToolset::new(child_process(folder.path()));
     let set = set.tool_filter_when(|ctx, name| ctx.user_id() == "ada" || name == "echo");

@@ -65,7 +65,7 @@ pub(crate) async fn noted(folder: &Path, what: &str) {
 
 /// Not a test: what the child processes of the tests run.
 ///
-/// What the test harness writes on the same output is no message, and the client must not mind.
+/// The test harness also writes to this output; the client must ignore lines that are not messages.
 #[tokio::test]
 async fn serve_as_a_child_process() {
     let Some(folder) = std::env::var_os(FOLDER) else {

@@ -46,7 +46,7 @@ async fn a_tool_is_called_and_the_server_ends_with_the_toolset() {
     assert_eq!(servers(folder.path()), 1);
     assert!(is_alive(&server) && is_alive(&started));
     set.close().await;
-    // Whoever asked for the end has it, also of what the server started.
+    // Closing also ends the processes that the server started.
     assert!(!is_alive(&server));
     ends(&started).await;
     assert!(notes(folder.path()).contains(&"ended by itself".to_owned()));

@@ -92,7 +92,7 @@ async fn runs_that_wait_for_the_same_server_fail_with_it() {
     }
     // It was tried twice, once for all of them.
     assert_eq!(pids(folder.path()).len(), 2);
-    // Who comes later tries again.
+    // A later caller tries again.
     let model = ScriptedModel::new("m").otherwise(|_| "Done.");
     Turn::of(&set, model).await;
     assert_eq!(pids(folder.path()).len(), 4);

@@ -15,7 +15,7 @@ pub(super) fn whole(message: &Json) -> Result<LlmResponse, ModelError> {
         return Err(malformed("the answer has no content"));
     };
     let mut usage = Usage::default();
-    usage.take_up(&message["usage"]);
+    usage.absorb(&message["usage"]);
     let stop_reason = message["stop_reason"].as_str();
     let last = blocks.len().saturating_sub(1);
     let mut said = Said::default();

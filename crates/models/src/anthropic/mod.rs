@@ -119,10 +119,10 @@ impl Model for Claude {
     }
 }
 
-/// Who serves the model.
+/// The service that hosts the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Anthropic, or whoever speaks as Anthropic does.
+    /// Anthropic, or a compatible server.
     Anthropic {
         /// E.g. `https://api.anthropic.com`.
         base_url: Address,
@@ -190,7 +190,9 @@ impl Provider for Messages {
         // It may become part of an address, and must not lead elsewhere.
         let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.@:".contains(c);
         if !model.chars().all(is_fine) || model.contains("..") {
-            return Err(refused(format!("{model:?} is no name of a Claude model")));
+            return Err(refused(format!(
+                "{model:?} is not a valid Claude model name"
+            )));
         }
         let mut body = request::body(request)?;
         let mut headers = Vec::new();
@@ -218,7 +220,7 @@ impl Provider for Messages {
 
     fn whole(&self, body: &str) -> Result<LlmResponse, Trouble> {
         let message = Json::parse(body)
-            .map_err(|error| malformed(format!("the answer is no JSON: {error}")))?;
+            .map_err(|error| malformed(format!("the answer is not valid JSON: {error}")))?;
         if message["type"] == "error" {
             return Err(failure_of(&message["error"], "error").into());
         }

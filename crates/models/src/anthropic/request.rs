@@ -45,7 +45,7 @@ pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
         body.insert("stop_sequences", stops);
     }
     tell_what_is_ignored(config);
-    // Whatever else the API takes, in the words of whoever set it.
+    // Extra fields of the caller, passed on unchanged.
     let more = http_option(config, "extraBody", "extra_body");
     if let Some(more) = more.as_ref().and_then(Json::as_object) {
         body.extend(more.clone());

@@ -45,20 +45,21 @@ impl StreamReader for Reader {
         if event.data.trim().is_empty() {
             return Ok(Vec::new());
         }
-        let data = Json::parse(&event.data)
-            .map_err(|error| malformed(format!("an event of the stream is no JSON: {error}")))?;
+        let data = Json::parse(&event.data).map_err(|error| {
+            malformed(format!("an event of the stream is not valid JSON: {error}"))
+        })?;
         let kind = data["type"].as_str().or(event.event.as_deref());
         let piece = match kind.unwrap_or_default() {
             "message_start" => {
                 let message = &data["message"];
-                self.usage.take_up(&message["usage"]);
+                self.usage.absorb(&message["usage"]);
                 self.model = message["model"].as_str().map(str::to_owned);
                 None
             }
             "content_block_start" => self.begin(&data),
             "content_block_delta" => self.add(&data),
             "message_delta" => {
-                self.usage.take_up(&data["usage"]);
+                self.usage.absorb(&data["usage"]);
                 if let Some(reason) = data["delta"]["stop_reason"].as_str() {
                     self.stop_reason = Some(reason.to_owned());
                 }
@@ -216,7 +217,7 @@ impl Open {
             _ => {
                 let name = self.block["name"].as_str().unwrap_or_default();
                 Err(malformed(format!(
-                    "the arguments of {name:?} are no JSON object"
+                    "the arguments of {name:?} are not a JSON object"
                 )))
             }
         }

@@ -62,7 +62,7 @@ fn input_schema(function: &str, schema: Option<Json>) -> Json {
     if !may_be_object {
         tracing::warn!(
             function,
-            "arguments that are no object are declared as none"
+            "an argument schema that is not an object is declared as empty"
         );
         map = JsonMap::new();
     }

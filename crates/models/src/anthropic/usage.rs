@@ -14,8 +14,8 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Takes up a `usage`. Later counts are of all so far, and say only what has changed.
-    pub(super) fn take_up(&mut self, usage: &Json) {
+    /// Merges a `usage`. Later counts are cumulative and contain only changed fields.
+    pub(super) fn absorb(&mut self, usage: &Json) {
         let count = |value: &Json, known: Option<i64>| value.as_i64().or(known);
         self.input = count(&usage["input_tokens"], self.input);
         self.cache_read = count(&usage["cache_read_input_tokens"], self.cache_read);

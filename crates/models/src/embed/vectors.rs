@@ -9,10 +9,10 @@ use crate::http::malformed;
 pub(super) fn of_list(list: &Json) -> Result<Vec<f32>, ModelError> {
     let items = list
         .as_array()
-        .ok_or_else(|| malformed("a vector is no list"))?;
+        .ok_or_else(|| malformed("a vector is not a list"))?;
     let number = |item: &Json| item.as_f64().map(|number| number as f32);
     let numbers: Option<Vec<f32>> = items.iter().map(number).collect();
-    numbers.ok_or_else(|| malformed("a vector holds what is no number"))
+    numbers.ok_or_else(|| malformed("a vector contains a value that is not a number"))
 }
 
 /// Sees to it that a vector has its size and the length one. Models give shortened vectors as they
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_vector_is_told_so() {
+    fn malformed_vectors_are_refused() {
         assert!(check(&mut [0.0, 0.0], 2).is_err());
         assert!(check(&mut [f32::NAN, 1.0], 2).is_err());
         assert!(check(&mut [f32::INFINITY, 1.0], 2).is_err());

@@ -102,7 +102,7 @@ fn typed(mut fields: JsonMap) -> Result<LlmResponse, ModelError> {
     }
 }
 
-/// Whether an error of this code says «not now» rather than «not so».
+/// Whether an error with this code is transient.
 pub(crate) fn may_pass(code: &str) -> bool {
     matches!(
         code,

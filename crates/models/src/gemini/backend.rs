@@ -9,7 +9,7 @@ use retain_runtime::ModelError;
 pub(super) enum Backend {
     /// The Gemini API, by API key.
     Api,
-    /// Vertex AI. Without a project it is asked by API key («express mode»).
+    /// Vertex AI. Without a project it is called with an API key ("express mode").
     Vertex {
         project: Option<String>,
         location: String,
@@ -126,8 +126,8 @@ pub(crate) fn check_place(project: &str, location: &str) -> Result<(), ModelErro
     };
     let wrong = match (is_of(project, "-_.:"), is_of(location, "-")) {
         (true, true) => return Ok(()),
-        (false, _) => format!("{project:?} is no project of Google Cloud"),
-        (_, false) => format!("{location:?} is no location of Vertex AI"),
+        (false, _) => format!("{project:?} is not a valid Google Cloud project"),
+        (_, false) => format!("{location:?} is not a valid Vertex AI location"),
     };
     Err(ModelError::new(wrong).with_code("InvalidRequest"))
 }
@@ -136,7 +136,7 @@ pub(crate) fn check_place(project: &str, location: &str) -> Result<(), ModelErro
 fn check(model: &str) -> Result<(), ModelError> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_./:@".contains(c);
     if model.is_empty() || model.contains("..") || !model.chars().all(is_fine) {
-        let message = format!("{model:?} is no name of a Gemini model");
+        let message = format!("{model:?} is not a valid Gemini model name");
         return Err(ModelError::new(message).with_code("InvalidRequest"));
     }
     Ok(())

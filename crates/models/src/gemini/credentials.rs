@@ -1,4 +1,4 @@
-//! Who asks Vertex AI: a service account, a user, the machine itself, or a token that is given.
+//! Credentials for Vertex AI: a service account, a user, the machine's account, or a given token.
 
 use std::{fmt, path::Path, path::PathBuf};
 
@@ -10,7 +10,7 @@ use crate::Secret;
 /// Where Google's tools say which file holds the credentials.
 pub(super) const FILE_VARIABLE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
 
-/// Who asks Vertex AI.
+/// Credentials for Vertex AI.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum GoogleCredentials {

@@ -177,7 +177,7 @@ impl Walk {
     }
 }
 
-/// OpenAPI has no type «null»: a schema is `nullable` instead.
+/// OpenAPI has no type `null`: a schema is `nullable` instead.
 fn null_to_nullable(node: &mut JsonMap) {
     let is_null = |schema: &Json| schema.get("type").and_then(Json::as_str) == Some("null");
     match node.get("type").cloned() {

@@ -19,7 +19,7 @@ use crate::{Secret, http::Address};
 /// ```
 #[derive(Clone)]
 pub struct GeminiSettings {
-    /// Who asks.
+    /// The credentials.
     pub access: GeminiAccess,
     /// Another address than Google's own.
     pub base_url: Option<String>,
@@ -39,7 +39,7 @@ impl fmt::Debug for GeminiSettings {
     }
 }
 
-/// Who asks Gemini.
+/// The credentials for Gemini.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum GeminiAccess {
@@ -51,10 +51,10 @@ pub enum GeminiAccess {
         project: String,
         /// Where, e.g. `global` or `us-central1`.
         location: String,
-        /// Who asks.
+        /// The credentials.
         credentials: GoogleCredentials,
     },
-    /// Vertex AI by a key («express mode»).
+    /// Vertex AI with an API key ("express mode").
     VertexKey(Secret),
 }
 

@@ -37,7 +37,7 @@ impl GeminiReader {
         }
     }
 
-    /// Takes up one response.
+    /// Merges one response.
     pub(super) fn take(&mut self, mut response: Json) -> Result<Option<LlmResponse>, Trouble> {
         if !self.leave_first(&mut response) {
             let about = without_candidates(response);
@@ -62,7 +62,7 @@ impl GeminiReader {
         Ok(self.pieces.as_mut().map(|pieces| pieces.push(piece)))
     }
 
-    /// Takes out all but the first answer. Whether there is something left to take up.
+    /// Removes all but the first candidate. Returns whether anything is left.
     fn leave_first(&mut self, response: &mut Json) -> bool {
         let Some(candidates) = response["candidates"].as_array() else {
             return true;

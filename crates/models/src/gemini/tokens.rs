@@ -31,7 +31,7 @@ const AHEAD_US: i64 = 225 * 1_000_000;
 #[derive(Debug)]
 pub(super) struct Tokens {
     credentials: GoogleCredentials,
-    /// One fetches; who comes meanwhile waits for that.
+    /// One caller fetches the token; concurrent callers wait for it.
     held: tokio::sync::Mutex<Option<Held>>,
     refused: Mutex<Option<Secret>>,
 }
@@ -144,7 +144,7 @@ fn token_failure(status: u16, body: &str) -> Failure {
     }
 }
 
-/// Asks for a token by a form. Whoever refuses it may repeat what is in it.
+/// Requests a token with a form. A refusal may repeat the form's secrets.
 async fn post_form(
     http: &Http,
     url: &str,
@@ -233,7 +233,7 @@ fn sign(account: &ServiceAccount, message: &[u8]) -> Result<Vec<u8>, ModelError>
     let body: String = body.split_whitespace().collect();
     let der = STANDARD
         .decode(body)
-        .map_err(|_| unusable("it is no PEM".to_owned()))?;
+        .map_err(|_| unusable("it is not valid PEM".to_owned()))?;
     let key = match pem.contains("BEGIN RSA PRIVATE KEY") {
         true => RsaKeyPair::from_der(&der),
         false => RsaKeyPair::from_pkcs8(&der),

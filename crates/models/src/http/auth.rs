@@ -8,7 +8,7 @@ use retain_runtime::ModelError;
 
 use super::{Http, Secret};
 
-/// How a call is authorised.
+/// How a call is authorized.
 #[derive(Debug, Clone)]
 pub(crate) enum Auth {
     /// Not at all: a server of one's own.
@@ -31,7 +31,7 @@ pub(crate) trait TokenSource: fmt::Debug + Send + Sync + 'static {
     fn refused(&self, token: &Secret);
 }
 
-/// The header that authorises one call, and what in it is secret.
+/// The header that authorizes one call, and its secret part.
 #[derive(Debug)]
 pub(super) struct AuthHeader {
     pub(super) name: HeaderName,

@@ -126,7 +126,7 @@ impl Http {
 
     /// A client that reads dates by this clock.
     pub fn with_clock(settings: HttpSettings, clock: Arc<dyn Clock>) -> Result<Http, BuildError> {
-        // Who has chosen another one before keeps it.
+        // A provider that was set before stays.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
@@ -176,7 +176,7 @@ impl Http {
         Attempts::new(settings.retries, from_now(total))
     }
 
-    /// Asks for something that is no model's answer, a token say, as often as it takes.
+    /// Requests something other than a model's answer, such as a token, with retries.
     pub(crate) async fn fetch(
         &self,
         url: &str,
@@ -223,7 +223,7 @@ impl Http {
         }
     }
 
-    /// Waits until the next attempt; gives the error, if there is to be none.
+    /// Waits for the next attempt; returns the error if there is none.
     pub(crate) async fn wait(
         &self,
         attempts: &mut Attempts,

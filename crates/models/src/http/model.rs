@@ -210,10 +210,10 @@ impl Going {
         next.or_else(|| self.failed.take().map(Err))
     }
 
-    /// Reads some more bytes, or takes up the end. Pieces that came before a failure are handed on
+    /// Reads more bytes, or handles the end. Pieces before a failure are returned
     /// first: how the bytes were cut makes no difference.
     async fn read_on(&mut self, http: &Http) -> Result<(), Trouble> {
-        let Err(trouble) = self.take_up(http).await else {
+        let Err(trouble) = self.absorb(http).await else {
             return Ok(());
         };
         self.source = None;
@@ -224,7 +224,7 @@ impl Going {
         Ok(())
     }
 
-    async fn take_up(&mut self, http: &Http) -> Result<(), Trouble> {
+    async fn absorb(&mut self, http: &Http) -> Result<(), Trouble> {
         let Some(source) = &mut self.source else {
             return Ok(());
         };

@@ -122,7 +122,7 @@ impl Trouble {
     }
 }
 
-/// Statuses that say «not now» rather than «not so».
+/// Statuses of transient failures.
 fn status_may_pass(status: u16) -> bool {
     matches!(status, 408 | 409 | 425 | 429 | 500 | 502 | 503 | 504 | 529)
 }
@@ -141,12 +141,12 @@ fn retry_after(headers: &HeaderMap, clock: &dyn Clock) -> Option<Duration> {
     let date = httpdate::parse_http_date(text).ok()?;
     let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;
     let now = Duration::from_micros(clock.now_us().try_into().ok()?);
-    // A date that is past means «now».
+    // A past date means now.
     Some(since.saturating_sub(now))
 }
 
-/// A wait of so many seconds; `None` for what is no time. One that no clock shows is still a long
-/// one: who asks for it is not to be asked at once.
+/// A wait of `seconds`; `None` if they are not a valid time. A time beyond every clock is still a long
+/// wait: the server must not be called at once.
 pub(crate) fn wait_of(seconds: f64) -> Option<Duration> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(wait) => Some(wait),
@@ -178,7 +178,7 @@ impl Attempts {
         self.deadline
     }
 
-    /// How long to wait before the next attempt; the error, if there is to be none. `chance` is
+    /// Returns the wait before the next attempt, or the error if there is none. `chance` is
     /// between 0 and 1.
     pub(crate) fn next_wait(
         &mut self,

@@ -18,7 +18,7 @@ use retain_runtime::ModelError;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
-/// Shorter texts are no secrets worth the name, and would be found in every other word.
+/// Shorter texts are not secrets, and would match ordinary words.
 const SHORTEST_REDACTED: usize = 6;
 
 impl Secret {

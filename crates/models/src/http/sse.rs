@@ -1,7 +1,7 @@
 //! Server-sent events out of bytes, however those are cut.
 //!
 //! Follows the WHATWG rules for lines, fields and comments. Two things are stricter or laxer: text
-//! that is no UTF-8 is an error, so that nothing is changed in silence, and an event that the
+//! that is not UTF-8 is an error, so that nothing changes silently, and an event that the
 //! stream ends in is given, as some servers leave out the last empty line.
 
 /// One event.
@@ -16,7 +16,7 @@ pub(crate) struct SseEvent {
 /// What cannot be read as events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SseError {
-    /// A line is no UTF-8.
+    /// A line is not valid UTF-8.
     NotUtf8,
     /// An event has more than [`EVENT_MAX`] bytes.
     TooLarge,
@@ -49,7 +49,7 @@ pub(crate) struct Sse {
 }
 
 impl Sse {
-    /// Takes up bytes; gives the events that they complete. Those before an error are given, too,
+    /// Adds bytes; returns the events that they complete, including those before an error,
     /// and nothing is read behind it.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<SseEvent> {
         let mut events = Vec::new();

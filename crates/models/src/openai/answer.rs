@@ -1,6 +1,6 @@
 //! An answer that is being put together: from a message, or from the pieces of one.
 //!
-//! A message that comes whole is taken up as one piece, so that both ways end alike.
+//! An unstreamed message is handled as one piece, so that both ways give the same result.
 
 use retain_core::{Bytes, Content, FunctionCall, Json, LlmResponse, Part, Shaped, UsageMetadata};
 
@@ -39,7 +39,7 @@ struct Call {
 }
 
 impl Answer {
-    /// Takes up a whole answer or one chunk of it; gives the words to hand on.
+    /// Merges a complete answer or one chunk; returns the text to pass on.
     pub(super) fn push(&mut self, chunk: &Json) -> Vec<LlmResponse> {
         if let Some(model) = text(chunk, "model") {
             self.model = Some(model.to_owned());
@@ -62,7 +62,7 @@ impl Answer {
         self.logprobs
             .extend_from_slice(logprobs.unwrap_or_default());
         let message = choice.get("delta").or_else(|| choice.get("message"));
-        let parts = message.map(|message| self.take_up(message));
+        let parts = message.map(|message| self.absorb(message));
         let parts = parts.unwrap_or_default().into_iter();
         parts.map(|part| self.piece(part)).collect()
     }
@@ -81,7 +81,7 @@ impl Answer {
         }
     }
 
-    fn take_up(&mut self, message: &Json) -> Vec<Part> {
+    fn absorb(&mut self, message: &Json) -> Vec<Part> {
         let (mut thought, mut said) = (String::new(), String::new());
         let fields = ["reasoning_content", "reasoning"];
         let reasoning = fields.iter().map(|field| words(&message[*field]));
@@ -105,9 +105,9 @@ impl Answer {
             .push_str(text(message, "refusal").unwrap_or_default());
         self.details.push(&message["reasoning_details"]);
         let calls = message["tool_calls"].as_array().unwrap_or_default();
-        calls.iter().for_each(|call| self.take_up_call(call));
+        calls.iter().for_each(|call| self.absorb_call(call));
         if let Some(call) = message.get("function_call").filter(|it| !it.is_null()) {
-            self.take_up_call(&object([("index", 0.into()), ("function", call.clone())]));
+            self.absorb_call(&object([("index", 0.into()), ("function", call.clone())]));
         }
         let annotations = message["annotations"].as_array().unwrap_or_default();
         self.citations
@@ -119,7 +119,7 @@ impl Answer {
         thought.into_iter().chain(said).collect()
     }
 
-    fn take_up_call(&mut self, piece: &Json) {
+    fn absorb_call(&mut self, piece: &Json) {
         let function = piece.get("function").unwrap_or(piece);
         let place = match self.place_of(piece, function) {
             Some(place) => place,
@@ -327,7 +327,7 @@ impl Finish {
             functions = names,
             "calls whose arguments cannot be read are left out"
         );
-        let told = format!("The arguments of these calls are no JSON object: {names}");
+        let told = format!("The arguments of these calls are not a JSON object: {names}");
         match (self.reason, &mut self.error) {
             ("MAX_TOKENS" | "SAFETY", Some(error)) => {
                 error.push_str(". ");

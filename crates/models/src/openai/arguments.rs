@@ -2,7 +2,7 @@
 
 use retain_core::{Json, JsonMap};
 
-/// Reads the arguments; `None` if they are no object, however leniently one looks.
+/// Reads the arguments leniently; `None` if they are not an object.
 ///
 /// Beside an object: nothing at all, an object in a text in a text, and one in Markdown fences.
 pub(super) fn parse(text: &str) -> Option<JsonMap> {

@@ -70,7 +70,7 @@ pub(crate) fn in_answer(json: &Json) -> Option<Failure> {
     (is_there || is_flat).then(|| of_json(None, json))
 }
 
-/// Whether an error that is told in a stream says «not now» rather than «not so».
+/// Whether an error within a stream is transient.
 pub(crate) fn may_pass(code: &str) -> bool {
     let words = [
         "rate_limit_exceeded",

@@ -124,7 +124,7 @@ fn changed(answers: ModelStream, change: fn(LlmResponse) -> Option<LlmResponse>)
     Box::pin(answers.filter_map(move |answer| async move { answer.map(change).transpose() }))
 }
 
-/// The answer out of the object that it had to be put in; pieces of that object are nobody's.
+/// Extracts the answer from the object that wraps it; pieces of that object are not passed on.
 fn unwrapped(mut answer: LlmResponse) -> Option<LlmResponse> {
     let is_piece = answer.partial == Some(true);
     let Some(parts) = answer.content.as_mut().and_then(|it| it.parts.as_mut()) else {

@@ -36,7 +36,7 @@ pub(super) fn body(
             body.insert("stream_options", object([("include_usage", true.into())]));
         }
     }
-    // Whatever else the server takes, in the words of whoever set it.
+    // Extra fields of the caller, passed on unchanged.
     let more = http_option(config, "extraBody", "extra_body");
     if let Some(more) = more.as_ref().and_then(Json::as_object) {
         body.extend(more.clone());
@@ -240,7 +240,7 @@ fn warn_of_what_is_left_out(kind: Kind, config: &GenerateContentConfig) {
     }
 }
 
-/// Whether thoughts are to be kept out of answers.
+/// Whether answers must not contain thoughts.
 pub(super) fn hides_thoughts(config: &GenerateContentConfig) -> bool {
     let thinking = config.thinking_config.as_ref();
     let shown = thinking.and_then(|it| either(it, "includeThoughts", "include_thoughts"));

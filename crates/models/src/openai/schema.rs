@@ -158,7 +158,7 @@ fn allow_null(schema: &mut JsonMap) {
     }
 }
 
-/// The property that an answer is given in, as it is no object itself.
+/// The property that wraps an answer that is not an object.
 const VALUE: &str = "response";
 
 /// The schema of an object, which providers want an answer to be: `schema` itself, or one with it as
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strict_mode_refuses_is_known() {
+    fn unsupported_strict_schemas_are_recognized() {
         for open in [
             r#"{"type": "object"}"#,
             r#"{"type": "object", "additionalProperties": {"type": "string"}}"#,
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_becomes_a_property_of_one() {
+    fn non_object_schema_is_wrapped_in_an_object() {
         let list = r##"{"type": "array", "items": {"$ref": "#/$defs/A"}, "$defs": {"A": {}}}"##;
         let (schema, is_wrapped) = as_object(parsed(list));
         let expected = parsed(

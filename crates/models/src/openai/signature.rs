@@ -15,7 +15,7 @@ const GROWING: [&str; 3] = ["text", "summary", "data"];
 pub(super) struct Details(Vec<JsonMap>);
 
 impl Details {
-    /// Takes up a piece: the value of `reasoning_details`.
+    /// Merges a piece: the value of `reasoning_details`.
     pub(super) fn push(&mut self, pieces: &Json) {
         let pieces = pieces.as_array().unwrap_or_default();
         for piece in pieces.iter().filter_map(Json::as_object) {

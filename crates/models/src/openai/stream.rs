@@ -60,6 +60,6 @@ fn parse(data: &str, event: &SseEvent) -> Result<Json, ModelError> {
     let chunk = chunk.map_err(|error| malformed(format!("a chunk cannot be read: {error}")))?;
     match chunk.as_object() {
         Some(_) => Ok(chunk),
-        None => Err(malformed("a chunk is no object")),
+        None => Err(malformed("a chunk is not an object")),
     }
 }

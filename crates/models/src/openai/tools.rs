@@ -191,7 +191,7 @@ struct Form {
     name: String,
     /// That of an object.
     schema: Json,
-    /// Whether the answer is no object and comes in a property of one.
+    /// Whether the answer is not an object and comes in a property of one.
     is_wrapped: bool,
 }
 
@@ -220,7 +220,7 @@ fn is_own_format(given: &Json) -> bool {
     matches!(given["type"].as_str(), Some("json_object" | "json_schema"))
 }
 
-/// Whether the answer is to be taken out of a property.
+/// Whether the answer must be extracted from a property.
 pub(super) fn is_wrapped(config: &GenerateContentConfig) -> bool {
     Form::of(config).is_some_and(|form| form.is_wrapped)
 }

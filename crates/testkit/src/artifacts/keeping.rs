@@ -27,7 +27,7 @@ pub async fn versions_count_from_zero(harness: ArtifactHarness) {
 }
 
 /// Without a version the newest is loaded; with one, that.
-pub async fn load_gives_the_newest_or_the_one_asked_for(harness: ArtifactHarness) {
+pub async fn load_returns_the_newest_or_the_requested_version(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let texts: Vec<String> = (0..11).map(|n| format!("text {n}")).collect();
     for text in &texts {
@@ -46,7 +46,7 @@ pub async fn load_gives_the_newest_or_the_one_asked_for(harness: ArtifactHarness
 }
 
 /// A name or version that there is not gives nothing, and no error.
-pub async fn what_is_not_there_is_none(harness: ArtifactHarness) {
+pub async fn missing_artifact_is_none(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let nothing = artifacts.list_artifact_keys("app", "ada", Some("s1")).await;
     assert!(nothing.unwrap().is_empty());
@@ -103,7 +103,7 @@ pub async fn bytes_and_text_are_exact(harness: ArtifactHarness) {
 }
 
 /// Time, media type and the user's notes are kept with each version.
-pub async fn versions_tell_time_type_and_notes(harness: ArtifactHarness) {
+pub async fn versions_have_time_type_and_metadata(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let notes = JsonMap::from([("n", Json::parse(r#"{"a_b":[1,2.5,null]}"#).unwrap())]);
     let part = Part::bytes(vec![1], "image/png");
@@ -207,7 +207,7 @@ pub async fn deleting_removes_all_versions(harness: ArtifactHarness) {
 }
 
 /// `doc` and `doc/nested` are two artifacts.
-pub async fn deleting_leaves_what_is_nested(harness: ArtifactHarness) {
+pub async fn deleting_keeps_nested_names(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for name in ["doc", "doc/nested", "doc/nested/more"] {
         artifacts
@@ -228,7 +228,7 @@ pub async fn deleting_leaves_what_is_nested(harness: ArtifactHarness) {
 }
 
 /// Of saves at the same time each makes a version, and each version has the bytes of its save.
-pub async fn concurrent_saves_get_versions_of_their_own(harness: ArtifactHarness) {
+pub async fn concurrent_saves_get_distinct_versions(harness: ArtifactHarness) {
     let mut saves = JoinSet::new();
     for number in 0..24 {
         let artifacts = harness.service().await;
@@ -249,7 +249,7 @@ pub async fn concurrent_saves_get_versions_of_their_own(harness: ArtifactHarness
 }
 
 /// What one instance has kept, another one reads and goes on with.
-pub async fn a_second_instance_goes_on(harness: ArtifactHarness) {
+pub async fn second_instance_continues_versions(harness: ArtifactHarness) {
     if !harness.is_durable() {
         return;
     }

@@ -133,7 +133,7 @@ pub async fn references_stay_in_their_scope(harness: ArtifactHarness) {
 }
 
 /// An address of something else is kept as it is; one that begins like a reference must be one.
-pub async fn what_is_no_reference_is_refused(harness: ArtifactHarness) {
+pub async fn invalid_references_are_refused(harness: ArtifactHarness) {
     let Some(artifacts) = with_references(&harness).await else {
         return;
     };
@@ -159,7 +159,7 @@ pub async fn what_is_no_reference_is_refused(harness: ArtifactHarness) {
 }
 
 /// References that lead in a circle are an error, not an endless search.
-pub async fn circles_of_references_end(harness: ArtifactHarness) {
+pub async fn circular_references_fail(harness: ArtifactHarness) {
     let Some(artifacts) = with_references(&harness).await else {
         return;
     };

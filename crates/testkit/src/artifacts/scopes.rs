@@ -50,7 +50,7 @@ pub async fn names_of_the_user_are_seen_from_every_session(harness: ArtifactHarn
 }
 
 /// Other sessions, users and apps have other artifacts, also where names run into one another.
-pub async fn nobody_sees_what_others_keep(harness: ArtifactHarness) {
+pub async fn artifacts_are_isolated_by_scope(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let owners = [
         ("app", "ada", "s1"),
@@ -130,7 +130,7 @@ pub async fn without_a_session_names_are_the_users(harness: ArtifactHarness) {
 }
 
 /// An app, user or session that could be read as a path elsewhere is refused by every method.
-pub async fn owners_that_lead_elsewhere_are_refused(harness: ArtifactHarness) {
+pub async fn owners_with_path_traversal_are_refused(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for name in [
         "",
@@ -256,7 +256,7 @@ pub async fn every_artifact_is_listed_once_in_order(harness: ArtifactHarness) {
 /// Erasing a user removes all versions that they and any session of theirs have, and counts them.
 /// Nobody is asked for sessions, so it does not matter whether there are such. Others stay, also
 /// those whose names begin alike.
-pub async fn erasing_a_user_leaves_only_what_others_have(harness: ArtifactHarness) {
+pub async fn erasing_a_user_keeps_other_users_artifacts(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let at = |app: &str, user: &str, session: &str, name: &str| {
         ArtifactKey::in_session(&SessionKey::new(app, user, session), name)
@@ -300,13 +300,13 @@ pub async fn erasing_a_user_leaves_only_what_others_have(harness: ArtifactHarnes
     for key in of_others.iter().flatten() {
         assert_eq!(artifacts.list_versions(key).await.unwrap(), [0, 1], "{key}");
     }
-    // Who comes again begins anew.
+    // A new artifact of the same user starts again at version 0.
     let again = artifacts.save_artifact(&theirs[0], Part::text("three"), None);
     assert_eq!(again.await.unwrap(), 0);
 }
 
-/// Who has a name that nothing can be saved under has nothing to erase, and nobody else loses it.
-pub async fn erasing_whom_no_name_fits_removes_nothing(harness: ArtifactHarness) {
+/// Erasing a user with an invalid name removes nothing, also not of other users.
+pub async fn erasing_an_invalid_user_removes_nothing(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     artifacts
         .save_artifact(&key("user:a"), Part::text("x"), None)

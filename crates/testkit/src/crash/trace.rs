@@ -232,7 +232,7 @@ impl Reader {
             // The program ended or was killed inside the call.
             (Some((call, action)), None) => match &*action {
                 Action::Sync { .. } | Action::SyncFolder | Action::Tell { .. } => Ok(()),
-                // A file that was made is empty, and made again by whoever opens it next.
+                // A new file is empty; the next open creates it again.
                 Action::Open {
                     truncate: false, ..
                 } => Ok(()),
@@ -363,7 +363,7 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a call does; `None` if it is no matter for the model.
+/// The effect of a call; `None` if the model ignores it.
 fn action(folder: &str, name: &str, arguments: &[Argument]) -> Result<Option<Action>, String> {
     if name == "write"
         && let [Argument::File { number, path }, Argument::Text(bytes), ..] = arguments
@@ -475,12 +475,12 @@ fn number(text: &str) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    /// A trace as strace writes it: what stands between « and » in hexadecimal.
+    /// A trace as strace writes it: what stands between ⟨ and ⟩ in hexadecimal.
     fn trace(text: &str) -> String {
         let hex =
             |text: &str| -> String { text.bytes().map(|byte| format!("\\x{byte:02x}")).collect() };
         let mut out = String::new();
-        for (turn, piece) in text.split(['«', '»']).enumerate() {
+        for (turn, piece) in text.split(['⟨', '⟩']).enumerate() {
             match turn % 2 {
                 0 => out.push_str(piece),
                 _ => out.push_str(&hex(piece)),
@@ -501,13 +501,13 @@ mod tests {
     #[test]
     fn calls_of_two_threads_are_told_apart() {
         let found = moments(
-            "7 openat(AT_FDCWD<«/»>, \"«/d/x»\", O_RDWR|O_CREAT, 0644) = 3<«/d/x»>\n\
-             7 pwrite64(3<«/d/x»>, \"«ab»\", 2, 512 <unfinished ...>\n\
-             8 write(1<«pipe:[9]»>, \"«hi»\", 2) = 2\n\
+            "7 openat(AT_FDCWD<⟨/⟩>, \"⟨/d/x⟩\", O_RDWR|O_CREAT, 0644) = 3<⟨/d/x⟩>\n\
+             7 pwrite64(3<⟨/d/x⟩>, \"⟨ab⟩\", 2, 512 <unfinished ...>\n\
+             8 write(1<⟨pipe:[9]⟩>, \"⟨hi⟩\", 2) = 2\n\
              7 <... pwrite64 resumed>) = 2\n\
-             8 fdatasync(3<«/d/x»>) = -1 EIO (Input/output error) (INJECTED)\n\
-             8 fsync(4<«/d»>) = 0\n\
-             8 unlink(\"«/d/x»\") = 0\n\
+             8 fdatasync(3<⟨/d/x⟩>) = -1 EIO (Input/output error) (INJECTED)\n\
+             8 fsync(4<⟨/d⟩>) = 0\n\
+             8 unlink(\"⟨/d/x⟩\") = 0\n\
              8 +++ exited with 0 +++\n",
         );
         let file = || "x".to_owned();
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_saw_return_is_known_by_what_is_left() {
+    fn outcome_of_an_unreturned_call_is_inferred_from_its_effect() {
         let folder = crate::scratch::folder();
         let path = folder.path().to_str().unwrap();
         std::fs::write(folder.path().join("kept"), "..ab").unwrap();
@@ -555,42 +555,42 @@ mod tests {
             Ok(moments.map(|moment| moment.stage).collect())
         };
         let (begin, done) = (Stage::Begin, Stage::End(0));
-        assert_eq!(ends("unlink(\"«/d/gone»\")"), Ok(vec![begin, done]));
+        assert_eq!(ends("unlink(\"⟨/d/gone⟩\")"), Ok(vec![begin, done]));
         let failed = Stage::End(-1);
-        assert_eq!(ends("unlink(\"«/d/kept»\")"), Ok(vec![begin, failed]));
-        let written = ends("pwrite64(3<«/d/kept»>, \"«ab»\", 2, 2)");
+        assert_eq!(ends("unlink(\"⟨/d/kept⟩\")"), Ok(vec![begin, failed]));
+        let written = ends("pwrite64(3<⟨/d/kept⟩>, \"⟨ab⟩\", 2, 2)");
         assert_eq!(written, Ok(vec![begin, Stage::End(2)]));
-        assert!(ends("pwrite64(3<«/d/kept»>, \"«xy»\", 2, 2)").is_err());
+        assert!(ends("pwrite64(3<⟨/d/kept⟩>, \"⟨xy⟩\", 2, 2)").is_err());
     }
 
     #[test]
-    fn what_is_elsewhere_or_shared_memory_is_left_out() {
+    fn other_folders_and_shared_memory_are_ignored() {
         let found = read(
-            "7 pwrite64(3<«/dx/x»>, \"«ab»\", 2, 0) = 2\n\
-             7 pwrite64(3<«/d/x-shm»>, \"«ab»\", 2, 0) = 2\n\
-             7 mmap(NULL, 32768, PROT_READ|PROT_WRITE, MAP_SHARED, 3<«/d/x-shm»>, 0) = 0x7f00\n\
-             7 openat(AT_FDCWD<«/d»>, \"«/lib/z»\", O_RDONLY) = 3<«/lib/z»>\n\
-             7 write(2<«/d2»>, \"«/d/x»\", 4) = 4\n\
-             7 pwrite64(3<«/d/x»>(deleted), \"«ab»\", 2, 0) = 2\n",
+            "7 pwrite64(3<⟨/dx/x⟩>, \"⟨ab⟩\", 2, 0) = 2\n\
+             7 pwrite64(3<⟨/d/x-shm⟩>, \"⟨ab⟩\", 2, 0) = 2\n\
+             7 mmap(NULL, 32768, PROT_READ|PROT_WRITE, MAP_SHARED, 3<⟨/d/x-shm⟩>, 0) = 0x7f00\n\
+             7 openat(AT_FDCWD<⟨/d⟩>, \"⟨/lib/z⟩\", O_RDONLY) = 3<⟨/lib/z⟩>\n\
+             7 write(2<⟨/d2⟩>, \"⟨/d/x⟩\", 4) = 4\n\
+             7 pwrite64(3<⟨/d/x⟩>(deleted), \"⟨ab⟩\", 2, 0) = 2\n",
         );
         assert_eq!(found, Ok(Vec::new()));
     }
 
     #[test]
-    fn what_the_model_does_not_know_is_refused() {
+    fn unsupported_system_calls_are_refused() {
         for line in [
-            "7 write(3<«/d/x»>, \"«ab»\", 2) = 2",
-            "7 pwritev(3<«/d/x»>, [{iov_base=\"«ab»\", iov_len=2}], 1, 0) = 2",
-            "7 rename(\"«/d/x»\", \"«/d/y»\") = 0",
-            "7 rename(\"«/elsewhere/x»\", \"«/d/y»\") = 0",
-            "7 fallocate(3<«/d/x»>, 0, 0, 10) = 0",
-            "7 mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_SHARED, 3<«/d/x»>, 0) = 0x7f00",
-            "7 copy_file_range(3<«/d/x»>, NULL, 4<«/d/y»>, NULL, 10, 0) = 10",
-            "7 pwrite64(3<«/d/x»>, \"«ab»\"..., 2000, 0) = 2000",
-            "7 openat(3<«/d»>, \"«x»\", O_RDWR|O_CREAT, 0644) = 4<«/d/x»>",
+            "7 write(3<⟨/d/x⟩>, \"⟨ab⟩\", 2) = 2",
+            "7 pwritev(3<⟨/d/x⟩>, [{iov_base=\"⟨ab⟩\", iov_len=2}], 1, 0) = 2",
+            "7 rename(\"⟨/d/x⟩\", \"⟨/d/y⟩\") = 0",
+            "7 rename(\"⟨/elsewhere/x⟩\", \"⟨/d/y⟩\") = 0",
+            "7 fallocate(3<⟨/d/x⟩>, 0, 0, 10) = 0",
+            "7 mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_SHARED, 3<⟨/d/x⟩>, 0) = 0x7f00",
+            "7 copy_file_range(3<⟨/d/x⟩>, NULL, 4<⟨/d/y⟩>, NULL, 10, 0) = 10",
+            "7 pwrite64(3<⟨/d/x⟩>, \"⟨ab⟩\"..., 2000, 0) = 2000",
+            "7 openat(3<⟨/d⟩>, \"⟨x⟩\", O_RDWR|O_CREAT, 0644) = 4<⟨/d/x⟩>",
             "7 io_uring_enter(5, 1, 0, 0, NULL, 8) = 1",
             "7 <... pwrite64 resumed>) = 2",
-            "7 pwrite64(3<«/d/x»>",
+            "7 pwrite64(3<⟨/d/x⟩>",
             "nonsense",
         ] {
             assert!(read(line).is_err(), "{line}");
@@ -606,9 +606,9 @@ mod tests {
             " <unfinished ...>\n7 <... x resumed>) = ?\n7 +++ exited with 0 +++",
         ];
         for end in ends {
-            let found = moments(&format!("7 fdatasync(3<«/d/x»>{end}"));
+            let found = moments(&format!("7 fdatasync(3<⟨/d/x⟩>{end}"));
             assert_eq!(found, [(Action::Sync { file: "x".into() }, Stage::Begin)]);
-            let write = format!("7 pwrite64(3<«/d/x»>, \"«ab»\", 2, 0{end}");
+            let write = format!("7 pwrite64(3<⟨/d/x⟩>, \"⟨ab⟩\", 2, 0{end}");
             assert!(read(&write).is_err(), "{write}");
         }
     }

@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 use super::{MemoryHarness, Sharing, found, found_by, session, session_of};
 
 /// What was acknowledged is in the next search, also in that of a second service.
-pub async fn what_is_acknowledged_is_found_at_once(harness: MemoryHarness) {
+pub async fn acknowledged_entry_is_found_at_once(harness: MemoryHarness) {
     let memory = harness.service().await;
     let second = harness.service().await;
     for number in 0..20 {
@@ -28,7 +28,7 @@ pub async fn what_is_acknowledged_is_found_at_once(harness: MemoryHarness) {
 }
 
 /// Other users and apps find nothing, also where names run into one another.
-pub async fn nobody_finds_what_others_said(harness: MemoryHarness) {
+pub async fn search_is_isolated_by_user(harness: MemoryHarness) {
     let memory = harness.service().await;
     let owners = [
         ("app", "ada"),
@@ -63,7 +63,7 @@ pub async fn nobody_finds_what_others_said(harness: MemoryHarness) {
 }
 
 /// Writers and readers at once: nothing fails, and in the end everything is found, once.
-pub async fn adding_and_searching_go_on_together(harness: MemoryHarness) {
+pub async fn adding_and_searching_run_concurrently(harness: MemoryHarness) {
     let memory = harness.service().await;
     let mut tasks = JoinSet::new();
     for writer in 0..8 {
@@ -133,7 +133,7 @@ pub async fn a_memory_of_a_megabyte_is_found(harness: MemoryHarness) {
 }
 
 /// A question without a word is answered, with nothing where there is nothing to go by.
-pub async fn questions_without_words_do_no_harm(harness: MemoryHarness) {
+pub async fn query_without_words_succeeds(harness: MemoryHarness) {
     let memory = harness.service().await;
     for query in ["", "anything"] {
         assert!(found(&*memory, query).await.is_empty());

@@ -1,4 +1,4 @@
-//! What keeping memories promises: each once, for good, and gone when it is to be.
+//! Promises about stored memories: each entry once, durable, and gone after deletion.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use retain_core::{Content, Event, MemoryError, Part};
 use super::{MemoryHarness, Sharing, found, said, session};
 
 /// Adding the same session again changes nothing.
-pub async fn a_session_that_is_added_again_is_there_once(harness: MemoryHarness) {
+pub async fn session_added_twice_is_stored_once(harness: MemoryHarness) {
     let memory = harness.service().await;
     let session = session("s1", &["I like green apples.", "Pears are fine."]);
     for _ in 0..3 {
@@ -19,7 +19,7 @@ pub async fn a_session_that_is_added_again_is_there_once(harness: MemoryHarness)
 }
 
 /// A session that has grown adds what is new, and what it had stays.
-pub async fn a_growing_session_adds_what_is_new(harness: MemoryHarness) {
+pub async fn grown_session_adds_new_entries(harness: MemoryHarness) {
     let memory = harness.service().await;
     let mut session = session("s1", &["My cat is called Tom."]);
     for number in 2..6 {
@@ -40,7 +40,7 @@ pub async fn a_growing_session_adds_what_is_new(harness: MemoryHarness) {
 }
 
 /// Events that are added one by one join those of the session; known ones change nothing.
-pub async fn events_are_added_beside_what_is_known(harness: MemoryHarness) {
+pub async fn single_events_are_added_to_existing_entries(harness: MemoryHarness) {
     let memory = harness.service().await;
     let session = session("s1", &["The meeting is on Friday."]);
     memory.add_session_to_memory(&session).await.unwrap();
@@ -60,7 +60,7 @@ pub async fn events_are_added_beside_what_is_known(harness: MemoryHarness) {
 }
 
 /// What is deleted is not found, and adding its session again does not bring it back.
-pub async fn what_is_deleted_is_gone_and_stays_out(harness: MemoryHarness) {
+pub async fn deleted_entry_does_not_come_back(harness: MemoryHarness) {
     let memory = harness.service().await;
     let session = session("s1", &["The code is swordfish.", "The tea is cold."]);
     memory.add_session_to_memory(&session).await.unwrap();
@@ -96,8 +96,8 @@ pub async fn what_is_deleted_is_gone_and_stays_out(harness: MemoryHarness) {
 }
 
 /// Nobody has a name that not every store can look for: there is nothing of his, or the name is
-/// refused. That is no failure of the store.
-pub async fn nobody_has_a_name_that_cannot_be(harness: MemoryHarness) {
+/// refused. That is not a failure of the store.
+pub async fn invalid_user_name_is_empty_or_refused(harness: MemoryHarness) {
     let memory = harness.service().await;
     for (app, user) in [("a\0b", "ada"), ("app", "a\0b")] {
         match memory.search_memory(app, user, "tea").await {
@@ -132,7 +132,7 @@ pub async fn memories_survive_a_restart(harness: MemoryHarness) {
 }
 
 /// An image beside a text comes back with it, byte for byte.
-pub async fn what_is_not_text_stays_with_the_memory(harness: MemoryHarness) {
+pub async fn non_text_parts_stay_in_the_entry(harness: MemoryHarness) {
     let memory = harness.service().await;
     let bytes: Vec<u8> = (0..=255).collect();
     let parts = vec![

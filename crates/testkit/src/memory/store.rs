@@ -76,8 +76,8 @@ async fn mark(store: &dyn MemoryStore) -> MemoryMark {
     store.mark(&ada()).await.unwrap()
 }
 
-/// Where one is refused, none is taken up.
-pub async fn a_batch_is_taken_up_as_a_whole_or_not_at_all(harness: MemoryStoreHarness) {
+/// If one entry is refused, none is ingested.
+pub async fn ingested_batch_is_all_or_nothing(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     add(&*store, vec![memory("a", "one")]).await;
     let before = mark(&*store).await;
@@ -94,8 +94,8 @@ pub async fn a_batch_is_taken_up_as_a_whole_or_not_at_all(harness: MemoryStoreHa
     assert_eq!(empty, MemoryAdded::default());
 }
 
-/// Count, bytes and rate are looked at with what is there already; who forgets has room again.
-pub async fn limits_of_a_user_are_kept(harness: MemoryStoreHarness) {
+/// The limits of count, bytes and rate include existing entries; forgetting frees room.
+pub async fn limits_of_a_user_are_enforced(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let any = MemoryLimits::default();
     let with = |limits: &MemoryLimits, id: &str, now_us| {
@@ -111,7 +111,7 @@ pub async fn limits_of_a_user_are_kept(harness: MemoryStoreHarness) {
     store.add(with(&two, "b", NOW_US)).await.unwrap();
     let refused = store.add(with(&two, "c", NOW_US)).await.unwrap_err();
     assert!(refused.to_string().contains("limit of 2"), "{refused}");
-    // What is there already is no growth, and other users have limits of their own.
+    // Existing entries do not count as growth, and other users have their own limits.
     store.add(with(&two, "b", NOW_US)).await.unwrap();
     let mut other = (*with(&two, "c", NOW_US)).clone();
     other.scope.user = "grace".to_owned();
@@ -298,7 +298,7 @@ pub async fn changes_name_what_was_touched(harness: MemoryStoreHarness) {
 }
 
 /// A store need not remember every change for ever, but it says so.
-pub async fn too_many_changes_mean_reading_anew(harness: MemoryStoreHarness) {
+pub async fn too_many_changes_require_a_full_read(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let many = (0..6000).map(|n| memory(&format!("e{n}"), "x"));
     add(&*store, many.collect()).await;
@@ -323,7 +323,7 @@ pub async fn too_many_changes_mean_reading_anew(harness: MemoryStoreHarness) {
 }
 
 /// What was changed by hand is not undone by ingesting again, and what is not said stays.
-pub async fn what_was_changed_by_hand_stays(harness: MemoryStoreHarness) {
+pub async fn edited_entry_is_not_replaced_by_ingestion(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let vectors = MemoryVectors {
         embedding: Some(MemoryVector::from_floats("m1", &[1.0])),
@@ -380,7 +380,7 @@ pub async fn what_was_changed_by_hand_stays(harness: MemoryStoreHarness) {
 }
 
 /// By session, by tool, by filter: those that are meant go, and stay out where they were.
-pub async fn forgetting_takes_what_is_meant_and_nothing_else(harness: MemoryStoreHarness) {
+pub async fn forget_removes_exactly_the_selected_entries(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let elsewhere = |id: &str, text: &str| NewMemory {
         session: Some("s2".to_owned()),
@@ -460,8 +460,8 @@ pub async fn forgotten_ids_stay_out_of_every_session(harness: MemoryStoreHarness
     assert_eq!(store.add(Arc::new(other)).await.unwrap().added, 1);
 }
 
-/// When its time is up a memory goes, whoever's it is, and does not come back.
-pub async fn expired_memories_go_and_stay_out(harness: MemoryStoreHarness) {
+/// An expired entry of any user is deleted and does not come back.
+pub async fn expired_entries_do_not_come_back(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let mortal = |id: &str, at: i64| NewMemory {
         expires_us: Some(at),
@@ -485,7 +485,7 @@ pub async fn expired_memories_go_and_stay_out(harness: MemoryStoreHarness) {
 }
 
 /// Vectors are found missing by the model's id, and one of an old body is not taken.
-pub async fn vectors_are_kept_with_what_made_them(harness: MemoryStoreHarness) {
+pub async fn vectors_are_stored_with_their_model(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let news = ["a", "b", "c"].map(|id| memory(id, id));
     add(&*store, news.to_vec()).await;
@@ -514,7 +514,7 @@ pub async fn vectors_are_kept_with_what_made_them(harness: MemoryStoreHarness) {
         let set = store.set_embeddings(&scope, generation, Arc::new(vectors));
         set.await.unwrap();
     };
-    // Vectors of what was there before an erase are nobody's.
+    // Vectors of erased entries are ignored.
     set(&*store, generation + 1, vectors.clone()).await;
     assert_eq!(mark(&*store).await, before);
     set(&*store, generation, vectors).await;
@@ -539,7 +539,7 @@ pub async fn vectors_are_kept_with_what_made_them(harness: MemoryStoreHarness) {
 }
 
 /// Counts are those of what is there.
-pub async fn statistics_count_what_there_is(harness: MemoryStoreHarness) {
+pub async fn statistics_count_existing_entries(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let nothing = store.statistics(&ada(), NOW_US).await.unwrap();
     assert_eq!(nothing, MemoryStatistics::default());
@@ -593,7 +593,7 @@ pub async fn statistics_count_what_there_is(harness: MemoryStoreHarness) {
 }
 
 /// Two of the same id in one batch are as if they came one after the other.
-pub async fn the_same_id_twice_in_a_batch_comes_twice(harness: MemoryStoreHarness) {
+pub async fn duplicate_id_in_a_batch_acts_like_two_calls(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let twice = vec![memory("a", "one"), memory("b", "x"), memory("a", "two")];
     let mut keeping = batch(twice.clone());
@@ -619,8 +619,8 @@ pub async fn the_same_id_twice_in_a_batch_comes_twice(harness: MemoryStoreHarnes
     assert_eq!(receipt.bytes, bytes);
 }
 
-/// Who adds a turn again without notes does not take back those it has.
-pub async fn notes_stay_when_a_turn_is_added_without(harness: MemoryStoreHarness) {
+/// Adding a turn again without metadata keeps its metadata.
+pub async fn metadata_stays_when_a_turn_is_added_without(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let notes: JsonMap = [("k".to_owned(), Json::from(1))].into_iter().collect();
     let noted = |text: &str| NewMemory {
@@ -645,7 +645,7 @@ pub async fn notes_stay_when_a_turn_is_added_without(harness: MemoryStoreHarness
 }
 
 /// A change by hand is refused where an add of as much would be, and then nothing has changed.
-pub async fn changes_by_hand_keep_the_limits(harness: MemoryStoreHarness) {
+pub async fn edits_respect_the_limits(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     add(&*store, vec![memory("a", "one"), memory("b", "two")]).await;
     let long = MemoryUpdate {
@@ -694,7 +694,7 @@ pub async fn changes_by_hand_keep_the_limits(harness: MemoryStoreHarness) {
 }
 
 /// Turns whose time was up do not come back with their session; what was given may be given again.
-pub async fn what_was_given_may_be_given_again_after_its_time(harness: MemoryStoreHarness) {
+pub async fn expired_direct_entry_can_be_added_again(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let given = |id: &str, text: &str, expires_us| NewMemory {
         kind: MemoryKind::Direct,

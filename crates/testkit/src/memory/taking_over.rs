@@ -46,7 +46,7 @@ async fn rows(store: &dyn MemoryStore, scope: &MemoryScope) -> Vec<MemoryRecord>
 }
 
 /// Those who have memories or have forgotten some, in pages of any size, ordered byte by byte.
-pub async fn those_who_have_memories_are_listed_in_order(harness: MemoryStoreHarness) {
+pub async fn scopes_with_memories_are_listed_in_order(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     assert_eq!(store.scopes(None, 10).await.unwrap(), []);
     let names = [("b", "u"), ("a", "ü"), ("a", "U"), ("a", "u"), ("é", "%")];
@@ -131,7 +131,7 @@ fn kept(scope: &MemoryScope) -> MemoryRestore {
 }
 
 /// Numbers, times, hashes and vectors are those of the other store; what was forgotten stays out.
-pub async fn what_another_store_kept_is_taken_up_as_it_was(harness: MemoryStoreHarness) {
+pub async fn restored_entries_equal_their_source(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let scope = MemoryScope::new("app", "ada");
     let before = store.mark(&scope).await.unwrap();
@@ -177,7 +177,7 @@ pub async fn what_another_store_kept_is_taken_up_as_it_was(harness: MemoryStoreH
 }
 
 /// What is there already is not written over, and a refusal changes nothing. Hashes may come again.
-pub async fn numbers_that_are_known_are_not_taken_up_again(harness: MemoryStoreHarness) {
+pub async fn known_entry_numbers_are_not_restored_twice(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let scope = MemoryScope::new("app", "ada");
     let restore = kept(&scope);

@@ -72,7 +72,7 @@ pub async fn append_fills_in_id_and_time(harness: Harness) {
 }
 
 /// What comes back from an append is what a later read brings, byte for byte.
-pub async fn append_gives_back_the_event_as_stored(harness: Harness) {
+pub async fn append_returns_the_stored_event(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let given = setting("e", r#"{"temp:x":1,"a":1}"#);
@@ -183,7 +183,7 @@ pub async fn append_at_another_position_is_a_conflict(harness: Harness) {
 }
 
 /// Of several writers that expect the same position, one is let through.
-pub async fn of_writers_at_one_position_exactly_one_wins(harness: Harness) {
+pub async fn exactly_one_writer_at_a_position_wins(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     for round in 0..5 {
@@ -263,7 +263,7 @@ pub async fn concurrent_writers_of_different_keys_lose_nothing(harness: Harness)
     assert_eq!(own, WRITERS * EACH);
 }
 
-/// A live session that took up its own appends is what a fresh read brings.
+/// A live session after its own appends equals a fresh read.
 pub async fn a_live_session_equals_a_fresh_read(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"app:b":2}"#).await;
@@ -285,7 +285,7 @@ pub async fn a_live_session_equals_a_fresh_read(harness: Harness) {
 }
 
 /// Several tasks append through one shared session: it has every event, as the store has.
-pub async fn a_shared_session_takes_up_every_event(harness: Harness) {
+pub async fn shared_session_receives_every_event(harness: Harness) {
     const WRITERS: usize = 6;
     const EACH: usize = 10;
     let log = harness.service();

@@ -170,7 +170,7 @@ pub(super) fn no_wait() -> RunOptions {
     RunOptions::default().with_wait(Duration::ZERO)
 }
 
-/// Runs `task` so many times at once and gives the answers in order.
+/// Runs `task` `count` times concurrently and returns the answers in order.
 pub(super) async fn at_once<T, F>(count: usize, task: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,

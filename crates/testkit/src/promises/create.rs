@@ -14,7 +14,7 @@ pub async fn create_keeps_the_given_id(harness: Harness) {
 }
 
 /// Without an id one is made, another one each time.
-pub async fn create_without_id_makes_one(harness: Harness) {
+pub async fn create_without_id_generates_one(harness: Harness) {
     let log = harness.service();
     let first = log.create_session(APP, USER, None, None).await.unwrap();
     let second = log.create_session(APP, USER, None, None).await.unwrap();
@@ -24,7 +24,7 @@ pub async fn create_without_id_makes_one(harness: Harness) {
 }
 
 /// A blank id counts as none, as in ADK's in-memory service.
-pub async fn create_with_a_blank_id_makes_one(harness: Harness) {
+pub async fn create_with_a_blank_id_generates_one(harness: Harness) {
     let log = harness.service();
     for blank in ["", " ", "\t\n ", "\u{3000}"] {
         let created = log.create_session(APP, USER, None, Some(blank)).await;
@@ -70,10 +70,10 @@ pub async fn create_splits_state_by_scope(harness: Harness) {
     create(&log, "sister").await;
     let sister = read(&log, &key("sister")).await.state;
     assert_eq!(sister, state(r#"{"app:b":2,"user:c":3}"#));
-    let neighbour = SessionKey::new(APP, "grace", "s");
-    create_at(&log, &neighbour, "{}").await;
-    let neighbour = read(&log, &neighbour).await.state;
-    assert_eq!(neighbour, state(r#"{"app:b":2}"#));
+    let neighbor = SessionKey::new(APP, "grace", "s");
+    create_at(&log, &neighbor, "{}").await;
+    let neighbor = read(&log, &neighbor).await.state;
+    assert_eq!(neighbor, state(r#"{"app:b":2}"#));
     let elsewhere = SessionKey::new("other", USER, "s");
     create_at(&log, &elsewhere, "{}").await;
     assert!(read(&log, &elsewhere).await.state.is_empty());
@@ -122,7 +122,7 @@ pub async fn creating_twice_is_already_exists_and_changes_nothing(harness: Harne
 }
 
 /// When several create the same session at once, one of them succeeds, and its state is there.
-pub async fn of_concurrent_creates_exactly_one_wins(harness: Harness) {
+pub async fn exactly_one_of_concurrent_creates_wins(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let answers = at_once(8, |number| {
         let log = [&log, &second][number % 2].clone();
@@ -161,7 +161,7 @@ pub async fn the_same_id_elsewhere_is_another_session(harness: Harness) {
 }
 
 /// Strings cannot be put together to another session's address.
-pub async fn no_two_addresses_run_together(harness: Harness) {
+pub async fn different_addresses_never_collide(harness: Harness) {
     let log = harness.service();
     let keys = [("a", "b/c", "d"), ("a/b", "c", "d"), ("a", "b", "c/d")];
     for (app, user, id) in keys {

@@ -23,7 +23,7 @@ pub async fn delete_removes_the_session(harness: Harness) {
     assert_eq!(log.list_sessions(APP, None).await.unwrap().sessions, []);
 }
 
-/// Deleting twice, or what never was, is no error.
+/// Deleting a missing session succeeds.
 pub async fn delete_is_idempotent(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -79,7 +79,7 @@ pub async fn append_after_delete_is_not_found(harness: Harness) {
 }
 
 /// A session made anew under an old id shows nothing of the old one, and its event ids are free.
-pub async fn a_recreated_session_shows_nothing_old(harness: Harness) {
+pub async fn recreated_session_is_empty(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"old":1}"#).await;
     append(&log, &key, in_invocation("e1", "old", r#"{"older":1}"#)).await;
@@ -150,7 +150,7 @@ pub async fn operations_on_a_missing_session_are_not_found(harness: Harness) {
     assert_eq!(log.list_sessions(APP, None).await.unwrap().sessions, []);
 }
 
-/// Appends and a delete at once: after the delete nothing is there, whoever came first.
+/// After a delete among concurrent appends the session is gone, in any order.
 pub async fn a_delete_wins_against_concurrent_appends(harness: Harness) {
     let log = harness.service();
     for round in 0..10 {
@@ -191,8 +191,8 @@ pub async fn deleted_stays_deleted_after_reopening(mut harness: Harness) {
     assert!(fresh.events.is_empty() && fresh.state.is_empty());
 }
 
-/// Whoever waits for a turn in a session that is deleted meanwhile learns of it.
-pub async fn a_waiting_run_learns_of_the_delete(harness: Harness) {
+/// A run that waits for the lease fails when the session is deleted.
+pub async fn waiting_run_fails_when_the_session_is_deleted(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     begin(&log, &key, event("e1")).await.unwrap();
@@ -205,7 +205,7 @@ pub async fn a_waiting_run_learns_of_the_delete(harness: Harness) {
     assert_fails!(answer, SessionError::NotFound { .. });
 }
 
-/// Whoever holds a deleted session does not write into another one that took its id.
+/// A handle of a deleted session does not write into a new session with the same id.
 pub async fn a_handle_of_a_deleted_session_does_not_write_into_a_new_one(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

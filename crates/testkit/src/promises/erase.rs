@@ -50,7 +50,7 @@ pub async fn erase_removes_everything_of_a_user(harness: Harness) {
 }
 
 /// Other users, the same user of another app, and the app's own keys stay.
-pub async fn erase_leaves_everybody_else(harness: Harness) {
+pub async fn erase_keeps_other_users(harness: Harness) {
     let log = harness.service();
     fill(&log, APP, USER).await;
     let mut others = Vec::new();
@@ -106,7 +106,7 @@ pub async fn erase_removes_user_keys_without_sessions(harness: Harness) {
     assert!(log.get_user_state(APP, USER).await.unwrap().is_empty());
 }
 
-/// Whoever follows a session of an erased user learns that it is gone.
+/// Tails of an erased user's sessions end.
 pub async fn erase_ends_tails(harness: Harness) {
     let log = harness.service();
     let [one, _] = fill(&log, APP, USER).await;

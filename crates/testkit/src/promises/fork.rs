@@ -44,7 +44,7 @@ pub async fn a_fork_has_the_same_past(harness: Harness) {
 }
 
 /// Without a position the whole log is taken, without an id one is made.
-pub async fn a_fork_defaults_to_the_end_and_a_made_id(harness: Harness) {
+pub async fn fork_defaults_to_the_end_and_a_generated_id(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
     let one = log.fork(&key, None, None).await.unwrap();
@@ -147,7 +147,7 @@ pub async fn a_fork_keeps_the_history_of_state(harness: Harness) {
 }
 
 /// A fork knows the events it copied, and only those.
-pub async fn a_fork_recognises_the_events_it_copied(harness: Harness) {
+pub async fn fork_recognizes_the_events_it_copied(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
     let stored = read(&log, &key).await;
@@ -157,7 +157,7 @@ pub async fn a_fork_recognises_the_events_it_copied(harness: Harness) {
     assert_eq!(ids(&read(&log, &fork).await), ["e1", "e2", "e4"]);
 }
 
-/// A run of the origin is no run of the fork.
+/// A run of the origin does not hold the fork's lease.
 pub async fn a_fork_is_free_while_its_origin_runs(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
@@ -173,7 +173,7 @@ pub async fn a_fork_is_free_while_its_origin_runs(harness: Harness) {
 }
 
 /// Of several forks to one id at once, one succeeds.
-pub async fn of_concurrent_forks_exactly_one_wins(harness: Harness) {
+pub async fn exactly_one_of_concurrent_forks_wins(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = origin(&log).await;
     let answers = at_once(6, |number| {

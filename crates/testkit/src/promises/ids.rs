@@ -104,7 +104,7 @@ async fn find_and_delete_each(log: &Log, keys: &[SessionKey], odd: fn(&SessionKe
 /// Odd session ids are kept apart, listed exactly, or refused.
 pub async fn odd_session_ids_are_exact_or_refused(harness: Harness) {
     let log = harness.service();
-    // A blank session id is no id at all.
+    // A blank session id counts as missing.
     let odd = odd_ids().into_iter().filter(|id| !id.trim().is_empty());
     let keys: Vec<SessionKey> = odd.map(|id| key(&id)).collect();
     create_each(&log, &keys, |key| &key.id).await;
@@ -268,7 +268,7 @@ pub async fn odd_ids_survive_export_and_import(harness: Harness) {
 
 /// What asks for a session by an address that cannot be, or goes on from one, is told so, and not
 /// that the store has failed.
-pub async fn what_no_address_can_be_is_refused(harness: Harness) {
+pub async fn invalid_addresses_are_refused(harness: Harness) {
     let log = harness.service();
     let there = create(&log, "s").await;
     let odd = key("a\0b");

@@ -9,7 +9,7 @@ fn text_of(bytes: usize) -> String {
     "x".repeat(bytes)
 }
 
-/// An event that sets `key` to a text of so many bytes.
+/// An event that sets `key` to a text of `bytes` bytes.
 fn filling(id: &str, key: &str, bytes: usize) -> Event {
     setting(id, &format!(r#"{{"{key}":"{}"}}"#, text_of(bytes)))
 }
@@ -39,7 +39,7 @@ fn assert_too_large<T: std::fmt::Debug>(answer: Result<T>, what: Limited, limit:
     }
 }
 
-/// An event may have so many bytes as JSON, and not one more.
+/// An event may have the limit of bytes as JSON, and not one more.
 pub async fn the_size_of_an_event_is_limited(harness: Harness) {
     let event = filling("e", "user:a", 500);
     let bytes = event.to_json().unwrap().len();
@@ -58,7 +58,7 @@ pub async fn the_size_of_an_event_is_limited(harness: Harness) {
     append(&exact, &key, event).await;
 }
 
-/// A state key may have so many bytes, with its prefix, wherever it is set.
+/// A state key with its prefix may have the limit of bytes, wherever it is set.
 pub async fn the_length_of_a_state_key_is_limited(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_key_bytes = 20).await;
     let key = create(&log, "s").await;
@@ -80,7 +80,7 @@ pub async fn the_length_of_a_state_key_is_limited(harness: Harness) {
     }
 }
 
-/// An append may hold so many events; partial ones do not count.
+/// An append may hold the limit of events; partial ones do not count.
 pub async fn the_size_of_a_batch_is_limited(harness: Harness) {
     let log = harness.second_with(|s| s.limits.batch_events = 3).await;
     let key = create(&log, "s").await;
@@ -188,7 +188,7 @@ pub async fn large_events_are_stored(harness: Harness) {
 }
 
 /// A timestamp must be a number.
-pub async fn a_time_that_is_no_number_is_refused(harness: Harness) {
+pub async fn invalid_timestamp_is_refused(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     for time in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
@@ -199,7 +199,7 @@ pub async fn a_time_that_is_no_number_is_refused(harness: Harness) {
 }
 
 /// A limit that was lowered later refuses more state, not the events of sessions that are over it.
-pub async fn a_lowered_limit_refuses_only_what_adds_to_it(harness: Harness) {
+pub async fn lowered_limit_refuses_only_growth(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     for scope in ["", "user:", "app:"] {

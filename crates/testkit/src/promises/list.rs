@@ -86,7 +86,7 @@ pub async fn list_without_user_brings_all_users(harness: Harness) {
     assert!(listed.iter().all(|meta| meta.app_name == APP));
 }
 
-/// An app that nobody used has no sessions; that is no error.
+/// Listing the sessions of an unused app returns an empty list.
 pub async fn list_of_an_unknown_app_is_empty(harness: Harness) {
     let log = harness.service();
     create(&log, "s").await;
@@ -169,7 +169,11 @@ pub async fn a_long_list_has_each_sessions_own_state(harness: Harness) {
     }
     for user in [Some("ada"), Some("grace"), None] {
         let listed = all(&log, user).await;
-        assert!(listed.len() > 100, "{} are no long list", listed.len());
+        assert!(
+            listed.len() > 100,
+            "{} sessions are not a long list",
+            listed.len()
+        );
         for meta in listed {
             let read = read(&log, &meta.key()).await;
             let state = meta.state.map(|state| sorted(&state));
@@ -179,7 +183,7 @@ pub async fn a_long_list_has_each_sessions_own_state(harness: Harness) {
 }
 
 /// A list as text says what the list says, also after a session in it has changed.
-pub async fn a_list_as_text_is_the_list(harness: Harness) {
+pub async fn list_as_text_equals_the_list(harness: Harness) {
     let log = harness.service();
     assert_eq!(text(&log, "ada").await, "[]");
     create_with(&log, "s", r#"{"a":1,"app:b":2}"#).await;
@@ -248,7 +252,7 @@ fn sorted(state: &retain_core::State) -> Vec<(String, String)> {
 }
 
 /// Sessions that come and go between two pages disturb no other.
-pub async fn list_pages_go_on_where_a_session_was_deleted(harness: Harness) {
+pub async fn list_pages_continue_after_a_deleted_session(harness: Harness) {
     let log = harness.service();
     for number in 0..6 {
         create(&log, &format!("s{number}")).await;
@@ -305,8 +309,8 @@ pub async fn list_has_state_on_request(harness: Harness) {
     create_with(&log, "s", r#"{"a":1,"app:b":2}"#).await;
     let key = key("s");
     append(&log, &key, setting("e", r#"{"c":3,"user:d":4}"#)).await;
-    let neighbour = SessionKey::new(APP, "grace", "s");
-    create_at(&log, &neighbour, r#"{"user:d":5}"#).await;
+    let neighbor = SessionKey::new(APP, "grace", "s");
+    create_at(&log, &neighbor, r#"{"user:d":5}"#).await;
     let listed = all(&log, None).await;
     let states: Vec<_> = listed
         .iter()
@@ -330,7 +334,7 @@ pub async fn list_has_state_on_request(harness: Harness) {
 }
 
 /// A list says when each session was made and changed, and where its log ends.
-pub async fn list_tells_times_and_positions(harness: Harness) {
+pub async fn list_has_times_and_positions(harness: Harness) {
     let log = harness.service();
     let created = harness.clock.now();
     let key = create(&log, "s").await;

@@ -95,7 +95,7 @@ pub async fn owners_of_shared_keys_come_once_in_order(harness: Harness) {
 }
 
 /// Keys come without a session; those that are known keep their value.
-pub async fn shared_keys_are_added_where_there_are_none(harness: Harness) {
+pub async fn missing_shared_keys_are_added(harness: Harness) {
     let log = harness.service();
     let store = harness.store().await;
     let (app, user) = (StateOwner::app(APP), StateOwner::user(APP, USER));
@@ -140,7 +140,7 @@ async fn migrate(from: &Harness, to: &Harness) -> Result<MigrationReport, Migrat
 }
 
 /// A session that moves lives no longer than it would have.
-pub async fn a_moved_session_expires_when_it_did(harness: Harness) {
+pub async fn migrated_session_keeps_its_expiry(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", Duration::from_millis(100_500)).await;
     harness.clock.tick(Duration::from_secs(30));
@@ -182,7 +182,7 @@ async fn exported(harness: &Harness) -> Vec<String> {
 
 /// Logs with everything in them come out of another store as they went in, state at each position
 /// too; to migrate again finds everything there.
-pub async fn everything_moves_to_another_store(harness: Harness) {
+pub async fn migration_copies_everything(harness: Harness) {
     let log = harness.service();
     let keys = fill(&log, &harness).await;
     let store = harness.store().await;
@@ -215,7 +215,7 @@ pub async fn everything_moves_to_another_store(harness: Harness) {
 }
 
 /// A session that the target has otherwise, or of its own, stops the migration and stays.
-pub async fn what_is_different_is_not_overwritten(harness: Harness) {
+pub async fn migration_does_not_overwrite_different_data(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
     append(&log, &key, setting("e1", r#"{"a":2}"#)).await;

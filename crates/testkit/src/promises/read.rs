@@ -21,7 +21,7 @@ pub async fn read_brings_all_events_in_order(harness: Harness) {
     assert_eq!(all.position, 5);
 }
 
-/// The newest so many; all if there are fewer.
+/// Returns the newest N events, or all if there are fewer.
 pub async fn read_brings_the_newest_events(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -53,7 +53,7 @@ pub async fn newest_zero_brings_state_and_no_events(harness: Harness) {
 }
 
 /// A timestamp includes the events at it, and looks at each event by itself: with times that go
-/// back and forth it is no cut through the log.
+/// back and forth it is not a prefix or suffix of the log.
 pub async fn read_after_a_timestamp_includes_it(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -80,7 +80,7 @@ pub async fn read_after_a_timestamp_includes_it(harness: Harness) {
 }
 
 /// With a time and a count, the newest of those that are new enough come.
-pub async fn time_and_count_add_up(harness: Harness) {
+pub async fn time_and_count_filters_combine(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     for (number, time) in [10.0, 30.0, 20.0, 5.0].into_iter().enumerate() {
@@ -122,7 +122,7 @@ pub async fn read_brings_a_range_of_positions(harness: Harness) {
 }
 
 /// Range, time, newest and oldest cut one after the other.
-pub async fn window_conditions_add_up(harness: Harness) {
+pub async fn window_conditions_combine(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     for number in 1..=8 {
@@ -293,7 +293,7 @@ pub async fn refresh_brings_missed_events_without_gap_or_repeat(harness: Harness
 }
 
 /// A refresh of a session that was read in part adds what is new, and not what was left out.
-pub async fn refresh_goes_on_from_a_window(harness: Harness) {
+pub async fn refresh_continues_from_a_window(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     append_all(&log, &key, numbered("e", 5)).await;

@@ -71,8 +71,8 @@ pub async fn the_same_event_at_once_is_stored_once(harness: Harness) {
     assert_one_copy(&log, &key).await;
 }
 
-/// Another instance recognises an event that the first one stored.
-pub async fn a_second_instance_recognises_a_repeat(harness: Harness) {
+/// Another instance recognizes an event that the first one stored.
+pub async fn second_instance_recognizes_a_repeat(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     append_all(&log, &key, numbered("e", 3)).await;
@@ -80,8 +80,8 @@ pub async fn a_second_instance_recognises_a_repeat(harness: Harness) {
     assert_one_copy(&second, &key).await;
 }
 
-/// An event is recognised after the store was closed and opened again.
-pub async fn a_repeat_is_recognised_after_reopening(mut harness: Harness) {
+/// An event is recognized after the store was closed and opened again.
+pub async fn a_repeat_is_recognized_after_reopening(mut harness: Harness) {
     if !harness.is_durable() {
         return;
     }
@@ -117,7 +117,7 @@ pub async fn a_superseded_run_may_repeat_what_it_stored(harness: Harness) {
 }
 
 /// A repeat succeeds although the log has moved on from the position it was written at.
-pub async fn a_repeat_does_not_mind_an_outdated_position(harness: Harness) {
+pub async fn repeat_ignores_an_outdated_expected_position(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let first = Append::from(event("e1")).expecting(0);
@@ -129,7 +129,7 @@ pub async fn a_repeat_does_not_mind_an_outdated_position(harness: Harness) {
 }
 
 /// Maps are the same whatever the order of their keys.
-pub async fn a_repeat_may_order_its_keys_otherwise(harness: Harness) {
+pub async fn repeat_may_have_another_key_order(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let one = setting("e", r#"{"a":{"x":1,"y":2},"b":2,"user:c":1.50}"#);
@@ -141,7 +141,7 @@ pub async fn a_repeat_may_order_its_keys_otherwise(harness: Harness) {
 }
 
 /// An event whose time was left to the store is the same event at a later time.
-pub async fn a_repeat_without_a_time_is_recognised_later(harness: Harness) {
+pub async fn repeat_without_a_time_is_recognized_later(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let timeless = event_at("e", 0.0);
@@ -152,8 +152,8 @@ pub async fn a_repeat_without_a_time_is_recognised_later(harness: Harness) {
     assert_eq!(read(&log, &key).await, before);
 }
 
-/// What a repeat gives back is the event that is stored, with the time of its first append.
-pub async fn a_repeat_gives_back_the_event_as_stored(harness: Harness) {
+/// A repeat returns the stored event, with the time of its first append.
+pub async fn repeat_returns_the_stored_event(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let mut timeless = setting("e", r#"{"a":1,"b":2}"#);
@@ -163,7 +163,7 @@ pub async fn a_repeat_gives_back_the_event_as_stored(harness: Harness) {
     harness.clock.tick(Duration::from_secs(60));
     let again = log.append(&key, timeless.clone().into()).await.unwrap();
     assert_eq!(again.events[0].1.to_json().unwrap(), bodies(&stored)[0]);
-    // A live session that has not seen the event takes up the stored one.
+    // A live session without the event receives the stored one.
     let mut live = Session {
         events: Default::default(),
         position: 0,
@@ -175,7 +175,7 @@ pub async fn a_repeat_gives_back_the_event_as_stored(harness: Harness) {
 }
 
 /// A live session takes a repeated event up once.
-pub async fn a_live_session_takes_a_repeat_up_once(harness: Harness) {
+pub async fn live_session_receives_a_repeat_once(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let mut live = read(&log, &key).await;
@@ -187,7 +187,7 @@ pub async fn a_live_session_takes_a_repeat_up_once(harness: Harness) {
 }
 
 /// Another event under a taken id is a conflict that says where the first one stands.
-pub async fn another_event_under_a_taken_id_is_a_conflict(harness: Harness) {
+pub async fn another_event_with_a_known_id_is_a_conflict(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     append_all(&log, &key, numbered("e", 3)).await;
@@ -217,7 +217,7 @@ pub async fn numbers_of_another_kind_make_another_event(harness: Harness) {
     assert_fails!(refused, SessionError::Conflict { .. });
 }
 
-/// `temp:` keys are no part of the stored event, so they make no difference.
+/// `temp:` keys are not stored, so they do not make an event different.
 pub async fn temp_keys_make_no_other_event(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -231,12 +231,12 @@ pub async fn temp_keys_make_no_other_event(harness: Harness) {
 pub async fn the_same_event_id_in_two_sessions_is_fine(harness: Harness) {
     let log = harness.service();
     let (one, two) = (create(&log, "one").await, create(&log, "two").await);
-    let neighbour = SessionKey::new(APP, "grace", "one");
-    create_at(&log, &neighbour, "{}").await;
+    let neighbor = SessionKey::new(APP, "grace", "one");
+    create_at(&log, &neighbor, "{}").await;
     for (key, delta) in [
         (&one, r#"{"a":1}"#),
         (&two, r#"{"a":2}"#),
-        (&neighbour, r#"{"a":3}"#),
+        (&neighbor, r#"{"a":3}"#),
     ] {
         assert_eq!(append(&log, key, setting("e", delta)).await, 1);
         assert_eq!(read(&log, key).await.state, state(delta));

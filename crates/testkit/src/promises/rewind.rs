@@ -106,7 +106,7 @@ pub async fn rewinding_an_unknown_invocation_is_not_found(harness: Harness) {
 
 /// An invocation id with a NUL character names nothing, also not the events that name no invocation:
 /// no store takes it for another one.
-pub async fn an_invocation_that_cannot_be_is_not_found(harness: Harness) {
+pub async fn invalid_invocation_id_is_not_found(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", INITIAL).await;
     append(&log, &key, in_invocation("e1", "", r#"{"a":10}"#)).await;
@@ -171,7 +171,7 @@ pub async fn rewind_changes_no_earlier_position(harness: Harness) {
 }
 
 /// A rewind that ADK stored (initial state nulled, absent keys nulled) has the exact state too.
-pub async fn a_rewind_made_elsewhere_restores_the_state_exactly(harness: Harness) {
+pub async fn foreign_rewind_event_restores_the_state_exactly(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     let delta = r#"{"a":10,"b":null,"n":null,"d":null,"e":null}"#;
@@ -184,7 +184,7 @@ pub async fn a_rewind_made_elsewhere_restores_the_state_exactly(harness: Harness
 }
 
 /// What a foreign rewind sets beyond taking back is set, and its shared keys are shared.
-pub async fn a_rewind_made_elsewhere_may_set_more(harness: Harness) {
+pub async fn foreign_rewind_event_may_set_further_keys(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     let delta = r#"{"a":10,"new":"x","b":7,"user:u":9,"d":null}"#;
@@ -197,7 +197,7 @@ pub async fn a_rewind_made_elsewhere_may_set_more(harness: Harness) {
 
 /// A rewind made elsewhere may name an invocation that this log does not have: then its delta is
 /// all it says.
-pub async fn a_rewind_of_something_unknown_is_a_plain_delta(harness: Harness) {
+pub async fn rewind_event_of_an_unknown_invocation_is_a_plain_delta(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
     append(
@@ -327,7 +327,7 @@ pub async fn rewound_events_stay_in_the_log(harness: Harness) {
 
 /// Events that a batch repeats are in the log already: a rewind behind them starts from the state
 /// as it is, not from what they set long ago.
-pub async fn a_rewind_behind_a_repeat_is_exact(harness: Harness) {
+pub async fn rewind_after_a_repeat_is_exact(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let first = in_invocation("e1", "i1", r#"{"a":1,"b":1}"#);

@@ -1,4 +1,4 @@
-//! What rewinding promises about files: they become what they were, whoever else is at work.
+//! Promises about rewinding artifacts: files get their former content, also under concurrent runs.
 
 use std::{
     collections::BTreeMap,
@@ -189,7 +189,7 @@ pub async fn a_plain_rewind_leaves_artifacts(harness: Harness) {
 
 /// What is appended outside of any run while files are restored is taken back as well, and what is
 /// restored already gets no further version.
-pub async fn a_rewind_sees_what_is_told_meanwhile(harness: Harness) {
+pub async fn rewind_takes_back_concurrent_appends(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
     let (inner, second) = (artifacts.clone(), log.clone());
@@ -242,7 +242,7 @@ pub async fn no_run_begins_while_artifacts_are_restored(harness: Harness) {
 
 /// A rewind that fails between two files changes nothing in the log and holds nothing. The next one
 /// comes to what the first would have come to.
-pub async fn a_rewind_whose_artifacts_failed_can_be_repeated(harness: Harness) {
+pub async fn rewind_with_failed_artifacts_can_be_repeated(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
     before_each_save(&artifacts, |number| {
@@ -286,7 +286,7 @@ pub async fn a_rewind_takes_back_the_artifacts_of_a_running_run(harness: Harness
 
 /// A rewind that nobody waits for any more stops at the file where it is, and gives the turn back:
 /// it does not keep the session for the rest of its lease.
-pub async fn a_rewind_that_is_dropped_gives_the_turn_back(harness: Harness) {
+pub async fn dropped_rewind_releases_the_lease(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
     let restoring = Arc::new(Notify::new());
@@ -313,9 +313,9 @@ pub async fn a_rewind_that_is_dropped_gives_the_turn_back(harness: Harness) {
     assert_eq!(events.len(), before.events.len() + 1);
 }
 
-/// A version in the log that is no number is told by the name of its file, and not passed over: the
+/// A rewind over a version that is not a number fails with the file's name and does not skip it: the
 /// session is not rewound without it.
-pub async fn a_rewind_over_a_version_that_is_none_names_the_file(harness: Harness) {
+pub async fn rewind_over_an_invalid_version_names_the_file(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
     let mut event = in_invocation("odd", "i2", "{}");

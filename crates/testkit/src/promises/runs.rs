@@ -96,7 +96,7 @@ pub async fn a_run_of_a_second_instance_waits_for_the_first(harness: Harness) {
 }
 
 /// Callers of one process get their turn in the order they came.
-pub async fn waiting_runs_get_their_turn_in_order(harness: Harness) {
+pub async fn waiting_runs_get_the_lease_in_order(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let holder = begin(&log, &key, event("holder")).await.unwrap();
@@ -121,8 +121,8 @@ pub async fn waiting_runs_get_their_turn_in_order(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), expected);
 }
 
-/// Who has waited long enough is told that the session is busy, and stands in no one's way.
-pub async fn waiting_ends_with_busy_when_the_time_is_up(harness: Harness) {
+/// A run that times out while waiting gets `RunBusy` and leaves the queue.
+pub async fn wait_times_out_with_run_busy(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let holder = begin(&log, &key, event("e1")).await.unwrap();
@@ -136,7 +136,7 @@ pub async fn waiting_ends_with_busy_when_the_time_is_up(harness: Harness) {
 }
 
 /// A dead run blocks nobody longer than its lease, by the store's clock.
-pub async fn a_dead_run_blocks_nobody_after_its_lease(harness: Harness) {
+pub async fn expired_lease_blocks_no_run(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     begin(&log, &key, event("e1")).await.unwrap();
@@ -214,7 +214,7 @@ pub async fn an_invented_token_is_refused(harness: Harness) {
 }
 
 /// A token stays good until another run has taken over, even past its lease.
-pub async fn an_expired_run_that_nobody_followed_goes_on(harness: Harness) {
+pub async fn expired_run_continues_if_no_other_run_took_over(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let run = begin(&log, &key, event("e1")).await.unwrap();
@@ -305,7 +305,7 @@ pub async fn appends_from_outside_do_not_disturb_a_run(harness: Harness) {
 }
 
 /// A run may insist on the position it saw, and a first append that is refused takes no lease.
-pub async fn a_run_that_fails_to_begin_holds_nothing(harness: Harness) {
+pub async fn run_that_fails_to_begin_holds_no_lease(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     append(&log, &key, event("e1")).await;
@@ -409,9 +409,9 @@ pub async fn runs_of_other_sessions_do_not_wait(harness: Harness) {
         let key = create(&log, session).await;
         begin(&log, &key, event("e")).await.unwrap();
     }
-    let neighbour = SessionKey::new(APP, "grace", "a");
-    create_at(&log, &neighbour, "{}").await;
-    begin(&log, &neighbour, event("e")).await.unwrap();
+    let neighbor = SessionKey::new(APP, "grace", "a");
+    create_at(&log, &neighbor, "{}").await;
+    begin(&log, &neighbor, event("e")).await.unwrap();
 }
 
 /// Many runs at once, in two instances: the events of each stand together.
@@ -477,7 +477,7 @@ async fn run_once(log: &Log, key: &SessionKey) {
 }
 
 /// A run that waits in another instance was there first: nobody overtakes it when the session is free.
-pub async fn a_run_that_waits_elsewhere_is_not_overtaken(harness: Harness) {
+pub async fn waiting_run_of_another_instance_is_not_overtaken(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     for round in 0..3 {
@@ -492,8 +492,8 @@ pub async fn a_run_that_waits_elsewhere_is_not_overtaken(harness: Harness) {
     }
 }
 
-/// Whoever stops waiting leaves the queue, and those behind move up.
-pub async fn a_dropped_waiter_leaves_no_stuck_queue(harness: Harness) {
+/// A run that stops waiting leaves the queue, and later runs move up.
+pub async fn dropped_waiter_does_not_block_the_queue(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     let holder = begin(&log, &key, event("holder")).await.unwrap();
@@ -518,7 +518,7 @@ pub async fn a_dropped_waiter_leaves_no_stuck_queue(harness: Harness) {
 }
 
 /// The place of a caller that is gone is kept for a while by the store's clock, and no longer.
-pub async fn a_place_in_line_is_kept_only_so_long(harness: Harness) {
+pub async fn ticket_of_a_silent_waiter_expires(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
     let holder = begin(&log, &key, event("holder")).await.unwrap();
@@ -550,7 +550,7 @@ pub async fn a_lease_survives_reopening(mut harness: Harness) {
 }
 
 /// The last append of a run uses its token up, even if nobody else began a run since.
-pub async fn a_run_that_has_ended_cannot_go_on(harness: Harness) {
+pub async fn ended_run_cannot_append(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let run = begin(&log, &key, event("e1")).await.unwrap();
@@ -567,7 +567,7 @@ pub async fn a_run_that_has_ended_cannot_go_on(harness: Harness) {
 
 /// A run whose first answer was lost is begun again with the same event: it is stored once, and
 /// the run gets a token as soon as the lost one's time is up.
-pub async fn a_run_that_is_begun_again_waits_for_its_token(harness: Harness) {
+pub async fn repeated_begin_waits_for_the_lost_lease(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let lost = begin(&log, &key, event("e1")).await.unwrap();

@@ -7,7 +7,7 @@ use retain_core::{Json, SessionError, SessionKey};
 use super::common::*;
 use crate::{fold::states_by_position, harness::Harness};
 
-/// `temp:` keys are seen by whoever holds the live session, and by nobody else, ever.
+/// Only the live session sees `temp:` keys; they are never stored.
 pub async fn temp_keys_are_seen_by_the_live_session_only(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -27,9 +27,9 @@ pub async fn temp_keys_are_seen_by_the_live_session_only(harness: Harness) {
 pub async fn shared_keys_are_seen_by_other_sessions_at_once(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let (one, sister) = (create(&log, "one").await, create(&log, "two").await);
-    let neighbour = SessionKey::new(APP, "grace", "one");
+    let neighbor = SessionKey::new(APP, "grace", "one");
     let elsewhere = SessionKey::new("other", USER, "one");
-    create_at(&log, &neighbour, "{}").await;
+    create_at(&log, &neighbor, "{}").await;
     create_at(&log, &elsewhere, "{}").await;
     append(
         &log,
@@ -40,7 +40,7 @@ pub async fn shared_keys_are_seen_by_other_sessions_at_once(harness: Harness) {
     for log in [&log, &second] {
         let sister = read(log, &sister).await.state;
         assert_eq!(sister, state(r#"{"user:u":2,"app:a":3}"#));
-        assert_eq!(read(log, &neighbour).await.state, state(r#"{"app:a":3}"#));
+        assert_eq!(read(log, &neighbor).await.state, state(r#"{"app:a":3}"#));
         assert!(read(log, &elsewhere).await.state.is_empty());
     }
 }
@@ -118,8 +118,8 @@ pub async fn unknown_prefixes_are_session_keys(harness: Harness) {
     assert_eq!(app, map(r#"{"":8,"user:x":10}"#));
 }
 
-/// An app or user that nobody wrote for has an empty state; that is no error.
-pub async fn shared_state_of_nobody_is_empty(harness: Harness) {
+/// The shared state of an unused app or user is empty.
+pub async fn shared_state_of_an_unknown_user_is_empty(harness: Harness) {
     let log = harness.service();
     create_with(&log, "s", r#"{"app:a":1,"user:u":1}"#).await;
     assert!(log.get_app_state("nowhere").await.unwrap().is_empty());
@@ -196,7 +196,7 @@ pub async fn state_beyond_the_end_is_position_not_found(harness: Harness) {
 }
 
 /// What is read is a copy: changing it changes nothing that is stored.
-pub async fn changing_a_session_in_memory_is_seen_by_nobody(harness: Harness) {
+pub async fn changing_a_loaded_session_stores_nothing(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
     append(&log, &key, event("e")).await;

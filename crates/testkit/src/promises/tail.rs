@@ -182,7 +182,7 @@ pub async fn a_tail_does_not_go_on_in_a_recreated_session(harness: Harness) {
 }
 
 /// A tail that nobody reads any more holds nothing up.
-pub async fn a_dropped_tail_disturbs_nobody(harness: Harness) {
+pub async fn dropped_tail_does_not_affect_others(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     for n in 0..20 {

@@ -150,7 +150,7 @@ pub async fn an_app_survives_export_and_import(harness: Harness) {
 }
 
 /// Shared keys come along; those that the other store has already keep their value there.
-pub async fn import_sets_shared_keys_that_are_not_there_yet(harness: Harness) {
+pub async fn import_sets_missing_shared_keys(harness: Harness) {
     let log = harness.service();
     create_with(&log, "s", r#"{"user:a":1,"user:b":1,"app:a":1,"app:b":1}"#).await;
     let lines = export(&log, of_session(&key("s"))).await;
@@ -271,8 +271,8 @@ pub async fn rewinds_survive_export_and_import(harness: Harness) {
     }
 }
 
-/// An imported session takes further events, and recognises those it has.
-pub async fn an_imported_session_goes_on(harness: Harness) {
+/// An imported session takes further events, and recognizes those it has.
+pub async fn imported_session_accepts_appends(harness: Harness) {
     let log = harness.service();
     let keys = fill(&log, &harness).await;
     let lines = export(&log, of_app()).await;
@@ -439,7 +439,7 @@ pub async fn an_import_out_of_order_is_refused(harness: Harness) {
 }
 
 /// Empty lines and an empty file are nothing to import, and no error.
-pub async fn empty_lines_are_no_error(harness: Harness) {
+pub async fn import_ignores_empty_lines(harness: Harness) {
     let lines = small_export(&harness.service()).await;
     let elsewhere = harness.another().await;
     let copy = elsewhere.service();
@@ -468,7 +468,7 @@ pub async fn an_export_of_nothing_is_empty(harness: Harness) {
     assert_eq!(export(&log, nobody).await, Vec::<String>::new());
 }
 
-/// An export holds one scope and nothing of its neighbours.
+/// An export holds one scope and nothing of its neighbors.
 pub async fn an_export_holds_its_scope_only(harness: Harness) {
     let log = harness.service();
     create_with(&log, "mine", r#"{"user:mine":1}"#).await;
@@ -498,7 +498,7 @@ pub async fn an_export_is_json_lines(harness: Harness) {
 }
 
 /// What is too deep to stand in an export is refused when it is appended, not when it is needed.
-pub async fn what_is_stored_is_shallow_enough_to_be_exported(harness: Harness) {
+pub async fn stored_events_can_always_be_exported(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
     let nested = |n: usize| {
@@ -561,7 +561,7 @@ pub async fn a_session_is_created_with_its_history(harness: Harness) {
     assert_eq!(
         two,
         read(&log, &two.key()).await,
-        "what is given back is what is there"
+        "the returned state differs from the stored one"
     );
     let (bodies, mut meta, states) = all_about(&log, &one).await;
     meta.id = "two".to_owned();
@@ -573,7 +573,7 @@ pub async fn a_session_is_created_with_its_history(harness: Harness) {
 }
 
 /// If one event cannot be kept, there is no session, and no key of it anywhere.
-pub async fn a_history_that_cannot_be_kept_leaves_nothing(harness: Harness) {
+pub async fn refused_history_leaves_nothing(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = 2000).await;
     let initial = r#"{"user:u":1,"app:p":1}"#;
     let after = |last: Event| {

@@ -33,7 +33,7 @@ pub async fn an_expired_session_is_not_found(harness: Harness) {
 }
 
 /// Nothing can be done with a session whose time is up.
-pub async fn an_expired_session_takes_no_operation(harness: Harness) {
+pub async fn operations_on_an_expired_session_are_not_found(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
     let run = begin(&log, &key, in_invocation("e", "i", "{}"))
@@ -90,7 +90,7 @@ pub async fn the_id_of_an_expired_session_is_free(harness: Harness) {
     assert_eq!(log.sweep().await.unwrap(), 0);
 }
 
-/// An expired session is in nobody's way when a fork or an import takes its id.
+/// A fork or an import may take the id of an expired session.
 pub async fn a_fork_may_take_the_id_of_an_expired_session(harness: Harness) {
     let log = harness.service();
     let origin = create_with(&log, "origin", r#"{"a":1}"#).await;
@@ -132,7 +132,7 @@ pub async fn event_times_do_not_prolong_a_session(harness: Harness) {
 }
 
 /// A list says when a session expires, and the time moves on with each write.
-pub async fn a_list_tells_when_a_session_expires(harness: Harness) {
+pub async fn list_has_expiry_times(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
     let expire_time = async || {
@@ -146,7 +146,7 @@ pub async fn a_list_tells_when_a_session_expires(harness: Harness) {
 }
 
 /// A sweep deletes what has expired, says how much, and leaves the rest.
-pub async fn a_sweep_deletes_and_counts_what_has_expired(harness: Harness) {
+pub async fn sweep_deletes_and_counts_expired_sessions(harness: Harness) {
     let log = harness.service();
     for number in 0..150 {
         create_for(&log, &format!("short{number}"), TTL).await;

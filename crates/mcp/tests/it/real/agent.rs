@@ -82,7 +82,7 @@ impl Caller {
         }
     }
 
-    /// Lets go of the server.
+    /// Closes the server.
     pub(crate) async fn close(self) {
         self.runner.close().await.unwrap();
     }

@@ -198,7 +198,7 @@ async fn what_is_over_goes_as_fast_as_it_comes() {
 }
 
 #[tokio::test]
-async fn what_was_given_may_be_given_again_after_its_time() {
+async fn expired_direct_entry_can_be_added_again() {
     let (memory, clock) = in_memory();
     let ttl = seconds(10);
     let away = [given("away", "Ada is on holiday.")];

@@ -5,7 +5,7 @@ use retain_core::Json;
 use super::provider;
 use crate::{differential::Comparison, provider::Provider as _};
 
-/// Words of the table «Claude» that say why a request differs.
+/// Requests that differ, with the row of the table "Claude" that explains it.
 const KNOWN: [(&str, &str); 11] = [
     ("two turns of the user", "Messages of one role may follow"),
     ("nothing said", "Messages of one role may follow"),

@@ -62,7 +62,7 @@ async fn an_error_in_the_stream_ends_it() {
 }
 
 #[test]
-fn what_is_no_answer_is_refused() {
+fn malformed_answers_are_refused() {
     let code = |body| provider().whole(body).unwrap_err().error.code.unwrap();
     assert_eq!(code("{"), "MalformedResponse");
     assert_eq!(code("{}"), "MalformedResponse");

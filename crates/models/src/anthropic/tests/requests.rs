@@ -217,7 +217,7 @@ fn a_request_may_name_another_model() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused() {
+fn unsupported_requests_are_refused() {
     for config in [
         r#"{"candidateCount":2}"#,
         r#"{"tools":[{"functionDeclarations":[{"name":"retain_structured_output"}]}]}"#,

@@ -147,7 +147,7 @@ fn thoughts_keep_their_signatures_and_calls_their_ids() {
 }
 
 #[test]
-fn what_was_answered_goes_back_as_it_came() {
+fn answers_are_sent_back_unchanged() {
     let (_, whole) = answered(recorded::THOUGHTS_AND_CALLS);
     let stored = LlmResponse::from_json(&whole.to_json().unwrap()).unwrap();
     let body = super::body_of(&super::asking([
@@ -274,7 +274,7 @@ fn the_last_call_of_an_answer_that_was_cut_off_is_not_made() {
     }
 }
 
-/// Numbers that no model counts to are no reason to fail.
+/// Absurdly large token counts do not fail.
 #[test]
 fn any_counts_are_taken() {
     for (input, output, thinking) in [

@@ -115,7 +115,7 @@ fn from_env(model: &str, env: &[(&str, &str)]) -> Result<GeminiSettings, String>
     GeminiSettings::from_env(model, &find).map_err(|error| error.to_string())
 }
 
-/// Who asks, in short.
+/// A short form of the credentials.
 fn who(model: &str, env: &[(&str, &str)]) -> String {
     match from_env(model, env) {
         Ok(settings) => match settings.access {

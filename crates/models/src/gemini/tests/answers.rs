@@ -70,7 +70,7 @@ fn an_answer_is_read_as_adk_reads_it() {
 }
 
 #[test]
-fn what_is_no_answer_is_an_error() {
+fn malformed_answers_are_errors() {
     for body in [
         "",
         "{",

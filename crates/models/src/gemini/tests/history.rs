@@ -79,7 +79,7 @@ fn a_thought_that_another_provider_signed_stays_away() {
 }
 
 #[test]
-fn what_a_service_does_not_take_is_refused_by_name() {
+fn fields_of_the_other_service_are_refused_by_name() {
     for (gemini, is_vertex) in [(api(), false), (vertex(), true)] {
         let (_, refused) = split(is_vertex);
         assert!(!refused.is_empty());

@@ -52,7 +52,7 @@ fn an_answers_schema_is_sent_in_geminis_words() {
 }
 
 #[test]
-fn what_the_api_has_no_word_for_is_refused() {
+fn schemas_without_an_equivalent_are_refused() {
     let open = json(r#"{"type":"object","additionalProperties":{"type":"string"}}"#);
     assert!(of_answer(&open, false).is_err());
     let sent = of_answer(&open, true).expect("a schema");

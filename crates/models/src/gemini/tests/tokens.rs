@@ -184,9 +184,9 @@ async fn a_token_that_is_not_given_is_told_in_googles_words() {
     assert!(models.received().is_empty());
 }
 
-/// Whoever gives no token may repeat what it was asked with.
+/// A token endpoint that refuses may repeat the request.
 #[tokio::test]
-async fn what_a_token_is_asked_for_with_is_told_nowhere() {
+async fn token_request_secrets_are_not_reported() {
     let clock = Arc::new(TestClock::default());
     let models = Server::playing([]).await;
     let user = |uri: &str| {

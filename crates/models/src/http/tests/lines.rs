@@ -85,7 +85,7 @@ fn events_are_the_same_wherever_the_bytes_are_cut() {
 }
 
 #[test]
-fn what_is_no_text_is_refused() {
+fn invalid_utf8_is_refused() {
     assert_eq!(read(b"data: \xff\n\n", &[]), Err(SseError::NotUtf8));
     assert_eq!(read(b"data: \xc3", &[]), Err(SseError::NotUtf8));
 }

@@ -88,7 +88,7 @@ async fn the_provider_says_whether_to_try_again() {
         // What cannot be read counts as not said.
         ("429 Too Many Requests", "retry-after", "soon", "", 3),
         ("429 Too Many Requests", "retry-after", "-1", "", 3),
-        // The body says that it is no use.
+        // The body says that a retry cannot succeed.
         ("429 Too Many Requests", "x-none", "", "never", 1),
     ];
     for (status, name, value, body, attempts) in cases {

@@ -17,7 +17,7 @@ use super::*;
 const CHILD: &str = "RETAIN_TEST_TLS_CHILD";
 const CERTIFICATE: &[u8] = include_bytes!("tls/server.pem");
 const KEY: &[u8] = include_bytes!("tls/server-key.pem");
-/// Who has signed the certificate.
+/// The signer of the certificate.
 pub(super) const AUTHORITY: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/tests/tls/ca.pem");
 

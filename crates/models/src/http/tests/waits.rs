@@ -44,7 +44,7 @@ async fn waits_double_up_to_the_longest() {
     assert_eq!(seconds(waits(retries, 0.5, asked)), [7.5; 5]);
 }
 
-/// Times beyond every clock are no reason to fail.
+/// Times beyond every clock do not fail.
 #[tokio::test]
 async fn the_longest_times_are_taken() {
     let settings = HttpSettings {
@@ -80,7 +80,7 @@ async fn one_attempt_is_one() {
 }
 
 #[tokio::test]
-async fn what_lasts_is_not_waited_for() {
+async fn permanent_failures_are_not_retried() {
     let mut attempts = Attempts::new(Retries::default(), Instant::now() + FAR);
     let lasting = Trouble::lasting(ModelError::new("no"));
     assert!(attempts.next_wait(lasting, 0.5).is_err());

@@ -42,7 +42,7 @@ async fn a_server_that_does_not_stream_is_heard_too() {
 
 #[tokio::test]
 async fn a_compressed_answer_is_read() {
-    // gzip of «Hello».
+    // gzip of `Hello`.
     let body = [
         31, 139, 8, 0, 0, 0, 0, 0, 2, 255, 243, 72, 205, 201, 201, 7, 0, 130, 137, 209, 247, 5, 0,
         0, 0,
@@ -147,7 +147,7 @@ async fn pieces_that_come_with_an_error_are_handed_on_before_it() {
     }
 }
 
-/// The same for what is no text, and for what follows the end.
+/// The same for invalid UTF-8, and for data after the end.
 #[tokio::test]
 async fn an_error_takes_nothing_with_it_that_came_before() {
     let not_text = b"data: Hel\n\ndata: \xff\n\n";
@@ -193,7 +193,7 @@ fn pause() -> Act {
 }
 
 #[tokio::test]
-async fn what_breaks_before_the_first_piece_is_tried_again() {
+async fn failure_before_the_first_piece_is_retried() {
     let cases: [(&str, Vec<Act>); 5] = [
         ("a reset before the head", vec![Act::Reset]),
         ("an end before the head", vec![Act::Close]),

@@ -5,7 +5,7 @@ use retain_core::Json;
 use super::body;
 use crate::differential::Comparison;
 
-/// Words of the table «OpenAI-compatible models» that say why a request differs.
+/// Requests that differ, with the row of the table "OpenAI-compatible models" that explains it.
 const KNOWN: [(&str, &str); 11] = [
     ("text", "Texts of one message are sent one by one."),
     ("an empty turn of the model", "A model turn without content"),

@@ -102,6 +102,6 @@ fn errors_with_status_200_are_errors() {
         let error = read([body]).unwrap_err();
         assert_eq!(error.code.as_deref(), Some("busy"));
     }
-    // `null` is no error.
+    // `null` is not an error.
     assert!(whole(r#"{"error":null,"choices":[]}"#).is_ok());
 }

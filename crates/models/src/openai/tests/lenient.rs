@@ -150,7 +150,7 @@ fn contents_come_as_texts_or_as_blocks() {
 }
 
 #[test]
-fn what_is_missing_is_missed_by_nobody() {
+fn missing_optional_fields_are_accepted() {
     let bare = whole(r#"{"choices":[{"message":{"content":"Hi"}}]}"#).unwrap();
     assert_eq!(parts(&bare)[0].text.as_deref(), Some("Hi"));
     assert_eq!((bare.usage_metadata, bare.model_version), (None, None));
@@ -199,7 +199,7 @@ fn cited_pages_are_citations() {
 }
 
 #[test]
-fn what_is_no_answer_is_told_so() {
+fn malformed_answers_are_reported() {
     for body in ["", "{", "[]", "{}", r#"{"choices":{}}"#, "<html>"] {
         let error = whole(body).unwrap_err();
         assert_eq!(error.code.as_deref(), Some("MalformedResponse"), "{body}");

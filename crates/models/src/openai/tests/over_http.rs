@@ -138,7 +138,7 @@ async fn refusals_are_told_with_the_servers_code_and_made_again_where_it_helps()
 }
 
 #[tokio::test]
-async fn what_was_said_before_an_error_stays_and_nothing_is_asked_again() {
+async fn pieces_before_an_error_stay_and_the_call_is_not_retried() {
     let broken = event_stream(recorded::BROKEN.as_bytes(), &[]);
     let server = Server::playing([broken, answer(WHOLE)]).await;
     let model = at(&server);
@@ -183,7 +183,7 @@ async fn thoughts_that_are_not_wanted_are_left_out() {
     assert_eq!(called(last(&answers)).len(), 1);
 }
 
-/// Servers want an answer to be an object; one that is to be a list comes in a property of it.
+/// Servers require objects as answers; a list comes in a property of one.
 #[tokio::test]
 async fn an_answer_that_is_no_object_is_taken_out_of_one() {
     let said = |text: &str| {

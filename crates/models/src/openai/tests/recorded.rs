@@ -1,7 +1,7 @@
 //! Byte streams, written by us to what the providers document. Each names its source.
 
 /// Text with usage at the end.
-/// Source: platform.openai.com/docs/api-reference/chat-streaming, «The chat completion chunk object».
+/// Source: platform.openai.com/docs/api-reference/chat-streaming, "The chat completion chunk object".
 pub(super) const TEXT: &str = concat!(
     "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1694268190,\"model\":\"gpt-4o-mini-2024-07-18\",\"system_fingerprint\":\"fp_44709d6fcb\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n",
     "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1694268190,\"model\":\"gpt-4o-mini-2024-07-18\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Grüße, \"},\"finish_reason\":null}],\"usage\":null}\n\n",
@@ -12,7 +12,7 @@ pub(super) const TEXT: &str = concat!(
 );
 
 /// Two calls at once, their arguments in pieces, interleaved by index.
-/// Source: platform.openai.com/docs/guides/function-calling, «Streaming».
+/// Source: platform.openai.com/docs/guides/function-calling, "Streaming".
 pub(super) const PARALLEL_CALLS: &str = concat!(
     "data: {\"id\":\"c2\",\"model\":\"gpt-4.1\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"index\":0,\"id\":\"call_DdmO9pD3xa9XTPNJ32zg2hcA\",\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"arguments\":\"\"}}]},\"finish_reason\":null}]}\n\n",
     "data: {\"id\":\"c2\",\"model\":\"gpt-4.1\",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{\\\"\"}}]},\"finish_reason\":null}]}\n\n",
@@ -36,7 +36,7 @@ pub(super) const THOUGHTS: &str = concat!(
 );
 
 /// Thoughts with blocks that are signed.
-/// Source: openrouter.ai/docs/use-cases/reasoning-tokens, «Preserving reasoning blocks»; comments
+/// Source: openrouter.ai/docs/use-cases/reasoning-tokens, "Preserving reasoning blocks"; comments
 /// while it works: openrouter.ai/docs/api-reference/streaming.
 pub(super) const SIGNED_THOUGHTS: &str = concat!(
     ": OPENROUTER PROCESSING\n\n",
@@ -50,7 +50,7 @@ pub(super) const SIGNED_THOUGHTS: &str = concat!(
 );
 
 /// A filter of the prompt tells first what it found; there is no choice in that chunk.
-/// Source: learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter, «Streaming».
+/// Source: learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter, "Streaming".
 pub(super) const FILTERED: &str = concat!(
     "data: {\"id\":\"\",\"object\":\"\",\"created\":0,\"model\":\"\",\"prompt_filter_results\":[{\"prompt_index\":0,\"content_filter_results\":{\"hate\":{\"filtered\":false,\"severity\":\"safe\"}}}],\"choices\":[]}\n\n",
     "data: {\"id\":\"c5\",\"model\":\"gpt-4o-2024-11-20\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Well, \"},\"finish_reason\":null,\"content_filter_results\":{}}]}\n\n",
@@ -67,7 +67,7 @@ pub(super) const EMPTY: &str = concat!(
 );
 
 /// Tokens with their probabilities.
-/// Source: platform.openai.com/docs/api-reference/chat/object, «logprobs».
+/// Source: platform.openai.com/docs/api-reference/chat/object, "logprobs".
 pub(super) const LOGPROBS: &str = concat!(
     "data: {\"id\":\"c7\",\"model\":\"gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"},\"logprobs\":{\"content\":[{\"token\":\"Hi\",\"logprob\":-0.25,\"bytes\":[72,105],\"top_logprobs\":[{\"token\":\"Hi\",\"logprob\":-0.25,\"bytes\":[72,105]},{\"token\":\"Yo\",\"logprob\":-1.5,\"bytes\":null}]}],\"refusal\":null},\"finish_reason\":null}]}\n\n",
     "data: {\"id\":\"c7\",\"model\":\"gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"!\"},\"logprobs\":{\"content\":[{\"token\":\"!\",\"logprob\":-0.75,\"bytes\":[33],\"top_logprobs\":[]}]},\"finish_reason\":\"stop\"}]}\n\n",
@@ -75,7 +75,7 @@ pub(super) const LOGPROBS: &str = concat!(
 );
 
 /// A refusal in pieces.
-/// Source: platform.openai.com/docs/guides/structured-outputs, «Refusals».
+/// Source: platform.openai.com/docs/guides/structured-outputs, "Refusals".
 pub(super) const REFUSAL: &str = concat!(
     "data: {\"id\":\"c8\",\"model\":\"gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"refusal\":\"I'm sorry, \"},\"finish_reason\":null}]}\n\n",
     "data: {\"id\":\"c8\",\"model\":\"gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{\"refusal\":\"I cannot assist.\"},\"finish_reason\":null}]}\n\n",
@@ -84,14 +84,14 @@ pub(super) const REFUSAL: &str = concat!(
 );
 
 /// The provider behind the server fails in the middle.
-/// Source: openrouter.ai/docs/api-reference/streaming, «Handling errors during streaming».
+/// Source: openrouter.ai/docs/api-reference/streaming, "Handling errors during streaming".
 pub(super) const BROKEN: &str = concat!(
     "data: {\"id\":\"gen-2\",\"model\":\"openai/gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"So far \"},\"finish_reason\":null}]}\n\n",
     "data: {\"id\":\"gen-2\",\"object\":\"chat.completion.chunk\",\"model\":\"openai/gpt-4o\",\"error\":{\"code\":\"server_error\",\"message\":\"Provider disconnected unexpectedly\"},\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":\"error\"}]}\n\n",
 );
 
 /// The limit is reached within the arguments of a call.
-/// Source: platform.openai.com/docs/api-reference/chat/object, «finish_reason».
+/// Source: platform.openai.com/docs/api-reference/chat/object, "finish_reason".
 pub(super) const TOO_LONG: &str = concat!(
     "data: {\"id\":\"c9\",\"model\":\"gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"I shall \",\"tool_calls\":[{\"index\":0,\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"write\",\"arguments\":\"{\\\"text\\\": \\\"Once\"}}]},\"finish_reason\":null}]}\n\n",
     "data: {\"id\":\"c9\",\"model\":\"gpt-4o\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"length\"}]}\n\n",

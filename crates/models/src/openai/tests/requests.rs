@@ -219,7 +219,7 @@ fn answers_have_the_form_that_is_asked_for() {
     assert_eq!(schema["json_schema"]["strict"], true);
     let list = &schema["json_schema"]["schema"]["properties"]["response"];
     assert_eq!(list["type"], "array");
-    // A map of any keys is no form that strict mode takes.
+    // Strict mode does not support a map with arbitrary keys.
     let map = r#"{"type": "object", "additionalProperties": {"type": "string"}}"#;
     let open = format(&format!(r#"{{"responseJsonSchema": {map}}}"#));
     assert_eq!(open["json_schema"]["strict"], false);
@@ -231,7 +231,7 @@ fn answers_have_the_form_that_is_asked_for() {
 
 /// Each of these is refused by the server that is named, by its documentation or its users' reports.
 #[test]
-fn what_a_host_refuses_it_is_not_sent() {
+fn settings_that_a_host_refuses_are_not_sent() {
     let streamed = |name: &str, request: &LlmRequest| {
         let call = chat(server(name)).call(request, true).expect("a call");
         Json::parse(&call.body).expect("JSON")
@@ -347,7 +347,7 @@ fn mistral_has_ids_of_its_own_kind() {
 }
 
 #[test]
-fn what_cannot_be_taken_is_refused_by_name() {
+fn unsupported_settings_are_refused_by_name() {
     let refusals = [
         (
             said("Hi", r#"{"candidateCount": 2}"#),
@@ -484,7 +484,7 @@ fn media_are_sent_as_far_as_a_server_takes_them() {
 }
 
 #[test]
-fn what_came_goes_back_on_the_same_part() {
+fn signatures_are_sent_back_on_the_same_part() {
     let thought = Part {
         thought: Some(true),
         ..Part::text("Hm.")

@@ -136,7 +136,7 @@ fn signed_blocks_are_kept_on_the_thought() {
 }
 
 #[test]
-fn what_is_filtered_or_refused_is_an_error_with_what_was_said() {
+fn filtered_or_refused_answers_are_errors_with_their_text() {
     let answers = read(recorded::FILTERED);
     let whole = last(&answers);
     assert_eq!(parts(whole)[0].text.as_deref(), Some("Well, "));

@@ -1,12 +1,12 @@
 //! What the providers answer: two calls at a time, then a sentence; or a refusal.
 //!
 //! After <https://ai.google.dev/api/generate-content>,
-//! <https://platform.openai.com/docs/api-reference/chat> (streams: the page «Streaming») and
+//! <https://platform.openai.com/docs/api-reference/chat> (streams: the page "Streaming") and
 //! <https://platform.claude.com/docs/en/api/messages>, with words of our own.
 
 use crate::support::{Act, answer, event_stream, refusal};
 
-/// Whom the agent runs on.
+/// The provider that the agent runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Provider {
     Gemini,

@@ -49,7 +49,7 @@ fn models(settings: Vec<(&'static str, String)>) -> Models {
     )
 }
 
-/// What there is to compare in an event: who, what, why it ended. Ids are numbered.
+/// The compared parts of an event: author, content, finish reason. Ids are numbered.
 fn told(event: &Event, ids: &mut Vec<String>) -> String {
     let mut content = Json::parse(&event.content().unwrap().to_json().unwrap()).unwrap();
     let mut parts = content["parts"].as_array().unwrap().to_vec();

@@ -109,7 +109,7 @@ impl Server {
         self.shared.received.lock().expect("lock").clone()
     }
 
-    /// Waits until so many connections have ended.
+    /// Waits until this number of connections has ended.
     pub async fn connections_ended(&self, count: usize) {
         loop {
             let changed = self.shared.changed.notified();
