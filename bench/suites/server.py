@@ -351,15 +351,15 @@ class Suite:
 
 
 def binary():
-    """Builds `retain` as it is shipped from source."""
+    """Build `retain` as packages carry it."""
     root = HERE.parent
     target = TARGET / "root"
-    command = ["cargo", "build", "--release", "--quiet", "--bin", "retain"]
+    command = ["cargo", "build", "--profile", "dist", "--quiet", "--bin", "retain"]
     environment = dict(os.environ, CARGO_TARGET_DIR=str(target))
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise PeerError("the program does not build")
-    return target / "release" / "retain"
+    return target / "dist" / "retain"
 
 
 def alone(program, streams):
