@@ -89,7 +89,7 @@ def main(what):
         text = json.loads(line)
         text = text if isinstance(text, str) else text[0]
         ids = tokenizer.encode(text, add_special_tokens=False).ids
-        print(json.dumps([text, ids] if what == "record" else ids, separators=(",", ":")))
+        print(json.dumps([text, ids] if what == "record" else ids, separators=(",", ":")), flush=True)
 
 
 if __name__ == "__main__":

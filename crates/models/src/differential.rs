@@ -1,15 +1,9 @@
 //! The same requests give what Google's ADK hands to the libraries of Anthropic and LiteLLM, but for
 //! differences that are documented: each is named here by the words of its row.
 
-use std::{
-    io::Write as _,
-    path::Path,
-    process::{Command, Stdio},
-};
-
 use retain_core::{Content, GenerateContentConfig, Json, JsonMap};
 use retain_runtime::{LlmRequest, ModelError};
-use retain_testkit::oracle::adk_models_python;
+use retain_testkit::oracle::{Oracle, Reference};
 
 fn json(text: &str) -> Json {
     Json::parse(text).expect("JSON")
@@ -95,24 +89,16 @@ fn cases(provider: &str, model: &str) -> Vec<Json> {
     cases.as_array().expect("a list").iter().map(case).collect()
 }
 
-/// Asks ADK all at once.
+/// ADK's answers to all cases.
 fn ask(provider: &str, cases: &[Json]) -> Option<Vec<Json>> {
-    let python = adk_models_python(&format!("{provider} requests"))?;
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/oracle.py");
-    let mut process = Command::new(python)
-        .arg(script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("Python can be started");
-    let mut asked = process.stdin.take().expect("a pipe");
-    let lines: String = cases.iter().map(|case| format!("{case}\n")).collect();
-    let writer = std::thread::spawn(move || asked.write_all(lines.as_bytes()));
-    let output = process.wait_with_output().expect("an end");
-    writer.join().expect("a thread").expect("written");
-    let output = String::from_utf8(output.stdout).expect("text");
-    let answers: Vec<Json> = output.lines().map(json).collect();
-    assert_eq!(answers.len(), cases.len(), "ADK has not answered all");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/oracle.py");
+    let mut oracle = Oracle::start(
+        Reference::AdkModels,
+        &format!("{provider} requests"),
+        script,
+    )?;
+    let answers = oracle.ask_all(cases);
+    oracle.stop();
     Some(answers)
 }
 

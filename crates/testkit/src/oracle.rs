@@ -1,41 +1,183 @@
-//! How a test asks a reference, most often google-adk itself: where its Python is, and how a test says
-//! that it was skipped.
+//! Ask a reference implementation, most often google-adk: its Python, one process, one request per line.
 
-use std::{fs::OpenOptions, io::Write as _, path::PathBuf};
+use std::{
+    ffi::OsStr,
+    fs::OpenOptions,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    path::PathBuf,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
-/// The Python that has google-adk 2.13.0, as `scripts/test` gives it. Without one, notes that `test`
-/// was skipped.
-pub fn adk_python(test: &str) -> Option<PathBuf> {
-    let python = std::env::var_os("RETAIN_ADK_2_13_PYTHON");
-    if python.is_none() {
-        skip(&format!("{test}: google-adk 2.13.0 is not installed"));
-    }
-    python.map(PathBuf::from)
+use retain_core::Json;
+
+/// An oracle that answers nothing for this long hangs. Answers come within seconds on an idle machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(540);
+
+/// A Python environment that `scripts/test` makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reference {
+    /// google-adk 2.13.0.
+    Adk,
+    /// google-adk 2.13.0 with the libraries of Anthropic and LiteLLM.
+    AdkModels,
+    /// google-adk 2.13.0 with the MCP library.
+    AdkMcp,
+    /// The package `tokenizers`.
+    Tokenizers,
 }
 
-/// The Python that has google-adk 2.13.0 with the libraries of Anthropic and LiteLLM, as `scripts/test`
-/// gives it. Without one, notes that `test` was skipped.
-pub fn adk_models_python(test: &str) -> Option<PathBuf> {
-    let python = std::env::var_os("RETAIN_ADK_MODELS_PYTHON");
-    if python.is_none() {
-        skip(&format!(
-            "{test}: google-adk with anthropic and litellm is not installed"
-        ));
+impl Reference {
+    /// Path of the Python. If the environment is missing, record that `test` was skipped.
+    pub fn python(self, test: &str) -> Option<PathBuf> {
+        let (variable, missing) = match self {
+            Reference::Adk => ("RETAIN_ADK_2_13_PYTHON", "google-adk 2.13.0"),
+            Reference::AdkModels => (
+                "RETAIN_ADK_MODELS_PYTHON",
+                "google-adk with anthropic and litellm",
+            ),
+            Reference::AdkMcp => ("RETAIN_ADK_MCP_PYTHON", "google-adk with mcp"),
+            Reference::Tokenizers => ("RETAIN_TOKENIZERS_PYTHON", "the package tokenizers"),
+        };
+        variable_or_skip(variable, test, missing).map(PathBuf::from)
     }
-    python.map(PathBuf::from)
 }
 
-/// The Python that has the package `tokenizers`, as `scripts/test` gives it. Without one, notes that
-/// `test` was skipped.
-pub fn tokenizers_python(test: &str) -> Option<PathBuf> {
-    let python = std::env::var_os("RETAIN_TOKENIZERS_PYTHON");
-    if python.is_none() {
-        skip(&format!("{test}: the package tokenizers is not installed"));
-    }
-    python.map(PathBuf::from)
+/// A Python process that answers each line of JSON with a line of JSON.
+#[derive(Debug)]
+pub struct Oracle {
+    process: Child,
+    input: Option<ChildStdin>,
+    answers: Receiver<String>,
+    errors: Option<JoinHandle<String>>,
 }
 
-/// Notes a skip for the summary of `scripts/test`.
+impl Oracle {
+    /// Start `script`. If the environment is missing, return `None` and record that `test` was skipped.
+    pub fn start(reference: Reference, test: &str, script: impl AsRef<OsStr>) -> Option<Oracle> {
+        Oracle::start_with(reference, test, script, |_| ())
+    }
+
+    /// The same, with arguments or variables that `configure` adds.
+    pub fn start_with(
+        reference: Reference,
+        test: &str,
+        script: impl AsRef<OsStr>,
+        configure: impl FnOnce(&mut Command),
+    ) -> Option<Oracle> {
+        let mut command = Command::new(reference.python(test)?);
+        command.arg(script);
+        configure(&mut command);
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("Python can be started");
+        let (sender, answers) = channel();
+        let output = BufReader::new(process.stdout.take().expect("a pipe"));
+        // A thread reads all the time, so that the process never blocks while requests are being written.
+        thread::spawn(move || {
+            for line in output.lines() {
+                if sender.send(line.expect("the oracle writes UTF-8")).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut output = process.stderr.take().expect("a pipe");
+        let errors = thread::spawn(move || {
+            let mut errors = Vec::new();
+            drop(output.read_to_end(&mut errors));
+            String::from_utf8_lossy(&errors).into_owned()
+        });
+        Some(Oracle {
+            input: process.stdin.take(),
+            process,
+            answers,
+            errors: Some(errors),
+        })
+    }
+
+    /// The answer to one request.
+    pub fn ask(&mut self, request: &Json) -> Json {
+        self.send(request);
+        self.answer()
+    }
+
+    /// The answers to all requests, in their order.
+    pub fn ask_all<'a>(&mut self, requests: impl IntoIterator<Item = &'a Json>) -> Vec<Json> {
+        let mut count = 0;
+        for request in requests {
+            self.send(request);
+            count += 1;
+        }
+        (0..count).map(|_| self.answer()).collect()
+    }
+
+    /// Send a request whose answers are read with [`answer`](Self::answer).
+    pub fn send(&mut self, request: &Json) {
+        let mut line = request.to_json().expect("requests are JSON");
+        line.push('\n');
+        let input = self.input.as_mut().expect("the oracle runs");
+        if let Err(error) = input.write_all(line.as_bytes()) {
+            self.fail(&format!("does not read: {error}"));
+        }
+    }
+
+    /// The next answer.
+    pub fn answer(&mut self) -> Json {
+        match self.answers.recv_timeout(ANSWER_TIMEOUT) {
+            Ok(line) => Json::parse(&line)
+                .unwrap_or_else(|error| panic!("the oracle does not write JSON: {error}\n{line}")),
+            Err(RecvTimeoutError::Disconnected) => self.fail("ended without an answer"),
+            Err(RecvTimeoutError::Timeout) => self.fail("did not answer in time"),
+        }
+    }
+
+    /// Close the input, wait until the process ends with success, and return the lines that nobody read.
+    pub fn stop(mut self) -> Vec<String> {
+        drop(self.input.take());
+        let mut left = Vec::new();
+        loop {
+            match self.answers.recv_timeout(ANSWER_TIMEOUT) {
+                Ok(line) => left.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => self.fail("did not end in time"),
+            }
+        }
+        let status = self.process.wait().expect("the oracle ends");
+        if !status.success() {
+            self.fail(&status.to_string());
+        }
+        left
+    }
+
+    fn fail(&mut self, what: &str) -> ! {
+        drop(self.process.kill());
+        let errors = self.errors.take().and_then(|errors| errors.join().ok());
+        panic!("the oracle {what}\n{}", errors.unwrap_or_default());
+    }
+}
+
+impl Drop for Oracle {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// The value of an environment variable that `scripts/test` sets. Without it, record that `test` was skipped.
+pub fn variable_or_skip(variable: &str, test: &str, missing: &str) -> Option<String> {
+    let value = std::env::var(variable).ok();
+    if value.is_none() {
+        skip(&format!("{test}: {missing} is not installed"));
+    }
+    value
+}
+
+/// Record a skip for the summary of `scripts/test`.
 pub fn skip(line: &str) {
     println!("skipped: {line}");
     if let Some(skips) = std::env::var_os("RETAIN_SKIPS") {
@@ -51,7 +193,7 @@ pub fn setting(name: &str) -> Option<u64> {
     Some(text.parse().expect("a number in the environment"))
 }
 
-/// Whether the long versions of tests are wished.
+/// Whether to run the long variants of tests.
 pub fn is_long() -> bool {
     std::env::var_os("RETAIN_LONG").is_some_and(|long| !long.is_empty())
 }

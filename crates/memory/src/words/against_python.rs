@@ -11,7 +11,7 @@ use std::{
 
 use retain_core::Json;
 
-use retain_testkit::oracle::adk_python;
+use retain_testkit::oracle::Reference;
 
 use super::*;
 
@@ -23,7 +23,7 @@ const SIGMA_DIFFERS: [char; 2] = ['\u{295}', '\u{1171e}'];
 
 /// What `code_points.py` prints; `None` if there is no ADK here.
 fn ask_python(what: &str) -> Option<Output> {
-    let python = adk_python("code points")?;
+    let python = Reference::Adk.python("code points")?;
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let script = root.join("testdata").join("code_points.py");
     let mut command = Command::new(python);

@@ -14,7 +14,7 @@ use retain_core::{
 };
 use retain_stores::{FileArtifactService, FileArtifactStore, InMemoryArtifactService};
 use retain_testkit::{
-    oracle::{adk_python, is_long, setting},
+    oracle::{Reference, is_long, setting},
     random::Random,
 };
 
@@ -61,7 +61,7 @@ impl Seen {
 
 #[tokio::test]
 async fn in_memory_answers_as_adk_does() {
-    let Some(python) = adk_python("artifacts in memory, parity") else {
+    let Some(python) = Reference::Adk.python("artifacts in memory, parity") else {
         return;
     };
     let mut adk = Adk::start(&python);
@@ -81,7 +81,7 @@ async fn in_memory_answers_as_adk_does() {
 
 #[tokio::test]
 async fn folders_answer_as_adk_does_also_when_shared() {
-    let Some(python) = adk_python("artifacts in a folder, parity") else {
+    let Some(python) = Reference::Adk.python("artifacts in a folder, parity") else {
         return;
     };
     let mut adk = Adk::start(&python);

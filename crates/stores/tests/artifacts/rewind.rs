@@ -11,7 +11,7 @@ use retain_stores::{
     SqliteArtifactService, SqliteSessionService,
 };
 use retain_testkit::{
-    oracle::{adk_python, is_long, setting},
+    oracle::{Reference, is_long, setting},
     random::Random,
 };
 
@@ -234,7 +234,7 @@ impl History<'_> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rewinding_restores_files_as_adk_does() {
-    let Some(python) = adk_python("rewinding artifacts, parity") else {
+    let Some(python) = Reference::Adk.python("rewinding artifacts, parity") else {
         return;
     };
     let mut adk = Adk::start(&python);

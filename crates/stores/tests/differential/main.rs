@@ -18,7 +18,7 @@ use retain_core::Json;
 use retain_stores::{
     Durability, InMemorySessionService, SqliteOptions, SqliteSessionService, SqliteStore,
 };
-use retain_testkit::oracle::{adk_python, is_long, setting};
+use retain_testkit::oracle::{Reference, is_long, setting};
 use run::{Player, ScriptClock, ScriptIds};
 use script::{Script, Step};
 
@@ -61,7 +61,7 @@ fn every_rule_is_documented() {
 
 /// Runs the scripts on both sides and fails if an answer differs; `None` if there is no ADK here.
 async fn compare_all(scripts: &[Script]) -> Option<Used> {
-    let python = adk_python("differential")?;
+    let python = Reference::Adk.python("differential")?;
     let folder = retain_testkit::scratch::folder();
     let mut adk = Adk::start(Path::new(&python), folder.path());
     let services = ours(folder.path()).await;

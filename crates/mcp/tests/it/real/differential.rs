@@ -1,14 +1,10 @@
 //! The same calls by Google's toolset and by ours: same declarations, same stored answers, same
 //! order of keys.
 
-use std::{
-    io::Write as _,
-    process::{Command, Stdio},
-};
-
 use retain_core::Json;
+use retain_testkit::oracle::{Oracle, Reference};
 
-use crate::real::{agent::Told, beside, python};
+use crate::real::{agent::Told, beside, is_installed, python};
 
 /// What Google's toolset makes of the calls.
 pub(crate) fn googles(connection: &str, calls: &[(&str, &str)]) -> Told {
@@ -17,22 +13,9 @@ pub(crate) fn googles(connection: &str, calls: &[(&str, &str)]) -> Told {
         .map(|(tool, args)| format!("[{tool:?},{args}]"))
         .collect();
     let asked = format!(r#"{{{connection},"calls":[{}]}}"#, calls.join(","));
-    let mut oracle = Command::new(python())
-        .arg(beside("oracle.py"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    oracle
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(asked.as_bytes())
-        .unwrap();
-    let output = oracle.wait_with_output().unwrap();
-    assert!(output.status.success());
-    let text = String::from_utf8(output.stdout).unwrap();
-    let told = Json::parse(text.lines().last().unwrap()).unwrap();
+    let mut oracle = Oracle::start(Reference::AdkMcp, "MCP", beside("oracle.py")).unwrap();
+    let told = oracle.ask(&Json::parse(&asked).unwrap());
+    oracle.stop();
     let list = |name: &str| told[name].as_array().unwrap().to_vec();
     Told {
         declared: list("declared"),
@@ -75,8 +58,10 @@ mod odd {
     ];
 
     #[tokio::test]
-    #[ignore = "needs servers from package registries: scripts/checks/mcp runs it"]
     async fn odd_answers_are_stored_as_google_stores_them() {
+        if !is_installed("odd_answers_are_stored_as_google_stores_them") {
+            return;
+        }
         let server = format!(
             r#"{{"server_params":{{"command":{:?},"args":[{:?}]}},"timeout":60}}"#,
             python(),

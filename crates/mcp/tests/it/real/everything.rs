@@ -12,7 +12,7 @@ use std::{
 use crate::real::{
     agent::Caller,
     differential::{compare, googles},
-    everything,
+    everything, is_installed,
 };
 
 const CALLS: [(&str, &str); 10] = [
@@ -128,8 +128,10 @@ fn marked() -> Vec<String> {
 }
 
 #[tokio::test]
-#[ignore = "needs servers from package registries: scripts/checks/mcp runs it"]
 async fn over_stdio_everything_is_as_with_google() {
+    if !is_installed("over_stdio_everything_is_as_with_google") {
+        return;
+    }
     let params = stdio(60.0);
     let caller = Caller::new(&format!(r#"{{"stdio_connection_params":{params}}}"#));
     let ours = caller.run(&CALLS).await;
@@ -139,8 +141,10 @@ async fn over_stdio_everything_is_as_with_google() {
 }
 
 #[tokio::test]
-#[ignore = "needs servers from package registries: scripts/checks/mcp runs it"]
 async fn over_http_everything_is_as_with_google() {
+    if !is_installed("over_http_everything_is_as_with_google") {
+        return;
+    }
     let server = OverHttp::anywhere().await;
     let params = server.params();
     let args = format!(r#"{{"streamable_http_connection_params":{params}}}"#);
@@ -161,8 +165,10 @@ async fn echoes(caller: &Caller) {
 }
 
 #[tokio::test]
-#[ignore = "needs servers from package registries: scripts/checks/mcp runs it"]
 async fn a_child_process_that_was_killed_is_started_again_and_none_is_left() {
+    if !is_installed("a_child_process_that_was_killed_is_started_again_and_none_is_left") {
+        return;
+    }
     // Marked, so that those of other tests are not meant.
     let file = everything();
     let args = format!(
@@ -195,8 +201,10 @@ async fn a_child_process_that_was_killed_is_started_again_and_none_is_left() {
 }
 
 #[tokio::test]
-#[ignore = "needs servers from package registries: scripts/checks/mcp runs it"]
 async fn a_slow_call_is_given_up_and_the_server_goes_on() {
+    if !is_installed("a_slow_call_is_given_up_and_the_server_goes_on") {
+        return;
+    }
     const SLOW: &str = "trigger-long-running-operation";
     let params = stdio(15.0);
     let args = format!(r#"{{"stdio_connection_params":{params},"tool_filter":["echo","{SLOW}"]}}"#);
@@ -213,8 +221,10 @@ async fn a_slow_call_is_given_up_and_the_server_goes_on() {
 }
 
 #[tokio::test]
-#[ignore = "needs servers from package registries: scripts/checks/mcp runs it"]
 async fn a_server_over_http_that_was_killed_is_used_when_it_is_back() {
+    if !is_installed("a_server_over_http_that_was_killed_is_used_when_it_is_back") {
+        return;
+    }
     let server = OverHttp::anywhere().await;
     let port = server.port;
     let args = format!(

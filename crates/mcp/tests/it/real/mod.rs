@@ -1,28 +1,29 @@
-//! Real servers: the reference server of the protocol's makers, over stdio and HTTP, and one that is
-//! odd; each compared with Google's own `McpToolset` on the same server.
+//! The reference MCP server over stdio and HTTP, and one with odd answers, compared with Google's `McpToolset`.
 //!
-//! Run by `scripts/checks/mcp`, which gets what it needs from the package registries.
+//! `scripts/test` installs them; without them these tests are skipped.
 
 mod agent;
 mod differential;
 mod everything;
 
-/// What `scripts/checks/mcp` says.
-fn given(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run scripts/checks/mcp"))
+use retain_testkit::oracle::{Reference, variable_or_skip};
+
+/// Whether google-adk and the reference server are installed. If not, record that `test` was skipped.
+fn is_installed(test: &str) -> bool {
+    let server = variable_or_skip("RETAIN_MCP_EVERYTHING", test, "the reference MCP server");
+    Reference::AdkMcp.python(test).is_some() && server.is_some()
 }
 
-/// The file of the reference server.
+/// The reference server, a JavaScript file.
 fn everything() -> String {
-    given("RETAIN_MCP_EVERYTHING")
+    std::env::var("RETAIN_MCP_EVERYTHING").unwrap()
 }
 
-/// A Python that has google-adk and the protocol's library.
 fn python() -> String {
-    given("RETAIN_ADK_MCP_PYTHON")
+    let python = Reference::AdkMcp.python("MCP").unwrap();
+    python.to_str().unwrap().to_owned()
 }
 
-/// A file beside this one.
 fn beside(name: &str) -> String {
     format!("{}/tests/it/real/{name}", env!("CARGO_MANIFEST_DIR"))
 }

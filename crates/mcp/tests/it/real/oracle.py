@@ -29,8 +29,7 @@ class Context:
         pass
 
 
-async def main():
-    asked = json.load(sys.stdin)
+async def answer(asked):
     if "stdio" in asked:
         params = StdioConnectionParams(**asked["stdio"])
     else:
@@ -44,7 +43,10 @@ async def main():
     for name, args in asked["calls"]:
         answers.append(await by_name[name].run_async(args=args, tool_context=Context()))
     await toolset.close()
-    print(json.dumps({"declared": declared, "answers": answers}))
+    return {"declared": declared, "answers": answers}
 
 
-asyncio.run(main())
+# Libraries may print; stdout carries answers only.
+out, sys.stdout = sys.stdout, sys.stderr
+for line in sys.stdin:
+    print(json.dumps(asyncio.run(answer(json.loads(line)))), file=out, flush=True)

@@ -5,16 +5,11 @@
 mod script;
 mod texts;
 
-use std::{
-    io::{BufRead as _, BufReader, Lines, Write as _},
-    path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use retain_core::{Event, Json, MemoryError, MemoryService as _};
+use retain_core::{Event, Json, JsonMap, MemoryError, MemoryService as _};
 use retain_memory::InMemoryMemoryService;
-use retain_testkit::oracle::{adk_python, is_long, setting};
+use retain_testkit::oracle::{Oracle, Reference, is_long, setting};
 use script::{Op, Script};
 
 const SEED: u64 = 20_260_801;
@@ -22,18 +17,22 @@ const SCRIPTS: u64 = 300;
 
 #[tokio::test]
 async fn searches_find_what_adk_finds() {
-    let Some(python) = adk_python("memory parity") else {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/parity/oracle.py");
+    // ADK writes times in the time zone of the machine; ours are always UTC.
+    let started = Oracle::start_with(Reference::Adk, "memory parity", script, |command| {
+        command.env("TZ", "UTC");
+    });
+    let Some(mut adk) = started else {
         return;
     };
     let count = if is_long() { SCRIPTS * 10 } else { SCRIPTS };
     let count = setting("RETAIN_SCRIPTS").unwrap_or(count);
     let seed = setting("RETAIN_SEED").unwrap_or(SEED);
     println!("{count} scripts from seed {seed}");
-    let mut adk = Adk::start(&python);
     let mut seen = Seen::default();
     for seed in seed..seed + count {
         let script = Script::generate(seed);
-        let theirs = adk.run(&script);
+        let theirs = run_on_adk(&mut adk, &script);
         compare(&script, &theirs, &mut seen).await;
     }
     adk.stop();
@@ -118,45 +117,11 @@ async fn play(
     Ok(None)
 }
 
-/// A process that runs scripts on ADK.
-struct Adk {
-    process: Child,
-    answers: Lines<BufReader<ChildStdout>>,
-}
-
-impl Adk {
-    fn start(python: &Path) -> Adk {
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        let oracle: PathBuf = root.join("tests/it/parity").join("oracle.py");
-        let mut process = Command::new(python)
-            .arg(oracle)
-            // ADK writes times in the zone of the machine; ours are always in this one.
-            .env("TZ", "UTC")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("Python can be started");
-        let answers = process.stdout.take().expect("a pipe");
-        let answers = BufReader::new(answers).lines();
-        Adk { process, answers }
-    }
-
-    /// An answer for each operation.
-    fn run(&mut self, script: &Script) -> Vec<Json> {
-        let ops: Vec<Json> = script.ops.iter().map(Op::to_json).collect();
-        let (seed, ops) = (script.seed, Json::from(ops));
-        let input = self.process.stdin.as_mut().expect("a pipe");
-        writeln!(input, "{{\"script\":{seed},\"ops\":{ops}}}").expect("the oracle reads");
-        let line = self.answers.next().expect("the oracle answers");
-        let answer = Json::parse(&line.expect("the oracle writes UTF-8"));
-        let answer = answer.expect("the oracle writes JSON");
-        assert_eq!(answer["script"].as_u64(), Some(seed));
-        answer["results"].as_array().expect("results").to_vec()
-    }
-
-    fn stop(mut self) {
-        drop(self.process.stdin.take());
-        let status = self.process.wait().expect("the oracle ends");
-        assert!(status.success(), "the oracle failed: {status}");
-    }
+/// ADK's answer to each operation.
+fn run_on_adk(adk: &mut Oracle, script: &Script) -> Vec<Json> {
+    let ops: Vec<Json> = script.ops.iter().map(Op::to_json).collect();
+    let request = JsonMap::from([("script", Json::from(script.seed)), ("ops", ops.into())]);
+    let answer = adk.ask(&request.into());
+    assert_eq!(answer["script"].as_u64(), Some(script.seed));
+    answer["results"].as_array().expect("results").to_vec()
 }

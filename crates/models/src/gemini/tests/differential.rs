@@ -1,41 +1,17 @@
 //! The same requests give the same bodies as Google's ADK sends, and the same responses the same
 //! answers.
 
-use std::{
-    io::Write as _,
-    path::PathBuf,
-    process::{Command, Stdio},
-};
-
 use retain_core::JsonMap;
-use retain_testkit::oracle::adk_python;
+use retain_testkit::oracle::{Oracle, Reference};
 
 use super::{streams::responses, *};
 
-/// Asks ADK all at once.
+/// ADK's answers to all cases.
 fn ask(test: &str, cases: &[Json]) -> Option<Vec<Json>> {
-    let python = adk_python(&format!("gemini {test}"))?;
-    let script: PathBuf = [env!("CARGO_MANIFEST_DIR"), "src/gemini/tests/oracle.py"]
-        .iter()
-        .collect();
-    let mut process = Command::new(python)
-        .arg(script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("Python can be started");
-    let mut asked = process.stdin.take().expect("a pipe");
-    let lines: String = cases.iter().map(|case| format!("{case}\n")).collect();
-    let writer = std::thread::spawn(move || asked.write_all(lines.as_bytes()));
-    let output = process.wait_with_output().expect("an end");
-    writer.join().expect("a thread").expect("written");
-    let output = String::from_utf8(output.stdout).expect("text");
-    let answers: Vec<Json> = output.lines().map(json).collect();
-    assert_eq!(
-        answers.len(),
-        cases.len(),
-        "ADK has not answered everything"
-    );
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/gemini/tests/oracle.py");
+    let mut oracle = Oracle::start(Reference::Adk, &format!("gemini {test}"), script)?;
+    let answers = oracle.ask_all(cases);
+    oracle.stop();
     Some(answers)
 }
 

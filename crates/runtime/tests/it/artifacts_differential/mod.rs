@@ -5,13 +5,7 @@
 
 mod script;
 
-use std::{
-    collections::HashSet,
-    io::Write as _,
-    path::Path,
-    process::{Command, Stdio},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 use retain_core::{
     ArtifactKey, ArtifactService, Content, Event, EventActions, FunctionDeclaration,
@@ -24,7 +18,7 @@ use retain_runtime::{
 use retain_stores::{
     FileArtifactService, FileArtifactStore, InMemoryArtifactService, InMemorySessionService,
 };
-use retain_testkit::oracle::{adk_python, is_long, setting};
+use retain_testkit::oracle::{Oracle, Reference, is_long, setting};
 
 const SEED: u64 = 20_261_116;
 const SCRIPTS: u64 = 150;
@@ -49,7 +43,11 @@ const MET: [(&str, &str); 11] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn artifacts_go_as_they_go_in_adk() {
-    let Some(python) = adk_python("differential artifacts") else {
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/it/artifacts_differential/oracle.py"
+    );
+    let Some(mut adk) = Oracle::start(Reference::Adk, "differential artifacts", script) else {
         return;
     };
     let given = setting("RETAIN_SEED");
@@ -60,7 +58,7 @@ async fn artifacts_go_as_they_go_in_adk() {
     println!("{count} scripts from seed {seed}");
     let scripts: Vec<Json> = (seed..seed + count).map(script::script).collect();
     let mut met = [0; MET.len()];
-    for ((seed, script), theirs) in (seed..).zip(&scripts).zip(ask_adk(&python, &scripts)) {
+    for ((seed, script), theirs) in (seed..).zip(&scripts).zip(adk.ask_all(&scripts)) {
         let ours = comparable(&play(script).await);
         let theirs = files_told_by_messages(&theirs);
         let theirs = comparable(&theirs);
@@ -96,29 +94,6 @@ fn assert_same(seed: u64, field: &str, ours: &Json, theirs: &Json) {
         around(&ours),
         around(&theirs)
     );
-}
-
-fn ask_adk(python: &Path, scripts: &[Json]) -> Vec<Json> {
-    let oracle =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/artifacts_differential/oracle.py");
-    let mut process = Command::new(python)
-        .arg(oracle)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("Python can be started");
-    let mut input = process.stdin.take().expect("a pipe");
-    write!(input, "{}", Json::from(scripts.to_vec())).expect("the oracle reads");
-    drop(input);
-    let output = process.wait_with_output().expect("the oracle ends");
-    assert!(
-        output.status.success(),
-        "the oracle failed: {}",
-        output.status
-    );
-    let text = String::from_utf8(output.stdout).expect("the oracle writes UTF-8");
-    let answers = Json::parse(&text).expect("the oracle writes JSON");
-    answers.as_array().expect("a list").to_vec()
 }
 
 fn json<E: std::fmt::Debug>(text: Result<String, E>) -> Json {

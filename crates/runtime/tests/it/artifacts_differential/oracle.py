@@ -139,8 +139,5 @@ async def play(script, artifacts):
     }
 
 
-async def answers(scripts):
-    return [await run(script) for script in scripts]
-
-
-print(json.dumps(asyncio.run(answers(json.loads(sys.stdin.read())))), flush=True)
+for line in sys.stdin:
+    print(json.dumps(asyncio.run(run(json.loads(line)))), flush=True)

@@ -1,14 +1,8 @@
 //! What ADK loads loads here, and what it refuses is refused here: each text is given to both.
 
-use std::{
-    io::Write as _,
-    path::PathBuf,
-    process::{Command, Stdio},
-};
-
 use retain_core::Json;
 use retain_runtime::ConfigRegistry;
-use retain_testkit::oracle::adk_python;
+use retain_testkit::oracle::{Oracle, Reference};
 
 use crate::config::{
     broken,
@@ -166,11 +160,14 @@ fn loads_here(text: &str, registry: &ConfigRegistry) -> Result<(), String> {
 
 #[test]
 fn the_same_files_load_in_adk_and_here() {
-    let Some(python) = adk_python("agent configurations") else {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/config/oracle.py");
+    let Some(mut adk) = Oracle::start(Reference::Adk, "agent configurations", script) else {
         return;
     };
     let texts = texts();
-    let theirs = ask_adk(python.as_ref(), &texts);
+    let requests: Vec<Json> = texts.iter().map(|text| text.as_str().into()).collect();
+    let answers = adk.ask_all(&requests).into_iter();
+    let theirs = answers.map(|answer| answer.as_bool().expect("true or false"));
     let registry = registry();
     let mut wrong = Vec::new();
     let mut different = 0;
@@ -189,29 +186,4 @@ fn the_same_files_load_in_adk_and_here() {
         different >= DIFFERENT.len(),
         "a known difference is none any more"
     );
-}
-
-fn ask_adk(python: &std::ffi::OsStr, texts: &[String]) -> Vec<bool> {
-    let mut process = Command::new(python)
-        .arg(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/config/oracle.py"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("Python can be started");
-    let texts: Vec<Json> = texts.iter().map(|text| text.as_str().into()).collect();
-    let mut input = process.stdin.take().expect("a pipe");
-    writeln!(input, "{}", Json::from(texts)).expect("the oracle reads");
-    drop(input);
-    let output = process.wait_with_output().expect("the oracle ends");
-    assert!(
-        output.status.success(),
-        "the oracle failed: {}",
-        output.status
-    );
-    let answers = String::from_utf8(output.stdout).expect("the oracle writes UTF-8");
-    let answers = Json::parse(answers.trim()).expect("the oracle writes JSON");
-    let answers = answers.as_array().expect("a list").iter();
-    answers
-        .map(|it| it.as_bool().expect("true or false"))
-        .collect()
 }

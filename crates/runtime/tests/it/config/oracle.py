@@ -1,4 +1,4 @@
-"""Says of each text, one JSON list on stdin, whether google-adk loads it as root_agent.yaml."""
+"""Says of each text, one JSON string per line of stdin, whether google-adk loads it as root_agent.yaml."""
 
 import json
 import logging
@@ -27,4 +27,5 @@ def loads(text):
             return False
 
 
-print(json.dumps([loads(text) for text in json.load(sys.stdin)]))
+for line in sys.stdin:
+    print(json.dumps(loads(json.loads(line))), flush=True)

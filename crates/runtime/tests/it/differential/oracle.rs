@@ -1,14 +1,9 @@
 //! The process that asks ADK, and the seeds of the cases it is asked.
 
-use std::{
-    io::{BufRead as _, BufReader, Lines, Write as _},
-    ops::Range,
-    path::PathBuf,
-    process::{Child, ChildStdout, Command, Stdio},
-};
+use std::ops::Range;
 
 use retain_core::{Json, JsonMap};
-use retain_testkit::oracle::{adk_python, is_long, setting};
+use retain_testkit::oracle::{self, Reference, is_long, setting};
 
 /// Where the seeds of a normal run begin.
 const SEED: u64 = 20_260_801;
@@ -50,31 +45,18 @@ impl Seeds {
     }
 }
 
-/// ADK, behind a pipe.
-pub(crate) struct Oracle {
-    process: Child,
-    answers: Lines<BufReader<ChildStdout>>,
-}
+/// google-adk in a process of its own.
+pub(crate) struct Oracle(oracle::Oracle);
 
 impl Oracle {
-    /// `None` if there is no ADK here; then the test says that it is skipped.
+    /// `None` if google-adk is not installed; then the skip of `test` is recorded.
     pub(crate) fn start(test: &str) -> Option<Oracle> {
-        let python = adk_python(&format!("differential {test}"))?;
-        let script: PathBuf = [
+        let script = concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "tests/it/differential/oracle.py",
-        ]
-        .iter()
-        .collect();
-        let mut process = Command::new(python)
-            .arg(script)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("Python can be started");
-        let answers = process.stdout.take().expect("a pipe");
-        let answers = BufReader::new(answers).lines();
-        Some(Oracle { process, answers })
+            "/tests/it/differential/oracle.py"
+        );
+        let test = format!("differential {test}");
+        oracle::Oracle::start(Reference::Adk, &test, script).map(Oracle)
     }
 
     /// The answers to one batch of cases.
@@ -82,19 +64,13 @@ impl Oracle {
         let cases: Vec<Json> = cases.collect();
         let count = cases.len();
         let batch = JsonMap::from([("kind", Json::from(kind)), ("cases", cases.into())]);
-        let input = self.process.stdin.as_mut().expect("a pipe");
-        writeln!(input, "{}", Json::from(batch)).expect("the oracle reads");
-        let line = self.answers.next().expect("the oracle answers");
-        let answers = Json::parse(&line.expect("the oracle writes UTF-8"));
-        let answers = answers.expect("the oracle writes JSON");
+        let answers = self.0.ask(&batch.into());
         let answers = answers.as_array().expect("a list").to_vec();
         assert_eq!(answers.len(), count);
         answers
     }
 
-    pub(crate) fn stop(mut self) {
-        drop(self.process.stdin.take());
-        let status = self.process.wait().expect("the oracle ends");
-        assert!(status.success(), "the oracle failed: {status}");
+    pub(crate) fn stop(self) {
+        self.0.stop();
     }
 }

@@ -1,10 +1,10 @@
 //! Streamed answers are put together as google-adk 2.13 does it, over random streams.
 
-use std::{process::Command, sync::Arc};
+use std::sync::Arc;
 
 use retain_core::{Ids, Json, LlmResponse};
 use retain_runtime::StreamAggregator;
-use retain_testkit::oracle::{adk_python, is_long, setting};
+use retain_testkit::oracle::{Oracle, Reference, is_long, setting};
 
 const SEED: u64 = 20_261_116;
 const STREAMS: u64 = 2_000;
@@ -26,26 +26,20 @@ fn json(response: &LlmResponse) -> Json {
 
 #[test]
 fn pieces_become_the_whole_that_adk_makes() {
-    let Some(python) = adk_python("streaming") else {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/streaming/oracle.py");
+    let Some(mut oracle) = Oracle::start(Reference::Adk, "streaming", script) else {
         return;
     };
     let count = if is_long() { STREAMS * 10 } else { STREAMS };
     let seed = setting("RETAIN_SEED").unwrap_or(SEED);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/streaming/oracle.py");
-    let mut oracle = Command::new(python);
-    let oracle = oracle
-        .arg(script)
-        .args([seed.to_string(), count.to_string()]);
-    let output = oracle.output().expect("the oracle runs");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "the oracle failed: {errors}");
-    let text = String::from_utf8(output.stdout).expect("the oracle writes UTF-8");
+    let seeds: Vec<Json> = (seed..seed + count).map(Json::from).collect();
+    let answers = oracle.ask_all(&seeds);
+    oracle.stop();
     let (mut streams, mut calls, mut errors) = (0, 0, 0);
-    for line in text.lines() {
-        let stream = Json::parse(line).expect("the oracle writes JSON");
-        compare(&stream);
+    for stream in &answers {
+        compare(stream);
         streams += 1;
-        calls += u64::from(line.contains("partialArgs"));
+        calls += u64::from(stream.to_string().contains("partialArgs"));
         errors += u64::from(stream["whole"].get("errorCode").is_some());
     }
     assert_eq!(streams, count);

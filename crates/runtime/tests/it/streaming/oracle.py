@@ -123,11 +123,6 @@ async def stream(rng):
     return {"created": created, "handed_on": handed_on, "whole": dump(aggregator.close())}
 
 
-def main():
-    seed, count = int(sys.argv[1]), int(sys.argv[2])
-    for number in range(count):
-        rng = random.Random(seed + number)
-        print(json.dumps({"seed": seed + number, **asyncio.run(stream(rng))}))
-
-
-main()
+for line in sys.stdin:
+    seed = int(line)
+    print(json.dumps({"seed": seed, **asyncio.run(stream(random.Random(seed)))}), flush=True)

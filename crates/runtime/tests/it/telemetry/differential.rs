@@ -1,10 +1,8 @@
 //! The same runs on Google's ADK give the same spans.
 
-use std::{path::PathBuf, process::Command};
-
 use retain_core::{Json, JsonMap};
 use retain_runtime::Telemetry;
-use retain_testkit::oracle::adk_python;
+use retain_testkit::oracle::{Oracle, Reference};
 
 use crate::telemetry::{
     collect::tree,
@@ -21,18 +19,13 @@ const TEXTS: [&str; 4] = [
 
 /// What ADK makes of the runs.
 fn adks(content: bool) -> Option<Vec<Json>> {
-    let python = adk_python("spans as ADK's")?;
-    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/telemetry/oracle.py");
-    let told = Command::new(python)
-        .arg(script)
-        .arg(content.to_string())
-        .output()
-        .expect("Python can be started");
-    let errors = String::from_utf8_lossy(&told.stderr);
-    assert!(told.status.success(), "the oracle failed: {errors}");
-    let told = String::from_utf8(told.stdout).expect("UTF-8");
-    let told = Json::parse(told.trim()).expect("JSON");
-    Some(told.as_array().expect("a list").to_vec())
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/telemetry/oracle.py");
+    let mut oracle = Oracle::start_with(Reference::Adk, "spans as ADK's", script, |command| {
+        command.arg(content.to_string());
+    })?;
+    let runs = oracle.ask_all(&["desk", "line", "broken"].map(Json::from));
+    oracle.stop();
+    Some(runs)
 }
 
 /// ADK's list of spans as a tree.

@@ -129,8 +129,6 @@ async def play(agent):
         for span in spans]}
 
 
-async def main():
-    print(json.dumps([await play(agent()) for agent in (desk, line, broken)]))
-
-
-asyncio.run(main())
+agents = {"desk": desk, "line": line, "broken": broken}
+for name in sys.stdin:
+    print(json.dumps(asyncio.run(play(agents[json.loads(name)]()))), flush=True)

@@ -1,6 +1,6 @@
 """Runs scripts on Google's ADK: real runner and agent, a model and tools that do what they are told.
 
-Reads JSON Lines from stdin, one batch of scripts a line. Prints one line a batch: for each script
+Reads JSON Lines from stdin, one script a line. Prints one line a script:
 what every turn gave, what the models were asked, and the session in the end. `script.rs` says what
 a script is, `tree_script.rs` what one with several agents is.
 """
@@ -345,9 +345,5 @@ async def run(script):
     return {"turns": turns, "asked": asked, "stored": stored}
 
 
-async def answers(scripts):
-    return [await run(script) for script in scripts]
-
-
 for line in sys.stdin:
-    print(json.dumps(asyncio.run(answers(json.loads(line)))), flush=True)
+    print(json.dumps(asyncio.run(run(json.loads(line)))), flush=True)

@@ -9,13 +9,7 @@ mod normal;
 mod rules;
 mod table;
 
-use std::{
-    collections::BTreeMap,
-    io::{BufRead as _, BufReader, Lines, Write as _},
-    path::PathBuf,
-    process::{Child, ChildStdout, Command, Stdio},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use axum::{body::Body, http::Request};
 use cases::Case;
@@ -25,7 +19,7 @@ use retain_memory::InMemoryMemoryService;
 use retain_runtime::{AgentsDir, ConfigRegistry};
 use retain_server::{Apps, Server, Services};
 use retain_stores::{InMemoryArtifactService, InMemorySessionService};
-use retain_testkit::oracle::{adk_python, setting};
+use retain_testkit::oracle::{Oracle, Reference, setting};
 use rules::Rule;
 use tower::ServiceExt as _;
 
@@ -63,12 +57,12 @@ async fn an_app_that_is_the_default_need_not_be_named() {
 /// Sends the requests to both, and fails for what no rule explains. Gives the rules that were needed;
 /// `None` if Google's server is not here.
 async fn compare(cases: &[Case], default_app: Option<&str>) -> Option<BTreeMap<Rule, usize>> {
-    let mut google = Oracle::start(adk_python("adk_differential")?, default_app);
+    let mut google = start_google(default_app)?;
     let server = ours(default_app);
     let mut used: BTreeMap<Rule, usize> = BTreeMap::new();
     let mut unexplained = Vec::new();
     for case in cases {
-        let theirs = google.ask(case);
+        let theirs = ask_google(&mut google, case);
         let ours = ask(&server, case).await;
         if !theirs.differs_from(&ours) {
             continue;
@@ -151,57 +145,31 @@ async fn ask(server: &Arc<Server>, case: &Case) -> Answer {
     Answer::new(status, &kind, &location, &text)
 }
 
-/// Google's server, behind a pipe.
-struct Oracle {
-    process: Child,
-    answers: Lines<BufReader<ChildStdout>>,
+/// Google's server in a process of its own.
+fn start_google(default_app: Option<&str>) -> Option<Oracle> {
+    let script = here("oracle.py");
+    Oracle::start_with(Reference::Adk, "adk_differential", script, |command| {
+        command
+            .env("ADK_DEFAULT_APP_NAME", default_app.unwrap_or_default())
+            .arg(here("agents"));
+    })
 }
 
-impl Oracle {
-    fn start(python: PathBuf, default_app: Option<&str>) -> Oracle {
-        let mut process = Command::new(python)
-            .env("ADK_DEFAULT_APP_NAME", default_app.unwrap_or_default())
-            .arg(here("oracle.py"))
-            .arg(here("agents"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("Python can be started");
-        let answers = process.stdout.take().expect("a pipe");
-        let answers = BufReader::new(answers).lines();
-        Oracle { process, answers }
-    }
-
-    fn ask(&mut self, case: &Case) -> Answer {
-        let asked = JsonMap::from([
-            ("method", Json::from(case.method)),
-            ("path", case.path.as_str().into()),
-            ("kind", case.kind.into()),
-            ("body", case.body.as_str().into()),
-        ]);
-        let input = self.process.stdin.as_mut().expect("a pipe");
-        writeln!(input, "{}", Json::from(asked)).expect("the oracle reads");
-        let line = self
-            .answers
-            .next()
-            .unwrap_or_else(|| panic!("the oracle died of {case:?}"));
-        let told = Json::parse(&line.expect("the oracle writes UTF-8")).expect("JSON");
-        let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
-        let status = told["status"]
-            .as_u64()
-            .and_then(|status| u16::try_from(status).ok());
-        Answer::new(
-            status.unwrap_or(0),
-            &text("kind"),
-            &text("location"),
-            &text("text"),
-        )
-    }
-
-    fn stop(mut self) {
-        drop(self.process.stdin.take());
-        let status = self.process.wait().expect("the oracle ends");
-        assert!(status.success(), "the oracle failed: {status}");
-    }
+fn ask_google(google: &mut Oracle, case: &Case) -> Answer {
+    let request = JsonMap::from([
+        ("method", Json::from(case.method)),
+        ("path", case.path.as_str().into()),
+        ("kind", case.kind.into()),
+        ("body", case.body.as_str().into()),
+    ]);
+    let answer = google.ask(&request.into());
+    let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
+    let status = answer["status"].as_u64();
+    let status = status.and_then(|status| u16::try_from(status).ok());
+    Answer::new(
+        status.unwrap_or(0),
+        &text("kind"),
+        &text("location"),
+        &text("text"),
+    )
 }

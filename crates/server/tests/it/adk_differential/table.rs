@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::Command};
 
-use retain_testkit::oracle::{adk_python, skip};
+use retain_testkit::oracle::{Reference, skip};
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).expect("a file of the repository")
@@ -24,7 +24,7 @@ fn packages(table: &str) -> &str {
 
 #[test]
 fn committed_table_is_what_the_generator_prints() {
-    let Some(python) = adk_python("committed_table_is_what_the_generator_prints") else {
+    let Some(python) = Reference::Adk.python("committed_table_is_what_the_generator_prints") else {
         return;
     };
     let output = Command::new(python)
