@@ -38,7 +38,9 @@ impl InvocationContext {
             if quoted.contains_key(name) {
                 continue;
             }
-            let loaded = service.load_artifact(&self.artifact_key(name), None).await;
+            let key = self.artifact_key(name);
+            let loaded = service.load_artifact(&key, None);
+            let loaded = self.shared.store_call(loaded).await;
             let loaded = loaded.map_err(|error| TemplateError::UnreadableArtifact {
                 name: name.to_owned(),
                 reason: error.to_string(),
@@ -63,7 +65,7 @@ impl CallbackContext {
         let service = self.invocation.artifact_service()?;
         let key = self.invocation.artifact_key(filename);
         let version = service.save_artifact(&key, artifact, custom_metadata);
-        let version = version.await?;
+        let version = self.store_call(version).await?;
         self.update_actions(|actions| actions.artifact_delta.insert(filename, version));
         Ok(version)
     }
@@ -76,7 +78,8 @@ impl CallbackContext {
     ) -> Result<Option<Part>, ArtifactError> {
         let service = self.invocation.artifact_service()?;
         let key = self.invocation.artifact_key(filename);
-        service.load_artifact(&key, version).await
+        let loaded = service.load_artifact(&key, version);
+        self.store_call(loaded).await
     }
 
     /// What is known of a version of a file, or of the newest.
@@ -87,15 +90,15 @@ impl CallbackContext {
     ) -> Result<Option<ArtifactVersion>, ArtifactError> {
         let service = self.invocation.artifact_service()?;
         let key = self.invocation.artifact_key(filename);
-        service.get_artifact_version(&key, version).await
+        let version = service.get_artifact_version(&key, version);
+        self.store_call(version).await
     }
 
     /// The names of the files that this session sees, sorted.
     pub async fn list_artifacts(&self) -> Result<Vec<String>, ArtifactError> {
         let service = self.invocation.artifact_service()?;
         let key = self.invocation.session_key();
-        service
-            .list_artifact_keys(&key.app, &key.user, Some(&key.id))
-            .await
+        let names = service.list_artifact_keys(&key.app, &key.user, Some(&key.id));
+        self.store_call(names).await
     }
 }

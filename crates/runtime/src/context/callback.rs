@@ -146,15 +146,15 @@ impl CallbackContext {
     /// Searches what is known of the user beyond this session.
     pub async fn search_memory(&self, query: &str) -> Result<SearchMemoryResponse, MemoryError> {
         let key = self.invocation.session_key();
-        self.memory()?
-            .search_memory(&key.app, &key.user, query)
-            .await
+        let found = self.memory()?.search_memory(&key.app, &key.user, query);
+        self.store_call(found).await
     }
 
     /// Adds this session, as far as it has come, to memory.
     pub async fn add_session_to_memory(&self) -> Result<(), MemoryError> {
         let session = self.session();
-        self.memory()?.add_session_to_memory(&session).await
+        let added = self.memory()?.add_session_to_memory(&session);
+        self.store_call(added).await
     }
 
     /// Adds these events to memory.
@@ -172,7 +172,7 @@ impl CallbackContext {
             Some(&key.id),
             custom_metadata,
         );
-        added.await
+        self.store_call(added).await
     }
 
     /// Adds memories as they are.
@@ -183,9 +183,12 @@ impl CallbackContext {
     ) -> Result<(), MemoryError> {
         let key = self.invocation.session_key();
         let memory = self.memory()?;
-        memory
-            .add_memory(&key.app, &key.user, memories, custom_metadata)
-            .await
+        let added = memory.add_memory(&key.app, &key.user, memories, custom_metadata);
+        self.store_call(added).await
+    }
+
+    pub(crate) async fn store_call<F: Future>(&self, call: F) -> F::Output {
+        self.invocation.shared.store_call(call).await
     }
 
     fn memory(&self) -> Result<&dyn retain_core::MemoryService, MemoryError> {

@@ -22,9 +22,9 @@ use crate::{
     contents::ContentsCache,
     context::{CallbackContext, Checkpoints, EventWatch, NodePaths, ReadonlyContext},
     error::{Result, RunError},
-    own_stack,
     plugins::Plugins,
     runner::RunConfig,
+    scheduler::Scheduler,
     telemetry::Telemetry,
     tools::Recalled,
 };
@@ -68,7 +68,11 @@ pub(crate) struct Invocation {
     pub(crate) is_resumable: bool,
     /// How far they are.
     pub(crate) checkpoints: Checkpoints,
-    pub(crate) emitter: mpsc::Sender<Emitted>,
+    /// Takes events in their order of arrival.
+    pub(crate) emitter: mpsc::UnboundedSender<Emitted>,
+    pub(crate) scheduler: Arc<Scheduler>,
+    /// The scheduler of the outermost run, if this run is a tool of another.
+    pub(crate) host: Option<Arc<Scheduler>>,
     pub(crate) llm_calls: AtomicU32,
     /// Contents that were assembled before, by agent.
     pub(crate) contents: Mutex<HashMap<String, ContentsCache>>,
@@ -78,6 +82,23 @@ pub(crate) struct Invocation {
     pub(crate) failed: Mutex<Option<InvocationContext>>,
     /// Agents whose body runs, outermost first: their after-callbacks are still owed.
     pub(crate) entered: Mutex<Vec<InvocationContext>>,
+}
+
+impl Invocation {
+    /// The scheduler of the outermost run: its tasks begin at the bottom of the stack.
+    pub(crate) fn outermost_scheduler(&self) -> &Arc<Scheduler> {
+        self.host.as_ref().unwrap_or(&self.scheduler)
+    }
+
+    /// Waits for a store while the other agents of the run pause, so that the log does not depend on
+    /// how fast the store answers.
+    pub(crate) async fn store_call<F: Future>(&self, call: F) -> F::Output {
+        let call = self.scheduler.store_call(call);
+        match &self.host {
+            Some(host) => host.store_call(call).await,
+            None => call.await,
+        }
+    }
 }
 
 impl fmt::Debug for Invocation {
@@ -106,8 +127,6 @@ pub struct InvocationContext {
     watches: Option<Arc<Watches>>,
     /// Those who handed over to it and wait for it to end, innermost first.
     handed_over: Option<Arc<HandedOver>>,
-    /// How many agents are above this one.
-    depth: usize,
 }
 
 /// An agent that handed over inside of others. As in ADK, what is said under its name by those that
@@ -117,21 +136,6 @@ struct HandedOver {
     agent: Arc<dyn Agent>,
     output: Mutex<OutputKeeper>,
     above: Option<Arc<HandedOver>>,
-}
-
-/// How many agents run inside one another on one stack.
-const LEVELS_A_STACK: usize = 4;
-
-/// Runs an agent on a stack of its own.
-async fn on_own_stack(ctx: InvocationContext) -> Result<()> {
-    let name = ctx.agent_name().to_owned();
-    let run = async move { crate::agents::run_agent(&ctx).await };
-    own_stack::run(run).await.unwrap_or_else(|ended| {
-        Err(RunError::Agent {
-            agent: name,
-            source: Box::new(ended),
-        })
-    })
 }
 
 #[derive(Debug)]
@@ -160,7 +164,6 @@ impl InvocationContext {
             handed_to: Arc::default(),
             watches: None,
             handed_over: None,
-            depth: 0,
         }
     }
 
@@ -171,15 +174,11 @@ impl InvocationContext {
             ended: Arc::default(),
             is_top: false,
             handed_to: Arc::default(),
-            depth: self.depth + 1,
             ..self.clone()
         };
-        // Boxed: agents run agents to any depth. Polling goes through all levels, so every few
-        // levels a task of its own begins a new stack.
-        match ctx.depth % LEVELS_A_STACK {
-            0 => on_own_stack(ctx).await,
-            _ => Box::pin(crate::agents::run_agent(&ctx)).await,
-        }
+        // Agents run agents to any depth, so each gets its own stack.
+        let run = async move { crate::agents::run_agent(&ctx).await };
+        self.shared.scheduler.run(run).await?
     }
 
     /// The same, for those to whom this agent hands over and for whom it waits.
@@ -386,7 +385,7 @@ impl InvocationContext {
         stored: oneshot::Receiver<Result<Box<Event>>>,
     ) -> Result<Box<Event>> {
         // The runner hangs up when the run was cancelled.
-        let sent = self.shared.emitter.send(emitted).await;
+        let sent = self.shared.emitter.send(emitted);
         sent.map_err(|_| RunError::Cancelled)?;
         let stored = stored.await.map_err(|_| RunError::Cancelled)??;
         let mut is_ended = false;

@@ -21,6 +21,7 @@ struct Seen {
     escalated: AtomicBool,
     waiting: AtomicBool,
     escalates: Notify,
+    has_events: AtomicBool,
 }
 
 impl EventWatch {
@@ -36,6 +37,7 @@ impl EventWatch {
     /// and must not go on.
     pub(super) fn note(&self, event: &Event) -> bool {
         let seen = &*self.0;
+        seen.has_events.store(true, Ordering::Release);
         if !waiting_calls(event).is_empty() {
             self.note_pause();
         }
@@ -51,6 +53,11 @@ impl EventWatch {
     /// Takes note that the run pauses.
     pub(super) fn note_pause(&self) {
         self.0.waiting.store(true, Ordering::Release);
+    }
+
+    /// Whether there was an event at all.
+    pub(crate) fn has_events(&self) -> bool {
+        self.0.has_events.load(Ordering::Acquire)
     }
 
     /// Whether an event ended the loop.

@@ -61,6 +61,8 @@ impl Turn<'_> {
             return self.take_up(&mut call, response, true).await;
         }
         call.spans.noting(self.ctx.count_llm_call())?;
+        // The model may answer at once, and other answers may have come before.
+        self.ctx.shared.scheduler.after_completions().await;
         let stream = self.ctx.run_config().streaming_mode == StreamingMode::Sse;
         call.spans.begin_generating(self.ctx, &call.request);
         let request = Arc::clone(&call.request);

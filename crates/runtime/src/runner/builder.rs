@@ -16,6 +16,7 @@ use crate::{
     compaction::CompactionConfig,
     error::BuildError,
     plugins::{Plugin, Plugins},
+    scheduler::Scheduler,
     telemetry::Telemetry,
 };
 
@@ -39,6 +40,7 @@ pub struct RunnerBuilder {
     kept_bytes: usize,
     idle_limit: Duration,
     tool_time_limit: Duration,
+    host: Option<Arc<Scheduler>>,
     max_llm_calls: Option<Option<u32>>,
     telemetry: Option<Telemetry>,
 }
@@ -62,6 +64,7 @@ impl Default for RunnerBuilder {
             kept_bytes: 256 * 1024 * 1024,
             idle_limit: Duration::from_secs(600),
             tool_time_limit: Duration::from_secs(600),
+            host: None,
             max_llm_calls: None,
             telemetry: None,
         }
@@ -183,6 +186,12 @@ impl RunnerBuilder {
         self
     }
 
+    /// Makes its runs tools of another run.
+    pub(crate) fn host(mut self, host: &Arc<Scheduler>) -> Self {
+        self.host = Some(Arc::clone(host));
+        self
+    }
+
     /// How many model calls a run may make, whatever its [`RunConfig`](crate::RunConfig) says; any
     /// number if `None`. For who runs a server and answers for its costs. By default each run says it
     /// for itself.
@@ -248,6 +257,7 @@ impl RunnerBuilder {
                 ids: self.ids,
                 kept: KeptSessions::new(self.kept_sessions, self.kept_bytes),
                 tool_time_limit: self.tool_time_limit,
+                host: self.host,
                 max_llm_calls: self.max_llm_calls,
                 telemetry: self.telemetry.unwrap_or_else(Telemetry::from_env),
             }),

@@ -39,6 +39,7 @@ use crate::{
     compaction::{CompactionError, Compactor},
     error::{Result, RunError},
     plugins::Plugins,
+    scheduler::Scheduler,
     telemetry::{self, Telemetry},
 };
 use after::{AfterRuns, ingest::Ingests};
@@ -91,6 +92,8 @@ struct Inner {
     leases: Arc<Leases>,
     going_on: GoingOn,
     tool_time_limit: Duration,
+    /// The scheduler of the outermost run, if these runs are tools of another.
+    host: Option<Arc<Scheduler>>,
     /// What holds for all runs, if something does.
     max_llm_calls: Option<Option<u32>>,
     telemetry: Telemetry,

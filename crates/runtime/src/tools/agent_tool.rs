@@ -16,7 +16,6 @@ use crate::{
     agents::{Agent, IntoAgent, OutputSchema},
     context::ToolContext,
     error::{RunError, ToolError},
-    own_stack,
     python_text::python_json_sorted,
     runner::{EphemeralSessions, RunConfig, RunRequest, Runner, StreamingMode},
 };
@@ -85,6 +84,7 @@ impl AgentTool {
             .shared_agent(Arc::clone(&self.agent))
             .session_service(sessions)
             .tool_time_limit(shared.tool_time_limit)
+            .host(shared.outermost_scheduler())
             .telemetry(shared.telemetry)
             .clock(Arc::clone(&shared.clock))
             .ids(Arc::clone(&shared.ids));
@@ -145,11 +145,10 @@ impl Tool for AgentTool {
         // Now, and not when the agent begins: calls beside this one may write before that.
         let state = inherited(&ctx.state().to_state());
         // A whole run inside of one: its agents begin with a stack of their own.
-        let ran = own_stack::run(async move { tool.run_agent(ctx, args, state).await }).await;
-        ran.unwrap_or_else(|ended| match ended.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(ended) => Err(ToolError::from(Box::new(ended) as BoxError)),
-        })
+        let scheduler = Arc::clone(ctx.invocation.shared.outermost_scheduler());
+        let run = async move { tool.run_agent(ctx, args, state).await };
+        let ran = scheduler.run(run).await;
+        ran.unwrap_or_else(|error| Err(failed(error)))
     }
 }
 

@@ -53,7 +53,7 @@ impl ArtifactService for ForwardedArtifacts {
         key: &ArtifactKey,
         version: Option<u64>,
     ) -> Result<Option<Part>, ArtifactError> {
-        self.service()?.load_artifact(&self.key(key), version).await
+        self.0.load_artifact(&key.filename, version).await
     }
 
     async fn list_artifact_keys(
@@ -66,18 +66,24 @@ impl ArtifactService for ForwardedArtifacts {
     }
 
     async fn delete_artifact(&self, key: &ArtifactKey) -> Result<(), ArtifactError> {
-        self.service()?.delete_artifact(&self.key(key)).await
+        let key = self.key(key);
+        let deleted = self.service()?.delete_artifact(&key);
+        self.0.store_call(deleted).await
     }
 
     async fn list_versions(&self, key: &ArtifactKey) -> Result<Vec<u64>, ArtifactError> {
-        self.service()?.list_versions(&self.key(key)).await
+        let key = self.key(key);
+        let versions = self.service()?.list_versions(&key);
+        self.0.store_call(versions).await
     }
 
     async fn list_artifact_versions(
         &self,
         key: &ArtifactKey,
     ) -> Result<Vec<ArtifactVersion>, ArtifactError> {
-        self.service()?.list_artifact_versions(&self.key(key)).await
+        let key = self.key(key);
+        let versions = self.service()?.list_artifact_versions(&key);
+        self.0.store_call(versions).await
     }
 
     async fn get_artifact_version(
@@ -85,7 +91,6 @@ impl ArtifactService for ForwardedArtifacts {
         key: &ArtifactKey,
         version: Option<u64>,
     ) -> Result<Option<ArtifactVersion>, ArtifactError> {
-        let key = self.key(key);
-        self.service()?.get_artifact_version(&key, version).await
+        self.0.get_artifact_version(&key.filename, version).await
     }
 }

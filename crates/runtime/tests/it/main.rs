@@ -18,6 +18,7 @@ mod endings;
 mod failures;
 mod ingest;
 mod oversize;
+mod parallel_order;
 mod poisoning;
 mod requests;
 mod resume;

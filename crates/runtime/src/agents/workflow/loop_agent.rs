@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     agents::{Agent, AgentCallbacks},
-    context::InvocationContext,
+    context::{EventWatch, InvocationContext},
     error::{BuildError, Result},
 };
 
@@ -78,18 +78,22 @@ impl Agent for LoopAgent {
         let mut rounds = current.as_ref().map_or(0, |it| rounds_in(&it.state));
         let mut resumed = current.and_then(|current| current.place);
         while self.max_iterations.is_none_or(|most| rounds < most) {
+            let watch = EventWatch::default();
+            let watched = ctx.watched(&watch);
             for agent in &agents[resumed.unwrap_or(0)..] {
                 let is_resumed = resumed.take().is_some();
                 let more = JsonMap::from([(ROUNDS, rounds)]);
-                match steps::run(ctx, agent, more, is_resumed).await? {
+                match steps::run(&watched, agent, more, is_resumed).await? {
                     Step::Done => {}
                     Step::Paused => return Ok(()),
                     Step::Escalated => return ctx.end_of_agent().await,
                 }
             }
             rounds += 1;
-            // Agents that emit nothing must not hold the thread.
-            tokio::task::yield_now().await;
+            if !watch.has_events() {
+                // Agents that emit nothing must not hold up the others.
+                ctx.shared.scheduler.rest().await;
+            }
         }
         ctx.end_of_agent().await
     }

@@ -16,7 +16,7 @@ use crate::{
 impl Driver {
     /// Seals a run that was cut off: callbacks that are owed, answers to open calls.
     pub(crate) async fn seal(&mut self, reason: StopReason) -> Result<()> {
-        self.untaken.clear();
+        self.untaken = None;
         for ctx in self.ctx.take_entered().into_iter().rev() {
             let owed = AssertUnwindSafe(owed_after_agent(&ctx)).catch_unwind();
             let called = tokio::time::timeout(PATIENCE, owed).await;

@@ -11,11 +11,21 @@ pub(crate) mod stop;
 pub(crate) mod store;
 pub(crate) mod stream;
 
-use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    any::Any,
+    future::poll_fn,
+    panic::AssertUnwindSafe,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use futures_util::FutureExt as _;
 use retain_core::{CancellationToken, Event, LlmResponse, RunOptions, SessionKey, SharedSession};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::unconstrained,
+};
 use tracing::Span;
 
 use crate::{
@@ -64,7 +74,9 @@ pub(crate) async fn run(
     };
     telemetry::invocation_begun(&span, inner.telemetry, &key, &begin.invocation_id);
     let _ = caller.begun.send(Ok(begin.invocation_id.clone()));
-    let (emitter, emitted) = mpsc::channel(1);
+    // The caller learns that the run has begun before an agent does anything.
+    tokio::task::yield_now().await;
+    let (emitter, emitted) = mpsc::unbounded_channel();
     let mut driver = Driver::new(inner, key, begin, request, emitter, caller.idle);
     driver.out = Some(caller.out);
     Box::pin(driver.drive(emitted, caller.stop, span)).await;
@@ -77,7 +89,13 @@ enum Ended {
     Stopped(StopReason),
 }
 
-/// An event that the caller has not taken yet, and who waits for that.
+/// What the driver does next.
+enum Next {
+    Emitted(Emitted),
+    Ended(Ended),
+}
+
+/// An event that the caller has not taken yet, and the agent that waits for that.
 pub(crate) struct Untaken {
     taken: oneshot::Receiver<()>,
     event: Box<Event>,
@@ -98,7 +116,8 @@ pub(crate) struct Driver {
     pub(crate) is_given_back: bool,
     pub(crate) idle: Arc<Idle>,
     out: Option<mpsc::UnboundedSender<Sent>>,
-    pub(crate) untaken: VecDeque<Untaken>,
+    /// The event that the caller is to take before the next one is stored.
+    pub(crate) untaken: Option<Untaken>,
     pub(crate) is_windowed: bool,
     /// For taking the lease again, also after a cancellation.
     pub(crate) options: RunOptions,
@@ -110,7 +129,7 @@ impl Driver {
         key: SessionKey,
         begin: Begun,
         request: RunRequest,
-        emitter: mpsc::Sender<Emitted>,
+        emitter: mpsc::UnboundedSender<Emitted>,
         idle: Arc<Idle>,
     ) -> Driver {
         let session = SharedSession::new(begin.session);
@@ -144,6 +163,8 @@ impl Driver {
             is_resumable: inner.is_resumable,
             checkpoints: begin.start.checkpoints,
             emitter,
+            scheduler: Arc::default(),
+            host: inner.host.clone(),
             llm_calls: 0.into(),
             contents: begin.assembled.into(),
             recalled: tokio::sync::OnceCell::new(),
@@ -170,13 +191,18 @@ impl Driver {
             is_given_back: false,
             idle,
             out: None,
-            untaken: VecDeque::new(),
+            untaken: None,
             is_windowed,
             options: options.with_cancel(CancellationToken::new()),
         }
     }
 
-    async fn drive(mut self, mut emitted: mpsc::Receiver<Emitted>, stop: StopSignal, span: Span) {
+    async fn drive(
+        mut self,
+        mut emitted: mpsc::UnboundedReceiver<Emitted>,
+        stop: StopSignal,
+        span: Span,
+    ) {
         for event in std::mem::take(&mut self.user_events) {
             self.hand_on(Box::new(event), None);
         }
@@ -224,22 +250,28 @@ impl Driver {
     }
 
     /// Lets the agent work until it is done or cut off.
-    async fn work(&mut self, emitted: &mut mpsc::Receiver<Emitted>, stop: &StopSignal) -> Ended {
+    async fn work(
+        &mut self,
+        emitted: &mut mpsc::UnboundedReceiver<Emitted>,
+        stop: &StopSignal,
+    ) -> Ended {
         let ctx = self.ctx.clone();
-        let agent = AssertUnwindSafe(run_root(&ctx)).catch_unwind();
-        let mut agent = std::pin::pin!(agent);
+        let (root, scheduler) = (ctx.clone(), Arc::clone(&ctx.shared.scheduler));
+        let agents = scheduler.run_first(async move { run_root(&root).await });
+        let agents = AssertUnwindSafe(agents).catch_unwind().map(|ran| {
+            let panicked =
+                |panic: Box<dyn Any + Send>| Err(RunError::panicked(ctx.agent_name(), &*panic));
+            ran.map_or_else(panicked, Result::flatten)
+        });
+        let mut agents = pin!(agents);
         let ended = loop {
-            tokio::select! {
-                biased;
-                Some(emitted) = emitted.recv() => {
+            match self.next(agents.as_mut(), emitted, stop).await {
+                Next::Ended(ended) => break ended,
+                Next::Emitted(emitted) => {
+                    scheduler.count_event();
                     if let Some(reason) = self.take(emitted, stop).await {
                         break Ended::Stopped(reason);
                     }
-                }
-                () = taken(&mut self.untaken) => {}
-                reason = stop.stopped() => break Ended::Stopped(reason),
-                ran = &mut agent => {
-                    break Ended::Done(ran.unwrap_or_else(|panic| Err(RunError::panicked(ctx.agent_name(), &*panic))));
                 }
             }
         };
@@ -264,7 +296,7 @@ impl Driver {
         }
         if is_overlay {
             let stored = self.append(event, false).await;
-            drop(done.send(stored));
+            self.answer(done, stored);
             return None;
         }
         let event = tokio::select! {
@@ -277,19 +309,97 @@ impl Driver {
             Err(error) => Err(error),
         };
         match stored {
-            Err(error) => drop(done.send(Err(error))),
+            Err(error) => self.answer(done, Err(error)),
             Ok(event) if event.is_partial() => {
                 self.hand_on(event.clone(), None);
-                // An agent that does not wait is fine.
-                let _ = done.send(Ok(event));
+                self.answer(done, Ok(event));
             }
             Ok(event) => {
                 let (tell, taken) = oneshot::channel();
                 self.hand_on(event.clone(), Some(tell));
-                self.untaken.push_back(Untaken { taken, event, done });
+                self.untaken = Some(Untaken { taken, event, done });
             }
         }
         None
+    }
+
+    /// Lets the agents continue until an event can be stored or the run ends. Outside completions
+    /// enter only when no event waits and no agent can continue without them.
+    async fn next(
+        &mut self,
+        mut agents: Pin<&mut impl Future<Output = Result<()>>>,
+        emitted: &mut mpsc::UnboundedReceiver<Emitted>,
+        stop: &StopSignal,
+    ) -> Next {
+        let scheduler = Arc::clone(&self.ctx.shared.scheduler);
+        let mut stopped = pin!(stop.stopped());
+        let next = poll_fn(|cx| {
+            scheduler.end_yield();
+            self.poll_taken(cx);
+            // An event that was emitted before the run was stopped is stored.
+            if let emitted @ Poll::Ready(_) = self.poll_emitted(cx, emitted) {
+                return emitted;
+            }
+            if let Poll::Ready(reason) = stopped.as_mut().poll(cx) {
+                return Poll::Ready(Next::Ended(Ended::Stopped(reason)));
+            }
+            loop {
+                if let Poll::Ready(ran) = agents.as_mut().poll(cx) {
+                    return Poll::Ready(Next::Ended(Ended::Done(ran)));
+                }
+                if scheduler.is_at_rest() && scheduler.enter_overdue() {
+                    continue;
+                }
+                if let emitted @ Poll::Ready(_) = self.poll_emitted(cx, emitted) {
+                    return emitted;
+                }
+                let is_waiting = self.untaken.is_some() || !scheduler.is_at_rest();
+                if is_waiting || !scheduler.enter_completion() {
+                    return Poll::Pending;
+                }
+            }
+        });
+        // Tokio's cooperative budget would change the order of events.
+        unconstrained(next).await
+    }
+
+    /// The next event of the agents, if it may be stored: the caller has taken the one before, and
+    /// each agent that can continue without an outside completion has done so.
+    fn poll_emitted(
+        &self,
+        cx: &mut Context<'_>,
+        emitted: &mut mpsc::UnboundedReceiver<Emitted>,
+    ) -> Poll<Next> {
+        if self.untaken.is_some() || !self.ctx.shared.scheduler.is_at_rest() {
+            return Poll::Pending;
+        }
+        match emitted.poll_recv(cx) {
+            Poll::Ready(Some(emitted)) => Poll::Ready(Next::Emitted(emitted)),
+            // The driver itself holds a sender, so the channel is never closed.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Lets the agent continue whose event the caller has taken.
+    fn poll_taken(&mut self, cx: &mut Context<'_>) {
+        let Some(untaken) = &mut self.untaken else {
+            return;
+        };
+        let Poll::Ready(taken) = Pin::new(&mut untaken.taken).poll(cx) else {
+            return;
+        };
+        if let Some(Untaken { event, done, .. }) = self.untaken.take()
+            && taken.is_ok()
+        {
+            self.answer(done, Ok(event));
+        }
+    }
+
+    /// Tells an agent what became of its event.
+    fn answer(&self, done: oneshot::Sender<Result<Box<Event>>>, stored: Result<Box<Event>>) {
+        // The agent may not wait any more.
+        let answer = || drop(done.send(stored));
+        self.ctx.shared.scheduler.answer(answer);
     }
 
     pub(crate) fn hand_on(&self, event: Box<Event>, taken: Option<oneshot::Sender<()>>) {
@@ -337,19 +447,5 @@ async fn run_agents(first: &InvocationContext) -> Result<()> {
             return Ok(());
         };
         ctx = InvocationContext::new(Arc::clone(&first.shared), agent, first.branch(), None);
-    }
-}
-
-/// Waits until the caller has taken the oldest event that it has not, and tells its agent.
-async fn taken(untaken: &mut VecDeque<Untaken>) {
-    let Some(oldest) = untaken.front_mut() else {
-        return std::future::pending().await;
-    };
-    let is_taken = (&mut oldest.taken).await.is_ok();
-    if let Some(Untaken { event, done, .. }) = untaken.pop_front()
-        && is_taken
-    {
-        // The agent may not wait any more.
-        let _ = done.send(Ok(event));
     }
 }
