@@ -28,6 +28,7 @@ mod service;
 mod session;
 mod state;
 mod store;
+mod transfer_store;
 mod wire;
 pub mod wire_shapes;
 
@@ -79,11 +80,12 @@ pub use session::{
 };
 pub use state::{ScopedDelta, State, StateDelta, StateScope, TrackedState};
 pub use store::{
-    Batch, Changes, DraftId, EraseReceipt, Head, ListQuery, Listing, LogHeader, NewEvent,
-    NewSession, ScopedState, SessionStore, Snapshot, StateOwner, Want, Written,
+    Batch, Changes, EraseReceipt, Head, ListQuery, Listing, NewEvent, NewSession, ScopedState,
+    SessionStore, Snapshot, Want, Written,
 };
 /// Cancels a wait: see [`RunOptions::cancel`].
 pub use tokio_util::sync::CancellationToken;
+pub use transfer_store::{DraftId, LogHeader, StateOwner, TransferStore};
 pub use wire::{Bytes, Extra, IdSet, ShapeOf, Shaped};
 
 /// ADK's objects as data: what readers, validators, YAML files and API descriptions know of them.

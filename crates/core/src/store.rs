@@ -15,6 +15,7 @@ use crate::{
     list_text::ListText,
     session::{ListCursor, Origin, SessionKey, SessionMeta, Window},
     state::State,
+    transfer_store::TransferStore,
 };
 
 /// What one event changes, by scope. Keys are without prefix.
@@ -214,15 +215,6 @@ impl Listing {
     }
 }
 
-/// A log that is moved as a whole: what export gives and import takes.
-#[derive(Debug, Clone)]
-pub struct LogHeader {
-    /// The session.
-    pub head: Head,
-    /// The state given at creation: position 0.
-    pub initial: JsonMap,
-}
-
 /// What an erase removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EraseReceipt {
@@ -247,47 +239,6 @@ impl AddAssign for EraseReceipt {
         self.memories += more.memories;
     }
 }
-
-/// Whose keys sessions share: an app's, or those of a user of it. Ordered by app, its own keys
-/// first.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StateOwner {
-    /// The app.
-    pub app: String,
-    /// The user; `None`: the app itself.
-    pub user: Option<String>,
-}
-
-impl StateOwner {
-    /// The app.
-    pub fn app(app: impl Into<String>) -> StateOwner {
-        StateOwner {
-            app: app.into(),
-            user: None,
-        }
-    }
-
-    /// A user of the app.
-    pub fn user(app: impl Into<String>, user: impl Into<String>) -> StateOwner {
-        StateOwner {
-            app: app.into(),
-            user: Some(user.into()),
-        }
-    }
-}
-
-impl fmt::Display for StateOwner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.user {
-            Some(user) => write!(f, "user {:?} of app {:?}", user, self.app),
-            None => write!(f, "app {:?}", self.app),
-        }
-    }
-}
-
-/// A log being written behind the scenes; it becomes a session when it is finished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DraftId(pub u64);
 
 /// What a database must do. Rules live in [`StoreSessionService`](crate::StoreSessionService);
 /// nothing here decides. Every method is atomic: it happens as a whole or not at all.
@@ -358,59 +309,6 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Removes everything of a user, leaving no byte of it behind.
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt>;
 
-    /// The session and the state it was created with.
-    async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>>;
-
-    /// Starts a log that nobody sees yet and that is to become the session `key`. Drafts that are
-    /// never finished vanish, and so do those of a user who is erased.
-    async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId>;
-
-    /// Adds events to a draft: (position, event).
-    async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()>;
-
-    /// Makes the draft a session; `AlreadyExists` (and the draft is gone) if there is one.
-    /// `shared` keys are set where the app or user does not have them yet. A session that has a
-    /// time to live expires when the header says so; if it says nothing, its time begins anew. One
-    /// whose time is up is not made: `NotFound`, and nothing is changed.
-    async fn finish_draft(
-        &self,
-        draft: DraftId,
-        header: &LogHeader,
-        shared: &ScopedState,
-    ) -> Result<Head>;
-
-    /// The addresses of sessions behind `after`, ordered by (app, user, id) as bytes, at most so
-    /// many. Those that have expired are left out.
-    async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>>;
-
-    /// Who has shared keys, behind `after`, ordered as [`StateOwner`]s are, at most so many.
-    async fn state_owners(
-        &self,
-        after: Option<&StateOwner>,
-        limit: usize,
-    ) -> Result<Vec<StateOwner>>;
-
-    /// Sets those of the `shared` keys that the app, or this user of it, does not have yet; the
-    /// others keep their value. No session is needed.
-    async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()>;
-
-    /// Sets the shared keys that the owner does not have yet; the others keep their value.
-    async fn add_shared_state(&self, owner: &StateOwner, keys: &JsonMap) -> Result<()> {
-        let mut shared = ScopedState::default();
-        match owner.user {
-            Some(_) => shared.user = keys.clone(),
-            None => shared.app = keys.clone(),
-        }
-        let user = owner.user.as_deref().unwrap_or_default();
-        self.add_shared_keys(&owner.app, user, &shared).await
-    }
-
-    /// What tells this database from every other, whatever address it was opened by. `None`: it
-    /// cannot be opened twice.
-    async fn identity(&self) -> Result<Option<String>> {
-        Ok(None)
-    }
-
     /// Waits until the session may have changed behind `position`, or for some time. Waking too
     /// often is allowed, missing a change is not.
     async fn changed(&self, key: &SessionKey, position: u64);
@@ -424,5 +322,14 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Whether it can be used now: it is there, and its form is the one that this program knows.
     async fn ready(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// The store's bulk transfer. Import, export and migration fail on a store that has none.
+    fn transfer(&self) -> Result<&dyn TransferStore> {
+        Err(SessionError::Store {
+            store: self.name(),
+            operation: "transfer sessions",
+            source: "unsupported: this store does not implement TransferStore".into(),
+        })
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use retain_core::{Limits, SessionLog, SessionStore, StoreSessionService};
+use retain_core::{Limits, SessionLog, StoreSessionService, TransferStore};
 
 use crate::clock::{TestClock, TestIds};
 
@@ -49,7 +49,7 @@ impl Default for Settings {
 static HARNESSES: AtomicU64 = AtomicU64::new(0);
 
 type Open = Box<dyn Fn(Settings) -> BoxFuture<'static, Arc<dyn SessionLog>> + Send + Sync>;
-type OpenStore = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn SessionStore>> + Send + Sync>;
+type OpenStore = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn TransferStore>> + Send + Sync>;
 type Another = Box<dyn Fn() -> BoxFuture<'static, Harness> + Send + Sync>;
 
 /// One fresh store under test. Store and services share one clock and one source of ids.
@@ -75,7 +75,7 @@ impl Harness {
     /// give a store on the same data, opened as another process would open it.
     pub async fn new<S, F, Opened>(durability: Durability, open: F) -> Harness
     where
-        S: SessionStore,
+        S: TransferStore,
         F: Fn(TestClock) -> Opened + Send + Sync + 'static,
         Opened: Future<Output = S> + Send + 'static,
     {
@@ -86,10 +86,10 @@ impl Harness {
         let time = clock.clone();
         let open = Arc::new(open);
         let (for_store, store_time) = (Arc::clone(&open), clock.clone());
-        let open_store = move || -> BoxFuture<'static, Arc<dyn SessionStore>> {
+        let open_store = move || -> BoxFuture<'static, Arc<dyn TransferStore>> {
             let opened = for_store(store_time.clone());
             Box::pin(async move {
-                let store: Arc<dyn SessionStore> = Arc::new(opened.await);
+                let store: Arc<dyn TransferStore> = Arc::new(opened.await);
                 store
             })
         };
@@ -140,7 +140,7 @@ impl Harness {
     }
 
     /// The store itself, opened once more: for what no service does.
-    pub async fn store(&self) -> Arc<dyn SessionStore> {
+    pub async fn store(&self) -> Arc<dyn TransferStore> {
         (self.open_store)().await
     }
 

@@ -5,8 +5,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use retain_core::{
     Batch, DraftId, EraseReceipt, Head, JsonMap, ListQuery, ListText, Listing, LogHeader, NewEvent,
-    NewSession, Result, ScopedState, SessionKey, SessionStore, Snapshot, StateOwner, Want, Window,
-    Written,
+    NewSession, Result, ScopedState, SessionKey, SessionStore, Snapshot, StateOwner, TransferStore,
+    Want, Window, Written,
 };
 
 /// One store in the hands of several services.
@@ -70,7 +70,7 @@ impl<S, M> Clone for WrappedStore<S, M> {
 }
 
 #[async_trait]
-impl<S: SessionStore, M: Meddler> SessionStore for WrappedStore<S, M> {
+impl<S: TransferStore, M: Meddler> SessionStore for WrappedStore<S, M> {
     fn name(&self) -> &'static str {
         self.store.name()
     }
@@ -144,6 +144,25 @@ impl<S: SessionStore, M: Meddler> SessionStore for WrappedStore<S, M> {
         self.store.erase_user(app, user).await
     }
 
+    async fn changed(&self, key: &SessionKey, position: u64) {
+        self.store.changed(key, position).await
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        self.store.check().await
+    }
+
+    async fn flush(&self) -> Result<()> {
+        self.store.flush().await
+    }
+
+    fn transfer(&self) -> Result<&dyn TransferStore> {
+        Ok(self)
+    }
+}
+
+#[async_trait]
+impl<S: TransferStore, M: Meddler> TransferStore for WrappedStore<S, M> {
     async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>> {
         self.store.log_header(key).await
     }
@@ -183,17 +202,5 @@ impl<S: SessionStore, M: Meddler> SessionStore for WrappedStore<S, M> {
 
     async fn identity(&self) -> Result<Option<String>> {
         self.store.identity().await
-    }
-
-    async fn changed(&self, key: &SessionKey, position: u64) {
-        self.store.changed(key, position).await
-    }
-
-    async fn check(&self) -> Result<Vec<String>> {
-        self.store.check().await
-    }
-
-    async fn flush(&self) -> Result<()> {
-        self.store.flush().await
     }
 }

@@ -13,7 +13,8 @@ use crate::{
     limits::{self, Limited},
     service::CreateSession,
     session::{Session, SessionKey, Window},
-    store::{Head, LogHeader, NewEvent, NewSession, ScopedState, SessionStore},
+    store::{Head, NewEvent, NewSession, ScopedState, SessionStore},
+    transfer_store::LogHeader,
 };
 
 /// Events moved at a time.
@@ -35,11 +36,12 @@ impl<S: SessionStore> StoreSessionService<S> {
         self.check_shared(&new.key, &shared).await?;
         let header = header(new, &events);
         let key = &header.head.key;
-        let draft = self.store.begin_draft(key).await?;
+        let store = self.store.transfer()?;
+        let draft = store.begin_draft(key).await?;
         for chunk in events.chunks(STEP) {
-            self.store.extend_draft(draft, chunk).await?;
+            store.extend_draft(draft, chunk).await?;
         }
-        self.store.finish_draft(draft, &header, &shared).await?;
+        store.finish_draft(draft, &header, &shared).await?;
         self.count_appended(events.len());
         let created = self.read_session(key, Window::ALL).await?;
         created.ok_or_else(|| SessionError::not_found(key))

@@ -15,7 +15,8 @@ use crate::{
     ports::{duration_us, seconds},
     service::{ExportScope, ImportReceipt, LineStream},
     session::{Origin, SessionKey, SessionMeta, Window},
-    store::{DraftId, Head, ListQuery, LogHeader, NewEvent, ScopedState, SessionStore, Want},
+    store::{Head, ListQuery, NewEvent, ScopedState, SessionStore, Want},
+    transfer_store::{DraftId, LogHeader},
 };
 
 /// Events moved at a time.
@@ -92,7 +93,7 @@ async fn header<S: SessionStore>(
     key: &SessionKey,
 ) -> Result<LogHeader> {
     service.settings.limits.check_key(key)?;
-    let header = service.store.log_header(key).await?;
+    let header = service.store.transfer()?.log_header(key).await?;
     header.ok_or_else(|| SessionError::not_found(key))
 }
 
@@ -319,7 +320,7 @@ impl<S: SessionStore> Import<'_, S> {
     async fn end_shared(&mut self) -> Result<()> {
         match self.shared.take() {
             Some(line) if !line.is_set => {
-                let store = &self.service.store;
+                let store = self.service.store.transfer()?;
                 let added = store.add_shared_keys(&line.app, &line.user, &line.keys);
                 added.await
             }
@@ -335,7 +336,8 @@ impl<S: SessionStore> Import<'_, S> {
             limits.check_text("origin", &origin.session_id)?;
         }
         self.service.initial_changes(&header.initial)?;
-        let draft = self.service.store.begin_draft(&header.head.key).await?;
+        let store = self.service.store.transfer()?;
+        let draft = store.begin_draft(&header.head.key).await?;
         self.open = Some(OpenLog {
             fold: Fold::new(&header.initial),
             header,
@@ -404,7 +406,8 @@ impl<S: SessionStore> Import<'_, S> {
         log.next += 1;
         if log.waiting.len() == STEP {
             let chunk = std::mem::take(&mut log.waiting);
-            self.service.store.extend_draft(log.draft, &chunk).await?;
+            let store = self.service.store.transfer()?;
+            store.extend_draft(log.draft, &chunk).await?;
         }
         Ok(())
     }
@@ -421,7 +424,7 @@ impl<S: SessionStore> Import<'_, S> {
             let reason = format!("session {key} has {expected} events, only {found} came");
             return Err(self.wrong(reason));
         }
-        let store = &self.service.store;
+        let store = self.service.store.transfer()?;
         store.extend_draft(log.draft, &log.waiting).await?;
         let shared = self.shared_for(&log.header.head.key);
         store.finish_draft(log.draft, &log.header, &shared).await?;

@@ -22,14 +22,14 @@ use crate::{
     },
     content::Part,
     session::SessionKey,
-    store::SessionStore,
+    transfer_store::TransferStore,
 };
 
 #[derive(Debug)]
 pub(super) struct Artifacts {
     ends: Ends<dyn ArtifactStore>,
     /// Says when what belongs to a session goes with it.
-    sessions: Option<Arc<dyn SessionStore>>,
+    sessions: Option<Arc<dyn TransferStore>>,
 }
 
 /// An artifact in both stores.
@@ -51,7 +51,7 @@ impl Pair {
 impl Artifacts {
     pub(super) fn new(
         ends: Ends<dyn ArtifactStore>,
-        sessions: Option<Arc<dyn SessionStore>>,
+        sessions: Option<Arc<dyn TransferStore>>,
     ) -> Artifacts {
         Artifacts { ends, sessions }
     }

@@ -24,7 +24,7 @@ use crate::{
     keys::KeyStore,
     memory::MemoryStore,
     ports::{Clock, SystemClock},
-    store::SessionStore,
+    transfer_store::TransferStore,
 };
 use compare::Both;
 pub use outcome::{
@@ -38,7 +38,7 @@ use rest::Look;
 #[derive(Debug, Clone, Default)]
 pub struct MigrationSide {
     /// Sessions, and the keys that they share.
-    pub sessions: Option<Arc<dyn SessionStore>>,
+    pub sessions: Option<Arc<dyn TransferStore>>,
     /// Memories.
     pub memory: Option<Arc<dyn MemoryStore>>,
     /// Artifacts.

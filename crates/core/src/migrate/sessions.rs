@@ -25,7 +25,8 @@ use crate::{
     ports::{Clock, duration_us},
     session::{SessionKey, Window},
     state::ScopedDelta,
-    store::{Changes, Head, LogHeader, NewEvent, ScopedState, SessionStore, Want},
+    store::{Changes, Head, NewEvent, ScopedState, Want},
+    transfer_store::{LogHeader, TransferStore},
     wire::to_stored_text,
 };
 
@@ -34,7 +35,7 @@ const AT_ONCE: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Sessions {
-    ends: Ends<dyn SessionStore>,
+    ends: Ends<dyn TransferStore>,
     clock: Arc<dyn Clock>,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Sessions {
 type Events = Vec<(u64, Arc<Event>)>;
 
 impl Sessions {
-    pub(super) fn new(ends: Ends<dyn SessionStore>, clock: Arc<dyn Clock>) -> Sessions {
+    pub(super) fn new(ends: Ends<dyn TransferStore>, clock: Arc<dyn Clock>) -> Sessions {
         Sessions { ends, clock }
     }
 

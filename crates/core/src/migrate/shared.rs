@@ -12,16 +12,16 @@ use super::{
 };
 use crate::{
     json::JsonMap,
-    store::{SessionStore, StateOwner},
+    transfer_store::{StateOwner, TransferStore},
 };
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    ends: Ends<dyn SessionStore>,
+    ends: Ends<dyn TransferStore>,
 }
 
 impl Shared {
-    pub(super) fn new(ends: Ends<dyn SessionStore>) -> Shared {
+    pub(super) fn new(ends: Ends<dyn TransferStore>) -> Shared {
         Shared { ends }
     }
 

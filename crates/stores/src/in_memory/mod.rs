@@ -28,7 +28,7 @@ use async_trait::async_trait;
 use retain_core::{
     Batch, ChangeHub, Clock, DraftId, EraseReceipt, Head, JsonMap, ListQuery, ListText, Listing,
     LogHeader, NewEvent, NewSession, Result, ScopedState, SessionKey, SessionStore, Snapshot,
-    StateOwner, StoreSessionService, SystemClock, Want, Window, Written,
+    StateOwner, StoreSessionService, SystemClock, TransferStore, Want, Window, Written,
 };
 
 use self::schema::SessionTables;
@@ -181,6 +181,25 @@ impl SessionStore for InMemoryStore {
         Ok(receipt)
     }
 
+    async fn changed(&self, key: &SessionKey, position: u64) {
+        tail::changed(self, key, position).await;
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        Ok(check::check(&self.tables()))
+    }
+
+    async fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn transfer(&self) -> Result<&dyn TransferStore> {
+        Ok(self)
+    }
+}
+
+#[async_trait]
+impl TransferStore for InMemoryStore {
     async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>> {
         Ok(read::log_header(&self.tables(), key, self.now_us()))
     }
@@ -217,18 +236,6 @@ impl SessionStore for InMemoryStore {
 
     async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()> {
         self.tables().shared.add(app, user, shared);
-        Ok(())
-    }
-
-    async fn changed(&self, key: &SessionKey, position: u64) {
-        tail::changed(self, key, position).await;
-    }
-
-    async fn check(&self) -> Result<Vec<String>> {
-        Ok(check::check(&self.tables()))
-    }
-
-    async fn flush(&self) -> Result<()> {
         Ok(())
     }
 }

@@ -41,7 +41,7 @@ use async_trait::async_trait;
 use retain_core::{
     Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery, Listing,
     LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError, SessionKey, SessionStore,
-    Snapshot, StateOwner, StoreSessionService, Want, Window, Written,
+    Snapshot, StateOwner, StoreSessionService, TransferStore, Want, Window, Written,
 };
 
 use background::BackgroundJobs;
@@ -424,6 +424,33 @@ impl SessionStore for PostgresStore {
         self.apart("erase a user", erase).await
     }
 
+    async fn changed(&self, key: &SessionKey, position: u64) {
+        let now_us = || self.now_us();
+        tail::changed(&self.database, &self.hub, key, position, now_us).await;
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        attempts!("check", check::check(&self.database))
+    }
+
+    async fn flush(&self) -> Result<()> {
+        // What is acknowledged is as durable as the server makes it.
+        Ok(())
+    }
+
+    async fn ready(&self) -> Result<()> {
+        // No second attempts: whoever asks wants to know how it is now.
+        let ready = schema::check(&self.database, &self.options).await;
+        ready.map_err(|failure| schema::cannot_open(&self.options, failure))
+    }
+
+    fn transfer(&self) -> Result<&dyn TransferStore> {
+        Ok(self)
+    }
+}
+
+#[async_trait]
+impl TransferStore for PostgresStore {
     async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>> {
         attempts!(
             "list",
@@ -499,25 +526,5 @@ impl SessionStore for PostgresStore {
             )
         };
         self.apart("finish an import", finish).await
-    }
-
-    async fn changed(&self, key: &SessionKey, position: u64) {
-        let now_us = || self.now_us();
-        tail::changed(&self.database, &self.hub, key, position, now_us).await;
-    }
-
-    async fn check(&self) -> Result<Vec<String>> {
-        attempts!("check", check::check(&self.database))
-    }
-
-    async fn flush(&self) -> Result<()> {
-        // What is acknowledged is as durable as the server makes it.
-        Ok(())
-    }
-
-    async fn ready(&self) -> Result<()> {
-        // No second attempts: whoever asks wants to know how it is now.
-        let ready = schema::check(&self.database, &self.options).await;
-        ready.map_err(|failure| schema::cannot_open(&self.options, failure))
     }
 }

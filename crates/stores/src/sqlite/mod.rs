@@ -35,7 +35,7 @@ use async_trait::async_trait;
 use retain_core::{
     Batch, ChangeHub, ConnectStore, DraftId, EraseReceipt, Head, JsonMap, ListQuery, ListText,
     Listing, LogHeader, NewEvent, NewSession, Result, ScopedState, SessionError, SessionKey,
-    SessionStore, Snapshot, StateOwner, StoreSessionService, Want, Window, Written,
+    SessionStore, Snapshot, StateOwner, StoreSessionService, TransferStore, Want, Window, Written,
 };
 use rusqlite::ErrorCode;
 
@@ -366,6 +366,33 @@ impl SessionStore for SqliteStore {
         Ok(receipt)
     }
 
+    async fn changed(&self, key: &SessionKey, position: u64) {
+        tail::changed(self, key, position).await;
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        self.readers.read("check", check::check).await
+    }
+
+    async fn flush(&self) -> Result<()> {
+        // Every acknowledged write is on the disk already; this waits for those under way.
+        self.writer.write("flush", |_| Ok(())).await
+    }
+
+    async fn ready(&self) -> Result<()> {
+        let options = self.options.clone();
+        let check =
+            move |connection: &rusqlite::Connection| schema::check_ready(&options, connection);
+        self.readers.read("look at the database", check).await
+    }
+
+    fn transfer(&self) -> Result<&dyn TransferStore> {
+        Ok(self)
+    }
+}
+
+#[async_trait]
+impl TransferStore for SqliteStore {
     async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>> {
         let (key, now_us) = (key.clone(), self.now_us());
         let read =
@@ -433,25 +460,5 @@ impl SessionStore for SqliteStore {
 
     async fn identity(&self) -> Result<Option<String>> {
         self.options.identity()
-    }
-
-    async fn changed(&self, key: &SessionKey, position: u64) {
-        tail::changed(self, key, position).await;
-    }
-
-    async fn check(&self) -> Result<Vec<String>> {
-        self.readers.read("check", check::check).await
-    }
-
-    async fn flush(&self) -> Result<()> {
-        // Every acknowledged write is on the disk already; this waits for those under way.
-        self.writer.write("flush", |_| Ok(())).await
-    }
-
-    async fn ready(&self) -> Result<()> {
-        let options = self.options.clone();
-        let check =
-            move |connection: &rusqlite::Connection| schema::check_ready(&options, connection);
-        self.readers.read("look at the database", check).await
     }
 }

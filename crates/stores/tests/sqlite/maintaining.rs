@@ -5,7 +5,7 @@ use std::{fs, sync::Arc};
 use retain_core::{
     Content, Event, MemoryBatch, MemoryLimits, MemoryScope, MemoryStore as _, NewMemory,
     PreparedMemory, Repeats, SessionError, SessionKey, SessionLog as _, SessionService as _,
-    SessionStore as _, Window,
+    TransferStore as _, Window,
 };
 use rusqlite::Connection;
 

@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 
 use retain_core::{
     ExportScope, Migration, MigrationCounts, MigrationError, MigrationReport, MigrationSide,
-    ScopedState, SessionError, SessionKey, SessionStore, StateOwner, Window,
+    ScopedState, SessionError, SessionKey, StateOwner, TransferStore, Window,
 };
 
 use super::{common::*, transfer::fill};
 use crate::harness::Harness;
 
-async fn all_addresses(store: &dyn SessionStore, step: usize) -> Vec<SessionKey> {
+async fn all_addresses(store: &dyn TransferStore, step: usize) -> Vec<SessionKey> {
     let mut all: Vec<SessionKey> = Vec::new();
     loop {
         let page = store.addresses(all.last(), step).await.unwrap();
@@ -56,7 +56,7 @@ pub async fn every_address_comes_once_in_order(harness: Harness) {
     assert_eq!(next, [SessionKey::new("a", "u", "10")]);
 }
 
-async fn all_owners(store: &dyn SessionStore, step: usize) -> Vec<StateOwner> {
+async fn all_owners(store: &dyn TransferStore, step: usize) -> Vec<StateOwner> {
     let mut all: Vec<StateOwner> = Vec::new();
     loop {
         let page = store.state_owners(all.last(), step).await.unwrap();
@@ -125,7 +125,7 @@ pub async fn missing_shared_keys_are_added(harness: Harness) {
     );
 }
 
-fn side(sessions: Arc<dyn SessionStore>) -> MigrationSide {
+fn side(sessions: Arc<dyn TransferStore>) -> MigrationSide {
     MigrationSide {
         sessions: Some(sessions),
         ..MigrationSide::default()

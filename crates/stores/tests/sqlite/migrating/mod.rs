@@ -20,7 +20,7 @@ use retain_core::{
     Event, Forget, KeyStore as _, MemoryScope, MemoryStore as _, Migration, MigrationCounts,
     MigrationError, MigrationPhase, MigrationReport, MigrationSide, MigrationWatch, NewArtifact,
     Part, SessionKey, SessionLog as _, SessionService as _, SessionStore as _, StateOwner,
-    StoreSessionService, Unwatched,
+    StoreSessionService, TransferStore as _, Unwatched,
 };
 use retain_stores::{SqliteOptions, SqliteStore};
 use retain_testkit::TestClock;

@@ -9,7 +9,7 @@ use retain_core::{
     MemoryBatch, MemoryEdit, MemoryKind, MemoryLimits, MemoryOrigin, MemoryRows, MemoryScope,
     MemoryStore as _, MemoryUpdate, MemoryVector, MemoryVectors, MigrationSide, NewMemory, Part,
     PreparedMemory, Repeats, SessionKey, SessionLog as _, SessionService as _, SessionStore as _,
-    State, StateOwner, StoreArtifactService, StoreSessionService,
+    State, StateOwner, StoreArtifactService, StoreSessionService, TransferStore as _,
 };
 use retain_stores::{Durability, SqliteOptions, SqliteStore};
 use retain_testkit::{TestClock, TestIds};
