@@ -238,12 +238,9 @@ pub(super) async fn extend(
     for (position, new) in events {
         own.set(*position, &new.changes);
     }
-    let (positions, ids) = (&columns.positions, &columns.ids);
-    let (invocations, times, bodies) = (&columns.invocations, &columns.times, &columns.bodies);
-    let rows: [Param<'_>; _] = [&log, positions, ids, invocations, times, bodies];
     let (inserted, own, ended) = join!(
         biased;
-        transaction.execute(&statements.insert_events, rows),
+        columns.insert(&transaction, &statements.insert_events, log),
         own.write(&transaction, &state, log),
         transaction.commit(),
     );

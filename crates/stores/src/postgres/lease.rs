@@ -1,17 +1,37 @@
-//! Leases without an append: prolonged, given back, waited for no longer.
+//! Renews leases and keeps the queue for them.
 
 use std::time::Duration;
 
 use retain_core::{LeaseUse, Result, SessionError, SessionKey, plan_renewal};
 use tokio::join;
+use tokio_postgres::{Error, Row};
 
 use super::{
-    append::{self, Statements, now},
-    pool::{Database, Failure, Param, if_some},
+    append::{self, AppendStatements, now},
+    pool::{Database, Failure, Param, Transaction, if_some, statements},
     rows::{CachedHead, number_by_key},
 };
+use crate::rules::TICKET_TTL_US;
 
-/// Prolongs or gives back a lease. Gives back the head, to be remembered.
+statements! {
+    /// Reads and writes the queue for a lease.
+    QueueStatements {
+        tickets: concat!(
+            "SELECT ticket, until_us FROM retain_tickets WHERE session = ",
+            number_by_key!(),
+            " ORDER BY place"
+        ),
+        delete_expired: "DELETE FROM retain_tickets \
+                         WHERE session = $1 AND until_us <= $2 AND ticket <> $3",
+        // A ticket that is valid for half its time is left alone, so that polling writes nothing.
+        add: "INSERT INTO retain_tickets AS old (session, ticket, until_us) VALUES ($1, $2, $3) \
+              ON CONFLICT (session, ticket) DO UPDATE SET until_us = excluded.until_us \
+              WHERE excluded.until_us - old.until_us > $4",
+        leave: "DELETE FROM retain_tickets WHERE session = $1 AND ticket = $2",
+    }
+}
+
+/// Renews (`Some`) or releases (`None`) a lease. Returns the head for the cache.
 pub(super) async fn renew(
     database: &Database,
     key: &SessionKey,
@@ -20,7 +40,7 @@ pub(super) async fn renew(
     now_us: Option<i64>,
 ) -> Result<CachedHead, Failure> {
     let transaction = database.transaction().await?;
-    let statements = Statements::prepare(&transaction).await?;
+    let statements = AppendStatements::prepare(&transaction).await?;
     let clock = transaction.query(&statements.clock, []);
     let (begun, head, clock) = join!(
         biased;
@@ -57,7 +77,7 @@ pub(super) async fn renew(
     Ok(known)
 }
 
-/// Takes a caller out of the queue.
+/// Removes a ticket from the queue.
 pub(super) async fn withdraw(
     database: &Database,
     key: &SessionKey,
@@ -71,5 +91,48 @@ pub(super) async fn withdraw(
     let statement = client.prepare_cached(WITHDRAW).await?;
     let params: [Param<'_>; _] = [&key.app, &key.user, &key.id, &ticket];
     client.execute(&statement, &params).await?;
+    Ok(())
+}
+
+/// The ticket of the caller that has waited longest and still waits.
+pub(super) fn first_ticket(rows: &[Row], now_us: i64) -> Result<Option<String>, Error> {
+    for row in rows {
+        if row.try_get::<_, i64>(1)? > now_us {
+            return row.try_get(0).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// The ticket of a caller that may be in the queue.
+pub(super) fn queued_ticket(lease: &LeaseUse) -> Option<&str> {
+    match lease {
+        LeaseUse::Take { ticket, .. } if !ticket.is_empty() => Some(ticket),
+        _ => None,
+    }
+}
+
+/// Adds the caller's ticket to the queue for the lease, or extends it.
+pub(super) async fn queue(
+    transaction: Transaction,
+    statements: &QueueStatements,
+    number: i64,
+    lease: &LeaseUse,
+    now_us: i64,
+) -> Result<(), Failure> {
+    let Some(ticket) = queued_ticket(lease) else {
+        return Ok(transaction.roll_back().await?);
+    };
+    let (until_us, half) = (now_us + TICKET_TTL_US, TICKET_TTL_US / 2);
+    let (swept, queued, ended) = join!(
+        biased;
+        transaction.execute(&statements.delete_expired, [&number, &now_us, &ticket]),
+        transaction.execute(&statements.add, [&number, &ticket, &until_us, &half]),
+        transaction.commit(),
+    );
+    swept?;
+    queued?;
+    ended?;
+    transaction.ended();
     Ok(())
 }

@@ -1,14 +1,13 @@
 //! Sessions on a PostgreSQL server that many processes share.
 //!
-//! The way of an append: [`PostgresStore::append`] → `append_one_trip` (one statement on a head that is
-//! remembered) or `append` (reads in one round trip, writes in another) → `pool`. The way of a read:
-//! → `read` (a snapshot, one round trip). Locks are taken in one order: the app's shared state, the
+//! The way of an append: [`PostgresStore::append`] → `append` (one statement on a cached head, or reads
+//! in one round trip and writes in another) → `pool`. The way of a read: → `read` (a snapshot, one
+//! round trip). Locks are taken in one order: the app's shared state, the
 //! user's, the session's head; and only where something changes. Whoever writes memories locks the
 //! row of the user's memories, and nothing of the above behind it.
 
 mod addresses;
 mod append;
-mod append_one_trip;
 mod artifacts;
 mod background;
 mod check;
@@ -24,6 +23,7 @@ mod lease;
 mod list;
 mod locks;
 mod memory;
+mod named_sql;
 mod options;
 mod pool;
 mod read;
@@ -47,7 +47,7 @@ use retain_core::{
 use background::BackgroundJobs;
 use head_cache::HeadCache;
 use locks::{KeyedLockGuard, KeyedLocks, LockKey};
-use pool::{Database, Failure, Retry, tried};
+use pool::{Database, Failure, tried};
 
 pub use artifacts::{PostgresArtifactService, PostgresArtifactStore};
 pub use keys::PostgresKeyStore;
@@ -197,53 +197,6 @@ impl PostgresStore {
         let locked = self.locks.lock_all(keys).await;
         locked.map_err(|failure: Failure| failure.told(operation))
     }
-
-    /// Appends in one round trip, if the head is remembered; `None` if it must be done the longer
-    /// way.
-    async fn append_fast(
-        &self,
-        key: &SessionKey,
-        batch: &Batch,
-        sent: &mut Option<append::Sent>,
-    ) -> Result<Option<Written>, Failure> {
-        let Some(known) = self.heads.take(key) else {
-            return Ok(None);
-        };
-        let appended =
-            append_one_trip::append(&self.database, key, batch, known, self.now_us(), sent);
-        Ok(appended.await?.map(|(written, known)| {
-            self.heads.remember(key, known);
-            written
-        }))
-    }
-
-    /// Appends the longer way, after an attempt that has failed, if it has. What was sent and may
-    /// have been done is looked for first.
-    async fn append_surely(
-        &self,
-        key: &SessionKey,
-        batch: &Batch,
-        failed: Option<Failure>,
-        mut sent: Option<append::Sent>,
-    ) -> Result<Written> {
-        let (mut retry, mut failed) = (Retry::new(&self.database), failed);
-        loop {
-            if let Some(failure) = failed.take() {
-                let again = retry.again(failure).await;
-                again.map_err(|failure| failure.told("append"))?;
-            }
-            let now_us = self.now_us();
-            match append::append(&self.database, key, batch, now_us, &mut sent).await {
-                Ok((written, known)) => {
-                    if let Some(known) = known {
-                        self.heads.remember(key, known);
-                    }
-                    return Ok(written);
-                }
-                Err(failure) => failed = Some(failure),
-            }
-        }
-    }
 }
 
 #[async_trait]
@@ -318,14 +271,7 @@ impl SessionStore for PostgresStore {
         let append = move |store: PostgresStore| async move {
             let keys = LockKey::of_batch(&address, &batch);
             let _locked = store.lock("append", keys).await?;
-            let mut sent = None;
-            match store.append_fast(&address, &batch, &mut sent).await {
-                Ok(Some(written)) => Ok(written),
-                fast => {
-                    let failed = fast.err();
-                    store.append_surely(&address, &batch, failed, sent).await
-                }
-            }
+            append::append(&store, &address, &batch).await
         };
         let written = self.apart("append", append).await?;
         // Who only queued has changed nothing that others wait for.

@@ -1,0 +1,313 @@
+//! Appends a batch: in one round trip on a cached head, or in two that lock the head in between.
+
+mod one_trip;
+mod two_trips;
+
+use std::{collections::HashMap, sync::Arc};
+
+use retain_core::{
+    Batch, Event, LeaseUse, NewEvent, Plan, Result, SessionKey, Written, plan_append,
+};
+use tokio_postgres::{Error, Row};
+
+use super::{
+    PostgresStore,
+    pool::{Failure, Param, Retry, Transaction, statements},
+    rows::{CachedHead, by_key, clock_us, head_columns, number_by_key, signed},
+};
+use crate::sql::SessionRow;
+
+/// Inserts events, given as columns.
+pub(super) const INSERT_EVENTS: &str = "INSERT INTO retain_events \
+    (log, position, event_id, invocation, timestamp, body) \
+    SELECT $1::int8, new.* FROM unnest($2::int8[], $3::text[], $4::text[], $5::float8[], \
+    $6::bytea[]) AS new";
+
+statements! {
+    /// Reads and writes of an append in two round trips.
+    AppendStatements {
+        lock_head: concat!(
+            "SELECT ", head_columns!(), " FROM retain_sessions WHERE ", by_key!(), " FOR NO KEY UPDATE"
+        ),
+        clock: concat!("SELECT ", clock_us!()),
+        events_by_id: concat!(
+            "SELECT event_id, position, body FROM retain_events \
+             WHERE event_id = ANY($4) AND log = ",
+            number_by_key!()
+        ),
+        insert_events: INSERT_EVENTS,
+        // The new revision tells other processes that their cached head is outdated.
+        set_head: "UPDATE retain_sessions SET revision = revision + 1, position = $2, \
+                   last_update = $3, touched_us = $4, lease_token = $5, lease_until_us = $6, \
+                   in_order = $7, state_bytes = $8 WHERE number = $1",
+    }
+}
+
+/// Appends a batch. The caller holds this process's locks of the rows.
+pub(super) async fn append(
+    store: &PostgresStore,
+    key: &SessionKey,
+    batch: &Batch,
+) -> Result<Written> {
+    let mut sent = None;
+    let mut failed = None;
+    if let Some(head) = store.heads.take(key) {
+        let now_us = store.now_us();
+        let appended = one_trip::append(&store.database, key, batch, head, now_us, &mut sent);
+        match appended.await {
+            Ok(Some((written, head))) => {
+                store.heads.remember(key, head);
+                return Ok(written);
+            }
+            Ok(None) => {}
+            Err(failure) => failed = Some(failure),
+        }
+    }
+    let mut retry = Retry::new(&store.database);
+    loop {
+        if let Some(failure) = failed.take() {
+            let again = retry.again(failure).await;
+            again.map_err(|failure| failure.told("append"))?;
+        }
+        let now_us = store.now_us();
+        match two_trips::append(&store.database, key, batch, now_us, &mut sent).await {
+            Ok((written, head)) => {
+                if let Some(head) = head {
+                    store.heads.remember(key, head);
+                }
+                return Ok(written);
+            }
+            Err(failure) => failed = Some(failure),
+        }
+    }
+}
+
+/// What both ways write: the head, the new events, and the answer.
+struct AppendPlan<'a> {
+    /// The head after the append.
+    head: CachedHead,
+    events: EventColumns<'a>,
+    /// The new events: (position, index in the batch).
+    fresh: Vec<(u64, usize)>,
+    answer: Written,
+}
+
+/// What is decided about a batch.
+enum AppendDecision<'a> {
+    Busy { until_us: i64 },
+    Write(AppendPlan<'a>),
+}
+
+/// Plans a batch on `head` at `now_us`, as [`plan_append`] decides. `stored` holds the events of the
+/// session that have ids of the batch.
+fn plan<'a>(
+    key: &SessionKey,
+    batch: &'a Batch,
+    mut head: CachedHead,
+    stored: &StoredEvents,
+    first_ticket: Option<&str>,
+    now_us: i64,
+) -> Result<AppendDecision<'a>> {
+    let standing = head.row.standing(key, first_ticket, now_us);
+    let planned = plan_append(standing, batch, |id| Ok(stored.get(id).cloned()))?;
+    let (events, fresh, lease, token) = match planned {
+        Plan::Busy { until_us } => return Ok(AppendDecision::Busy { until_us }),
+        Plan::Write {
+            events,
+            fresh,
+            lease,
+            token,
+        } => (events, fresh, lease, token),
+    };
+    head.row.lease = lease;
+    head.revision += 1;
+    // Only events extend a session's life.
+    if !fresh.is_empty() {
+        head.row.life.touched_us = now_us;
+    }
+    let mut plan = AppendPlan {
+        head,
+        events: EventColumns::default(),
+        fresh: Vec::with_capacity(fresh.len()),
+        answer: Written::Done { events, token },
+    };
+    for index in fresh {
+        let new = &batch.events[index];
+        let position = plan.head.row.go_on(&new.event)?;
+        plan.events.push(position, new);
+        plan.fresh.push((position, index));
+    }
+    Ok(AppendDecision::Write(plan))
+}
+
+impl AppendPlan<'_> {
+    /// The append as it is looked for if its commit is not confirmed.
+    fn unconfirmed(&self, batch: &Batch) -> UnconfirmedAppend {
+        let event = |index: usize| Arc::clone(&batch.events[index].event);
+        let fresh = self.fresh.iter();
+        let fresh = fresh.map(|(position, index)| (*position, event(*index)));
+        let takes = matches!(batch.lease, LeaseUse::Take { .. });
+        let mut indexes = self.fresh.iter().map(|(_, index)| *index);
+        UnconfirmedAppend {
+            number: self.head.row.number,
+            fresh: fresh.collect(),
+            head: self.head.clone(),
+            is_told_by_lease: takes && indexes.any(|index| batch.events[index].id_given),
+            answer: self.answer.clone(),
+        }
+    }
+}
+
+/// An append that was sent and whose commit is not confirmed.
+#[derive(Debug)]
+struct UnconfirmedAppend {
+    number: i64,
+    /// The events that were new, by position.
+    fresh: Vec<(u64, Arc<Event>)>,
+    /// The head after the append, unless another writer came since.
+    head: CachedHead,
+    /// Whether only the lease identifies the append: it takes the lease with an event whose id the
+    /// caller gave, and a client that retries elsewhere may send the same event at the same time.
+    is_told_by_lease: bool,
+    answer: Written,
+}
+
+impl UnconfirmedAppend {
+    /// Whether the append is in the log with this head.
+    fn is_stored(&self, head: &CachedHead, stored: &StoredEvents) -> bool {
+        if head.row.number != self.number {
+            return false;
+        }
+        let has_lease = self.head.row.lease == head.row.lease;
+        if self.fresh.is_empty() {
+            return has_lease;
+        }
+        if self.is_told_by_lease && !has_lease {
+            return false;
+        }
+        let is_there = |(position, event): &(u64, Arc<Event>)| {
+            let found = stored.get(event.id.as_str());
+            found.is_some_and(|(at, stored)| at == position && stored == event)
+        };
+        self.fresh.iter().all(is_there)
+    }
+}
+
+/// Events of the session that have ids of the batch.
+type StoredEvents = HashMap<String, (u64, Arc<Event>)>;
+
+/// Events as columns, as `unnest` takes them.
+#[derive(Debug, Default)]
+pub(super) struct EventColumns<'a> {
+    positions: Vec<i64>,
+    ids: Vec<&'a str>,
+    invocations: Vec<&'a str>,
+    times: Vec<f64>,
+    bodies: Vec<&'a [u8]>,
+}
+
+impl<'a> EventColumns<'a> {
+    pub(super) fn push(&mut self, position: u64, new: &'a NewEvent) {
+        let event = &new.event;
+        self.positions.push(signed(position));
+        self.ids.push(&event.id);
+        self.invocations.push(&event.invocation_id);
+        self.times.push(event.timestamp);
+        self.bodies.push(new.body.as_bytes());
+    }
+
+    /// Inserts the events with the prepared [`INSERT_EVENTS`].
+    pub(super) async fn insert(
+        &self,
+        transaction: &Transaction,
+        statement: &tokio_postgres::Statement,
+        log: i64,
+    ) -> Result<u64, Error> {
+        let (positions, ids) = (&self.positions, &self.ids);
+        let (invocations, times, bodies) = (&self.invocations, &self.times, &self.bodies);
+        let params: [Param<'_>; _] = [&log, positions, ids, invocations, times, bodies];
+        transaction.execute(statement, params).await
+    }
+}
+
+/// Rewrites the head.
+pub(super) async fn set_head(
+    transaction: &Transaction,
+    statements: &AppendStatements,
+    row: &SessionRow,
+) -> Result<(), Error> {
+    let (position, token) = (signed(row.position), row.lease.token as i64);
+    let bytes = signed(row.state_bytes as u64);
+    let params: [Param<'_>; _] = [
+        &row.number,
+        &position,
+        &row.last_update,
+        &row.life.touched_us,
+        &token,
+        &row.lease.until_us,
+        &row.in_order,
+        &bytes,
+    ];
+    let set = transaction.execute(&statements.set_head, params);
+    set.await.map(drop)
+}
+
+/// The given time, or the one that the database returned.
+pub(super) fn now(given: Option<i64>, clock: Option<Vec<Row>>) -> Result<i64, Failure> {
+    match (given, clock.as_deref().and_then(<[Row]>::first)) {
+        (Some(now_us), _) => Ok(now_us),
+        (None, Some(row)) => Ok(row.try_get(0)?),
+        (None, None) => Err(Failure::Again("the server did not return its time")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use retain_core::Lease;
+
+    use super::*;
+    use crate::sql::Life;
+
+    fn head(token: u64) -> CachedHead {
+        let row = SessionRow {
+            number: 7,
+            position: 1,
+            last_update: 0.0,
+            create_time: 0.0,
+            life: Life {
+                touched_us: 0,
+                ttl_us: None,
+            },
+            lease: Lease { token, until_us: 0 },
+            in_order: true,
+            state_bytes: 0,
+            origin: None,
+        };
+        CachedHead { row, revision: 1 }
+    }
+
+    /// An id that this process made identifies an append, whichever run holds the lease since.
+    #[test]
+    fn unconfirmed_append_is_found_by_its_own_id_or_by_its_lease() {
+        let event = Arc::new(Event {
+            id: "e".to_owned(),
+            ..Event::default()
+        });
+        let stored = StoredEvents::from([("e".to_owned(), (1, Arc::clone(&event)))]);
+        let mut sent = UnconfirmedAppend {
+            number: 7,
+            fresh: vec![(1, event)],
+            head: head(3),
+            is_told_by_lease: false,
+            answer: Written::Busy {
+                until_us: 0,
+                now_us: 0,
+            },
+        };
+        assert!(sent.is_stored(&head(4), &stored));
+        sent.is_told_by_lease = true;
+        assert!(!sent.is_stored(&head(4), &stored));
+        assert!(sent.is_stored(&head(3), &stored));
+        assert!(!sent.is_stored(&head(3), &StoredEvents::new()));
+    }
+}

@@ -1,0 +1,255 @@
+//! An append in one round trip: planned on a cached head, and done only if the head is unchanged.
+//!
+//! Nothing is rejected here. A batch that does not qualify, or whose head is outdated, takes two
+//! round trips.
+
+use std::collections::HashSet;
+
+use retain_core::{Batch, Json, Lease, LeaseUse, Result, SessionKey, Written};
+use tokio_postgres::error::SqlState;
+
+use super::{AppendDecision, AppendPlan, StoredEvents, UnconfirmedAppend, plan};
+use crate::postgres::{
+    named_sql::NamedSql,
+    pool::{Database, Failure},
+    rows::{CachedHead, clock_us, signed},
+};
+
+/// A longer TTL would overflow a time.
+const TTL_MAX_US: i64 = i64::MAX / 4;
+
+const NOW: &str = concat!(
+    "WITH now AS MATERIALIZED (SELECT coalesce({now_us}::int8, ",
+    clock_us!(),
+    ") AS us)"
+);
+
+/// The values that keys of the session have, and by how much their bytes grow.
+const OLD_STATE: &str = ", old AS MATERIALIZED (
+  SELECT found.* FROM unnest((SELECT {state_keys}::text[])) AS wanted(key) CROSS JOIN LATERAL (
+    SELECT key, position, value FROM retain_state WHERE log = {number} AND key = wanted.key LIMIT 1
+  ) AS found
+), growth AS (
+  SELECT {new_bytes}::int8 - coalesce(sum(octet_length(key) + octet_length(value)), 0) AS bytes
+  FROM old WHERE value IS NOT NULL
+)";
+
+const SET_HEAD: &str = ", head AS (
+  UPDATE retain_sessions SET revision = revision + 1, position = {position},
+    last_update = {last_update}, touched_us = now.us, lease_token = {lease_token},
+    in_order = {in_order}, lease_until_us =
+      CASE WHEN {until_is_relative}::bool THEN now.us + {until_us}::int8 ELSE {until_us}::int8 END";
+
+/// The head must be unchanged. The revision says so; position and token say it again, for a server
+/// that lost its last commits and counts anew. A queue of waiting runs, or an event with a given id,
+/// also prevents the write.
+///
+/// Each id is looked up by itself: the planner would rather read a whole log of unknown length.
+/// Arrays stand in subqueries so that one plan serves every append.
+const IF_UNCHANGED: &str = "
+  WHERE number = {number} AND revision = {old_revision} AND position = {old_position}
+    AND lease_token = {old_token} AND (ttl_us IS NULL OR touched_us > now.us - ttl_us)
+    AND NOT ((SELECT {takes_lease}::bool) AND EXISTS
+      (SELECT 1 FROM retain_tickets WHERE session = {number} AND until_us > now.us))
+    AND NOT EXISTS (SELECT 1 FROM unnest((SELECT {given_ids}::text[])) AS given(id)
+      CROSS JOIN LATERAL (SELECT 1 FROM retain_events
+        WHERE log = {number} AND event_id = given.id LIMIT 1) AS found)";
+
+const RETURNING: &str = "
+  RETURNING number, touched_us, lease_until_us, state_bytes
+), log AS (
+  INSERT INTO retain_events (log, position, event_id, invocation, timestamp, body)
+  SELECT head.number, new.* FROM head, unnest((SELECT {event_positions}::int8[]),
+    (SELECT {event_ids}::text[]), (SELECT {event_invocations}::text[]),
+    (SELECT {event_times}::float8[]), (SELECT {event_bodies}::bytea[])) AS new
+)";
+
+const NEW_STATE: &str = ", past AS (
+  INSERT INTO retain_state_past (log, key, position, value)
+  SELECT head.number, old.key, old.position, old.value FROM head, old
+), own AS (
+  INSERT INTO retain_state (log, key, position, value)
+  SELECT head.number, new.* FROM head, unnest((SELECT {state_keys}::text[]),
+    (SELECT {state_positions}::int8[]), (SELECT {state_values}::bytea[])) AS new
+  ON CONFLICT (log, key) DO UPDATE SET position = excluded.position, value = excluded.value
+)";
+
+/// The parameters that are not part of the plan.
+struct OldHead {
+    revision: i64,
+    position: i64,
+    token: i64,
+}
+
+/// Keys of the session as columns.
+#[derive(Default)]
+struct KeyColumns<'a> {
+    keys: Vec<&'a str>,
+    positions: Vec<i64>,
+    values: Vec<Option<Vec<u8>>>,
+    bytes: i64,
+}
+
+/// Appends a batch on `head`; `None` if it takes two round trips. `sent` is what was sent, until its
+/// commit is confirmed.
+pub(super) async fn append(
+    database: &Database,
+    key: &SessionKey,
+    batch: &Batch,
+    head: CachedHead,
+    now_us: Option<i64>,
+    sent: &mut Option<UnconfirmedAppend>,
+) -> Result<Option<(Written, CachedHead)>, Failure> {
+    let old = OldHead {
+        revision: head.revision,
+        position: signed(head.row.position),
+        token: head.row.lease.token as i64,
+    };
+    let Some((until_is_relative, planned)) = plan_on_head(key, batch, head) else {
+        return Ok(None);
+    };
+    let Some(keys) = key_columns(batch, &planned) else {
+        return Ok(None);
+    };
+    let given = batch.events.iter().filter(|new| new.id_given);
+    let given_ids: Vec<&str> = given.map(|new| new.event.id.as_str()).collect();
+    let (row, events) = (&planned.head.row, &planned.events);
+    let (position, token) = (signed(row.position), row.lease.token as i64);
+    let takes_lease = matches!(batch.lease, LeaseUse::Take { .. });
+    let bytes_max = signed(batch.state_bytes_max as u64);
+    let mut sql = NamedSql::default();
+    sql.bind("now_us", &now_us);
+    sql.bind("number", &row.number);
+    sql.bind("old_revision", &old.revision);
+    sql.bind("old_position", &old.position);
+    sql.bind("old_token", &old.token);
+    sql.bind("position", &position);
+    sql.bind("last_update", &row.last_update);
+    sql.bind("lease_token", &token);
+    sql.bind("until_us", &row.lease.until_us);
+    sql.bind("until_is_relative", &until_is_relative);
+    sql.bind("in_order", &row.in_order);
+    sql.bind("takes_lease", &takes_lease);
+    sql.bind("given_ids", &given_ids);
+    sql.bind("event_positions", &events.positions);
+    sql.bind("event_ids", &events.ids);
+    sql.bind("event_invocations", &events.invocations);
+    sql.bind("event_times", &events.times);
+    sql.bind("event_bodies", &events.bodies);
+    let has_keys = !keys.keys.is_empty();
+    if has_keys {
+        sql.bind("state_keys", &keys.keys);
+        sql.bind("state_positions", &keys.positions);
+        sql.bind("state_values", &keys.values);
+        sql.bind("new_bytes", &keys.bytes);
+        sql.bind("bytes_max", &bytes_max);
+    }
+    push_text(&mut sql, has_keys);
+    let client = database.connection().await?;
+    let statement = client.prepare_cached(sql.text()).await?;
+    *sent = Some(planned.unconfirmed(batch));
+    let written = match client.query_opt(&statement, sql.params()).await {
+        Ok(written) => written,
+        // The event is stored already: two round trips tell whether it is a repeat.
+        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => None,
+        Err(error) => return Err(error.into()),
+    };
+    *sent = None;
+    let Some(written) = written else {
+        return Ok(None);
+    };
+    let (mut head, answer) = (planned.head, planned.answer);
+    head.row.life.touched_us = written.try_get(0)?;
+    head.row.lease.until_us = written.try_get(1)?;
+    head.row.state_bytes = written.try_get::<_, i64>(2)? as usize;
+    Ok(Some((answer, head)))
+}
+
+/// The text of the statement, with or without keys of the session.
+fn push_text(sql: &mut NamedSql<'_>, has_keys: bool) {
+    sql.push(NOW);
+    if has_keys {
+        sql.push(OLD_STATE);
+    }
+    sql.push(SET_HEAD);
+    if has_keys {
+        sql.push(", state_bytes = greatest(0, state_bytes + growth.bytes) FROM now, growth");
+    } else {
+        sql.push(" FROM now");
+    }
+    sql.push(IF_UNCHANGED);
+    if has_keys {
+        sql.push(" AND (growth.bytes <= 0 OR state_bytes + growth.bytes <= {bytes_max}::int8)");
+    }
+    sql.push(RETURNING);
+    if has_keys {
+        sql.push(NEW_STATE);
+    }
+    sql.push(" SELECT touched_us, lease_until_us, state_bytes FROM head");
+}
+
+/// Plans the batch on the cached head, and whether the end of the lease is relative to now; `None`
+/// if the decision needs more than the head.
+fn plan_on_head<'a>(
+    key: &SessionKey,
+    batch: &'a Batch,
+    head: CachedHead,
+) -> Option<(bool, AppendPlan<'a>)> {
+    let is_relative = match &batch.lease {
+        LeaseUse::Outside => false,
+        LeaseUse::Hold { ttl, .. } => ttl.is_some(),
+        // The lease is free, and the caller has not queued for it.
+        LeaseUse::Take { ticket, ttl } if ticket.is_empty() && head.row.lease.until_us == 0 => {
+            ttl.is_some()
+        }
+        LeaseUse::Take { .. } => return None,
+    };
+    // Only the lease tells two requests for the same run apart.
+    let takes = matches!(batch.lease, LeaseUse::Take { .. });
+    if takes && batch.events.iter().any(|new| new.id_given) {
+        return None;
+    }
+    // Planned at time 0, so that a lease comes out relative to now.
+    let decision = plan(key, batch, head, &StoredEvents::new(), None, 0);
+    let Ok(AppendDecision::Write(mut planned)) = decision else {
+        return None;
+    };
+    // A repeat within the batch takes two round trips.
+    if planned.fresh.is_empty() || planned.fresh.len() < batch.events.len() {
+        return None;
+    }
+    let lease = planned.head.row.lease;
+    planned.head.row.lease = Lease {
+        until_us: match is_relative {
+            true => lease.until_us.min(TTL_MAX_US),
+            false => lease.until_us,
+        },
+        ..lease
+    };
+    Some((is_relative, planned))
+}
+
+/// The keys of the session that the batch sets; `None` if it sets shared keys, which must be locked,
+/// or one key twice, whose first value would be past.
+fn key_columns<'a>(batch: &'a Batch, planned: &AppendPlan<'_>) -> Option<KeyColumns<'a>> {
+    let mut columns = KeyColumns::default();
+    let mut seen = HashSet::new();
+    for (position, index) in &planned.fresh {
+        let changes = &batch.events[*index].changes;
+        if !changes.app.is_empty() || !changes.user.is_empty() {
+            return None;
+        }
+        for (key, value) in &changes.session {
+            if !seen.insert(key.as_str()) {
+                return None;
+            }
+            let value = value.as_ref().map(Json::to_string);
+            let length = value.as_ref().map_or(0, |value| key.len() + value.len());
+            columns.bytes += signed(length as u64);
+            columns.keys.push(key);
+            columns.positions.push(signed(*position));
+            columns.values.push(value.map(String::into_bytes));
+        }
+    }
+    Some(columns)
+}
