@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
+use percent_encoding::percent_decode_str;
 use retain_core::Bytes;
 
 /// How long connecting may take where nothing else is said; as in ADK.
@@ -276,26 +277,9 @@ fn of_login(login: &str) -> Vec<String> {
     ]
 }
 
-/// What the text says without its percent signs; one that means nothing stays.
+/// Decode `%XX`; a `%` without two hexadecimal digits stays.
 fn decoded(text: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
-    while let [first, after @ ..] = rest {
-        let coded = match (first, after) {
-            (b'%', [high, low, after @ ..]) => digit(*high)
-                .zip(digit(*low))
-                .map(|(high, low)| (high * 16 + low, after)),
-            _ => None,
-        };
-        let (byte, after) = coded.unwrap_or((*first, after));
-        bytes.push(byte);
-        rest = after;
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn digit(letter: u8) -> Option<u8> {
-    let digit = char::from(letter).to_digit(16)?;
-    u8::try_from(digit).ok()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// A URL without its query and without a name and password.

@@ -3,14 +3,12 @@
 //! Before every search the store is asked where the scope is: one cheap question. Only if it has
 //! moved on since is anything read.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicI64, AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    atomic::{AtomicI64, AtomicUsize, Ordering},
 };
 
+use lru::LruCache;
 use retain_core::{
     MemoryChanges, MemoryError, MemoryMark, MemoryRecord, MemoryRows, MemoryScope, MemoryStore,
 };
@@ -118,26 +116,22 @@ impl ScopeView {
 /// Views by scope; those that were not used for the longest time go first.
 #[derive(Debug)]
 pub(super) struct Views {
-    kept: Mutex<Kept>,
+    cached: Mutex<CachedViews>,
     limit: usize,
 }
 
-#[derive(Debug, Default)]
-struct Kept {
-    views: HashMap<MemoryScope, (u64, Arc<ScopeView>)>,
-    uses: u64,
-}
+type CachedViews = LruCache<MemoryScope, Arc<ScopeView>>;
 
 impl Views {
     pub(super) fn new(limit: usize) -> Views {
         Views {
-            kept: Mutex::default(),
+            cached: Mutex::new(LruCache::unbounded()),
             limit,
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cached(&self) -> MutexGuard<'_, CachedViews> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As many bytes of views, and none yet.
@@ -146,30 +140,26 @@ impl Views {
     }
 
     fn get(&self, scope: &MemoryScope, models: Models<'_>) -> Arc<ScopeView> {
-        let mut kept = self.kept();
-        kept.uses += 1;
-        let now = kept.uses;
-        let entry = kept.views.entry(scope.clone());
-        let entry = entry.or_insert_with(|| (now, Arc::new(ScopeView::new(models))));
-        if entry.1.view.is_poisoned() {
-            // Whoever changed it has panicked half-way.
-            entry.1 = Arc::new(ScopeView::new(models));
+        let mut cached = self.cached();
+        let view = cached.get_or_insert_mut_ref(scope, || Arc::new(ScopeView::new(models)));
+        if view.view.is_poisoned() {
+            // A panic may have left the view half updated.
+            *view = Arc::new(ScopeView::new(models));
         }
-        entry.0 = now;
-        Arc::clone(&entry.1)
+        Arc::clone(view)
     }
 
     /// Lets go of the scope's view.
     pub(super) fn let_go(&self, scope: &MemoryScope) {
-        self.kept().views.remove(scope);
+        self.cached().pop(scope);
     }
 
     /// Lets go of the views of users who were erased, also by another process.
     pub(super) async fn let_go_of_erased(&self, store: &dyn MemoryStore) {
         let views: Vec<_> = {
-            let kept = self.kept();
-            let views = kept.views.iter();
-            let views = views.map(|(scope, (_, view))| (scope.clone(), view.mark().generation));
+            let cached = self.cached();
+            let views = cached.iter();
+            let views = views.map(|(scope, view)| (scope.clone(), view.mark().generation));
             // One that is being built has none yet, and looks itself.
             views.filter(|(_, generation)| *generation > 0).collect()
         };
@@ -183,32 +173,30 @@ impl Views {
 
     /// Whether the scope's view is at hand.
     pub(super) fn has(&self, scope: &MemoryScope) -> bool {
-        self.kept().views.contains_key(scope)
+        self.cached().contains(scope)
     }
 
     /// Lets go of the views that were not used for the longest time, as long as there are too many
     /// bytes. The one that is in use stays.
     fn make_room(&self) {
-        let mut kept = self.kept();
+        let mut cached = self.cached();
         let bytes = |view: &ScopeView| view.bytes.load(Ordering::Relaxed);
-        let mut total: usize = kept.views.values().map(|(_, view)| bytes(view)).sum();
-        while total > self.limit && kept.views.len() > 1 {
-            let oldest = kept.views.iter().min_by_key(|(_, (used, _))| *used);
-            let Some(scope) = oldest.map(|(scope, _)| scope.clone()) else {
-                return;
-            };
-            if let Some((_, view)) = kept.views.remove(&scope) {
-                total -= bytes(&view);
-            }
+        let mut total: usize = cached.iter().map(|(_, view)| bytes(view)).sum();
+        while total > self.limit
+            && cached.len() > 1
+            && let Some((_, evicted)) = cached.pop_lru()
+        {
+            total -= bytes(&evicted);
         }
     }
 
     /// How many views there are, and about how many bytes they take.
     pub(super) fn size(&self) -> (usize, usize) {
-        let kept = self.kept();
-        let views = kept.views.values();
-        let bytes = views.map(|(_, view)| view.bytes.load(Ordering::Relaxed));
-        (kept.views.len(), bytes.sum())
+        let cached = self.cached();
+        let bytes = cached
+            .iter()
+            .map(|(_, view)| view.bytes.load(Ordering::Relaxed));
+        (cached.len(), bytes.sum())
     }
 
     /// The scope's view with everything that was acknowledged before this was called.

@@ -17,7 +17,7 @@ use ring::{
 use super::credentials::{GoogleCredentials, ServiceAccount, UserCredentials};
 use crate::{
     Secret,
-    http::{Http, Secrets, TokenSource},
+    http::{Http, Secrets, TokenSource, percent_encode},
     provider::{Failure, plain_failure},
 };
 
@@ -154,7 +154,7 @@ async fn post_form(
     let told = Secrets::default();
     for secret in secrets {
         told.add(Secret::from(*secret));
-        told.add(escaped(secret).into());
+        told.add(percent_encode(secret).to_string().into());
     }
     let ask = |client: &Client| -> RequestBuilder {
         let request = client.post(url).body(form.clone());
@@ -250,23 +250,10 @@ fn sign(account: &ServiceAccount, message: &[u8]) -> Result<Vec<u8>, ModelError>
     Ok(signature)
 }
 
-/// `application/x-www-form-urlencoded`.
+/// Encode `fields` as `application/x-www-form-urlencoded`.
 fn form(fields: &[(&str, &str)]) -> String {
     let fields = fields
         .iter()
-        .map(|(name, value)| format!("{name}={}", escaped(value)));
+        .map(|(name, value)| format!("{name}={}", percent_encode(value)));
     fields.collect::<Vec<_>>().join("&")
-}
-
-fn escaped(value: &str) -> String {
-    let mut out = String::with_capacity(value.len());
-    for byte in value.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                out.push(byte.into());
-            }
-            byte => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }

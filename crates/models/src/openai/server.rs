@@ -2,7 +2,7 @@
 
 use reqwest::Url;
 
-use crate::http::{Address, Secret};
+use crate::http::{Address, Secret, percent_encode};
 
 /// OpenAI takes no longer ids of calls.
 const ID_MAX: usize = 40;
@@ -124,7 +124,7 @@ impl OpenAiServer {
         let base = &self.base_url;
         match &self.api_version {
             Some(version) => {
-                let (model, version) = (in_url(model), in_url(version));
+                let (model, version) = (percent_encode(model), percent_encode(version));
                 format!("{base}/openai/deployments/{model}/{what}?api-version={version}")
             }
             None => format!("{base}/{what}"),
@@ -140,16 +140,6 @@ impl OpenAiServer {
             (Some(key), _) => Auth::Bearer(key.clone()),
         }
     }
-}
-
-/// A name as it can stand between two slashes, or behind a `=`.
-fn in_url(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let escaped = name.bytes().map(|byte| match is_plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    });
-    escaped.collect()
 }
 
 impl Kind {

@@ -22,28 +22,12 @@ fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n s
     let wanted = short(name);
     let near = known.filter_map(|candidate| {
         let other = short(candidate);
-        let changes = changes(&wanted, &other);
+        let changes = strsim::levenshtein(&wanted, &other);
         let length = wanted.chars().count().max(other.chars().count());
         (changes * 3 <= length).then_some((changes, candidate))
     });
     let best = near.min_by_key(|(changes, _)| *changes);
     best.map(|(_, candidate)| candidate)
-}
-
-/// How many letters have to be put in, taken out or replaced.
-fn changes(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (above, letter) in (1..).zip(from.chars()) {
-        let mut diagonal = above - 1;
-        row[0] = above;
-        for column in 1..=to.len() {
-            let replaced = diagonal + usize::from(letter != to[column - 1]);
-            diagonal = row[column];
-            row[column] = replaced.min(row[column] + 1).min(row[column - 1] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]

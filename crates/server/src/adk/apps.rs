@@ -148,31 +148,25 @@ fn tools(agent: &LlmAgent) -> Vec<Json> {
     written.map(|it| as_tool(it).into()).collect()
 }
 
-/// A value of the query, decoded; the last one if there are several, as FastAPI takes it.
+/// Return a decoded query value; the last one if the name repeats, as FastAPI does.
 pub(super) fn query_value(query: Option<&str>, name: &str) -> Option<String> {
-    let pairs = query?.split('&').rev();
-    let mut pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let (_, value) = pairs.find(|(key, _)| decoded(key) == name)?;
-    Some(decoded(value))
+    let pairs = form_urlencoded::parse(query?.as_bytes());
+    let value = pairs.filter(|(key, _)| key == name).last()?.1;
+    Some(value.into_owned())
 }
 
-/// Percent-decoded, with `+` for a space; what is no UTF-8 is replaced, as Python does.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let hex = after.first_chunk::<2>().filter(|_| *first == b'%');
-        let hex = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        match hex {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(if *first == b'+' { b' ' } else { *first });
-                rest = after;
-            }
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_value_is_decoded_as_fastapi_decodes_it() {
+        let query = Some("a=1&a=b+c%20d%26&b%5B%5D=%zz%+f%&c");
+        assert_eq!(query_value(query, "a").as_deref(), Some("b c d&"));
+        assert_eq!(query_value(query, "b[]").as_deref(), Some("%zz% f%"));
+        assert_eq!(query_value(query, "c").as_deref(), Some(""));
+        assert_eq!(query_value(query, "d"), None);
+        assert_eq!(query_value(None, "a"), None);
+        assert_eq!(query_value(Some("a=%ff"), "a").as_deref(), Some("\u{fffd}"));
     }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

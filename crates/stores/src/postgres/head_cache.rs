@@ -1,47 +1,43 @@
-//! HeadCache that are remembered, so that an append can be one statement: written on what was seen, and
-//! done only if it is still so.
+//! Cached session heads, so that an append can be one statement that applies only if the head is
+//! unchanged.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use lru::LruCache;
 use retain_core::SessionKey;
 
 use super::rows::CachedHead;
 
-/// The cache holds at least this many heads, and at most twice as many.
-const GENERATION: usize = 4096;
+/// Maximum number of cached heads.
+const HEADS_MAX: usize = 8192;
 
-/// HeadCache of sessions that were used lately. What is remembered wrongly costs a round trip, no more.
-#[derive(Debug, Default)]
-pub(super) struct HeadCache(Mutex<HeadGenerations>);
+/// Heads of recently used sessions. A stale head costs one round trip and nothing else.
+#[derive(Debug)]
+pub(super) struct HeadCache(Mutex<LruCache<SessionKey, CachedHead>>);
 
-#[derive(Debug, Default)]
-struct HeadGenerations {
-    young: HashMap<SessionKey, CachedHead>,
-    old: HashMap<SessionKey, CachedHead>,
+impl Default for HeadCache {
+    fn default() -> HeadCache {
+        // Not created with the capacity: that would reserve the memory at once.
+        HeadCache(Mutex::new(LruCache::unbounded()))
+    }
 }
 
 impl HeadCache {
-    /// The head of a session, for one append alone: another one at the same moment could only
-    /// fail on it.
+    /// Take the head of a session out of the cache: a second append that used it at the same time
+    /// would fail.
     pub(super) fn take(&self, key: &SessionKey) -> Option<CachedHead> {
-        let mut heads = self.lock();
-        let young = heads.young.remove(key);
-        young.or_else(|| heads.old.remove(key))
+        self.lock().pop(key)
     }
 
     pub(super) fn remember(&self, key: &SessionKey, known: CachedHead) {
         let mut heads = self.lock();
-        if heads.young.len() >= GENERATION {
-            heads.old = std::mem::take(&mut heads.young);
+        heads.put(key.clone(), known);
+        if heads.len() > HEADS_MAX {
+            heads.pop_lru();
         }
-        heads.old.remove(key);
-        heads.young.insert(key.clone(), known);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HeadGenerations> {
+    fn lock(&self) -> MutexGuard<'_, LruCache<SessionKey, CachedHead>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

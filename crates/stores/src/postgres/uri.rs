@@ -1,7 +1,8 @@
 //! Where a PostgreSQL database is: addresses as libpq reads them, and a few words of our own.
 
-use std::path::PathBuf;
+use std::{borrow::Cow, path::PathBuf};
 
+use percent_encoding::percent_decode_str;
 use retain_core::{Result, SessionError};
 use tokio_postgres::{
     Config,
@@ -129,9 +130,9 @@ impl Ours {
         let unreadable = || format!("{name:?} is not readable");
         let value = percent_decoded(value).ok_or_else(unreadable)?;
         // The driver decodes names too.
-        match percent_decoded(name).ok_or_else(unreadable)?.as_str() {
-            "sslmode" => self.mode = Some(value),
-            "sslrootcert" => self.roots = Some(value),
+        match percent_decoded(name).ok_or_else(unreadable)?.as_ref() {
+            "sslmode" => self.mode = Some(value.into_owned()),
+            "sslrootcert" => self.roots = Some(value.into_owned()),
             "pool_size" => match value.parse() {
                 Ok(size) if (1..=1000).contains(&size) => self.pool_size = Some(size),
                 _ => return Err("pool_size is a number from 1 to 1000".to_owned()),
@@ -193,20 +194,17 @@ fn is_socket(host: &Host) -> bool {
     !matches!(host, Host::Tcp(_))
 }
 
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                let digits = std::str::from_utf8(&digits).ok()?;
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            }
-            _ => bytes.push(byte),
-        }
-    }
-    String::from_utf8(bytes).ok()
+/// Decode `%XX`. As libpq does and the library does not, reject a `%` without two hexadecimal digits.
+fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
+    let is_code = |after: &str| {
+        let code = after.as_bytes().first_chunk::<2>();
+        code.is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit))
+    };
+    let is_encoded = text.split('%').skip(1).all(is_code);
+    percent_decode_str(text)
+        .decode_utf8()
+        .ok()
+        .filter(|_| is_encoded)
 }
 
 /// The address of a database for people, without any password.

@@ -5,10 +5,12 @@
 //! is the same, whoever writes to the file.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+use lru::LruCache;
 
 /// How many bytes are kept of all lists together.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -20,13 +22,20 @@ const PLACE_BYTES: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct ListedStates(Mutex<Kept>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
     /// By app and user.
-    lists: HashMap<(String, String), Arc<Known>>,
-    /// The owners, who was listed longest ago first.
-    order: VecDeque<(String, String)>,
+    lists: LruCache<(String, String), Arc<Known>>,
     bytes: usize,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept {
+            lists: LruCache::unbounded(),
+            bytes: 0,
+        }
+    }
 }
 
 /// Own keys as text, and which part of it is whose.
@@ -81,13 +90,11 @@ impl ListedStates {
             return;
         }
         kept.bytes += known.bytes();
-        kept.lists.insert(owner.clone(), known);
-        kept.order.push_back(owner);
-        while kept.bytes > BYTES_MAX {
-            let Some(oldest) = kept.order.front().cloned() else {
-                break;
-            };
-            kept.remove(&oldest);
+        kept.lists.put(owner, known);
+        while kept.bytes > BYTES_MAX
+            && let Some((_, evicted)) = kept.lists.pop_lru()
+        {
+            kept.bytes -= evicted.bytes();
         }
     }
 
@@ -103,11 +110,9 @@ impl ListedStates {
 
 impl Kept {
     fn remove(&mut self, owner: &(String, String)) {
-        let Some(known) = self.lists.remove(owner) else {
-            return;
-        };
-        self.bytes -= known.bytes();
-        self.order.retain(|other| other != owner);
+        if let Some(known) = self.lists.pop(owner) {
+            self.bytes -= known.bytes();
+        }
     }
 }
 
@@ -145,6 +150,5 @@ mod tests {
         states.keep("app", "c", known(BYTES_MAX));
         assert_eq!(states.of("app", "c").len(), 0, "too much for all");
         assert_eq!(states.kept().bytes, 0);
-        assert!(states.kept().order.is_empty());
     }
 }

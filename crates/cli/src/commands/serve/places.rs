@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use anyhow::Context as _;
+use percent_encoding::percent_decode_str;
 use retain::server::Services;
 use retain::{
     InMemoryMemoryService, InMemorySessionService,
@@ -177,16 +178,17 @@ pub(crate) fn folder(uri: &str) -> anyhow::Result<PathBuf> {
         .into())
 }
 
-/// `%20` is a space.
+/// Decode `%XX`. Unlike the library, reject a `%` without two hexadecimal digits.
 fn percent_decoded(path: &str) -> anyhow::Result<String> {
-    let mut parts = path.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let code = part.get(..2).context("after % come two digits")?;
-        bytes.push(u8::from_str_radix(code, 16)?);
-        bytes.extend_from_slice(&part.as_bytes()[2..]);
-    }
-    Ok(String::from_utf8(bytes)?)
+    let is_code = |after: &str| {
+        let code = after.as_bytes().first_chunk::<2>();
+        code.is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit))
+    };
+    anyhow::ensure!(
+        path.split('%').skip(1).all(is_code),
+        "two hexadecimal digits must follow each %"
+    );
+    Ok(percent_decode_str(path).decode_utf8()?.into_owned())
 }
 
 #[cfg(test)]

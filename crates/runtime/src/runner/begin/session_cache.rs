@@ -1,10 +1,11 @@
 //! Sessions that the runner keeps at hand, so that a turn reads only what is new.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use lru::LruCache;
 use retain_core::{Content, Event, Json, JsonMap, Part, Session, SessionKey, State, StateScope};
 
 use crate::contents::ContentsCache;
@@ -20,21 +21,17 @@ pub(crate) struct KeptSessions {
     inside: Mutex<Inside>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inside {
-    sessions: HashMap<SessionKey, Kept>,
-    /// Which session was used when, oldest first.
-    by_use: BTreeMap<u64, SessionKey>,
+    sessions: LruCache<SessionKey, Kept>,
     bytes: usize,
-    clock: u64,
 }
 
 #[derive(Debug)]
 struct Kept {
-    used: u64,
     session: Session,
     assembled: Assembled,
-    /// What the session takes up, roughly.
+    /// Approximate size of the session.
     bytes: usize,
 }
 
@@ -43,7 +40,10 @@ impl KeptSessions {
         KeptSessions {
             max_sessions,
             max_bytes,
-            inside: Mutex::default(),
+            inside: Mutex::new(Inside {
+                sessions: LruCache::unbounded(),
+                bytes: 0,
+            }),
         }
     }
 
@@ -65,23 +65,17 @@ impl KeptSessions {
         if self.max_sessions == 0 || bytes > self.max_bytes {
             return;
         }
-        inside.clock += 1;
-        let used = inside.clock;
-        inside.by_use.insert(used, key.clone());
         inside.bytes += bytes;
         let kept = Kept {
-            used,
             session,
             assembled,
             bytes,
         };
-        inside.sessions.insert(key, kept);
-        while inside.sessions.len() > self.max_sessions || inside.bytes > self.max_bytes {
-            let Some((_, oldest)) = inside.by_use.first_key_value() else {
-                return;
-            };
-            let oldest = oldest.clone();
-            inside.remove(&oldest);
+        inside.sessions.put(key, kept);
+        while (inside.sessions.len() > self.max_sessions || inside.bytes > self.max_bytes)
+            && let Some((_, evicted)) = inside.sessions.pop_lru()
+        {
+            inside.bytes -= evicted.bytes;
         }
     }
 
@@ -98,7 +92,7 @@ impl KeptSessions {
 impl Inside {
     /// What a session takes up. Only events that are new since it was kept last are looked at.
     fn bytes_of(&self, key: &SessionKey, session: &Session) -> usize {
-        let known = self.sessions.get(key);
+        let known = self.sessions.peek(key);
         let known = known.filter(|kept| kept.session.events.len() <= session.events.len());
         let (from, bytes) = known.map_or((0, 0), |kept| (kept.session.events.len(), kept.bytes));
         let new = (from..session.events.len()).filter_map(|at| session.events.get(at));
@@ -106,8 +100,7 @@ impl Inside {
     }
 
     fn remove(&mut self, key: &SessionKey) {
-        if let Some(kept) = self.sessions.remove(key) {
-            self.by_use.remove(&kept.used);
+        if let Some(kept) = self.sessions.pop(key) {
             self.bytes -= kept.bytes;
         }
     }

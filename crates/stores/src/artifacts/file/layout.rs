@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use retain_core::{ArtifactError, ArtifactPlace, BoxError};
 
 use super::{failed, folders_in, is_absent};
@@ -18,6 +19,14 @@ pub(super) const ARTIFACTS: &str = "artifacts";
 
 /// The folder that a user's sessions are in.
 pub(super) const SESSIONS: &str = "sessions";
+
+/// What Python's `quote` leaves unencoded in a path is not in this set.
+const ENCODED_IN_URI: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'-')
+    .remove(b'~');
 
 /// The whole folder.
 #[derive(Debug)]
@@ -212,15 +221,8 @@ impl Shelf {
     /// The address of a version's bytes.
     pub(super) fn uri(&self, version: u64) -> String {
         let path = self.version(version).join(self.payload_name());
-        let mut uri = "file://".to_owned();
-        for &byte in path.as_os_str().as_encoded_bytes() {
-            match byte {
-                b'/' | b'_' | b'.' | b'-' | b'~' => uri.push(char::from(byte)),
-                byte if byte.is_ascii_alphanumeric() => uri.push(char::from(byte)),
-                byte => uri += &format!("%{byte:02X}"),
-            }
-        }
-        uri
+        let path = percent_encode(path.as_os_str().as_encoded_bytes(), ENCODED_IN_URI);
+        format!("file://{path}")
     }
 
     /// Removes the folder and those above it that nothing is left in, up to the scope.
