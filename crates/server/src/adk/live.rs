@@ -1,23 +1,26 @@
-//! `/run_live`: speech in both directions, which is not served. The socket is accepted and closed
-//! with the reason, for a browser shows nothing of a refused one.
+//! `/run_live`: live audio is not supported. The server accepts the WebSocket and closes it with the
+//! reason, because a browser shows no reason for a refused one.
+
+use std::time::Duration;
 
 use axum::{
-    extract::{RawQuery, Request, State as Shares},
+    extract::{
+        FromRequestParts as _, RawQuery, Request, State as Shares,
+        ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code},
+    },
     http::Method,
     response::Response,
 };
 
-use super::{
-    apps::query_value,
-    errors::AdkError,
-    run::app_name,
-    websocket::{self, Close},
-};
+use super::{apps::query_value, errors::AdkError, run::app_name};
 use crate::{
     guard::{Caller, Scope},
     routes::{Access, Routes},
     services::Shared,
 };
+
+/// How long the client may take to answer the close frame.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn routes(routes: Routes) -> Routes {
     routes.add(Method::GET, "/run_live", Access::Body(Scope::Run), run_live)
@@ -33,16 +36,33 @@ async fn run_live(
     let app = app_name(&server, query_value(query, "app_name"));
     let user = query_value(query, "user_id");
     caller.check_owner(app.as_deref(), user.as_deref())?;
-    let close = match app {
-        Some(_) => Close {
-            code: 1011,
-            reason: "live runs are not supported by this server; use /run_sse",
-        },
-        None => Close {
-            code: 1008,
-            reason: "app_name query parameter is required when ADK_DEFAULT_APP_NAME is not set",
-        },
+    let (code, reason) = match app {
+        Some(_) => (
+            close_code::ERROR,
+            "live runs are not supported by this server; use /run_sse",
+        ),
+        None => (
+            close_code::POLICY,
+            "app_name query parameter is required when ADK_DEFAULT_APP_NAME is not set",
+        ),
     };
-    // To FastAPI there is nothing here but a socket.
-    websocket::accept_and_close(request, close).ok_or_else(|| AdkError::not_found("Not Found"))
+    let frame = CloseFrame {
+        code,
+        reason: reason.into(),
+    };
+    let (mut parts, _) = request.into_parts();
+    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
+    // FastAPI has no plain HTTP route at this path.
+    let upgrade = upgrade.map_err(|_| AdkError::not_found("Not Found"))?;
+    Ok(upgrade.on_upgrade(|socket| close(socket, frame)))
+}
+
+/// Send the reason and wait until the client closes. A client that is gone needs no reason.
+async fn close(mut socket: WebSocket, frame: CloseFrame) {
+    let closed = async {
+        if socket.send(Message::Close(Some(frame))).await.is_ok() {
+            while let Some(Ok(_)) = socket.recv().await {}
+        }
+    };
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await;
 }

@@ -20,7 +20,6 @@ mod sessions;
 mod sse;
 mod unmatched;
 mod validate;
-mod websocket;
 
 use crate::routes::Routes;
 
