@@ -7,7 +7,7 @@ use std::path::Path;
 
 use retain::{
     Content, Event, Json, MemoryService as _, Session, SqliteMemoryService, SqliteSessionService,
-    memory::{Forget, IngestOptions, MemoryFilter, OriginKind, SearchMemory},
+    memory::{Forget, IngestOptions, MemoryFilter, MemoryQuery, OriginKind},
     model::{FunctionResponse, Part},
     state::JsonMap,
 };
@@ -82,7 +82,7 @@ async fn remember(memory: &SqliteMemoryService) -> Result<u64, Error> {
 async fn find(memory: &SqliteMemoryService) -> Result<(), Error> {
     for question in ["Which floor for my hotels?", "Do I own an automobile?"] {
         println!("{question}");
-        let search = SearchMemory::new(question).limit(2).token_budget(500);
+        let search = MemoryQuery::new(question).limit(2).token_budget(500);
         for found in memory.search_memory_with(APP, USER, search).await? {
             let (about, why) = (&found.about, &found.explanation);
             let words: Vec<&str> = why.words.iter().map(|it| it.word.as_str()).collect();
@@ -101,7 +101,7 @@ async fn find(memory: &SqliteMemoryService) -> Result<(), Error> {
 
 /// What tools brought home says so, and need not be listened to.
 async fn leave_tools_out(memory: &SqliteMemoryService) -> Result<(), Error> {
-    let search = SearchMemory::new("Which inn is the assistant to book?");
+    let search = MemoryQuery::new("Which inn is the assistant to book?");
     let found = memory.search_memory_with(APP, USER, search.clone()).await?;
     assert_eq!(found[0].about.origin.tool(), Some("web"));
     let people = MemoryFilter {

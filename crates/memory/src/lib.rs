@@ -25,14 +25,15 @@
 
 mod in_memory;
 pub mod index;
+mod query;
 mod service;
 pub mod static_vectors;
 mod vector;
 mod words;
 
 pub use in_memory::InMemoryMemoryService;
+pub use query::MemoryQuery;
 pub use service::{
-    FoundMemory, IngestOptions, ListMemories, LongTermMemory, MemoryPage, SearchMemory,
-    StoreMemoryService,
+    IngestOptions, ListMemories, LongTermMemory, MemoryHit, MemoryPage, StoreMemoryService,
 };
 pub use vector::VectorMemoryService;

@@ -6,8 +6,8 @@ pub use retain_core::{
     MemoryStatistics, MemoryUpdate, OriginKind, SearchMemoryResponse, timestamp_text,
 };
 pub use retain_memory::{
-    FoundMemory, InMemoryMemoryService, IngestOptions, ListMemories, LongTermMemory, MemoryPage,
-    SearchMemory, StoreMemoryService, VectorMemoryService,
+    InMemoryMemoryService, IngestOptions, ListMemories, LongTermMemory, MemoryHit, MemoryPage,
+    MemoryQuery, StoreMemoryService, VectorMemoryService,
     index::{Explanation, Language, MatchedWord, Place},
     static_vectors,
 };

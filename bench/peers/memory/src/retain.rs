@@ -4,7 +4,7 @@
 use crate::{Memory, Question, Session, bytes_in, settings_of};
 use bench_common::{APP, Failure, Res};
 use retain_core::{Event, MemoryService as _};
-use retain_memory::{SearchMemory, StoreMemoryService};
+use retain_memory::{MemoryQuery, StoreMemoryService};
 use retain_stores::{SqliteMemoryStore, SqliteSessionService};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ impl Memory for Retain {
     }
 
     fn ask(&mut self, user: &str, question: &Question<'_>) -> Res<Vec<String>> {
-        let mut search = SearchMemory::new(question.text).limit(question.limit);
+        let mut search = MemoryQuery::new(question.text).limit(question.limit);
         search.reference_time = question.time;
         let memory = self.memory()?;
         let found = memory.search_memory_with(APP, user, search);

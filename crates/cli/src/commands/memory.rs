@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 use retain::{
     GetSessionConfig,
     memory::{
-        Forget, FoundMemory, IngestOptions, ListMemories, LongTermMemory, MemoryAbout, MemoryAdded,
-        MemoryEntry, MemoryFilter, SearchMemory, timestamp_text,
+        Forget, IngestOptions, ListMemories, LongTermMemory, MemoryAbout, MemoryAdded, MemoryEntry,
+        MemoryFilter, MemoryHit, MemoryQuery, timestamp_text,
     },
 };
 
@@ -188,7 +188,7 @@ impl Search {
     async fn run(self) -> anyhow::Result<()> {
         let Whose { app, user, .. } = &self.whose;
         let memory = self.whose.open().await?;
-        let search = SearchMemory::new(self.question).limit(self.limit);
+        let search = MemoryQuery::new(self.question).limit(self.limit);
         let search = search.filter(self.which.filter());
         for found in memory.search_memory_with(app, user, search).await? {
             if self.json {
@@ -292,7 +292,7 @@ fn show(about: &MemoryAbout, entry: &MemoryEntry, score: Option<f32>) {
 }
 
 /// Formats the contribution of each signal.
-fn why(found: &FoundMemory) -> String {
+fn why(found: &MemoryHit) -> String {
     let why = &found.explanation;
     let words: Vec<String> = why.words.iter().map(|it| visible(&it.word)).collect();
     let signals = [

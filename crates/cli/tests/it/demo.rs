@@ -4,7 +4,7 @@ use std::process::{Command, Output, Stdio};
 
 use retain::{
     GetSessionConfig, MemoryService as _, SessionService as _, SqliteMemoryService,
-    SqliteSessionService, memory::SearchMemory,
+    SqliteSessionService, memory::MemoryQuery,
 };
 
 use crate::program::{RETAIN, uri};
@@ -45,7 +45,7 @@ async fn demo_recalls_across_sessions_and_prints_stored_events() {
     assert_eq!(friday.events.get(2).unwrap().function_responses().len(), 1);
     // What the demo tells is in the file: another program finds it there.
     let memory = SqliteMemoryService::over(sessions.store().memory());
-    let search = SearchMemory::new("favorite project");
+    let search = MemoryQuery::new("favorite project");
     let found = memory.search_memory_with("assistant", "ada", search).await;
     let found = &found.unwrap()[0];
     assert_eq!(found.about.session.as_deref(), Some("monday"));

@@ -10,9 +10,8 @@ use super::{
     calendar::day_of,
     lexical::{Lexical, look_up},
     postings::Slot,
-    question::Asked,
+    question::ParsedQuestion,
     scale::{Sample, Scale},
-    types::Question,
     vectors::Likeness,
 };
 
@@ -42,7 +41,7 @@ pub(crate) const NO_ANSWER: f32 = f32::NEG_INFINITY;
 /// All that is known about how memories answer a question.
 pub(crate) struct Signals<'a> {
     index: &'a UserIndex,
-    pub(crate) asked: &'a Asked,
+    pub(crate) asked: &'a ParsedQuestion,
     pub(crate) lexical: Lexical,
     /// None without a meaning.
     likeness: Option<Likeness>,
@@ -60,14 +59,19 @@ pub(crate) struct Signals<'a> {
 }
 
 impl<'a> Signals<'a> {
-    pub(crate) fn new(index: &'a UserIndex, asked: &'a Asked, question: &Question<'_>) -> Self {
+    pub(crate) fn new(
+        index: &'a UserIndex,
+        asked: &'a ParsedQuestion,
+        text: &str,
+        embedding: &[f32],
+    ) -> Self {
         let meaning = index.meaning.as_ref();
-        let meaning = meaning.filter(|it| it.knows(question.text));
-        let meaning = meaning.map(|it| it.embed(question.text).0);
+        let meaning = meaning.filter(|it| it.knows(text));
+        let meaning = meaning.map(|it| it.embed(text).0);
         let window = &index.ranking.context;
         let compared = |it: Vec<i8>| index.vectors.compared_with(&it, &index.documents, window);
         let likeness = meaning.and_then(compared);
-        let embedded = index.embeddings.likeness(question.embedding);
+        let embedded = index.embeddings.likeness(embedding);
         let sample = Sample::of(index);
         let (own, in_context) = match &likeness {
             Some(it) => (&it.own[..], &it.in_context[..]),

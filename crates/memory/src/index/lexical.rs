@@ -11,7 +11,7 @@ use super::{
     UserIndex,
     documents::Documents,
     postings::{Posting, Slot},
-    question::Asked,
+    question::ParsedQuestion,
     ranking::{Ranking, SAYING},
     sessions::NONE,
     window::{AFTER, BEFORE},
@@ -147,7 +147,7 @@ impl Sums {
 }
 
 /// Looks the words up.
-pub(crate) fn look_up(index: &UserIndex, asked: &Asked) -> Lexical {
+pub(crate) fn look_up(index: &UserIndex, asked: &ParsedQuestion) -> Lexical {
     let documents = &index.documents;
     let lent = Lent::new(&index.ranking);
     let mut sums = Sums::new(documents.slots());

@@ -43,7 +43,7 @@ mod window;
 
 pub use language::Language;
 pub use ranking::Ranking;
-pub use types::{Document, Explanation, Hit, MatchedWord, Place, Question};
+pub use types::{Document, Explanation, Hit, MatchedWord, Place};
 pub use vectors::Meaning;
 pub use window::Window;
 
@@ -60,12 +60,14 @@ use fuse::Signals;
 pub(crate) use known_words::KnownWords;
 use language::Stem;
 use postings::{MOST_COUNTED, MOST_SLOTS, Postings, Slot, Term};
-use question::Asked;
+use question::ParsedQuestion;
 use scan::{Script, scan};
 use sessions::{NONE, Sessions};
 use terms::{Grain, normalise, terms_of};
 use vectors::Vectors;
 use window::{AFTER, BEFORE};
+
+use crate::MemoryQuery;
 
 /// The memories of one user, ready to be asked.
 pub struct UserIndex {
@@ -284,14 +286,20 @@ impl UserIndex {
             + self.slots.capacity() * 17
     }
 
-    /// The documents that answer the question, the best first.
-    pub fn search(&self, question: &Question<'_>) -> Vec<Hit> {
-        let asked = Asked::new(self, question.text, question.reference_time);
-        if !asked.says_something || question.limit == 0 || self.is_empty() {
+    /// Return the documents that answer the query, best first. `embedding` is the embedder's vector of
+    /// the query, or empty. The index knows no metadata: `allowed` applies the query's filter.
+    pub fn search(
+        &self,
+        query: &MemoryQuery,
+        embedding: &[f32],
+        allowed: &dyn Fn(u64) -> bool,
+    ) -> Vec<Hit> {
+        let asked = ParsedQuestion::new(self, &query.text, query.reference_time.unwrap_or(0.0));
+        if !asked.says_something || query.limit == 0 || self.is_empty() {
             return Vec::new();
         }
-        let signals = Signals::new(self, &asked, question);
-        let chosen = select::choose(self, &signals, question);
+        let signals = Signals::new(self, &asked, &query.text, embedding);
+        let chosen = select::choose(self, &signals, query, allowed);
         let hit = |it: select::Chosen| {
             let mut explanation = explain::explain(self, &signals, it.ranked.slot);
             explanation.duplicates = it.duplicates;

@@ -33,7 +33,7 @@ pub(crate) struct Word {
 
 /// A question, understood.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct ParsedQuestion {
     pub(crate) words: Vec<Word>,
     pub(crate) authors: Vec<AuthorNumber>,
     pub(crate) spans: Vec<Span>,
@@ -47,18 +47,18 @@ struct Piece<'a> {
     normal: String,
 }
 
-impl Asked {
-    pub(crate) fn new(index: &UserIndex, text: &str, reference_time: f64) -> Asked {
+impl ParsedQuestion {
+    pub(crate) fn new(index: &UserIndex, text: &str, reference_time: f64) -> ParsedQuestion {
         let pieces = pieces(text);
         let normal: Vec<&str> = pieces.iter().map(|it| it.normal.as_str()).collect();
         let times = match day_of(reference_time) {
             Some(today) if index.stem.is_english() => find_times(&normal, today),
             _ => Default::default(),
         };
-        let mut asked = Asked {
+        let mut parsed = ParsedQuestion {
             spans: times.spans,
             says_something: !pieces.is_empty(),
-            ..Asked::default()
+            ..ParsedQuestion::default()
         };
         let only_asks = |at: usize| {
             let is_question_word = index.stem.is_english() && is_question_word(normal[at]);
@@ -66,18 +66,18 @@ impl Asked {
         };
         let mut chosen: Vec<usize> = (0..pieces.len()).filter(|at| !only_asks(*at)).collect();
         // A question of nothing but such words ("To be or not to be?") means them.
-        if chosen.is_empty() && asked.spans.is_empty() {
+        if chosen.is_empty() && parsed.spans.is_empty() {
             chosen = (0..pieces.len()).collect();
         }
         for at in chosen {
-            asked.take(index, &pieces[at]);
+            parsed.take(index, &pieces[at]);
         }
-        asked.authors = asked
+        parsed.authors = asked
             .words
             .iter()
             .flat_map(|it| it.authors.clone())
             .collect();
-        asked
+        parsed
     }
 
     fn take(&mut self, index: &UserIndex, piece: &Piece<'_>) {

@@ -16,8 +16,8 @@ use super::{
     fuse::Signals,
     postings::Slot,
     sessions::{NONE, SessionNumber},
-    types::Question,
 };
+use crate::MemoryQuery;
 
 /// A hit of another conversation is preferred only if it scores at least this much of what waits.
 const NEARLY_AS_GOOD: f32 = 0.5;
@@ -61,12 +61,13 @@ pub(crate) struct Chosen {
 pub(crate) fn choose(
     index: &UserIndex,
     signals: &Signals<'_>,
-    question: &Question<'_>,
+    query: &MemoryQuery,
+    allowed: &dyn Fn(u64) -> bool,
 ) -> Vec<Chosen> {
-    let limit = question.limit.min(index.len());
+    let limit = query.limit.min(index.len());
     let mut pool = limit.saturating_mul(2).saturating_add(16);
     loop {
-        let best = best(index, signals, question, pool);
+        let best = best(index, signals, query.min_score, allowed, pool);
         let all = best.len() < pool;
         let mut choice = Choice::new(index, limit);
         for ranked in best {
@@ -84,12 +85,13 @@ pub(crate) fn choose(
 fn best(
     index: &UserIndex,
     signals: &Signals<'_>,
-    question: &Question<'_>,
+    min_score: f32,
+    allowed: &dyn Fn(u64) -> bool,
     pool: usize,
 ) -> Vec<Ranked> {
     let mut heap: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
     // All that answer score more than this.
-    let mut least = question.min_score.max(f32::MIN);
+    let mut least = min_score.max(f32::MIN);
     for (first, scores) in signals.scores.chunks(AT_A_TIME).enumerate() {
         // Without leaving early, so that the compiler compares several at once.
         if !scores.iter().fold(false, |any, it| any | (*it >= least)) {
@@ -110,7 +112,7 @@ fn best(
             };
             let is_full = heap.len() == pool;
             let is_worse = heap.peek().is_some_and(|worst| worst.0 > ranked);
-            if (is_full && is_worse) || !(question.allowed)(row.seq) {
+            if (is_full && is_worse) || !allowed(row.seq) {
                 continue;
             }
             if is_full {

@@ -24,22 +24,6 @@ pub struct Document {
     pub embedding: Vec<f32>,
 }
 
-/// What is asked.
-pub struct Question<'a> {
-    /// In words.
-    pub text: &'a str,
-    /// What the words mean, as the embedder that was given says; empty if there is none.
-    pub embedding: &'a [f32],
-    /// What "yesterday" is relative to, in seconds since 1970.
-    pub reference_time: f64,
-    /// At most so many hits.
-    pub limit: usize,
-    /// No hits below this score (0 to 1).
-    pub min_score: f32,
-    /// Which documents may be found: the filters of the search.
-    pub allowed: &'a (dyn Fn(u64) -> bool + Sync),
-}
-
 /// A document that answers the question.
 #[derive(Debug, Clone)]
 pub struct Hit {

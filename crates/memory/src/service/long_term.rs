@@ -11,8 +11,9 @@ use retain_core::{
 
 use super::{
     IngestOptions, StoreMemoryService,
-    options::{FoundMemory, ListMemories, MemoryPage, SearchMemory},
+    options::{ListMemories, MemoryHit, MemoryPage},
 };
+use crate::MemoryQuery;
 
 /// Memory beyond ADK's methods. Each method is described at [`StoreMemoryService`].
 #[async_trait]
@@ -48,8 +49,8 @@ pub trait LongTermMemory: MemoryService {
         &self,
         app_name: &str,
         user_id: &str,
-        search: SearchMemory,
-    ) -> Result<Vec<FoundMemory>, MemoryError>;
+        query: MemoryQuery,
+    ) -> Result<Vec<MemoryHit>, MemoryError>;
 
     /// The memory with this id.
     async fn get(
@@ -130,9 +131,9 @@ impl<S: MemoryStore> LongTermMemory for StoreMemoryService<S> {
         &self,
         app_name: &str,
         user_id: &str,
-        search: SearchMemory,
-    ) -> Result<Vec<FoundMemory>, MemoryError> {
-        self.search_memory_with(app_name, user_id, search).await
+        query: MemoryQuery,
+    ) -> Result<Vec<MemoryHit>, MemoryError> {
+        self.search_memory_with(app_name, user_id, query).await
     }
 
     async fn get(

@@ -32,14 +32,14 @@ use retain_core::{
     PreparedMemory, RandomIds, Repeats, SearchMemoryResponse, Session, SystemClock,
 };
 
-use crate::index::Language;
+use crate::{MemoryQuery, index::Language};
 use cache::{Views, off_executor};
 use embedding::Embedding;
 use ingest::Ingest;
 pub use ingest::IngestOptions;
 pub use long_term::LongTermMemory;
 use meaning::Table;
-pub use options::{FoundMemory, ListMemories, MemoryPage, SearchMemory};
+pub use options::{ListMemories, MemoryHit, MemoryPage};
 use text::spoken_text;
 
 /// Memories that are written in one transaction.
@@ -58,7 +58,7 @@ const CACHE_BYTES: usize = 512 * 1024 * 1024;
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use retain_core::{Event, MemoryService as _, Session};
-/// use retain_memory::{SearchMemory, StoreMemoryService};
+/// use retain_memory::{MemoryQuery, StoreMemoryService};
 /// use retain_stores::InMemoryMemoryStore;
 ///
 /// let memory = StoreMemoryService::over(InMemoryMemoryStore::default());
@@ -66,7 +66,7 @@ const CACHE_BYTES: usize = 512 * 1024 * 1024;
 /// session.events.push(1, Event::user_text("I prefer rooms on high floors."));
 /// memory.add_session_to_memory(&session).await?;
 ///
-/// let search = SearchMemory::new("high floors").limit(3);
+/// let search = MemoryQuery::new("high floors").limit(3);
 /// let found = memory.search_memory_with("travel", "ada", search).await?;
 /// assert_eq!(found[0].about.session.as_deref(), Some("monday"));
 /// assert_eq!(found[0].about.position, 1);
@@ -552,8 +552,8 @@ impl<S: MemoryStore> MemoryService for StoreMemoryService<S> {
         user_id: &str,
         query: &str,
     ) -> Result<SearchMemoryResponse, MemoryError> {
-        let search = SearchMemory::new(query);
-        let found = self.search_memory_with(app_name, user_id, search).await?;
+        let query = MemoryQuery::new(query);
+        let found = self.search_memory_with(app_name, user_id, query).await?;
         Ok(SearchMemoryResponse {
             memories: found.into_iter().map(|found| found.entry).collect(),
             ..SearchMemoryResponse::default()

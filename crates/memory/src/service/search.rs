@@ -5,14 +5,14 @@ use std::sync::Arc;
 use retain_core::{MemoryError, MemoryRecord, MemoryRows, MemoryScope, MemoryStore, seconds};
 
 use super::{
-    FoundMemory, ListMemories, MemoryPage, SearchMemory, StoreMemoryService,
+    ListMemories, MemoryHit, MemoryPage, StoreMemoryService,
     cache::{ScopeView, off_executor},
     embedding::embed_question,
     known_scope,
     text::spoken_text,
-    view::{Asked, Models, View},
+    view::Models,
 };
-use crate::index::Hit;
+use crate::{MemoryQuery, index::Hit};
 
 /// A search in an index of up to so many memories takes less than moving it out of the way would.
 const SMALL: usize = 2000;
@@ -29,27 +29,30 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         &self,
         app_name: &str,
         user_id: &str,
-        mut search: SearchMemory,
-    ) -> Result<Vec<FoundMemory>, MemoryError> {
-        cut(&mut search.query);
-        if search.query.trim().is_empty() || search.limit == 0 {
+        mut query: MemoryQuery,
+    ) -> Result<Vec<MemoryHit>, MemoryError> {
+        cut(&mut query.text);
+        if query.text.trim().is_empty() || query.limit == 0 {
             return Ok(Vec::new());
         }
         let scope = known_scope(app_name, user_id)?;
         self.let_go_of_erased_sometimes().await;
         let embedding = match &self.embedder {
-            Some(embedder) => embed_question(&**embedder, &search.query).await,
+            Some(embedder) => embed_question(&**embedder, &query.text).await,
             None => Vec::new(),
         };
         let view = self.up_to_date(&scope).await?;
-        let (hits, search) = self.hits(view, search, embedding).await?;
+        let now_us = self.clock.now_us();
+        query.reference_time.get_or_insert(seconds(now_us));
+        let query = Arc::new(query);
+        let hits = hits(view, Arc::clone(&query), embedding, now_us).await?;
         let seqs = hits.iter().map(|hit| hit.seq).collect();
         let rows = MemoryRows::Numbered(seqs);
         let mut records = self.store.rows(&scope, rows, false).await?;
-        // They may have changed since the index was asked.
-        let (filter, now_us) = (&search.filter, self.clock.now_us());
-        records.retain(|it| it.about.is_alive(now_us) && filter.matches(&it.about.facts()));
-        Ok(found(hits, records, search.token_budget))
+        // The records may have changed since the index was searched.
+        let now_us = self.clock.now_us();
+        records.retain(|it| it.about.is_alive(now_us) && query.filter.matches(&it.about.facts()));
+        Ok(found(hits, records, query.token_budget))
     }
 
     /// The user's memories in the order of their arrival, a page at a time.
@@ -101,33 +104,19 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
         Ok(view)
     }
+}
 
-    async fn hits(
-        &self,
-        view: Arc<ScopeView>,
-        search: SearchMemory,
-        embedding: Vec<f32>,
-    ) -> Result<(Vec<Hit>, SearchMemory), MemoryError> {
-        let now_us = self.clock.now_us();
-        let ask = move |view: &View| {
-            let reference_time = search.reference_time;
-            let hits = view.search(&Asked {
-                query: &search.query,
-                embedding: &embedding,
-                reference_time: reference_time.unwrap_or_else(|| seconds(now_us)),
-                limit: search.limit,
-                min_score: search.min_score,
-                filter: &search.filter,
-                now_us,
-            });
-            (hits, search)
-        };
-        if let Some(view) = view.try_read().filter(|view| view.len() <= SMALL) {
-            return Ok(ask(&view));
-        }
-        // Large, or being changed: both take time.
-        off_executor(move || ask(&view.read())).await
+/// Search a view, off the executor if it is large or another task is changing it.
+async fn hits(
+    view: Arc<ScopeView>,
+    query: Arc<MemoryQuery>,
+    embedding: Vec<f32>,
+    now_us: i64,
+) -> Result<Vec<Hit>, MemoryError> {
+    if let Some(view) = view.try_read().filter(|view| view.len() <= SMALL) {
+        return Ok(view.search(&query, &embedding, now_us));
     }
+    off_executor(move || view.read().search(&query, &embedding, now_us)).await
 }
 
 /// Cuts a question to its length, between two characters.
@@ -145,7 +134,7 @@ fn found(
     hits: Vec<Hit>,
     records: Vec<MemoryRecord>,
     token_budget: Option<usize>,
-) -> Vec<FoundMemory> {
+) -> Vec<MemoryHit> {
     let mut records: std::collections::HashMap<u64, MemoryRecord> = records
         .into_iter()
         .map(|record| (record.about.seq, record))
@@ -163,7 +152,7 @@ fn found(
             }
             left -= tokens;
         }
-        found.push(FoundMemory {
+        found.push(MemoryHit {
             entry: record.entry(),
             about: record.about,
             score: hit.score,

@@ -14,7 +14,10 @@ use super::{
     meaning::{self, Table},
     text::spoken_text,
 };
-use crate::index::{Document, Hit, KnownWords, Language, Meaning, Question, Ranking, UserIndex};
+use crate::{
+    MemoryQuery,
+    index::{Document, Hit, KnownWords, Language, Meaning, Ranking, UserIndex},
+};
 
 /// About how many bytes a [`Facts`] takes with its place in the map.
 const FACTS_BYTES: usize = 120;
@@ -62,17 +65,6 @@ struct Facts {
     custom_metadata: Option<Box<JsonMap>>,
     notes_bytes: usize,
     lacks_vector: bool,
-}
-
-/// What is asked of a view.
-pub(super) struct Asked<'a> {
-    pub(super) query: &'a str,
-    pub(super) embedding: &'a [f32],
-    pub(super) reference_time: f64,
-    pub(super) limit: usize,
-    pub(super) min_score: f32,
-    pub(super) filter: &'a MemoryFilter,
-    pub(super) now_us: i64,
 }
 
 impl View {
@@ -176,28 +168,20 @@ impl View {
         self.index.bytes() + self.facts.len() * FACTS_BYTES + self.notes_bytes
     }
 
-    pub(super) fn search(&self, asked: &Asked<'_>) -> Vec<Hit> {
-        let anybody = asked.filter.is_any();
+    /// Return the hits among the live memories that the query's filter admits.
+    pub(super) fn search(&self, query: &MemoryQuery, embedding: &[f32], now_us: i64) -> Vec<Hit> {
+        let anybody = query.filter.is_any();
         let allowed = |seq: u64| {
             if anybody && self.mortal.is_empty() {
                 return true;
             }
             let facts = self.facts.get(&seq);
             facts.is_some_and(|facts| {
-                facts
-                    .expires_us
-                    .is_none_or(|expires| asked.now_us < expires)
-                    && (anybody || facts.fits(asked.filter))
+                facts.expires_us.is_none_or(|expires| now_us < expires)
+                    && (anybody || facts.fits(&query.filter))
             })
         };
-        self.index.search(&Question {
-            text: asked.query,
-            embedding: asked.embedding,
-            reference_time: asked.reference_time,
-            limit: asked.limit,
-            min_score: asked.min_score,
-            allowed: &allowed,
-        })
+        self.index.search(query, embedding, &allowed)
     }
 
     fn facts_of(&mut self, about: &MemoryAbout) -> Facts {

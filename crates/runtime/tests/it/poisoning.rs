@@ -10,7 +10,7 @@ use retain_core::{
     MemoryFilter, MemoryKind, MemoryOrigin, MemoryService as _, OriginKind, Part, Session,
     SessionService,
 };
-use retain_memory::{FoundMemory, IngestOptions, ListMemories, SearchMemory, StoreMemoryService};
+use retain_memory::{IngestOptions, ListMemories, MemoryHit, MemoryQuery, StoreMemoryService};
 use retain_runtime::{
     LlmAgent, LlmRequest, ScriptedModel, Tool, load_memory_tool, preload_memory_tool,
 };
@@ -257,8 +257,8 @@ impl Scene {
         model.requests()
     }
 
-    async fn found(&self, app: &str, user: &str) -> Vec<FoundMemory> {
-        let search = SearchMemory::new(QUESTION).limit(1000);
+    async fn found(&self, app: &str, user: &str) -> Vec<MemoryHit> {
+        let search = MemoryQuery::new(QUESTION).limit(1000);
         let found = self.memory.search_memory_with(app, user, search).await;
         found.unwrap()
     }
@@ -434,7 +434,7 @@ async fn every_attempt_is_traced_and_removed_for_good() {
         let (mut scene, name) = (Scene::new().await, &attempt.name);
         attempt.add(&scene.memory).await.unwrap();
         let said = attempt.said();
-        let is_poison = |it: &FoundMemory| said.contains(&it.entry.content.text_concat());
+        let is_poison = |it: &MemoryHit| said.contains(&it.entry.content.text_concat());
         let found = scene.found(APP, VICTIM).await;
         let hit = found.iter().find(|it| is_poison(it));
         trace(
@@ -463,7 +463,7 @@ async fn every_attempt_is_traced_and_removed_for_good() {
 }
 
 /// Whether a hit says where it comes from.
-fn trace(attempt: &Attempt, hit: &FoundMemory) {
+fn trace(attempt: &Attempt, hit: &MemoryHit) {
     let (about, name) = (&hit.about, &attempt.name);
     assert_eq!(
         about.author.as_deref().unwrap_or_default(),

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use retain::{
     LlmAgent, MemoryService as _, Runner, SqliteMemoryService, SqliteSessionService,
     agent::LlmAgentBuilder,
-    memory::{FoundMemory, SearchMemory},
+    memory::{MemoryHit, MemoryQuery},
     tool::{load_memory_tool, preload_memory_tool},
 };
 
@@ -41,7 +41,7 @@ pub(super) async fn asked(sessions: &SqliteSessionService) -> anyhow::Result<()>
     run(sessions, ready, "saturday", QUESTION).await?;
     say!("  this agent got matching memories with the request and needed no call");
 
-    let search = SearchMemory::new(QUESTION).limit(1);
+    let search = MemoryQuery::new(QUESTION).limit(1);
     let memory = memory(sessions);
     let found = memory.search_memory_with(APP, USER, search).await?;
     why(found.first().context("the memory was not found")?)?;
@@ -49,7 +49,7 @@ pub(super) async fn asked(sessions: &SqliteSessionService) -> anyhow::Result<()>
 }
 
 /// Prints the explanation and the source of a memory.
-fn why(found: &FoundMemory) -> std::io::Result<()> {
+fn why(found: &MemoryHit) -> std::io::Result<()> {
     let explanation = &found.explanation;
     let words = explanation.words.iter();
     let words: Vec<String> = words.map(|it| format!("{:?}", it.word)).collect();

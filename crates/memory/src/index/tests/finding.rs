@@ -212,14 +212,7 @@ fn the_given_embedder_is_one_more_signal() {
             ..note(5, "red tape")
         },
     ]);
-    let hits = index.search(&Question {
-        text: "red",
-        embedding: &[0.1, 0.9],
-        reference_time: A_MONDAY,
-        limit: 10,
-        min_score: 0.0,
-        allowed: &|_| true,
-    });
+    let hits = index.search(&query("red"), &[0.1, 0.9], &|_| true);
     assert_eq!(hits.len(), 5, "who has no such vector is found by words");
     assert_eq!(hits[0].seq, 2);
     assert!(hits[0].explanation.embedding > 0.0);

@@ -92,15 +92,7 @@ fn a_list_of_everything_can_be_asked_for() {
 fn filters_choose_who_may_be_found_and_change_no_score() {
     let index = index_of((1..=200).map(|seq| note(seq, &format!("cello number {seq}"))));
     let all = ask_for(&index, "cello number", 200);
-    let question = Question {
-        text: "cello number",
-        embedding: &[],
-        reference_time: A_MONDAY,
-        limit: 5,
-        min_score: 0.0,
-        allowed: &|seq| seq % 50 == 0,
-    };
-    let hits = index.search(&question);
+    let hits = index.search(&query("cello number").limit(5), &[], &|seq| seq % 50 == 0);
     let mut found: Vec<u64> = hits.iter().map(|it| it.seq).collect();
     found.sort_unstable();
     assert_eq!(found, [50, 100, 150, 200]);
@@ -164,15 +156,8 @@ fn a_least_score_cuts_the_list() {
     ]);
     let all = ask(&index, "blue cello");
     assert_eq!(all.len(), 3);
-    let question = Question {
-        text: "blue cello",
-        embedding: &[],
-        reference_time: A_MONDAY,
-        limit: 10,
-        min_score: (all[0].score + all[1].score) / 2.0,
-        allowed: &|_| true,
-    };
-    assert_eq!(index.search(&question).len(), 1);
+    let query = query("blue cello").min_score((all[0].score + all[1].score) / 2.0);
+    assert_eq!(index.search(&query, &[], &|_| true).len(), 1);
 }
 
 #[test]

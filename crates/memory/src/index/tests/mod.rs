@@ -47,15 +47,13 @@ fn fill(mut index: UserIndex, documents: impl IntoIterator<Item = Document>) -> 
     index
 }
 
+/// A query on [`A_MONDAY`].
+fn query(text: &str) -> MemoryQuery {
+    MemoryQuery::new(text).reference_time(A_MONDAY)
+}
+
 fn ask_for(index: &UserIndex, text: &str, limit: usize) -> Vec<Hit> {
-    index.search(&Question {
-        text,
-        embedding: &[],
-        reference_time: A_MONDAY,
-        limit,
-        min_score: 0.0,
-        allowed: &|_| true,
-    })
+    index.search(&query(text).limit(limit), &[], &|_| true)
 }
 
 fn ask(index: &UserIndex, text: &str) -> Vec<Hit> {

@@ -44,22 +44,15 @@ fn assert_same(random: &mut Random, index: &UserIndex, anew: &UserIndex, seed: u
     let embedding: Vec<f32> = (0..8).map(|_| random.below(200) as f32 - 100.0).collect();
     for _ in 0..6 {
         let text = text(random);
-        let question = Question {
-            text: &text,
-            embedding: if random.chance(50) { &embedding } else { &[] },
-            reference_time: A_MONDAY,
-            limit: 1 + random.below(20) as usize,
-            min_score: 0.0,
-            allowed: &|seq| seq % 7 != 0,
-        };
+        let has_embedding = random.chance(50);
+        let query = query(&text).limit(1 + random.below(20) as usize);
+        let embedding: &[f32] = if has_embedding { &embedding } else { &[] };
+        let search = |index: &UserIndex| index.search(&query, embedding, &|seq| seq % 7 != 0);
         let shown = |hits: Vec<Hit>| -> Vec<_> {
             let shown = |it: Hit| (it.seq, it.score.to_bits(), it.explanation);
             hits.into_iter().map(shown).collect()
         };
-        let (hits, expected) = (
-            shown(index.search(&question)),
-            shown(anew.search(&question)),
-        );
+        let (hits, expected) = (shown(search(index)), shown(search(anew)));
         assert_eq!(hits, expected, "seed {seed}, question {text:?}");
     }
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 use retain_core::{
     Content, Event, Forget, MemoryEntry, MemoryService as _, MemoryStore, MemoryUpdate, SessionLog,
 };
-use retain_memory::{IngestOptions, ListMemories, SearchMemory, StoreMemoryService};
+use retain_memory::{IngestOptions, ListMemories, MemoryQuery, StoreMemoryService};
 use retain_stores::{PostgresSessionService, SqliteSessionService};
 use retain_testkit::{
     TestClock, TestIds,
@@ -60,7 +60,7 @@ async fn seen<S: MemoryStore>(
     }
     let mut found = Vec::new();
     for word in WORDS {
-        let search = SearchMemory::new(word).limit(1000);
+        let search = MemoryQuery::new(word).limit(1000);
         let hits = memory.search_memory_with("app", "ada", search).await;
         found.push(hits.unwrap().into_iter().map(|it| it.about.id).collect());
     }

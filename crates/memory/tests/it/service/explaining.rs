@@ -6,7 +6,7 @@ use retain_core::{
     MemoryService as _, OriginKind, Part,
 };
 use retain_memory::{
-    FoundMemory, IngestOptions, SearchMemory, StoreMemoryService,
+    IngestOptions, MemoryHit, MemoryQuery, StoreMemoryService,
     index::{Explanation, Place},
 };
 use retain_stores::SqliteMemoryStore;
@@ -60,12 +60,12 @@ async fn with_talks() -> (Memory, tempfile::TempDir) {
     (memory, folder)
 }
 
-async fn search(memory: &Memory, search: SearchMemory) -> Vec<FoundMemory> {
+async fn search(memory: &Memory, search: MemoryQuery) -> Vec<MemoryHit> {
     let found = memory.search_memory_with("app", "ada", search).await;
     found.unwrap()
 }
 
-fn ids(found: &[FoundMemory]) -> Vec<&str> {
+fn ids(found: &[MemoryHit]) -> Vec<&str> {
     found.iter().map(|it| it.about.id.as_str()).collect()
 }
 
@@ -77,7 +77,7 @@ fn sum(it: &Explanation) -> f32 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hit_says_why_it_was_found_and_where_it_comes_from() {
     let (memory, _folder) = with_talks().await;
-    let found = search(&memory, SearchMemory::new("Which rooms on high floors?")).await;
+    let found = search(&memory, MemoryQuery::new("Which rooms on high floors?")).await;
     let best = &found[0];
     assert_eq!(best.about.id, "monday-1");
     assert_eq!(best.about.session.as_deref(), Some("monday"));
@@ -105,12 +105,12 @@ async fn a_hit_says_why_it_was_found_and_where_it_comes_from() {
 #[tokio::test(flavor = "multi_thread")]
 async fn neighbours_and_times_are_told_as_such() {
     let (memory, _folder) = with_talks().await;
-    let found = search(&memory, SearchMemory::new("hotel rooms")).await;
+    let found = search(&memory, MemoryQuery::new("hotel rooms")).await;
     let near = found.iter().find(|it| it.about.id == "monday-2").unwrap();
     let places = near.explanation.words.iter().map(|it| it.place);
     assert!(places.clone().count() > 0 && places.into_iter().all(|it| it == Place::Near));
 
-    let asked = SearchMemory::new("What did I say about the hotel yesterday?");
+    let asked = MemoryQuery::new("What did I say about the hotel yesterday?");
     let on_tuesday = search(&memory, asked.clone().reference_time(MONDAY + DAY)).await;
     assert_eq!(on_tuesday[0].about.id, "monday-1");
     assert!(on_tuesday[0].explanation.time > 0.0);
@@ -122,7 +122,7 @@ async fn neighbours_and_times_are_told_as_such() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_comes_below_the_least_score() {
     let (memory, _folder) = with_talks().await;
-    let asked = SearchMemory::new("high floors in hotels");
+    let asked = MemoryQuery::new("high floors in hotels");
     let all = search(&memory, asked.clone()).await;
     let scores: Vec<f32> = all.iter().map(|it| it.score).collect();
     assert!(
@@ -141,7 +141,7 @@ async fn nothing_comes_below_the_least_score() {
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_and_budgets_keep_the_best() {
     let (memory, _folder) = with_talks().await;
-    let asked = SearchMemory::new("high floors in hotels");
+    let asked = MemoryQuery::new("high floors in hotels");
     let all = search(&memory, asked.clone()).await;
     for limit in 0..=all.len() {
         let found = search(&memory, asked.clone().limit(limit)).await;
@@ -163,7 +163,7 @@ async fn limits_and_budgets_keep_the_best() {
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_hold_whatever_the_ranking_says() {
     let (memory, _folder) = with_talks().await;
-    let asked = |filter: MemoryFilter| SearchMemory::new("high floors in hotels").filter(filter);
+    let asked = |filter: MemoryFilter| MemoryQuery::new("high floors in hotels").filter(filter);
     let any = MemoryFilter::default;
     let later = MemoryFilter {
         since: Some(MONDAY + DAY),
@@ -210,7 +210,7 @@ async fn what_tools_said_can_be_left_out() {
         ..IngestOptions::default()
     };
     memory.add_session_with(&session, &options).await.unwrap();
-    let asked = SearchMemory::new("hotels with high floors");
+    let asked = MemoryQuery::new("hotels with high floors");
     let found = search(&memory, asked.clone()).await;
     let tool = found.iter().find(|it| it.about.id == "tools-1#0").unwrap();
     let name = "web_search".to_owned();

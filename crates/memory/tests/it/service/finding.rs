@@ -4,13 +4,13 @@ use retain_core::{
     Event, Forget, Json, JsonMap, MemoryFilter, MemoryKind, MemoryService as _, OriginKind,
 };
 use retain_memory::{
-    IngestOptions, ListMemories, SearchMemory, StoreMemoryService, index::Language,
+    IngestOptions, ListMemories, MemoryQuery, StoreMemoryService, index::Language,
 };
 use retain_stores::InMemoryMemoryStore;
 
 use super::{InMemory, found, in_memory, session_with};
 
-async fn ids(memory: &InMemory, search: SearchMemory) -> Vec<String> {
+async fn ids(memory: &InMemory, search: MemoryQuery) -> Vec<String> {
     let found = memory
         .search_memory_with("app", "ada", search)
         .await
@@ -98,7 +98,7 @@ async fn filters_leave_what_is_meant() {
             vec!["s2-1"],
         ),
     ] {
-        let search = SearchMemory::new("apples").filter(filter.clone());
+        let search = MemoryQuery::new("apples").filter(filter.clone());
         assert_eq!(ids(&memory, search).await, expected, "{filter:?}");
         let list = ListMemories {
             filter,
@@ -125,7 +125,7 @@ async fn no_more_is_found_than_there_is_room_for() {
         .add_session_to_memory(&session_with("s1", texts.to_vec()))
         .await
         .unwrap();
-    let search = || SearchMemory::new("apples");
+    let search = || MemoryQuery::new("apples");
     assert!(ids(&memory, search().limit(2)).await.len() <= 2);
     assert!(ids(&memory, search().limit(0)).await.is_empty());
     // A budget that the long one does not fit into leaves room for short ones.
@@ -210,7 +210,7 @@ async fn an_index_follows_what_another_service_does() {
         one.add_session_to_memory(&session(round)).await.unwrap();
         let list = || ListMemories::default();
         let there = one.list("app", "ada", list()).await.unwrap().memories.len();
-        let search = SearchMemory::new("apples").limit(100);
+        let search = MemoryQuery::new("apples").limit(100);
         let found = two
             .search_memory_with("app", "ada", search.clone())
             .await

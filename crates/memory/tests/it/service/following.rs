@@ -6,7 +6,7 @@ use retain_core::{
     Event, Forget, Json, JsonMap, MemoryEdit, MemoryFilter, MemoryLimits, MemoryService as _,
     MemoryStore, MemoryUpdate, SessionLog,
 };
-use retain_memory::{IngestOptions, SearchMemory, StoreMemoryService};
+use retain_memory::{IngestOptions, MemoryQuery, StoreMemoryService};
 use retain_stores::{PostgresSessionService, SqliteSessionService};
 use retain_testkit::{
     TestClock,
@@ -43,7 +43,7 @@ async fn an_update_that_breaks_off_leaves_no_ghosts() {
     let ids = Forget::Ids(vec!["s1-1".to_owned()]);
     memory.forget("app", "ada", ids).await.unwrap();
     // A ghost would be the best hit, and be found nowhere.
-    let search = SearchMemory::new("golden apples").limit(1);
+    let search = MemoryQuery::new("golden apples").limit(1);
     let hits = memory
         .search_memory_with("app", "ada", search)
         .await
@@ -91,7 +91,7 @@ async fn filters_hold_for_what_changes_meanwhile() {
         metadata: notes("red"),
         ..MemoryFilter::default()
     };
-    let search = || SearchMemory::new("tea").filter(filter.clone());
+    let search = || MemoryQuery::new("tea").filter(filter.clone());
     let before = memory.search_memory_with("app", "ada", search()).await;
     assert_eq!(before.unwrap().len(), 1);
     let update = MemoryUpdate {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use retain_core::{
     Content, Event, Forget, MemoryEntry, MemoryService as _, MemoryStore, MemoryUpdate,
 };
-use retain_memory::{IngestOptions, ListMemories, SearchMemory, StoreMemoryService};
+use retain_memory::{IngestOptions, ListMemories, MemoryQuery, StoreMemoryService};
 use retain_stores::InMemoryMemoryStore;
 use retain_testkit::{
     TestClock, TestIds,
@@ -46,7 +46,7 @@ async fn answers<S: MemoryStore>(
     memory: &StoreMemoryService<S>,
     query: &str,
 ) -> Vec<(String, u32, Vec<u64>)> {
-    let search = SearchMemory::new(query).limit(7);
+    let search = MemoryQuery::new(query).limit(7);
     let found = memory.search_memory_with("app", "ada", search).await;
     let found = found.unwrap().into_iter();
     found

@@ -7,7 +7,7 @@ use retain_core::{
     MemoryService as _, MemoryStore as _, MemoryUpdate, MemoryVector, MemoryVectors, NewMemory,
     PreparedMemory, Repeats,
 };
-use retain_memory::{SearchMemory, StoreMemoryService, static_vectors::StaticVectors};
+use retain_memory::{MemoryQuery, StoreMemoryService, static_vectors::StaticVectors};
 use retain_stores::SqliteMemoryStore;
 
 use super::{found, session_with, sqlite};
@@ -37,7 +37,7 @@ async fn what_means_the_same_is_found_without_a_word_in_common() {
     let other = session_with("s2", vec![Event::user_text(KITTENS)]);
     memory.add_session_to_memory(&other).await.unwrap();
 
-    let search = SearchMemory::new(AUTOMOBILE);
+    let search = MemoryQuery::new(AUTOMOBILE);
     let hits = memory.search_memory_with("app", "ada", search).await;
     let hits = hits.unwrap();
     let stored = rows(&store).await;

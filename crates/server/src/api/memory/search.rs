@@ -3,7 +3,7 @@
 use axum::{extract::State, http::Method, response::Response};
 use retain_core::MemoryEntry;
 use retain_memory::{
-    FoundMemory, SearchMemory,
+    MemoryHit, MemoryQuery,
     index::{Explanation, Place},
 };
 use schemars::JsonSchema;
@@ -43,7 +43,7 @@ pub(super) fn routes(api: Api) -> Api {
 /// A question, and which memories may answer it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(rename = "SearchMemory")]
+#[schemars(rename = "MemoryQuery")]
 struct Search {
     /// In words.
     query: String,
@@ -78,7 +78,7 @@ struct Search {
 
 /// What was found, the best first.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "FoundMemories")]
+#[schemars(rename = "MemoryHits")]
 struct Found {
     /// The memories.
     memories: Vec<FoundBody>,
@@ -86,7 +86,7 @@ struct Found {
 
 /// A memory that answers a question.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "FoundMemory")]
+#[schemars(rename = "MemoryHit")]
 struct FoundBody {
     /// As ADK has it.
     #[schemars(with = "MemoryEntryObject")]
@@ -174,42 +174,6 @@ impl From<Explanation> for Explained {
     }
 }
 
-impl Search {
-    /// Whether there is something that only Retain's memory understands.
-    fn is_more_than_words(&self) -> bool {
-        let Search {
-            query: _,
-            limit: _,
-            token_budget,
-            from,
-            to,
-            author,
-            session,
-            kind,
-            origin,
-            tool,
-            metadata,
-            min_score,
-            reference_time,
-            explain,
-        } = self;
-        token_budget.is_some()
-            || from.or(*to).or(*reference_time).is_some()
-            || author.is_some()
-            || session.is_some()
-            || kind.is_some()
-            || origin.is_some()
-            || tool.is_some()
-            || metadata.is_some()
-            || min_score.is_some()
-            || *explain == Some(true)
-    }
-
-    fn limit(&self) -> usize {
-        self.limit.map_or(10, |limit| limit.0 as usize)
-    }
-}
-
 async fn search(
     State(server): State<Shared>,
     OfUser { app, user }: OfUser,
@@ -217,25 +181,28 @@ async fn search(
     JsonBody(search): JsonBody<Search>,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
-    if search.is_more_than_words() {
+    let explain = search.explain.unwrap_or(false);
+    let query = MemoryQuery::from(search);
+    if explain || !query.is_plain() {
         long_term(&server, "search by more than words")?;
     }
     let services = &server.services;
     let Some(memory) = &services.long_term_memory else {
         let found = services
             .memory
-            .search_memory(&app, &user, &search.query)
+            .search_memory(&app, &user, &query.text)
             .await?;
-        let found = found.memories.into_iter().take(search.limit());
+        let found = found.memories.into_iter().take(query.limit);
         return ok(&Found {
             memories: found.map(only_entry).collect(),
         });
     };
-    let explain = search.explain.unwrap_or(false);
-    let found = memory.search_memory_with(&app, &user, asked(search));
-    let found = found.await?.into_iter();
+    let found = memory.search_memory_with(&app, &user, query).await?;
     ok(&Found {
-        memories: found.map(|found| found_body(found, explain)).collect(),
+        memories: found
+            .into_iter()
+            .map(|found| found_body(found, explain))
+            .collect(),
     })
 }
 
@@ -248,7 +215,7 @@ fn only_entry(memory: MemoryEntry) -> FoundBody {
     }
 }
 
-fn found_body(found: FoundMemory, explain: bool) -> FoundBody {
+fn found_body(found: MemoryHit, explain: bool) -> FoundBody {
     FoundBody {
         memory: found.entry,
         score: Some(found.score),
@@ -257,24 +224,25 @@ fn found_body(found: FoundMemory, explain: bool) -> FoundBody {
     }
 }
 
-fn asked(search: Search) -> SearchMemory {
-    let limit = search.limit();
-    let filter = Filter {
-        from: search.from,
-        to: search.to,
-        author: search.author,
-        session: search.session,
-        kind: search.kind,
-        origin: search.origin,
-        tool: search.tool,
-        metadata: search.metadata,
-    };
-    SearchMemory {
-        query: search.query,
-        limit,
-        token_budget: search.token_budget.map(|tokens| tokens.0 as usize),
-        filter: filter.into(),
-        min_score: search.min_score.map_or(0.0, |score| score.0),
-        reference_time: search.reference_time.map(|time| time.0),
+impl From<Search> for MemoryQuery {
+    fn from(search: Search) -> MemoryQuery {
+        let filter = Filter {
+            from: search.from,
+            to: search.to,
+            author: search.author,
+            session: search.session,
+            kind: search.kind,
+            origin: search.origin,
+            tool: search.tool,
+            metadata: search.metadata,
+        };
+        MemoryQuery {
+            text: search.query,
+            limit: search.limit.map_or(10, |limit| limit.0 as usize),
+            token_budget: search.token_budget.map(|tokens| tokens.0 as usize),
+            filter: filter.into(),
+            min_score: search.min_score.map_or(0.0, |score| score.0),
+            reference_time: search.reference_time.map(|time| time.0),
+        }
     }
 }

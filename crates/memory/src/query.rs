@@ -1,0 +1,82 @@
+//! The query of a memory search: one struct from the API down to the index.
+
+use retain_core::MemoryFilter;
+
+/// A memory search: the question, the limits of the result and the filter.
+///
+/// ```
+/// use retain_core::MemoryFilter;
+/// use retain_memory::MemoryQuery;
+/// let query = MemoryQuery::new("Which floor?")
+///     .limit(5)
+///     .filter(MemoryFilter { author: Some("user".into()), ..MemoryFilter::default() });
+/// assert_eq!(query.limit, 5);
+/// ```
+#[derive(Debug, Clone)]
+pub struct MemoryQuery {
+    /// The question in natural language.
+    pub text: String,
+    /// Maximum number of hits (default 10).
+    pub limit: usize,
+    /// Approximate token budget of all hits together, at four bytes per token.
+    pub token_budget: Option<usize>,
+    /// Which memories may be returned.
+    pub filter: MemoryFilter,
+    /// Minimum score, from 0 to 1.
+    pub min_score: f32,
+    /// What "yesterday" is relative to, in seconds since 1970. The service defaults to now; the index
+    /// has no clock and ignores relative times without it.
+    pub reference_time: Option<f64>,
+}
+
+impl MemoryQuery {
+    /// Create a query for `text` with the default limit and no filter.
+    pub fn new(text: impl Into<String>) -> MemoryQuery {
+        MemoryQuery {
+            text: text.into(),
+            limit: 10,
+            token_budget: None,
+            filter: MemoryFilter::default(),
+            min_score: 0.0,
+            reference_time: None,
+        }
+    }
+
+    /// Set the maximum number of hits.
+    pub fn limit(mut self, limit: usize) -> MemoryQuery {
+        self.limit = limit;
+        self
+    }
+
+    /// Set the approximate token budget of all hits together.
+    pub fn token_budget(mut self, tokens: usize) -> MemoryQuery {
+        self.token_budget = Some(tokens);
+        self
+    }
+
+    /// Set which memories may be returned.
+    pub fn filter(mut self, filter: MemoryFilter) -> MemoryQuery {
+        self.filter = filter;
+        self
+    }
+
+    /// Set the minimum score.
+    pub fn min_score(mut self, score: f32) -> MemoryQuery {
+        self.min_score = score;
+        self
+    }
+
+    /// Set what "yesterday" is relative to.
+    pub fn reference_time(mut self, seconds: f64) -> MemoryQuery {
+        self.reference_time = Some(seconds);
+        self
+    }
+
+    /// Whether the query has only a text and a limit, which every memory service understands.
+    pub fn is_plain(&self) -> bool {
+        self.token_budget.is_none()
+            && self.filter.is_any()
+            && self.min_score == 0.0
+            && self.reference_time.is_none()
+    }
+}
