@@ -1,14 +1,14 @@
-//! What failed, in the log: its kind for everybody who reads the log, its words for those who debug.
+//! Log failures: the kind at error level, the details at debug level.
 //!
-//! What models and tools say is made of what users said, and addresses of sessions name users. The
-//! store alone speaks of nothing but files and disks, which the operator must know.
+//! Errors of models and tools may quote users, and session keys name users. Only the store's errors
+//! are safe: they name files and disks, which the operator needs.
 
 use std::{error::Error, iter::successors};
 
 use retain_core::{ArtifactError, SessionError};
 use retain_runtime::{RunError, error_kind};
 
-/// Logs a failure that its caller is told nothing about.
+/// Log a failure whose details the caller does not see.
 pub(crate) fn log_failure(error: &(dyn Error + 'static), what: &'static str) {
     let code = error.downcast_ref::<RunError>().map(RunError::code);
     let store = of_the_store(error).map(reasons);
@@ -16,7 +16,7 @@ pub(crate) fn log_failure(error: &(dyn Error + 'static), what: &'static str) {
     tracing::debug!(error = ?reasons(error), "{what}");
 }
 
-/// An error and what it comes from, in one text.
+/// Join an error and its sources into one text.
 pub(crate) fn reasons(error: &(dyn Error + 'static)) -> String {
     let reasons: Vec<String> = chain(error).map(ToString::to_string).collect();
     reasons.join(": ")
@@ -28,9 +28,9 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
     })
 }
 
-/// The store's part in a failure: of sessions, of artifacts, or of what lies below a memory service.
+/// Find the store's error in a failure of sessions, artifacts or a memory service.
 fn of_the_store<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    // A run's failure passes on the words of these and leaves itself out.
+    // A run's error is transparent: it shows the text of these.
     let error: &(dyn Error + 'static) = match error.downcast_ref::<RunError>() {
         Some(RunError::Session(error)) => error,
         Some(RunError::Memory(error)) => error,
@@ -79,7 +79,7 @@ mod tests {
         };
         let words = Some("file failed to save: no such device".to_owned());
         assert_eq!(stores_words(&artifacts), words);
-        // An embedder may quote what it was to embed.
+        // An embedder may quote its input.
         let embedder = MemoryError::backend("cannot embed: Grete's IBAN");
         assert_eq!(stores_words(&embedder), None);
         let damaged = ArtifactError::Corrupt {

@@ -1,11 +1,11 @@
-//! The HTTP faces of Retain. Knows no database: what it serves with is given to it.
+//! Retain's HTTP server. It does not name a database: the program passes the services.
 //!
 //! ```text
 //! a request → guard/ (who asks, from where, how much) → adk/ | api/ | ops.rs → services, Runner
 //! ```
 //!
-//! [`Server`] has what all requests share; [`Server::router`] puts the faces together, and
-//! [`serve`] listens.
+//! [`Server`] has what all requests share; [`Server::router`] combines the APIs, and [`serve`]
+//! listens.
 
 mod adk;
 mod api;
@@ -15,14 +15,14 @@ mod failures;
 mod guard;
 mod metrics;
 mod ops;
-mod outside;
-mod patience;
 mod routes;
 mod serve;
 mod services;
 mod shutdown;
-mod stalled;
+mod stall_timer;
+mod timed_socket;
 mod trace;
+mod untrusted_input;
 
 pub use adk::Dev;
 pub use api::openapi_json;

@@ -1,4 +1,4 @@
-//! What has been asked and answered, in numbers, as Prometheus reads them.
+//! Request counters in Prometheus's text format.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// Upper ends of the ranges of time, in microseconds and as they are written.
+/// Upper bounds of the histogram's buckets, in microseconds and as text.
 const RANGES: [(u64, &str); 12] = [
     (500, "0.0005"),
     (1_000, "0.001"),
@@ -26,10 +26,10 @@ const RANGES: [(u64, &str); 12] = [
     (120_000_000, "120"),
 ];
 
-/// The answers of one method, route and status.
+/// The responses of one method, route and status.
 #[derive(Debug, Default)]
 struct Series {
-    /// How many took at most so long, each counted once.
+    /// Number of responses per bucket, not cumulative.
     ranges: [AtomicU64; RANGES.len()],
     count: AtomicU64,
     micros: AtomicU64,
@@ -37,7 +37,7 @@ struct Series {
 
 type Name = (&'static str, String, u16);
 
-/// Counters of a server.
+/// The counters of a server.
 #[derive(Debug, Default)]
 pub struct Metrics {
     answers: RwLock<BTreeMap<Name, Arc<Series>>>,
@@ -45,7 +45,7 @@ pub struct Metrics {
     connections: Arc<AtomicI64>,
 }
 
-/// One of something, as long as it is there.
+/// Counts one item until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(Arc<AtomicI64>);
 
@@ -84,17 +84,17 @@ impl Metrics {
         Arc::clone(answers.entry(name).or_default())
     }
 
-    /// A stream that is open until what this gives is dropped.
+    /// Count an open stream until the result is dropped.
     pub(crate) fn stream(&self) -> Counted {
         Counted::one(&self.streams)
     }
 
-    /// Likewise a connection.
+    /// Count a connection until the result is dropped.
     pub(crate) fn connection(&self) -> Counted {
         Counted::one(&self.connections)
     }
 
-    /// All counters as text, with those that others keep.
+    /// Write all counters as text, including external ones.
     pub(crate) fn text(&self, others: &[(&str, &str, &str, u64)]) -> String {
         let mut text = String::new();
         let now = |count: &AtomicI64| u64::try_from(count.load(Ordering::Relaxed)).unwrap_or(0);

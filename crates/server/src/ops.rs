@@ -1,4 +1,4 @@
-//! What operators ask: is it there, is it ready, what does it do.
+//! Routes for operators: health, readiness and metrics.
 
 use std::sync::Arc;
 
@@ -35,14 +35,14 @@ async fn health() -> impl IntoResponse {
     )
 }
 
-/// Whether requests can be answered: the store is there and its schema is the one that is known.
-/// Why not is in the log only: everybody may ask this.
+/// Whether the store is reachable and its schema is current. The reason goes only to the log,
+/// because this route is public.
 async fn ready(State(server): State<Shared>) -> impl IntoResponse {
     let json = [(header::CONTENT_TYPE, "application/json")];
     match server.services.sessions.ready().await {
         Ok(()) => (StatusCode::OK, json, r#"{"status":"ready"}"#),
         Err(error) => {
-            tracing::error!(error = ?reasons(&error), "the store cannot be used");
+            tracing::error!(error = ?reasons(&error), "the store is unavailable");
             let body = r#"{"status":"not ready","detail":"the store cannot be used; see the log"}"#;
             (StatusCode::SERVICE_UNAVAILABLE, json, body)
         }

@@ -1,4 +1,5 @@
-//! The list of routes, each with who may use it: a route without that cannot be written.
+//! The table of routes. Each has an [`Access`] rule; the type system does not allow a route without
+//! one.
 
 use std::{
     collections::HashSet,
@@ -20,20 +21,19 @@ use crate::{
     services::{Server, Shared},
 };
 
-/// Who may use a route.
+/// The access rule of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Everybody, also without a key or with a bad one, which is not looked at: health, the files of
-    /// the web UI.
+    /// Public: no API key is read. For health and the files of the web UI.
     Public,
-    /// Who has the scope. A key that is bound to an app or a user must fit the `{app}` and `{user}`
-    /// of the path; if the path has no `{user}`, a key that is bound to one is refused.
+    /// Requires the scope. A key bound to an app or user must match `{app}` and `{user}` of the
+    /// path; a user-bound key is rejected if the path has no `{user}`.
     Path(Scope),
-    /// Who has the scope. Owner and app are in the body or the query, and the handler asks
+    /// Requires the scope. App and user are in the body or query, and the handler calls
     /// `Caller::check_owner`.
     Body(Scope),
-    /// Who has the scope, whatever user the key is bound to: the answer tells nothing of anybody's
-    /// data. A key that is bound to an app must fit the `{app}` of the path, if there is one.
+    /// Requires the scope, whatever user the key is bound to: the response contains no user data. A
+    /// key bound to an app must match `{app}` of the path, if there is one.
     Anybody(Scope),
 }
 
@@ -44,11 +44,11 @@ pub struct RouteInfo {
     pub method: Method,
     /// The path, with names in braces.
     pub path: &'static str,
-    /// Who may use it.
+    /// Its access rule.
     pub access: Access,
 }
 
-/// Routes as they are put together.
+/// Routes under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     router: Router<Shared>,
@@ -56,7 +56,7 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Adds a route.
+    /// Add a route.
     pub(crate) fn add<H, T>(
         mut self,
         method: Method,
@@ -88,7 +88,7 @@ impl Routes {
     }
 }
 
-/// Whether the route that a request comes to is for everybody.
+/// Whether the matched route is public.
 pub(crate) fn is_public(request: &Request) -> bool {
     static PUBLIC: LazyLock<HashSet<(Method, &'static str)>> = LazyLock::new(|| {
         let routes = Server::routes().into_iter();
@@ -105,7 +105,7 @@ pub(crate) fn is_public(request: &Request) -> bool {
     PUBLIC.contains(&(method, path.as_str()))
 }
 
-/// Lets a request pass if its caller may use the route.
+/// Pass a request on if its caller may use the route.
 async fn check_access(
     State(access): State<Access>,
     params: RawPathParams,
@@ -120,7 +120,7 @@ async fn check_access(
     if caller.is_nobody() && access != Access::Public {
         return unauthorized(
             request.uri().path(),
-            "a key is needed: Authorization: Bearer …",
+            "authentication required: send Authorization: Bearer …",
         );
     }
     let checked = match access {

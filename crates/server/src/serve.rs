@@ -1,4 +1,4 @@
-//! Listens, until told to stop; then lets what runs come to its end.
+//! Listen until told to stop, then wait for running requests.
 
 use std::{convert::Infallible, future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -17,18 +17,18 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{guard::Guards, services::Server, shutdown::Phase, stalled::Impatient};
+use crate::{guard::Guards, services::Server, shutdown::Phase, timed_socket::TimedSocket};
 
-/// How long streams that were cut off have to say so.
+/// How long interrupted streams have to send their last frame.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// How long turns that were cut off have to be stored as such.
+/// How long interrupted runs have to be stored as interrupted.
 const SEALING: Duration = Duration::from_secs(5);
 
-/// How long to wait when no connection can be taken, as when too many files are open.
+/// How long to wait before accepting again after an error, such as too many open files.
 const OUT_OF_BREATH: Duration = Duration::from_millis(100);
 
-/// Serves until `stop` is done, without keys and with the usual limits.
+/// Serve until `stop` completes, without API keys and with default limits.
 pub async fn serve(
     server: Arc<Server>,
     listener: TcpListener,
@@ -37,9 +37,9 @@ pub async fn serve(
     serve_guarded(server, listener, Arc::new(Guards::default()), stop).await
 }
 
-/// Serves until `stop` is done. Then running turns have the guards'
-/// [`shutdown_grace`](crate::ServerLimits::shutdown_grace) to end, and are stored as cut off after
-/// it.
+/// Serve until `stop` completes. Running requests then have the guards'
+/// [`shutdown_grace`](crate::ServerLimits::shutdown_grace) to finish; after that they are
+/// interrupted and stored as such.
 pub async fn serve_guarded(
     server: Arc<Server>,
     listener: TcpListener,
@@ -56,7 +56,7 @@ pub async fn serve_guarded(
     guards.shutdown.enter(Phase::Over);
     if !is_done {
         let ended = async { while connections.join_next().await.is_some() {} };
-        // Who does not listen does not hear.
+        // Clients that do not read miss the last frame.
         let _ = timeout(LAST_WORDS, ended).await;
         connections.shutdown().await;
     }
@@ -64,7 +64,7 @@ pub async fn serve_guarded(
     Ok(())
 }
 
-/// Takes connections, each in a task of its own.
+/// Accept connections, each in its own task.
 async fn accept_until(
     stop: impl Future<Output = ()>,
     listener: &TcpListener,
@@ -76,14 +76,14 @@ async fn accept_until(
     let mut stop = std::pin::pin!(stop);
     loop {
         let next = async {
-            // Never closed, so there is always a place in the end.
+            // The semaphore is never closed, so a permit always arrives.
             let place = Arc::clone(&places).acquire_owned().await.ok();
             (listener.accept().await, place)
         };
         let (accepted, place) = tokio::select! {
             biased;
             () = &mut stop => return,
-            // Those that have ended are let go of.
+            // Reap finished connections.
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             next = next => next,
         };
@@ -99,7 +99,7 @@ async fn accept_until(
                 connections.spawn(connection.run());
             }
             Err(error) => {
-                tracing::warn!(error = ?error.to_string(), "a connection could not be taken");
+                tracing::warn!(error = ?error.to_string(), "failed to accept a connection");
                 sleep(OUT_OF_BREATH).await;
             }
         }
@@ -125,10 +125,10 @@ impl Connection {
             place: _place,
         } = self;
         let _counted = guards.metrics.connection();
-        // Events are to leave at once.
+        // Send events without delay.
         let _ = socket.set_nodelay(true);
         let limits = guards.limits;
-        let socket = TokioIo::new(Impatient::new(
+        let socket = TokioIo::new(TimedSocket::new(
             socket,
             limits.write_timeout,
             limits.write_bytes_per_second,
@@ -151,7 +151,7 @@ impl Connection {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(error = ?error.to_string(), "a connection broke off");
+            tracing::debug!(error = ?error.to_string(), "connection closed with an error");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What all requests share: the services, the apps, the settings.
+//! What all requests share: the services, the apps and the settings.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use crate::{
     routes::{RouteInfo, Routes},
 };
 
-/// Where sessions, memories and artifacts are.
+/// The services behind the server.
 #[derive(Debug, Clone)]
 pub struct Services {
     /// Sessions.
     pub sessions: Arc<dyn SessionLog>,
     /// Memories, as agents and ADK's routes use them.
     pub memory: Arc<dyn MemoryService>,
-    /// The same memories with everything that Retain can do, where the service can.
+    /// The same memories with Retain's own operations, if the service supports them.
     pub long_term_memory: Option<Arc<dyn LongTermMemory>>,
     /// Artifacts.
     pub artifacts: Arc<dyn ArtifactService>,
 }
 
 impl Services {
-    /// Sessions, as ADK sees them.
+    /// The session service as ADK sees it.
     pub fn session_service(&self) -> Arc<dyn SessionService> {
         Arc::clone(&self.sessions) as Arc<dyn SessionService>
     }
@@ -41,32 +41,32 @@ impl Services {
 /// What all requests share.
 #[derive(Debug)]
 pub struct Server {
-    /// Where data is.
+    /// The services.
     pub services: Services,
     /// The agents.
     pub apps: Apps,
 }
 
-/// What handlers get as their state.
+/// The state of handlers.
 pub(crate) type Shared = Arc<Server>;
 
 impl Server {
-    /// All routes, without keys and with the usual limits.
+    /// All routes, without API keys and with default limits.
     pub fn router(self: &Arc<Self>) -> Router {
         self.guarded_router(&Arc::new(Guards::default()))
     }
 
-    /// All routes, with their guards.
+    /// All routes with their guards.
     pub fn guarded_router(self: &Arc<Self>, guards: &Arc<Guards>) -> Router {
         let router = Server::all_routes().into_router(self);
         adk::with_fallbacks(router.with_state(Arc::clone(self)), self)
-            // Around the fallbacks too: below /api/ they are Retain's to tell.
+            // Around the fallbacks too: below /api/ they return problems.
             .layer(from_fn(api::refusals_as_problems))
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(Arc::clone(guards), stand_before))
     }
 
-    /// What is served, for tests that go through all of it.
+    /// The routes, for tests that visit all of them.
     pub fn routes() -> Vec<RouteInfo> {
         Server::all_routes().list()
     }

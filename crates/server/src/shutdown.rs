@@ -1,8 +1,7 @@
-//! How a server ends: it listens no more, waits a while for what is running, then cuts it off.
+//! Shutdown in phases: stop listening, wait for running requests, interrupt the rest.
 //!
-//! Streams that only follow a session end at once. Those of running turns have the time that the
-//! server waits, and then end with a line that says why; dropping them stops the turn, and the
-//! runner stores that it was cut off.
+//! Live tails end at once. Streams of runs end after the grace period with a line that says why;
+//! dropping them stops the run, and the runner stores that it was interrupted.
 
 use std::{
     pin::Pin,
@@ -19,19 +18,19 @@ use tokio::sync::watch;
 
 use crate::metrics::{Counted, Metrics};
 
-/// How far the end has come.
+/// The phase of a shutdown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// Not at all.
+    /// Serving.
     #[default]
     Open,
-    /// Nobody comes in any more; what runs may go on for a while.
+    /// Not accepting connections; running requests may finish.
     Draining,
-    /// What still runs is cut off.
+    /// Running requests are interrupted.
     Over,
 }
 
-/// Whether the server is about to end.
+/// The shutdown state of a server.
 #[derive(Debug)]
 pub struct Shutdown {
     phase: watch::Sender<Phase>,
@@ -45,15 +44,15 @@ impl Default for Shutdown {
     }
 }
 
-/// Somebody who wants to know.
+/// Waits for a phase.
 #[derive(Debug)]
 pub(crate) struct Follower(watch::Receiver<Phase>);
 
 impl Follower {
-    /// Returns when the end has come so far.
+    /// Return when the phase is reached.
     pub(crate) async fn reached(&mut self, phase: Phase) {
         if self.0.wait_for(|now| *now >= phase).await.is_err() {
-            // Who could tell is gone without telling: then there is no end to wait for.
+            // The sender is gone without a shutdown, so wait forever.
             std::future::pending::<()>().await;
         }
     }
@@ -68,7 +67,7 @@ impl Shutdown {
         Follower(self.phase.subscribe())
     }
 
-    /// The answer, which ends with the server if it is a stream of events.
+    /// Wrap an event stream so that it ends with the server.
     pub(crate) fn ending(&self, response: Response, is_run: bool, metrics: &Metrics) -> Response {
         let content_type = response.headers().get(header::CONTENT_TYPE);
         let is_events = |value: &[u8]| value.starts_with(b"text/event-stream");
@@ -93,15 +92,15 @@ impl Shutdown {
     }
 }
 
-/// What the stream of a turn says that is cut off, as ADK says late errors.
+/// The last frame of an interrupted run's stream, in ADK's format for late errors.
 const LAST_WORDS: &[u8] =
     b"data: {\"error\": \"the server is shutting down; the turn was cut off\"}\n\n";
 
-/// What the stream of a session's events says, so that its reader knows that there is more to come:
-/// not `end`, which is for a session that is deleted.
+/// The last frame of a live tail. Not `end`, which means that the session was deleted: the client
+/// may reconnect.
 const END_OF_TAIL: &[u8] = b"event: restart\ndata: {\"reason\":\"shutdown\"}\n\n";
 
-/// A body that ends when the server does.
+/// A body that ends with the server.
 struct Ending {
     body: Option<Body>,
     end: Pin<Box<dyn Future<Output = ()> + Send>>,

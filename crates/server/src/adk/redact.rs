@@ -4,7 +4,7 @@
 use retain_core::Event;
 pub(super) use retain_core::redacted;
 
-use crate::outside::{INTERNAL_PREFIX, public_notes};
+use crate::untrusted_input::{INTERNAL_PREFIX, public_notes};
 
 /// Whether the event has notes that are not shown.
 pub(super) fn has_internal_notes(event: &Event) -> bool {

@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{
     guard::{Caller, Guards, KeyWatch, RunPermit, Scope},
-    outside,
     routes::{Access, Routes},
     services::Shared,
+    untrusted_input,
 };
 
 pub(super) fn routes(routes: Routes) -> Routes {
@@ -97,7 +97,7 @@ impl Asked {
         };
         let user = body.required_text("userId")?;
         caller.check_owner(Some(&app), Some(&user))?;
-        outside::check_state(&caller, body.keys("stateDelta"))?;
+        untrusted_input::check_state(&caller, body.keys("stateDelta"))?;
         let runner = runner(server, &app).await?;
         let permit = server.apps.runs().admit(&app, &user)?;
         Ok(Asked {

@@ -20,9 +20,9 @@ use super::{
 };
 use crate::{
     guard::{Caller, Scope},
-    outside,
     routes::{Access, Routes},
     services::Shared,
+    untrusted_input,
 };
 
 const SESSIONS: &str = "/apps/{app}/users/{user}/sessions";
@@ -99,7 +99,7 @@ async fn create_session_with_id(
     let caller = Caller::of(request.extensions());
     let state = bodies::read_as(request, expected).await?;
     let state = state.map(Body::into_map);
-    outside::check_state(&caller, state.iter().flat_map(JsonMap::keys))?;
+    untrusted_input::check_state(&caller, state.iter().flat_map(JsonMap::keys))?;
     let state = State::from(seeded(&server, &app, state.unwrap_or_default()).await);
     let sessions = &server.services.sessions;
     let created = sessions.create_session(&app, &user, Some(state), Some(&session));
@@ -126,11 +126,11 @@ async fn create_session(
     let state = body.map("state").unwrap_or_default();
     let state = match events.is_empty() {
         true => {
-            outside::check_state(&caller, state.keys())?;
+            untrusted_input::check_state(&caller, state.keys())?;
             seeded(&server, &app, state).await
         }
         // What was exported has the app's keys in it. They are left where they are.
-        false => outside::settable(&caller, state),
+        false => untrusted_input::settable(&caller, state),
     };
     let new = CreateSession {
         app_name: app,
@@ -143,7 +143,7 @@ async fn create_session(
     let session = match events.is_empty() {
         true => sessions.create(new).await?,
         false => {
-            let events = events.into_iter().map(outside::restored).collect();
+            let events = events.into_iter().map(untrusted_input::restored).collect();
             sessions.create_with_events(new, events).await?
         }
     };
@@ -180,7 +180,7 @@ async fn update_session(
     static BODY: ValueType = ValueType::Object(&table::UPDATE_SESSION_REQUEST);
     let caller = Caller::of(request.extensions());
     let body = bodies::read(request, &BODY).await?;
-    outside::check_state(&caller, body.keys("stateDelta"))?;
+    untrusted_input::check_state(&caller, body.keys("stateDelta"))?;
     let mut session = find(&server, &app, &user, &session).await?;
     let event = Event {
         invocation_id: format!("p-{}", RandomIds.new_id()),

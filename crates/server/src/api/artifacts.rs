@@ -1,4 +1,5 @@
-//! Artifacts of a user and of a session. Names stand in the query: they may hold slashes.
+//! Artifacts of a user and of a session. The name is a query parameter because it may contain
+//! slashes.
 
 use axum::{extract::State, http::Method, response::Response};
 use retain_core::{ArtifactKey, ArtifactVersion, JsonMap, Part};
@@ -16,11 +17,11 @@ use super::{
 };
 use crate::{guard::Scope, routes::Access, services::Shared};
 
-const NAME: Param = Param::new("name", Kind::Text, "The name of the file.").required();
+const NAME: Param = Param::new("name", Kind::Text, "The file name.").required();
 const VERSION: Param = Param::new(
     "version",
     Kind::Integer(0, INTEGER_MAX),
-    "The version; the newest if nothing is said.",
+    "The version (default: the newest).",
 );
 const ONE: &[Param] = &[NAME];
 const ONE_VERSION: &[Param] = &[NAME, VERSION];
@@ -36,7 +37,7 @@ macro_rules! routes_of {
                 Method::GET,
                 $base,
                 concat!("list", $owner, "Artifacts"),
-                "Names of the artifacts that can be seen from here",
+                "List the names of the artifacts visible to this owner",
             )
             .answers::<Names>(200),
             read,
@@ -62,7 +63,7 @@ macro_rules! routes_of {
                 Method::DELETE,
                 $base,
                 concat!("delete", $owner, "Artifact"),
-                "Remove all versions; no error if there are none",
+                "Delete all versions; succeeds if there are none",
             )
             .query(ONE),
             write,
@@ -86,7 +87,7 @@ macro_rules! routes_of {
                 Method::GET,
                 concat!($base, "/versions"),
                 concat!("list", $owner, "ArtifactVersions"),
-                "What is known of all versions",
+                "Read the metadata of all versions",
             )
             .query(ONE)
             .answers::<Versions>(200),
@@ -100,7 +101,7 @@ macro_rules! routes_of {
                 Method::GET,
                 concat!($base, "/version"),
                 concat!("get", $owner, "ArtifactVersion"),
-                "What is known of a version",
+                "Read the metadata of a version",
             )
             .query(ONE_VERSION)
             .answers::<ArtifactVersionObject>(200)
@@ -128,7 +129,7 @@ pub(super) fn routes(api: Api) -> Api {
     )
 }
 
-/// Who has artifacts.
+/// The owner of an artifact.
 struct Owner {
     app: String,
     user: String,
@@ -178,16 +179,16 @@ struct Names {
     names: Vec<String>,
 }
 
-/// A version to be saved.
+/// An artifact version to save.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct NewArtifact {
-    /// The name of the file. One that begins with `user:` belongs to the user.
+    /// The file name. An artifact whose name starts with `user:` belongs to the user.
     filename: String,
-    /// What is kept.
+    /// The content.
     #[schemars(with = "PartObject")]
     artifact: Part,
-    /// The user's own notes.
+    /// Custom metadata.
     #[schemars(with = "Option<FreeObject>")]
     custom_metadata: Option<JsonMap>,
 }
@@ -196,7 +197,7 @@ struct NewArtifact {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ArtifactVersions")]
 struct Versions {
-    /// Ascending.
+    /// The versions in ascending order.
     #[schemars(with = "Vec<ArtifactVersionObject>")]
     versions: Vec<ArtifactVersion>,
 }
@@ -230,7 +231,7 @@ async fn save(
     let version = artifacts.save_artifact(&key, new.artifact, new.custom_metadata);
     let version = version.await?;
     let saved = artifacts.get_artifact_version(&key, Some(version)).await?;
-    // Somebody may have removed it meanwhile.
+    // Another request may have deleted it meanwhile.
     ok(&saved.ok_or_else(|| not_found(&key))?)
 }
 

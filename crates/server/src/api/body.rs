@@ -1,5 +1,5 @@
-//! JSON bodies: read into types that refuse what they do not know, and written from types that the
-//! description of the API is made of.
+//! JSON bodies: read into types that reject unknown fields, and written from the types that
+//! describe the API.
 
 use axum::{
     body::Bytes,
@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::problem::Problem;
 use crate::services::Shared;
 
-/// A body of JSON. No body at all is taken for an empty object.
+/// A JSON body. A missing body is read as an empty object.
 pub(super) struct JsonBody<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<Shared> for JsonBody<T> {
@@ -31,7 +31,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonBody<T> {
         if bytes.is_empty() {
             return read(b"{}");
         }
-        // Pages of other sites can send anything but this without being asked for leave.
+        // Pages of other sites can send other types without a CORS preflight.
         let is_json = media_type == "application/json" || media_type.ends_with("+json");
         match is_json {
             true => read(&bytes),
@@ -53,30 +53,30 @@ pub(super) fn media_type(headers: &HeaderMap) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// A body of another type than `wanted`.
+/// The error for a body whose type is not `wanted`.
 pub(super) fn unsupported_media_type(wanted: &str) -> Problem {
     let detail = format!("the body must come with content-type: {wanted}");
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     Problem::new(status, "unsupported_media_type", detail)
 }
 
-/// An answer in JSON.
+/// Write a JSON response.
 pub(super) fn answer<T: Serialize>(status: StatusCode, body: &T) -> Result<Response, Problem> {
     let text = serde_json::to_vec(body).map_err(|error| {
-        tracing::error!(error = ?error.to_string(), "an answer could not be written");
+        tracing::error!(error = ?error.to_string(), "failed to serialize a response");
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        Problem::new(status, "corrupt", "the answer could not be written")
+        Problem::new(status, "corrupt", "the response could not be written")
     })?;
     let headers = [(header::CONTENT_TYPE, "application/json")];
     Ok((status, headers, text).into_response())
 }
 
-/// As [`answer`], if all is well.
+/// Write a JSON response with status 200.
 pub(super) fn ok<T: Serialize>(body: &T) -> Result<Response, Problem> {
     answer(StatusCode::OK, body)
 }
 
-/// Done, and nothing to say about it.
+/// Return 204 without a body.
 pub(super) fn done() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }

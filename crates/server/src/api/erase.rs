@@ -1,4 +1,4 @@
-//! Erasing a user: sessions, state, artifacts and memories, wherever each of them is kept.
+//! Erase a user: sessions, state, artifacts and memories, in every store that has them.
 
 use axum::{extract::State, http::Method, response::Response};
 use retain_core::{Forget, MemoryFilter};
@@ -14,7 +14,7 @@ pub(super) fn routes(api: Api) -> Api {
         Method::DELETE,
         USER,
         "eraseUser",
-        "Remove everything of a user, and say how much that was",
+        "Erase a user and report what was deleted",
     );
     api.add(
         erase_it.answers::<Erased>(200),
@@ -23,23 +23,23 @@ pub(super) fn routes(api: Api) -> Api {
     )
 }
 
-/// What was removed.
+/// What was deleted.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Erased {
-    /// Sessions.
+    /// Number of sessions.
     sessions: u64,
-    /// Events.
+    /// Number of events.
     events: u64,
-    /// State keys of the sessions and of the user.
+    /// Number of state keys of the sessions and of the user.
     state_keys: u64,
-    /// Versions of artifacts.
+    /// Number of artifact versions.
     artifacts: u64,
-    /// Memories; null where the memory service cannot forget, and what it has stays.
+    /// Number of memories; null if the memory service cannot delete them, in which case they stay.
     memories: Option<u64>,
 }
 
-/// Sessions go last: as long as they are there, what was broken off can be done again.
+/// Sessions are deleted last, so that an interrupted erase can be repeated.
 async fn erase(
     State(server): State<Shared>,
     of: OfUser,

@@ -1,5 +1,4 @@
-//! Events: read a range, append with everything an append can say, rewind; and the runs they
-//! belong to.
+//! Events: read a range, append, rewind; and the runs that they belong to.
 
 use std::time::Duration;
 
@@ -10,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Api,
-    asking::Asking,
     body::{JsonBody, done, ok},
+    caller::RequestCaller,
     operation::Operation,
     path::{OfRun, OfSession, run_token, token_text},
     problem::Problem,
@@ -19,12 +18,12 @@ use super::{
     sessions::{WINDOW, read, window},
     shapes::{EventObject, LoggedEvent, Position, WaitMs, logged_events},
 };
-use crate::{guard::Scope, outside, routes::Access, services::Shared};
+use crate::{guard::Scope, routes::Access, services::Shared, untrusted_input};
 
 const LIMIT: Param = Param::new(
     "limit",
     Kind::Integer(1, 10_000),
-    "Of those, only the oldest so many, to read on in steps. All if nothing is said.",
+    "Maximum number of events, oldest first, to read page by page (default: all).",
 );
 const READ: &[Param] = &[WINDOW[0], WINDOW[1], WINDOW[2], WINDOW[3], LIMIT];
 
@@ -40,15 +39,15 @@ pub(super) fn routes(api: Api) -> Api {
         Method::POST,
         EVENTS,
         "appendEvents",
-        "Append events, all or none; the same events again succeed and change nothing",
+        "Append events atomically; repeating the same append succeeds and changes nothing",
     );
     let rewind_it = Operation::new(
         Method::POST,
         REWIND,
         "rewindSession",
-        "Take back everything from an invocation on, with the session's artifacts",
+        "Rewind to before an invocation, with the session's artifacts",
     );
-    let renew_it = Operation::new(Method::POST, RENEW, "renewRun", "Prolong a run");
+    let renew_it = Operation::new(Method::POST, RENEW, "renewRun", "Renew the lease of a run");
     let end_it = Operation::new(Method::DELETE, RUN, "endRun", "End a run");
     api.add(
         get.query(READ).answers::<EventPage>(200).fails(&[404]),
@@ -74,32 +73,32 @@ pub(super) fn routes(api: Api) -> Api {
     .add(end_it.fails(&[404, 409]), writes, end)
 }
 
-/// Some events of a session.
+/// A range of a session's events.
 #[derive(Debug, Serialize, JsonSchema)]
 struct EventPage {
     /// The events, oldest first.
     events: Vec<LoggedEvent>,
     /// The last position of the log.
     position: u64,
-    /// With a `limit`: give this as `afterPosition` to go on; null at the end.
+    /// With a `limit`: pass this as `afterPosition` to read the next page; null at the end.
     next: Option<u64>,
 }
 
-/// Events to be appended.
+/// Events to append.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Append")]
 struct AppendBody {
-    /// The events, in order. Partial ones are left out.
+    /// The events in order. Partial events are skipped.
     #[schemars(with = "Vec<EventObject>")]
     events: Vec<Event>,
     /// Fail unless the log ends at this position.
     expected: Option<Position>,
-    /// What this has to do with a run.
+    /// How this append relates to a run.
     run: Option<RunBody>,
 }
 
-/// What an append has to do with a run.
+/// How an append relates to a run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(
     rename_all = "camelCase",
@@ -108,46 +107,46 @@ struct AppendBody {
 )]
 #[schemars(rename = "RunUse")]
 enum RunBody {
-    /// It begins one, when the session is free.
+    /// Starts a run once the session is free.
     Begin {
-        /// How long to wait for another run to end. Not at all if nothing is said.
+        /// How long to wait for another run to end (default: do not wait).
         wait_ms: Option<WaitMs>,
     },
-    /// It belongs to the run of this token.
+    /// Belongs to the run with this token.
     Within(String),
-    /// It is the last of the run of this token.
+    /// Ends the run with this token.
     End(String),
 }
 
-/// What was appended.
+/// The result of an append.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Appended")]
 struct AppendedBody {
     /// The events as stored.
     events: Vec<LoggedEvent>,
-    /// The position of the last of them; the session's, if none was stored.
+    /// The position of the last stored event; the session's if none was stored.
     position: u64,
-    /// Its time; the session's, if none was stored.
+    /// The time of the last stored event; the session's if none was stored.
     last_update_time: f64,
-    /// The token of the run that was begun or goes on.
+    /// The token of the run that was started or continues.
     run: Option<String>,
 }
 
-/// What is taken back.
+/// What to rewind.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Rewind")]
 struct RewindBody {
-    /// Everything from the first event of this invocation on.
+    /// Rewind to before the first event of this invocation.
     before_invocation_id: String,
 }
 
-/// The event that took back.
+/// The rewind event.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Rewound")]
 struct RewoundBody {
-    /// It, as stored.
+    /// The event as stored.
     events: Vec<LoggedEvent>,
     /// The last position of the log.
     position: u64,
@@ -161,7 +160,7 @@ async fn get_events(
     let params = params.only(READ)?;
     let limit = params.count(&LIMIT)?;
     let window = Window {
-        // One more tells whether there is more.
+        // Read one more to know whether there is a next page.
         oldest: limit.map(|limit| limit + 1),
         ..window(&params)?
     };
@@ -191,17 +190,17 @@ fn run_use(run: Option<RunBody>) -> Result<RunUse, Problem> {
 
 async fn append(
     State(server): State<Shared>,
-    Asking(caller): Asking,
+    RequestCaller(caller): RequestCaller,
     OfSession(key): OfSession,
     params: Params,
     JsonBody(body): JsonBody<AppendBody>,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
     for event in &body.events {
-        outside::check_state(&caller, event.actions.state_delta.keys())?;
+        untrusted_input::check_state(&caller, event.actions.state_delta.keys())?;
     }
     let append = Append {
-        events: outside::as_sent_by(&caller, body.events),
+        events: untrusted_input::as_sent_by(&caller, body.events),
         expected: body.expected.map(|position| position.0),
         run: run_use(body.run)?,
     };

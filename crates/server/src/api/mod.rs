@@ -4,12 +4,11 @@
 //! path.rs, query.rs, body.rs (checked input) → a handler → services → body.rs | problem.rs
 //! ```
 //!
-//! A route is added together with its [`Operation`], so that the description of the API cannot
-//! forget it.
+//! A route is added together with its [`Operation`], so that the API description lists every route.
 
 mod artifacts;
-mod asking;
 mod body;
+mod caller;
 mod erase;
 mod events;
 mod memory;
@@ -35,7 +34,7 @@ use crate::{
     services::Shared,
 };
 
-/// Routes, with their descriptions.
+/// Routes with their descriptions.
 #[derive(Default)]
 struct Api {
     routes: Routes,

@@ -1,24 +1,24 @@
-//! The description of a route, given where the route is added.
+//! The description of a route, added together with the route.
 
 use axum::http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::query::Param;
 
-/// Makes the schema of a type.
+/// Generate the schema of a type.
 pub(super) type MakeSchema = fn(&mut SchemaGenerator) -> Schema;
 
-/// What a body is.
+/// A request or response body.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Body {
     /// Its media type.
     pub(super) media_type: &'static str,
-    /// Its schema; `None` for a stream, which is no one JSON value.
+    /// Its schema; `None` for a stream, which is not a single JSON value.
     pub(super) schema: Option<MakeSchema>,
 }
 
 impl Body {
-    /// JSON that a type describes.
+    /// JSON described by a type.
     pub(super) fn json<T: JsonSchema>() -> Body {
         Body {
             media_type: "application/json",
@@ -35,23 +35,23 @@ impl Body {
     }
 }
 
-/// What a route is for, takes and answers.
+/// The purpose, input and output of a route.
 #[derive(Debug, Clone)]
 pub(super) struct Operation {
     pub(super) method: Method,
     pub(super) path: &'static str,
-    /// Its name for programs that are made from the description.
+    /// The operation id, used by code generators.
     pub(super) id: &'static str,
     pub(super) summary: &'static str,
     pub(super) query: &'static [Param],
-    /// Parameters in headers: name and what they are for.
+    /// Header parameters: name and description.
     pub(super) headers: &'static [(&'static str, &'static str)],
     pub(super) body: Option<Body>,
-    /// Without a body it does something sensible.
+    /// Whether the body may be missing.
     pub(super) body_is_optional: bool,
     pub(super) status: u16,
     pub(super) answer: Option<Body>,
-    /// What else it answers, as problems, beside what every route may.
+    /// Problems that this route may return beside the common ones.
     pub(super) failures: &'static [u16],
 }
 
@@ -87,12 +87,12 @@ impl Operation {
         self
     }
 
-    /// Takes JSON.
+    /// Set the JSON body.
     pub(super) fn takes<T: JsonSchema>(self) -> Operation {
         self.takes_body(Body::json::<T>())
     }
 
-    /// Takes JSON, or no body.
+    /// Set an optional JSON body.
     pub(super) fn may_take<T: JsonSchema>(mut self) -> Operation {
         self.body_is_optional = true;
         self.takes::<T>()
@@ -103,7 +103,7 @@ impl Operation {
         self
     }
 
-    /// Answers JSON.
+    /// Set the JSON response.
     pub(super) fn answers<T: JsonSchema>(self, status: u16) -> Operation {
         self.answers_body(status, Body::json::<T>())
     }

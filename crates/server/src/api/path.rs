@@ -1,4 +1,4 @@
-//! Whose data a request is about: what stands in the path, checked the same way on every route.
+//! The app, user and session of a path, validated in the same way on every route.
 
 use axum::{
     extract::{FromRequestParts, RawPathParams},
@@ -30,7 +30,7 @@ pub(super) struct OfMemory {
     pub(super) id: String,
 }
 
-/// The parameters of a path, decoded.
+/// The decoded parameters of a path.
 struct Names<'a> {
     params: RawPathParams,
     limits: &'a Limits,
@@ -48,7 +48,7 @@ impl<'a> Names<'a> {
         })
     }
 
-    /// An id that every store can keep exactly.
+    /// Return a parameter as an id that every store can keep exactly.
     fn id(&self, name: &str, what: &'static str) -> Result<String, Problem> {
         let found = self.params.iter().find(|(key, _)| *key == name);
         let id = found.map_or("", |(_, value)| value);
@@ -77,16 +77,16 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The run of a token as [`token_text`] wrote it.
+/// Parse a run token written by [`token_text`].
 pub(super) fn run_token(text: &str) -> Result<RunToken, Problem> {
-    // Any number may be one: stores count as far as it goes.
+    // Any number may be a token: stores count without an upper limit.
     let number = text.parse().ok();
-    let reason = "run token is not one that a run gave out";
+    let reason = "run token is invalid: expected a token returned by a run";
     let number = number.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "invalid", reason))?;
     Ok(RunToken(number))
 }
 
-/// A token as callers see it: a text, since not every reader of JSON keeps such large numbers.
+/// Write a token as text, because some JSON readers lose precision in large numbers.
 pub(super) fn token_text(token: RunToken) -> String {
     token.0.to_string()
 }

@@ -1,4 +1,4 @@
-//! Errors as RFC 9457 says them: `application/problem+json`, with a `code` that programs can go by.
+//! Errors as RFC 9457 problems: `application/problem+json` with a `code` for programs.
 
 use axum::{
     body::{Body, to_bytes},
@@ -11,13 +11,13 @@ use retain_core::{ArtifactError, Conflict, Json, JsonMap, MemoryError, SessionEr
 
 use crate::failures::log_failure;
 
-/// What the media type is called.
+/// The media type of a problem.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// A longer text of a guard is no message.
+/// A longer response body of a guard is not an error message.
 const DETAIL_BYTES: usize = 4096;
 
-/// An answer that says what went wrong.
+/// A response that describes an error.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -36,34 +36,34 @@ impl Problem {
         }
     }
 
-    /// A body that is not what the route takes.
+    /// The error for a body that does not fit the route.
     pub(super) fn invalid_body(detail: impl ToString) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail)
     }
 
-    /// A parameter of the query or a header that cannot be taken.
+    /// The error for an invalid query parameter or header.
     pub(super) fn invalid_parameter(name: &str, reason: impl std::fmt::Display) -> Problem {
         let detail = format!("parameter {name:?} {reason}");
         Problem::new(StatusCode::BAD_REQUEST, "invalid_parameter", detail).with("parameter", name)
     }
 
-    /// Something that is not there.
+    /// The error for something that does not exist.
     pub(super) fn not_found(code: &'static str, detail: impl ToString) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, code, detail)
     }
 
-    /// Something that the services behind this server cannot do.
+    /// The error for something that the services of this server do not support.
     pub(super) fn unsupported(detail: impl ToString) -> Problem {
         Problem::new(StatusCode::NOT_IMPLEMENTED, "unsupported", detail)
     }
 
-    /// With a member for programs.
+    /// Add a member for programs.
     pub(super) fn with(mut self, name: &'static str, value: impl Into<Json>) -> Problem {
         self.members.push((name, value.into()));
         self
     }
 
-    /// As JSON.
+    /// Write the problem as JSON.
     pub(super) fn to_json(&self) -> String {
         let mut title = self.code.replace('_', " ");
         if let Some(first) = title.get_mut(..1) {
@@ -94,9 +94,9 @@ impl IntoResponse for Problem {
     }
 }
 
-/// What went wrong below is for the log; callers are told what they can do about.
+/// Internal causes go to the log; callers see only what they can act on.
 fn log_cause(error: &(dyn std::error::Error + 'static)) {
-    log_failure(error, "a request failed");
+    log_failure(error, "request failed");
 }
 
 impl From<SessionError> for Problem {
@@ -154,7 +154,7 @@ impl From<SessionError> for Problem {
                 log_cause(&error);
                 problem(StatusCode::INSUFFICIENT_STORAGE, "store_full")
             }
-            // The address of a store is nothing for callers.
+            // Callers must not see the URI of a store.
             error @ SessionError::Open { .. } => {
                 log_cause(&error);
                 let detail = "the store could not be opened";
@@ -168,8 +168,8 @@ impl From<SessionError> for Problem {
     }
 }
 
-/// A rewind that stopped at an artifact: what to do about it is what the artifact's error says,
-/// except that nothing is wrong with the request.
+/// A rewind that stopped at an artifact. The artifact's error says what to do; the request itself
+/// was valid.
 fn not_restored(detail: String, filename: String, source: retain_core::BoxError) -> Problem {
     let cause = source
         .downcast::<ArtifactError>()
@@ -237,12 +237,12 @@ impl From<ArtifactError> for Problem {
     }
 }
 
-/// What the guards refuse, as a problem.
+/// Turn a guard's refusal into a problem.
 pub(crate) fn refusal(status: StatusCode, detail: &str) -> Response {
     Problem::new(status, code_of(status), detail).into_response()
 }
 
-/// The code of a refusal that only has a status.
+/// The code of a refusal that has only a status.
 fn code_of(status: StatusCode) -> &'static str {
     match status {
         StatusCode::UNAUTHORIZED => "unauthorized",
@@ -259,7 +259,7 @@ fn code_of(status: StatusCode) -> &'static str {
     }
 }
 
-/// Turns what others refuse below `/api/` into problems: no such path or method, and the guards.
+/// Turn other refusals below `/api/` into problems: unknown paths or methods, and the guards'.
 pub(crate) async fn refusals_as_problems(request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let response = next.run(request).await;

@@ -1,4 +1,4 @@
-//! Parameters of a query: said once, for reading them and for the description of the API.
+//! Query parameters: declared once, for parsing and for the API description.
 
 use axum::{
     extract::{FromRequestParts, Query},
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::problem::Problem;
 
-/// The largest integer that every reader of JSON keeps exactly.
+/// The largest integer that every JSON reader keeps exactly.
 pub(super) const INTEGER_MAX: u64 = (1 << 53) - 1;
 
-/// The times that are taken, in seconds: up to the year 9999, and as far back.
+/// The accepted range of times in seconds: up to the year 9999, and as far back.
 pub(super) const TIME_MAX: f64 = 253_402_300_799.0;
 
-/// A parameter of a query.
+/// A query parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Param {
     pub(super) name: &'static str,
@@ -23,14 +23,14 @@ pub(super) struct Param {
     pub(super) required: bool,
 }
 
-/// What can stand in it.
+/// The type of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
-    /// An integer from .. to.
+    /// An integer in a range (inclusive).
     Integer(u64, u64),
     /// A time in seconds since 1970.
     Time,
-    /// A text.
+    /// A string.
     Text,
     /// `true` or `false`.
     Flag,
@@ -53,7 +53,7 @@ impl Param {
         self
     }
 
-    /// As OpenAPI says it.
+    /// Describe the parameter as OpenAPI does.
     pub(super) fn describe(&self) -> Value {
         let schema = match self.kind {
             Kind::Integer(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
@@ -72,7 +72,7 @@ impl Param {
     }
 }
 
-/// The parameters that a request came with.
+/// The query parameters of a request.
 pub(super) struct Params(Vec<(String, String)>);
 
 impl<S: Sync> FromRequestParts<S> for Params {
@@ -86,14 +86,14 @@ impl<S: Sync> FromRequestParts<S> for Params {
 }
 
 impl Params {
-    /// Fails if there is one that is not among `known`, or one that is said twice.
+    /// Reject parameters that are not in `known` and parameters that occur twice.
     pub(super) fn only(self, known: &[Param]) -> Result<Params, Problem> {
         for (at, (name, _)) in self.0.iter().enumerate() {
             if !known.iter().any(|param| param.name == name) {
                 let names: Vec<&str> = known.iter().map(|param| param.name).collect();
                 let reason = match names.is_empty() {
-                    true => "is not known: there are none".to_owned(),
-                    false => format!("is not known; there are: {}", names.join(", ")),
+                    true => "is unknown: this route has no parameters".to_owned(),
+                    false => format!("is unknown; expected one of: {}", names.join(", ")),
                 };
                 return Err(Problem::invalid_parameter(name, reason));
             }
@@ -130,7 +130,7 @@ impl Params {
         number.ok_or_else(wrong).map(Some)
     }
 
-    /// As [`integer`](Self::integer), for how many there may be.
+    /// Like [`integer`](Self::integer), for a number of items.
     pub(super) fn count(&self, param: &Param) -> Result<Option<usize>, Problem> {
         let number = self.integer(param)?;
         Ok(number.map(|it| usize::try_from(it).unwrap_or(usize::MAX)))
@@ -159,7 +159,7 @@ impl Params {
         }
     }
 
-    /// The word, one of those that the parameter takes.
+    /// Return the word after checking that it is one of the allowed ones.
     pub(super) fn choice(&self, param: &Param) -> Result<Option<&str>, Problem> {
         match (self.text(param), param.kind) {
             (Some(word), Kind::Choice(words)) if !words.contains(&word) => {

@@ -1,8 +1,8 @@
-//! What a key that is bound to a user is shown: the user's own data, without credentials.
+//! Remove credentials from responses to API keys that are bound to a user.
 //!
-//! Events and state may hold what belongs to the app and not to the user, such as the secret of its
-//! OAuth client. ADK's face never shows those. Here they are shown to programs that keep sessions
-//! for an agent, for the agent needs them; not to whoever holds the key of a user.
+//! Events and state may hold secrets of the app, such as the secret of its OAuth client. ADK's API
+//! never shows them. This API shows them to programs that store sessions for an agent, because the
+//! agent needs them, but not to the holder of a user's API key.
 
 use axum::{
     body::{Body, Bytes},
@@ -17,7 +17,7 @@ use retain_core::redacted;
 use super::problem::Problem;
 use crate::guard::Caller;
 
-/// Takes credentials out of answers to keys that are bound to a user.
+/// Remove credentials from responses to API keys that are bound to a user.
 pub(super) async fn without_secrets(request: Request, next: Next) -> Response {
     let is_bound = Caller::of(request.extensions()).user.is_some();
     let response = next.run(request).await;
@@ -35,7 +35,7 @@ pub(super) async fn without_secrets(request: Request, next: Next) -> Response {
 
 async fn whole(response: Response) -> Response {
     let (parts, body) = response.into_parts();
-    // The text is there already: an answer in JSON is written before it is sent.
+    // The whole text is in memory already: a JSON response is written before it is sent.
     let bytes = axum::body::to_bytes(body, usize::MAX).await;
     let text = bytes
         .ok()
@@ -44,12 +44,12 @@ async fn whole(response: Response) -> Response {
         Some(text) => Response::from_parts(parts, Body::from(redacted(text))),
         None => {
             let status = StatusCode::INTERNAL_SERVER_ERROR;
-            Problem::new(status, "corrupt", "the answer could not be written").into_response()
+            Problem::new(status, "corrupt", "the response could not be written").into_response()
         }
     }
 }
 
-/// Streams are sent in pieces of whole lines: an event or more of them, each on one line.
+/// Streams are sent as whole lines: one or more events, each on one line.
 fn line_by_line(response: Response) -> Response {
     const DATA: &str = "data: ";
     let (parts, body) = response.into_parts();

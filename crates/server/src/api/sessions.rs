@@ -13,42 +13,42 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Api,
-    asking::Asking,
     body::{JsonBody, answer, done, ok},
+    caller::RequestCaller,
     operation::Operation,
     path::{OfApp, OfSession, OfUser},
     problem::Problem,
     query::{INTEGER_MAX, Kind, Param, Params},
     shapes::{FreeObject, LoggedEvent, Position, Ttl, logged_events},
 };
-use crate::{guard::Scope, outside, routes::Access, services::Shared};
+use crate::{guard::Scope, routes::Access, services::Shared, untrusted_input};
 
 const PAGE: usize = 100;
 
-const AFTER: Param = Param::new(
-    "after",
-    Kind::Text,
-    "Where the last page ended: its `next`.",
-);
+const AFTER: Param = Param::new("after", Kind::Text, "The `next` of the previous page.");
 const LIMIT: Param = Param::new(
     "limit",
     Kind::Integer(1, 1000),
-    "At most so many. 100 if nothing is said.",
+    "Maximum number of results (default 100).",
 );
-const STATE: Param = Param::new("state", Kind::Flag, "With the state of each session.");
-const USER: Param = Param::new("user", Kind::Text, "Of this user only.");
+const STATE: Param = Param::new(
+    "state",
+    Kind::Flag,
+    "Whether to include the state of each session.",
+);
+const USER: Param = Param::new("user", Kind::Text, "Only sessions of this user.");
 const LIST: &[Param] = &[AFTER, LIMIT, STATE];
 const LIST_ALL: &[Param] = &[USER, AFTER, LIMIT, STATE];
 
 const RECENT: Param = Param::new(
     "recent",
     Kind::Integer(0, INTEGER_MAX),
-    "Only the newest so many events.",
+    "Only the newest N events.",
 );
 const AFTER_POSITION: Param = Param::new(
     "afterPosition",
     Kind::Integer(0, INTEGER_MAX),
-    "Only events behind this position.",
+    "Only events after this position.",
 );
 const UP_TO: Param = Param::new(
     "upTo",
@@ -58,16 +58,16 @@ const UP_TO: Param = Param::new(
 const AFTER_TIME: Param = Param::new(
     "afterTime",
     Kind::Time,
-    "Only events of this time or a later one.",
+    "Only events from this time or later, in seconds since 1970.",
 );
 const EVENTS: Param = Param::new(
     "events",
     Kind::Flag,
-    "With events. true if nothing is said.",
+    "Whether to include events (default true).",
 );
 const READ: &[Param] = &[RECENT, AFTER_POSITION, UP_TO, AFTER_TIME, EVENTS];
 
-/// What a read of a log takes.
+/// The parameters of a read of a log.
 pub(super) const WINDOW: [Param; 4] = [RECENT, AFTER_POSITION, UP_TO, AFTER_TIME];
 
 pub(super) fn routes(api: Api) -> Api {
@@ -77,21 +77,31 @@ pub(super) fn routes(api: Api) -> Api {
     const FORK: &str = "/api/v1/apps/{app}/users/{user}/sessions/{session}/fork";
     let read = Access::Path(Scope::SessionsRead);
     let write = Access::Path(Scope::SessionsWrite);
-    let list_all = Operation::new(Method::GET, ALL, "listAppSessions", "Sessions of all users");
-    let list = Operation::new(Method::GET, OF_USER, "listSessions", "Sessions of a user");
+    let list_all = Operation::new(
+        Method::GET,
+        ALL,
+        "listAppSessions",
+        "List the sessions of all users",
+    );
+    let list = Operation::new(
+        Method::GET,
+        OF_USER,
+        "listSessions",
+        "List the sessions of a user",
+    );
     let create = Operation::new(Method::POST, OF_USER, "createSession", "Create a session");
     let get = Operation::new(Method::GET, ONE, "getSession", "Read a session");
     let delete = Operation::new(
         Method::DELETE,
         ONE,
         "deleteSession",
-        "Delete a session; no error if there is none",
+        "Delete a session; succeeds if there is none",
     );
     let fork_it = Operation::new(
         Method::POST,
         FORK,
         "forkSession",
-        "Copy a log up to a position into a new session",
+        "Fork a session: copy its log up to a position into a new session",
     );
     api.add(
         list_all.query(LIST_ALL).answers::<SessionList>(200),
@@ -127,7 +137,7 @@ pub(super) fn routes(api: Api) -> Api {
     )
 }
 
-/// A session, with the events that were asked for.
+/// A session with the requested events.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Session")]
@@ -138,16 +148,16 @@ struct SessionBody {
     app_name: String,
     /// The user.
     user_id: String,
-    /// Its own keys, and the shared ones under `app:` and `user:`.
+    /// Its own state keys, and the shared ones with the prefixes `app:` and `user:`.
     #[schemars(with = "FreeObject")]
     state: JsonMap,
     /// When it last changed, in seconds since 1970.
     last_update_time: f64,
     /// The last position of its log.
     position: u64,
-    /// The events that were asked for, oldest first.
+    /// The requested events, oldest first.
     events: Vec<LoggedEvent>,
-    /// Where it was forked from, in the answer to a fork.
+    /// The origin of the fork, in the response to a fork.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<OriginBody>,
 }
@@ -162,7 +172,7 @@ struct SessionInfo {
     app_name: String,
     /// The user.
     user_id: String,
-    /// Its state, if it was asked for.
+    /// Its state, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<FreeObject>")]
     state: Option<JsonMap>,
@@ -172,54 +182,54 @@ struct SessionInfo {
     last_update_time: f64,
     /// The last position of its log.
     position: u64,
-    /// Where it was forked from.
+    /// The origin of a fork.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<OriginBody>,
-    /// When it expires if nothing is written.
+    /// When it expires unless it is written to.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<f64>,
 }
 
-/// Where a fork comes from.
+/// The origin of a fork.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Origin")]
 struct OriginBody {
-    /// The session.
+    /// The original session.
     session_id: String,
-    /// The last position that both share.
+    /// The last position that both sessions share.
     position: u64,
 }
 
-/// Sessions, by (last update, user, id).
+/// Sessions sorted by (last update, user, id).
 #[derive(Debug, Serialize, JsonSchema)]
 struct SessionList {
     /// The sessions.
     sessions: Vec<SessionInfo>,
-    /// Give this as `after` to go on; null at the end.
+    /// Pass this as `after` to read the next page; null at the end.
     next: Option<String>,
 }
 
-/// A session to be created.
+/// A session to create.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct NewSession {
-    /// Its id; made if there is none.
+    /// Its id; generated if missing.
     session_id: Option<String>,
-    /// The state to begin with.
+    /// The initial state.
     #[schemars(with = "Option<FreeObject>")]
     state: Option<JsonMap>,
-    /// How long it lives after the last write.
+    /// Time to live after the last write.
     ttl_seconds: Option<Ttl>,
 }
 
-/// A fork to be made.
+/// A fork to create.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Fork {
-    /// Up to here; all of it if not said.
+    /// Copy up to this position (default: the whole log).
     position: Option<Position>,
-    /// The id of the new session; made if there is none.
+    /// The id of the new session; generated if missing.
     session_id: Option<String>,
 }
 
@@ -286,7 +296,7 @@ async fn list(
         .text(&AFTER)
         .map(str::parse::<ListCursor>)
         .transpose();
-    let reason = "is not the `next` of a list; leave it away to start over";
+    let reason = "is not the `next` of a page; omit it to start from the beginning";
     let query = ListSessions {
         app_name,
         user_id,
@@ -303,13 +313,13 @@ async fn list(
 
 async fn create_session(
     State(server): State<Shared>,
-    Asking(caller): Asking,
+    RequestCaller(caller): RequestCaller,
     OfUser { app, user }: OfUser,
     params: Params,
     JsonBody(new): JsonBody<NewSession>,
 ) -> Result<Response, Problem> {
     params.only(&[])?;
-    outside::check_state(&caller, new.state.iter().flat_map(JsonMap::keys))?;
+    untrusted_input::check_state(&caller, new.state.iter().flat_map(JsonMap::keys))?;
     let new = CreateSession {
         app_name: app,
         user_id: user,
@@ -321,7 +331,7 @@ async fn create_session(
     answer(StatusCode::CREATED, &SessionBody::from(session))
 }
 
-/// Which events the parameters ask for.
+/// Read from the parameters which events to return.
 pub(super) fn window(params: &Params) -> Result<Window, Problem> {
     let after = params.integer(&AFTER_POSITION)?.unwrap_or(0);
     Ok(Window {
@@ -332,7 +342,7 @@ pub(super) fn window(params: &Params) -> Result<Window, Problem> {
     })
 }
 
-/// Reads a session that must be there.
+/// Read a session, or fail with 404.
 pub(super) async fn read(
     server: &Shared,
     key: &SessionKey,

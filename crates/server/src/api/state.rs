@@ -1,4 +1,4 @@
-//! State: of a session now or at a position, of a user, of an app.
+//! State of a session now or at a position, of a user, and of an app.
 
 use axum::{extract::State, http::Method, response::Response};
 use retain_core::{JsonMap, Window};
@@ -20,7 +20,7 @@ use crate::{guard::Scope, routes::Access, services::Shared};
 const AT: Param = Param::new(
     "at",
     Kind::Integer(0, INTEGER_MAX),
-    "As it was after this position; 0: as created. `app:` and `user:` keys are as they are now.",
+    "Return the state after this position (0: the initial state). `app:` and `user:` keys have their current values.",
 );
 const OF_SESSION: &[Param] = &[AT];
 
@@ -33,19 +33,19 @@ pub(super) fn routes(api: Api) -> Api {
         Method::GET,
         SESSION,
         "getSessionState",
-        "State of a session",
+        "Read the state of a session",
     );
     let user = Operation::new(
         Method::GET,
         USER,
         "getUserState",
-        "Keys of a user, without prefix",
+        "Read the state keys of a user, without prefix",
     );
     let app = Operation::new(
         Method::GET,
         APP,
         "getAppState",
-        "Keys of an app, without prefix",
+        "Read the state keys of an app, without prefix",
     );
     api.add(
         session
@@ -62,17 +62,17 @@ pub(super) fn routes(api: Api) -> Api {
 /// The state of a session at a position.
 #[derive(Debug, Serialize, JsonSchema)]
 struct SessionState {
-    /// Its own keys, and the shared ones under `app:` and `user:`.
+    /// Its own state keys, and the shared ones with the prefixes `app:` and `user:`.
     #[schemars(with = "FreeObject")]
     state: JsonMap,
     /// The position.
     position: u64,
 }
 
-/// Keys that sessions share.
+/// State keys that sessions share.
 #[derive(Debug, Serialize, JsonSchema)]
 struct SharedState {
-    /// The keys, without prefix.
+    /// The state keys without prefix.
     #[schemars(with = "FreeObject")]
     state: JsonMap,
 }

@@ -1,8 +1,8 @@
-//! A session's events as they come, as server-sent events. `id` is the position, so that a client
-//! that was cut off goes on where it was.
+//! Live tail of a session as server-sent events. `id` is the position, so that a disconnected
+//! client can resume.
 //!
-//! A stream may last for days: the key that opened it is looked up again and again, and when it is
-//! not good any more, the stream ends.
+//! A stream may last for days: the server verifies its API key periodically and ends the stream
+//! when the key is no longer valid.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -30,10 +30,10 @@ use crate::{
     services::Shared,
 };
 
-/// After so long without an event, a comment shows that the connection is alive.
+/// After this long without an event, a comment shows that the connection is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Says that there is nothing to come back for. When the server stops, it says `event: restart`.
+/// Tells the client not to reconnect. A server that stops sends `event: restart` instead.
 const ENDED: &str = "event: end\ndata: {\"reason\":\"deleted\"}\n\n";
 
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -41,7 +41,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 const AFTER: Param = Param::new(
     "after",
     Kind::Integer(0, INTEGER_MAX),
-    "Events behind this position, and then each new one. The header Last-Event-ID goes first.",
+    "Send the events after this position, then each new one. The header Last-Event-ID takes precedence.",
 );
 const TAIL: &[Param] = &[AFTER];
 
@@ -56,10 +56,7 @@ pub(super) fn routes(api: Api) -> Api {
     );
     let tail_it = tail_it
         .query(TAIL)
-        .headers(&[(
-            "Last-Event-ID",
-            "The position of the last event that was seen.",
-        )])
+        .headers(&[("Last-Event-ID", "The position of the last received event.")])
         .answers_body(200, operation::Body::stream("text/event-stream"))
         .fails(&[404]);
     api.add(tail_it, Access::Path(Scope::SessionsRead), tail)
@@ -74,7 +71,7 @@ async fn tail(
 ) -> Result<Response, Problem> {
     let after = params.only(TAIL)?.integer(&AFTER)?;
     let after = last_event_id(&headers)?.or(after).unwrap_or(0);
-    // Before the answer begins, so that one that is not there is said by the status.
+    // Read before the response starts, so that a missing session is a 404.
     read(&server, &key, Window::NONE).await?;
     let events = server.services.sessions.tail(&key, after);
     let key = KeyWatch::of(&guards, &headers);
@@ -85,7 +82,7 @@ async fn tail(
     Ok((headers, Body::from_stream(frames(events, key, HEARTBEAT))).into_response())
 }
 
-/// What is told where the key is not good any more.
+/// The last frame of a stream whose API key is no longer valid.
 fn refused(standing: Standing) -> Option<Problem> {
     match standing {
         Standing::Good => None,
@@ -94,7 +91,7 @@ fn refused(standing: Standing) -> Option<Problem> {
             Some(Problem::new(status, "unauthorized", reason))
         }
         Standing::Unknown => {
-            let detail = "keys cannot be looked up at this moment";
+            let detail = "API keys cannot be verified right now; try again later";
             let status = StatusCode::SERVICE_UNAVAILABLE;
             Some(Problem::new(status, "failed", detail))
         }
@@ -107,12 +104,12 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     };
     let position = value.to_str().ok().and_then(|text| text.parse().ok());
     let position = position.filter(|position| *position <= INTEGER_MAX);
-    let reason = "must be the id of an event of this stream: a position";
+    let reason = "must be the id of an event of this stream, which is a position";
     let wrong = || Problem::invalid_parameter("Last-Event-ID", reason);
     position.ok_or_else(wrong).map(Some)
 }
 
-/// What goes over the wire: an event, a sign of life or the end, each in one piece.
+/// Frames to send: an event, a heartbeat or the end, each in one chunk.
 fn frames(
     events: EventStream,
     key: KeyWatch,
@@ -147,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// The first `count` frames of a stream of events, as far as there are so many.
+    /// Read up to `count` frames of an event stream.
     async fn texts(events: EventStream, count: usize) -> Vec<String> {
         let key = KeyWatch::new(|| async { Standing::Good });
         let frames = frames(events, key, Duration::from_millis(1)).take(count);
@@ -202,7 +199,7 @@ mod tests {
         let frames: Vec<_> = super::frames(Box::pin(late), refused(), beat)
             .collect()
             .await;
-        // After 2 and 4 seconds it is not looked up; after 6 it is.
+        // The key is not verified after 2 and 4 seconds, but after 6.
         assert_eq!(frames.len(), 3, "{frames:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Export and import as NDJSON: streams in both directions, however long the logs are.
+//! Export and import as NDJSON, streamed in both directions whatever the length of the logs.
 
 use axum::{
     body::{Body, BodyDataStream},
@@ -23,10 +23,10 @@ use crate::{failures::log_failure, guard::Scope, routes::Access, services::Share
 
 const NDJSON: &str = "application/x-ndjson";
 
-/// A line holds an event or the state that a session began with; none of ours is longer.
+/// A line holds an event or an initial state; no exported line is longer.
 const LINE_BYTES: usize = 80 * 1024 * 1024;
 
-/// Lines that are at hand go out together.
+/// Lines that are ready are sent together.
 const LINES_AT_ONCE: usize = 64;
 
 pub(super) fn routes(api: Api) -> Api {
@@ -40,15 +40,25 @@ pub(super) fn routes(api: Api) -> Api {
         Method::GET,
         SESSION,
         "exportSession",
-        "A session, without loss",
+        "Export a session without loss",
     );
-    let user = Operation::new(Method::GET, USER, "exportUser", "All sessions of a user");
-    let app = Operation::new(Method::GET, APP, "exportApp", "All sessions of an app");
+    let user = Operation::new(
+        Method::GET,
+        USER,
+        "exportUser",
+        "Export all sessions of a user",
+    );
+    let app = Operation::new(
+        Method::GET,
+        APP,
+        "exportApp",
+        "Export all sessions of an app",
+    );
     let import_it = Operation::new(
         Method::POST,
         IMPORT,
         "importSessions",
-        "Take in what an export gave; each session as a whole or not at all",
+        "Import an export; each session is imported completely or not at all",
     );
     let import_it = import_it
         .takes_body(lines)
@@ -64,12 +74,12 @@ pub(super) fn routes(api: Api) -> Api {
     .add(import_it, Access::Path(Scope::Admin), import)
 }
 
-/// What came in.
+/// What was imported.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Imported {
-    /// Sessions.
+    /// Number of sessions.
     sessions: u64,
-    /// Events.
+    /// Number of events.
     events: u64,
 }
 
@@ -100,8 +110,8 @@ async fn export_app(
     export(&server, ExportScope::App { app }).await
 }
 
-/// The first line is waited for, so that what fails at once is said by the status. What fails
-/// later breaks the answer off: half an export must not look like a whole one.
+/// Wait for the first line, so that an immediate failure sets the status. A later failure aborts
+/// the response: half an export must not look complete.
 async fn export(server: &Shared, scope: ExportScope) -> Result<Response, Problem> {
     let mut lines = server.services.sessions.export(scope);
     let first = lines.next().await.transpose()?;
@@ -110,7 +120,7 @@ async fn export(server: &Shared, scope: ExportScope) -> Result<Response, Problem
         let mut piece = String::new();
         for line in lines {
             let line: String = line.inspect_err(|error| {
-                log_failure(error, "an export broke off");
+                log_failure(error, "export aborted");
             })?;
             piece.push_str(&line);
             piece.push('\n');
@@ -139,13 +149,13 @@ async fn import(
     })
 }
 
-/// A body cut into lines.
+/// Split a body into lines.
 struct Lines {
     body: BodyDataStream,
-    /// What came and was not given out yet begins at `start`.
+    /// Unread bytes start at `start`.
     buffer: Vec<u8>,
     start: usize,
-    /// Up to here there is no line end.
+    /// There is no line end before this index.
     searched: usize,
     line: u64,
     is_ended: bool,
@@ -189,7 +199,7 @@ impl Lines {
         }
     }
 
-    /// The line up to `end`; the next one begins at `next`.
+    /// Return the line up to `end`; the next one starts at `next`.
     fn take(&mut self, end: usize, next: usize) -> Result<String, SessionError> {
         let bytes = self.buffer[self.start..end].to_vec();
         (self.start, self.searched) = (next, next);

@@ -1,9 +1,9 @@
-//! Runs that are answered from recordings: for `adk conformance test`, which drives a server over
-//! HTTP and compares what it does.
+//! Replay recorded runs for `adk conformance test`, which drives a server over HTTP and compares
+//! its behavior.
 //!
-//! The client puts into the session's state where the recordings are. Reading files because a
-//! client says so is nothing for a server that others can reach: this is only there when it was
-//! asked for (`--conformance`), and only files of the recordings' names are read.
+//! The client puts the path of the recordings into the session's state. A public server must not
+//! read files that a client names: replay needs `--conformance`, and only files with the
+//! recordings' names are read.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,13 +17,13 @@ use retain_runtime::{
     replay::{Recordings, Replay, Script, Scripts},
 };
 
-/// The key of the state under which a client says what to replay.
+/// The state key under which a client says what to replay.
 const CONFIG: &str = "_adk_replay_config";
 
-/// How large a file of recordings may be.
+/// Maximum size of a recording file.
 const FILE_MAX: u64 = 64 << 20;
 
-/// What apps need to be replayed.
+/// What apps need for replay.
 #[derive(Debug, Clone)]
 pub struct Conformance(Replay);
 
@@ -34,25 +34,25 @@ impl Default for Conformance {
 }
 
 impl Conformance {
-    /// For all apps: begins and ends replays, and answers for tools.
+    /// A plugin for all apps: starts and ends replays, and answers for tools.
     pub fn plugin(&self) -> Arc<dyn Plugin> {
         self.0.plugin()
     }
 
-    /// Lets the agents of configurations ask for any model. Runs that are not replayed go to the
-    /// models that are registered.
+    /// Accept any model name in agent configurations. Runs that are not replayed use the registered
+    /// models.
     pub fn registry(&self, registry: ConfigRegistry, models: ModelRegistry) -> ConfigRegistry {
         let replay = self.0.clone();
         registry.model_of(move |_, name| Ok(replay.model(name, models.model(name).ok())))
     }
 
-    /// A model of that name. Runs that are not replayed go to `otherwise`.
+    /// A model of that name. Runs that are not replayed use `otherwise`.
     pub fn model(&self, name: &str, otherwise: Option<Arc<dyn Model>>) -> Arc<dyn Model> {
         self.0.model(name, otherwise)
     }
 }
 
-/// Reads recordings from where the state says.
+/// Read recordings from the path in the state.
 #[derive(Debug)]
 struct Files;
 
@@ -70,12 +70,12 @@ impl Scripts for Files {
     }
 }
 
-/// Which file, and which message of it.
+/// The file and the message to replay.
 fn wanted(state: &State) -> Result<Option<(PathBuf, i64)>, BoxError> {
     let Some(config) = state.get(CONFIG).filter(|config| !config.is_null()) else {
         return Ok(None);
     };
-    // As ADK has it: without a folder and a message nothing is replayed.
+    // As in ADK, nothing is replayed without a folder and a message.
     let (Some(dir), Some(message)) = (
         config["dir"].as_str().filter(|dir| !dir.is_empty()),
         config["user_message_index"].as_i64(),

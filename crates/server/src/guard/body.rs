@@ -1,4 +1,4 @@
-//! What a request brings along: headers and a body, not too much, not packed, not too slowly.
+//! Limits on headers and bodies: size, encoding and speed.
 
 use std::{
     pin::Pin,
@@ -15,12 +15,12 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::Limited;
 
 use super::{fault, limits::ServerLimits};
-use crate::patience::Patience;
+use crate::stall_timer::StallTimer;
 
-/// The only route whose body is handled as it comes, and never in memory as a whole.
+/// The only route that streams its body instead of reading it into memory.
 const STREAMED: &str = "/api/v1/import";
 
-/// Bytes of the request's line and headers.
+/// Size of the request line and headers in bytes.
 fn head_bytes(request: &Request) -> usize {
     let headers = request.headers().iter();
     let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + 4);
@@ -28,19 +28,19 @@ fn head_bytes(request: &Request) -> usize {
     headers.sum::<usize>() + line.map_or(0, |line| line.as_str().len())
 }
 
-/// Whether the headers are of a decent size, and speak of a body that can be taken.
+/// Check the size of the headers, and that the announced body is acceptable.
 pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<Response>> {
     let path = request.uri().path();
     if head_bytes(request) > limits.header_bytes {
-        // The reader's own bound is coarse: what it lets pass depends on how the head arrives.
+        // The limit of the HTTP parser is coarse: what it accepts depends on how the head arrives.
         let limit = limits.header_bytes;
-        let detail = format!("the headers are larger than {limit} bytes together");
+        let detail = format!("the headers exceed the limit of {limit} bytes");
         return Err(Box::new(fault(path, 431, &detail)));
     }
     let encoding = request.headers().get(header::CONTENT_ENCODING);
     if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        // What a packed body grows to is known only when it is too late.
-        let detail = "a packed body is not taken; send it without Content-Encoding";
+        // The size of a compressed body is known only after decompressing it.
+        let detail = "compressed bodies are not supported; send the body without Content-Encoding";
         let mut response = fault(path, 415, detail);
         let identity = HeaderValue::from_static("identity");
         response
@@ -52,15 +52,15 @@ pub(super) fn check(request: &Request, limits: &ServerLimits) -> Result<(), Box<
     let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > limits.body_bytes as u64) && !is_stream(request) {
         let limit = limits.body_bytes;
-        let detail = format!("the body is larger than {limit} bytes, which is the most there is");
+        let detail = format!("the body exceeds the limit of {limit} bytes");
         return Err(Box::new(fault(path, 413, &detail)));
     }
     Ok(())
 }
 
-/// The request, whose body ends in an error where it is too large or comes too slowly.
+/// Wrap the body so that it fails when it is too large or arrives too slowly.
 pub(super) fn limited(request: Request, limits: &ServerLimits) -> Request {
-    // Nothing to wait for: nothing to watch.
+    // An empty body needs no timer.
     if request.body().is_end_stream() {
         return request;
     }
@@ -71,24 +71,25 @@ pub(super) fn limited(request: Request, limits: &ServerLimits) -> Request {
     request.map(|body| Body::new(Limited::new(Timely::new(body, limits), most)))
 }
 
-/// Whether there is no limit. By the route: a path may end in whatever a client calls its things.
+/// Whether the body is unlimited. Decided by the route, because a path may end in any name that a
+/// client chooses.
 fn is_stream(request: &Request) -> bool {
     let route = request.extensions().get::<MatchedPath>();
     route.is_some_and(|route| route.as_str() == STREAMED)
 }
 
-/// A body whose pieces come in time, and not drop by drop. Only the time counts in which the client
-/// is waited for: whoever reads the body may take as long as it likes.
+/// A body that must arrive fast enough. Only time spent waiting for the client counts; the handler
+/// may read as slowly as it likes.
 struct Timely {
     body: Body,
-    patience: Patience,
+    patience: StallTimer,
 }
 
 impl Timely {
     fn new(body: Body, limits: &ServerLimits) -> Timely {
         Timely {
             body,
-            patience: Patience::new(limits.body_timeout, limits.body_bytes_per_second),
+            patience: StallTimer::new(limits.body_timeout, limits.body_bytes_per_second),
         }
     }
 }
@@ -108,7 +109,9 @@ impl HttpBody for Timely {
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         match self.patience.poll_end(cx) {
-            Poll::Ready(()) => Poll::Ready(Some(Err("the body came too slowly".into()))),
+            Poll::Ready(()) => Poll::Ready(Some(Err(
+                "timed out reading the body: it arrived too slowly".into(),
+            ))),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -132,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// How many pieces of a body are taken whose every piece takes so long.
+    /// Count the chunks that are accepted if each takes this long.
     async fn taken(bytes: usize, every: Duration) -> usize {
         let pieces = stream::iter(0..100).then(move |_| async move {
             sleep(every).await;
@@ -153,7 +156,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_does_not_come_drop_by_drop() {
-        // Each in time; all together not.
+        // Each chunk is in time; all together are not.
         assert_eq!(taken(1, Duration::from_secs(10)).await, 3);
         assert_eq!(taken(1000, Duration::from_secs(10)).await, 100);
         assert_eq!(taken(100_000, Duration::from_secs(31)).await, 0);

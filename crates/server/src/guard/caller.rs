@@ -1,4 +1,4 @@
-//! The caller of a request, and what it may do.
+//! The caller of a request and its permissions.
 
 use axum::{
     http::Extensions,
@@ -8,14 +8,14 @@ pub use retain_core::KeyScope as Scope;
 
 use super::fault;
 
-/// Who asks. Without a key, on a loopback address, everything is allowed.
+/// The caller of a request. Without an API key on a loopback address, it may do everything.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
-    /// What the key may do; `None`: no key is needed.
+    /// The scopes of its API key; `None` if no key is required.
     pub scopes: Option<Vec<Scope>>,
-    /// The only app it may touch.
+    /// The only app that it may access.
     pub app: Option<String>,
-    /// The only user it may touch.
+    /// The only user that it may access.
     pub user: Option<String>,
 }
 
@@ -25,8 +25,8 @@ pub struct Caller {
 pub(crate) struct Refused(pub(crate) String);
 
 impl Caller {
-    /// Who makes the request, as the guards have found out. Where none of them has looked it is
-    /// nobody, so that a route that is put up without them is closed and not open.
+    /// The caller that the guards identified. Without guards it has no permissions, so that a route
+    /// mounted without them is closed.
     pub(crate) fn of(extensions: &Extensions) -> Caller {
         let nobody = || Caller {
             scopes: Some(Vec::new()),
@@ -35,12 +35,12 @@ impl Caller {
         extensions.get().cloned().unwrap_or_else(nobody)
     }
 
-    /// Whether a key is needed and there was none. A key always has a scope.
+    /// Whether a key is required and missing. A key always has a scope.
     pub(crate) fn is_nobody(&self) -> bool {
         self.scopes.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Whether the key may be used for this.
+    /// Check that the key has a scope.
     pub(crate) fn check_scope(&self, scope: Scope) -> Result<(), Refused> {
         match &self.scopes {
             Some(scopes) if !scopes.contains(&scope) && !scopes.contains(&Scope::Admin) => {
@@ -50,12 +50,12 @@ impl Caller {
         }
     }
 
-    /// Whether the key is good for what is said about an app itself.
+    /// Check that the key may access the app itself.
     pub(crate) fn check_app(&self, app: &str) -> Result<(), Refused> {
         self.check_owner(Some(app), self.user.as_deref())
     }
 
-    /// Whether the key is good for data of this app and user. `None` means: of any.
+    /// Check that the key may access data of this app and user; `None` means any.
     pub(crate) fn check_owner(&self, app: Option<&str>, user: Option<&str>) -> Result<(), Refused> {
         let fits = |bound: &Option<String>, asked: Option<&str>| {
             bound.as_deref().is_none_or(|bound| asked == Some(bound))

@@ -1,4 +1,4 @@
-//! Errors of the guards, each in the manner of the face that was asked.
+//! Errors of the guards, in the format of the requested API.
 
 use axum::{
     http::{HeaderValue, StatusCode, header},
@@ -8,7 +8,7 @@ use retain_core::{Json, JsonMap};
 
 use crate::api;
 
-/// An error: `{"detail": …}` as ADK's API has it, or a problem (RFC 9457) for Retain's own.
+/// An error: `{"detail": …}` for ADK's API, an RFC 9457 problem for Retain's own.
 pub(crate) fn fault(path: &str, status: u16, detail: &str) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if path.starts_with("/api/") {

@@ -1,4 +1,4 @@
-//! Which key a request brings, and whose it is.
+//! Authentication: find the API key of a request and verify it.
 
 mod recheck;
 
@@ -23,33 +23,34 @@ use crate::failures::reasons;
 
 pub(crate) use recheck::{KeyWatch, Standing};
 
-/// A key's use is noted once in this time, so that reading does not become writing.
+/// Record the use of a key at most once per minute, so that reads do not become writes.
 const NOTE_EVERY_US: i64 = 60_000_000;
 
-/// The keys that open the server.
+/// The API keys that the server accepts.
 #[derive(Debug, Default)]
 pub struct Keys {
-    /// Where keys are; others may change them at any time.
+    /// The key store; other processes may change it at any time.
     store: Option<Arc<dyn KeyStore>>,
-    /// One key from the settings, for everything.
+    /// One key from the settings, with all permissions.
     single: Option<String>,
-    /// Whether nobody comes in without one.
+    /// Whether a key is required.
     required: bool,
     requests_per_second: Option<f64>,
     rates: Rates,
     wrong_per_second: Option<f64>,
-    /// Wrong keys, by the address that they came from.
+    /// Failed attempts by client address.
     wrong: Rates,
-    /// When the use of a key was noted last.
+    /// When the use of each key was last recorded.
     noted: Mutex<HashMap<String, i64>>,
 }
 
-/// The key that a request brought and that is good.
+/// The id of a verified key.
 #[derive(Debug, Clone)]
 pub(super) struct KeyId(pub(super) String);
 
 impl Keys {
-    /// The keys of a store, and perhaps one of the settings. `required`: nobody comes in without.
+    /// Accept the keys of a store, and optionally one from the settings. `required`: reject
+    /// requests without a key.
     pub fn new(store: Arc<dyn KeyStore>, single: Option<String>, required: bool) -> Keys {
         Keys {
             store: Some(store),
@@ -59,24 +60,24 @@ impl Keys {
         }
     }
 
-    /// Limits how often each may be used.
+    /// Limit the requests per second of each key.
     pub fn limited(mut self, requests_per_second: f64) -> Keys {
         self.requests_per_second = Some(requests_per_second);
         self
     }
 
-    /// Limits how many wrong ones may come from one address.
+    /// Limit the failed attempts per second of each address.
     pub fn limited_wrong(mut self, per_second: f64) -> Keys {
         self.wrong_per_second = Some(per_second);
         self
     }
 
-    /// Whether nobody comes in without a key.
+    /// Whether a key is required.
     pub fn are_required(&self) -> bool {
         self.required
     }
 
-    /// Who makes this request, or the answer that refuses it.
+    /// Identify the caller, or return the response that rejects the request.
     pub(super) async fn caller(
         &self,
         headers: &HeaderMap,
@@ -85,7 +86,7 @@ impl Keys {
         clock: &dyn Clock,
     ) -> Result<(Caller, Option<KeyId>), Box<Response>> {
         let Some(sent) = sent_key(headers) else {
-            // Who may do what is asked after that: what is for everybody needs no key.
+            // The route decides later whether an anonymous caller may use it.
             return match self.required {
                 true => Ok((nobody(), None)),
                 false => Ok((Caller::default(), None)),
@@ -102,11 +103,12 @@ impl Keys {
             return Ok((caller, Some(KeyId(SINGLE.to_owned()))));
         }
         if !self.required && KeyText::parse(sent).is_none() {
-            // No key is needed here, and this is none of ours: it is meant for somebody else.
+            // No key is required, and this one is not in our format: it is meant for another
+            // program.
             return Ok((Caller::default(), None));
         }
         let id = KeyText::parse(sent).map(|text| text.id);
-        // What is no key of ours was never good.
+        // A key in another format was never valid.
         let id = id.as_deref().unwrap_or("-");
         self.check_peer(peer, id, path, clock.now_us())?;
         match self.stored(sent, clock.now_us()).await {
@@ -125,8 +127,8 @@ impl Keys {
                 Err(Box::new(unauthorized(path, &refused.to_string())))
             }
             Err(error) => {
-                tracing::error!(error = ?reasons(&error), "a key could not be looked up");
-                let detail = "keys cannot be looked up at this moment";
+                tracing::error!(error = ?reasons(&error), "failed to look up an API key");
+                let detail = "API keys cannot be verified right now; try again later";
                 Err(Box::new(fault(path, 503, detail)))
             }
         }
@@ -151,13 +153,13 @@ impl Keys {
             return Ok(());
         };
         self.rates.take(key, per_second, now_us).map_err(|seconds| {
-            let detail = "this key makes too many requests; see Retry-After";
+            let detail = "too many requests with this key; see Retry-After";
             Box::new(too_many(path, detail, seconds))
         })
     }
 
-    /// Whether an address from which many wrong keys came may try another one. Keys that were good
-    /// before pass: behind a proxy, all come from the same address.
+    /// Check whether an address with many failed attempts may try again. Keys that were valid
+    /// before pass: behind a proxy, all requests come from one address.
     fn check_peer(
         &self,
         peer: Option<IpAddr>,
@@ -175,18 +177,19 @@ impl Keys {
         if noted.contains_key(key) {
             return Ok(());
         }
-        let detail = "too many wrong keys came from this address; see Retry-After";
+        let detail = "too many failed attempts from this address; see Retry-After";
         Err(Box::new(too_many(path, detail, seconds)))
     }
 
     fn note_wrong(&self, peer: Option<IpAddr>, now_us: i64) {
         if let (Some(per_second), Some(peer)) = (self.wrong_per_second, peer) {
-            // Whether there was a token left is asked before the next one is looked up.
+            // The remaining tokens are checked before the next attempt is verified.
             let _ = self.wrong.take(&place_of(peer), per_second, now_us);
         }
     }
 
-    /// Remembers a key that was good, and when that was noted before; `None`: just now.
+    /// Remember a valid key. Return when it was recorded before, or `None` if that was within a
+    /// minute.
     fn note_good(&self, key: &str, now_us: i64) -> Option<Option<i64>> {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         let last = noted.get(key).copied();
@@ -197,13 +200,13 @@ impl Keys {
         Some(last)
     }
 
-    /// Whether it is the one key that the server was started with.
+    /// Whether this is the key from the settings.
     fn is_single(&self, sent: &str) -> bool {
         let single = self.single.as_deref();
         single.is_some_and(|single| is_same_secret(single, sent))
     }
 
-    /// Notes that the key was used, beside the request.
+    /// Record the use of the key, without delaying the request.
     fn note_use(&self, key: &ApiKey, now_us: i64) {
         let Some(store) = self.store.clone() else {
             return;
@@ -211,20 +214,20 @@ impl Keys {
         let Some(last) = self.note_good(&key.id, now_us) else {
             return;
         };
-        tracing::debug!(key = key.id, ?last, "a key is used");
+        tracing::debug!(key = key.id, ?last, "API key used");
         let id = key.id.clone();
         tokio::spawn(async move {
             if let Err(error) = store.note_use(&id, now_us).await {
-                tracing::warn!(error = ?error.to_string(), key = id, "the use of a key could not be noted");
+                tracing::warn!(error = ?error.to_string(), key = id, "failed to record the use of an API key");
             }
         });
     }
 }
 
-/// The id of the one key that the server was started with: keys of the store have longer ones.
+/// The id of the key from the settings; keys of the store have longer ids.
 const SINGLE: &str = "";
 
-/// An address, or the net of one of IPv6: whoever has one there has all of them.
+/// An IPv4 address, or the /64 network of an IPv6 address: one client owns a whole network.
 fn place_of(peer: IpAddr) -> String {
     match peer.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
@@ -239,7 +242,7 @@ fn too_many(path: &str, detail: &str, seconds: u64) -> Response {
     response
 }
 
-/// Somebody without a key, where one is needed: may do nothing but what is for everybody.
+/// A caller without the required key: only public routes are open.
 fn nobody() -> Caller {
     Caller {
         scopes: Some(Vec::new()),
@@ -247,18 +250,18 @@ fn nobody() -> Caller {
     }
 }
 
-/// The key that a request brings: `Authorization: Bearer …` or `x-api-key`.
+/// Read the API key of a request from `Authorization: Bearer …` or `x-api-key`.
 fn sent_key(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
         let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
     });
-    // What cannot be read is a key nevertheless: a wrong one.
+    // An unreadable value counts as a wrong key.
     let plain = headers.get("x-api-key");
     bearer.or_else(|| plain.map(|value| value.to_str().unwrap_or_default()))
 }
 
-/// The answer to who needs a key, or a better one.
+/// The response that asks for a key, or for a valid one.
 pub(crate) fn unauthorized(path: &str, detail: &str) -> Response {
     let mut response = fault(path, 401, detail);
     let challenge = HeaderValue::from_static("Bearer realm=\"retain\"");

@@ -1,46 +1,46 @@
-//! How much may be asked of the server, and how slowly.
+//! Limits on requests: sizes, rates and times.
 
 use std::time::Duration;
 
 /// Limits of a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ServerLimits {
-    /// Bytes of a request's body. Imports, which are read as they come, have no limit.
+    /// Maximum size of a request body in bytes. Imports are streamed and unlimited.
     pub body_bytes: usize,
-    /// Bytes of a request's line and headers together.
+    /// Maximum size of the request line and headers together in bytes.
     pub header_bytes: usize,
-    /// Headers of a request.
+    /// Maximum number of headers.
     pub headers: usize,
-    /// How long a client may take to send its headers, and a connection may wait for the next
-    /// request.
+    /// Timeout for reading the headers, and idle timeout of a connection.
     pub header_timeout: Duration,
-    /// How long a client may make the server wait for the next piece of a body.
+    /// Read timeout: maximum wait for the next chunk of a body.
     pub body_timeout: Duration,
-    /// How long a client may take nothing of what it is sent.
+    /// Write timeout: close the connection if the client reads nothing for this long.
     pub write_timeout: Duration,
-    /// Connections at a time. Who comes later waits. A tenth is kept from streams and turns.
+    /// Maximum number of connections; more wait. A tenth is reserved for requests other than
+    /// streams and runs.
     pub connections: usize,
-    /// Requests that one key may make in a second, on average; twice as many at once.
+    /// Maximum requests per second of one API key on average; bursts may have twice as many.
     pub requests_per_key: f64,
-    /// Streams and turns that one key may have open at a time.
+    /// Maximum number of open streams and runs of one API key.
     pub streams_per_key: usize,
-    /// Streams that one user may have open at a time.
+    /// Maximum number of open streams of one user.
     pub streams_per_user: usize,
-    /// Wrong keys that may come from one address in a second, on average; twice as many at once.
+    /// Maximum failed attempts per second of one address on average; bursts may have twice as many.
     pub wrong_keys_per_peer: f64,
-    /// Bytes of a body that must come in a second, on average, once `body_timeout` is over.
+    /// Minimum bytes per second of a request body on average, after `body_timeout`.
     pub body_bytes_per_second: u64,
-    /// Bytes that a client must take in a second, on average, once `write_timeout` is over. Only the
-    /// time counts in which there is something that it does not take.
+    /// Minimum bytes per second that a client must read on average, after `write_timeout`. Only
+    /// time spent waiting for the client counts.
     pub write_bytes_per_second: u64,
-    /// How long running turns may go on once the server is told to stop.
+    /// How long running requests may continue after the server is told to stop.
     pub shutdown_grace: Duration,
 }
 
 impl Default for ServerLimits {
     fn default() -> ServerLimits {
         ServerLimits {
-            // An event of the largest size fits, also if it is a file in base64.
+            // Large enough for the largest event, even if it is a file in base64.
             body_bytes: 32 * 1024 * 1024,
             header_bytes: 64 * 1024,
             headers: 100,

@@ -1,4 +1,4 @@
-//! Who asks, from where, and how much: what stands before every handler.
+//! The guards before every handler: authentication, origin checks and limits.
 //!
 //! ```text
 //! a request → observe (id, log, counters) → origin (Host, Origin, CORS) → body (size, encoding,
@@ -43,31 +43,31 @@ pub use origin::{Origins, OriginsError, is_loopback_name};
 pub use runs::{RunPermit, Runs, TooManyRuns};
 pub use streams::Streams;
 
-/// What is asked of a request before it comes to its handler.
+/// The checks that a request passes before its handler.
 #[derive(Debug)]
 pub struct Guards {
-    /// From where a browser may ask.
+    /// Which browser origins are allowed.
     pub origins: Origins,
-    /// Who may ask.
+    /// The accepted API keys.
     pub keys: Keys,
-    /// How much may be asked.
+    /// The limits.
     pub limits: ServerLimits,
-    /// What has been asked and lasts.
+    /// Open streams and runs.
     pub streams: Streams,
-    /// What has been asked.
+    /// Counters.
     pub metrics: Metrics,
-    /// Whether the server is about to end.
+    /// Whether the server is shutting down.
     pub shutdown: Shutdown,
-    /// Where request ids come from.
+    /// The source of request ids.
     pub ids: Arc<dyn Ids>,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Whose part a request is, for those who follow it through several programs.
+    /// Links the span of a request to the trace of its caller.
     pub trace_context: Option<TraceContext>,
 }
 
 impl Default for Guards {
-    /// Without keys, for an address that is not known; with the usual limits.
+    /// Guards without API keys for an unknown address, with default limits.
     fn default() -> Guards {
         Guards {
             origins: Origins::default(),
@@ -83,7 +83,7 @@ impl Default for Guards {
     }
 }
 
-/// Lets a request pass if nothing is against it. The outermost layer.
+/// Pass a request on if all checks succeed. The outermost layer.
 pub(crate) async fn stand_before(
     State(guards): State<Arc<Guards>>,
     request: Request,
@@ -117,11 +117,11 @@ async fn check(guards: &Arc<Guards>, mut request: Request, next: Next) -> Respon
     response
 }
 
-/// Who asks, and whether what is sent can be taken.
+/// Authenticate the caller and check the headers and the body.
 async fn admit(guards: &Arc<Guards>, request: &mut Request) -> Result<(), Box<Response>> {
     body::check(request, &guards.limits)?;
-    // A program that has these routes inside its own may know better who asks. Of who asks for what
-    // is everybody's, nothing is asked: health is told also while keys cannot be looked up.
+    // A program that nests these routes may have set the caller itself. Public routes skip
+    // authentication: health must answer even if keys cannot be looked up.
     if request.extensions().get::<Caller>().is_none() && !is_public(request) {
         let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
         let peer = peer.map(|ConnectInfo(peer)| peer.ip());
@@ -137,7 +137,7 @@ async fn admit(guards: &Arc<Guards>, request: &mut Request) -> Result<(), Box<Re
     Ok(())
 }
 
-/// Runs the handler, unless the server's patience ends before.
+/// Run the handler, unless the server shuts down first.
 async fn run(guards: &Arc<Guards>, mut request: Request, path: &str, next: Next) -> Response {
     let held = match streams::admit(guards, &mut request).await {
         Ok(held) => held,
@@ -150,9 +150,9 @@ async fn run(guards: &Arc<Guards>, mut request: Request, path: &str, next: Next)
         biased;
         response = AssertUnwindSafe(next.run(request)).catch_unwind() => {
             response.unwrap_or_else(|_| {
-                // What it said is on standard error already, with its place.
+                // The panic hook has printed the message and its location already.
                 tracing::error!("a handler panicked");
-                fault(path, 500, "something went wrong here; the log says what")
+                fault(path, 500, "internal error; see the server's log")
             })
         }
         () = over.reached(Phase::Over) => {

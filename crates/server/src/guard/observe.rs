@@ -1,5 +1,5 @@
-//! Each request gets an id, a line in the log and its place in the counters, also if nobody waits
-//! for its answer any more. What is said in it, and whose it is, is nowhere.
+//! Give each request an id, a log line and its counters, even if the client disconnects. Neither
+//! content nor user names are recorded.
 
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -15,20 +15,20 @@ use super::Guards;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What stands for a path that is no route.
+/// The route label of unknown paths.
 const NO_ROUTE: &str = "none";
 
-/// The status of a request whose client left before there was an answer. Nobody gets it sent.
+/// The status recorded for a request whose client disconnected before the response.
 const CLIENT_LEFT: u16 = 499;
 
-/// Tells the span of a request whose part it is, by the headers that came with it.
+/// Links the span of a request to the caller's trace, from the request's headers.
 #[derive(Clone)]
 pub struct TraceContext(Arc<Tell>);
 
 type Tell = dyn Fn(&Span, &HeaderMap) + Send + Sync;
 
 impl TraceContext {
-    /// Is asked for each request, before it is answered.
+    /// Called for each request before its handler.
     pub fn new(tell: impl Fn(&Span, &HeaderMap) + Send + Sync + 'static) -> TraceContext {
         TraceContext(Arc::new(tell))
     }
@@ -40,7 +40,7 @@ impl fmt::Debug for TraceContext {
     }
 }
 
-/// Answers a request by `answer`, and notes that it did.
+/// Handle a request with `answer` and record it.
 pub(super) async fn observed<F: Future<Output = Response>>(
     guards: &Arc<Guards>,
     request: Request,
@@ -57,7 +57,7 @@ pub(super) async fn observed<F: Future<Output = Response>>(
         span: span.clone(),
         status: CLIENT_LEFT,
     };
-    // For those who follow requests; the log has a span of its own.
+    // The span for tracing; the log has its own.
     let followed = span.in_scope(|| followed(method, asked.route.as_ref()));
     if let Some(context) = guards
         .trace_context
@@ -78,8 +78,8 @@ pub(super) async fn observed<F: Future<Output = Response>>(
     response
 }
 
-/// A request on its way. It is noted when this is dropped, and so also when nobody waits for the
-/// answer: then the whole way is dropped.
+/// A request in progress. Recorded on drop, so that a request whose client disconnected is recorded
+/// too.
 struct Asked<'a> {
     guards: &'a Guards,
     method: &'static str,
@@ -105,8 +105,8 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// The span of a request, by OpenTelemetry's conventions. Of its path there is only the route: names of
-/// users and sessions are in the rest.
+/// The span of a request by OpenTelemetry's conventions. It has the route, not the path, which
+/// contains names of users and sessions.
 fn followed(method: &'static str, route: Option<&MatchedPath>) -> Span {
     let route = route.map_or(NO_ROUTE, MatchedPath::as_str);
     tracing::info_span!(
@@ -121,7 +121,7 @@ fn followed(method: &'static str, route: Option<&MatchedPath>) -> Span {
     )
 }
 
-/// The id that the client gives, if it is a decent one; else a new one.
+/// The client's request id if it is well-formed, otherwise a new one.
 fn request_id(guards: &Guards, headers: &HeaderMap) -> HeaderValue {
     let is_decent = |value: &&HeaderValue| {
         let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:".contains(b);
@@ -134,7 +134,7 @@ fn request_id(guards: &Guards, headers: &HeaderMap) -> HeaderValue {
     })
 }
 
-/// Methods that nobody knows are one, so that a client cannot make counters without end.
+/// Count unknown methods as one, so that a client cannot create unlimited counters.
 fn known_method(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::guard::stand_before;
 
-    /// Routes that do not answer, behind guards.
+    /// Routes that never respond, behind guards.
     fn router(guards: &Arc<Guards>) -> Router {
         let panics = async || -> &'static str { panic!("on purpose") };
         Router::new()

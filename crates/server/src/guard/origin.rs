@@ -1,8 +1,7 @@
-//! From where a browser may ask: `Host` and `Origin` as ADK 2.13 checks them, and CORS for those
-//! that are named.
+//! Host and Origin checks as in ADK 2.13, and CORS for the allowed origins.
 //!
-//! A page of another site must neither read nor write here, also not by a name that it lets point
-//! to this machine. Programs that are no browsers send no `Origin` and are not concerned.
+//! A page of another site must neither read nor write here, not even through a host name that it
+//! points to this machine. Programs other than browsers send no `Origin` and pass.
 
 use std::{collections::HashSet, net::IpAddr};
 
@@ -15,10 +14,10 @@ use regex::Regex;
 
 use super::fault;
 
-/// What `--allow-origins` says in front of a pattern.
+/// The prefix of a pattern in `--allow-origins`.
 const PATTERN: &str = "regex:";
 
-/// An origin that cannot be read.
+/// An invalid allowed origin.
 #[derive(Debug, thiserror::Error)]
 #[error("allowed origin {origin:?} is no pattern that can be read")]
 pub struct OriginsError {
@@ -26,23 +25,23 @@ pub struct OriginsError {
     source: regex::Error,
 }
 
-/// Which origins and hosts may be named in a request.
+/// The allowed origins and hosts.
 #[derive(Debug, Default)]
 pub struct Origins {
-    /// Whether only this machine reaches the address that is listened on.
+    /// Whether the server listens on a loopback address.
     is_on_loopback: bool,
     literal: Vec<String>,
     patterns: Vec<Regex>,
-    /// Hosts that stand in allowed origins, and the one that the server is called by.
+    /// The hosts of the allowed origins, and the server's own host name.
     hosts: HashSet<String>,
-    /// Whether all are allowed.
+    /// Whether all origins are allowed.
     all: bool,
 }
 
 impl Origins {
-    /// For a server that allows these origins: literally, by `regex:…`, or all by `*`.
-    /// `is_on_loopback`: it listens where only this machine comes. Go by the address and not by its
-    /// name for this: `127.1` and many a host name are such addresses too.
+    /// Allow these origins: literally, by `regex:…`, or all by `*`. `is_on_loopback`: the server
+    /// listens on a loopback address. Decide this by the address, because `127.1` and many host
+    /// names are loopback addresses too.
     pub fn new(is_on_loopback: bool, allowed: &[String]) -> Result<Origins, OriginsError> {
         let mut origins = Origins {
             is_on_loopback,
@@ -66,18 +65,18 @@ impl Origins {
         Ok(origins)
     }
 
-    /// The server is called by this host, as whoever started it said.
+    /// Add the host name that the server was started with.
     pub fn called(mut self, host: &str) -> Origins {
         self.hosts.insert(plain(host));
         self
     }
 
-    /// Whether any origin was named.
+    /// Whether any origin is allowed.
     fn are_given(&self) -> bool {
         !self.literal.is_empty() || !self.patterns.is_empty()
     }
 
-    /// Whether the request may be made from where it comes; if so, what a browser is told.
+    /// Check the origin of a request and return the CORS headers for the browser.
     pub(super) fn check(&self, request: &Request) -> Result<Cors, Box<Response>> {
         let headers = request.headers();
         if !self.is_host_allowed(request) {
@@ -103,15 +102,15 @@ impl Origins {
         })
     }
 
-    /// A server on a loopback address is reached by the names of such only. Whoever names another
-    /// host was led here by a name that points to this machine.
+    /// A server on a loopback address accepts only loopback host names. Another host name means DNS
+    /// rebinding.
     fn is_host_allowed(&self, request: &Request) -> bool {
         if self.all || !self.is_on_loopback {
             return true;
         }
         let mut hosts = request.headers().get_all(header::HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
-            // None comes from no browser; two are a trick.
+            // A browser always sends one; two are an attack.
             return !request.headers().contains_key(header::HOST);
         };
         let Ok(host) = host.to_str() else {
@@ -124,7 +123,7 @@ impl Origins {
         self.is_own(host)
     }
 
-    /// Whether a host is this machine's own, or one that was named.
+    /// Whether a host is a loopback name or an allowed host.
     fn is_own(&self, host: &str) -> bool {
         is_loopback_name(host) || self.hosts.contains(&plain(host))
     }
@@ -146,17 +145,17 @@ impl Origins {
     }
 }
 
-/// What a browser is told about reading an answer from elsewhere.
+/// The CORS headers of a response.
 #[derive(Debug, Default)]
 pub(super) struct Cors {
     is_on: bool,
-    /// The origin, if it is one of the named.
+    /// The origin, if it is allowed.
     origin: Option<HeaderValue>,
     allows_all: bool,
 }
 
 impl Cors {
-    /// The answer to a browser that asks before it asks.
+    /// The response to a preflight request.
     pub(super) fn preflight(&self, request: &Request) -> Option<Response> {
         let asked = request.headers().get(header::ACCESS_CONTROL_REQUEST_METHOD);
         let is_preflight = request.method() == Method::OPTIONS
@@ -188,10 +187,10 @@ impl Cors {
         Some((StatusCode::OK, headers, "OK").into_response())
     }
 
-    /// Lets the page of a named origin read the answer.
+    /// Allow a page of an allowed origin to read the response.
     pub(super) fn allow(&self, headers: &mut HeaderMap) {
         if self.is_on && !self.allows_all {
-            // Also for who names no origin: what is kept for one is not for another.
+            // Also without an origin: caches must not serve one origin's response to another.
             headers.append(header::VARY, HeaderValue::from_static("Origin"));
         }
         let Some(origin) = &self.origin else {
@@ -207,22 +206,22 @@ impl Cors {
     }
 }
 
-/// Whether a host, with or without a port, is this machine's own.
+/// Whether a host, with or without a port, is a loopback address.
 pub fn is_loopback_name(host: &str) -> bool {
     let host = plain(host);
     let ip = host.parse::<IpAddr>();
-    // An IPv4 address may be written as one of IPv6.
+    // An IPv6 address may contain an IPv4 address.
     host == "localhost" || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-/// A host as it is compared.
+/// Normalize a host for comparison.
 fn plain(host: &str) -> String {
     let host = without_port(host).to_ascii_lowercase();
     host.trim_end_matches('.').to_owned()
 }
 
-/// A host without its port. What is no host with a port comes back whole, so that
-/// `127.0.0.1:8000.evil.example` is not taken for this machine.
+/// Strip the port. Text that is not a host with a port is returned unchanged, so that
+/// `127.0.0.1:8000.evil.example` is not read as this machine.
 fn without_port(host: &str) -> &str {
     let (bare, rest) = match host.strip_prefix('[') {
         Some(inside) => match inside.split_once(']') {
@@ -244,7 +243,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// The host that stands in an origin.
+/// The host of an origin.
 fn host_of(origin: &str) -> Option<&str> {
     let (_, rest) = origin.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -252,7 +251,7 @@ fn host_of(origin: &str) -> Option<&str> {
     Some(without_port(host)).filter(|host| !host.is_empty())
 }
 
-/// The origin at which this server was asked, as a proxy or the client says.
+/// The server's own origin, as a proxy or the client states it.
 fn own_origin(headers: &HeaderMap) -> Option<String> {
     if let Some(origin) = first(headers, header::FORWARDED).and_then(forwarded) {
         return Some(origin);
@@ -268,7 +267,7 @@ fn own_origin(headers: &HeaderMap) -> Option<String> {
     Some(format!("{}://{host}", of_browser(scheme)))
 }
 
-/// Scheme and host of a `Forwarded` header, where it has both.
+/// Scheme and host of a `Forwarded` header that has both.
 fn forwarded(value: &str) -> Option<String> {
     let find = |wanted: &str| {
         let pairs = value.split(';').filter_map(|pair| pair.split_once('='));
@@ -284,7 +283,7 @@ fn unquoted(value: &str) -> &str {
     inside.unwrap_or(value)
 }
 
-/// Pages speak of http where a socket speaks of ws.
+/// Pages use http where a socket uses ws.
 fn of_browser(scheme: &str) -> &str {
     match scheme {
         "ws" => "http",
@@ -297,12 +296,12 @@ fn first(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok().map(first_of)
 }
 
-/// What stands before the first comma.
+/// The text before the first comma.
 fn first_of(value: &str) -> &str {
     value.split(',').next().unwrap_or_default().trim()
 }
 
-/// As ADK says it, and in our own manner below `/api/`.
+/// The error in ADK's format, or as a problem below `/api/`.
 fn forbidden(request: &Request, reason: &str) -> Response {
     if request.uri().path().starts_with("/api/") {
         return fault(request.uri().path(), 403, reason);

@@ -1,4 +1,4 @@
-//! A memory as callers see it: ADK's entry, and where it comes from.
+//! A memory as the API returns it: ADK's entry and its source.
 
 use retain_core::{MemoryAbout, MemoryEntry, MemoryKind, MemoryRecord, OriginKind, seconds};
 use schemars::JsonSchema;
@@ -6,47 +6,47 @@ use serde::{Deserialize, Serialize};
 
 use super::super::shapes::MemoryEntryObject;
 
-/// A memory and where it comes from.
+/// A memory and its source.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Memory")]
 pub(super) struct MemoryBody {
-    /// As ADK has it.
+    /// The entry as ADK defines it.
     #[schemars(with = "MemoryEntryObject")]
     memory: MemoryEntry,
-    /// Where it comes from.
+    /// The source of the entry.
     about: About,
 }
 
-/// Where a memory comes from.
+/// The source of a memory.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "MemoryAbout")]
 pub(super) struct About {
-    /// Its number among the user's memories.
+    /// Its sequence number among the user's memories.
     seq: u64,
-    /// How it came to be a memory.
+    /// How it was created.
     kind: KindName,
-    /// The conversation it was said in.
+    /// The session that it comes from.
     session: Option<String>,
-    /// Its position in the conversation's log, if that is known.
+    /// Its position in the session's log, if known.
     position: Option<u64>,
-    /// The event it was said with.
+    /// The event that it comes from.
     event_id: Option<String>,
-    /// Who it comes from.
+    /// Its author.
     origin: OriginName,
-    /// The tool it comes from.
+    /// The tool that it comes from.
     tool: Option<String>,
     /// When it was said, in seconds since 1970.
     timestamp: f64,
-    /// When it was taken up.
+    /// When it was ingested.
     created_at: f64,
-    /// When it was changed by hand.
+    /// When it was last edited by a person.
     updated_at: Option<f64>,
-    /// When its time is up.
+    /// When it expires.
     expires_at: Option<f64>,
 }
 
-/// How a memory came to be one: said in a conversation, or given as a memory.
+/// How a memory was created: from a session, or directly.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "MemoryKind")]
@@ -55,7 +55,7 @@ pub(super) enum KindName {
     Direct,
 }
 
-/// Who a memory comes from.
+/// The origin of a memory.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "MemoryOrigin")]

@@ -1,4 +1,4 @@
-//! Taking up: a session, events, memories as they are.
+//! Ingest a session, events or ready-made memories.
 
 use std::sync::Arc;
 
@@ -32,20 +32,15 @@ pub(super) fn routes(api: Api) -> Api {
         Method::POST,
         SESSIONS,
         "rememberSession",
-        "Take up what a session says; one that has grown may be taken up again",
+        "Ingest a session; a session that has grown may be ingested again",
     );
     let events = Operation::new(
         Method::POST,
         EVENTS,
         "rememberEvents",
-        "Take up events; those that are known stay as they are",
+        "Ingest events; existing entries are skipped",
     );
-    let entries = Operation::new(
-        Method::POST,
-        ENTRIES,
-        "remember",
-        "Take up memories as they are",
-    );
+    let entries = Operation::new(Method::POST, ENTRIES, "remember", "Store memories as given");
     api.add(
         session
             .takes::<AddSession>()
@@ -66,34 +61,34 @@ pub(super) fn routes(api: Api) -> Api {
     )
 }
 
-/// A session to be taken up: one of this server by its id, or one that is kept elsewhere.
+/// A session to ingest: the id of a session of this server, or a whole session.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "RememberSession")]
 struct AddSession {
-    /// A session of this server.
+    /// The id of a session of this server.
     session_id: Option<String>,
     /// A session with its events.
     session: Option<GivenSession>,
-    /// Notes for everything that is taken up.
+    /// Custom metadata for all created entries.
     #[schemars(with = "Option<FreeObject>")]
     custom_metadata: Option<JsonMap>,
-    /// How long it is remembered.
+    /// Time to live of the created entries.
     ttl_seconds: Option<Ttl>,
-    /// Whether what tools answered is taken up too.
+    /// Whether to ingest tool responses too.
     tool_responses: Option<bool>,
 }
 
-/// A session as ADK writes it, in either spelling. What is not named here does not matter.
+/// A session as ADK writes it, in either spelling. Other fields are ignored.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct GivenSession {
     /// Its id.
     id: String,
-    /// The app; that of the path.
+    /// The app; must equal the app of the path.
     #[serde(alias = "app_name")]
     app_name: Option<String>,
-    /// The user; that of the path.
+    /// The user; must equal the user of the path.
     #[serde(alias = "user_id")]
     user_id: Option<String>,
     /// Its events.
@@ -102,7 +97,7 @@ struct GivenSession {
     events: Vec<Event>,
 }
 
-/// Events to be taken up.
+/// Events to ingest.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "RememberEvents")]
@@ -110,18 +105,18 @@ struct AddEvents {
     /// The events.
     #[schemars(with = "Vec<EventObject>")]
     events: Vec<Event>,
-    /// The session they are of.
+    /// The session that the events belong to.
     session_id: Option<String>,
-    /// Notes for everything that is taken up.
+    /// Custom metadata for all created entries.
     #[schemars(with = "Option<FreeObject>")]
     custom_metadata: Option<JsonMap>,
-    /// How long it is remembered.
+    /// Time to live of the created entries.
     ttl_seconds: Option<Ttl>,
-    /// Whether what tools answered is taken up too.
+    /// Whether to ingest tool responses too.
     tool_responses: Option<bool>,
 }
 
-/// Memories to be taken up.
+/// Memories to store.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Remember")]
@@ -129,24 +124,24 @@ struct AddEntries {
     /// The memories.
     #[schemars(with = "Vec<MemoryEntryObject>")]
     memories: Vec<MemoryEntry>,
-    /// Notes for everything that is taken up.
+    /// Custom metadata for all created entries.
     #[schemars(with = "Option<FreeObject>")]
     custom_metadata: Option<JsonMap>,
-    /// How long it is remembered.
+    /// Time to live of the created entries.
     ttl_seconds: Option<Ttl>,
 }
 
-/// What became of it; null where the memory service does not count.
+/// The result of an ingest; null if the memory service does not count.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Remembered")]
 struct Added {
-    /// New ones.
+    /// Number of new entries.
     added: Option<u64>,
-    /// Known ones that say something else now.
+    /// Number of entries whose content changed.
     replaced: Option<u64>,
-    /// Those that were there already.
+    /// Number of entries that existed already.
     known: Option<u64>,
-    /// Those that were forgotten before, and stay so.
+    /// Number of entries that were forgotten earlier and stay forgotten.
     forgotten: Option<u64>,
 }
 
@@ -161,7 +156,7 @@ impl From<MemoryAdded> for Added {
     }
 }
 
-/// What only Retain's memory can do, if it is asked for.
+/// Return the ingest options that only Retain's memory supports, if the request sets any.
 fn options(
     server: &Shared,
     ttl: Option<Ttl>,
@@ -213,11 +208,11 @@ async fn add_session(
     }
 }
 
-/// The session that came in the body, which must be of the user in the path.
+/// Read the session from the body and check that it belongs to the user of the path.
 fn session_of(of: OfUser, given: GivenSession) -> Result<Session, Problem> {
     let differs = |said: Option<String>, path: &str| said.is_some_and(|said| said != path);
     if differs(given.app_name, &of.app) || differs(given.user_id, &of.user) {
-        let detail = "the session is of another app or user than the path";
+        let detail = "the session belongs to another app or user than the path";
         return Err(Problem::invalid_body(detail));
     }
     let mut session = Session::new(of.app, of.user, given.id);

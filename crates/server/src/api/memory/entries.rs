@@ -1,4 +1,4 @@
-//! Memories one by one: list, read, change, delete; and how much there is.
+//! Single memories: list, read, update, delete; and statistics.
 
 use axum::{extract::State, http::Method, response::Response};
 use retain_core::{Content, JsonMap, MemoryStatistics, MemoryUpdate, micros};
@@ -24,12 +24,12 @@ use crate::{guard::Scope, routes::Access, services::Shared};
 const AFTER: Param = Param::new(
     "after",
     Kind::Integer(0, INTEGER_MAX),
-    "Where the last page ended: its `next`.",
+    "The `next` of the previous page.",
 );
 const LIMIT: Param = Param::new(
     "limit",
     Kind::Integer(1, 1000),
-    "At most so many. 100 if nothing is said.",
+    "Maximum number of results (default 100).",
 );
 const LIST: &[Param] = &[
     AFTER,
@@ -52,26 +52,26 @@ pub(super) fn routes(api: Api) -> Api {
         Method::GET,
         ENTRIES,
         "listMemories",
-        "Memories in the order of their arrival",
+        "List memories in order of arrival",
     );
     let get_it = Operation::new(Method::GET, ENTRY, "getMemory", "Read a memory");
     let change_it = Operation::new(
         Method::PATCH,
         ENTRY,
         "changeMemory",
-        "Change a memory by hand; from then on taking up leaves it as it is",
+        "Update a memory; later ingests leave it unchanged",
     );
     let delete_it = Operation::new(
         Method::DELETE,
         ENTRY,
         "deleteMemory",
-        "Forget the memories of this id for good; no error if there are none",
+        "Delete the memories with this id permanently; succeeds if there are none",
     );
     let count_it = Operation::new(
         Method::GET,
         STATISTICS,
         "memoryStatistics",
-        "How much there is",
+        "Count the memories of a user",
     );
     api.add(list_it.query(LIST).answers::<Page>(200), reads, list)
         .add(get_it.answers::<MemoryBody>(200).fails(&[404]), reads, get)
@@ -87,57 +87,57 @@ pub(super) fn routes(api: Api) -> Api {
         .add(count_it.answers::<Statistics>(200), reads, statistics)
 }
 
-/// Some memories.
+/// A page of memories.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "MemoryPage")]
 struct Page {
     /// The memories.
     memories: Vec<MemoryBody>,
-    /// Give this as `after` to go on; null at the end.
+    /// Pass this as `after` to read the next page; null at the end.
     next: Option<String>,
 }
 
-/// What a change by hand sets. What is not said stays.
+/// The fields to update. Missing fields stay unchanged.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "ChangeMemory")]
 struct Change {
-    /// What it says now.
+    /// The new content.
     #[schemars(with = "Option<ContentObject>")]
     content: Option<Content>,
-    /// The user's own notes.
+    /// The new custom metadata.
     #[schemars(with = "Option<FreeObject>")]
     custom_metadata: Option<JsonMap>,
-    /// When its time is up, in seconds since 1970; null: never.
+    /// When it expires, in seconds since 1970; null for never.
     #[serde(default, deserialize_with = "given")]
     #[schemars(with = "Option<Time>")]
     expires_at: Option<Option<Time>>,
 }
 
-/// How much is kept of a user.
+/// Statistics about a user's memories.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "MemoryStatistics")]
 struct Statistics {
-    /// Memories.
+    /// Number of memories.
     entries: u64,
-    /// Bytes of what they say, with their notes.
+    /// Size of their content and metadata in bytes.
     bytes: u64,
-    /// Conversations that they come from.
+    /// Number of sessions that they come from.
     sessions: u64,
-    /// Those that come from tools.
+    /// Number of memories that come from tools.
     from_tools: u64,
-    /// Those that were given as memories.
+    /// Number of memories that were stored directly.
     direct: u64,
-    /// Those that have a vector of an embedder.
+    /// Number of memories that have an embedding.
     embedded: u64,
-    /// Hashes of what was forgotten.
+    /// Number of hashes of forgotten memories.
     tombstones: u64,
-    /// When the oldest was said.
+    /// Time of the oldest memory.
     oldest: Option<f64>,
-    /// When the newest was said.
+    /// Time of the newest memory.
     newest: Option<f64>,
-    /// How often something has changed.
+    /// Number of changes so far.
     revision: u64,
 }
 

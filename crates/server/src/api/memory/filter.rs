@@ -1,4 +1,4 @@
-//! Which memories are meant: the same conditions in a body and in a query.
+//! The filter for memories: the same conditions in a body and in a query string.
 
 use retain_core::{JsonMap, MemoryFilter, OriginKind};
 use schemars::JsonSchema;
@@ -13,10 +13,18 @@ use super::{
     about::{KindName, OriginName},
 };
 
-const FROM: Param = Param::new("from", Kind::Time, "Said at this time or later.");
-const TO: Param = Param::new("to", Kind::Time, "Said before this time.");
-const AUTHOR: Param = Param::new("author", Kind::Text, "Said by this author.");
-const SESSION: Param = Param::new("session", Kind::Text, "Said in this session.");
+const FROM: Param = Param::new(
+    "from",
+    Kind::Time,
+    "Only memories from this time or later, in seconds since 1970.",
+);
+const TO: Param = Param::new(
+    "to",
+    Kind::Time,
+    "Only memories from before this time, in seconds since 1970.",
+);
+const AUTHOR: Param = Param::new("author", Kind::Text, "Only memories by this author.");
+const SESSION: Param = Param::new("session", Kind::Text, "Only memories from this session.");
 const KIND: Param = Param::new("kind", Kind::Choice(&["turn", "direct"]), "Of this kind.");
 const ORIGIN: Param = Param::new(
     "origin",
@@ -25,29 +33,29 @@ const ORIGIN: Param = Param::new(
 );
 const TOOL: Param = Param::new("tool", Kind::Text, "From this tool.");
 
-/// The conditions as parameters of a query.
+/// The conditions as query parameters.
 pub(super) const PARAMS: [Param; 7] = [FROM, TO, AUTHOR, SESSION, KIND, ORIGIN, TOOL];
 
-/// Which memories are meant. What is not said does not matter.
+/// Which memories to select. A missing field admits all.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "MemoryFilter")]
 pub(super) struct Filter {
-    /// Said at this time or later, in seconds since 1970.
+    /// Only memories from this time or later, in seconds since 1970.
     pub(super) from: Option<Time>,
-    /// Said before this time.
+    /// Only memories from before this time.
     pub(super) to: Option<Time>,
-    /// Said by this author.
+    /// Only memories by this author.
     pub(super) author: Option<String>,
-    /// Said in this session.
+    /// Only memories from this session.
     pub(super) session: Option<String>,
-    /// Of this kind.
+    /// Only memories of this kind.
     pub(super) kind: Option<KindName>,
-    /// From one of these.
+    /// Only memories of these origins.
     pub(super) origin: Option<Origins>,
-    /// From this tool.
+    /// Only memories from this tool.
     pub(super) tool: Option<String>,
-    /// With these notes: every key has this very value.
+    /// Only memories whose metadata has these exact values.
     #[schemars(with = "Option<FreeObject>")]
     pub(super) metadata: Option<JsonMap>,
 }
@@ -57,9 +65,9 @@ pub(super) struct Filter {
 #[serde(untagged)]
 #[schemars(rename = "MemoryOrigins")]
 pub(super) enum Origins {
-    /// This one.
+    /// A single origin.
     One(OriginName),
-    /// One of these.
+    /// Any of several origins.
     Several(Vec<OriginName>),
 }
 
@@ -83,7 +91,7 @@ impl From<Filter> for MemoryFilter {
     }
 }
 
-/// The conditions of a query.
+/// Read the conditions from a query string.
 pub(super) fn of_query(params: &Params) -> Result<MemoryFilter, Problem> {
     let text = |param: &Param| params.text(param).map(str::to_owned);
     let kind = match params.choice(&KIND)? {

@@ -1,4 +1,4 @@
-//! Forgetting for good: by id, session, tool or condition.
+//! Delete memories permanently: by id, session, tool or filter.
 
 use axum::{extract::State, http::Method, response::Response};
 use retain_core::{Forget, ForgetReceipt, MemoryFilter};
@@ -25,7 +25,7 @@ pub(super) fn routes(api: Api) -> Api {
         Method::POST,
         FORGET,
         "forgetMemories",
-        "Forget memories for good: taking up what they were of does not bring them back",
+        "Delete memories permanently; later ingests do not restore them",
     );
     api.add(
         forget_it.takes::<ForgetBody>().answers::<Forgotten>(200),
@@ -34,31 +34,31 @@ pub(super) fn routes(api: Api) -> Api {
     )
 }
 
-/// What is to be forgotten. Exactly one of these.
+/// What to delete. Set exactly one field.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Forget")]
 struct ForgetBody {
     /// The memories with these ids.
     ids: Option<Vec<String>>,
-    /// What was said in this session so far.
+    /// All memories of this session so far.
     session: Option<String>,
-    /// What this tool has said so far.
+    /// All memories from this tool so far.
     tool: Option<String>,
-    /// Those that are meant; at least one condition.
+    /// The memories that match; at least one condition is required.
     filter: Option<Filter>,
-    /// Everything.
+    /// All memories of the user.
     all: Option<bool>,
 }
 
-/// What was forgotten.
+/// What was deleted.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Forgotten {
-    /// Memories that are gone.
+    /// Number of deleted memories.
     memories: u64,
-    /// Bytes that they took.
+    /// Their size in bytes.
     bytes: u64,
-    /// Hashes that were left, so that they do not come back.
+    /// Number of hashes kept, so that ingesting again does not restore them.
     tombstones: u64,
 }
 
@@ -70,7 +70,7 @@ fn what(body: ForgetBody) -> Result<Forget, Problem> {
     if let Some(filter) = body.filter {
         let filter = MemoryFilter::from(filter);
         if filter.is_any() {
-            let detail = "the filter says nothing; to forget everything, say {\"all\": true}";
+            let detail = "the filter is empty; to forget everything, send {\"all\": true}";
             return Err(Problem::invalid_body(detail));
         }
         asked.push(Forget::Matching(filter));
@@ -81,7 +81,7 @@ fn what(body: ForgetBody) -> Result<Forget, Problem> {
     match (asked.pop(), asked.is_empty()) {
         (Some(what), true) => Ok(what),
         _ => {
-            let detail = "give exactly one of `ids`, `session`, `tool`, `filter`, `all`";
+            let detail = "set exactly one of `ids`, `session`, `tool`, `filter`, `all`";
             Err(Problem::invalid_body(detail))
         }
     }

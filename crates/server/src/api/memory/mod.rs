@@ -1,7 +1,7 @@
-//! Long-term memory: take up, search, list, change, forget.
+//! Long-term memory: ingest, search, list, update, forget.
 //!
-//! What ADK's memory services can do works with every service; the rest needs Retain's, and is
-//! answered with 501 where there is another one.
+//! ADK's methods work with every memory service. The rest needs Retain's own and returns 501 with
+//! any other.
 
 mod about;
 mod add;
@@ -21,7 +21,7 @@ pub(super) fn routes(api: Api) -> Api {
     forget::routes(entries::routes(search::routes(add::routes(api))))
 }
 
-/// Retain's own memory, if that is what this server has.
+/// Return Retain's own memory service, or 501 if the server has another one.
 fn long_term<'a>(server: &'a Shared, what: &str) -> Result<&'a Arc<dyn LongTermMemory>, Problem> {
     server.services.long_term_memory.as_ref().ok_or_else(|| {
         let detail = format!("the memory service of this server has no {what}");

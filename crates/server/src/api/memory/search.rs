@@ -1,4 +1,4 @@
-//! Searching: what answers a question, and why.
+//! Search memories, with explanations.
 
 use axum::{extract::State, http::Method, response::Response};
 use retain_core::MemoryEntry;
@@ -31,7 +31,7 @@ pub(super) fn routes(api: Api) -> Api {
         Method::POST,
         SEARCH,
         "searchMemory",
-        "Find what answers a question, the best first",
+        "Search memories, best hits first",
     );
     api.add(
         search_it.takes::<Search>().answers::<Found>(200),
@@ -40,104 +40,103 @@ pub(super) fn routes(api: Api) -> Api {
     )
 }
 
-/// A question, and which memories may answer it.
+/// A memory query with its filter.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "MemoryQuery")]
 struct Search {
-    /// In words.
+    /// The question in natural language.
     query: String,
-    /// At most so many. 10 if nothing is said.
+    /// Maximum number of results (default 10).
     limit: Option<SearchLimit>,
-    /// At most so many tokens in all of them, roughly.
+    /// Approximate token budget of all results together.
     token_budget: Option<Tokens>,
-    /// Said at this time or later, in seconds since 1970.
+    /// Only memories from this time or later, in seconds since 1970.
     from: Option<Time>,
-    /// Said before this time.
+    /// Only memories from before this time.
     to: Option<Time>,
-    /// Said by this author.
+    /// Only memories by this author.
     author: Option<String>,
-    /// Said in this session.
+    /// Only memories from this session.
     session: Option<String>,
-    /// Of this kind.
+    /// Only memories of this kind.
     kind: Option<KindName>,
-    /// From one of these.
+    /// Only memories of these origins.
     origin: Option<Origins>,
-    /// From this tool.
+    /// Only memories from this tool.
     tool: Option<String>,
-    /// With these notes: every key has this very value.
+    /// Only memories whose metadata has these exact values.
     #[schemars(with = "Option<FreeObject>")]
     metadata: Option<retain_core::JsonMap>,
-    /// Nothing below this score.
+    /// Minimum score.
     min_score: Option<Score>,
-    /// What "yesterday" is relative to. Now, if nothing is said.
+    /// What "yesterday" is relative to (default: now).
     reference_time: Option<Time>,
-    /// Say why each was found.
+    /// Whether to explain each hit.
     explain: Option<bool>,
 }
 
-/// What was found, the best first.
+/// The hits, best first.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "MemoryHits")]
 struct Found {
-    /// The memories.
+    /// The hits.
     memories: Vec<FoundBody>,
 }
 
-/// A memory that answers a question.
+/// A memory that matches the query.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "MemoryHit")]
 struct FoundBody {
-    /// As ADK has it.
+    /// The entry as ADK defines it.
     #[schemars(with = "MemoryEntryObject")]
     memory: MemoryEntry,
-    /// How well it answers, from 0 to 1; null where the service does not say.
+    /// The score from 0 to 1; null if the service has none.
     score: Option<f32>,
-    /// Where it comes from; null where the service does not say.
+    /// The source of the entry; null if the service does not record it.
     about: Option<About>,
-    /// Why it was found, if that was asked.
+    /// Why it matched, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     explanation: Option<Explained>,
 }
 
-/// Why a memory was found. What the signals gave adds up to the score.
+/// Why a memory matched. The signals add up to the score.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Explanation")]
 struct Explained {
-    /// The words of the question that were found, the weightiest first.
+    /// The words of the question that matched, highest weight first.
     words: Vec<Word>,
-    /// From words of its own, its neighbours, its author and its date.
+    /// Score from its own words, its neighbors, its author and its date.
     lexical: f32,
-    /// From the conversation as a whole.
+    /// Score from its session as a whole.
     session: f32,
-    /// Because the question names its author.
+    /// Score because the question names its author.
     author: f32,
-    /// From the meaning of its own words.
+    /// Score from the meaning of its own words.
     meaning: f32,
-    /// From the meaning of its words and those around it.
+    /// Score from the meaning of its words and its neighbors'.
     context: f32,
-    /// From the embedder that was given.
+    /// Score from the embedder.
     embedding: f32,
-    /// Because it is from the time that the question names.
+    /// Score because the question names its time.
     time: f32,
-    /// The numbers of near-duplicates that it stands for.
+    /// Sequence numbers of the near-duplicates that it represents.
     duplicates: Vec<u64>,
 }
 
-/// A word of the question that was found.
+/// A word of the question that matched.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "MatchedWord")]
 struct Word {
-    /// As it stands in the question.
+    /// The word as written in the question.
     word: String,
-    /// Where it was found: in what was said, right before or after, as the author's name, in the
-    /// date.
+    /// Where it matched: in the text, in a neighbor, in the author's name or in the date.
     place: PlaceName,
-    /// What it gave.
+    /// Its share of the score.
     weight: f32,
 }
 
-/// Where a word was found.
+/// Where a word matched.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "MatchedPlace")]

@@ -1,4 +1,4 @@
-//! For how long a client may be waited for: a while, and longer only as it sends or takes enough.
+//! A timer for slow clients: a fixed budget that transferred bytes extend.
 
 use std::{
     future::Future as _,
@@ -9,23 +9,23 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Patience with one client. Only the time counts in which it is waited for.
+/// The time budget of one client. Only time spent waiting for it counts.
 #[derive(Debug)]
-pub(crate) struct Patience {
-    /// For how long may be waited where nothing was earned, and the most that can be.
+pub(crate) struct StallTimer {
+    /// The initial and maximum budget.
     most: Duration,
     bytes_per_second: u64,
-    /// For how long may still be waited.
+    /// The remaining budget.
     left: Duration,
-    /// Since when it is waited.
+    /// When the current wait started.
     since: Option<Instant>,
-    /// Made when it is waited for the first time: most clients are never waited for.
+    /// Created on the first wait, because most clients never need it.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patience {
-    pub(crate) fn new(most: Duration, bytes_per_second: u64) -> Patience {
-        Patience {
+impl StallTimer {
+    pub(crate) fn new(most: Duration, bytes_per_second: u64) -> StallTimer {
+        StallTimer {
             most,
             bytes_per_second: bytes_per_second.max(1),
             left: most,
@@ -34,8 +34,8 @@ impl Patience {
         }
     }
 
-    /// The client has done something. Bytes buy time, but never more than there was at the
-    /// beginning: who has moved much may not sit on it for hours.
+    /// Record progress. Bytes extend the budget, but never beyond the initial one, so that a fast
+    /// client cannot stall for hours later.
     pub(crate) fn note(&mut self, bytes: usize) {
         let earned = bytes as f64 / self.bytes_per_second as f64;
         let earned = Duration::try_from_secs_f64(earned).unwrap_or(Duration::MAX);
@@ -44,7 +44,7 @@ impl Patience {
         self.left = left.saturating_add(earned).min(self.most);
     }
 
-    /// The client is waited for; ready when there is no patience left.
+    /// Poll during a wait; ready when the budget is used up.
     pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let is_new = self.since.is_none();
         let since = *self.since.get_or_insert_with(Instant::now);

@@ -1,4 +1,4 @@
-//! Who asks, for handlers that treat callers differently, and how they refuse one.
+//! The caller of a request, for handlers that treat callers differently.
 
 use std::convert::Infallible;
 
@@ -14,13 +14,16 @@ use crate::{
 };
 
 /// The caller of a request.
-pub(super) struct Asking(pub(super) Caller);
+pub(super) struct RequestCaller(pub(super) Caller);
 
-impl FromRequestParts<Shared> for Asking {
+impl FromRequestParts<Shared> for RequestCaller {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Asking, Infallible> {
-        Ok(Asking(Caller::of(&parts.extensions)))
+    async fn from_request_parts(
+        parts: &mut Parts,
+        _: &Shared,
+    ) -> Result<RequestCaller, Infallible> {
+        Ok(RequestCaller(Caller::of(&parts.extensions)))
     }
 }
 

@@ -1,19 +1,19 @@
-//! What comes from outside and is to be stored: between the bodies of both faces and the services.
+//! Sanitize events and state that clients send before they are stored.
 //!
-//! A key that is bound to a user is in that user's hands. What it appends is marked, so that no
-//! agent takes a call in it for its own; and it changes nothing that other users see.
+//! A user-bound API key is in that user's hands. Events that it appends are marked, so that no
+//! agent executes calls in them, and it cannot change what other users see.
 
 use retain_core::{Event, JsonMap, StateScope};
 
 use crate::guard::{Caller, Refused};
 
-/// Notes in `customMetadata` with this prefix are made by programs, for themselves.
+/// Entries of `customMetadata` with this prefix are set by programs for themselves.
 pub(crate) const INTERNAL_PREFIX: &str = "__adk_internal_";
 
-/// ADK's mark of events that came from outside: calls in them are history, and are never run.
+/// ADK's mark of events that a client sent: calls in them are history and are never executed.
 pub(crate) const RESTORED: &str = "__adk_internal_restored_event";
 
-/// The event with the mark, and without notes that only programs make.
+/// Mark an event and remove internal metadata.
 pub(crate) fn restored(mut event: Event) -> Event {
     let notes = event.response.custom_metadata.take();
     let mut notes: JsonMap = notes.and_then(public_notes).unwrap_or_default();
@@ -22,8 +22,8 @@ pub(crate) fn restored(mut event: Event) -> Event {
     event
 }
 
-/// Events as they are stored for their sender. Programs that run agents of their own have a key
-/// that is not bound to a user, and their events stay exactly as they are.
+/// Mark events of a user-bound key. Programs that run their own agents use unbound keys, and their
+/// events stay unchanged.
 pub(crate) fn as_sent_by(caller: &Caller, events: Vec<Event>) -> Vec<Event> {
     match caller.user {
         Some(_) => events.into_iter().map(restored).collect(),
@@ -31,8 +31,8 @@ pub(crate) fn as_sent_by(caller: &Caller, events: Vec<Event>) -> Vec<Event> {
     }
 }
 
-/// Whether the caller may set these keys of a state. Those of an app reach all its users, and are
-/// not for a key that is bound to one of them.
+/// Check that the caller may set these state keys. A user-bound key must not set `app:` keys, which
+/// all users of the app share.
 pub(crate) fn check_state<'a>(
     caller: &Caller,
     keys: impl IntoIterator<Item = &'a str>,
@@ -46,7 +46,7 @@ pub(crate) fn check_state<'a>(
     }
 }
 
-/// The state without the keys that the caller may not set.
+/// Remove the state keys that the caller may not set.
 pub(crate) fn settable(caller: &Caller, mut state: JsonMap) -> JsonMap {
     if caller.user.is_some() {
         state.retain(|key, _| StateScope::of(key) != StateScope::App);
@@ -54,7 +54,7 @@ pub(crate) fn settable(caller: &Caller, mut state: JsonMap) -> JsonMap {
     state
 }
 
-/// Notes as others may see them; `None` if nothing is left.
+/// Remove internal metadata; `None` if nothing is left.
 pub(crate) fn public_notes(mut notes: JsonMap) -> Option<JsonMap> {
     notes.retain(|key, _| !key.starts_with(INTERNAL_PREFIX));
     (!notes.is_empty()).then_some(notes)

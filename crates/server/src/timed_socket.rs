@@ -1,5 +1,4 @@
-//! A socket whose other side must take what it is sent: who takes nothing for too long, or only drops,
-//! is cut off, and with it goes what was waiting.
+//! A socket with a write timeout: a client that reads nothing, or too slowly, is disconnected.
 
 use std::{
     io,
@@ -10,27 +9,26 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::patience::Patience;
+use crate::stall_timer::StallTimer;
 
-/// A socket with a limit of patience for writing.
+/// A socket with a time budget for writing.
 #[derive(Debug)]
-pub(crate) struct Impatient<S> {
+pub(crate) struct TimedSocket<S> {
     socket: S,
-    /// Wears out while the socket takes nothing.
-    patience: Patience,
+    /// Used up while the client reads nothing.
+    patience: StallTimer,
 }
 
-impl<S> Impatient<S> {
-    /// Waits for so long, and longer only for who takes so much.
-    pub(crate) fn new(socket: S, most: Duration, bytes_per_second: u64) -> Impatient<S> {
-        Impatient {
+impl<S> TimedSocket<S> {
+    /// Allow `most` without progress, and more for each byte at this rate.
+    pub(crate) fn new(socket: S, most: Duration, bytes_per_second: u64) -> TimedSocket<S> {
+        TimedSocket {
             socket,
-            patience: Patience::new(most, bytes_per_second),
+            patience: StallTimer::new(most, bytes_per_second),
         }
     }
 
-    /// Passes on what came of a write, unless it has been waiting for too long. `bytes`: how many
-    /// were taken.
+    /// Return the result of a write, or time out. `bytes` counts what was written.
     fn watched<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -42,13 +40,13 @@ impl<S> Impatient<S> {
             return Poll::Ready(written);
         }
         self.patience.poll_end(cx).map(|()| {
-            let what = "the client takes nothing, or too little";
+            let what = "timed out: the client reads nothing, or too slowly";
             Err(io::Error::new(io::ErrorKind::TimedOut, what))
         })
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedSocket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -58,7 +56,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedSocket<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -100,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends 100,000 bytes to who takes so many at a time. A socket that is waited for for a minute.
+    /// Send 100,000 bytes to a client that reads this many at a time, with a budget of one minute.
     async fn sent(bytes: usize, every: Duration) -> io::Result<()> {
         let (here, mut there) = duplex(10);
         let reader = tokio::spawn(async move {
@@ -109,7 +107,7 @@ mod tests {
                 sleep(every).await;
             }
         });
-        let mut socket = Impatient::new(here, Duration::from_secs(60), 100);
+        let mut socket = TimedSocket::new(here, Duration::from_secs(60), 100);
         let sent = socket.write_all(&[b' '; 100_000]).await;
         reader.abort();
         sent
@@ -121,14 +119,14 @@ mod tests {
         assert_eq!(drops.kind(), io::ErrorKind::TimedOut);
         let nothing = sent(1, Duration::from_secs(61)).await.unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::TimedOut);
-        // Slowly, but for ever: more than a quarter of an hour.
+        // Slow but steady: takes more than 15 minutes.
         sent(2000, Duration::from_secs(19)).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_is_sent_little_may_be_silent_in_between() {
         let (here, mut there) = duplex(10);
-        let mut socket = Impatient::new(here, Duration::from_secs(60), 100);
+        let mut socket = TimedSocket::new(here, Duration::from_secs(60), 100);
         let mut byte = [0];
         for _ in 0..100 {
             socket.write_all(b" ").await.unwrap();
