@@ -1,4 +1,4 @@
-//! The apps: agents by name, each with a runner that is made once.
+//! The apps: agents by name, each with one runner.
 
 use std::{
     collections::BTreeMap,
@@ -22,34 +22,34 @@ use crate::{
     services::{Server, Services},
 };
 
-/// Why an app cannot be used, by what a caller can do next.
+/// Why an app is unavailable, by what a caller can do next.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// There is no such app. Ask for the list.
+    /// The app does not exist. Ask for the list.
     #[error("there is no app {app:?}; there are: {known}")]
     NotFound {
-        /// The app asked for.
+        /// The requested app.
         app: String,
-        /// The apps there are.
+        /// The existing apps.
         known: String,
     },
-    /// Its configuration cannot be read. Mend the file that is named.
+    /// Its configuration is invalid. Correct the named file.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Its agent cannot be run as it is described.
+    /// Its agent is invalid.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// Reading it broke off. Try again.
+    /// Reading it was interrupted. Try again.
     #[error("app {app:?} was not read to the end: {reason}")]
     BrokenOff {
-        /// The app asked for; empty if it was the list.
+        /// The requested app; empty for the list.
         app: String,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
 }
 
-/// The apps that are served: those of a folder, and those that a program gives.
+/// The served apps: those of a folder and those of the program.
 pub struct Apps {
     services: Services,
     dir: Option<AgentsDir>,
@@ -62,30 +62,31 @@ pub struct Apps {
     runs: Runs,
     default_app: Option<String>,
     dev: Option<Dev>,
-    /// The only app of the folder that is served, where the folder given was an app itself.
+    /// The only app of the folder, if the given folder is an app itself.
     only: Option<String>,
     is_resumable: bool,
     max_llm_calls: Option<Option<u32>>,
     runners: Mutex<Runners>,
 }
 
-/// The runners that were made.
+/// The runners.
 #[derive(Debug, Default)]
 struct Runners {
     by_app: BTreeMap<String, Runner>,
-    /// Those whose app was read again. Their runs go on, and somebody may be about to begin one.
+    /// Runners whose app was reloaded. Their runs continue, and a request may be about to start
+    /// one.
     replaced: Vec<Runner>,
 }
 
-/// How long what was said may take to be remembered when a server ends, and toolsets to be closed. A
-/// store that does not answer any more must not keep the process.
+/// Timeout for ingestion and for closing toolsets at shutdown. An unresponsive store must not keep
+/// the process alive.
 const CLOSING: Duration = Duration::from_secs(60);
 
-/// How many replaced runners are kept though they do nothing any more.
+/// Maximum number of idle replaced runners.
 const REPLACED_KEPT: usize = 16;
 
 impl Runners {
-    /// Puts a runner in the place of an older one, which is kept as long as it has something to do.
+    /// Replace a runner. The old one is kept while it is busy.
     fn replace(&mut self, app: &str, runner: Runner) {
         self.replaced
             .extend(self.by_app.insert(app.to_owned(), runner));
@@ -103,7 +104,7 @@ impl Runners {
     }
 }
 
-/// Whether a runner runs nothing, sums nothing up and remembers nothing at this moment.
+/// Whether a runner has no active run, compaction or ingestion.
 fn is_idle(runner: &Runner) -> bool {
     runner.unfinished() == 0
         && runner.flush_compaction().now_or_never().is_some()
@@ -113,8 +114,8 @@ fn is_idle(runner: &Runner) -> bool {
 async fn close(runner: &Runner) {
     if let Err(error) = runner.close().await {
         let (app, kind) = (runner.app_name(), error_kind(&error));
-        tracing::error!(app, kind, "a runner could not be closed");
-        tracing::debug!(error = ?error.to_string(), "a runner could not be closed");
+        tracing::error!(app, kind, "failed to close a runner");
+        tracing::debug!(error = ?error.to_string(), "failed to close a runner");
     }
 }
 
@@ -127,7 +128,7 @@ impl fmt::Debug for Apps {
 }
 
 impl Apps {
-    /// No apps yet, for runs on these services.
+    /// Create an empty set of apps on these services.
     pub fn new(services: Services) -> Apps {
         Apps {
             services,
@@ -148,14 +149,14 @@ impl Apps {
         }
     }
 
-    /// With the agents of a folder.
+    /// Add the agents of a folder.
     pub fn dir(mut self, dir: AgentsDir) -> Apps {
         self.dir = Some(dir);
         self
     }
 
-    /// With the agents of the folder at `path`, or with the one that it is: a folder that has a
-    /// `root_agent.yaml` itself is the only app, which then need not be named.
+    /// Add the agents of the folder at `path`. A folder with its own `root_agent.yaml` is the only
+    /// app, and requests need not name it.
     pub fn agents_at(self, path: &Path, registry: ConfigRegistry) -> Result<Apps, AppError> {
         if !path.join("root_agent.yaml").is_file() {
             return Ok(self.dir(AgentsDir::open(path, registry)?));
@@ -171,19 +172,19 @@ impl Apps {
         Ok(apps)
     }
 
-    /// With an agent of the program's own.
+    /// Add an agent of the program.
     pub fn agent(mut self, app: impl Into<String>, agent: Arc<dyn Agent>) -> Apps {
         self.given.insert(app.into(), agent);
         self
     }
 
-    /// With a plugin for all runs.
+    /// Add a plugin for all runs.
     pub fn plugin(mut self, plugin: Arc<dyn Plugin>) -> Apps {
         self.plugins.push(plugin);
         self
     }
 
-    /// Where what is said in runs may be seen. By default as the environment says, see
+    /// Set where message content may be recorded. Defaults to the environment, see
     /// [`Telemetry::from_env`].
     pub fn telemetry(mut self, telemetry: Telemetry) -> Apps {
         self.telemetry.content_in_spans = telemetry.content_in_spans;
@@ -191,8 +192,8 @@ impl Apps {
         self
     }
 
-    /// With what developers look at: the web UI, drawings of agents, traces of runs. For traces the
-    /// program's `tracing` subscriber needs [their layer](crate::Traces::layer).
+    /// Add the developer tools: the web UI, graphs of agents and traces of runs. Traces need [their
+    /// layer](crate::Traces::layer) in the program's `tracing` subscriber.
     pub fn dev(mut self, dev: Dev) -> Apps {
         self.telemetry.content_in_process = true;
         self.dev = Some(dev);
@@ -203,7 +204,7 @@ impl Apps {
         self.dev.as_ref()
     }
 
-    /// Where an app was read from, if it has a folder of that name.
+    /// The folder of an app, if it has one.
     pub(crate) fn folder_of(&self, app: &str) -> Option<PathBuf> {
         let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
         let dir = self.dir.as_ref()?;
@@ -213,51 +214,51 @@ impl Apps {
         is_of_folder.then(|| dir.root().join(app))
     }
 
-    /// Whether what is said goes into memory after each run.
+    /// Set whether each run is ingested into memory.
     pub fn ingest_after_turns(mut self, ingest: bool) -> Apps {
         self.ingests_turns = ingest;
         self
     }
 
-    /// Whether changed files are read again when an app is used.
+    /// Set whether changed files are reloaded when an app is used.
     pub fn reload_agents(mut self, reload: bool) -> Apps {
         self.reloads = reload;
         self
     }
 
-    /// Whether a run makes its session where there is none.
+    /// Set whether a run creates a missing session.
     pub fn auto_create_session(mut self, create: bool) -> Apps {
         self.creates_sessions = create;
         self
     }
 
-    /// Whether runs can be taken up again: a request that names one goes on with it. Runs then store
-    /// how far each agent has come, as events that clients see.
+    /// Set whether runs are resumable: a request that names a run continues it. Runs then store
+    /// checkpoints as events that clients see.
     pub fn resumable(mut self, resumable: bool) -> Apps {
         self.is_resumable = resumable;
         self
     }
 
-    /// How many model calls a run may make; any number if `None`. By default what is usual for
+    /// Set the maximum number of model calls per run; unlimited if `None`. Defaults to that of
     /// [`RunConfig`](retain_runtime::RunConfig).
     pub fn max_llm_calls(mut self, limit: Option<u32>) -> Apps {
         self.max_llm_calls = Some(limit);
         self
     }
 
-    /// Limits how many turns run at once.
+    /// Limit the number of concurrent runs.
     pub fn limit_runs(mut self, runs: Runs) -> Apps {
         self.runs = runs;
         self
     }
 
-    /// The turns that run. Whoever runs one asks [`Runs::admit`] before.
+    /// The active runs. Call [`Runs::admit`] before starting one.
     pub fn runs(&self) -> &Runs {
         &self.runs
     }
 
-    /// Waits until turns whose callers have gone away are stored as cut off, though not for longer
-    /// than `patience`; and until what was said is remembered, for a minute at most.
+    /// Wait up to `patience` until runs without a client are stored as interrupted, and up to a
+    /// minute for ingestion.
     pub async fn close(&self, patience: Duration) {
         let runners = self.runners().all();
         let sealed = async {
@@ -266,26 +267,26 @@ impl Apps {
             }
         };
         if timeout(patience, sealed).await.is_err() {
-            tracing::warn!("a turn was not stored as cut off in time; its lease runs out");
+            tracing::warn!("a run was not stored as interrupted in time; its lease expires");
         }
         let closed = join_all(runners.iter().map(close));
         if timeout(CLOSING, closed).await.is_err() {
-            tracing::warn!("what runners hold was not let go of in time");
+            tracing::warn!("runners did not close in time");
         }
     }
 
-    /// With an app that need not be named: paths that begin with `/users/` are its.
+    /// Set the default app: paths that start with `/users/` belong to it.
     pub fn with_default_app(mut self, app: impl Into<String>) -> Apps {
         self.default_app = Some(app.into());
         self
     }
 
-    /// The app that need not be named.
+    /// The default app.
     pub fn default_app(&self) -> Option<&str> {
         self.default_app.as_deref()
     }
 
-    /// The names of all apps, sorted. Reads the folder.
+    /// The sorted names of all apps. Reads the folder.
     pub fn names(&self) -> Result<Vec<String>, AppError> {
         let mut names: Vec<String> = self.given.keys().cloned().collect();
         if let Some(dir) = &self.dir {
@@ -297,7 +298,7 @@ impl Apps {
         Ok(names)
     }
 
-    /// The runner of an app. Reads files the first time, and whenever they are to be read again.
+    /// The runner of an app. Reads files on first use and on reload.
     pub fn runner(&self, app: &str) -> Result<Runner, AppError> {
         if let Some(runner) = self.ready_runner(app) {
             return Ok(runner);
@@ -310,7 +311,7 @@ impl Apps {
         Ok(self.adopt(app, &agent, made))
     }
 
-    /// Takes a new runner, unless somebody else has made one meanwhile: then that one is given.
+    /// Store a new runner, unless another request stored one first; return the stored one.
     fn adopt(&self, app: &str, agent: &Arc<dyn Agent>, made: Runner) -> Runner {
         let mut runners = self.runners();
         if let Some(runner) = self.runner_for(&runners, app, agent) {
@@ -320,28 +321,28 @@ impl Apps {
         made
     }
 
-    /// The runner that there is, if it is good for this agent: without reloading, any is.
+    /// The existing runner, if it fits this agent; without reloading, any fits.
     fn runner_for(&self, runners: &Runners, app: &str, agent: &Arc<dyn Agent>) -> Option<Runner> {
         let runner = runners.by_app.get(app)?;
         let is_good = !self.reloads || Arc::ptr_eq(runner.agent(), agent);
         is_good.then(|| runner.clone())
     }
 
-    /// Forgets what is remembered of a session that was deleted.
+    /// Drop the cached state of a deleted session.
     pub(crate) fn forget_session(&self, session: &SessionKey) {
         if let Some(dev) = &self.dev {
             dev.traces().forget_session(session);
         }
     }
 
-    /// Forgets what is remembered of a user who was erased.
+    /// Drop the cached state of an erased user.
     pub(crate) fn forget_user(&self, app: &str, user: &str) {
         if let Some(dev) = &self.dev {
             dev.traces().forget_user(app, user);
         }
     }
 
-    /// The runner of an app, if no file need be read for it.
+    /// The runner of an app, if no file must be read.
     fn ready_runner(&self, app: &str) -> Option<Runner> {
         let reads = self.reloads && !self.given.contains_key(app);
         match reads {
@@ -398,7 +399,7 @@ impl Apps {
 }
 
 impl Server {
-    /// The runner of an app. Files are read where that holds up nobody.
+    /// The runner of an app. Files are read off the executor.
     pub(crate) async fn runner(self: &Arc<Self>, app: &str) -> Result<Runner, AppError> {
         if let Some(runner) = self.apps.ready_runner(app) {
             return Ok(runner);
@@ -409,7 +410,7 @@ impl Server {
             .unwrap_or_else(|error| Err(broken_off(app, &error)))
     }
 
-    /// The names of all apps, sorted.
+    /// The sorted names of all apps.
     pub(crate) async fn app_names(self: &Arc<Self>) -> Result<Vec<String>, AppError> {
         let server = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || server.apps.names());
@@ -448,7 +449,7 @@ mod tests {
     fn first_requests_at_once_get_one_runner() {
         let apps = apps();
         let agent = apps.agent_of("desk").unwrap();
-        // Both have found none, and each has made one.
+        // Both found none, and each created one.
         let make = |_| apps.make_runner("desk", Arc::clone(&agent)).unwrap();
         for made in [1, 2].map(make) {
             apps.adopt("desk", &agent, made);

@@ -1,4 +1,4 @@
-//! ADK's objects as they leave the server: camelCase JSON without secrets.
+//! ADK's objects as responses: camelCase JSON without secrets.
 
 use axum::{
     http::{HeaderValue, header},
@@ -16,26 +16,26 @@ pub(super) fn json_response(text: String) -> Response {
     response
 }
 
-/// What a route answers that has nothing to say.
+/// The response of a route without a result.
 pub(super) fn null_response() -> Response {
     json_response("null".to_owned())
 }
 
-/// An event as others may see it.
+/// An event as clients may see it.
 pub(super) fn event_text(event: &Event) -> Result<String, AdkError> {
     let text = match redact::has_internal_notes(event) {
         true => redact::without_internal_notes(event).to_json(),
         false => event.to_json(),
     };
     let mut text = text.map_err(|error| AdkError::internal(&error))?;
-    // ADK 2 writes it into every event, and clients of it look there.
+    // ADK 2 writes it into every event, and its clients read it there.
     if event.node_info.is_none() && text.pop() == Some('}') {
         text.push_str(r#","nodeInfo":{"path":""}}"#);
     }
     Ok(redact::redacted(text))
 }
 
-/// Events as a list.
+/// A list of events.
 pub(super) fn events_text<'a>(
     events: impl IntoIterator<Item = &'a Event>,
 ) -> Result<String, AdkError> {
@@ -50,7 +50,7 @@ pub(super) fn events_text<'a>(
     Ok(text)
 }
 
-/// A session with the events that it holds.
+/// A session with its loaded events.
 pub(super) fn session_text(session: &Session) -> Result<String, AdkError> {
     session_object(
         [&session.id, &session.app_name, &session.user_id],

@@ -1,4 +1,4 @@
-//! What is served: the list of apps, what one consists of, and which ADK this is.
+//! The list of apps, the description of an app, and the ADK version.
 
 use axum::{
     extract::{Path, RawQuery, Request, State as Shares},
@@ -15,7 +15,7 @@ use crate::{
     services::Shared,
 };
 
-/// The google-adk whose API this is.
+/// The google-adk version of this API.
 const ADK_VERSION: &str = "2.13.0";
 
 pub(super) fn routes(routes: Routes) -> Routes {
@@ -26,8 +26,8 @@ pub(super) fn routes(routes: Routes) -> Routes {
         .add(Method::GET, "/apps/{app}/app-info", anybody, app_info)
 }
 
-/// Clients look at the version to know what they may ask for, so it is that of the API; the
-/// language tells who serves it.
+/// Clients derive features from the version, so it is the API's; the language names the
+/// implementation.
 async fn version() -> Response {
     let told = JsonMap::from([
         ("version", ADK_VERSION),
@@ -61,11 +61,11 @@ async fn list_apps(
     }
     let mut apps = Vec::new();
     for name in names {
-        // As in ADK, an app that cannot be loaded is left out; the log says why.
+        // As in ADK, an app that fails to load is omitted; the log has the reason.
         match server.runner(&name).await {
             Ok(runner) => apps.push(Json::from(outline(&name, &**runner.agent(), "yaml"))),
             Err(error) => {
-                tracing::error!(app = name, error = ?error.to_string(), "an app cannot be loaded");
+                tracing::error!(app = name, error = ?error.to_string(), "failed to load an app");
             }
         }
     }
@@ -73,7 +73,7 @@ async fn list_apps(
     Ok(json_response(Json::from(told).to_string()))
 }
 
-/// Name, root agent and what it is for. `agents` is null in a list.
+/// Name, root agent and description. `agents` is null in a list.
 fn outline(name: &str, root: &dyn Agent, language: &str) -> JsonMap {
     JsonMap::from([
         ("name", Json::from(name)),
@@ -85,7 +85,7 @@ fn outline(name: &str, root: &dyn Agent, language: &str) -> JsonMap {
     ])
 }
 
-/// What the app consists of. Whoever has the key of a user is not told what its agents are told.
+/// The description of an app. A user-bound API key does not see the instructions of its agents.
 async fn app_info(
     Shares(server): Shares<Shared>,
     Path(app): Path<String>,
@@ -99,13 +99,13 @@ async fn app_info(
     };
     let mut agents = JsonMap::new();
     add_agent(agent, is_bound, &mut agents);
-    // ADK says «python» here for every app.
+    // ADK returns "python" here for every app.
     let mut info = outline(&app, root, "python");
     info.insert("agents", agents);
     Ok(json_response(Json::from(info).to_string()))
 }
 
-/// The agents that ask a model, those below first.
+/// Add the LLM agents, children first.
 fn add_agent(agent: &LlmAgent, is_bound: bool, agents: &mut JsonMap) {
     if agents.contains_key(agent.name()) {
         return;
@@ -134,7 +134,7 @@ fn add_agent(agent: &LlmAgent, is_bound: bool, agents: &mut JsonMap) {
     agents.insert(agent.name(), info);
 }
 
-/// What the model is told of each tool. Sets of tools are asked within a run, and not here.
+/// The declarations of the tools. Toolsets are resolved in a run and are not listed.
 fn tools(agent: &LlmAgent) -> Vec<Json> {
     let declared = agent.tools().iter().filter_map(|source| match source {
         ToolSource::Tool(tool) => tool.declaration(),

@@ -1,5 +1,5 @@
-//! Artifacts of a session: names may hold slashes, so that everything behind `artifacts/` is one
-//! text here, and what it asks for is read from its end.
+//! Artifacts of a session. Names may contain slashes, so everything after `artifacts/` is one
+//! parameter that is parsed from its end.
 
 use axum::{
     extract::{Path, RawQuery, Request, State as Shares},
@@ -86,7 +86,7 @@ async fn delete(
     Ok(null_response())
 }
 
-/// What is asked of an artifact, by how the path ends.
+/// The requested resource of an artifact, by the end of the path.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked<'a> {
     Artifact,
@@ -96,7 +96,7 @@ enum Asked<'a> {
     Metadata(&'a str),
 }
 
-/// The name, and what is asked of it. Where a path can be read in two ways, ADK's order decides.
+/// Split a path into the name and the requested resource. ADK's order decides ambiguous paths.
 fn read_path(path: &str) -> (&str, Asked<'_>) {
     let versions = |text: &'_ str| text.strip_suffix("/versions").map(str::len);
     let numbered = |text: &str| {
@@ -157,7 +157,7 @@ async fn get(
     }
 }
 
-/// The artifact whose name is empty, which can be saved.
+/// The artifact with the empty name, which ADK can save.
 async fn get_unnamed(
     server: Shares<Shared>,
     Path((app, user, session)): SessionPath,
@@ -166,12 +166,12 @@ async fn get_unnamed(
     get(server, Path((app, user, session, String::new())), query).await
 }
 
-/// Which version is wanted.
+/// The requested version.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     Latest,
     Number(u64),
-    /// One that cannot be there, such as -1.
+    /// A version that cannot exist, such as -1.
     None,
 }
 

@@ -1,4 +1,4 @@
-//! What cannot be done, as FastAPI says it: `{"detail": …}`, and a bare 500 for what nobody expected.
+//! Errors as FastAPI writes them: `{"detail": …}`, and a bare 500 for unexpected ones.
 
 use axum::{
     http::{HeaderValue, StatusCode, header},
@@ -14,16 +14,16 @@ use crate::{
     guard::{Refused, TooManyRuns},
 };
 
-/// Why a request of ADK's face is not answered as asked.
+/// Why a request to ADK's API fails.
 #[derive(Debug)]
 pub(crate) enum AdkError {
     /// `{"detail": "text"}`.
     Detail(StatusCode, String),
-    /// 422, with one entry for each thing that is wrong with the body or the query.
+    /// 422, with one entry for each error in the body or the query.
     Invalid(Vec<Problem>),
-    /// Too many turns are running.
+    /// Too many active runs.
     TooManyRuns(TooManyRuns),
-    /// Something failed that is nobody's mistake but ours: a bare 500, the reason is in the log.
+    /// An internal error: a bare 500; the log has the reason.
     Internal,
 }
 
@@ -40,7 +40,7 @@ impl AdkError {
         AdkError::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// A bare 500. The reason is in the log.
+    /// A bare 500. The log has the reason.
     pub(crate) fn internal(error: &(dyn std::error::Error + 'static)) -> AdkError {
         log_failure(error, "a request failed");
         AdkError::Internal
@@ -148,7 +148,7 @@ impl From<MemoryError> for AdkError {
 }
 
 impl From<RunError> for AdkError {
-    /// A run that has not begun, or one whose events are answered all at once.
+    /// A run that has not started, or one whose events are returned together.
     fn from(error: RunError) -> AdkError {
         use RunError as E;
         match error {
@@ -191,8 +191,8 @@ impl From<AppError> for AdkError {
                 })
             }
             AppError::Config(_) | AppError::Build(_) | AppError::BrokenOff { .. } => {
-                // What is wrong with a file is the operator's to mend, and no user's text.
-                tracing::error!(error = ?error.to_string(), "an app cannot be loaded");
+                // A broken file is for the operator to correct and contains no user's text.
+                tracing::error!(error = ?error.to_string(), "failed to load an app");
                 AdkError::new(StatusCode::INTERNAL_SERVER_ERROR, "Failed to load agent")
             }
         }

@@ -1,4 +1,4 @@
-//! `PATCH …/memory`: what a session says goes into the user's memory.
+//! `PATCH …/memory`: ingest a session into the user's memory.
 
 use axum::{
     extract::{Path, Request, State as Shares},

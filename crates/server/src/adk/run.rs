@@ -1,4 +1,4 @@
-//! `/run` and `/run_sse`: an agent answers a message.
+//! `/run` and `/run_sse`: run an agent on a message.
 
 use std::sync::Arc;
 
@@ -30,8 +30,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
         .add(Method::POST, "/run_sse", runs, run_sse)
 }
 
-/// Answers with all events at once. When the client goes away, this is dropped, and the run with
-/// it is cut off.
+/// Return all events together. A client that disconnects drops this future, which cancels the run.
 async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
     let asked = Asked::read(&server, request).await?;
     let (run, _permit) = asked.begin(StreamingMode::None).await?;
@@ -39,7 +38,7 @@ async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Respons
     Ok(json_response(events_text(&events)?))
 }
 
-/// Answers with each event as it comes.
+/// Return each event as it arrives.
 async fn run_sse(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
     let guards = request.extensions().get::<Arc<Guards>>();
     let key = guards.map(|guards| KeyWatch::of(guards, request.headers()));
@@ -60,7 +59,7 @@ async fn run_sse(Shares(server): Shares<Shared>, request: Request) -> Result<Res
     Ok(sse::response(run, permit, key, splits_artifacts))
 }
 
-/// The app that is named, or the one that need not be.
+/// The named app, or the default one.
 pub(super) fn app_name(server: &Shared, named: Option<String>) -> Option<String> {
     let named = named.filter(|app| !app.is_empty());
     named.or_else(|| server.apps.default_app().map(str::to_owned))
@@ -78,7 +77,7 @@ pub(super) async fn runner(server: &Shared, app: &str) -> Result<Runner, AdkErro
     Ok(server.runner(app).await?)
 }
 
-/// What a request asks to be run.
+/// The input of a run.
 struct Asked {
     runner: Runner,
     body: Body,
@@ -107,7 +106,7 @@ impl Asked {
         })
     }
 
-    /// Begins the run: when this returns, the message is stored.
+    /// Start the run; the message is stored when this returns.
     async fn begin(
         self,
         streaming_mode: StreamingMode,
@@ -136,8 +135,8 @@ impl Asked {
     }
 }
 
-/// Why a request without a message and without a run to go on with is refused: the session comes
-/// first, as for ADK.
+/// The error of a request without a message and without a run to resume. As in ADK, a missing
+/// session is reported first.
 async fn nothing_to_run(runner: &Runner, user: &str, session: &str) -> AdkError {
     let none = retain_core::GetSessionConfig {
         num_recent_events: Some(0),

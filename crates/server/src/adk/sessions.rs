@@ -1,4 +1,4 @@
-//! Sessions: create (also with events, as an import), read, list, change the state, delete.
+//! Sessions: create (also with events, as an import), read, list, update the state, delete.
 
 use axum::{
     extract::{Path, Request, State as Shares},
@@ -28,7 +28,7 @@ use crate::{
 const SESSIONS: &str = "/apps/{app}/users/{user}/sessions";
 const SESSION: &str = "/apps/{app}/users/{user}/sessions/{session}";
 
-/// Sessions with ids like these are made by evaluations, and not listed.
+/// Evaluations create sessions with ids like these; lists omit them.
 static EVALUATIONS: [&str; 2] = ["adk-eval-session-", "___eval___session___"];
 
 pub(super) fn routes(routes: Routes) -> Routes {
@@ -115,7 +115,7 @@ async fn create_session(
     let expected = ExpectedBody {
         value: &BODY,
         is_optional: true,
-        // A newer ADK may have written what is imported here.
+        // A newer ADK may have written the imported session.
         keeps_unknown: true,
     };
     let caller = Caller::of(request.extensions());
@@ -129,7 +129,7 @@ async fn create_session(
             untrusted_input::check_state(&caller, state.keys())?;
             seeded(&server, &app, state).await
         }
-        // What was exported has the app's keys in it. They are left where they are.
+        // An export contains the app's state keys. They keep their current values.
         false => untrusted_input::settable(&caller, state),
     };
     let new = CreateSession {
@@ -150,7 +150,7 @@ async fn create_session(
     Ok(json_response(session_text(&session)?))
 }
 
-/// Options are for services that know some; ours knows none.
+/// Options are for services that have some; ours have none.
 fn check_options(body: &Body) -> Result<(), AdkError> {
     let options = body.map("options").unwrap_or_default();
     let bound = ["app_name", "session_id", "state", "user_id"];

@@ -1,9 +1,8 @@
-//! The events of a run as server-sent events: `data: <JSON>` and an empty line for each, in one write.
+//! The events of a run as server-sent events: `data: <JSON>` and an empty line each, in one write.
 //!
-//! The next event is asked for when the last one was taken, and silence is filled with comments,
-//! which no client sees. The end of the stream is the end of the run; when the client goes away,
-//! the stream is dropped, and with it the run is cut off. So it is when the key that began it is not
-//! good any more.
+//! The next event is requested after the last one was sent; heartbeat comments fill pauses. A
+//! client that disconnects drops the stream, which cancels the run. The run is cancelled, too, when
+//! its API key is no longer valid.
 
 use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
@@ -19,10 +18,10 @@ use retain_runtime::{RunError, RunStream, error_kind, python_text::python_json_a
 use super::{answers::event_text, errors::AdkError};
 use crate::guard::{KeyWatch, RunPermit, Standing};
 
-/// After so much silence a comment is sent, so that nothing on the way takes the connection for dead.
+/// Send a heartbeat after this long without an event, so that proxies keep the connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// The answer that carries a run.
+/// The response that streams a run.
 pub(super) fn response(
     run: RunStream,
     permit: RunPermit,
@@ -49,13 +48,13 @@ pub(super) fn response(
     response
 }
 
-/// A run on its way to a client.
+/// A run being streamed.
 struct Sending {
-    /// `None` when it is over.
+    /// `None` when the run is over.
     run: Option<RunStream>,
     key: Option<KeyWatch>,
     _permit: RunPermit,
-    /// What of the last event is still to be sent.
+    /// Frames of the last event that are not sent yet.
     ready: VecDeque<Bytes>,
     splits_artifacts: bool,
 }
@@ -69,7 +68,7 @@ impl Sending {
         let next = tokio::time::timeout(HEARTBEAT, run.next()).await;
         if let Some(key) = &mut self.key
             && !matches!(next, Ok(None))
-            // A key that cannot be looked up was good: what was begun with it goes on.
+            // If the key store is unavailable, the run continues.
             && let Standing::Refused(reason) = key.standing(next.is_err()).await
         {
             self.run = None;
@@ -98,7 +97,7 @@ impl Sending {
     }
 }
 
-/// An event as the web UI wants it: it looks for artifacts in events without content, so that one
+/// Split an event for the web UI, which looks for artifacts in events without content: an event
 /// with both is sent as two.
 fn shown(event: Event, splits_artifacts: bool) -> Vec<Event> {
     let has_parts = event
@@ -119,21 +118,21 @@ fn frame(event: &Event) -> Result<Bytes, AdkError> {
     Ok(Bytes::from(format!("data: {text}\n\n")))
 }
 
-/// Ends a stream in which an event has no JSON form. Only partial ones get that far: others are not
-/// stored, and fail their run. The log has told why.
+/// The last frame of a stream with an event that has no JSON form. Only partial events can get
+/// here; others fail their run when they are stored.
 const UNWRITABLE: &[u8] =
     b"data: {\"error\": \"an event cannot be written as JSON; the turn was cut off\"}\n\n";
 
-/// Ends the stream of a run whose key is not good any more.
+/// The last frame of a run whose API key is no longer valid.
 fn cut_off(reason: &str) -> Bytes {
     let told = format!("{reason}; the turn was cut off");
     let told = JsonMap::from([("error", Json::from(told))]);
     Bytes::from(format!("data: {}\n\n", python_json_ascii(&told.into())))
 }
 
-/// A run that failed after its answer had begun.
+/// A run that failed after its response started.
 fn failure(error: &RunError) -> Bytes {
-    // What models and tools say is made of what users said: only for those who debug.
+    // Errors of models and tools may quote users: details only at debug level.
     tracing::error!(kind = error_kind(error), code = ?error.code(), "a run failed");
     tracing::debug!(error = ?error.to_string(), "a run failed");
     let (code, message) = (error.code(), error.cause());

@@ -1,5 +1,4 @@
-//! Requests that no route takes: paths without an app where one is the default, a slash too many,
-//! and FastAPI's 404 and 405.
+//! Requests without a route: paths of the default app, trailing slashes, and FastAPI's 404 and 405.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use tower::ServiceExt as _;
 use super::errors::AdkError;
 use crate::services::Server;
 
-/// The router with what is answered where it has no route.
+/// Add the fallbacks to the router.
 pub(crate) fn with_fallbacks(router: Router, server: &Arc<Server>) -> Router {
     let router = router.method_not_allowed_fallback(wrong_method);
     let paths = Server::routes().into_iter().map(|route| route.path);
@@ -29,9 +28,9 @@ pub(crate) fn with_fallbacks(router: Router, server: &Arc<Server>) -> Router {
     })
 }
 
-/// What is known about requests that have no route.
+/// What the fallbacks need.
 struct Unmatched {
-    /// The routes, for a path that was mended.
+    /// The routes, for a rewritten path.
     routed: Router,
     /// Their paths, with names in braces.
     paths: Vec<&'static str>,
@@ -60,7 +59,7 @@ impl Unmatched {
         answered.unwrap_or_else(|never| match never {})
     }
 
-    /// As FastAPI: a known path with a slash behind it is asked for again without.
+    /// As in FastAPI, redirect a known path with a trailing slash.
     fn redirect(&self, request: &Request) -> Option<Response> {
         let asked = request.uri().path();
         let path = asked.strip_suffix('/')?;
@@ -69,7 +68,7 @@ impl Unmatched {
             return None;
         }
         let uri = with_path(request.uri(), path)?;
-        // Without a host: whatever stands before this server knows its own.
+        // Without a host, because a proxy has its own.
         let target = HeaderValue::from_str(uri.path_and_query()?.as_str()).ok()?;
         let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
         response.headers_mut().insert(header::LOCATION, target);
@@ -81,7 +80,7 @@ fn not_found() -> Response {
     AdkError::not_found("Not Found").into_response()
 }
 
-/// ADK's paths that are taken for the default app.
+/// ADK's paths for the default app.
 fn may_lack_app(path: &str) -> bool {
     path.starts_with("/users/") || path == "/app-info"
 }
@@ -97,7 +96,7 @@ fn with_path(uri: &Uri, path: &str) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-/// Whether a path is of this form.
+/// Whether a path matches this pattern.
 fn fits(form: &str, path: &str) -> bool {
     let (form, path) = (form.split('/'), path.split('/'));
     let is_name = |form: &str| form.starts_with('{') && !form.starts_with("{*");

@@ -1,11 +1,11 @@
-//! How often a key may be used: a bucket of tokens that fills by itself.
+//! Rate limits: one token bucket per key.
 
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
 };
 
-/// So many keys are remembered. A bucket that is full need not be.
+/// Maximum number of buckets. Full buckets are dropped.
 const BUCKETS_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +21,7 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Whether `key` has a token; or after how many seconds it will.
+    /// Check whether `key` has a token, or return the seconds until it has one.
     pub(crate) fn look(&self, key: &str, per_second: f64, now_us: i64) -> Result<(), u64> {
         let capacity = (per_second * 2.0).max(1.0);
         let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,7 +33,7 @@ impl Rates {
         }
     }
 
-    /// Takes a token of `key`; or says after how many seconds there will be one.
+    /// Take a token of `key`, or return the seconds until there is one.
     pub(crate) fn take(&self, key: &str, per_second: f64, now_us: i64) -> Result<(), u64> {
         let capacity = (per_second * 2.0).max(1.0);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +61,7 @@ fn seconds_until_one(tokens: f64, per_second: f64) -> u64 {
 }
 
 impl Bucket {
-    /// What is in it now.
+    /// The tokens at this time.
     fn at(&self, now_us: i64, per_second: f64, capacity: f64) -> f64 {
         let passed = now_us.saturating_sub(self.filled_us).max(0) as f64 / 1e6;
         (self.tokens + passed * per_second).min(capacity)
@@ -81,9 +81,9 @@ mod tests {
         assert_eq!(took(499_999), Err(1));
         assert_eq!(took(500_000), Ok(()));
         assert_eq!(took(500_000), Err(1));
-        // A clock that goes back gives nothing and takes nothing.
+        // A clock that goes back changes nothing.
         assert_eq!(took(0), Err(1));
-        // Others have their own.
+        // Other keys have their own buckets.
         assert_eq!(rates.take("b", 2.0, 0), Ok(()));
     }
 

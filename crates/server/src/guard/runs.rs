@@ -1,4 +1,4 @@
-//! How many turns run at once, of a user and of all.
+//! Limits on concurrent runs, per user and in total.
 
 use std::{
     collections::HashMap,
@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-/// The turns that run. Clones share the count.
+/// The active runs. Clones share the count.
 #[derive(Debug, Clone)]
 pub struct Runs {
     of_user: usize,
@@ -28,14 +28,14 @@ struct Running {
     users: HashMap<(String, String), usize>,
 }
 
-/// The right to run a turn, until it is dropped.
+/// A permit for one run, released on drop.
 #[derive(Debug)]
 pub struct RunPermit {
     shared: Arc<Shared>,
     user: (String, String),
 }
 
-/// Too many turns run at this moment. Try again in a second or so.
+/// Too many active runs. Try again in about a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyRuns {
     /// Of this user.
@@ -53,7 +53,7 @@ impl Default for Runs {
 }
 
 impl Runs {
-    /// At most so many turns of a user, and so many of all users together.
+    /// Limit the runs of one user and of all users together.
     pub fn limited(of_user: usize, of_all: usize) -> Runs {
         Runs {
             of_user,
@@ -62,7 +62,7 @@ impl Runs {
         }
     }
 
-    /// Lets a turn of a user begin, if not too many run.
+    /// Admit a run of a user unless a limit is reached.
     pub fn admit(&self, app: &str, user: &str) -> Result<RunPermit, TooManyRuns> {
         let user = (app.to_owned(), user.to_owned());
         let mut running = self.shared.lock();
@@ -82,12 +82,12 @@ impl Runs {
         })
     }
 
-    /// How many run now.
+    /// Number of active runs.
     pub fn running(&self) -> usize {
         self.shared.lock().all
     }
 
-    /// How many have begun since the server did.
+    /// Number of runs since the server started.
     pub fn begun(&self) -> u64 {
         self.shared.begun.load(Ordering::Relaxed)
     }

@@ -1,6 +1,5 @@
-//! How many requests that may last — streams and turns — are open at once: of a key, of a user, and
-//! of all. What answers at once keeps a part of the connections for itself, so that `/health` and
-//! `/ready` answer also when everybody listens.
+//! Limits on long requests (streams and runs): per API key, per user and in total. A part of the
+//! connections is reserved for short requests, so that `/health` and `/ready` always answer.
 
 use std::{
     collections::HashMap,
@@ -20,7 +19,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::{Caller, Guards, fault, keys::KeyId};
 
-/// Who holds one.
+/// The owner of a long request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Holder {
     All,
@@ -28,13 +27,13 @@ enum Holder {
     User(String, String),
 }
 
-/// The requests that last, by who holds them.
+/// Open long requests by owner.
 #[derive(Debug, Default)]
 pub struct Streams {
     open: Arc<Mutex<HashMap<Holder, usize>>>,
 }
 
-/// The right to be there, until it is dropped.
+/// A permit for a long request, released on drop.
 #[derive(Debug)]
 pub(super) struct Held {
     open: Arc<Mutex<HashMap<Holder, usize>>>,
@@ -46,7 +45,7 @@ fn lock(open: &Mutex<HashMap<Holder, usize>>) -> MutexGuard<'_, HashMap<Holder, 
 }
 
 impl Streams {
-    /// One more of each, unless one of them has as many as it may have.
+    /// Add one for each owner, unless one of them has reached its limit.
     fn hold(&self, holders: Vec<(Holder, usize)>) -> Result<Held, Holder> {
         let mut open = lock(&self.open);
         let is_full = |(holder, most): &&(Holder, usize)| {
@@ -80,7 +79,7 @@ impl Drop for Held {
     }
 }
 
-/// Lets a request pass that may last, if there are not too many; others pass without being held.
+/// Admit a long request unless a limit is reached; short requests pass.
 pub(super) async fn admit(
     guards: &Guards,
     request: &mut Request,
@@ -92,7 +91,7 @@ pub(super) async fn admit(
     }
     let limits = &guards.limits;
     let connections = limits.connections;
-    // At least one is left, unless there is but one.
+    // Reserve at least one connection, unless there is only one.
     let of_all = connections - (connections / 10).max(1);
     let mut holders = vec![(Holder::All, of_all.max(1))];
     if let Some(KeyId(key)) = request.extensions().get::<KeyId>() {
@@ -115,7 +114,7 @@ pub(super) async fn admit(
     })
 }
 
-/// Whose stream it is: as the path says, or else the key.
+/// The user of the path, or else the API key.
 async fn owner(request: &mut Request) -> Option<(String, String)> {
     let params = request.extract_parts::<RawPathParams>().await.ok()?;
     let param = |name: &str| {
@@ -129,7 +128,7 @@ async fn owner(request: &mut Request) -> Option<(String, String)> {
     Some((caller.app.clone()?, caller.user.clone()?))
 }
 
-/// The answer, which holds its place until its end.
+/// Keep the permit until the response ends.
 pub(super) fn holding(response: Response, held: Option<Held>) -> Response {
     match held {
         Some(held) => response.map(|body| Body::new(Holding { body, _held: held })),
@@ -137,7 +136,7 @@ pub(super) fn holding(response: Response, held: Option<Held>) -> Response {
     }
 }
 
-/// A body that holds a place.
+/// A body that holds a permit.
 struct Holding {
     body: Body,
     _held: Held,

@@ -1,5 +1,5 @@
-//! The layer that keeps the spans of runs. It listens to those runners only that tell what is said to
-//! layers of this process: to those of a server for developers.
+//! The `tracing` layer that records the spans of runs. It records only runners of a server with
+//! developer tools.
 
 use std::fmt::Debug;
 
@@ -19,21 +19,21 @@ use tracing_subscriber::{
 
 use super::{RunId, Span, Traces};
 
-/// Keeps spans of runs in [`Traces`].
+/// Records spans of runs in [`Traces`].
 #[derive(Debug)]
 struct TraceLayer(Traces);
 
-/// A span that is kept, or will be when it is known whose it is.
+/// A recorded span, or one whose run is not known yet.
 #[derive(Debug)]
 struct Traced {
-    /// The run, by its outermost span.
+    /// The run, by its root span.
     root: u64,
     id: u64,
-    /// What is known of an outermost span before it is known whose it is.
+    /// Attributes of a root span before its session is known.
     waiting: Option<Waiting>,
 }
 
-/// The beginning of a run.
+/// The start of a run.
 #[derive(Debug)]
 struct Waiting {
     start_us: i64,
@@ -41,8 +41,8 @@ struct Waiting {
 }
 
 impl Traces {
-    /// What has to be in the program's `tracing` subscriber so that runs are remembered. One layer is
-    /// enough for all servers with these traces.
+    /// The layer that the program's `tracing` subscriber needs to record runs. One layer serves all
+    /// servers with these traces.
     ///
     /// ```
     /// use retain_server::Dev;
@@ -94,7 +94,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
                     }),
                 }
             }
-            // Of a run that nobody wants to look at.
+            // The run is not recorded.
             None => return,
         };
         span.extensions_mut().insert(traced);
@@ -137,7 +137,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
                 self.0
                     .begin_run(traced.root, of, waiting.start_us, waiting.attributes);
             }
-            // A run inside a run is told too; it is a part of the outer one.
+            // A nested run is part of the outer one.
             (None, Some(_)) => {}
             (waiting, None) => {
                 traced.waiting = waiting;
@@ -158,14 +158,14 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
     }
 }
 
-/// Run and id of a span that is kept.
+/// Run and id of a recorded span.
 fn known<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>) -> Option<(u64, u64)> {
     let extensions = span.extensions();
     let traced = extensions.get::<Traced>()?;
     traced.waiting.is_none().then_some((traced.root, traced.id))
 }
 
-/// Whose a run is, if that is what is told.
+/// The session and invocation of a run, if the event names them.
 fn run_of(told: &JsonMap) -> Option<RunId> {
     let text = |key: &str| told.get(key).and_then(Json::as_str);
     Some(RunId {
@@ -174,7 +174,7 @@ fn run_of(told: &JsonMap) -> Option<RunId> {
     })
 }
 
-/// Reads fields as the attributes that ADK gives.
+/// Read fields as ADK's attributes.
 #[derive(Debug, Default)]
 struct Fields {
     name: Option<String>,
@@ -185,9 +185,9 @@ impl Fields {
     fn put(&mut self, field: &Field, value: Json) {
         match field.name() {
             "otel.name" => self.name = value.as_str().map(str::to_owned),
-            // The attribute `error.type` says it.
+            // The attribute `error.type` has it.
             "otel.status_description" => {}
-            // There is one answer, and so one reason.
+            // There is one response, and so one reason.
             name @ "gen_ai.response.finish_reasons" => {
                 self.attributes.insert(name, vec![value]);
             }

@@ -1,12 +1,12 @@
-//! What happened in runs, as spans: for people who look at a run in the web UI.
+//! Traces of runs, for the web UI.
 //!
 //! ```text
 //! a run → spans of `tracing` → layer.rs → Traces (the newest, bounded) → adk/dev/trace.rs
 //! ```
 //!
-//! They are in memory only, and of this process. The oldest runs are forgotten first; those of a
-//! session that is deleted and of a user that is erased go with them. What was said is in them, as the
-//! web UI shows it: a runner tells it to layers of its own process, and not to exporters.
+//! Traces are kept in the memory of this process. The oldest runs are evicted first; deleting a
+//! session or erasing a user deletes their traces. They contain message content, which runners send
+//! to layers of their own process and not to exporters.
 
 mod layer;
 
@@ -17,26 +17,25 @@ use std::{
 
 use retain_core::{Clock, Json, JsonMap, SessionKey, SystemClock};
 
-/// How many runs are remembered.
+/// Maximum number of runs.
 const RUNS_MAX: usize = 1_000;
 
-/// How many bytes of attributes are remembered in all.
+/// Maximum size of all attributes in bytes.
 const BYTES_MAX: usize = 32 << 20;
 
-/// How many bytes of attributes one run may have before requests are left out.
+/// Maximum size of one run's attributes in bytes; larger requests are omitted.
 const RUN_BYTES_MAX: usize = 8 << 20;
 
-/// How long one attribute may be.
+/// Maximum size of one attribute.
 const ATTRIBUTE_MAX: usize = 1 << 20;
 
-/// How many characters of a span's name are kept. A tool that there is not has the name that a model
-/// gave it, and that may be of any length.
+/// Maximum length of a span's name. A model may name a nonexistent tool with any text.
 const NAME_MAX: usize = 256;
 
-/// How many spans one run may have.
+/// Maximum number of spans of one run.
 const SPANS_MAX: usize = 2_000;
 
-/// The spans of the newest runs. Cloning shares it.
+/// The spans of the newest runs. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Traces {
     clock: Arc<dyn Clock>,
@@ -48,11 +47,11 @@ struct Kept {
     /// Oldest first.
     runs: VecDeque<RunTrace>,
     bytes: usize,
-    /// How many spans were ever begun; their ids.
+    /// Number of spans so far; the source of their ids.
     spans: u64,
 }
 
-/// Which run it is. The name of a run alone would not do: clients choose it.
+/// The identity of a run. An invocation id alone is not unique, because clients choose it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RunId {
     session: SessionKey,
@@ -62,14 +61,14 @@ struct RunId {
 /// One run.
 #[derive(Debug)]
 struct RunTrace {
-    /// The id of its outermost span.
+    /// The id of its root span.
     root: u64,
     of: RunId,
     spans: Vec<Span>,
     bytes: usize,
 }
 
-/// Something that took time.
+/// A span.
 #[derive(Debug)]
 struct Span {
     id: u64,
@@ -87,7 +86,7 @@ impl Default for Traces {
 }
 
 impl Traces {
-    /// None yet. Times are those of `clock`.
+    /// Create an empty set of traces on this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Traces {
         Traces {
             clock,
@@ -95,8 +94,8 @@ impl Traces {
         }
     }
 
-    /// The session that is meant by its id alone, in one app or in all: the one that ran last, as
-    /// several users may have one of that id.
+    /// The session with this id, in one app or in all: the one that ran last, because several users
+    /// may have the id.
     pub(crate) fn session_named(&self, app: Option<&str>, id: &str) -> Option<SessionKey> {
         let kept = self.kept();
         let mut runs = kept.runs.iter().rev();
@@ -104,7 +103,7 @@ impl Traces {
         found.map(|run| run.of.session.clone())
     }
 
-    /// The finished spans of a session, as ADK gives them.
+    /// The finished spans of a session in ADK's format.
     pub(crate) fn of_session(&self, session: &SessionKey) -> Vec<Json> {
         let kept = self.kept();
         let runs = kept.runs.iter().filter(|run| run.of.session == *session);
@@ -115,15 +114,14 @@ impl Traces {
         spans
     }
 
-    /// The attributes of the span that an event came from, and whose they are; the last one, if
-    /// there are several.
+    /// The attributes of the last span that produced an event, and its session.
     pub(crate) fn of_event(&self, app: Option<&str>, event: &str) -> Option<(SessionKey, Json)> {
         let kept = self.kept();
         let mut runs = kept.runs.iter().rev().filter(|run| run.is_of(app));
         runs.find_map(|run| {
             let spans = run.spans.iter().rev();
             let mut spans = spans.filter(|span| span.event_id() == Some(event));
-            // A call tells more than the model's part of it.
+            // The call's span has more than the model's.
             let span = spans.clone().find(|span| !span.is_generating());
             let span = span.or_else(|| spans.next())?;
             let mut attributes = span.attributes.clone();
@@ -133,12 +131,12 @@ impl Traces {
         })
     }
 
-    /// Forgets what happened in a session.
+    /// Delete the traces of a session.
     pub(crate) fn forget_session(&self, session: &SessionKey) {
         self.forget(|known| known == session);
     }
 
-    /// Forgets what happened in all sessions of a user.
+    /// Delete the traces of all sessions of a user.
     pub(crate) fn forget_user(&self, app: &str, user: &str) {
         self.forget(|known| known.app == app && known.user == user);
     }
@@ -153,7 +151,7 @@ impl Traces {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the trace of a run, unless it was forgotten meanwhile.
+    /// Change the trace of a run, unless it was evicted.
     fn with_run<T>(&self, root: u64, change: impl FnOnce(&mut RunTrace) -> T) -> Option<T> {
         let mut kept = self.kept();
         let mut runs = kept.runs.iter_mut().rev();
@@ -166,14 +164,14 @@ impl Traces {
         Some(changed)
     }
 
-    /// An id for a span.
+    /// Create a span id.
     fn new_id(&self) -> u64 {
         let mut kept = self.kept();
         kept.spans += 1;
         kept.spans
     }
 
-    /// Begins a run with its outermost span, which began at `start_us`.
+    /// Start a run with its root span, which started at `start_us`.
     fn begin_run(&self, root: u64, of: RunId, start_us: i64, attributes: JsonMap) {
         let run = RunTrace {
             root,
@@ -186,7 +184,7 @@ impl Traces {
         self.begin(root, span, attributes);
     }
 
-    /// Begins a span of a run.
+    /// Start a span of a run.
     fn begin(&self, root: u64, span: Span, attributes: JsonMap) {
         self.with_run(root, |run| {
             if run.spans.len() < SPANS_MAX {
@@ -198,12 +196,12 @@ impl Traces {
         });
     }
 
-    /// Adds what is known of a span now.
+    /// Add attributes to a span.
     fn add(&self, root: u64, span: u64, attributes: JsonMap) {
         self.with_run(root, |run| run.add(span, attributes));
     }
 
-    /// Ends a span.
+    /// End a span.
     fn end(&self, root: u64, span: u64) {
         let now = self.clock.now_us();
         self.with_run(root, |run| {
@@ -230,13 +228,13 @@ impl RunTrace {
         app.is_none_or(|app| self.of.session.app == app)
     }
 
-    /// 128 bits in hexadecimal, made of the run's id.
+    /// 128 bits in hexadecimal, derived from the run's id.
     fn trace_id(&self) -> String {
         let id = self.of.invocation.trim_start_matches("e-");
         id.chars().filter(char::is_ascii_hexdigit).collect()
     }
 
-    /// Adds attributes to a span, as far as there is room.
+    /// Add attributes to a span within the limits.
     fn add(&mut self, span: u64, attributes: JsonMap) {
         let Some(at) = self.spans.iter().rposition(|it| it.id == span) else {
             return;
@@ -246,7 +244,7 @@ impl RunTrace {
             let has_room = size <= ATTRIBUTE_MAX && self.bytes + size <= RUN_BYTES_MAX;
             let (value, size) = match has_room {
                 true => (value.clone(), size),
-                // JSON, as the web UI reads the long ones.
+                // JSON, because the web UI parses long attributes.
                 false => (format!("{{\"left_out\":\"{size} bytes\"}}").into(), 64),
             };
             self.bytes += size;
@@ -296,7 +294,7 @@ impl Span {
     }
 }
 
-/// 64 bits in hexadecimal: a text, as JavaScript's numbers are too small for it.
+/// 64 bits in hexadecimal as text, because JavaScript's numbers are too small.
 fn span_id(id: u64) -> String {
     format!("{id:016x}")
 }
@@ -406,7 +404,7 @@ mod tests {
         traces.forget_user("other", "bob");
         assert_eq!(traces.kept().runs.len(), 1);
         traces.forget_user("app", "bob");
-        // A run that goes on does not come back.
+        // An evicted run does not come back.
         let id = traces.new_id();
         let span = Span::new(id, Some(root), "s".to_owned(), 1);
         traces.begin(root, span, JsonMap::from([("text", "x")]));

@@ -1,5 +1,4 @@
-//! The files that agents are read from, for the web UI's builder. They are shown, and not written:
-//! what is in them is code, as far as agents are concerned.
+//! The YAML files of agents, for the web UI's builder. Read-only: an agent's file is code.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +19,7 @@ use crate::{routes::Routes, services::Shared};
 
 const ROOT_AGENT: &str = "root_agent.yaml";
 
-/// How large a file may be that is shown.
+/// Maximum size of a file that is shown.
 const FILE_MAX: u64 = 1 << 20;
 
 pub(super) fn routes(routes: Routes) -> Routes {
@@ -38,7 +37,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
         .add(Method::POST, "/builder/save", CHANGES, save)
 }
 
-/// A YAML file of an app; nothing if there is none.
+/// A YAML file of an app; empty if it does not exist.
 async fn show(
     _: IsDev,
     _: Local,
@@ -67,7 +66,7 @@ async fn show(
     Ok(response)
 }
 
-/// Where a YAML file of the folder is, if its name leads to nothing outside of it.
+/// The path of a YAML file, if it stays inside the folder.
 fn yaml_inside(folder: &Path, name: &str) -> Option<PathBuf> {
     let is_plain = |part: &str| {
         let has_odd = part.contains(['\\', ':', '\0']);
@@ -87,7 +86,7 @@ async fn save(_: IsDev, _: Local) -> AdkError {
     not_supported("Writing agents")
 }
 
-/// There is never anything half written to throw away.
+/// There are never unsaved changes to discard.
 async fn cancel(_: IsDev, _: Local) -> Response {
     json(true)
 }

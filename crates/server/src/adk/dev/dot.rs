@@ -1,4 +1,5 @@
-//! Drawings of agents in Graphviz' language. The web UI finds nodes by the names of agents and tools.
+//! Graphs of agents in Graphviz's language. The web UI finds nodes by the names of agents and
+//! tools.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,7 @@ use retain_runtime::Agent;
 
 use super::graph::tool_names;
 
-/// What is drawn, line by line. Writing to a text does not fail.
+/// The graph under construction. Writing to a string does not fail.
 #[derive(Default)]
 struct Drawing {
     lines: String,
@@ -30,7 +31,7 @@ impl Drawing {
     }
 }
 
-/// A text as Graphviz takes it: nothing in it ends it early or means anything.
+/// Quote a string for Graphviz.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -45,13 +46,13 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A text inside of a label that is HTML.
+/// Escape text inside an HTML label.
 fn in_html(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The colours of a tree.
+/// The colors of a tree.
 struct Colours {
     background: &'static str,
     node: &'static str,
@@ -76,7 +77,7 @@ const LIGHT: Colours = Colours {
     edge: "#64748B",
 };
 
-/// An agent, the agents below it and their tools, from top to bottom.
+/// An agent, its sub-agents and their tools, from top to bottom.
 pub(super) fn tree(agent: &dyn Agent, dark: bool) -> String {
     let colours = if dark { DARK } else { LIGHT };
     let mut drawing = Drawing::default();
@@ -135,8 +136,7 @@ const GRAY: &str = "#cccccc";
 const GREEN: &str = "#0F5223";
 const BRIGHT_GREEN: &str = "#69CB87";
 
-/// From left to right, with agents that run others as frames around them; `marked` are pairs of
-/// names between which something happened.
+/// From left to right, with workflow agents as frames. `marked` lists the edges to highlight.
 pub(super) fn graph(agent: &dyn Agent, marked: &[(String, String)], dark: bool) -> String {
     let background = if dark { "#333537" } else { "#ffffff" };
     let mut graph = Graph {
@@ -175,7 +175,7 @@ impl Graph<'_> {
         }
     }
 
-    /// An agent that runs others: they stand in it, joined in the order in which they run.
+    /// A workflow agent: a frame with its sub-agents, joined in order.
     fn frame(&mut self, agent: &dyn Agent, parent: Option<&str>) {
         let title = format!("{} ({})", agent.name(), agent.kind());
         let id = quoted(&format!("cluster_{title}"));

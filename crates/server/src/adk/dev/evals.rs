@@ -1,5 +1,4 @@
-//! Evaluations and recorded tests of agents: there are none here, and so the lists are empty. What
-//! would make one is refused in words.
+//! Evaluations and recorded tests are not supported: lists are empty, and creating one is rejected.
 
 use axum::{
     extract::Path,

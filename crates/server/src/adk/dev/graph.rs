@@ -1,4 +1,4 @@
-//! What an app is made of: as data, and drawn.
+//! The structure of an app, as data and as a graph.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{routes::Routes, services::Shared};
 
-/// How long a README may be that is shown.
+/// Maximum size of a README that is shown.
 const README_MAX: u64 = 1 << 20;
 
 pub(super) fn routes(mut routes: Routes) -> Routes {
@@ -64,7 +64,7 @@ fn readme(folder: &Path) -> Option<String> {
     is_readable.then(|| std::fs::read_to_string(&file).ok())?
 }
 
-/// An agent and those below it, as ADK spells them.
+/// An agent and its sub-agents, in ADK's spelling.
 fn agent_json(agent: &dyn Agent) -> JsonMap {
     let mut json = JsonMap::from([("name", agent.name()), ("description", agent.description())]);
     let below = agent.sub_agents().iter();
@@ -85,7 +85,7 @@ fn agent_json(agent: &dyn Agent) -> JsonMap {
     json
 }
 
-/// The tools of an agent that are no agents below it.
+/// The tools of an agent that are not agents.
 pub(super) fn tool_names(agent: &LlmAgent) -> Vec<String> {
     let is_agent = |name: &str| agent.sub_agents().iter().any(|below| below.name() == name);
     let names = agent.tools().iter().map(|source| match source {
@@ -96,7 +96,7 @@ pub(super) fn tool_names(agent: &LlmAgent) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The agent that a path of names leads to.
+/// Find the agent at a path of names.
 fn at_path<'a>(root: &'a dyn Agent, path: &str) -> Option<&'a dyn Agent> {
     let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
     if parts.peek() == Some(&root.name()) {
@@ -110,7 +110,7 @@ fn at_path<'a>(root: &'a dyn Agent, path: &str) -> Option<&'a dyn Agent> {
     Some(agent)
 }
 
-/// `{"path": {"dotSrc": …}}`: one drawing, of the whole or of what is below a node.
+/// `{"path": {"dotSrc": …}}`: a graph of the whole app or of one node.
 async fn drawn(
     _: IsDev,
     Shares(server): Shares<Shared>,
@@ -146,7 +146,7 @@ async fn graph_of_app(
     Ok(json(dot_src(dot::graph(&**runner.agent(), &[], dark))))
 }
 
-/// The graph with what an event did marked in it.
+/// The graph with an event's edges highlighted.
 async fn graph_of_event(
     _: IsDev,
     Shares(server): Shares<Shared>,

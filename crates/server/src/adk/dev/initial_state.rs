@@ -1,5 +1,5 @@
-//! What a new session of an app begins with: `initial_state.json` beside the agent, as `adk web` has
-//! it. It is read for every session, so that who edits it need not start the server again.
+//! The initial state of new sessions: `initial_state.json` beside the agent, as in `adk web`. It is
+//! read for every session, so that edits apply without a restart.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,11 +10,11 @@ use crate::services::Shared;
 
 const FILE: &str = "initial_state.json";
 
-/// How large the file may be.
+/// Maximum size of the file.
 const FILE_MAX: u64 = 1 << 20;
 
-/// The state with the file's keys below what was given. Only where the server is one for developers;
-/// a file that cannot be read is passed over, as in ADK, and the log says so.
+/// Merge the file's keys under the given state, if the server has developer tools. As in ADK, an
+/// unreadable file is skipped with a log line.
 pub(in crate::adk) async fn seeded(server: &Shared, app: &str, given: JsonMap) -> JsonMap {
     let is_dev = server.apps.dev_settings().is_some();
     let Some(folder) = server.apps.folder_of(app).filter(|_| is_dev) else {
@@ -35,7 +35,7 @@ fn read(folder: &Path) -> Result<JsonMap, String> {
     if !file.is_file() {
         return Ok(JsonMap::new());
     }
-    // A link that leads elsewhere would show what is there to whoever makes a session.
+    // A link could expose another file to a client that creates a session.
     let file = contained(folder, &file).map_err(|_| "it is not in the app's folder")?;
     let size = std::fs::metadata(&file).map_err(|e| e.to_string())?.len();
     if size > FILE_MAX {

@@ -1,4 +1,4 @@
-//! Requests from this very machine.
+//! Requests from this machine.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,10 +10,10 @@ use axum::{
 use super::super::errors::AdkError;
 use crate::services::Shared;
 
-/// Say that somebody else is behind a request.
+/// Headers that show that a proxy forwarded the request.
 const FORWARDING: [&str; 3] = ["forwarded", "x-forwarded-for", "x-forwarded-host"];
 
-/// Handlers that take it answer only to who is on this machine.
+/// An extractor that accepts only requests from this machine.
 pub(super) struct Local;
 
 impl FromRequestParts<Shared> for Local {
@@ -30,7 +30,7 @@ impl FromRequestParts<Shared> for Local {
     }
 }
 
-/// Headers can say anything, so it is the connection that tells; without one, nobody is local.
+/// Headers can be forged, so the connection decides; without one the request is not local.
 fn is_local(parts: &Parts) -> bool {
     let is_forwarded = FORWARDING
         .iter()

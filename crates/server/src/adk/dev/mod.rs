@@ -1,12 +1,12 @@
-//! What ADK's web UI asks for beside the API: its own files, drawings of agents, traces of runs.
+//! What ADK's web UI needs besides the API: its files, graphs of agents and traces of runs.
 //!
 //! ```text
 //! ui.rs (files) · graph.rs, dot.rs (drawings) · trace.rs · builder.rs (YAML) · evals.rs (none here)
 //! initial_state.rs (what new sessions begin with)
 //! ```
 //!
-//! The paths of ADK 1.x and 2.x are both served. Without [`Dev`] none of them is there: a server for
-//! others draws no agents and keeps no traces.
+//! Serves the paths of ADK 1.x and 2.x, and none of them without [`Dev`]: a production server shows
+//! no graphs and keeps no traces.
 
 mod builder;
 mod dot;
@@ -34,7 +34,7 @@ use crate::{
     trace::Traces,
 };
 
-/// What a server has for developers.
+/// The developer tools of a server.
 #[derive(Debug, Clone, Default)]
 pub struct Dev {
     ui_dir: Option<PathBuf>,
@@ -42,18 +42,18 @@ pub struct Dev {
 }
 
 impl Dev {
-    /// Drawings and traces, for a web UI that is served from elsewhere.
+    /// Graphs and traces, for a web UI served from elsewhere.
     pub fn new() -> Dev {
         Dev::default()
     }
 
-    /// With the files of the web UI: the folder `browser` of an installed google-adk.
+    /// Add the files of the web UI: the folder `browser` of an installed google-adk.
     pub fn ui_dir(mut self, dir: impl Into<PathBuf>) -> Dev {
         self.ui_dir = Some(dir.into());
         self
     }
 
-    /// The runs that were remembered.
+    /// The recorded traces.
     pub fn traces(&self) -> &Traces {
         &self.traces
     }
@@ -71,7 +71,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
     evals::routes(builder::routes(routes))
 }
 
-/// Handlers that take it are there only if the server is one for developers.
+/// An extractor that is 404 without developer tools.
 pub(super) struct IsDev(pub(super) Dev);
 
 impl FromRequestParts<Shared> for IsDev {
@@ -88,16 +88,16 @@ fn json(value: impl Into<Json>) -> Response {
     json_response(value.into().to_string())
 }
 
-/// What others do and this server does not.
+/// An operation that this server does not support.
 fn not_supported(what: &str) -> AdkError {
     let detail = format!("{what} is not part of this server.");
     AdkError::new(StatusCode::NOT_IMPLEMENTED, detail)
 }
 
-/// Who may look at what an app is made of.
+/// Access to the structure of an app.
 const LOOKS: Access = Access::Path(Scope::SessionsRead);
 
-/// Who may change an app.
+/// Access to change an app.
 const CHANGES: Access = Access::Path(Scope::Admin);
 
 fn telemetry(routes: Routes) -> Routes {
@@ -110,7 +110,7 @@ fn telemetry(routes: Routes) -> Routes {
     )
 }
 
-/// The web UI asks whether it may report to Google. It may not, whatever is wished: so it does not
+/// The web UI asks whether it may report to Google. The answer is always no, so that it does not
 /// ask its user.
 async fn consent(_: IsDev) -> Response {
     json(retain_core::JsonMap::from([("telemetry", false)]))

@@ -1,4 +1,4 @@
-//! What happened in a run.
+//! Traces of runs.
 
 use axum::{
     extract::{Path, State},
@@ -71,8 +71,8 @@ async fn session_of(
     spans(&dev, &server, Some(&app), &session).await
 }
 
-/// The spans of one session. The path does not say whose it is: where several have one of that id,
-/// it is the one that ran last, and never a mixture.
+/// The spans of one session. The path has no user: if several sessions have the id, it is the one
+/// that ran last.
 async fn spans(
     dev: &IsDev,
     server: &Shared,
@@ -88,8 +88,8 @@ async fn spans(
     Ok(json(Vec::<Json>::new()))
 }
 
-/// Whether a session is still there. If not, for instance because another process has deleted it,
-/// its traces are forgotten.
+/// Check that a session exists. If it was deleted, for instance by another process, drop its
+/// traces.
 async fn is_there(dev: &IsDev, server: &Shared, session: &SessionKey) -> Result<bool, AdkError> {
     let read = server.services.sessions.read(session, Window::NONE);
     let is_there = read.await?.is_some();

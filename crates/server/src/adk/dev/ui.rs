@@ -18,8 +18,8 @@ use crate::routes::{Access, Routes};
 
 const RUNTIME_CONFIG: &str = "/dev-ui/assets/config/runtime-config.json";
 
-/// Code comes from this server alone. The UI is an Angular application with styles in its page, and
-/// draws with WebAssembly; letters and icons are Google's.
+/// Scripts come only from this server. The UI is an Angular application with inline styles and
+/// WebAssembly; fonts and icons are Google's.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; \
      script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; \
      style-src 'self' 'unsafe-inline' https://fonts.googleapis.com; \
@@ -43,7 +43,7 @@ fn not_found() -> AdkError {
     AdkError::not_found("Not Found")
 }
 
-/// The folder of the UI, if there is one.
+/// The folder of the UI, if set.
 fn folder(dev: &IsDev) -> Result<PathBuf, AdkError> {
     dev.0.files().map(Path::to_owned).ok_or_else(not_found)
 }
@@ -66,7 +66,7 @@ async fn file(
     answer(folder(&dev)?, &name, &headers).await
 }
 
-/// How the UI reaches this server: where it came from itself.
+/// The configuration of the UI: the server that it came from.
 async fn runtime_config(dev: IsDev) -> Result<Response, AdkError> {
     folder(&dev)?;
     let config = JsonMap::from([("backendUrl", Json::from("")), ("telemetry", false.into())]);
@@ -93,7 +93,7 @@ async fn answer(folder: PathBuf, name: &str, headers: &HeaderMap) -> Result<Resp
     let (tag, content) = match found {
         Ok(found) => found,
         Err(error) => {
-            tracing::debug!(error = ?error.to_string(), "a file of the web UI cannot be read");
+            tracing::debug!(error = ?error.to_string(), "failed to read a file of the web UI");
             return Ok(missing(name));
         }
     };
@@ -119,13 +119,13 @@ async fn answer(folder: PathBuf, name: &str, headers: &HeaderMap) -> Result<Resp
     Ok(response)
 }
 
-/// Of the kind that was asked for: a browser says «not found» then, and not that JSON is no style.
+/// In the requested type, so that the browser reports "not found" rather than a wrong type.
 fn missing(name: &str) -> Response {
     let kind = [(header::CONTENT_TYPE, content_type(name))];
     (StatusCode::NOT_FOUND, kind).into_response()
 }
 
-/// Where a file is, if its name leads to nothing outside of the folder.
+/// The path of a file, if it stays inside the folder.
 fn inside(folder: &Path, name: &str) -> Option<PathBuf> {
     let is_plain = |part: &str| {
         let has_odd = part.contains(['\\', ':', '\0']);
@@ -137,8 +137,7 @@ fn inside(folder: &Path, name: &str) -> Option<PathBuf> {
     })
 }
 
-/// Where a file really is, if that is in the folder too and not hidden there: a link may lead
-/// anywhere.
+/// The real path of a file, if it is inside the folder and not hidden: a link may point anywhere.
 pub(super) fn contained(folder: &Path, file: &Path) -> io::Result<PathBuf> {
     let (folder, file) = (folder.canonicalize()?, file.canonicalize()?);
     let is_shown = file.strip_prefix(&folder).is_ok_and(|inside| {
@@ -153,7 +152,7 @@ pub(super) fn contained(folder: &Path, file: &Path) -> io::Result<PathBuf> {
 
 type Found = (String, Option<Vec<u8>>);
 
-/// The file with its tag; without its content if the client has it.
+/// The file with its ETag; 304 if the client has it.
 fn read(folder: &Path, path: &Path, known: Option<&HeaderValue>) -> io::Result<Found> {
     let path = contained(folder, path)?;
     let about = std::fs::metadata(&path)?;

@@ -1,4 +1,4 @@
-//! Whether a key is still good: for answers that go on long after it was looked up.
+//! Verify the API key of a long response again while it lasts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,20 +9,20 @@ use tokio::time::Instant;
 
 use super::{super::Guards, Keys, sent_key};
 
-/// How a key stands that let a request in.
+/// The state of the API key that a request was admitted with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// As it did.
+    /// Still valid.
     Good,
-    /// It was revoked, has expired, or is gone.
+    /// Revoked, expired or deleted.
     Refused(String),
-    /// It cannot be looked up at this moment.
+    /// The key store is unavailable.
     Unknown,
 }
 
 impl Keys {
-    /// How the key stands now that a request came in with. This is no request: it is neither
-    /// counted nor noted as a use. Who came in without one of our keys stays.
+    /// Verify the key of an admitted request. This neither counts as a request nor records a use. A
+    /// caller without one of our keys stays admitted.
     async fn standing(&self, headers: &HeaderMap, now_us: i64) -> Standing {
         let ours = |sent: &&str| KeyText::parse(sent).is_some() && !self.is_single(sent);
         let Some(sent) = sent_key(headers).filter(ours) else {
@@ -36,17 +36,17 @@ impl Keys {
     }
 }
 
-/// For so long what is known of a key holds while events come.
+/// How long a verification is cached while events arrive.
 const KEY_HOLDS: Duration = Duration::from_secs(5);
 
-/// Looks after the key of a stream.
+/// Watches the API key of a stream.
 pub(crate) struct KeyWatch {
     look: Box<dyn Fn() -> BoxFuture<'static, Standing> + Send + Sync>,
     looked: Instant,
 }
 
 impl KeyWatch {
-    /// For the key of a request, which was looked up just now.
+    /// Watch the key of a request that was just verified.
     pub(crate) fn of(guards: &Arc<Guards>, headers: &HeaderMap) -> KeyWatch {
         let (guards, headers) = (Arc::clone(guards), headers.clone());
         KeyWatch::new(move || {
@@ -55,7 +55,7 @@ impl KeyWatch {
         })
     }
 
-    /// For a key that is looked up like this.
+    /// Watch a key with this lookup.
     pub(crate) fn new<F: Future<Output = Standing> + Send + 'static>(
         look: impl Fn() -> F + Send + Sync + 'static,
     ) -> KeyWatch {
@@ -65,8 +65,7 @@ impl KeyWatch {
         }
     }
 
-    /// How the key stands. After a silence it is looked up; where events come, what was found holds
-    /// for a while.
+    /// Return the state of the key: verified now after a pause, or cached while events arrive.
     pub(crate) async fn standing(&mut self, was_silent: bool) -> Standing {
         if !was_silent && self.looked.elapsed() < KEY_HOLDS {
             return Standing::Good;
