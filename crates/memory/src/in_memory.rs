@@ -1,7 +1,7 @@
-//! Memories in memory, found by words: ADK's service of this name. Gone with the process.
+//! ADK's in-memory memory service: word search, lost when the process ends.
 //!
-//! Events come in by session and are kept as they are, shared. What is needed to search in one is
-//! worked out when it is first searched, and kept with it.
+//! Events are stored by session, shared and unchanged. The words of an event are extracted on its
+//! first search and cached.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,16 +16,15 @@ use retain_core::{
 
 use crate::words::{Question, Searchable};
 
-/// The session of events that were added without one. ADK's name for it.
+/// The session id of events that were added without one, as in ADK.
 const NO_SESSION: &str = "__unknown_session_id__";
-/// A search finds no more than this.
+/// Maximum number of hits.
 const FOUND_MAX: usize = 10;
 
-/// Memories that live as long as the process, found by the words they share with a question.
+/// A volatile memory service that finds entries by the words that they share with the query.
 ///
-/// A search gives at most ten memories: those that have the most words of the question, in the
-/// order they came in where they have as many. It answers as ADK 2.13's class of the same name; it
-/// is meant for tests and for trying things out.
+/// A search returns at most ten entries: those with the most words of the query, ties in order of
+/// arrival. It answers as ADK 2.13's class of the same name and is meant for tests and experiments.
 #[derive(Debug)]
 pub struct InMemoryMemoryService {
     users: Mutex<HashMap<(String, String), UserMemory>>,
@@ -33,14 +32,14 @@ pub struct InMemoryMemoryService {
     ids: Arc<dyn Ids>,
 }
 
-/// What is known of a user of an app.
+/// The memories of one user of an app.
 #[derive(Debug, Default)]
 struct UserMemory {
-    /// In the order in which they were first added.
+    /// In the order in which sessions were first added.
     sessions: Vec<Arc<Vec<Arc<Remembered>>>>,
-    /// Where a session stands among them.
+    /// The index of each session.
     places: HashMap<String, usize>,
-    /// Event ids that were deleted. They stay out when their session is added again.
+    /// Deleted event ids. They are skipped when their session is added again.
     deleted: HashSet<String>,
 }
 
@@ -48,7 +47,7 @@ struct UserMemory {
 #[derive(Debug)]
 struct Remembered {
     event: Arc<Event>,
-    /// Made by the first search.
+    /// Extracted by the first search.
     searchable: OnceLock<Searchable>,
 }
 
@@ -59,7 +58,7 @@ impl Default for InMemoryMemoryService {
 }
 
 impl InMemoryMemoryService {
-    /// A service that knows nothing yet.
+    /// Create an empty service.
     pub fn new() -> InMemoryMemoryService {
         InMemoryMemoryService {
             users: Mutex::default(),
@@ -68,13 +67,13 @@ impl InMemoryMemoryService {
         }
     }
 
-    /// Takes the time of events that have none from `clock`.
+    /// Take the time of events without one from `clock`.
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Takes the ids of events that have none from `ids`.
+    /// Take the ids of events without one from `ids`.
     pub fn with_ids(mut self, ids: impl Ids) -> Self {
         self.ids = Arc::new(ids);
         self
@@ -84,8 +83,8 @@ impl InMemoryMemoryService {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The events that have something to remember, with the id and the time that an append would
-    /// have given them: in ADK every event has both from the start.
+    /// The events with content. Events without id or time get both, because in ADK every event has
+    /// them.
     fn memorable(&self, events: impl Iterator<Item = Arc<Event>>) -> Vec<Arc<Event>> {
         let has_parts = |event: &Arc<Event>| parts_of(event).is_some();
         let complete = |mut event: Arc<Event>| {
@@ -103,7 +102,7 @@ impl InMemoryMemoryService {
 
 #[async_trait]
 impl MemoryService for InMemoryMemoryService {
-    /// Keeps the session's events in place of those it had before.
+    /// Replace the stored events of the session.
     async fn add_session_to_memory(&self, session: &Session) -> Result<(), MemoryError> {
         let events = (0..session.events.len()).filter_map(|at| session.events.get_shared(at));
         let events = self.memorable(events);
@@ -129,7 +128,7 @@ impl MemoryService for InMemoryMemoryService {
                 found.push((matches, remembered));
             }
         }
-        // Stable: where the number is the same, the order of arrival stays.
+        // A stable sort keeps the order of arrival for ties.
         found.sort_by_key(|(matches, _)| std::cmp::Reverse(*matches));
         let best = found.into_iter().take(FOUND_MAX);
         Ok(SearchMemoryResponse {
@@ -138,8 +137,7 @@ impl MemoryService for InMemoryMemoryService {
         })
     }
 
-    /// Keeps these events beside those of the session, unless their ids are there already. The
-    /// metadata means nothing here.
+    /// Add events to the session, skipping known ids. The metadata is ignored.
     async fn add_events_to_memory(
         &self,
         app_name: &str,
@@ -156,8 +154,8 @@ impl MemoryService for InMemoryMemoryService {
         Ok(())
     }
 
-    /// Forgets the event with this id, in all sessions of the user and for good. Without an id, or
-    /// with one that is not known, nothing happens.
+    /// Delete the event with this id permanently, in all sessions of the user. A missing or unknown
+    /// id is ignored.
     async fn delete_memory(
         &self,
         app_name: &str,
@@ -177,7 +175,7 @@ impl MemoryService for InMemoryMemoryService {
 impl UserMemory {
     fn replace(&mut self, session: &str, events: Vec<Arc<Event>>) {
         let before = std::mem::take(self.session_mut(session));
-        // A session that has grown mostly shares its events with what it was.
+        // A session that has grown shares most events with its earlier version.
         let before: HashMap<*const Event, &Arc<Remembered>> = before
             .iter()
             .map(|remembered| (Arc::as_ptr(&remembered.event), remembered))
@@ -216,8 +214,8 @@ impl UserMemory {
         }
     }
 
-    /// What is kept of a session; a new one stands behind all others. Searches that are under way
-    /// keep what they began with.
+    /// The events of a session; a new session is added at the end. Running searches keep their
+    /// snapshot.
     fn session_mut(&mut self, session: &str) -> &mut Arc<Vec<Arc<Remembered>>> {
         let place = match self.places.get(session) {
             Some(place) => *place,

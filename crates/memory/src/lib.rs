@@ -1,9 +1,8 @@
-//! What agents know beyond one conversation: memory services over what sessions said.
+//! Long-term memory services for agents.
 //!
-//! [`StoreMemoryService`] keeps memories in a store, durable where the store is, and finds them by
-//! more than their words. [`VectorMemoryService`] finds by what an embedder says is near, and
-//! [`InMemoryMemoryService`] by words, as ADK's does. [`static_vectors`]
-//! says which texts mean something alike, without a network.
+//! [`StoreMemoryService`] stores memories in any store and ranks them by words, meaning and time.
+//! [`VectorMemoryService`] ranks by an embedder alone, and [`InMemoryMemoryService`] by words, as
+//! ADK's does. [`static_vectors`] compares the meaning of texts without a network.
 //!
 //! ```
 //! use retain_core::{Event, MemoryService as _, Session};

@@ -1,4 +1,4 @@
-//! Memories in memory, found by meaning: whatever an embedder says is near.
+//! An in-memory memory service that ranks entries by an embedder alone.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,10 +13,10 @@ use retain_core::{
 
 use crate::service::{embedding::embed, text::spoken_text};
 
-/// Memories that live as long as the process, found by how near their vectors are to that of the
-/// question. Each is embedded once, when it is added.
+/// A volatile memory service that ranks entries by the cosine between their vector and the query's.
+/// Each entry is embedded once, when it is added.
 ///
-/// By default a search gives the five nearest.
+/// A search returns the five nearest entries by default.
 #[derive(Debug)]
 pub struct VectorMemoryService {
     embedder: Arc<dyn Embedder>,
@@ -27,15 +27,15 @@ pub struct VectorMemoryService {
     ids: Arc<dyn Ids>,
 }
 
-/// Texts that the embedder is given at a time.
+/// Maximum number of texts per embedder call.
 const BATCH: usize = 64;
 
-/// What is known of a user.
+/// The memories of one user.
 #[derive(Debug, Default)]
 struct Known {
-    /// In the order of their arrival.
+    /// In order of arrival.
     memories: Vec<Memory>,
-    /// Where each id is: in more than one session, if they say something else there.
+    /// The entries of each id; several if sessions differ in content.
     places: HashMap<String, Vec<usize>>,
     deleted: HashSet<String>,
 }
@@ -47,10 +47,10 @@ struct Memory {
     vector: Vec<f32>,
 }
 
-/// What is to become of something that is added.
+/// How to handle an added entry.
 enum Fate {
     New,
-    /// It says something else than what stands here.
+    /// Its content differs from the entry at this index.
     Replaces(usize),
     /// It is known, also from another session, or was deleted.
     Left,
@@ -87,7 +87,7 @@ impl Known {
         }
     }
 
-    /// Forgets all memories of an id, and keeps them out. One that is not known stays welcome.
+    /// Delete all entries of an id and skip them in the future. An unknown id is ignored.
     fn delete(&mut self, id: &str) {
         if self.places.remove(id).is_none() {
             return;
@@ -104,7 +104,7 @@ impl Known {
 }
 
 impl VectorMemoryService {
-    /// A service that knows nothing yet.
+    /// Create an empty service.
     pub fn new(embedder: Arc<dyn Embedder>) -> VectorMemoryService {
         VectorMemoryService {
             embedder,
@@ -116,25 +116,25 @@ impl VectorMemoryService {
         }
     }
 
-    /// Gives at most so many memories. Default: 5.
+    /// Set the maximum number of hits (default 5).
     pub fn with_top_k(mut self, top_k: usize) -> Self {
         self.top_k = top_k;
         self
     }
 
-    /// Gives no memories that are less near than this, as a cosine from -1 to 1.
+    /// Set the minimum cosine of a hit, from -1 to 1.
     pub fn with_min_score(mut self, score: f32) -> Self {
         self.min_score = Some(score);
         self
     }
 
-    /// Takes the time of events that have none from `clock`.
+    /// Take the time of events without one from `clock`.
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Takes the ids of memories that have none from `ids`.
+    /// Take the ids of entries without one from `ids`.
     pub fn with_ids(mut self, ids: impl Ids) -> Self {
         self.ids = Arc::new(ids);
         self
@@ -144,7 +144,7 @@ impl VectorMemoryService {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The event as a memory, if it says something.
+    /// The event as an entry, if it has text.
     fn entry(&self, event: &Event) -> Option<MemoryEntry> {
         let content = event.content().filter(|_| !event.is_partial())?;
         if spoken_text(content).is_empty() {
@@ -170,8 +170,8 @@ impl VectorMemoryService {
         })
     }
 
-    /// Embeds what is new and keeps it, some at a time: where the embedder fails, what was embedded
-    /// before stays. Nothing is locked while it works.
+    /// Embed and store new entries in batches: if the embedder fails, earlier batches stay. Holds
+    /// no lock while embedding.
     async fn add(
         &self,
         (app, user): (&str, &str),
@@ -229,7 +229,7 @@ impl MemoryService for VectorMemoryService {
         let is_near = |score: f32| self.min_score.is_none_or(|least| score >= least);
         let mut near: Vec<(f32, &MemoryEntry)> =
             scored.filter(|(score, _)| is_near(*score)).collect();
-        // Stable: where they are as near, the order of arrival stays.
+        // A stable sort keeps the order of arrival for ties.
         near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         let best = near.into_iter().take(self.top_k);
         Ok(SearchMemoryResponse {
@@ -238,7 +238,7 @@ impl MemoryService for VectorMemoryService {
         })
     }
 
-    /// The metadata becomes the notes of each memory.
+    /// The metadata becomes the metadata of each entry.
     async fn add_events_to_memory(
         &self,
         app_name: &str,
@@ -256,7 +256,7 @@ impl MemoryService for VectorMemoryService {
         self.add(owner, session_id, entries.collect()).await
     }
 
-    /// The metadata is added to the notes of each memory, which go first.
+    /// The metadata is merged into each entry's own, which takes precedence.
     async fn add_memory(
         &self,
         app_name: &str,
@@ -286,7 +286,7 @@ impl MemoryService for VectorMemoryService {
         self.add((app_name, user_id), None, memories).await
     }
 
-    /// Forgets the memory for good. Without an id, or with one that is not known, nothing happens.
+    /// Delete the entry permanently. A missing or unknown id is ignored.
     async fn delete_memory(
         &self,
         app_name: &str,
@@ -303,12 +303,12 @@ impl MemoryService for VectorMemoryService {
     }
 }
 
-/// The vector with a length of one, so that products are cosines.
+/// Normalize a vector to length one, so that dot products are cosines.
 fn normal(mut vector: Vec<f32>) -> Vec<f32> {
     let length = product(&vector, &vector).sqrt();
     match length > 0.0 && length.is_finite() {
         true => vector.iter_mut().for_each(|number| *number /= length),
-        // Near to nothing: what is no number would come before everything else.
+        // A NaN would sort before everything else; zero is near to nothing.
         false => vector.fill(0.0),
     }
     vector

@@ -1,7 +1,7 @@
-//! The views that are kept at hand, bounded by bytes, and how one is brought up to date.
+//! The cache of views, limited by bytes, and the refresh of a view.
 //!
-//! Before every search the store is asked where the scope is: one cheap question. Only if it has
-//! moved on since is anything read.
+//! Every search first asks the store for the scope's revision, which is cheap. It reads entries
+//! only if the revision changed.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
@@ -20,21 +20,21 @@ use tokio::{
 use super::view::{Models, View};
 use crate::index::KnownWords;
 
-/// Memories that are read at a time.
+/// Number of memories per read.
 const PAGE: usize = 1000;
 
-/// Memories that are put into an index at a time, so that who searches in it waits for these only.
+/// Number of memories inserted per lock, so that concurrent searches wait only briefly.
 const AT_ONCE: usize = 50;
-/// About how many bytes a view takes that holds nothing.
+/// Approximate size of an empty view in bytes.
 const EMPTY_BYTES: usize = 2048;
 
-/// The view of a scope, shared by all who search it.
+/// The view of a scope, shared by all its searches.
 #[derive(Debug)]
 pub(super) struct ScopeView {
-    /// Who brings it up to date. Those who come meanwhile wait, and find it done.
+    /// Held during a refresh. Concurrent searches wait and then find it done.
     gate: Gate,
     view: RwLock<View>,
-    /// Up to where it is brought. Beside the view, so that asking waits for nobody who changes it.
+    /// The revision of the view. Outside its lock, so that reading it never waits for a refresh.
     mark: Mutex<MemoryMark>,
     bytes: AtomicUsize,
     lacking: AtomicUsize,
@@ -59,7 +59,7 @@ impl ScopeView {
         self.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`read`](Self::read), if nobody is changing it.
+    /// Like [`read`](Self::read), unless a refresh holds the lock.
     pub(super) fn try_read(&self) -> Option<RwLockReadGuard<'_, View>> {
         self.view.try_read().ok()
     }
@@ -81,7 +81,7 @@ impl ScopeView {
         (at.generation, at.revision) == (mark.generation, mark.revision)
     }
 
-    /// Whether memories lack a vector of the embedder.
+    /// Whether memories lack an embedding.
     pub(super) fn lacks_vectors(&self) -> bool {
         self.lacking.load(Ordering::Relaxed) > 0
     }
@@ -96,7 +96,7 @@ impl ScopeView {
             .store(first_expiry_us, Ordering::Relaxed);
     }
 
-    /// Takes memories whose time is up out of the view, if there are any.
+    /// Remove expired memories from the view.
     pub(super) async fn let_go_of_expired(
         self: &Arc<Self>,
         now_us: i64,
@@ -113,7 +113,7 @@ impl ScopeView {
     }
 }
 
-/// Views by scope; those that were not used for the longest time go first.
+/// Views by scope; the least recently used are evicted first.
 #[derive(Debug)]
 pub(super) struct Views {
     cached: Mutex<CachedViews>,
@@ -134,7 +134,7 @@ impl Views {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As many bytes of views, and none yet.
+    /// An empty cache with the same limit.
     pub(super) fn emptied(&self) -> Views {
         Views::new(self.limit)
     }
@@ -149,18 +149,18 @@ impl Views {
         Arc::clone(view)
     }
 
-    /// Lets go of the scope's view.
+    /// Evict the scope's view.
     pub(super) fn let_go(&self, scope: &MemoryScope) {
         self.cached().pop(scope);
     }
 
-    /// Lets go of the views of users who were erased, also by another process.
+    /// Evict the views of users who were erased, also by another process.
     pub(super) async fn let_go_of_erased(&self, store: &dyn MemoryStore) {
         let views: Vec<_> = {
             let cached = self.cached();
             let views = cached.iter();
             let views = views.map(|(scope, view)| (scope.clone(), view.mark().generation));
-            // One that is being built has none yet, and looks itself.
+            // A view under construction has no generation yet and checks itself.
             views.filter(|(_, generation)| *generation > 0).collect()
         };
         for (scope, generation) in views {
@@ -171,13 +171,13 @@ impl Views {
         }
     }
 
-    /// Whether the scope's view is at hand.
+    /// Whether the scope's view is cached.
     pub(super) fn has(&self, scope: &MemoryScope) -> bool {
         self.cached().contains(scope)
     }
 
-    /// Lets go of the views that were not used for the longest time, as long as there are too many
-    /// bytes. The one that is in use stays.
+    /// Evict the least recently used views while the cache is over its limit. The view in use
+    /// stays.
     fn make_room(&self) {
         let mut cached = self.cached();
         let bytes = |view: &ScopeView| view.bytes.load(Ordering::Relaxed);
@@ -190,7 +190,7 @@ impl Views {
         }
     }
 
-    /// How many views there are, and about how many bytes they take.
+    /// Number of views and their approximate size in bytes.
     pub(super) fn size(&self) -> (usize, usize) {
         let cached = self.cached();
         let bytes = cached
@@ -199,7 +199,7 @@ impl Views {
         (cached.len(), bytes.sum())
     }
 
-    /// The scope's view with everything that was acknowledged before this was called.
+    /// The scope's view with everything acknowledged before this call.
     pub(super) async fn up_to_date(
         &self,
         store: &dyn MemoryStore,
@@ -209,7 +209,7 @@ impl Views {
         let mut mark = store.mark(scope).await?;
         loop {
             if mark.generation == 0 {
-                // Nobody, or nobody any more: that is nothing to keep.
+                // The scope does not exist, or no longer: cache nothing.
                 self.let_go(scope);
                 return Ok(Arc::new(ScopeView::new(models)));
             }
@@ -230,7 +230,7 @@ impl Views {
             drop(update);
             shared.measure();
             self.make_room();
-            // Who was erased while this read them is not kept.
+            // Do not cache a user who was erased during the read.
             mark = store.mark(scope).await?;
             if mark.generation == shared.mark().generation {
                 return Ok(shared);
@@ -239,14 +239,14 @@ impl Views {
     }
 }
 
-/// One bringing up to date of a view, by whom the gate has let in.
+/// One refresh of a view, under its lock.
 struct Update<'a> {
     store: &'a dyn MemoryStore,
     scope: &'a MemoryScope,
     models: Models<'a>,
     shared: &'a Arc<ScopeView>,
-    /// Shared with work that goes on although its caller went away: nobody else may change the view
-    /// before that is done.
+    /// Shared with work that continues after its caller is cancelled: the next refresh must wait
+    /// for it.
     gate: Arc<OwnedMutexGuard<()>>,
 }
 
@@ -255,16 +255,16 @@ impl Update<'_> {
         let at = self.shared.mark();
         match self.store.changes(self.scope, at).await? {
             MemoryChanges::Touched { seqs, mark } => {
-                // Also those behind the mark that an update which broke off has read.
+                // Include entries after the mark that an interrupted refresh has read.
                 let newest = self.shared.read().newest();
                 let known = seqs.into_iter().filter(|seq| *seq <= newest);
                 self.touched(known.collect()).await?;
                 self.added(mark, at.last_seq).await
             }
             MemoryChanges::Rebuild => {
-                // What changes while this reads is behind this mark, and is read again next time.
+                // Changes during the read are after this mark and are read next time.
                 let mark = self.store.mark(self.scope).await?;
-                // Others may be searching in what there is, and must not find it half done.
+                // Concurrent searches must not see a half-built view.
                 let fresh = Arc::new(ScopeView::new(self.models));
                 let build = Update {
                     shared: &fresh,
@@ -291,7 +291,7 @@ impl Update<'_> {
         self.apply(found, gone.collect()).await
     }
 
-    /// Reads what is behind `after`, and then says that the view is at `mark`.
+    /// Read the entries after `after`, then set the view's mark.
     async fn added(&self, mut mark: MemoryMark, mut after: u64) -> Result<(), MemoryError> {
         loop {
             let rows = MemoryRows::After {
@@ -341,8 +341,7 @@ impl Update<'_> {
     }
 }
 
-/// Does work that takes its time where it holds up nobody: words are cut and counted here, which is
-/// neither waiting nor short.
+/// Run CPU-bound work without blocking the executor.
 pub(super) async fn off_executor<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, MemoryError> {

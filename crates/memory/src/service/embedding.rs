@@ -1,5 +1,5 @@
-//! Vectors are made behind the ingest: what is taken up is found by its words at once, and by its
-//! meaning when the embedder has answered. One that fails holds up nobody.
+//! Embed memories after they are stored: words find them at once, embeddings later. A failing
+//! embedder delays nothing.
 
 use std::{
     collections::HashMap,
@@ -15,25 +15,24 @@ use tokio::sync::Notify;
 
 use super::text::spoken_text;
 
-/// Texts that an embedder is given at a time.
+/// Maximum number of texts per embedder call.
 const BATCH: usize = 64;
-/// How long a batch may take.
+/// Timeout of a batch.
 const BATCH_PATIENCE: Duration = Duration::from_secs(300);
-/// After so many failures in a row the embedder is taken to be out of service. To halve a batch down
-/// to the one text that it refuses takes seven.
+/// After this many consecutive failures, the embedder counts as unavailable. Halving a batch down
+/// to one rejected text takes seven.
 const FAILURES: usize = 10;
-/// How long it is after a failure until a search has what is missing tried again. Adding does so at
-/// once.
+/// How long searches wait after a failure before they retry. Adding retries at once.
 const PAUSE_US: i64 = 60_000_000;
-/// How long a search waits for the vector of its question.
+/// How long a search waits for the embedding of its query.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The scopes whose memories are being embedded.
 #[derive(Debug, Default)]
 pub(super) struct Embedding {
-    /// Whether something came in meanwhile, so that it is to be looked again.
+    /// Whether new entries arrived meanwhile, so that the task must look again.
     scopes: Mutex<HashMap<MemoryScope, bool>>,
-    /// When vectors could last not be made, by scope.
+    /// The time of the last failure, by scope.
     failed: Mutex<HashMap<MemoryScope, i64>>,
     done: Notify,
 }
@@ -47,14 +46,14 @@ impl Embedding {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is too early to try again.
+    /// Whether it is too early to retry.
     pub(super) fn is_pausing(&self, scope: &MemoryScope, now_us: i64) -> bool {
         let failed = self.failed();
         let failed_us = failed.get(scope);
         failed_us.is_some_and(|at| now_us.saturating_sub(*at) < PAUSE_US)
     }
 
-    /// Whether it is the caller who is to look; else somebody does, and will again.
+    /// Whether the caller must start a task; otherwise a running one looks again.
     fn begin(&self, scope: &MemoryScope) -> bool {
         let mut scopes = self.lock();
         let again = scopes.get_mut(scope).map(|again| *again = true);
@@ -74,7 +73,7 @@ impl Embedding {
         again
     }
 
-    /// Waits until nothing is being embedded.
+    /// Wait until nothing is being embedded.
     pub(super) async fn wait(&self) {
         loop {
             let mut done = std::pin::pin!(self.done.notified());
@@ -87,7 +86,7 @@ impl Embedding {
     }
 }
 
-/// The work on one scope. If it breaks off, nobody waits for it any more.
+/// The task of one scope. If it is dropped, waiters continue.
 struct Task<S> {
     store: Arc<S>,
     embedder: Arc<dyn Embedder>,
@@ -97,7 +96,7 @@ struct Task<S> {
     is_done: bool,
 }
 
-/// How often an embedder has failed while it gave a scope its vectors.
+/// Consecutive failures of the embedder in one scope.
 #[derive(Default)]
 struct Failures {
     in_a_row: usize,
@@ -113,7 +112,7 @@ impl<S> Drop for Task<S> {
     }
 }
 
-/// Gives the scope's memories that have none a vector, in a task of its own.
+/// Embed the scope's entries that lack a vector, in a new task.
 pub(super) fn embed_later<S: MemoryStore>(
     store: &Arc<S>,
     embedder: &Arc<dyn Embedder>,
@@ -146,7 +145,7 @@ impl<S: MemoryStore> Task<S> {
                 Err(error) => {
                     let (scope, now_us) = (&self.scope, self.clock.now_us());
                     self.embedding.failed().insert(scope.clone(), now_us);
-                    // Whose they are, and what a server said about them, is nobody's business here.
+                    // Log neither the scope nor the server's message: both may contain user data.
                     tracing::warn!("memories stay without vectors for now");
                     let (scope, error) = (scope.to_string(), error.to_string());
                     tracing::debug!(?scope, ?error, "memories stay without vectors for now");
@@ -165,7 +164,8 @@ impl<S: MemoryStore> Task<S> {
         let (mut generation, mut after) = (0, 0);
         let mut failures = Failures::default();
         loop {
-            // Before the texts: should the user be erased meanwhile, their vectors are not taken.
+            // Read the mark before the texts: if the user is erased meanwhile, the store rejects
+            // the vectors.
             let mark = self.store.mark(scope).await?;
             if mark.generation != generation {
                 (generation, after) = (mark.generation, 0);
@@ -182,8 +182,8 @@ impl<S: MemoryStore> Task<S> {
         }
     }
 
-    /// Gives these their vectors. A batch that fails is halved: one text that the embedder refuses
-    /// must not keep the others without.
+    /// Embed these entries. A failing batch is halved, so that one rejected text does not block the
+    /// others.
     async fn embed_some(
         &self,
         generation: u64,
@@ -230,7 +230,7 @@ impl<S: MemoryStore> Task<S> {
     }
 }
 
-/// A vector a text, of the size that the embedder said and of numbers; anything else is an error.
+/// Embed texts and check the number, size and values of the vectors.
 pub(crate) async fn embed(
     embedder: &dyn Embedder,
     texts: &[String],
@@ -252,7 +252,7 @@ pub(crate) async fn embed(
     }
 }
 
-/// The vector of a question; none if the embedder fails or takes too long.
+/// Embed a query; empty if the embedder fails or times out.
 pub(super) async fn embed_question(embedder: &dyn Embedder, question: &str) -> Vec<f32> {
     let texts = [question.to_owned()];
     let asked = tokio::time::timeout(QUESTION_PATIENCE, embed(embedder, &texts));

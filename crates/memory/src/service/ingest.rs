@@ -1,4 +1,4 @@
-//! From events and given memories to what is kept of them. Nothing here is stored yet.
+//! Turn events and given memories into entries. Nothing is stored here.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,19 +9,18 @@ use retain_core::{
 
 use super::text::{spoken_text, texts_in};
 
-/// How something is taken up.
+/// Options of an ingest.
 #[derive(Debug, Clone, Default)]
 pub struct IngestOptions {
-    /// How long it is remembered. By default as the service says.
+    /// Time to live (default: that of the service).
     pub ttl: Option<Duration>,
-    /// Whether what tools answered is taken up too, as said by the tool. By default as the service
-    /// says.
+    /// Whether to ingest tool responses, with the tool as author (default: that of the service).
     pub tool_responses: Option<bool>,
-    /// Notes for everything that is taken up.
+    /// Custom metadata for all entries.
     pub custom_metadata: JsonMap,
 }
 
-/// [`IngestOptions`] with all that the service adds, and the time.
+/// [`IngestOptions`] with the service's defaults and the time.
 pub(super) struct Ingest<'a> {
     pub(super) session: Option<&'a str>,
     pub(super) ttl: Option<Duration>,
@@ -31,7 +30,7 @@ pub(super) struct Ingest<'a> {
 }
 
 impl Ingest<'_> {
-    /// What is to be remembered of an event: what was said, and apart from it what tools answered.
+    /// The entries of an event: its text and, separately, its tool responses.
     pub(super) fn event(&self, position: u64, event: &Arc<Event>) -> Vec<NewMemory> {
         let Some(content) = event.content().filter(|_| !event.is_partial()) else {
             return Vec::new();
@@ -82,7 +81,7 @@ impl Ingest<'_> {
         memories
     }
 
-    /// A memory as it was given. `new_id`: for one that has none.
+    /// The entry of a given memory. `new_id` is for one without an id.
     pub(super) fn entry(
         &self,
         entry: &MemoryEntry,
@@ -117,14 +116,14 @@ impl Ingest<'_> {
     }
 }
 
-/// The same for the same event, so that it is taken up once.
+/// An id derived from the event, so that it is ingested once.
 fn derived_id(event: &Event, content: &Content) -> String {
-    // What cannot be written is refused when it is made ready.
+    // A content that cannot be serialized is rejected when the entry is prepared.
     let text = content.to_json().unwrap_or_default();
     derived_memory_id(&event.author, event.timestamp, &text)
 }
 
-/// The tool and what it answered in words.
+/// The tool and the text of its response.
 fn tool_text(part: &Part) -> Option<(String, String)> {
     let response = part.function_response.as_ref()?;
     let text = texts_in(response.response.as_ref()?);

@@ -1,5 +1,5 @@
-//! `LongTermMemory`: everything that [`StoreMemoryService`] can do, behind one object whatever the
-//! store is. This is what a server holds.
+//! `LongTermMemory`: the operations of [`StoreMemoryService`] as an object-safe trait, as a server
+//! needs it.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use super::{
 };
 use crate::MemoryQuery;
 
-/// Memory beyond ADK's methods. Each method is described at [`StoreMemoryService`].
+/// Memory operations beyond ADK's. Each is described at [`StoreMemoryService`].
 #[async_trait]
 pub trait LongTermMemory: MemoryService {
-    /// Takes up what the session's events say.
+    /// Ingest a session.
     async fn add_session_with(
         &self,
         session: &Session,
         options: &IngestOptions,
     ) -> Result<MemoryAdded, MemoryError>;
 
-    /// Takes up these events.
+    /// Ingest events.
     async fn add_events_with(
         &self,
         app_name: &str,
@@ -35,7 +35,7 @@ pub trait LongTermMemory: MemoryService {
         options: &IngestOptions,
     ) -> Result<MemoryAdded, MemoryError>;
 
-    /// Takes up memories as they are.
+    /// Store memories as given.
     async fn add_memory_with(
         &self,
         app_name: &str,
@@ -44,7 +44,7 @@ pub trait LongTermMemory: MemoryService {
         options: &IngestOptions,
     ) -> Result<MemoryAdded, MemoryError>;
 
-    /// Finds what answers a question, and says why.
+    /// Search memories and explain the hits.
     async fn search_memory_with(
         &self,
         app_name: &str,
@@ -60,7 +60,7 @@ pub trait LongTermMemory: MemoryService {
         id: &str,
     ) -> Result<Option<MemoryRecord>, MemoryError>;
 
-    /// Memories page by page.
+    /// List memories page by page.
     async fn list(
         &self,
         app_name: &str,
@@ -68,7 +68,7 @@ pub trait LongTermMemory: MemoryService {
         list: ListMemories,
     ) -> Result<MemoryPage, MemoryError>;
 
-    /// Changes a memory by hand.
+    /// Update a memory.
     async fn update(
         &self,
         app_name: &str,
@@ -77,7 +77,7 @@ pub trait LongTermMemory: MemoryService {
         update: MemoryUpdate,
     ) -> Result<bool, MemoryError>;
 
-    /// Forgets memories for good.
+    /// Delete memories permanently.
     async fn forget(
         &self,
         app_name: &str,
@@ -85,7 +85,7 @@ pub trait LongTermMemory: MemoryService {
         what: Forget,
     ) -> Result<ForgetReceipt, MemoryError>;
 
-    /// What is kept of a user.
+    /// Statistics about a user's memories.
     async fn statistics(
         &self,
         app_name: &str,
@@ -93,7 +93,7 @@ pub trait LongTermMemory: MemoryService {
     ) -> Result<MemoryStatistics, MemoryError>;
 }
 
-/// The service's own methods are found before the trait's, so none of these calls itself.
+/// Inherent methods take precedence over the trait's, so none of these calls itself.
 #[async_trait]
 impl<S: MemoryStore> LongTermMemory for StoreMemoryService<S> {
     async fn add_session_with(

@@ -1,5 +1,5 @@
-//! The compiled-in word vectors beside memories: made when a memory is taken up, kept with it, and
-//! used by its index. If they are off, memories are found by their words alone.
+//! The compiled-in word vectors of memories: computed on ingest, stored, and used by the index.
+//! Without them, memories are found by words alone.
 
 use std::sync::OnceLock;
 
@@ -8,13 +8,13 @@ use retain_core::{MemoryError, MemoryRecord, MemoryVector, PreparedMemory};
 use super::{cache::off_executor, text::spoken_text};
 use crate::static_vectors::{DIMS, StaticVector, StaticVectors};
 
-/// The word vectors, if there are any.
+/// The word vectors, unless they are off.
 pub(super) type Table = Option<&'static StaticVectors>;
 
-/// Texts of so many bytes are read in less time than it takes to move them out of the way.
+/// Texts up to this size are embedded on the executor; moving them would take longer.
 const SHORT: usize = 16 * 1024;
 
-/// The table of this program. It is looked through when first asked for, out of the way.
+/// The table of this program. Parsed on first use, off the executor.
 pub(super) async fn table() -> Result<Table, MemoryError> {
     static TABLE: OnceLock<Table> = OnceLock::new();
     match TABLE.get() {
@@ -33,7 +33,7 @@ fn read() -> Table {
     }
 }
 
-/// Gives new memories their vectors, out of the way if there is much to read.
+/// Compute the vectors of new memories, off the executor if there is much text.
 pub(super) async fn with_vectors(
     mut memories: Vec<PreparedMemory>,
     table: &'static StaticVectors,
@@ -56,7 +56,7 @@ pub(super) async fn with_vectors(
     }
 }
 
-/// The stored vector of a memory, if it is of this table.
+/// The stored vector of a memory, if this table produced it.
 pub(super) fn stored(record: &MemoryRecord, table: Table) -> Option<Vec<i8>> {
     let vector = record.vectors.fixed.as_ref()?;
     let is_ours = vector.model == table?.id();

@@ -1,4 +1,4 @@
-//! `StoreMemoryService`: ADK's memory and more, once, over any store.
+//! `StoreMemoryService`: ADK's memory and more, over any store.
 //!
 //! The way of an ingest: `ingest` (events → what is kept) → `meaning` (small vectors) →
 //! [`MemoryStore::add`] → `embedding` (an embedder's vectors, later). The way of a search: `cache` (the scope's view, brought up to date) → `view`
@@ -42,18 +42,18 @@ use meaning::Table;
 pub use options::{ListMemories, MemoryHit, MemoryPage};
 use text::spoken_text;
 
-/// Memories that are written in one transaction.
+/// Maximum number of memories per transaction.
 const BATCH: usize = 500;
-/// How many memories one sweep removes, and how long it is to the next if those were all.
+/// Maximum number of memories per sweep, and the pause after a complete one.
 const SWEEP: usize = 1000;
 const SWEEP_EVERY_US: i64 = 60_000_000;
-/// Bytes of indexes that are kept at hand, unless something else is said.
+/// Default size of the index cache in bytes.
 const CACHE_BYTES: usize = 512 * 1024 * 1024;
 
 /// Long-term memory over a store. Cheap to clone; clones share everything.
 ///
-/// What is acknowledged is found by the next search, also by that of another process on the same
-/// store. Adding a session again adds what is new.
+/// The next search finds what was acknowledged, also from another process on the same store. Adding
+/// a session again adds only what is new.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -116,7 +116,7 @@ impl<S: fmt::Debug> fmt::Debug for StoreMemoryService<S> {
 }
 
 impl<S: MemoryStore> StoreMemoryService<S> {
-    /// A service on `store`.
+    /// Create a service on `store`.
     pub fn over(store: S) -> Self {
         StoreMemoryService {
             store: Arc::new(store),
@@ -135,67 +135,64 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Takes the time from `clock`.
+    /// Take the time from `clock`.
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Takes the ids of memories that have none from `ids`.
+    /// Take the ids of memories without one from `ids`.
     pub fn with_ids(mut self, ids: impl Ids) -> Self {
         self.ids = Arc::new(ids);
         self
     }
 
-    /// Sets how much a user may have remembered.
+    /// Set the limits per user.
     pub fn with_limits(mut self, limits: MemoryLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets how long memories live, if nothing else is said when they are added. By default for
-    /// ever.
+    /// Set the default time to live of memories (default: unlimited).
     pub fn with_default_ttl(mut self, ttl: Duration) -> Self {
         self.default_ttl = Some(ttl);
         self
     }
 
-    /// Whether what tools answer is remembered too, as said by the tool. By default it is not: what
-    /// comes from outside is not to be believed like what the user said.
+    /// Set whether tool responses are ingested, with the tool as author (default: no, because
+    /// external text is less trustworthy than the user's).
     pub fn with_tool_responses(mut self, remember: bool) -> Self {
         self.tool_responses = remember;
         self
     }
 
-    /// Whether memories are also found by what their words mean, by the compiled-in word vectors. By
-    /// default they are. Without them, memories take 256 bytes less, and questions find by words in
-    /// common alone.
+    /// Set whether the compiled-in word vectors rank memories by meaning (default: yes). Without
+    /// them an entry is 256 bytes smaller, and only common words match.
     pub fn with_static_vectors(mut self, use_them: bool) -> Self {
         self.has_word_vectors = use_them;
         self.views = Arc::new(self.views.emptied());
         self
     }
 
-    /// Sets the language whose forms of words are brought together: `floor` finds `floors`. By default
-    /// English.
+    /// Set the language of the stemmer: `floor` finds `floors` (default: English).
     pub fn with_language(mut self, language: Language) -> Self {
         self.language = language;
         self.views = Arc::new(self.views.emptied());
         self
     }
 
-    /// Lets `embedder` say what memories and questions mean, beside all other signals. Vectors are
-    /// made behind the ingest, and anew where they are another model's.
+    /// Add an embedder as another ranking signal. Vectors are computed after the ingest, and again
+    /// if another model produced them.
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
-        // Clones may go on with another one.
+        // Clones may continue with another embedder.
         self.embedding = Arc::default();
         self.views = Arc::new(self.views.emptied());
         self
     }
 
-    /// Sets how many bytes of indexes are kept at hand, roughly. By default 512 MiB. The index that
-    /// is in use stays, whatever it takes.
+    /// Set the approximate size of the index cache in bytes (default: 512 MiB). The index in use
+    /// stays, whatever its size.
     pub fn with_cache_bytes(mut self, bytes: usize) -> Self {
         self.views = Arc::new(Views::new(bytes));
         self
@@ -206,12 +203,12 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         &self.store
     }
 
-    /// How many indexes are at hand, and about how many bytes they take.
+    /// Number of cached indexes and their approximate size in bytes.
     pub fn cache_size(&self) -> (usize, usize) {
         self.views.size()
     }
 
-    /// Takes up what the session's events say, and says what became of it.
+    /// Ingest a session and report what changed.
     pub async fn add_session_with(
         &self,
         session: &Session,
@@ -228,7 +225,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self.add(scope, memories.collect(), Repeats::Replace).await
     }
 
-    /// Takes up these events, and says what became of them. Those that are known stay as they are.
+    /// Ingest events and report what changed. Existing entries are skipped.
     pub async fn add_events_with(
         &self,
         app_name: &str,
@@ -245,8 +242,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self.add(scope, memories.collect(), Repeats::Keep).await
     }
 
-    /// Takes up memories as they are, and says what became of them. One whose id is known takes its
-    /// place, unless that was changed by hand.
+    /// Store memories as given and report what changed. An entry with a known id is replaced,
+    /// unless it was updated by `update`.
     pub async fn add_memory_with(
         &self,
         app_name: &str,
@@ -262,8 +259,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self.add(scope, memories?, Repeats::Replace).await
     }
 
-    /// The memory with this id; `None` if there is none or its time is up. Where events of several
-    /// sessions have the id, the one that came first.
+    /// The memory with this id, or `None` if it does not exist or has expired. If several sessions
+    /// have the id, the first.
     pub async fn get(
         &self,
         app_name: &str,
@@ -275,7 +272,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(found.into_iter().next())
     }
 
-    /// Changes a memory by hand; false if there is none. From then on ingesting leaves it as it is.
+    /// Update a memory; false if it does not exist. Later ingests leave it unchanged.
     pub async fn update(
         &self,
         app_name: &str,
@@ -310,9 +307,9 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(is_done)
     }
 
-    /// Forgets memories for good: their texts, vectors and places in the index are gone, and
-    /// ingesting what they were of does not bring them back. Hashes of their addresses are left for
-    /// that. To leave no byte in the file, erase the user.
+    /// Delete memories permanently, with their vectors and index entries. Ingesting their source
+    /// again does not restore them; hashes of their ids are kept for that. To leave no trace in the
+    /// file, erase the user.
     pub async fn forget(
         &self,
         app_name: &str,
@@ -327,14 +324,14 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(receipt)
     }
 
-    /// Brings the scope's index up to date if it is at hand. Not only when somebody searches next:
-    /// what is not to be known any more is to be gone now.
+    /// Refresh the scope's index if it is cached. Not only on the next search: deleted entries must
+    /// leave memory now.
     async fn follow(&self, scope: &MemoryScope) {
         if !self.views.has(scope) {
             return;
         }
         if let Err(error) = self.up_to_date(scope).await {
-            // The change is made. An index that cannot follow it is not kept.
+            // The change is stored. Evict an index that fails to refresh.
             self.views.let_go(scope);
             tracing::warn!("an index is to be built anew");
             let (scope, error) = (scope.to_string(), error.to_string());
@@ -342,7 +339,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// What is kept of a user.
+    /// Statistics about a user's memories.
     pub async fn statistics(
         &self,
         app_name: &str,
@@ -352,8 +349,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         self.store.statistics(&scope, self.clock.now_us()).await
     }
 
-    /// Removes memories, of anybody, whose time is up, and says how many. They are not found any
-    /// more in any case; this frees their space. Adding does it too, once a minute.
+    /// Delete expired memories of all users and return their number. Searches skip them anyway;
+    /// this frees space. Adding does it, too, once a minute.
     pub async fn expire(&self) -> Result<u64, MemoryError> {
         self.views.let_go_of_erased(&*self.store).await;
         let mut removed = 0;
@@ -366,7 +363,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Waits until the vectors that are being made are made.
+    /// Wait until all pending embeddings are computed.
     pub async fn flush(&self) {
         self.embedding.wait().await;
     }
@@ -393,7 +390,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Takes up what is not known yet: a session that has grown costs what is new.
+    /// Add unknown entries only: a session that has grown costs what is new.
     async fn add(
         &self,
         scope: MemoryScope,
@@ -434,8 +431,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Whether it is worth trying again: something was over a limit, and memories have gone since
-    /// whose time was up. They take nobody's place.
+    /// Whether to retry: a limit was exceeded, and expired memories were deleted since.
     async fn has_made_room<T>(&self, tried: &Result<T, MemoryError>) -> bool {
         if !matches!(tried, Err(MemoryError::LimitExceeded { .. })) {
             return false;
@@ -449,7 +445,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// The memories that the store does not have as they are, with their vectors.
+    /// The memories that the store lacks or has with other content, with their vectors.
     async fn unknown(
         &self,
         scope: &MemoryScope,
@@ -464,8 +460,8 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         let prepare = || memories.into_iter().map(PreparedMemory::new).collect();
         let prepared: Result<Vec<PreparedMemory>, MemoryError> = off_executor(prepare).await?;
         let prepared = prepared?;
-        // What comes twice is for the store to see: it may say something else in between. And what
-        // was given may be there with its time up.
+        // The store handles duplicates within a batch, because the content may change in between,
+        // and given memories, because they may have expired.
         let is_asked = |it: &PreparedMemory| {
             it.new.kind == MemoryKind::Turn
                 && times.get(&it.new.id).is_some_and(|times| *times == 1)
@@ -507,22 +503,21 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// Once a minute removes memories whose time is up. Not for searches: they would wait for
-    /// whoever is writing.
+    /// Delete expired memories once a minute. Not for searches, which would wait for writers.
     async fn sweep_sometimes(&self) {
         let now_us = self.clock.now_us();
         if !is_due(&self.swept_us, now_us) {
             return;
         }
         match self.store.expire(now_us, SWEEP).await {
-            // There may be more: who comes next goes on.
+            // There may be more: the next call continues.
             Ok(swept) if swept >= SWEEP as u64 => self.swept_us.store(i64::MIN, Ordering::Relaxed),
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "memories whose time is up stay for now"),
         }
     }
 
-    /// Once a minute lets go of the indexes of users who were erased.
+    /// Evict the indexes of erased users once a minute.
     async fn let_go_of_erased_sometimes(&self) {
         if is_due(&self.looked_us, self.clock.now_us()) {
             self.views.let_go_of_erased(&*self.store).await;
@@ -530,7 +525,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 }
 
-/// Whether a minute has passed; if so, the next one begins.
+/// Whether a minute has passed; if so, start the next one.
 fn is_due(last_us: &AtomicI64, now_us: i64) -> bool {
     let is_due = now_us.saturating_sub(last_us.load(Ordering::Relaxed)) >= SWEEP_EVERY_US;
     if is_due {
@@ -560,7 +555,7 @@ impl<S: MemoryStore> MemoryService for StoreMemoryService<S> {
         })
     }
 
-    /// The metadata becomes the notes of what is taken up.
+    /// The metadata becomes the metadata of the entries.
     async fn add_events_to_memory(
         &self,
         app_name: &str,
@@ -574,7 +569,7 @@ impl<S: MemoryStore> MemoryService for StoreMemoryService<S> {
         added.await.map(drop)
     }
 
-    /// The metadata is added to the notes of each memory, which go first.
+    /// The metadata is merged into each entry's own, which takes precedence.
     async fn add_memory(
         &self,
         app_name: &str,
@@ -587,8 +582,8 @@ impl<S: MemoryStore> MemoryService for StoreMemoryService<S> {
         added.await.map(drop)
     }
 
-    /// Forgets the memories of this id, in all sessions and for good. Without an id, or with one
-    /// that is not known, nothing happens.
+    /// Delete the memories with this id permanently, in all sessions. A missing or unknown id is
+    /// ignored.
     async fn delete_memory(
         &self,
         app_name: &str,
@@ -616,8 +611,8 @@ fn checked_scope(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
     Ok(MemoryScope::new(app, user))
 }
 
-/// Whose memories are asked for. Who has none may be asked for too; a name that not every store can
-/// look for is refused before one sees it.
+/// The scope of a read. An unknown user is fine; a name that some store cannot represent is
+/// rejected.
 fn known_scope(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
     for (what, name) in [("app name", app), ("user id", user)] {
         if name.contains('\0') {
@@ -627,7 +622,7 @@ fn known_scope(app: &str, user: &str) -> Result<MemoryScope, MemoryError> {
     Ok(MemoryScope::new(app, user))
 }
 
-/// Fails unless every store can keep `id` exactly.
+/// Check that every store can keep `id` exactly.
 fn check_id(what: &'static str, id: &str) -> Result<(), MemoryError> {
     let checked = Limits::default().check_id(what, id);
     checked.map_err(|error| match error {

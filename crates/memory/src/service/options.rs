@@ -1,30 +1,30 @@
-//! What is asked of the memory beyond ADK, and what it answers.
+//! Options and results beyond ADK's.
 
 use retain_core::{MemoryAbout, MemoryEntry, MemoryFilter, MemoryRecord};
 
 use crate::index::Explanation;
 
-/// A memory that answers a question.
+/// A memory that matches a query.
 #[derive(Debug, Clone)]
 pub struct MemoryHit {
-    /// The memory, as ADK has it.
+    /// The entry as ADK defines it.
     pub entry: MemoryEntry,
-    /// Where it comes from.
+    /// Its source.
     pub about: MemoryAbout,
-    /// How well it answers, from 0 to 1.
+    /// Its score from 0 to 1.
     pub score: f32,
-    /// Why it was found.
+    /// Why it matched.
     pub explanation: Explanation,
 }
 
-/// Which memories are listed.
+/// Options of a listing.
 #[derive(Debug, Clone)]
 pub struct ListMemories {
-    /// These.
+    /// Which memories to list.
     pub filter: MemoryFilter,
-    /// At most so many at a time.
+    /// Maximum number per page.
     pub limit: usize,
-    /// Behind what [`MemoryPage::next`] said; from the beginning if nothing is said.
+    /// Continue after [`MemoryPage::next`]; `None` starts at the beginning.
     pub after: Option<u64>,
 }
 
@@ -38,11 +38,11 @@ impl Default for ListMemories {
     }
 }
 
-/// Some of a user's memories, in the order of their arrival.
+/// A page of memories in order of arrival.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryPage {
     /// The memories.
     pub memories: Vec<MemoryRecord>,
-    /// Where to go on; `None` at the end.
+    /// Where the next page starts; `None` at the end.
     pub next: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Finding and listing: from a question to memories that say why they were found.
+//! Search and list memories.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use super::{
 };
 use crate::{MemoryQuery, index::Hit};
 
-/// A search in an index of up to so many memories takes less than moving it out of the way would.
+/// Indexes up to this size are searched on the executor; moving the search would take longer.
 const SMALL: usize = 2000;
-/// So many bytes of text are taken for a token.
+/// Bytes per token, approximately.
 const TOKEN_BYTES: usize = 4;
-/// A question is cut behind so many bytes: nobody asks that much, and every word costs.
+/// Queries are truncated to this many bytes.
 const QUESTION_BYTES: usize = 8192;
-/// Memories that a listing reads at a time.
+/// Number of memories per read of a listing.
 const PAGE: usize = 500;
 
 impl<S: MemoryStore> StoreMemoryService<S> {
-    /// Finds what fits the question, the best first, and says why.
+    /// Search memories, best hits first, with explanations.
     pub async fn search_memory_with(
         &self,
         app_name: &str,
@@ -55,7 +55,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         Ok(found(hits, records, query.token_budget))
     }
 
-    /// The user's memories in the order of their arrival, a page at a time.
+    /// List the user's memories in order of arrival, page by page.
     pub async fn list(
         &self,
         app_name: &str,
@@ -86,7 +86,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
     }
 
-    /// The scope's view, with everything that is acknowledged.
+    /// The scope's view, refreshed.
     pub(super) async fn up_to_date(
         &self,
         scope: &MemoryScope,
@@ -119,7 +119,7 @@ async fn hits(
     off_executor(move || view.read().search(&query, &embedding, now_us)).await
 }
 
-/// Cuts a question to its length, between two characters.
+/// Truncate a query at a character boundary.
 fn cut(question: &mut String) {
     let mut end = question.len().min(QUESTION_BYTES);
     while !question.is_char_boundary(end) {
@@ -128,8 +128,7 @@ fn cut(question: &mut String) {
     question.truncate(end);
 }
 
-/// What was hit, as far as it is still there and there are tokens for it. One that is too long for
-/// what is left makes place for the next.
+/// The hits that still exist and fit into the token budget. A hit that is too long is skipped.
 fn found(
     hits: Vec<Hit>,
     records: Vec<MemoryRecord>,

@@ -1,8 +1,8 @@
-//! What a memory says in words: what is searched in, and what is embedded.
+//! The text of a memory, for search and embedding.
 
 use retain_core::{Content, Json, JsonMap};
 
-/// The texts of the content, without thoughts; empty if there are none.
+/// The texts of the content without thoughts; empty if there are none.
 pub(crate) fn spoken_text(content: &Content) -> String {
     let parts = content.parts().iter();
     let spoken = parts.filter(|part| part.thought != Some(true));
@@ -11,7 +11,7 @@ pub(crate) fn spoken_text(content: &Content) -> String {
     texts.join("\n")
 }
 
-/// The texts in a tool's answer, in their order; keys and numbers are none.
+/// The strings of a tool's response in order, without keys and numbers.
 pub(crate) fn texts_in(answer: &JsonMap) -> String {
     let mut texts = Vec::new();
     answer.values().for_each(|value| collect(value, &mut texts));

@@ -1,4 +1,4 @@
-//! The view of one scope: its index, and what filters ask of each memory.
+//! The view of one scope: its index, and the facts that filters need.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -19,40 +19,40 @@ use crate::{
     index::{Document, Hit, KnownWords, Language, Meaning, Ranking, UserIndex},
 };
 
-/// About how many bytes a [`Facts`] takes with its place in the map.
+/// Approximate size of a [`Facts`] and its map entry in bytes.
 const FACTS_BYTES: usize = 120;
-/// Notes in memory take about so many times the bytes of their JSON.
+/// Metadata takes about this many times the bytes of its JSON.
 const NOTES_FACTOR: usize = 4;
 
-/// What is known of a scope up to a mark.
+/// The memories of a scope up to a mark.
 #[derive(Debug, Default)]
 pub(super) struct View {
     index: UserIndex,
     facts: HashMap<u64, Facts>,
-    /// Sessions, authors and tools: the same few, again and again.
+    /// Interned names of sessions, authors and tools.
     names: HashSet<Arc<str>>,
-    /// Those that have a time to live, by its end.
+    /// Entries with a time to live, by expiry.
     mortal: BTreeSet<(i64, u64)>,
-    /// How many lack a vector of the embedder.
+    /// Number of entries without an embedding.
     lacking: usize,
-    /// About how many bytes their notes take.
+    /// Approximate size of the metadata in bytes.
     notes_bytes: usize,
-    /// The number of the newest memory that it ever had.
+    /// The highest sequence number so far.
     newest: u64,
 }
 
-/// What memories are read with.
+/// How memories are indexed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Models<'a> {
-    /// Whose forms of words are brought together.
+    /// The language of the stemmer.
     pub(super) language: Language,
     /// The compiled-in word vectors.
     pub(super) table: Table,
-    /// The id of the embedder, and how many dimensions its vectors have.
+    /// The id of the embedder and the dimensions of its vectors.
     pub(super) embedder: Option<(&'a str, usize)>,
 }
 
-/// What filters ask of a memory.
+/// What filters need of a memory.
 #[derive(Debug)]
 struct Facts {
     timestamp: f64,
@@ -68,7 +68,7 @@ struct Facts {
 }
 
 impl View {
-    /// A view of nothing.
+    /// Create an empty view.
     pub(super) fn new(models: Models<'_>) -> View {
         let meaning = models.table.map(|it| Arc::new(it) as Arc<dyn Meaning>);
         View {
@@ -77,7 +77,7 @@ impl View {
         }
     }
 
-    /// Takes a memory up, or what has become of it.
+    /// Insert a memory, or replace it.
     pub(super) fn insert(
         &mut self,
         record: MemoryRecord,
@@ -120,20 +120,20 @@ impl View {
             self.uncount(*seq, gone);
         }
         if !seqs.is_empty() {
-            // Names of sessions and people are to go with the last that has them.
+            // Drop names that no entry uses.
             self.names.retain(|name| Arc::strong_count(name) > 1);
         }
     }
 
-    /// Removes those whose time is up. That they are not found is not enough: their words would find
-    /// those beside them.
+    /// Remove expired entries. Skipping them in results is not enough: their words would rank their
+    /// neighbors.
     pub(super) fn remove_expired(&mut self, now_us: i64) {
         let over = self.mortal.range(..=(now_us, u64::MAX));
         let over: Vec<u64> = over.map(|(_, seq)| *seq).collect();
         self.remove(&over);
     }
 
-    /// When the time of the first is up.
+    /// The earliest expiry.
     pub(super) fn first_expiry_us(&self) -> Option<i64> {
         self.mortal.first().map(|(at, _)| *at)
     }
@@ -149,12 +149,12 @@ impl View {
         self.notes_bytes -= gone.notes_bytes;
     }
 
-    /// How many lack a vector of the embedder.
+    /// Number of entries without an embedding.
     pub(super) fn lacking(&self) -> usize {
         self.lacking
     }
 
-    /// The number of the newest memory that it ever had.
+    /// The highest sequence number so far.
     pub(super) fn newest(&self) -> u64 {
         self.newest
     }
@@ -163,7 +163,7 @@ impl View {
         self.index.len()
     }
 
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.index.bytes() + self.facts.len() * FACTS_BYTES + self.notes_bytes
     }
