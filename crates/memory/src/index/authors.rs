@@ -1,4 +1,4 @@
-//! Who said what: authors by number, with the terms of their names.
+//! Authors by number, with the terms of their names.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,7 +18,7 @@ struct Author {
     memories: u32,
 }
 
-/// All who said something.
+/// All authors with at least one document.
 #[derive(Debug, Default)]
 pub(crate) struct Authors {
     numbers: HashMap<Arc<str>, AuthorNumber>,
@@ -27,7 +27,7 @@ pub(crate) struct Authors {
 }
 
 impl Authors {
-    /// Takes up that an author said something.
+    /// Count a document of an author.
     pub(crate) fn insert(&mut self, name: &Arc<str>, stem: &Stem) -> AuthorNumber {
         let number = match self.numbers.get(name) {
             Some(number) => *number,
@@ -37,7 +37,7 @@ impl Authors {
         number
     }
 
-    /// Takes it back. Who has said nothing is forgotten.
+    /// Remove a document of an author. An author without documents is deleted.
     pub(crate) fn remove(&mut self, number: AuthorNumber) {
         let Some(author) = self.authors.get_mut(number as usize) else {
             return;
@@ -77,7 +77,7 @@ impl Authors {
         number
     }
 
-    /// Those whose name has a term.
+    /// Authors whose name has a term.
     pub(crate) fn named(&self, term: &str) -> Vec<AuthorNumber> {
         let has = |it: &Author| it.terms.iter().any(|of_name| of_name == term);
         let numbers = self.authors.iter().enumerate();
@@ -88,7 +88,7 @@ impl Authors {
             .collect()
     }
 
-    /// By number: whether an author is among these.
+    /// A table by author number: whether the author is in `numbers`.
     pub(crate) fn table(&self, numbers: &[AuthorNumber]) -> Vec<bool> {
         let mut table = vec![false; self.authors.len()];
         for number in numbers {
@@ -97,7 +97,7 @@ impl Authors {
         table
     }
 
-    /// Bytes in memory.
+    /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let of_one = |it: &Author| {
             let terms: usize = it.terms.iter().map(|term| term.capacity() + 40).sum();

@@ -1,11 +1,10 @@
-//! Days, months and years of a time, in UTC: as terms of a memory, and as the ground on which
-//! expressions of time in a question stand.
+//! Dates in UTC, as terms of a memory and for time expressions in a query.
 
 /// A day, counted from 1 January 1970.
 pub(crate) type Day = i64;
 
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
-/// Times beyond this many days from 1970 are no dates: about the years -2700 to 6600.
+/// Times beyond this many days from 1970 have no date: about the years -2700 to 6600.
 const FARTHEST_DAY: f64 = 1_700_000.0;
 
 /// A date of the Gregorian calendar.
@@ -18,13 +17,13 @@ pub(crate) struct Date {
     pub(crate) day: u8,
 }
 
-/// The day of a time in seconds since 1970. A time that is not set (0) has none.
+/// The day of a time in seconds since 1970. A time of 0 is unset and has none.
 pub(crate) fn day_of(timestamp: f64) -> Option<Day> {
     let day = (timestamp / SECONDS_OF_A_DAY).floor();
     (timestamp != 0.0 && day.abs() < FARTHEST_DAY).then_some(day as Day)
 }
 
-/// The date of a day. Years begin in March here, so that the day that may be missing is their last.
+/// The date of a day. Years start in March here, so that a leap day is the last day.
 pub(crate) fn date_of(day: Day) -> Date {
     let shifted = day + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -40,7 +39,7 @@ pub(crate) fn date_of(day: Day) -> Date {
     }
 }
 
-/// The day of a date. A day beyond the end of its month runs into the next one.
+/// The day of a date. A day after the end of its month falls into the next month.
 pub(crate) fn day_at(year: i32, month: u8, day: u8) -> Day {
     let year = i64::from(year) - i64::from(month <= 2);
     let era = year.div_euclid(400);
@@ -56,7 +55,7 @@ pub(crate) fn weekday_of(day: Day) -> u8 {
     (day + 3).rem_euclid(7) as u8
 }
 
-/// The first day of the month that is so many months later; negative: earlier.
+/// The first day of the month that is `months_later` months later; negative for earlier.
 pub(crate) fn month_start(date: Date, months_later: i64) -> Day {
     let months = i64::from(date.year) * 12 + i64::from(date.month) - 1 + months_later;
     day_at(
@@ -103,7 +102,7 @@ pub(crate) fn weekday_named(word: &str) -> Option<u8> {
     Some(place as u8)
 }
 
-/// A date in four bytes, so that every memory can carry one. 0 is none.
+/// A date in four bytes, stored with every memory. 0 means none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PackedDate(u32);
 
@@ -119,7 +118,7 @@ impl PackedDate {
     }
 }
 
-/// A word of a question that a date can answer.
+/// A word of a query that a date can match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DatePart {
     mask: u32,
@@ -127,7 +126,8 @@ pub(crate) struct DatePart {
 }
 
 impl DatePart {
-    /// What a word in lower case says about a date: a month, a weekday, a year or a day of the month.
+    /// The part of a date that a lowercase word names: a month, a weekday, a year or a day of the
+    /// month.
     pub(crate) fn of_word(word: &str) -> Option<DatePart> {
         let part = |mask: u32, shift: u32, value: u32| DatePart {
             mask: mask << shift,

@@ -1,4 +1,4 @@
-//! The memories of the index as tables: what ranking needs of each, side by side in memory.
+//! The documents of the index as columns, for ranking.
 
 use super::{
     authors::AuthorNumber,
@@ -7,22 +7,22 @@ use super::{
     sessions::{NONE, SessionNumber},
 };
 
-/// One row.
+/// One document.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) seq: u64,
     pub(crate) order: u64,
     pub(crate) timestamp: f64,
     pub(crate) author: AuthorNumber,
-    /// How many words were said.
+    /// Number of words.
     pub(crate) words: u32,
-    /// A hash of the words in their order.
+    /// A hash of the words in order.
     pub(crate) fingerprint: u64,
-    /// The terms in the order of their numbers, repeated as often as they were said.
+    /// The sorted terms, repeated as often as they occur.
     pub(crate) terms: Box<[Term]>,
 }
 
-/// All rows, by slot. The slot of a memory that is gone is used again.
+/// All rows by slot. The slot of a removed document is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
     pub(crate) rows: Vec<Option<Row>>,
@@ -31,15 +31,16 @@ pub(crate) struct Documents {
     pub(crate) date: Vec<PackedDate>,
     pub(crate) before: Vec<Slot>,
     pub(crate) after: Vec<Slot>,
-    /// What one saying of a word is worth here: less in a long text. 0 where there is no memory.
+    /// The weight of one occurrence of a word in this document: less in a long text. 0 for an empty
+    /// slot.
     pub(crate) worth: Vec<u32>,
-    /// Drawn by number: the lowest speak for all where not all can be looked at.
+    /// A pseudo-random priority: the lowest are the sample if there are too many documents.
     pub(crate) lots: Vec<u8>,
     free: Vec<Slot>,
 }
 
 impl Documents {
-    /// A slot for a memory.
+    /// Allocate a slot for a document.
     pub(crate) fn insert(&mut self, row: Row, worth: u32) -> Slot {
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
         let at = slot as usize;
@@ -63,7 +64,7 @@ impl Documents {
         (self.rows.len() - 1) as Slot
     }
 
-    /// Empties a slot.
+    /// Clear a slot.
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<Row> {
         let at = slot as usize;
         let row = self.rows[at].take()?;
@@ -77,7 +78,7 @@ impl Documents {
         Some(row)
     }
 
-    /// Puts two memories next to each other; either may be no memory.
+    /// Make two documents neighbors; either may be `NONE`.
     pub(crate) fn link(&mut self, before: Slot, after: Slot) {
         if let Some(next) = self.after.get_mut(before as usize) {
             *next = after;
@@ -87,7 +88,7 @@ impl Documents {
         }
     }
 
-    /// The memory so many places before.
+    /// The document `distance` places before.
     pub(crate) fn neighbour(&self, slot: Slot, distance: i32) -> Slot {
         let step = if distance < 0 {
             &self.before
@@ -98,17 +99,17 @@ impl Documents {
             .fold(slot, |at, _| step.get(at as usize).copied().unwrap_or(NONE))
     }
 
-    /// How many slots there are, used or not.
+    /// Number of slots, used or not.
     pub(crate) fn slots(&self) -> usize {
         self.rows.len()
     }
 
-    /// How many memories there are.
+    /// Number of documents.
     pub(crate) fn len(&self) -> usize {
         self.rows.len() - self.free.len()
     }
 
-    /// Bytes in memory.
+    /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         const ALLOCATION: usize = 16;
         let terms = |it: &Option<Row>| {

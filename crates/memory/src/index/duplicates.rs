@@ -1,19 +1,19 @@
-//! Near-duplicates among hits: of one author, the same words in the same order, or 95 % of all their
-//! words in common.
+//! Near-duplicates among hits: of one author, with the same words in the same order, or with 95 %
+//! of their words in common.
 //!
-//! Not every hit is compared with every other. If two sets have nearly all in common, then, in any one
-//! order, they share one of their first few: only those with such a term in common are compared.
+//! Prefix filtering avoids comparing all pairs: two sets with nearly all terms in common share one
+//! of their first few terms in any fixed order.
 
 use std::{cmp::Ordering, collections::HashMap};
 
 use super::{authors::AuthorNumber, documents::Row, postings::Term};
 
-/// Of a hundred words of two near-duplicates, so many are in both.
+/// The percentage of words that near-duplicates share.
 const NEARLY_ALL: usize = 95;
-/// Of a very long list only the first are compared for being similar, lest it takes minutes.
+/// Only the first hits of a very long list are compared, to bound the time.
 const MOST_COMPARED: usize = 1_000;
 
-/// The hits seen so far, by what finds their duplicates.
+/// The hits so far, indexed for finding duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct Seen<'a> {
     rows: Vec<&'a Row>,
@@ -22,7 +22,7 @@ pub(crate) struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// The number of the earlier hit that this one is a duplicate of; else it is a new one.
+    /// Return the earlier hit that this one duplicates, or add it.
     pub(crate) fn earlier(&mut self, row: &'a Row) -> Option<usize> {
         let text = (row.author, row.fingerprint);
         let same = self.by_text.get(&text).copied();
@@ -46,30 +46,30 @@ impl<'a> Seen<'a> {
             let other = self.rows[**it];
             lengths_allow(row, other) && are_similar(&row.terms, &other.terms)
         };
-        // The earliest of all, so that it does not depend on the numbers of terms.
+        // The earliest, so that the result does not depend on term numbers.
         candidates.flatten().filter(is_similar).min().copied()
     }
 }
 
-/// Each term once, the newest numbers first: those are the rarer ones.
+/// Each term once, newest numbers first, because those are rarer.
 fn distinct(terms: &[Term]) -> impl Iterator<Item = Term> {
     terms.chunk_by(|a, b| a == b).rev().map(|it| it[0])
 }
 
-/// So many that two sets with nearly all in common share one of them.
+/// The number of first terms of which near-duplicates share at least one.
 fn first_few(row: &Row) -> impl Iterator<Item = Term> {
     let all = distinct(&row.terms).count();
     let shared = (all * NEARLY_ALL).div_ceil(100);
     distinct(&row.terms).take(all - shared + 1)
 }
 
-/// Cheap: texts of other lengths have not nearly all words in common, unless they repeat them much.
+/// A cheap test: texts of different lengths share too few words, unless they repeat them often.
 fn lengths_allow(a: &Row, b: &Row) -> bool {
     let (a, b) = (a.terms.len(), b.terms.len());
     a.min(b) * 2 > a.max(b)
 }
 
-/// Whether nearly all words of two texts are in both.
+/// Whether two texts have nearly all words in common.
 fn are_similar(a: &[Term], b: &[Term]) -> bool {
     let (mut a, mut b) = (distinct(a).peekable(), distinct(b).peekable());
     let (mut both, mut all) = (0, 0);

@@ -1,18 +1,18 @@
-//! The vectors of the embedder that was given, if there is one.
+//! The vectors of an optional embedder.
 //!
-//! Memories may have none, or one of an embedder that was used before and gives other lengths: those are
-//! not compared. Vectors are kept at length 1, so that a cosine is one sum.
+//! A document may have no vector, or one of another length from an earlier embedder: those are not
+//! compared. Vectors have length 1, so that a cosine is a dot product.
 
 use super::postings::Slot;
 
-/// By slot; empty for those without.
+/// By slot; empty without a vector.
 #[derive(Debug, Default)]
 pub(crate) struct Embeddings {
     by_slot: Vec<Box<[f32]>>,
 }
 
 impl Embeddings {
-    /// Sets the vector of a slot. One without a direction is none.
+    /// Set the vector of a slot. A zero vector counts as none.
     pub(crate) fn set(&mut self, slot: Slot, vector: Vec<f32>) {
         let at = slot as usize;
         if vector.is_empty() && at >= self.by_slot.len() {
@@ -24,15 +24,15 @@ impl Embeddings {
         self.by_slot[at] = of_length_one(vector).unwrap_or_default().into();
     }
 
-    /// Empties a slot.
+    /// Clear a slot.
     pub(crate) fn clear(&mut self, slot: Slot) {
         if let Some(vector) = self.by_slot.get_mut(slot as usize) {
             *vector = Box::default();
         }
     }
 
-    /// How like each is to a vector: the cosine, by slot; not a number for those that cannot be
-    /// compared. Empty if none can.
+    /// The cosine with each vector by slot; NaN for vectors that cannot be compared. Empty if none
+    /// can.
     pub(crate) fn likeness(&self, question: &[f32]) -> Vec<f32> {
         let Some(question) = of_length_one(question.to_vec()) else {
             return Vec::new();
@@ -47,7 +47,7 @@ impl Embeddings {
         self.by_slot.iter().map(|it| likeness(it)).collect()
     }
 
-    /// Bytes in memory.
+    /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.by_slot.iter().map(|it| it.len() * 4 + 32).sum()
     }
@@ -65,7 +65,7 @@ fn of_length_one(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     Some(vector)
 }
 
-/// In lanes, so that the compiler adds several at a time.
+/// In lanes, so that the compiler uses SIMD.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 16;
     let (a, a_rest) = a.as_chunks::<LANES>();

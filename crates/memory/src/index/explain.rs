@@ -1,4 +1,4 @@
-//! Why a memory was found: what each signal gave, and where each word of the question stands.
+//! Explanations of hits: the share of each signal, and where each word matched.
 
 use super::{
     UserIndex,
@@ -11,7 +11,7 @@ use super::{
     types::{Explanation, MatchedWord, Place},
 };
 
-/// Explains a hit.
+/// Explain a hit.
 pub(crate) fn explain(index: &UserIndex, signals: &Signals<'_>, slot: Slot) -> Explanation {
     let parts = signals.parts(slot);
     let lent = Lent::new(&index.ranking);
@@ -43,7 +43,7 @@ pub(crate) fn explain(index: &UserIndex, signals: &Signals<'_>, slot: Slot) -> E
     }
 }
 
-/// What a word is worth to a memory, by where it stands. The same sums as in `lexical.rs`.
+/// The weight of a word for a document, by where it matched. The same sums as in `lexical.rs`.
 fn places(index: &UserIndex, lent: &Lent, word: &Word, slot: Slot) -> [(Place, u32); 4] {
     let documents = &index.documents;
     let worth = |distance: i32, weight: u32| {

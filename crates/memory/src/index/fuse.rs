@@ -1,9 +1,9 @@
-//! From signals to one score.
+//! Combine the signals to one score.
 //!
-//! Every signal is brought to 0..1 on a scale of its own that does not depend on which memories
-//! compete: words by the share of the question that they answer, likenesses by how far they stand
-//! out from those of all memories. The score is the weighted mean of the signals that the question
-//! has; a question that names no author is not judged by authors.
+//! Each signal is scaled to 0..1 independently of the competing documents: words by the matched
+//! share of the query, similarities by how far they stand out from all documents. The score is the
+//! weighted mean of the signals that the query has; without an author's name in the query, authors
+//! do not count.
 
 use super::{
     UserIndex,
@@ -15,7 +15,7 @@ use super::{
     vectors::Likeness,
 };
 
-/// What each signal gave to a score; they add up to it.
+/// The share of each signal; they add up to the score.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Parts {
     pub(crate) lexical: f32,
@@ -35,24 +35,24 @@ impl Parts {
     }
 }
 
-/// The score of a memory that does not answer the question at all.
+/// The score of a document that does not match.
 pub(crate) const NO_ANSWER: f32 = f32::NEG_INFINITY;
 
-/// All that is known about how memories answer a question.
+/// The signals of a query for all documents.
 pub(crate) struct Signals<'a> {
     index: &'a UserIndex,
     pub(crate) asked: &'a ParsedQuestion,
     pub(crate) lexical: Lexical,
-    /// None without a meaning.
+    /// `None` without word vectors.
     likeness: Option<Likeness>,
     meaning: Scale,
     context: Scale,
-    /// By slot; not a number for those that cannot be compared.
+    /// By slot; NaN for vectors that cannot be compared.
     embedded: Vec<f32>,
     embedding: Scale,
-    /// By author: whether the question names them.
+    /// By author: whether the query names them.
     named: Vec<bool>,
-    /// Weights that sum up to 1 over the signals that the question has.
+    /// Weights that add up to 1 over the signals of the query.
     pub(crate) weights: Parts,
     /// By slot: the score, or [`NO_ANSWER`].
     pub(crate) scores: Vec<f32>,
@@ -114,8 +114,8 @@ impl<'a> Signals<'a> {
         weights.times(&Parts::all(scale))
     }
 
-    /// Signal by signal: walks over whole columns, which the compiler does several rows at a time. They
-    /// are added in the order of [`Parts::sum`], so that each score is what its explanation adds up to.
+    /// Compute column by column, so that the compiler uses SIMD. Signals are added in the order of
+    /// [`Parts::sum`], so that each score equals the sum of its explanation.
     fn all_scores(&self) -> Vec<f32> {
         let weights = &self.weights;
         let documents = &self.index.documents;
@@ -179,7 +179,7 @@ impl<'a> Signals<'a> {
         }
     }
 
-    /// What each signal gives to a memory.
+    /// The share of each signal for a document.
     pub(crate) fn parts(&self, slot: Slot) -> Parts {
         self.levels(slot).times(&self.weights)
     }

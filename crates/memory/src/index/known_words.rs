@@ -1,27 +1,27 @@
-//! Words whose terms are known while many memories are taken up: most words of a text are among the
-//! few thousand that come again and again, and need not be brought to their stems each time.
+//! A cache of terms for bulk inserts: a few thousand words are most of any text, and stemming each
+//! occurrence is slow.
 
 use super::postings::{Postings, Term};
 
-/// So many words are kept, one in each place. A power of two.
+/// Number of cached words, one per slot. A power of two.
 const PLACES: usize = 1 << 12;
-/// Longer words are rare, and are not kept.
+/// Longer words are rare and not cached.
 const LONGEST: usize = 15;
 
 /// Words and their terms in one index.
 #[derive(Debug, Default)]
 pub(crate) struct KnownWords {
-    /// Empty until the first word comes.
+    /// Empty until the first word.
     places: Vec<(Key, Term)>,
-    /// How many terms the index had forgotten when these were numbered.
+    /// The index's count of deleted terms when these were cached.
     forgotten: u64,
 }
 
-/// The bytes of a word and their count. 0 is no word.
+/// The bytes of a word and their count. 0 means empty.
 type Key = u128;
 
 impl KnownWords {
-    /// The term of a word, as it stands in the text.
+    /// The cached term of a word.
     #[inline]
     pub(crate) fn term(&self, word: &str, postings: &Postings) -> Option<Term> {
         let key = key(word)?;
@@ -29,12 +29,12 @@ impl KnownWords {
         (*known == key && self.forgotten == postings.forgotten()).then_some(*term)
     }
 
-    /// Keeps the term of a word, in place of another word's.
+    /// Cache the term of a word, replacing the word in its slot.
     pub(crate) fn keep(&mut self, word: &str, term: Term, postings: &Postings) {
         let Some(key) = key(word) else {
             return;
         };
-        // A number that was forgotten may be another word's now.
+        // The number of a deleted term may belong to another word now.
         if self.places.is_empty() || self.forgotten != postings.forgotten() {
             self.places.clear();
             self.places.resize(PLACES, (0, 0));

@@ -1,14 +1,14 @@
-//! Forms of one word become one term: the stemmer of the language that the memories are in.
+//! Stemming: forms of a word become one term.
 
 use std::borrow::Cow;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// The language whose word forms are brought together. Words of other scripts stay as they are.
+/// The language of the stemmer. Words of other scripts stay unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Language {
-    /// No forms are brought together: a word finds only itself.
+    /// No stemming: a word matches only itself.
     None,
     /// English.
     #[default]
@@ -79,7 +79,7 @@ impl Language {
     }
 }
 
-/// Brings a word in lower case to its stem.
+/// Stem a lowercase word.
 pub(crate) struct Stem {
     stemmer: Option<Stemmer>,
     english: bool,
@@ -97,7 +97,7 @@ impl Stem {
         }
     }
 
-    /// Whether the list of English question words is for this language.
+    /// Whether the list of English question words applies.
     pub(crate) fn is_english(&self) -> bool {
         self.english
     }

@@ -1,11 +1,9 @@
-//! Words: BM25F over a memory, its neighbours, its author and its date, and BM25 over its
-//! conversation.
+//! Lexical ranking: BM25F over a document, its neighbors, its author and its date, and BM25 over
+//! its session.
 //!
-//! For each word of the question the memories that have it lend it to their neighbours, weighted by
-//! distance and by the length of the text that it stands in: a word of a long answer is worth less,
-//! also to the short turn after it. What comes together is saturated and weighted by how rare the
-//! word is. The result is the share of the question's weight that was found: 1 would be every word
-//! said over and over.
+//! Each matching document lends its words to its neighbors, weighted by distance and by the length
+//! of its text. The sum is saturated and weighted by the word's rarity. The result is the matched
+//! share of the query's weight: 1 would be every word repeated endlessly.
 
 use super::{
     UserIndex,
@@ -17,18 +15,18 @@ use super::{
     window::{AFTER, BEFORE},
 };
 
-/// What the words of a question found.
+/// The result of looking up the words of a query.
 #[derive(Debug)]
 pub(crate) struct Lexical {
     /// By slot, 0 to 1.
     pub(crate) scores: Vec<f32>,
-    /// By conversation, 0 to 1.
+    /// By session, 0 to 1.
     pub(crate) sessions: Vec<f32>,
-    /// For each word asked: its share of the question.
+    /// For each word of the query: its share of the query's weight.
     pub(crate) shares: Vec<f32>,
 }
 
-/// The window's weights in whole numbers: of a saying in the memory itself, and so on.
+/// The weights of the window as integers.
 pub(crate) struct Lent {
     pub(crate) own: u32,
     before: [u32; BEFORE],
@@ -36,7 +34,7 @@ pub(crate) struct Lent {
 }
 
 const WHOLE: f32 = 16.0;
-/// Touched are few if fewer than one posting in so many slots lends itself to its neighbours.
+/// A lookup is sparse if fewer than one posting per this many slots lends its word.
 const FEW: usize = 24;
 
 impl Lent {
@@ -50,13 +48,13 @@ impl Lent {
         }
     }
 
-    /// What one saying is worth in a slot, before the weight of its distance.
+    /// The weight of one occurrence in a slot, before the weight of its distance.
     #[inline]
     pub(crate) fn worth(&self, documents: &Documents, slot: Slot) -> u32 {
         (documents.worth[slot as usize] / WHOLE as u32).max(1)
     }
 
-    /// The weights of neighbours by distance; negative is before.
+    /// The weights of neighbors by distance; negative is before.
     pub(crate) fn weights(&self) -> impl Iterator<Item = (i32, u32)> {
         let before = self
             .before
@@ -72,10 +70,10 @@ impl Lent {
     }
 }
 
-/// A table by slot that is summed up for one word and then emptied.
+/// A table by slot, accumulated for one word and then cleared.
 struct Sums {
     by_slot: Vec<u32>,
-    /// The slots that are not 0, if they are few; else all are walked over.
+    /// The nonzero slots if they are few; otherwise all slots are scanned.
     touched: Vec<Slot>,
     few: bool,
 }
@@ -98,7 +96,7 @@ impl Sums {
         *sum = sum.saturating_add(worth);
     }
 
-    /// How many slots are not 0.
+    /// Number of nonzero slots.
     fn count(&self) -> usize {
         if self.few {
             self.touched.len()
@@ -107,7 +105,7 @@ impl Sums {
         }
     }
 
-    /// Adds `weight` times what each sum is when saturated to the scores, and empties the table.
+    /// Add `weight` times each saturated sum to the scores, and clear the table.
     fn drain_into(&mut self, scores: &mut [f32], weight: f32, saturation: impl Fn(Slot) -> f32) {
         if self.few {
             for slot in self.touched.drain(..) {
@@ -121,7 +119,7 @@ impl Sums {
         }
     }
 
-    /// A word lends itself to the neighbours of the memory that has it.
+    /// Lend a word to the neighbors of the document that has it.
     #[inline]
     fn lend(&mut self, documents: &Documents, lent: &Lent, posting: Posting) {
         let slot = posting.slot();
@@ -146,7 +144,7 @@ impl Sums {
     }
 }
 
-/// Looks the words up.
+/// Look up the words.
 pub(crate) fn look_up(index: &UserIndex, asked: &ParsedQuestion) -> Lexical {
     let documents = &index.documents;
     let lent = Lent::new(&index.ranking);
@@ -160,7 +158,7 @@ pub(crate) fn look_up(index: &UserIndex, asked: &ParsedQuestion) -> Lexical {
     let mut total = 0.0;
     for word in &asked.words {
         let postings = word.term.map_or(&[][..], |term| index.postings.of(term));
-        // A list of those touched is longer than a walk over all, when most are.
+        // If most slots are touched, scanning all is faster than listing them.
         let by_key = word.authors.is_empty() && word.date.is_none();
         sums.few = by_key && postings.len() * FEW < documents.slots();
         for posting in postings {
@@ -186,7 +184,7 @@ pub(crate) fn look_up(index: &UserIndex, asked: &ParsedQuestion) -> Lexical {
 }
 
 impl Lexical {
-    /// From weights to shares of the whole question.
+    /// Turn weights into shares of the whole query.
     fn weigh(&mut self, total: f32) {
         let scale = if total > 0.0 { 1.0 / total } else { 0.0 };
         let tables = [&mut self.scores, &mut self.sessions, &mut self.shares];
@@ -218,19 +216,19 @@ fn add_dates(index: &UserIndex, word: &super::question::Word, sums: &mut Sums) {
     }
 }
 
-/// How much a word says by being rare (BM25's idf).
+/// The weight of a rare word (BM25's idf).
 fn rarity(memories: usize, having: usize) -> f32 {
     let (all, having) = (memories as f32, having as f32);
     (1.0 + (all - having + 0.5).max(0.0) / (having + 0.5)).ln()
 }
 
-/// A share of 1 that grows with every saying, always less.
+/// Saturation: each further occurrence adds less, up to 1.
 pub(crate) fn saturated(sum: u32, saturation: f32) -> f32 {
     let sayings = sum as f32 / SAYING as f32;
     sayings / (sayings + saturation)
 }
 
-/// Of a long conversation more is asked.
+/// Length normalization of sessions.
 fn session_saturation(index: &UserIndex, session: Slot) -> f32 {
     const SATURATION: f32 = 1.2;
     const LENGTH: f32 = 0.75;

@@ -1,7 +1,6 @@
-//! The index of one user's memories: what is said where, and which of it answers a question.
+//! The ranked index of one user's memories.
 //!
-//! A view of the store's rows: it is built from them, brought up to date by them, and can be thrown
-//! away at any time.
+//! A view of the store's rows: built and refreshed from them, and disposable at any time.
 //!
 //! ```text
 //! insert   scan → terms, known_words          words of a text, their stems
@@ -12,8 +11,8 @@
 //!          → select → explain                 each thing once; why it was found
 //! ```
 //!
-//! The order in which memories come and go does not matter: the index is what it would be had it been
-//! built from what is there now.
+//! The order of inserts and removals does not matter: the index always equals one that is built
+//! anew.
 
 mod authors;
 mod calendar;
@@ -69,7 +68,7 @@ use window::{AFTER, BEFORE};
 
 use crate::MemoryQuery;
 
-/// The memories of one user, ready to be asked.
+/// The index of one user's memories.
 pub struct UserIndex {
     stem: Stem,
     ranking: Ranking,
@@ -99,17 +98,17 @@ impl std::fmt::Debug for UserIndex {
 }
 
 impl UserIndex {
-    /// An index of nothing, for English, without meaning.
+    /// Create an empty index for English, without word vectors.
     pub fn new() -> UserIndex {
         UserIndex::default()
     }
 
-    /// An index of nothing that also finds by meaning.
+    /// Create an empty index with word vectors.
     pub fn with_meaning(meaning: Arc<dyn Meaning>) -> UserIndex {
         UserIndex::with(Language::default(), Some(meaning), Ranking::default())
     }
 
-    /// An index of nothing, with everything that can be chosen.
+    /// Create an empty index with all options.
     pub fn with(
         language: Language,
         meaning: Option<Arc<dyn Meaning>>,
@@ -129,14 +128,13 @@ impl UserIndex {
         }
     }
 
-    /// Takes a document up. One with the same number is replaced. An index that is full (67 million
-    /// documents) takes no more.
+    /// Insert a document, replacing one with the same number. A full index (67 million documents)
+    /// ignores it.
     pub fn insert(&mut self, document: Document) {
         self.insert_with(document, None);
     }
 
-    /// The same, when many are taken up: words that were known before need not be looked at again. They
-    /// are those of this index.
+    /// Like `insert`, for many documents: `known` caches the terms of this index.
     pub(crate) fn insert_with(&mut self, document: Document, known: Option<&mut KnownWords>) {
         self.remove(document.seq);
         if self.documents.len() >= MOST_SLOTS {
@@ -186,7 +184,7 @@ impl UserIndex {
         }
     }
 
-    /// The terms of a text in their order, and how many of them are words.
+    /// The terms of a text in order, and how many of them are words.
     fn terms(&mut self, text: &str, mut known: Option<&mut KnownWords>) -> (Vec<Term>, u32) {
         let mut terms = Vec::with_capacity(text.len() / 5);
         let mut words = 0;
@@ -205,7 +203,7 @@ impl UserIndex {
                 words += u32::from(grain == Grain::Word);
                 terms.push(postings.number(term));
             });
-            // A word that is written apart is one term.
+            // A word of a spaced script is one term.
             if let (Some(known), Script::Spaced, Some(term)) = (&mut known, script, terms.last()) {
                 known.keep(piece, *term, postings);
             }
@@ -225,7 +223,7 @@ impl UserIndex {
         self.embeddings.set(slot, document.embedding);
     }
 
-    /// Those to whom a memory is a neighbour have another context now.
+    /// Recompute the context of a document's neighbors.
     fn mix_around(&mut self, slot: Slot) {
         let reach = BEFORE.max(AFTER) as i32;
         for distance in -reach..=reach {
@@ -236,7 +234,7 @@ impl UserIndex {
         }
     }
 
-    /// Forgets a document. It is no error if it is not there.
+    /// Remove a document, if it exists.
     pub fn remove(&mut self, seq: u64) {
         let Some(slot) = self.slots.remove(&seq) else {
             return;
@@ -265,17 +263,17 @@ impl UserIndex {
         }
     }
 
-    /// How many documents there are.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.documents.len()
     }
 
-    /// Whether there are none.
+    /// Whether the index is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// About how many bytes it takes in memory.
+    /// Approximate size in bytes.
     pub fn bytes(&self) -> usize {
         self.documents.bytes()
             + self.postings.bytes()
@@ -286,8 +284,8 @@ impl UserIndex {
             + self.slots.capacity() * 17
     }
 
-    /// Return the documents that answer the query, best first. `embedding` is the embedder's vector of
-    /// the query, or empty. The index knows no metadata: `allowed` applies the query's filter.
+    /// Return the documents that match the query, best first. `embedding` is the embedder's vector
+    /// of the query, or empty. The index stores no metadata: `allowed` applies the query's filter.
     pub fn search(
         &self,
         query: &MemoryQuery,

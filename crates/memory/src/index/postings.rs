@@ -1,24 +1,24 @@
-//! Which memories have a term, and how often: an inverted index that forgets.
+//! An inverted index with removal: which documents have a term, and how often.
 //!
-//! Only a memory's own terms are kept. What its neighbours lend it is worked out when a question is
-//! asked (`lexical.rs`): so a memory that comes or goes changes no other memory's entries, and the
-//! index takes a fifth of the room.
+//! Only a document's own terms are stored. Words lent by neighbors are computed per query
+//! (`lexical.rs`), so that an insert changes no other document, and the index is five times
+//! smaller.
 
 use std::collections::HashMap;
 
-/// The place of a memory in the index's tables.
+/// The slot of a document in the index's tables.
 pub(crate) type Slot = u32;
 /// The number of a term.
 pub(crate) type Term = u32;
 
-/// A memory that has a term, and how often: 26 bits and 6 bits.
+/// A document that has a term, and how often: 26 bits and 6 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Posting(u32);
 
 const COUNT_BITS: u32 = 6;
-/// A word said more often than this is not found better.
+/// Further occurrences of a word do not count.
 pub(crate) const MOST_COUNTED: u32 = (1 << COUNT_BITS) - 1;
-/// So many memories can be in one index.
+/// Maximum number of documents in one index.
 pub(crate) const MOST_SLOTS: usize = 1 << (32 - COUNT_BITS);
 
 impl Posting {
@@ -35,21 +35,21 @@ impl Posting {
     }
 }
 
-/// The terms of all memories.
+/// The terms of all documents.
 #[derive(Debug, Default)]
 pub(crate) struct Postings {
     numbers: HashMap<Box<str>, Term>,
-    /// By term, in the order of slots.
+    /// By term, sorted by slot.
     lists: Vec<Vec<Posting>>,
-    /// The word of each term, so that one that nobody has any more can be forgotten.
+    /// The word of each term, so that an unused term can be deleted.
     words: Vec<Box<str>>,
     free: Vec<Term>,
-    /// How many terms have been forgotten since the beginning.
+    /// Number of terms deleted so far.
     forgotten: u64,
 }
 
 impl Postings {
-    /// The number of a term, given now if it is new.
+    /// The number of a term, assigned if it is new.
     pub(crate) fn number(&mut self, word: &str) -> Term {
         if let Some(term) = self.numbers.get(word) {
             return *term;
@@ -70,22 +70,22 @@ impl Postings {
         term
     }
 
-    /// The number of a term, if a memory has it.
+    /// The number of a term, if a document has it.
     pub(crate) fn find(&self, word: &str) -> Option<Term> {
         self.numbers.get(word).copied()
     }
 
-    /// How many terms have been forgotten since the beginning: while it stays, numbers do.
+    /// Number of terms deleted so far: while it is unchanged, term numbers are valid.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// The memories that have a term.
+    /// The documents that have a term.
     pub(crate) fn of(&self, term: Term) -> &[Posting] {
         &self.lists[term as usize]
     }
 
-    /// Takes the terms of a memory up: in their order, repeated as often as they were said.
+    /// Add the sorted terms of a document, repeated as often as they occur.
     pub(crate) fn insert(&mut self, slot: Slot, terms: &[Term]) {
         for same in terms.chunk_by(|a, b| a == b) {
             let posting = Posting::new(slot, same.len() as u32);
@@ -100,7 +100,7 @@ impl Postings {
         }
     }
 
-    /// Takes them out again. A word that nobody has any more is forgotten.
+    /// Remove the terms of a document. An unused term is deleted.
     pub(crate) fn remove(&mut self, slot: Slot, terms: &[Term]) {
         for same in terms.chunk_by(|a, b| a == b) {
             let term = same[0];
@@ -118,7 +118,7 @@ impl Postings {
         }
     }
 
-    /// Bytes in memory.
+    /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let lists: usize = self.lists.iter().map(|it| it.capacity() * 4 + 24).sum();
         let words: usize = self.words.iter().map(|it| 2 * (it.len() + 8 + 16)).sum();

@@ -1,5 +1,4 @@
-//! What a question asks for: its words without those that only ask, the authors it names, and the
-//! times it names.
+//! Parse a query: its content words, and the authors and times that it names.
 
 use super::{
     UserIndex,
@@ -12,32 +11,32 @@ use super::{
     time::{Span, find_times},
 };
 
-/// More words than this are not looked up: a question is no book.
+/// Maximum number of words that are looked up.
 const MOST_WORDS: usize = 64;
 
-/// A word that is looked for.
+/// A word of a query.
 #[derive(Debug)]
 pub(crate) struct Word {
-    /// As it stands in the question.
+    /// The word as written.
     pub(crate) shown: String,
     key: String,
-    /// Its number, if a memory has it.
+    /// Its term, if a document has it.
     pub(crate) term: Option<Term>,
-    /// Authors of that name.
+    /// Authors with that name.
     pub(crate) authors: Vec<AuthorNumber>,
-    /// What it says about a date.
+    /// The part of a date that it names.
     pub(crate) date: Option<DatePart>,
-    /// Its weight, before how rare it is.
+    /// Its weight, before its rarity.
     pub(crate) weight: f32,
 }
 
-/// A question, understood.
+/// A parsed query.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedQuestion {
     pub(crate) words: Vec<Word>,
     pub(crate) authors: Vec<AuthorNumber>,
     pub(crate) spans: Vec<Span>,
-    /// Whether there is anything in it but signs.
+    /// Whether it has anything but punctuation.
     pub(crate) says_something: bool,
 }
 
@@ -65,14 +64,14 @@ impl ParsedQuestion {
             is_question_word || times.relative.binary_search(&at).is_ok()
         };
         let mut chosen: Vec<usize> = (0..pieces.len()).filter(|at| !only_asks(*at)).collect();
-        // A question of nothing but such words ("To be or not to be?") means them.
+        // A query of only such words ("To be or not to be?") means them.
         if chosen.is_empty() && parsed.spans.is_empty() {
             chosen = (0..pieces.len()).collect();
         }
         for at in chosen {
             parsed.take(index, &pieces[at]);
         }
-        parsed.authors = asked
+        parsed.authors = parsed
             .words
             .iter()
             .flat_map(|it| it.authors.clone())

@@ -1,48 +1,48 @@
-//! The numbers of the ranking. They were measured on conversations whose answers are known; the
-//! defaults are for chats and for long answers alike.
+//! The parameters of the ranking, measured on conversations with known answers. The defaults fit
+//! chats and long answers.
 
 use super::window::Window;
 
-/// What counts how much. A score is the weighted mean of the signals that the question has.
+/// Ranking parameters. A score is the weighted mean of the signals that the query has.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Ranking {
-    /// What words of neighbours are worth.
+    /// Weights of neighbors' words.
     pub window: Window,
-    /// What vectors of neighbours are worth.
+    /// Weights of neighbors' vectors.
     pub context: Window,
-    /// How soon it stops to matter that a word is said again (BM25's k1), in sayings.
+    /// How soon further occurrences of a word stop to matter (BM25's k1), in occurrences.
     pub saturation: f32,
-    /// Texts up to this many words are short: their length says little.
+    /// Texts up to this many words count as short.
     pub short_text: f32,
-    /// How much the length of a short text counts (BM25's b).
+    /// Length normalization of short texts (BM25's b).
     pub short_length: f32,
-    /// How much length beyond that counts.
+    /// Length normalization beyond that.
     pub long_length: f32,
-    /// What the author's name is worth, in sayings of a word.
+    /// Weight of the author's name, in occurrences of a word.
     pub author_saying: f32,
-    /// What the date is worth, in sayings of a word.
+    /// Weight of the date, in occurrences of a word.
     pub date_saying: f32,
-    /// What one letter of a script without spaces is worth, beside a word.
+    /// Weight of one letter of an unspaced script, relative to a word.
     pub letter: f32,
     /// Weight of the words.
     pub lexical: f32,
-    /// Weight of the conversation as a whole.
+    /// Weight of the session as a whole.
     pub session: f32,
-    /// Weight of the author, if the question names one.
+    /// Weight of the author, if the query names one.
     pub author: f32,
     /// Weight of the meaning of its own words.
     pub meaning: f32,
-    /// Weight of the meaning of its words and those around.
+    /// Weight of the meaning of its words and its neighbors'.
     pub context_meaning: f32,
-    /// Weight of the given embedder.
+    /// Weight of the embedder.
     pub embedding: f32,
-    /// Weight of the time, if the question names one.
+    /// Weight of the time, if the query names one.
     pub time: f32,
-    /// Found by meaning alone, without a word in common: only from this much on (0 to 1). That is among a
-    /// thousand memories and more; among few less is asked, among ten half.
+    /// Minimum similarity (0 to 1) of a hit without common words, among a thousand memories or
+    /// more. With fewer memories it is lower, with ten half of it.
     pub meaning_floor: f32,
-    /// At most this share of a list is of one conversation, while others have nearly as good ones.
+    /// Maximum share of one session in a list, while other sessions have nearly as good hits.
     pub largest_share: f32,
 }
 
@@ -72,7 +72,7 @@ impl Default for Ranking {
 }
 
 impl Ranking {
-    /// What one saying of a word is worth in a text of so many words, in 65536ths.
+    /// The weight of one occurrence in a text of `words` words, in 65536ths.
     pub(crate) fn worth(&self, words: u32) -> u32 {
         let words = words as f32;
         let short = words.min(self.short_text) / self.short_text - 1.0;
@@ -81,18 +81,18 @@ impl Ranking {
         ((SAYING as f32 / length) as u32).max(1)
     }
 
-    /// What is asked of a memory that is found by its meaning alone, among so many memories: of up to ten
-    /// half as much as of a thousand.
+    /// The minimum similarity of a hit without common words, among this many memories: up to ten,
+    /// half of the value for a thousand.
     ///
-    /// Of a thousand that have nothing to do with the question, some stand out far by chance. Of ten,
-    /// what stands out half as far is likely to be meant, and none of them could stand out much farther.
+    /// Among a thousand unrelated memories, some stand out far by chance. Among ten, one that
+    /// stands out half as far is likely meant.
     pub(crate) fn meaning_floor_among(&self, memories: usize) -> f32 {
         let many = (memories.max(1) as f32 / 10.0).log10() / 2.0;
         self.meaning_floor * (0.5 + 0.5 * many.clamp(0.0, 1.0))
     }
 }
 
-/// One saying of a word. Whole numbers, so that sums do not depend on the order of adding.
+/// One occurrence of a word. An integer, so that sums do not depend on the order of adding.
 pub(crate) const SAYING: u32 = 1 << 16;
 
 #[cfg(test)]

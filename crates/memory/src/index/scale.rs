@@ -1,32 +1,31 @@
-//! How like memories are to a question in general, so that a likeness can be told from chance.
+//! Scale similarities by their distribution, to tell them from chance.
 //!
-//! Models differ in what they call alike: with one, everything is between 0.7 and 0.9, with another
-//! between 0 and 0.5. So a likeness is measured by how far it stands out from the mean of the user's
-//! memories, in standard deviations. That hardly changes with one memory more or less, and not at all with
-//! which of them the filters allow.
+//! Models differ in their typical similarity: one gives 0.7 to 0.9, another 0 to 0.5. So a
+//! similarity is measured in standard deviations above the mean of the user's memories, which
+//! barely changes with one memory and not at all with filters.
 
 use super::{UserIndex, postings::Slot};
 
-/// The mean and the spread of a likeness.
+/// Mean and standard deviation of a similarity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Scale {
     mean: f32,
     full: f32,
 }
 
-/// Standing out by this many standard deviations is as like as can be.
+/// This many standard deviations above the mean count as 1.
 const OUTSTANDING: f32 = 6.0;
-/// Up to this many memories all are looked at; of more, about so many, chosen by their numbers.
+/// Up to this many memories, all are sampled; of more, about this many.
 const ENOUGH: usize = 2_048;
-/// What is expected of memories before any was seen, and how many memories that is worth: with two
-/// memories nothing can be said about the usual likeness.
+/// The prior distribution and its weight in memories: two memories say nothing about the typical
+/// similarity.
 const EXPECTED_MEAN: f64 = 0.1;
 const EXPECTED_SPREAD: f64 = 0.12;
 const EXPECTED_COUNT: f64 = 20.0;
-/// Likenesses are added as whole numbers: the sum is the same in whatever order memories came.
+/// Similarities are added as integers, so that the sum does not depend on the order.
 const WHOLE: f32 = 65_536.0;
 
-/// The memories that speak for all of the user's.
+/// The sampled memories.
 #[derive(Debug)]
 pub(crate) struct Sample {
     slots: Vec<Slot>,
@@ -34,7 +33,7 @@ pub(crate) struct Sample {
 
 impl Sample {
     pub(crate) fn of(index: &UserIndex) -> Sample {
-        // In steps of two, so that one memory more hardly ever changes who is looked at.
+        // In powers of two, so that one more memory rarely changes the sample.
         let one_in = (index.len() / ENOUGH).next_power_of_two().min(1 << 8);
         let looked_at = (1 << 8) / one_in;
         let documents = &index.documents;
@@ -48,8 +47,7 @@ impl Sample {
 }
 
 impl Scale {
-    /// The scale of likenesses that are known by slot. Those beyond the end, and what is no number, do
-    /// not count.
+    /// The scale of similarities by slot. Missing values and NaN do not count.
     pub(crate) fn of(sample: &Sample, likeness: &[f32]) -> Scale {
         let (mut count, mut sum, mut squares) = (0_u32, 0_i64, 0_i64);
         for slot in &sample.slots {
@@ -77,11 +75,11 @@ impl Scale {
         }
     }
 
-    /// 0 for what is like the average or less, 1 for what stands out as far as can be.
+    /// 0 for the average or less, 1 for values far above it.
     #[inline]
     pub(crate) fn level(&self, likeness: f32) -> f32 {
         let level = (likeness - self.mean) / self.full;
-        // What is not a number is not above 0.
+        // NaN is not above 0.
         if level > 0.0 { level.min(1.0) } else { 0.0 }
     }
 }

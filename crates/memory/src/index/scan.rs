@@ -1,26 +1,25 @@
-//! The words of a text, as they stand in it: the first step from a text to terms.
+//! Split a text into words, the first step to terms.
 //!
-//! A word is a run of letters, digits and their marks. Three things are special. Scripts that put no
-//! spaces between words (and Korean, whose words carry their particles) give runs of their own.
-//! An emoji is a word. An apostrophe between letters and a point or comma between digits belong to
-//! the word they stand in.
+//! A word is a run of letters, digits and marks. Scripts without spaces, and Korean, form runs of
+//! their own. An emoji is a word. An apostrophe between letters and a point or comma between digits
+//! belong to the word.
 
 use std::ops::Range;
 
 use unicode_normalization::char::is_combining_mark;
 
-/// What a piece of text is made of.
+/// The script of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Script {
-    /// Words are written apart.
+    /// Words are separated by spaces.
     Spaced,
-    /// Words are not written apart, or not all of them.
+    /// Words are not, or not all, separated by spaces.
     Unspaced,
     /// One pictograph.
     Emoji,
 }
 
-/// The pieces of a text, with their places in it.
+/// The pieces of a text with their ranges.
 pub(crate) struct Scan<'a> {
     text: &'a str,
     at: usize,
@@ -70,7 +69,7 @@ impl Scan<'_> {
     }
 }
 
-/// Whether a sign between two letters or digits does not part them: `don't`, `10,000`, `3.14`.
+/// Whether a sign between two letters or digits joins them: `don't`, `10,000`, `3.14`.
 fn joins(before: Option<char>, sign: char, after: Option<char>) -> bool {
     let (Some(before), Some(after)) = (before, after) else {
         return false;
@@ -82,7 +81,7 @@ fn joins(before: Option<char>, sign: char, after: Option<char>) -> bool {
     }
 }
 
-/// Marks are part of the letter they stand on.
+/// Marks are part of their letter.
 pub(crate) fn is_mark(letter: char) -> bool {
     !letter.is_ascii() && is_combining_mark(letter)
 }
@@ -122,7 +121,7 @@ fn is_unspaced(letter: char) -> bool {
 }
 
 fn is_emoji(letter: char) -> bool {
-    // Skin tones (1F3FB to 1F3FF) only change the one before.
+    // Skin tones (1F3FB to 1F3FF) only modify the emoji before.
     matches!(letter,
         '\u{203C}' | '\u{2049}'
         | '\u{231A}'..='\u{23FF}'

@@ -1,9 +1,8 @@
-//! Which of the memories that answer are given back: the best, each thing once, and not all from one
-//! conversation.
+//! Select the hits to return: the best ones without duplicates, and not all from one session.
 //!
-//! - Near-duplicates (`duplicates.rs`) are one hit: the best of them, which names the others.
-//! - Of one conversation come at most four fifths of the list (`Ranking::largest_share`), as long
-//!   as others have hits that score at least half as much. The rest waits, and fills what stays free.
+//! Near-duplicates (`duplicates.rs`) become one hit, which lists the others. One session gets at
+//! most four fifths of the list (`Ranking::largest_share`) while others have hits with at least
+//! half the score; the rest fills free places.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -19,12 +18,13 @@ use super::{
 };
 use crate::MemoryQuery;
 
-/// A hit of another conversation is preferred only if it scores at least this much of what waits.
+/// A hit of another session is preferred only if it has at least this share of the waiting hit's
+/// score.
 const NEARLY_AS_GOOD: f32 = 0.5;
-/// So many scores are compared with the least that counts before any of them is looked at.
+/// Number of scores that are compared with the minimum at once.
 const AT_A_TIME: usize = 64;
 
-/// A memory with its score. The greatest is the best: of equal ones the newest.
+/// A document with its score, ordered by score and then by time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Ranked {
     pub(crate) score: f32,
@@ -50,14 +50,14 @@ impl PartialOrd for Ranked {
     }
 }
 
-/// A hit, with the near-duplicates that it stands for.
+/// A hit with the near-duplicates that it represents.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) ranked: Ranked,
     pub(crate) duplicates: Vec<u64>,
 }
 
-/// Chooses the hits of a search.
+/// Select the hits of a search.
 pub(crate) fn choose(
     index: &UserIndex,
     signals: &Signals<'_>,
@@ -76,12 +76,12 @@ pub(crate) fn choose(
         if all || choice.is_settled() {
             return choice.finish();
         }
-        // Duplicates or one conversation took too much of what was looked at: look at more.
+        // Duplicates or one session used up the candidates: consider more.
         pool = pool.saturating_mul(8);
     }
 }
 
-/// The best memories, the best first.
+/// The best documents, best first.
 fn best(
     index: &UserIndex,
     signals: &Signals<'_>,
@@ -90,10 +90,10 @@ fn best(
     pool: usize,
 ) -> Vec<Ranked> {
     let mut heap: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
-    // All that answer score more than this.
+    // All matches score higher than this.
     let mut least = min_score.max(f32::MIN);
     for (first, scores) in signals.scores.chunks(AT_A_TIME).enumerate() {
-        // Without leaving early, so that the compiler compares several at once.
+        // Without an early exit, so that the compiler uses SIMD.
         if !scores.iter().fold(false, |any, it| any | (*it >= least)) {
             continue;
         }
@@ -133,9 +133,9 @@ struct Choice<'a> {
     limit: usize,
     most_of_one: usize,
     seen: Seen<'a>,
-    /// In the order in which they were seen.
+    /// In order of score.
     hits: Vec<Chosen>,
-    /// Numbers of hits.
+    /// Indexes of hits.
     chosen: Vec<usize>,
     waiting: VecDeque<usize>,
     of_session: HashMap<SessionNumber, usize>,
@@ -156,7 +156,7 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// Offers the next best. When the list is full, it may still be a duplicate of what is on it.
+    /// Offer the next best document. Even if the list is full, it may duplicate a hit.
     fn offer(&mut self, ranked: Ranked) {
         let Some(row) = &self.index.documents.rows[ranked.slot as usize] else {
             return;
@@ -184,7 +184,7 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// What waits is taken when what comes now is not nearly as good.
+    /// Accept waiting hits when the next ones are much worse.
     fn take_waiting_above(&mut self, score: f32) {
         while let Some(first) = self.waiting.front()
             && !self.is_settled()
@@ -194,14 +194,14 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// Whether the list is full: looking at more would change nothing.
+    /// Whether more candidates would change nothing.
     fn is_settled(&self) -> bool {
         self.chosen.len() == self.limit
     }
 
     fn finish(mut self) -> Vec<Chosen> {
         self.take_waiting_above(f32::NEG_INFINITY);
-        // Hits were seen from the best on, so their numbers are their order.
+        // Hits were offered best first, so their indexes are their order.
         let mut is_chosen = vec![false; self.hits.len()];
         for number in self.chosen {
             is_chosen[number] = true;

@@ -1,4 +1,4 @@
-//! Conversations: which memories stand next to each other, and how long each conversation is.
+//! Sessions: the neighbors of each document, and the length of each session.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,20 +9,20 @@ use super::postings::Slot;
 
 /// The number of a conversation.
 pub(crate) type SessionNumber = u32;
-/// No neighbour, no conversation, no author.
+/// No neighbor, no session, no author.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// One conversation.
+/// One session.
 #[derive(Debug, Default)]
 struct Conversation {
-    /// By place in the conversation, then by number.
+    /// By position in the session, then by sequence number.
     members: BTreeMap<(u64, u64), Slot>,
-    /// Words said in it.
+    /// Number of words.
     words: u64,
     name: Option<Arc<str>>,
 }
 
-/// All conversations of a user.
+/// All sessions of a user.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     numbers: HashMap<Arc<str>, SessionNumber>,
@@ -31,7 +31,7 @@ pub(crate) struct Sessions {
     words: u64,
 }
 
-/// Those next to a memory.
+/// The neighbors of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Neighbours {
     pub(crate) before: Slot,
@@ -39,7 +39,7 @@ pub(crate) struct Neighbours {
 }
 
 impl Sessions {
-    /// Takes a memory into its conversation, and says which and whom it stands between.
+    /// Add a document to its session and return its neighbors.
     pub(crate) fn insert(
         &mut self,
         name: &Arc<str>,
@@ -56,7 +56,7 @@ impl Sessions {
         (number, neighbours)
     }
 
-    /// Takes it out again.
+    /// Remove a document from its session.
     pub(crate) fn remove(&mut self, number: SessionNumber, place: (u64, u64), words: u32) {
         let conversation = &mut self.conversations[number as usize];
         conversation.members.remove(&place);
@@ -83,26 +83,26 @@ impl Sessions {
         number
     }
 
-    /// How many numbers have been given: the size of a table by number.
+    /// The size of a table by session number.
     pub(crate) fn table_size(&self) -> usize {
         self.conversations.len()
     }
 
-    /// How many conversations there are.
+    /// Number of sessions.
     pub(crate) fn len(&self) -> usize {
         self.conversations.len() - self.free.len()
     }
 
-    /// Words of a conversation, relative to the average one.
+    /// Words of a session relative to the average.
     pub(crate) fn relative_length(&self, number: SessionNumber) -> f32 {
         let words = self.conversations[number as usize].words as f32;
         words * self.len() as f32 / (self.words.max(1) as f32)
     }
 
-    /// Bytes in memory.
+    /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let of_one = |it: &Conversation| {
-            // A node of the tree is between half and wholly full.
+            // A node of a B-tree is half to completely full.
             let name = it.name.as_ref().map_or(0, |name| name.len() + 16);
             it.members.len() * 34 + name + size_of::<Conversation>() + 26
         };
@@ -112,7 +112,7 @@ impl Sessions {
 
 fn neighbours(members: &BTreeMap<(u64, u64), Slot>, place: (u64, u64)) -> Neighbours {
     let slot_of = |it: Option<(&(u64, u64), &Slot)>| it.map_or(NONE, |(_, slot)| *slot);
-    // Most memories come at the end.
+    // Most documents are appended at the end.
     if members
         .last_key_value()
         .is_none_or(|(last, _)| *last < place)

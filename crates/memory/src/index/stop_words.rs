@@ -1,8 +1,7 @@
-//! Words of a question that say how it is asked and not what about. They are left out of the
-//! question only: every word of a memory is kept, because "not" or "her" may be all that tells two
-//! memories apart.
+//! English stop words of questions. They are removed only from queries: "not" or "her" may be the
+//! only difference between two memories.
 
-/// English. In lower case, without apostrophes, in the order of the alphabet.
+/// Lowercase, without apostrophes, sorted.
 const ENGLISH: &[&str] = &[
     "a",
     "able",
@@ -226,7 +225,7 @@ const ENGLISH: &[&str] = &[
     "youve",
 ];
 
-/// Whether a word in lower case says nothing about what is asked.
+/// Whether a lowercase word is a stop word of questions.
 pub(crate) fn is_question_word(word: &str) -> bool {
     ENGLISH.binary_search(&word).is_ok()
 }

@@ -1,9 +1,8 @@
-//! From a text to terms: what is looked up in the index.
+//! Turn a text into terms, the keys of the index.
 //!
-//! Each piece of [`scan`] is composed (NFKC) and put into lower case. A word is then brought to its
-//! stem, and accents on Latin letters are dropped. A run without spaces gives each two letters that
-//! stand together, and each letter alone as a weaker term, so that a question of one letter finds
-//! something and a question of two letters finds mostly words.
+//! Each piece of [`scan`] is normalized (NFKC) and lowercased. A word is stemmed, and accents on
+//! Latin letters are dropped. A run without spaces yields each pair of letters, and each letter as
+//! a weaker term.
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -12,10 +11,10 @@ use super::{
     scan::{Script, is_mark, scan},
 };
 
-/// Longer words are cut: nobody asks for them, and a megabyte without a space must not become a key.
+/// Longer words are truncated: a megabyte without a space must not become a key.
 const LONGEST_WORD: usize = 64;
 
-/// What a term is made of.
+/// What a term consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grain {
     /// A word, or two letters of a run without spaces.
@@ -24,7 +23,7 @@ pub(crate) enum Grain {
     Letter,
 }
 
-/// Calls `take` for each term of a text, in the order of the text.
+/// Call `take` for each term of a text in order.
 pub(crate) fn each_term(text: &str, stem: &Stem, mut take: impl FnMut(&str, Grain)) {
     let mut word = String::new();
     for (range, script) in scan(text) {
@@ -33,7 +32,7 @@ pub(crate) fn each_term(text: &str, stem: &Stem, mut take: impl FnMut(&str, Grai
     }
 }
 
-/// The terms of one normalised piece.
+/// The terms of one normalized piece.
 pub(crate) fn terms_of(
     word: &str,
     script: Script,
