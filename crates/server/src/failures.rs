@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_every_store_are_shown_and_no_others() {
+    fn only_store_errors_are_shown() {
         let sessions = || SessionError::Store {
             store: "sqlite",
             operation: "read",

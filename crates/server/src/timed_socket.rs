@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_takes_drops_is_cut_off_and_who_takes_enough_is_not() {
+    async fn slow_reader_is_disconnected_and_steady_reader_is_not() {
         let drops = sent(1, Duration::from_secs(10)).await.unwrap_err();
         assert_eq!(drops.kind(), io::ErrorKind::TimedOut);
         let nothing = sent(1, Duration::from_secs(61)).await.unwrap_err();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_sent_little_may_be_silent_in_between() {
+    async fn idle_reader_is_not_disconnected() {
         let (here, mut there) = duplex(10);
         let mut socket = TimedSocket::new(here, Duration::from_secs(60), 100);
         let mut byte = [0];

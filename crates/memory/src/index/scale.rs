@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_out_is_on_top_whatever_the_model_calls_alike() {
+    fn outlier_scores_highest_whatever_the_models_range() {
         let low: Vec<f32> = (0..1_000).map(|it| 0.1 + (it % 10) as f32 * 0.01).collect();
         let high: Vec<f32> = low.iter().map(|it| it + 0.7).collect();
         let (low, high) = (scale(&low), scale(&high));

@@ -64,7 +64,7 @@ const RULES: &[Rule] = &[
     month_day_year,
     season,
     some_time_ago,
-    last_so_many,
+    last_n_units,
     last_or_this,
     single_words,
     weekday,
@@ -300,7 +300,7 @@ fn some_time_ago(place: &Place<'_>) -> Option<Understood> {
 }
 
 /// The last two weeks, the past few days.
-fn last_so_many(place: &Place<'_>) -> Option<Understood> {
+fn last_n_units(place: &Place<'_>) -> Option<Understood> {
     if !matches!(place.word(0), "last" | "past" | "previous") {
         return None;
     }
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_either_is_both() {
+    fn ambiguous_date_has_both_readings() {
         assert_eq!(spans("on 5/8/2023"), ["2023-05-08", "2023-08-05"]);
         assert_eq!(spans("on 5/5/2023"), ["2023-05-05"]);
     }

@@ -97,7 +97,7 @@ impl ScopeView {
     }
 
     /// Remove expired memories from the view.
-    pub(super) async fn let_go_of_expired(
+    pub(super) async fn remove_expired_entries(
         self: &Arc<Self>,
         now_us: i64,
     ) -> Result<(), MemoryError> {
@@ -150,12 +150,12 @@ impl Views {
     }
 
     /// Evict the scope's view.
-    pub(super) fn let_go(&self, scope: &MemoryScope) {
+    pub(super) fn evict(&self, scope: &MemoryScope) {
         self.cached().pop(scope);
     }
 
     /// Evict the views of users who were erased, also by another process.
-    pub(super) async fn let_go_of_erased(&self, store: &dyn MemoryStore) {
+    pub(super) async fn evict_erased(&self, store: &dyn MemoryStore) {
         let views: Vec<_> = {
             let cached = self.cached();
             let views = cached.iter();
@@ -166,7 +166,7 @@ impl Views {
         for (scope, generation) in views {
             let now = store.mark(&scope).await;
             if now.is_ok_and(|mark| mark.generation != generation) {
-                self.let_go(&scope);
+                self.evict(&scope);
             }
         }
     }
@@ -210,7 +210,7 @@ impl Views {
         loop {
             if mark.generation == 0 {
                 // The scope does not exist, or no longer: cache nothing.
-                self.let_go(scope);
+                self.evict(scope);
                 return Ok(Arc::new(ScopeView::new(models)));
             }
             let shared = self.get(scope, models);

@@ -332,7 +332,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         }
         if let Err(error) = self.up_to_date(scope).await {
             // The change is stored. Evict an index that fails to refresh.
-            self.views.let_go(scope);
+            self.views.evict(scope);
             tracing::warn!("an index is to be built anew");
             let (scope, error) = (scope.to_string(), error.to_string());
             tracing::debug!(?scope, ?error, "an index is to be built anew");
@@ -352,7 +352,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     /// Delete expired memories of all users and return their number. Searches skip them anyway;
     /// this frees space. Adding does it, too, once a minute.
     pub async fn expire(&self) -> Result<u64, MemoryError> {
-        self.views.let_go_of_erased(&*self.store).await;
+        self.views.evict_erased(&*self.store).await;
         let mut removed = 0;
         loop {
             let swept = self.store.expire(self.clock.now_us(), SWEEP).await?;
@@ -397,7 +397,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         memories: Vec<NewMemory>,
         repeats: Repeats,
     ) -> Result<MemoryAdded, MemoryError> {
-        self.let_go_of_erased_sometimes().await;
+        self.evict_erased_sometimes().await;
         self.sweep_sometimes().await;
         let mut total = MemoryAdded::default();
         let new = self.unknown(&scope, memories, &mut total).await?;
@@ -518,9 +518,9 @@ impl<S: MemoryStore> StoreMemoryService<S> {
     }
 
     /// Evict the indexes of erased users once a minute.
-    async fn let_go_of_erased_sometimes(&self) {
+    async fn evict_erased_sometimes(&self) {
         if is_due(&self.looked_us, self.clock.now_us()) {
-            self.views.let_go_of_erased(&*self.store).await;
+            self.views.evict_erased(&*self.store).await;
         }
     }
 }

@@ -36,7 +36,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
             return Ok(Vec::new());
         }
         let scope = known_scope(app_name, user_id)?;
-        self.let_go_of_erased_sometimes().await;
+        self.evict_erased_sometimes().await;
         let embedding = match &self.embedder {
             Some(embedder) => embed_question(&**embedder, &query.text).await,
             None => Vec::new(),
@@ -98,7 +98,7 @@ impl<S: MemoryStore> StoreMemoryService<S> {
         };
         let view = self.views.up_to_date(&*self.store, scope, models).await?;
         let now_us = self.clock.now_us();
-        view.let_go_of_expired(now_us).await?;
+        view.remove_expired_entries(now_us).await?;
         if view.lacks_vectors() && !self.embedding.is_pausing(scope, now_us) {
             self.embed_later(scope);
         }

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_direction_is_zero() {
+    fn vector_without_direction_is_zero() {
         assert_eq!(StaticVector::from_floats(&[0.0; DIMS]), StaticVector::ZERO);
         for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut floats = [1.0; DIMS];

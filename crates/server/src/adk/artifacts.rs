@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_says_from_its_end_what_is_asked() {
+    fn path_is_parsed_from_its_end() {
         let cases = [
             ("a.txt", "a.txt", Asked::Artifact),
             ("d/a.txt", "d/a.txt", Asked::Artifact),

@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rewind_that_stopped_at_an_artifact_says_why_by_its_status() {
+    fn rewind_stopped_by_an_artifact_has_the_artifacts_status() {
         let stopped = |source: BoxError| {
             let filename = "a.txt".to_owned();
             Problem::from(SessionError::Artifact {

@@ -156,13 +156,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_silent_stream_shows_that_it_is_alive() {
+    async fn silent_stream_sends_heartbeats() {
         let silent: EventStream = Box::pin(stream::pending());
         assert_eq!(texts(silent, 3).await, [":\n\n"; 3]);
     }
 
     #[tokio::test]
-    async fn the_end_and_a_failure_are_told_apart_and_are_the_last() {
+    async fn end_and_failure_are_distinct_last_frames() {
         let key = SessionKey::new("a", "u", "s");
         let gone = SessionError::NotFound { key };
         let event = Event::user_text("a\nb");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_is_looked_up_when_it_is_silent_and_when_events_come_late() {
+    async fn key_is_verified_after_silence_and_periodically() {
         let refused = || KeyWatch::new(|| async { Standing::Refused("revoked".to_owned()) });
         let beat = Duration::from_secs(15);
         let silent: EventStream = Box::pin(stream::pending());

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_text_ends_the_lines() {
+    async fn invalid_utf8_ends_the_lines() {
         let found = lines(&[b"a\n\xff\nb\n"]).await;
         assert_eq!(found[0], Ok("a".to_owned()));
         assert_eq!(

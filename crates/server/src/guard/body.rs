@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_does_not_come_drop_by_drop() {
+    async fn trickling_body_times_out() {
         // Each chunk is in time; all together are not.
         assert_eq!(taken(1, Duration::from_secs(10)).await, 3);
         assert_eq!(taken(1000, Duration::from_secs(10)).await, 100);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_sent_much_may_not_sit_on_it() {
+    async fn fast_start_does_not_extend_the_timeout() {
         let much = stream::once(async { Bytes::from(vec![b' '; 1_000_000]) });
         let drops = stream::iter(0..100).then(|_| async {
             sleep(Duration::from_secs(20)).await;
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_reads_slowly_does_not_make_its_client_slow() {
+    async fn slow_handler_does_not_time_out_the_client() {
         let limits = ServerLimits::default();
         let pieces = stream::iter((0..20).map(|_| Ok::<_, std::io::Error>(Bytes::from("x"))));
         let mut body = Timely::new(Body::from_stream(pieces), &limits);

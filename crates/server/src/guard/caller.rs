@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_not_looked_at_is_nobody() {
+    fn unidentified_caller_has_no_permissions() {
         let caller = Caller::of(&Extensions::new());
         assert!(caller.is_nobody());
         assert!(caller.check_scope(Scope::SessionsRead).is_err());

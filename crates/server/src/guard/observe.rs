@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_whose_client_left_is_counted() {
+    async fn request_of_a_disconnected_client_is_counted() {
         let guards = Arc::new(Guards::default());
         let mut asked = Box::pin(router(&guards).oneshot(request("/hangs")));
         let answer = tokio::time::timeout(Duration::ZERO, &mut asked).await;
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_handler_that_panics_is_answered_for() {
+    async fn panicking_handler_returns_500() {
         let guards = Arc::new(Guards::default());
         for (path, kind) in [
             ("/panics", "application/json"),

@@ -376,7 +376,7 @@ mod tests {
     const HERE: (&str, &str) = ("host", "127.0.0.1:8000");
 
     #[test]
-    fn a_foreign_page_is_refused() {
+    fn foreign_origin_is_rejected() {
         let local = origins(LOCAL, &[]);
         assert_eq!(status(&local, &[HERE]), 200);
         assert_eq!(status(&local, &[("host", "evil.example")]), 403);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_answers_by_the_name_it_was_given() {
+    fn configured_host_name_is_accepted() {
         let named = origins(LOCAL, &[]).called("Box.example");
         assert_eq!(status(&named, &[("host", "box.example:8000")]), 200);
         let page = ("origin", "http://box.example:8000");

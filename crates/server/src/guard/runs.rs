@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_and_all_users_have_so_many_turns() {
+    fn runs_are_limited_per_user_and_in_total() {
         let runs = Runs::limited(2, 3);
         let first = runs.admit("app", "ada").unwrap();
         let second = runs.admit("app", "ada").unwrap();

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_free_again_when_it_is_let_go_of() {
+    fn dropped_permit_is_available_again() {
         let streams = Streams::default();
         let ada = Holder::User("shop".to_owned(), "ada".to_owned());
         let hold = || streams.hold(vec![(Holder::All, 2), (ada.clone(), 1)]);

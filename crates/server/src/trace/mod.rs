@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_runs_are_forgotten_by_count() {
+    fn oldest_runs_are_evicted_by_count() {
         let traces = Traces::default();
         for run in 0..RUNS_MAX + 5 {
             traced(&traces, run, 10);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_runs_are_forgotten_by_bytes() {
+    fn oldest_runs_are_evicted_by_bytes() {
         let traces = Traces::default();
         let each = 1 << 19;
         for run in 0..2 * BYTES_MAX / each {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_cannot_have_more_than_its_share() {
+    fn run_size_is_limited() {
         let traces = Traces::default();
         let root = begun(&traces, run_of("ada", "e-1"), 1);
         let huge = || JsonMap::from([("text", "x".repeat(ATTRIBUTE_MAX - 10))]);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_the_same_name_is_another_run_if_it_is_somebody_elses() {
+    fn runs_with_one_id_of_two_users_are_separate() {
         let traces = Traces::default();
         for user in ["ada", "bob"] {
             let root = begun(&traces, run_of(user, "e-1"), 1);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_and_who_is_erased_leaves_no_trace() {
+    fn delete_and_erase_remove_traces() {
         let traces = Traces::default();
         traced(&traces, 1, 10);
         let root = begun(&traces, run_of("bob", "e-2"), 1);

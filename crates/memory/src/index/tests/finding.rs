@@ -176,7 +176,7 @@ fn a_meaning_that_is_known_is_not_worked_out_again() {
 }
 
 #[test]
-fn what_is_said_around_a_memory_is_part_of_its_meaning() {
+fn neighbors_are_part_of_the_meaning() {
     let others = (10..60).map(|seq| note(seq, "remark about things of no interest"));
     let index = with_groups(others.chain([
         said(1, "a", "", "puppy puppy puppy"),
@@ -220,7 +220,7 @@ fn the_given_embedder_is_one_more_signal() {
 }
 
 #[test]
-fn what_the_signals_gave_adds_up_to_the_score() {
+fn signals_add_up_to_the_score() {
     let documents = (1..80).map(|seq| {
         let text = format!("Ada has a {} and {}", GROUPS[seq as usize % 4][0], seq % 9);
         said(

@@ -162,7 +162,7 @@ fn questions_in_other_languages_find_their_answers() {
 }
 
 #[test]
-fn what_the_vectors_do_not_know_is_left_to_words() {
+fn unknown_words_are_ranked_by_words_alone() {
     let Ok(vectors) = StaticVectors::get() else {
         return;
     };

@@ -58,7 +58,7 @@ fn assert_same(random: &mut Random, index: &UserIndex, anew: &UserIndex, seed: u
 }
 
 #[test]
-fn what_came_and_went_leaves_no_trace() {
+fn index_equals_one_built_anew_after_random_changes() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let with_meaning = random.chance(50);

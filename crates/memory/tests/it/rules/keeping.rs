@@ -121,7 +121,7 @@ async fn an_event_without_parts_is_not_kept() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_stays_away() {
+async fn deleted_event_is_not_ingested_again() {
     let memory = InMemoryMemoryService::new();
     let whole = session("a", "u", "s", vec![text("1", "red"), text("2", "red")]);
     memory.add_session_to_memory(&whole).await.unwrap();

@@ -174,7 +174,7 @@ async fn a_database_in_memory_keeps_memories_too() {
 const SECOND: &str = "RETAIN_MEMORY_OF_SECOND_PROCESS";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_process_adds_is_found_at_once() {
+async fn entry_of_another_process_is_found_at_once() {
     let violin = session_with("s1", vec![Event::user_text("I play the violin.")]);
     if let Some(path) = std::env::var_os(SECOND) {
         let memory = StoreMemoryService::over(sqlite(Path::new(&path)).await);
@@ -196,7 +196,7 @@ async fn what_another_process_adds_is_found_at_once() {
     let second = tokio::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "service::disk::what_another_process_adds_is_found_at_once",
+            "service::disk::entry_of_another_process_is_found_at_once",
         ])
         .env(SECOND, &path)
         .output()

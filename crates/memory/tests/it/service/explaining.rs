@@ -194,7 +194,7 @@ async fn filters_hold_whatever_the_ranking_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_tools_said_can_be_left_out() {
+async fn tool_responses_can_be_filtered_out() {
     let (memory, _folder) = with_talks().await;
     let text = Json::from("Hotels with high floors are closed.");
     let answer = JsonMap::from([("text", text)]);

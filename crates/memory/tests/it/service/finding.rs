@@ -168,7 +168,7 @@ async fn pages_of_a_listing_follow_one_another() {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_leaves_the_index_at_once() {
+async fn forgotten_memory_leaves_the_index_at_once() {
     let (memory, _) = in_memory();
     let texts = (0..50)
         .map(|n| Event::user_text(format!("apples {n}")))

@@ -53,7 +53,7 @@ async fn an_update_that_breaks_off_leaves_no_ghosts() {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_is_so_even_if_the_index_cannot_follow() {
+async fn forget_succeeds_even_if_the_index_fails_to_refresh() {
     let store = Counting::default();
     let memory = StoreMemoryService::over(store.clone());
     memory

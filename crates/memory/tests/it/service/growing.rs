@@ -57,7 +57,7 @@ fn growth() -> Vec<(Event, u64)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_that_grows_is_taken_up_once() {
+async fn growing_session_is_ingested_once() {
     let sessions = SqliteSessionService::connect("sqlite::memory:").await;
     let sessions = sessions.unwrap();
     let memory = StoreMemoryService::over(sessions.store().memory());

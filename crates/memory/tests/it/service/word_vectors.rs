@@ -28,7 +28,7 @@ async fn rows(store: &SqliteMemoryStore) -> Vec<MemoryRecord> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_means_the_same_is_found_without_a_word_in_common() {
+async fn synonym_is_found_without_a_common_word() {
     let folder = retain_testkit::scratch::folder();
     let store = sqlite(&folder.path().join("memory.db")).await;
     let memory = StoreMemoryService::over(store.clone());
@@ -146,7 +146,7 @@ async fn a_stored_vector_is_taken_if_it_is_of_this_table() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_changed_by_hand_is_found_by_its_new_meaning() {
+async fn updated_memory_is_found_by_its_new_meaning() {
     let folder = retain_testkit::scratch::folder();
     let memory = StoreMemoryService::over(sqlite(&folder.path().join("memory.db")).await);
     let session = session_with("s1", vec![Event::user_text(KITTENS)]);

@@ -60,7 +60,7 @@ fn a_text_is_one_with_itself() {
 }
 
 #[test]
-fn what_is_not_known_is_zero_and_does_not_count() {
+fn unknown_word_is_zero_and_does_not_count() {
     let long = "x".repeat(500);
     for text in ["", " \n", "\0", "🫠", long.as_str()] {
         assert_eq!(vectors().embed(text), StaticVector::ZERO, "{text:?}");

@@ -8,7 +8,7 @@ use retain_server::{Apps, Server};
 use crate::adk::support::{Gated, ask, filing_agent, gated_agent, request, send, server, services};
 
 #[tokio::test]
-async fn the_app_may_be_left_out() {
+async fn default_app_may_be_omitted() {
     let services = services();
     let apps = Apps::new(services.clone()).agent("desk", Arc::new(filing_agent()));
     let apps = apps.with_default_app("desk");
@@ -34,7 +34,7 @@ async fn the_app_may_be_left_out() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said_as_fastapi_says_it() {
+async fn missing_route_is_reported_as_fastapi_does() {
     let server = server(gated_agent(&Gated::new()));
     let answer = ask(&server, "GET", "/nowhere", "").await;
     assert_eq!(
@@ -80,7 +80,7 @@ async fn apps_are_listed() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_an_agent_is_the_only_app() {
+async fn agent_folder_is_the_only_app() {
     let agents = retain_testkit::scratch::folder();
     for app in ["mine", "other"] {
         let folder = agents.path().join(app);

@@ -80,7 +80,7 @@ async fn export_and_import_give_the_same_session() {
 }
 
 #[tokio::test]
-async fn a_session_of_runs_survives_the_way_out_and_in() {
+async fn exported_session_imports_unchanged() {
     let server = server(filing_agent());
     let path = with_session(&server).await;
     let run = crate::adk::support::message("hi", r#","stateDelta":{"k":[1,2.50]}"#);
@@ -114,7 +114,7 @@ async fn shared(server: &Arc<Server>) -> (String, String) {
 }
 
 #[tokio::test]
-async fn an_import_that_fails_leaves_nothing() {
+async fn failed_import_stores_nothing() {
     let state = r#"{"mine":1,"user:k":1,"app:k":1}"#;
     let delta = r#"{"stateDelta":{"user:e":1,"app:e":1}}"#;
     // Two events of one id, in the end; and one that no store can keep.
@@ -175,7 +175,7 @@ async fn long_sessions_are_imported_whole() {
 }
 
 #[tokio::test]
-async fn an_old_session_does_not_bring_old_shared_keys_back() {
+async fn import_does_not_restore_shared_state_keys() {
     for server in servers(|| gated_agent(&Gated::new())).await {
         let path = with_session(&server).await;
         let old = r#"{"stateDelta":{"mine":"old","user:k":"old","app:k":"old"}}"#;
@@ -208,7 +208,7 @@ async fn an_old_session_does_not_bring_old_shared_keys_back() {
 }
 
 #[tokio::test]
-async fn nobody_forges_internal_notes() {
+async fn internal_metadata_cannot_be_forged() {
     let server = server(gated_agent(&Gated::new()));
     with_session(&server).await;
     let body = r#"{"sessionId":"n","events":[{"id":"e","author":"a",
@@ -265,7 +265,7 @@ fn yes_to(session: &str, request: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_imported_call_is_not_run_whoever_confirms_it() {
+async fn imported_call_is_not_executed_when_confirmed() {
     let paid = Default::default();
     let server = server(paying_agent(&paid));
     with_session(&server).await;
@@ -290,7 +290,7 @@ async fn ask_as_ada(server: &Arc<Server>, method: &str, path: &str, body: &str) 
 }
 
 #[tokio::test]
-async fn a_call_that_a_user_appends_is_not_run() {
+async fn call_appended_by_a_user_is_not_executed() {
     let paid = Default::default();
     let server = server(paying_agent(&paid));
     with_session(&server).await;
@@ -312,7 +312,7 @@ async fn a_call_that_a_user_appends_is_not_run() {
 }
 
 #[tokio::test]
-async fn a_user_cannot_have_a_call_run_twice_by_asking_about_it_again() {
+async fn repeated_confirmation_does_not_execute_a_call_twice() {
     let paid = Default::default();
     let server = server(paying_agent(&paid));
     with_session(&server).await;

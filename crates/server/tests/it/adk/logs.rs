@@ -77,7 +77,7 @@ fn failing_agent() -> LlmAgent {
 }
 
 #[tokio::test]
-async fn the_words_of_tools_and_models_are_logged_for_debugging_only() {
+async fn error_details_are_logged_at_debug_level_only() {
     let agents = || [failing_agent(), gated_agent(&Gated::new())];
     let words = ["IBAN", "out of service"];
     for (agent, words) in agents().into_iter().zip(words) {

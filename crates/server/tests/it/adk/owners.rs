@@ -35,7 +35,7 @@ async fn runs_are_for_the_user_of_the_key() {
 }
 
 #[tokio::test]
-async fn a_key_of_an_app_sees_that_app() {
+async fn app_bound_key_sees_only_that_app() {
     let server = server(filing_agent());
     let get = |app: &str, path: &'static str| {
         let mut request = request("GET", path, "");
@@ -64,7 +64,7 @@ async fn a_key_of_an_app_sees_that_app() {
 }
 
 #[tokio::test]
-async fn a_user_does_not_write_what_all_users_share() {
+async fn user_bound_key_cannot_write_app_state() {
     let server = server(filing_agent());
     let path = with_session(&server).await;
     let sessions = "/apps/desk/users/ada/sessions";

@@ -26,7 +26,7 @@ fn reloading(folder: &std::path::Path, model: &Gated) -> Arc<Server> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_waits_for_a_run_of_a_runner_that_was_replaced() {
+async fn shutdown_waits_for_a_run_of_a_replaced_runner() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("desk/root_agent.yaml");
     fs::create_dir(folder.path().join("desk")).expect("a folder");

@@ -29,7 +29,7 @@ async fn taken_up(server: &Arc<Server>) -> (Vec<Json>, Answer) {
 }
 
 #[tokio::test]
-async fn a_run_is_taken_up_where_the_server_is_set_to() {
+async fn run_resumes_if_the_server_is_resumable() {
     let (events, again) = taken_up(&server(true)).await;
     assert_eq!(again.status, 200, "{again:?}");
     // It was done: nothing is left to do.
@@ -39,7 +39,7 @@ async fn a_run_is_taken_up_where_the_server_is_set_to() {
 }
 
 #[tokio::test]
-async fn where_it_is_not_the_answer_names_the_setting() {
+async fn resume_without_the_setting_names_it() {
     let (events, again) = taken_up(&server(false)).await;
     assert_eq!(events.len(), 3, "no events beside ADK's: {events:?}");
     assert_eq!(again.status, 400, "{again:?}");

@@ -22,7 +22,7 @@ use crate::adk::support::{
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn whole_answers_come_as_a_list() {
+async fn run_returns_events_as_a_list() {
     let server = server(filing_agent());
     with_session(&server).await;
     let answer = ask(&server, "POST", "/run", &message("hi", "")).await;
@@ -90,7 +90,7 @@ async fn an_event_with_content_and_artifacts_is_sent_as_two_and_stored_as_one() 
 }
 
 #[tokio::test]
-async fn a_late_failure_is_told_in_the_stream_and_as_a_bare_500_without_one() {
+async fn late_failure_is_sent_in_the_stream_or_as_a_bare_500() {
     let server = server(gated_agent(&Gated::new()));
     with_session(&server).await;
     let answer = ask(&server, "POST", "/run_sse", &message("fail", "")).await;
@@ -128,7 +128,7 @@ impl Model for Unwritable {
 }
 
 #[tokio::test]
-async fn a_piece_that_cannot_be_written_is_told_and_not_left_out() {
+async fn unserializable_partial_event_is_reported() {
     let agent = LlmAgent::builder("clerk").model(Unwritable).build();
     let server = server(agent.expect("an agent"));
     with_session(&server).await;
@@ -161,7 +161,7 @@ async fn silence_is_filled_with_comments() {
 }
 
 #[tokio::test]
-async fn the_agent_goes_on_when_the_client_takes() {
+async fn agent_continues_when_the_client_reads() {
     let model = Gated::new();
     let server = server(gated_agent(&model));
     with_session(&server).await;
@@ -179,7 +179,7 @@ async fn the_agent_goes_on_when_the_client_takes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_stays_busy_is_a_conflict() {
+async fn busy_session_is_a_conflict() {
     let model = Gated::new();
     let server = server(gated_agent(&model));
     with_session(&server).await;
@@ -218,7 +218,7 @@ async fn run_over_socket(address: std::net::SocketAddr, path: &str, until: &str)
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_ends_its_run() {
+async fn client_disconnect_cancels_its_run() {
     for path in ["/run_sse", "/run"] {
         let model = Gated::new();
         let server = server(gated_agent(&model));
@@ -293,7 +293,7 @@ async fn state_and_notes_come_with_the_message() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_run_is_said_before_the_stream_begins() {
+async fn invalid_run_is_rejected_before_the_stream_starts() {
     let server = server(filing_agent());
     with_session(&server).await;
     let run = |body: &str| {

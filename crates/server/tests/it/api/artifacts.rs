@@ -69,7 +69,7 @@ async fn versions_are_saved_loaded_listed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_file_of_the_user_is_seen_from_every_session() {
+async fn user_artifact_is_visible_in_every_session() {
     let client = Client::volatile();
     let body = r#"{"filename":"user:photo","artifact":{"inlineData":{"mimeType":"image/png","data":"iVBORw=="}}}"#;
     let saved = client.post(OF_USER, body).await.expect(200);
@@ -86,7 +86,7 @@ async fn a_file_of_the_user_is_seen_from_every_session() {
 }
 
 #[tokio::test]
-async fn a_reference_that_leads_nowhere_is_said() {
+async fn dangling_artifact_reference_is_reported() {
     let client = Client::volatile();
     let uri = "artifact://apps/other/users/bob/sessions/s/artifacts/a/versions/0";
     let body = format!(r#"{{"filename":"a","artifact":{{"fileData":{{"fileUri":"{uri}"}}}}}}"#);
@@ -95,7 +95,7 @@ async fn a_reference_that_leads_nowhere_is_said() {
 }
 
 #[tokio::test]
-async fn a_name_must_be_given() {
+async fn artifact_name_is_required() {
     let client = Client::volatile();
     for path in ["load", "versions", "version"] {
         let answer = client.get(&format!("{}/{path}", of_session())).await;

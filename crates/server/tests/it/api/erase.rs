@@ -95,7 +95,7 @@ async fn everything_goes_wherever_it_is_kept() {
 }
 
 #[tokio::test]
-async fn a_memory_that_cannot_forget_is_not_said_to_have() {
+async fn memory_service_without_delete_reports_null() {
     let client = Client::with_adk_memory();
     let receipt = client
         .delete("/api/v1/apps/demo/users/ada")

@@ -7,7 +7,7 @@ use crate::api::client::{Client, SESSION, SESSIONS, event};
 const EVENTS: &str = "/api/v1/apps/demo/users/ada/sessions/s1/events";
 
 #[tokio::test]
-async fn what_is_appended_comes_back_as_it_was_stored() {
+async fn append_returns_the_stored_events() {
     let client = Client::volatile().with_session().await;
     let body = r#"{"events":[
         {"author":"user","partial":true},
@@ -47,7 +47,7 @@ async fn the_same_event_again_changes_nothing_and_another_with_its_id_conflicts(
 }
 
 #[tokio::test]
-async fn an_expectation_that_is_wrong_says_where_the_log_ends() {
+async fn wrong_expected_position_reports_the_last_position() {
     let client = Client::volatile().with_session().await;
     client.say(SESSION, "e1", "first").await;
     let body = |expected| {
@@ -68,7 +68,7 @@ async fn an_expectation_that_is_wrong_says_where_the_log_ends() {
 }
 
 #[tokio::test]
-async fn a_run_is_begun_held_renewed_and_ended() {
+async fn run_is_started_renewed_and_ended() {
     let client = Client::volatile().with_session().await;
     let append = |id: &str, run: &str| format!(r#"{{"events":[{}],"run":{run}}}"#, event(id, "x"));
     let begun = client
@@ -112,7 +112,7 @@ async fn a_run_is_begun_held_renewed_and_ended() {
 }
 
 #[tokio::test]
-async fn a_run_that_has_nothing_more_to_say_is_ended_by_itself() {
+async fn run_is_ended_without_events() {
     let client = Client::volatile().with_session().await;
     let begin = r#"{"events":[],"run":{"begin":{}}}"#;
     let begun = client.post(EVENTS, begin).await.expect(200);
@@ -170,7 +170,7 @@ async fn events_are_read_in_steps() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_none_cannot_be_taken_back() {
+async fn rewind_of_an_unknown_version_fails() {
     let client = Client::volatile().with_session().await;
     let event = r#"{"events":[{"author":"user","invocationId":"i","actions":{"artifactDelta":{"a":"x"}}}]}"#;
     client.post(EVENTS, event).await.expect(200);
@@ -181,7 +181,7 @@ async fn a_version_that_is_none_cannot_be_taken_back() {
 }
 
 #[tokio::test]
-async fn a_rewind_takes_back_state_and_artifacts() {
+async fn rewind_restores_state_and_artifacts() {
     let client = Client::volatile().with_session().await;
     let artifacts = format!("{SESSION}/artifacts");
     let save = |text: &str| format!(r#"{{"filename":"a.txt","artifact":{{"text":"{text}"}}}}"#);
@@ -218,7 +218,7 @@ async fn a_rewind_takes_back_state_and_artifacts() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_says_what_and_how_much() {
+async fn exceeded_limit_reports_its_name_and_size() {
     let client = Client::volatile().with_session().await;
     let events: Vec<String> = (0..1001).map(|n| event(&format!("e{n}"), "x")).collect();
     let body = format!(r#"{{"events":[{}]}}"#, events.join(","));

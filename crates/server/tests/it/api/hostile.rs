@@ -107,7 +107,7 @@ async fn on_sqlite() {
 }
 
 #[tokio::test]
-async fn what_can_be_stored_is_told_apart_and_comes_back() {
+async fn unusual_ids_are_distinct_and_round_trip() {
     let client = Client::sqlite().await;
     // One id in two spellings would be told apart from nothing.
     let can_be_stored = |(id, can_be_stored): &&(String, bool)| *can_be_stored && id != "%2e%2e";

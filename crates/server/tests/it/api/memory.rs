@@ -22,7 +22,7 @@ async fn search(client: &Client, body: &str) -> Vec<Json> {
 }
 
 #[tokio::test]
-async fn a_session_of_this_server_is_taken_up_once_and_found() {
+async fn own_session_is_ingested_once_and_found() {
     for client in [Client::volatile(), Client::sqlite().await] {
         let client = remembering(client).await;
         let path = format!("{MEMORY}/sessions");
@@ -61,7 +61,7 @@ async fn a_session_of_this_server_is_taken_up_once_and_found() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_kept_elsewhere_is_taken_up_from_the_body() {
+async fn session_in_the_body_is_ingested() {
     let client = Client::volatile();
     let path = format!("{MEMORY}/sessions");
     let event = event("e1", "The bridge opens at nine");
@@ -286,7 +286,7 @@ async fn forgetting_takes_exactly_one_condition() {
 }
 
 #[tokio::test]
-async fn an_adk_memory_does_what_it_can_and_says_what_it_cannot() {
+async fn plain_memory_service_rejects_unsupported_options() {
     let client = remembering(Client::with_adk_memory()).await;
     let added = client
         .post(&format!("{MEMORY}/sessions"), r#"{"sessionId":"s1"}"#)

@@ -34,7 +34,7 @@ fn every_route_is_described_and_nothing_else() {
 }
 
 #[test]
-fn what_may_be_answered_before_a_handler_is_asked_is_described() {
+fn responses_of_the_guards_are_described() {
     let document = Json::parse(openapi_json()).unwrap();
     for route in Server::routes() {
         let method = route.method.as_str().to_ascii_lowercase();
@@ -55,7 +55,7 @@ fn what_may_be_answered_before_a_handler_is_asked_is_described() {
 }
 
 #[test]
-fn the_committed_document_is_what_the_code_gives() {
+fn committed_document_matches_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
     if std::env::var_os("RETAIN_WRITE_OPENAPI").is_some() {
         std::fs::write(&path, openapi_json()).unwrap();

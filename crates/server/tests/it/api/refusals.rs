@@ -8,7 +8,7 @@ use axum::{
 use crate::api::client::{Client, SESSION, SESSIONS, request};
 
 #[tokio::test]
-async fn a_parameter_that_cannot_be_taken_is_named() {
+async fn invalid_parameter_is_named() {
     let client = Client::volatile().with_session().await;
     let cases = [
         (SESSIONS.to_owned(), "limit", "0"),
@@ -53,7 +53,7 @@ async fn a_parameter_that_cannot_be_taken_is_named() {
 }
 
 #[tokio::test]
-async fn a_body_that_cannot_be_taken_is_refused() {
+async fn invalid_body_is_rejected() {
     let client = Client::volatile().with_session().await;
     let path = format!("{SESSION}/events");
     let deep = format!(
@@ -84,7 +84,7 @@ async fn a_body_that_cannot_be_taken_is_refused() {
 }
 
 #[tokio::test]
-async fn only_json_is_taken_as_json() {
+async fn other_content_types_are_rejected() {
     let client = Client::volatile();
     let send = async |media_type: Option<&str>| {
         let mut request = Request::post(SESSIONS);

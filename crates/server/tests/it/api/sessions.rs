@@ -37,7 +37,7 @@ async fn a_session_without_a_body_gets_an_id() {
 }
 
 #[tokio::test]
-async fn a_session_lives_as_long_as_was_said() {
+async fn session_expires_after_its_ttl() {
     let client = Client::volatile();
     let body = r#"{"sessionId":"s1","ttlSeconds":3600}"#;
     client.post(SESSIONS, body).await.expect(201);
@@ -55,7 +55,7 @@ async fn a_session_lives_as_long_as_was_said() {
 }
 
 #[tokio::test]
-async fn a_read_brings_the_events_that_are_asked_for() {
+async fn read_returns_the_requested_events() {
     let client = Client::volatile().with_session().await;
     for n in 1..=5 {
         client

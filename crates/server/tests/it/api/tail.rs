@@ -77,7 +77,7 @@ async fn history_comes_first_and_then_each_new_event_until_the_session_is_delete
 }
 
 #[tokio::test]
-async fn who_was_cut_off_goes_on_where_he_was() {
+async fn disconnected_client_resumes_at_its_position() {
     let client = Client::volatile().with_session().await;
     for n in 1..=4 {
         client.say(SESSION, &format!("e{n}"), "text").await;
@@ -96,7 +96,7 @@ async fn who_was_cut_off_goes_on_where_he_was() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_cannot_be_is_said_by_the_status() {
+async fn missing_session_and_invalid_position_set_the_status() {
     let client = Client::volatile().with_session().await;
     let none = client.get(&format!("{SESSIONS}/none/tail")).await;
     none.problem(404, "session_not_found");

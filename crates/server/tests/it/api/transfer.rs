@@ -31,7 +31,7 @@ async fn filled() -> Client {
 }
 
 #[tokio::test]
-async fn an_export_of_any_scope_comes_in_elsewhere_as_it_was() {
+async fn export_of_any_scope_imports_unchanged() {
     let from = filled().await;
     let scopes = [
         (format!("{SESSION}/export"), 1),
@@ -69,7 +69,7 @@ async fn a_body_in_small_pieces_is_the_same_body() {
 }
 
 #[tokio::test]
-async fn an_import_that_breaks_off_or_is_none_brings_nothing() {
+async fn interrupted_or_invalid_import_stores_nothing() {
     let from = filled().await;
     let export = from.get(&format!("{SESSION}/export")).await.body;
     let to = Client::volatile();
@@ -95,7 +95,7 @@ async fn an_import_that_breaks_off_or_is_none_brings_nothing() {
 }
 
 #[tokio::test]
-async fn an_import_of_another_type_is_refused() {
+async fn import_with_another_content_type_is_rejected() {
     let client = Client::volatile();
     let answer = client
         .send(request(Method::POST, "/api/v1/import", "{}"))

@@ -63,7 +63,7 @@ async fn recordings_are_answered_from_only_where_it_was_asked_for() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_replayed_is_said() {
+async fn unreplayable_run_is_reported() {
     let folder = agents();
     write(folder.path(), "solo/root_agent.yaml", SOLO);
     write(

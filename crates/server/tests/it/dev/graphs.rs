@@ -6,7 +6,7 @@ use retain_server::Dev;
 use crate::dev::support::{agents, get, say, server, write};
 
 #[tokio::test]
-async fn an_app_is_described_and_drawn() {
+async fn app_is_described_and_drawn() {
     let folder = agents();
     write(folder.path(), "chat/README.md", "Chat.");
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {
@@ -37,7 +37,7 @@ async fn an_app_is_described_and_drawn() {
 }
 
 #[tokio::test]
-async fn the_graph_of_an_event_shows_what_it_did() {
+async fn event_graph_highlights_its_edges() {
     let folder = agents();
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {
         apps.dev(Dev::new())

@@ -25,7 +25,7 @@ async fn begun(server: &Arc<Server>, id: &str, body: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_session_begins_with_the_file_below_what_was_given() {
+async fn initial_state_file_is_overridden_by_the_request() {
     let folder = agents();
     let text = r#"{"tone":"warm","n":1,"user:name":"Ada","app:place":"Oslo"}"#;
     write(folder.path(), FILE, text);
@@ -43,7 +43,7 @@ async fn a_session_begins_with_the_file_below_what_was_given() {
 }
 
 #[tokio::test]
-async fn an_import_is_what_was_exported() {
+async fn import_ignores_the_initial_state_file() {
     let folder = agents();
     write(folder.path(), FILE, r#"{"tone":"warm"}"#);
     let server = server(folder.path(), ConfigRegistry::new(), dev);
@@ -53,7 +53,7 @@ async fn an_import_is_what_was_exported() {
 }
 
 #[tokio::test]
-async fn a_server_for_others_does_not_look_at_it() {
+async fn production_server_ignores_the_initial_state_file() {
     let folder = agents();
     write(folder.path(), FILE, r#"{"tone":"warm"}"#);
     let server = server(folder.path(), ConfigRegistry::new(), |apps| apps);
@@ -61,7 +61,7 @@ async fn a_server_for_others_does_not_look_at_it() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_read_is_passed_over() {
+async fn unreadable_initial_state_file_is_skipped() {
     let folder = agents();
     let server = server(folder.path(), ConfigRegistry::new(), dev);
     for (n, text) in ["", "[1]", "{", "\"x\""].iter().enumerate() {
@@ -74,7 +74,7 @@ async fn a_file_that_cannot_be_read_is_passed_over() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_link_out_of_the_folder_shows_nothing() {
+async fn link_out_of_the_folder_is_not_followed() {
     let folder = agents();
     write(folder.path(), "elsewhere.json", r#"{"secret":1}"#);
     let link = folder.path().join(FILE);

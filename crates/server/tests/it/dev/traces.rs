@@ -55,7 +55,7 @@ fn traced(agents: &Path) -> (Arc<Server>, DefaultGuard) {
 }
 
 #[tokio::test]
-async fn a_run_with_a_tool_leaves_spans() {
+async fn run_with_a_tool_records_spans() {
     let folder = agents();
     let (server, _listening) = traced(folder.path());
     say(&server, "chat", "What is the name of my cat?", "").await;
@@ -228,7 +228,7 @@ async fn traces_go_with_the_session_and_with_the_user() {
 }
 
 #[tokio::test]
-async fn what_others_delete_is_not_shown_either() {
+async fn session_deleted_elsewhere_has_no_traces() {
     let folder = agents();
     let (server, _listening) = traced(folder.path());
     say(&server, "chat", "Hello!", "").await;
@@ -267,7 +267,7 @@ async fn users_with_sessions_of_one_id_are_not_mixed() {
 }
 
 #[tokio::test]
-async fn what_is_said_is_not_in_spans_that_others_see() {
+async fn exported_spans_contain_no_content() {
     let folder = agents();
     let dev = Dev::new();
     let log = Log::default();

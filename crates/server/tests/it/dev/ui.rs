@@ -6,7 +6,7 @@ use retain_server::Dev;
 use crate::dev::support::{ELSEWHERE, HERE, agents, ask_from, get, server, write};
 
 #[tokio::test]
-async fn a_server_for_others_has_nothing_for_developers() {
+async fn production_server_has_no_developer_routes() {
     let folder = agents();
     let server = server(folder.path(), ConfigRegistry::new(), |apps| apps);
     for path in [
@@ -180,7 +180,7 @@ async fn links_lead_to_nothing_outside_of_a_folder() {
 }
 
 #[tokio::test]
-async fn what_would_change_something_is_refused() {
+async fn writes_are_rejected() {
     let folder = agents();
     let server = server(folder.path(), ConfigRegistry::new(), |apps| {
         apps.dev(Dev::new())

@@ -43,7 +43,7 @@ async fn a_key_is_good_until_it_expires_or_is_revoked() {
 }
 
 #[tokio::test]
-async fn a_wrong_secret_opens_nothing() {
+async fn wrong_secret_is_rejected() {
     let world = World::new();
     let router = world.router(|_| ());
     let key = world.key("a", None, |_| ()).await;
@@ -129,7 +129,7 @@ async fn refusals_are_in_the_manner_of_the_face() {
 }
 
 #[tokio::test]
-async fn what_the_guards_refuse_has_a_code_too() {
+async fn guard_errors_have_a_code() {
     let world = World::new();
     let router = world.router(|guards| {
         guards.keys = Keys::default();
@@ -162,7 +162,7 @@ async fn what_the_guards_refuse_has_a_code_too() {
 }
 
 #[tokio::test]
-async fn a_key_makes_so_many_requests_in_a_second() {
+async fn requests_per_key_are_limited() {
     let world = World::new();
     let key = world.key("a", None, |_| ()).await;
     let other = world.key("b", None, |_| ()).await;
@@ -221,7 +221,7 @@ async fn so_many_wrong_keys_come_from_one_address() {
 }
 
 #[tokio::test]
-async fn the_one_key_of_a_server_is_not_found_by_trying() {
+async fn guessing_the_settings_key_is_limited() {
     let world = World::new();
     let keys = world.keys.clone();
     let router = world.router(|guards| {
@@ -245,7 +245,7 @@ async fn the_one_key_of_a_server_is_not_found_by_trying() {
 }
 
 #[tokio::test]
-async fn a_key_and_a_user_have_so_many_streams() {
+async fn streams_are_limited_per_key_and_user() {
     let world = World::new();
     let [one, two] = [
         world.key("a", None, |_| ()).await,
@@ -282,7 +282,7 @@ async fn a_key_and_a_user_have_so_many_streams() {
 }
 
 #[tokio::test]
-async fn the_use_of_a_key_is_noted_once_a_minute() {
+async fn key_use_is_recorded_once_a_minute() {
     let world = World::new();
     let router = world.router(|_| ());
     let key = world.key("a", None, |_| ()).await;
@@ -299,7 +299,7 @@ async fn the_use_of_a_key_is_noted_once_a_minute() {
 }
 
 #[tokio::test]
-async fn where_no_key_is_needed_those_of_others_do_not_matter() {
+async fn foreign_keys_are_ignored_if_no_key_is_required() {
     let world = World::new();
     let key = world.key("a", Some("ada"), |_| ()).await;
     let keys = world.keys.clone();
@@ -314,7 +314,7 @@ async fn where_no_key_is_needed_those_of_others_do_not_matter() {
 }
 
 #[tokio::test]
-async fn the_key_of_the_settings_opens_everything() {
+async fn settings_key_has_all_permissions() {
     let world = World::new();
     let keys = world.keys.clone();
     let single = "a-key-of-the-settings";
@@ -327,7 +327,7 @@ async fn the_key_of_the_settings_opens_everything() {
 }
 
 #[tokio::test]
-async fn what_is_for_everybody_is_told_whatever_key_is_sent() {
+async fn public_routes_ignore_the_key() {
     let world = World::new();
     let good = world.key("a", None, |_| ()).await;
     let wrong = world.key("b", None, |_| ()).await;

@@ -47,7 +47,7 @@ async fn it_is_ready_only_with_a_store_that_is_there_and_known() {
 }
 
 #[tokio::test]
-async fn what_happens_is_counted() {
+async fn requests_are_counted() {
     let world = World::new();
     let router = world.router(|guards| guards.keys = Default::default());
     let session = format!("/apps/{APP}/users/ada/sessions/s1");

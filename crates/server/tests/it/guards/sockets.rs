@@ -161,7 +161,7 @@ fn run(path: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_is_not_larger_than_allowed() {
+async fn large_body_is_rejected() {
     let limits = ServerLimits {
         body_bytes: 1000,
         ..ServerLimits::default()
@@ -183,7 +183,7 @@ async fn a_body_is_not_larger_than_allowed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_packed_body_is_not_unpacked() {
+async fn compressed_body_is_rejected() {
     let server = Listening::with(ServerLimits::default()).await;
     for encoding in ["gzip", "br", "gzip, gzip", "zstd"] {
         let bomb = format!(
@@ -210,7 +210,7 @@ async fn headers_are_neither_too_large_nor_too_many() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_sends_too_slowly_is_let_go_of() {
+async fn slow_sender_is_disconnected() {
     // Half a head; nothing at all.
     let limits = ServerLimits {
         header_timeout: MOMENT,
@@ -237,7 +237,7 @@ async fn who_sends_too_slowly_is_let_go_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_reads_nothing_is_let_go_of() {
+async fn client_that_reads_nothing_is_disconnected() {
     let limits = ServerLimits {
         write_timeout: MOMENT,
         ..ServerLimits::default()
@@ -262,7 +262,7 @@ async fn who_reads_nothing_is_let_go_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_vanishes_leaves_nothing_behind() {
+async fn disconnected_client_releases_its_resources() {
     let server = Listening::with(ServerLimits::default()).await;
     let sessions = server.server.services.session_service();
     sessions
@@ -303,7 +303,7 @@ async fn there_are_so_many_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_for_its_health_is_heard_also_when_everybody_listens() {
+async fn health_answers_when_streams_use_all_connections() {
     let limits = ServerLimits {
         connections: 4,
         ..ServerLimits::default()
@@ -335,7 +335,7 @@ async fn who_asks_for_its_health_is_heard_also_when_everybody_listens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_has_so_many_turns_at_once() {
+async fn runs_per_user_are_limited() {
     let server = Listening::with(ServerLimits::default()).await;
     let mut first = server.connect().await;
     first.write_all(&run("/run")).await.unwrap();
@@ -404,7 +404,7 @@ async fn told_to_stop_it_waits_and_then_cuts_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_that_is_answered_at_once_is_told_too() {
+async fn interrupted_run_without_a_stream_is_reported() {
     let limits = ServerLimits {
         shutdown_grace: MOMENT,
         ..ServerLimits::default()

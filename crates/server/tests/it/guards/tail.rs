@@ -55,7 +55,7 @@ async fn a_tail_ends_when_its_key_is_revoked_or_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tail_goes_on_while_its_key_is_good() {
+async fn tail_continues_while_its_key_is_valid() {
     assert_eq!(tailed(None, async |_| ()).await, "it goes on");
 }
 
@@ -103,7 +103,7 @@ fn world_that_hangs() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_is_cut_off_when_its_key_is_revoked() {
+async fn run_is_cancelled_when_its_key_is_revoked() {
     let world = world_that_hangs();
     let said = ran(&world, true).await;
     let told = "data: {\"error\": \"this key was revoked; the turn was cut off\"}\n\n";
@@ -127,7 +127,7 @@ async fn a_turn_is_cut_off_when_its_key_is_revoked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_goes_on_while_its_key_is_good() {
+async fn run_continues_while_its_key_is_valid() {
     let said = ran(&world_that_hangs(), false).await;
     assert!(said.starts_with(": ping\n\n"), "{said}");
     assert!(said.ends_with("it goes on"), "{said}");
