@@ -20,7 +20,7 @@ use crate::service::{embedding::embed, text::spoken_text};
 #[derive(Debug)]
 pub struct VectorMemoryService {
     embedder: Arc<dyn Embedder>,
-    users: Mutex<HashMap<(String, String), Known>>,
+    users: Mutex<HashMap<(String, String), UserVectors>>,
     top_k: usize,
     min_score: Option<f32>,
     clock: Arc<dyn Clock>,
@@ -32,7 +32,7 @@ const BATCH: usize = 64;
 
 /// The memories of one user.
 #[derive(Debug, Default)]
-struct Known {
+struct UserVectors {
     /// In order of arrival.
     memories: Vec<Memory>,
     /// The entries of each id; several if sessions differ in content.
@@ -56,7 +56,7 @@ enum Fate {
     Left,
 }
 
-impl Known {
+impl UserVectors {
     fn fate(&self, session: Option<&str>, entry: &MemoryEntry) -> Fate {
         let id = entry.id.as_deref().unwrap_or_default();
         if self.deleted.contains(id) {
@@ -140,7 +140,7 @@ impl VectorMemoryService {
         self
     }
 
-    fn users(&self) -> MutexGuard<'_, HashMap<(String, String), Known>> {
+    fn users(&self) -> MutexGuard<'_, HashMap<(String, String), UserVectors>> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

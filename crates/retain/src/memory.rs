@@ -8,7 +8,7 @@ pub use retain_core::{
 pub use retain_memory::{
     InMemoryMemoryService, IngestOptions, ListMemories, LongTermMemory, MemoryHit, MemoryPage,
     MemoryQuery, StoreMemoryService, VectorMemoryService,
-    index::{Explanation, Language, MatchedWord, Place},
+    index::{Explanation, Language, MatchPlace, MatchedWord},
     static_vectors,
 };
 #[cfg(feature = "models")]

@@ -8,7 +8,7 @@ use super::{
     question::Word,
     ranking::SAYING,
     sessions::NONE,
-    types::{Explanation, MatchedWord, Place},
+    types::{Explanation, MatchPlace, MatchedWord},
 };
 
 /// Explain a hit.
@@ -44,7 +44,7 @@ pub(crate) fn explain(index: &UserIndex, signals: &Signals<'_>, slot: Slot) -> E
 }
 
 /// The weight of a word for a document, by where it matched. The same sums as in `lexical.rs`.
-fn places(index: &UserIndex, lent: &Lent, word: &Word, slot: Slot) -> [(Place, u32); 4] {
+fn places(index: &UserIndex, lent: &Lent, word: &Word, slot: Slot) -> [(MatchPlace, u32); 4] {
     let documents = &index.documents;
     let worth = |distance: i32, weight: u32| {
         let at = documents.neighbour(slot, distance);
@@ -68,13 +68,16 @@ fn places(index: &UserIndex, lent: &Lent, word: &Word, slot: Slot) -> [(Place, u
         }
     };
     [
-        (Place::Own, worth(0, lent.own)),
-        (Place::Near, near),
+        (MatchPlace::Own, worth(0, lent.own)),
+        (MatchPlace::Near, near),
         (
-            Place::Author,
+            MatchPlace::Author,
             sayings(by_author, index.ranking.author_saying),
         ),
-        (Place::Date, sayings(by_date, index.ranking.date_saying)),
+        (
+            MatchPlace::Date,
+            sayings(by_date, index.ranking.date_saying),
+        ),
     ]
 }
 

@@ -42,7 +42,7 @@ mod window;
 
 pub use language::Language;
 pub use ranking::Ranking;
-pub use types::{Document, Explanation, Hit, MatchedWord, Place};
+pub use types::{Document, Explanation, Hit, MatchPlace, MatchedWord};
 pub use vectors::Meaning;
 pub use window::Window;
 

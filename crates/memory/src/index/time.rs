@@ -1,7 +1,7 @@
 //! Expressions of time in a question, as spans of days: "yesterday", "last week", "in March",
 //! "on 5 May 2023", "two months ago", "last summer". English.
 //!
-//! Rules are tried at each word, the longest first. What is not understood is left to the words.
+//! Rules are tried at each word, the longest first. What is not time_match is left to the words.
 
 use super::calendar::{Day, date_of, day_at, month_named, month_start, weekday_named, weekday_of};
 
@@ -39,15 +39,15 @@ pub(crate) struct Times {
     pub(crate) relative: Vec<usize>,
 }
 
-/// What a rule understood.
-struct Understood {
+/// What a rule time_match.
+struct TimeMatch {
     words: usize,
     spans: Vec<Span>,
     relative: bool,
 }
 
-fn understood(words: usize, span: Span, relative: bool) -> Option<Understood> {
-    Some(Understood {
+fn time_match(words: usize, span: Span, relative: bool) -> Option<TimeMatch> {
+    Some(TimeMatch {
         words,
         spans: vec![span],
         relative,
@@ -55,7 +55,7 @@ fn understood(words: usize, span: Span, relative: bool) -> Option<Understood> {
 }
 
 /// A rule looks at the words from a place on.
-type Rule = fn(&Place<'_>) -> Option<Understood>;
+type Rule = fn(&WordCursor<'_>) -> Option<TimeMatch>;
 
 /// The longest expressions come first.
 const RULES: &[Rule] = &[
@@ -71,13 +71,13 @@ const RULES: &[Rule] = &[
     year,
 ];
 
-struct Place<'a> {
+struct WordCursor<'a> {
     words: &'a [&'a str],
     at: usize,
     today: Day,
 }
 
-impl<'a> Place<'a> {
+impl<'a> WordCursor<'a> {
     /// The word so many places on; empty beyond the end.
     fn word(&self, offset: usize) -> &'a str {
         self.words.get(self.at + offset).copied().unwrap_or("")
@@ -120,7 +120,7 @@ pub(crate) fn find_times(words: &[&str], today: Day) -> Times {
     let mut times = Times::default();
     let mut at = 0;
     while at < words.len() {
-        let place = Place { words, at, today };
+        let place = WordCursor { words, at, today };
         match RULES.iter().find_map(|rule| rule(&place)) {
             Some(found) => {
                 times.spans.extend(found.spans);
@@ -136,12 +136,12 @@ pub(crate) fn find_times(words: &[&str], today: Day) -> Times {
 }
 
 /// 2023-05-08, 5/8/2023. Where day and month cannot be told apart, both are meant.
-fn numeric_date(place: &Place<'_>) -> Option<Understood> {
+fn numeric_date(place: &WordCursor<'_>) -> Option<TimeMatch> {
     if let (Some(year), Some(month @ 1..=12), Some(day)) =
         (place.year(0), place.number(1), place.day_of_month(2))
     {
         let day = day_at(year, month as u8, day);
-        return understood(3, Span::around(day, 0), false);
+        return time_match(3, Span::around(day, 0), false);
     }
     let (first, second) = (place.day_of_month(0)?, place.day_of_month(1)?);
     let year = place.year(2)?;
@@ -152,7 +152,7 @@ fn numeric_date(place: &Place<'_>) -> Option<Understood> {
             spans.push(span);
         }
     }
-    Some(Understood {
+    Some(TimeMatch {
         words: 3,
         spans,
         relative: false,
@@ -160,7 +160,7 @@ fn numeric_date(place: &Place<'_>) -> Option<Understood> {
 }
 
 /// 5 May 2023, 5th of May.
-fn day_month_year(place: &Place<'_>) -> Option<Understood> {
+fn day_month_year(place: &WordCursor<'_>) -> Option<TimeMatch> {
     let day = place.day_of_month(0)?;
     let of = usize::from(place.word(1) == "of");
     let month = month_named(place.word(1 + of))?;
@@ -168,7 +168,7 @@ fn day_month_year(place: &Place<'_>) -> Option<Understood> {
 }
 
 /// May 5 2023, May 5, May 2023, in May.
-fn month_day_year(place: &Place<'_>) -> Option<Understood> {
+fn month_day_year(place: &WordCursor<'_>) -> Option<TimeMatch> {
     let month = month_named(place.word(0))?;
     if let Some(day) = place.day_of_month(1) {
         return dated(place, 2, month, Some(day));
@@ -183,7 +183,7 @@ fn month_day_year(place: &Place<'_>) -> Option<Understood> {
 }
 
 /// A month, with or without a day; the year is the next word, or the last one that had it.
-fn dated(place: &Place<'_>, words: usize, month: u8, day: Option<u8>) -> Option<Understood> {
+fn dated(place: &WordCursor<'_>, words: usize, month: u8, day: Option<u8>) -> Option<TimeMatch> {
     let of = usize::from(place.word(words) == "of");
     let named = place.year(words + of);
     let first = day.unwrap_or(1);
@@ -194,7 +194,7 @@ fn dated(place: &Place<'_>, words: usize, month: u8, day: Option<u8>) -> Option<
         None => month_start(date_of(from), 1),
     };
     let words = words + if named.is_some() { of + 1 } else { 0 };
-    understood(words, Span::new(from, to), false)
+    time_match(words, Span::new(from, to), false)
 }
 
 fn latest_year(today: Day, month: u8, day: u8) -> i32 {
@@ -207,7 +207,7 @@ fn latest_year(today: Day, month: u8, day: u8) -> i32 {
 }
 
 /// Last summer, summer of 2022, in winter. Of the northern half of the world.
-fn season(place: &Place<'_>) -> Option<Understood> {
+fn season(place: &WordCursor<'_>) -> Option<TimeMatch> {
     let led = usize::from(matches!(place.word(0), "last" | "this"));
     let first_month: u8 = match place.word(led) {
         "spring" => 3,
@@ -230,7 +230,7 @@ fn season(place: &Place<'_>) -> Option<Understood> {
         year -= 1;
     }
     let words = led + 1 + if named.is_some() { of + 1 } else { 0 };
-    understood(words, span_of(year), false)
+    time_match(words, span_of(year), false)
 }
 
 /// What a length of time is called, without its plural.
@@ -255,7 +255,7 @@ enum Unit {
 }
 
 /// How many, the words that say so, and whether it is a guess.
-fn amount(place: &Place<'_>, offset: usize) -> Option<(i64, usize, bool)> {
+fn amount(place: &WordCursor<'_>, offset: usize) -> Option<(i64, usize, bool)> {
     const NUMBERS: [&str; 12] = [
         "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
         "twelve",
@@ -277,7 +277,7 @@ fn amount(place: &Place<'_>, offset: usize) -> Option<(i64, usize, bool)> {
 }
 
 /// Two months ago, a few days ago.
-fn some_time_ago(place: &Place<'_>) -> Option<Understood> {
+fn some_time_ago(place: &WordCursor<'_>) -> Option<TimeMatch> {
     let (count, words, guess) = amount(place, 0)?;
     let unit = unit(place.word(words))?;
     if !matches!(place.word(words + 1), "ago" | "back" | "earlier") {
@@ -296,11 +296,11 @@ fn some_time_ago(place: &Place<'_>) -> Option<Understood> {
             Span::new(day_at(year, 1, 1), day_at(year + 1, 1, 1))
         }
     };
-    understood(words + 2, span, true)
+    time_match(words + 2, span, true)
 }
 
 /// The last two weeks, the past few days.
-fn last_n_units(place: &Place<'_>) -> Option<Understood> {
+fn last_n_units(place: &WordCursor<'_>) -> Option<TimeMatch> {
     if !matches!(place.word(0), "last" | "past" | "previous") {
         return None;
     }
@@ -312,11 +312,11 @@ fn last_n_units(place: &Place<'_>) -> Option<Understood> {
         Unit::Month => place.today - 61 * count / 2,
         Unit::Year => place.today - 1461 * count / 4,
     };
-    understood(2 + words, Span::new(from, place.today + 1), true)
+    time_match(2 + words, Span::new(from, place.today + 1), true)
 }
 
 /// Last week, this month, last night, last Friday, last March.
-fn last_or_this(place: &Place<'_>) -> Option<Understood> {
+fn last_or_this(place: &WordCursor<'_>) -> Option<TimeMatch> {
     let back = match place.word(0) {
         "last" | "past" | "previous" => 1,
         "this" => 0,
@@ -326,11 +326,11 @@ fn last_or_this(place: &Place<'_>) -> Option<Understood> {
     let monday = today - i64::from(weekday_of(today));
     match place.word(1) {
         "night" | "evening" | "afternoon" | "morning" => {
-            return understood(2, Span::around(today - back, 0), true);
+            return time_match(2, Span::around(today - back, 0), true);
         }
         word => {
             if let Some(weekday) = weekday_named(word) {
-                return understood(2, Span::around(latest(today - back, weekday), 0), true);
+                return time_match(2, Span::around(latest(today - back, weekday), 0), true);
             }
         }
     }
@@ -351,7 +351,7 @@ fn last_or_this(place: &Place<'_>) -> Option<Understood> {
             Span::new(day_at(year, 1, 1), day_at(year + 1, 1, 1))
         }
     };
-    understood(2, span, true)
+    time_match(2, span, true)
 }
 
 /// The latest such weekday that is not after a day.
@@ -360,10 +360,10 @@ fn latest(day: Day, weekday: u8) -> Day {
 }
 
 /// Yesterday, today, recently.
-fn single_words(place: &Place<'_>) -> Option<Understood> {
+fn single_words(place: &WordCursor<'_>) -> Option<TimeMatch> {
     let today = place.today;
     if (place.word(0), place.word(1), place.word(2)) == ("day", "before", "yesterday") {
-        return understood(3, Span::around(today - 2, 0), true);
+        return time_match(3, Span::around(today - 2, 0), true);
     }
     let span = match place.word(0) {
         "yesterday" => Span::around(today - 1, 0),
@@ -371,25 +371,25 @@ fn single_words(place: &Place<'_>) -> Option<Understood> {
         "recently" | "lately" => Span::new(today - 14, today + 1),
         _ => return None,
     };
-    understood(1, span, true)
+    time_match(1, span, true)
 }
 
 /// On Friday: the last one.
-fn weekday(place: &Place<'_>) -> Option<Understood> {
+fn weekday(place: &WordCursor<'_>) -> Option<TimeMatch> {
     let weekday = weekday_named(place.word(0))?;
     if place.before() != "on" || place.word(0).ends_with('s') {
         return None;
     }
-    understood(1, Span::around(latest(place.today, weekday), 0), false)
+    time_match(1, Span::around(latest(place.today, weekday), 0), false)
 }
 
 /// In 2023.
-fn year(place: &Place<'_>) -> Option<Understood> {
+fn year(place: &WordCursor<'_>) -> Option<TimeMatch> {
     let year = place.year(0)?;
     if !place.after_preposition() {
         return None;
     }
-    understood(
+    time_match(
         1,
         Span::new(day_at(year, 1, 1), day_at(year + 1, 1, 1)),
         false,

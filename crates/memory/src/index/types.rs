@@ -69,14 +69,14 @@ pub struct MatchedWord {
     /// As it stands in the question.
     pub word: String,
     /// Where it was found.
-    pub place: Place,
+    pub place: MatchPlace,
     /// What it gave.
     pub weight: f32,
 }
 
 /// Where a word was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum MatchPlace {
     /// In what was said.
     Own,
     /// In what was said right before or after.

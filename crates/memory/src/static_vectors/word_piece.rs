@@ -40,7 +40,7 @@ const EMPTY: Slot = Slot {
 
 /// Where in a word a piece stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Place {
+enum PiecePosition {
     Start,
     Inside,
 }
@@ -88,8 +88,8 @@ impl WordPiece {
     fn place(&mut self, id: u16) {
         let token = self.tokens[usize::from(id)];
         let (place, text) = match token.strip_prefix(INSIDE) {
-            Some(text) if !text.is_empty() => (Place::Inside, text),
-            _ => (Place::Start, token),
+            Some(text) if !text.is_empty() => (PiecePosition::Inside, text),
+            _ => (PiecePosition::Start, token),
         };
         let hash = text.bytes().fold(place.seed(), step);
         let (mut at, tag) = self.address(hash);
@@ -102,7 +102,7 @@ impl WordPiece {
     fn cut(&self, word: &str, ids: &mut Vec<u16>) {
         let before = ids.len();
         let too_long = word.len() > LONGEST_WORD && word.chars().count() > LONGEST_WORD;
-        let (mut rest, mut place) = (word, Place::Start);
+        let (mut rest, mut place) = (word, PiecePosition::Start);
         while !rest.is_empty() {
             let found = if too_long {
                 None
@@ -115,12 +115,12 @@ impl WordPiece {
                 return;
             };
             ids.push(id);
-            (rest, place) = (&rest[length..], Place::Inside);
+            (rest, place) = (&rest[length..], PiecePosition::Inside);
         }
     }
 
     /// The longest piece that the text begins with, and its length in bytes.
-    fn longest(&self, text: &str, place: Place) -> Option<(u16, usize)> {
+    fn longest(&self, text: &str, place: PiecePosition) -> Option<(u16, usize)> {
         let reach = text.len().min(self.longest_piece);
         let mut hashes = [0; LONGEST_PIECE];
         let mut hash = place.seed();
@@ -136,7 +136,7 @@ impl WordPiece {
         found.find_map(|it| it)
     }
 
-    fn find(&self, text: &str, hash: u64, place: Place) -> Option<u16> {
+    fn find(&self, text: &str, hash: u64, place: PiecePosition) -> Option<u16> {
         let (mut at, tag) = self.address(hash);
         loop {
             let slot = self.slots[at];
@@ -158,19 +158,19 @@ impl WordPiece {
     }
 }
 
-impl Place {
+impl PiecePosition {
     fn seed(self) -> u64 {
         match self {
-            Place::Start => 0xcbf2_9ce4_8422_2325,
-            Place::Inside => 0x8422_2325_cbf2_9ce4,
+            PiecePosition::Start => 0xcbf2_9ce4_8422_2325,
+            PiecePosition::Inside => 0x8422_2325_cbf2_9ce4,
         }
     }
 
     /// Whether the token is this text at this place.
     fn is_token(self, token: &str, text: &str) -> bool {
         match self {
-            Place::Start => token == text,
-            Place::Inside => token.strip_prefix(INSIDE) == Some(text),
+            PiecePosition::Start => token == text,
+            PiecePosition::Inside => token.strip_prefix(INSIDE) == Some(text),
         }
     }
 }

@@ -88,7 +88,7 @@ async fn delete(
 
 /// The requested resource of an artifact, by the end of the path.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked<'a> {
+enum ArtifactResource<'a> {
     Artifact,
     Versions,
     AllMetadata,
@@ -97,7 +97,7 @@ enum Asked<'a> {
 }
 
 /// Split a path into the name and the requested resource. ADK's order decides ambiguous paths.
-fn read_path(path: &str) -> (&str, Asked<'_>) {
+fn read_path(path: &str) -> (&str, ArtifactResource<'_>) {
     let versions = |text: &'_ str| text.strip_suffix("/versions").map(str::len);
     let numbered = |text: &str| {
         let (before, version) = text.rsplit_once('/')?;
@@ -106,18 +106,18 @@ fn read_path(path: &str) -> (&str, Asked<'_>) {
     };
     if let Some(before) = path.strip_suffix("/metadata") {
         if let Some((name, from, to)) = numbered(before) {
-            return (&path[..name], Asked::Metadata(&path[from..to]));
+            return (&path[..name], ArtifactResource::Metadata(&path[from..to]));
         }
         if let Some(name) = versions(before) {
-            return (&path[..name], Asked::AllMetadata);
+            return (&path[..name], ArtifactResource::AllMetadata);
         }
     }
     if let Some((name, from, to)) = numbered(path) {
-        return (&path[..name], Asked::Version(&path[from..to]));
+        return (&path[..name], ArtifactResource::Version(&path[from..to]));
     }
     match versions(path) {
-        Some(name) => (&path[..name], Asked::Versions),
-        None => (path, Asked::Artifact),
+        Some(name) => (&path[..name], ArtifactResource::Versions),
+        None => (path, ArtifactResource::Artifact),
     }
 }
 
@@ -130,22 +130,22 @@ async fn get(
     let key = ArtifactKey::in_session(&SessionKey::new(app, user, session), name);
     let artifacts = &server.services.artifacts;
     match asked {
-        Asked::Artifact => {
+        ArtifactResource::Artifact => {
             let version = version_of_query(query.as_deref())?;
             load(&server, &key, version).await
         }
-        Asked::Version(version) => load(&server, &key, read_version(version)?).await,
-        Asked::Versions => {
+        ArtifactResource::Version(version) => load(&server, &key, read_version(version)?).await,
+        ArtifactResource::Versions => {
             let versions = artifacts.list_versions(&key).await?;
             let versions: Vec<Json> = versions.into_iter().map(Json::from).collect();
             Ok(json_response(Json::from(versions).to_string()))
         }
-        Asked::AllMetadata => {
+        ArtifactResource::AllMetadata => {
             let versions = artifacts.list_artifact_versions(&key).await?;
             let texts: Result<Vec<String>, AdkError> = versions.iter().map(version_text).collect();
             Ok(json_response(format!("[{}]", texts?.join(","))))
         }
-        Asked::Metadata(version) => {
+        ArtifactResource::Metadata(version) => {
             let found = match read_version(version)? {
                 Wanted::None => None,
                 Wanted::Latest => artifacts.get_artifact_version(&key, None).await?,
@@ -231,31 +231,39 @@ mod tests {
     #[test]
     fn path_is_parsed_from_its_end() {
         let cases = [
-            ("a.txt", "a.txt", Asked::Artifact),
-            ("d/a.txt", "d/a.txt", Asked::Artifact),
-            ("d/a.txt/versions", "d/a.txt", Asked::Versions),
-            ("d/a.txt/versions/3", "d/a.txt", Asked::Version("3")),
+            ("a.txt", "a.txt", ArtifactResource::Artifact),
+            ("d/a.txt", "d/a.txt", ArtifactResource::Artifact),
+            ("d/a.txt/versions", "d/a.txt", ArtifactResource::Versions),
+            (
+                "d/a.txt/versions/3",
+                "d/a.txt",
+                ArtifactResource::Version("3"),
+            ),
             (
                 "d/a.txt/versions/latest",
                 "d/a.txt",
-                Asked::Version("latest"),
+                ArtifactResource::Version("latest"),
             ),
-            ("a/versions/metadata", "a", Asked::AllMetadata),
-            ("a/versions/3/metadata", "a", Asked::Metadata("3")),
+            ("a/versions/metadata", "a", ArtifactResource::AllMetadata),
+            (
+                "a/versions/3/metadata",
+                "a",
+                ArtifactResource::Metadata("3"),
+            ),
             (
                 "a/versions/1/versions/2",
                 "a/versions/1",
-                Asked::Version("2"),
+                ArtifactResource::Version("2"),
             ),
             (
                 "a/versions/versions/metadata",
                 "a",
-                Asked::Metadata("versions"),
+                ArtifactResource::Metadata("versions"),
             ),
-            ("versions", "versions", Asked::Artifact),
-            ("versions/1", "versions/1", Asked::Artifact),
-            ("a/versions/", "a/versions/", Asked::Artifact),
-            ("a/metadata", "a/metadata", Asked::Artifact),
+            ("versions", "versions", ArtifactResource::Artifact),
+            ("versions/1", "versions/1", ArtifactResource::Artifact),
+            ("a/versions/", "a/versions/", ArtifactResource::Artifact),
+            ("a/metadata", "a/metadata", ArtifactResource::Artifact),
         ];
         for (path, name, asked) in cases {
             assert_eq!(read_path(path), (name, asked), "{path}");

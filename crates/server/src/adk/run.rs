@@ -32,7 +32,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
 
 /// Return all events together. A client that disconnects drops this future, which cancels the run.
 async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
-    let asked = Asked::read(&server, request).await?;
+    let asked = RunInput::read(&server, request).await?;
     let (run, _permit) = asked.begin(StreamingMode::None).await?;
     let events = run.collect_events().await?;
     Ok(json_response(events_text(&events)?))
@@ -42,7 +42,7 @@ async fn run(Shares(server): Shares<Shared>, request: Request) -> Result<Respons
 async fn run_sse(Shares(server): Shares<Shared>, request: Request) -> Result<Response, AdkError> {
     let guards = request.extensions().get::<Arc<Guards>>();
     let key = guards.map(|guards| KeyWatch::of(guards, request.headers()));
-    let asked = Asked::read(&server, request).await?;
+    let asked = RunInput::read(&server, request).await?;
     let answered = asked.body.text("functionCallEventId");
     let splits_artifacts = answered.is_none_or(|id| id.is_empty());
     let mode = match asked.body.bool("streaming") {
@@ -78,14 +78,14 @@ pub(super) async fn runner(server: &Shared, app: &str) -> Result<Runner, AdkErro
 }
 
 /// The input of a run.
-struct Asked {
+struct RunInput {
     runner: Runner,
     body: Body,
     permit: RunPermit,
 }
 
-impl Asked {
-    async fn read(server: &Shared, request: Request) -> Result<Asked, AdkError> {
+impl RunInput {
+    async fn read(server: &Shared, request: Request) -> Result<RunInput, AdkError> {
         static BODY: ValueType = ValueType::Object(&table::RUN_AGENT_REQUEST);
         let caller = Caller::of(request.extensions());
         let body = bodies::read(request, &BODY).await?;
@@ -99,7 +99,7 @@ impl Asked {
         untrusted_input::check_state(&caller, body.keys("stateDelta"))?;
         let runner = runner(server, &app).await?;
         let permit = server.apps.runs().admit(&app, &user)?;
-        Ok(Asked {
+        Ok(RunInput {
             runner,
             body,
             permit,

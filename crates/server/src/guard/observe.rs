@@ -49,7 +49,7 @@ pub(super) async fn observed<F: Future<Output = Response>>(
     let id = request_id(guards, request.headers());
     let method = known_method(request.method());
     let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
-    let mut asked = Asked {
+    let mut asked = RequestRecord {
         guards,
         method,
         route: request.extensions().get::<MatchedPath>().cloned(),
@@ -80,7 +80,7 @@ pub(super) async fn observed<F: Future<Output = Response>>(
 
 /// A request in progress. Recorded on drop, so that a request whose client disconnected is recorded
 /// too.
-struct Asked<'a> {
+struct RequestRecord<'a> {
     guards: &'a Guards,
     method: &'static str,
     route: Option<MatchedPath>,
@@ -89,7 +89,7 @@ struct Asked<'a> {
     status: u16,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for RequestRecord<'_> {
     fn drop(&mut self) {
         let (method, status, took) = (self.method, self.status, self.began.elapsed());
         let route = self.route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);

@@ -19,7 +19,7 @@ const PATTERN: &str = "regex:";
 
 /// An invalid allowed origin.
 #[derive(Debug, thiserror::Error)]
-#[error("allowed origin {origin:?} is no pattern that can be read")]
+#[error("allowed origin {origin:?} is not a valid pattern")]
 pub struct OriginsError {
     origin: String,
     source: regex::Error,

@@ -39,11 +39,11 @@ const SPANS_MAX: usize = 2_000;
 #[derive(Debug, Clone)]
 pub struct Traces {
     clock: Arc<dyn Clock>,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<TraceQueue>>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct TraceQueue {
     /// Oldest first.
     runs: VecDeque<RunTrace>,
     bytes: usize,
@@ -147,7 +147,7 @@ impl Traces {
         kept.bytes = kept.runs.iter().map(|run| run.bytes).sum();
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, TraceQueue> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -212,7 +212,7 @@ impl Traces {
     }
 }
 
-impl Kept {
+impl TraceQueue {
     fn forget_oldest(&mut self) {
         while self.runs.len() > RUNS_MAX || self.bytes > BYTES_MAX {
             let Some(oldest) = self.runs.pop_front() else {

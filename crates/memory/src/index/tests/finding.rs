@@ -44,8 +44,8 @@ fn words_of_neighbours_lead_to_the_answer() {
     let hits = ask(&index, "instrument");
     assert_eq!(hits[0].seq, 1);
     assert_eq!(hits[1].seq, 2);
-    assert_eq!(hits[0].explanation.words[0].place, Place::Own);
-    assert_eq!(hits[1].explanation.words[0].place, Place::Near);
+    assert_eq!(hits[0].explanation.words[0].place, MatchPlace::Own);
+    assert_eq!(hits[1].explanation.words[0].place, MatchPlace::Near);
     assert_eq!(hits.len(), 2, "other conversations are no neighbours");
 }
 
@@ -94,12 +94,12 @@ fn authors_and_dates_are_words_too_and_never_filters() {
         let words = &hit.explanation.words;
         words.iter().find(|it| it.word == word).map(|it| it.place)
     };
-    assert_eq!(place_of(&by_ada[0], "Ada"), Some(Place::Author));
+    assert_eq!(place_of(&by_ada[0], "Ada"), Some(MatchPlace::Author));
     assert_eq!(found(&index, "dog adopted by Bob")[0], 2);
 
     let in_march = ask(&index, "the dog in March");
     assert_eq!(in_march[0].seq, 1);
-    assert_eq!(place_of(&in_march[0], "March"), Some(Place::Date));
+    assert_eq!(place_of(&in_march[0], "March"), Some(MatchPlace::Date));
     assert!(in_march[0].explanation.time > 0.0);
     assert_eq!(in_march[1].seq, 2, "no filter");
 }

@@ -7,7 +7,7 @@ use retain_core::{
 };
 use retain_memory::{
     IngestOptions, MemoryHit, MemoryQuery, StoreMemoryService,
-    index::{Explanation, Place},
+    index::{Explanation, MatchPlace},
 };
 use retain_stores::SqliteMemoryStore;
 use retain_testkit::TestClock;
@@ -90,7 +90,7 @@ async fn a_hit_says_why_it_was_found_and_where_it_comes_from() {
     assert_eq!(best.entry.timestamp.as_deref(), Some("2024-03-11T12:00:00"));
     let words = best.explanation.words.iter();
     let mut own: Vec<&str> = words
-        .filter(|it| it.place == Place::Own)
+        .filter(|it| it.place == MatchPlace::Own)
         .map(|it| it.word.as_str())
         .collect();
     own.sort_unstable();
@@ -108,7 +108,7 @@ async fn neighbours_and_times_are_told_as_such() {
     let found = search(&memory, MemoryQuery::new("hotel rooms")).await;
     let near = found.iter().find(|it| it.about.id == "monday-2").unwrap();
     let places = near.explanation.words.iter().map(|it| it.place);
-    assert!(places.clone().count() > 0 && places.into_iter().all(|it| it == Place::Near));
+    assert!(places.clone().count() > 0 && places.into_iter().all(|it| it == MatchPlace::Near));
 
     let asked = MemoryQuery::new("What did I say about the hotel yesterday?");
     let on_tuesday = search(&memory, asked.clone().reference_time(MONDAY + DAY)).await;

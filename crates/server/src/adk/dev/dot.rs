@@ -53,7 +53,7 @@ fn in_html(text: &str) -> String {
 }
 
 /// The colors of a tree.
-struct Colours {
+struct Colors {
     background: &'static str,
     node: &'static str,
     border: &'static str,
@@ -61,7 +61,7 @@ struct Colours {
     edge: &'static str,
 }
 
-const DARK: Colours = Colours {
+const DARK: Colors = Colors {
     background: "#0F172A",
     node: "#1E293B",
     border: "#475569",
@@ -69,7 +69,7 @@ const DARK: Colours = Colours {
     edge: "#94A3B8",
 };
 
-const LIGHT: Colours = Colours {
+const LIGHT: Colors = Colors {
     background: "#F8FAFC",
     node: "#FFFFFF",
     border: "#94A3B8",
@@ -79,16 +79,16 @@ const LIGHT: Colours = Colours {
 
 /// An agent, its sub-agents and their tools, from top to bottom.
 pub(super) fn tree(agent: &dyn Agent, dark: bool) -> String {
-    let colours = if dark { DARK } else { LIGHT };
+    let colors = if dark { DARK } else { LIGHT };
     let mut drawing = Drawing::default();
     drawing.open("digraph");
-    let Colours {
+    let Colors {
         background,
         node,
         border,
         text,
         edge,
-    } = &colours;
+    } = &colors;
     drawing.line(format_args!(
         "graph [bgcolor=\"{background}\" fontname=Helvetica nodesep=0.5 pad=0.5 ranksep=0.8]"
     ));
@@ -127,9 +127,9 @@ fn branch(agent: &dyn Agent, drawing: &mut Drawing, tools: &mut Vec<(String, Str
     }
 }
 
-fn icon_label(icon: &str, colour: &str, name: &str) -> String {
+fn icon_label(icon: &str, color: &str, name: &str) -> String {
     let name = in_html(name);
-    format!("<<FONT COLOR=\"{colour}\" POINT-SIZE=\"14\">{icon}</FONT> {name}>")
+    format!("<<FONT COLOR=\"{color}\" POINT-SIZE=\"14\">{icon}</FONT> {name}>")
 }
 
 const GRAY: &str = "#cccccc";

@@ -44,6 +44,6 @@ fn read(folder: &Path) -> Result<JsonMap, String> {
     let text = std::fs::read_to_string(&file).map_err(|e| e.to_string())?;
     match Json::parse(&text).map_err(|e| e.to_string())? {
         Json::Object(state) => Ok(Arc::unwrap_or_clone(state)),
-        _ => Err("it is no JSON object".to_owned()),
+        _ => Err("it is not a JSON object".to_owned()),
     }
 }

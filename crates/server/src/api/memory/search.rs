@@ -4,7 +4,7 @@ use axum::{extract::State, http::Method, response::Response};
 use retain_core::MemoryEntry;
 use retain_memory::{
     MemoryHit, MemoryQuery,
-    index::{Explanation, Place},
+    index::{Explanation, MatchPlace},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub(super) fn routes(api: Api) -> Api {
         "Search memories, best hits first",
     );
     api.add(
-        search_it.takes::<Search>().answers::<Found>(200),
+        search_it.takes::<Search>().answers::<HitsBody>(200),
         Access::Path(Scope::MemoryRead),
         search,
     )
@@ -79,15 +79,15 @@ struct Search {
 /// The hits, best first.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "MemoryHits")]
-struct Found {
+struct HitsBody {
     /// The hits.
-    memories: Vec<FoundBody>,
+    memories: Vec<HitBody>,
 }
 
 /// A memory that matches the query.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "MemoryHit")]
-struct FoundBody {
+struct HitBody {
     /// The entry as ADK defines it.
     #[schemars(with = "MemoryEntryObject")]
     memory: MemoryEntry,
@@ -152,10 +152,10 @@ impl From<Explanation> for Explained {
         let words = it.words.into_iter().map(|word| Word {
             word: word.word,
             place: match word.place {
-                Place::Own => PlaceName::Own,
-                Place::Near => PlaceName::Near,
-                Place::Author => PlaceName::Author,
-                Place::Date => PlaceName::Date,
+                MatchPlace::Own => PlaceName::Own,
+                MatchPlace::Near => PlaceName::Near,
+                MatchPlace::Author => PlaceName::Author,
+                MatchPlace::Date => PlaceName::Date,
             },
             weight: word.weight,
         });
@@ -192,12 +192,12 @@ async fn search(
             .search_memory(&app, &user, &query.text)
             .await?;
         let found = found.memories.into_iter().take(query.limit);
-        return ok(&Found {
+        return ok(&HitsBody {
             memories: found.map(only_entry).collect(),
         });
     };
     let found = memory.search_memory_with(&app, &user, query).await?;
-    ok(&Found {
+    ok(&HitsBody {
         memories: found
             .into_iter()
             .map(|found| found_body(found, explain))
@@ -205,8 +205,8 @@ async fn search(
     })
 }
 
-fn only_entry(memory: MemoryEntry) -> FoundBody {
-    FoundBody {
+fn only_entry(memory: MemoryEntry) -> HitBody {
+    HitBody {
         memory,
         score: None,
         about: None,
@@ -214,8 +214,8 @@ fn only_entry(memory: MemoryEntry) -> FoundBody {
     }
 }
 
-fn found_body(found: MemoryHit, explain: bool) -> FoundBody {
-    FoundBody {
+fn found_body(found: MemoryHit, explain: bool) -> HitBody {
+    HitBody {
         memory: found.entry,
         score: Some(found.score),
         about: Some(found.about.into()),
