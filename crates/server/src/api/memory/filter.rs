@@ -18,20 +18,20 @@ const FROM: Param = Param::new(
     Kind::Time,
     "Only memories from this time or later, in seconds since 1970.",
 );
-const TO: Param = Param::new(
-    "to",
-    Kind::Time,
-    "Only memories from before this time, in seconds since 1970.",
-);
+const TO: Param = Param::new("to", Kind::Time, "Only memories from before this time.");
 const AUTHOR: Param = Param::new("author", Kind::Text, "Only memories by this author.");
 const SESSION: Param = Param::new("session", Kind::Text, "Only memories from this session.");
-const KIND: Param = Param::new("kind", Kind::Choice(&["turn", "direct"]), "Of this kind.");
+const KIND: Param = Param::new(
+    "kind",
+    Kind::Choice(&["turn", "direct"]),
+    "Only memories of this kind.",
+);
 const ORIGIN: Param = Param::new(
     "origin",
     Kind::Choice(&["person", "agent", "tool", "direct"]),
-    "From one of these.",
+    "Only memories of these origins.",
 );
-const TOOL: Param = Param::new("tool", Kind::Text, "From this tool.");
+const TOOL: Param = Param::new("tool", Kind::Text, "Only memories from this tool.");
 
 /// The conditions as query parameters.
 pub(super) const PARAMS: [Param; 7] = [FROM, TO, AUTHOR, SESSION, KIND, ORIGIN, TOOL];
