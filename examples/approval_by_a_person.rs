@@ -9,7 +9,7 @@ use retain::{
     ScriptedModel, ToolContext, ToolError, model::FunctionResponse,
 };
 
-/// What is paid.
+/// The arguments of the tool.
 #[derive(schemars::JsonSchema, serde::Deserialize)]
 struct Payment {
     amount: i64,
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .reply(wanted)
                 .reply("It is paid."),
         )
-        // Small sums need nobody.
+        // Small amounts need no approval.
         .tool(pay.require_confirmation_when(|args| args["amount"].as_i64() > Some(100)))
         .build()?;
     let runner = Runner::builder()

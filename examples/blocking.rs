@@ -1,4 +1,4 @@
-//! For programs that are not async: `run_blocking`, without a runtime of one's own.
+//! `run_blocking` runs an agent in a program that is not async and has no runtime.
 //!
 //! Run it with `cargo run --example blocking`.
 

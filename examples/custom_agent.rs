@@ -1,4 +1,4 @@
-//! An agent of one's own: the trait `Agent`, without any model.
+//! Your own agent: implement the trait `Agent`; no model is needed.
 //!
 //! Run it with `cargo run --example custom_agent`.
 
@@ -10,7 +10,7 @@ use retain::{
     agent::InvocationContext, runner::RunError,
 };
 
-/// Counts down. Each step is an event of its own, with its change of state.
+/// Counts down. Each step emits one event that also changes the state.
 #[derive(Debug)]
 struct Countdown;
 

@@ -1,4 +1,4 @@
-//! A session service of one's own around another one: this one keeps an account of who wrote what.
+//! Your own session service that wraps another one and records who wrote what.
 //!
 //! A service needs no more than these methods to be run on. One that also gives the log of the one
 //! inside (`SessionService::log`) has runs that take turns between processes; then what is written

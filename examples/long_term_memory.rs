@@ -114,7 +114,7 @@ async fn leave_tools_out(memory: &SqliteMemoryService) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is forgotten does not come back with its session.
+/// A forgotten memory does not return when its session is ingested again.
 async fn forget(memory: &SqliteMemoryService) -> Result<(), Error> {
     memory.forget(APP, USER, Forget::tool("web")).await?;
     assert_eq!(remember(memory).await?, 0);

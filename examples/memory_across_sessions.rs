@@ -45,7 +45,7 @@ async fn main() -> Result<(), Error> {
     asked(&services).await?;
     preloaded(&services).await?;
     remembered_by_itself(&services).await?;
-    // Nobody else finds any of it.
+    // Other users find none of it.
     let others = services
         .memory
         .search_memory(APP, "somebody_else", "favorite project");
@@ -108,7 +108,7 @@ async fn preloaded(services: &Services) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fourth: an agent can remember by itself: after each turn, the session is added.
+/// Fourth: a callback adds the session to memory after each run.
 async fn remembered_by_itself(services: &Services) -> Result<(), Error> {
     let remembering = LlmAgent::builder("RememberingAgent")
         .model("offline")

@@ -1,4 +1,4 @@
-//! A run that is cut off in the middle, and taken up again where it was.
+//! A crash interrupts a run, and `Runner::resume` continues it where it stopped.
 //!
 //! Run it with `cargo run --example resume_after_a_crash`.
 

@@ -24,7 +24,7 @@ async fn main() -> retain::Result<()> {
     delta.insert("temp:validation_needed", true);
     sessions.append_event(&mut session, event).await?;
 
-    // The live session sees temp: until it is dropped; nobody else ever does.
+    // Only the live session sees temp: keys, until it is dropped.
     assert_eq!(session.state["temp:validation_needed"], true);
 
     let config = GetSessionConfig::default();

@@ -53,7 +53,7 @@ async fn tasks_share_a_live_session(sessions: &InMemorySessionService) -> Result
     Ok(())
 }
 
-/// Appending merges into what is stored; a snapshot that is behind overwrites nothing.
+/// Appending merges into the stored session; an outdated snapshot overwrites nothing.
 async fn snapshots_lose_nothing(sessions: &InMemorySessionService) -> Result<(), Error> {
     let (mut one, mut other) = (stored(sessions).await?, stored(sessions).await?);
     sessions.append_event(&mut one, writes("one")).await?;
@@ -70,7 +70,7 @@ async fn snapshots_lose_nothing(sessions: &InMemorySessionService) -> Result<(),
     Ok(())
 }
 
-/// Changing a session that one has read is seen by nobody else.
+/// Changes to a loaded session are not stored.
 async fn only_events_are_saved(sessions: &InMemorySessionService) -> Result<(), Error> {
     let mut session = stored(sessions).await?;
     session.state.set("by_hand", true);

@@ -48,7 +48,7 @@ async fn provide(ctx: ReadonlyContext) -> Result<String, retain::BoxError> {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    // A key that may be missing ends in a question mark. What is no name stays as it is.
+    // A key that may be missing ends in a question mark. Braces around anything but a name stay as they are.
     let text = "Tell {user:name} about {topic}.{hint?} Answer as {\"text\": \"…\"}.";
     let sent = instruction_sent(text).await?;
     println!("placeholders: {sent}");
