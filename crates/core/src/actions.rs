@@ -1,4 +1,4 @@
-//! `EventActions`: what an event does beyond what it says.
+//! `EventActions`: the effects of an event.
 
 use crate::{
     content::Content,
@@ -9,47 +9,47 @@ use crate::{
 };
 
 wire_object! {
-    /// What an event does: changes of state and artifacts, transfer, escalation, compaction, rewind.
+    /// The effects of an event: changes of state and artifacts, transfer, escalation, compaction, rewind.
     pub struct EventActions: EVENT_ACTIONS {
-        /// The function response is the answer; the model is not asked to put it into words.
+        /// The function response is the final answer; the model does not summarize it.
         skip_summarization: Option<bool>,
         /// Changes of state, with their scope prefixes.
         state_delta: StateDelta,
         /// New artifact versions by file name.
         artifact_delta: JsonMap,
-        /// The agent that goes on.
+        /// The agent that continues the run.
         transfer_to_agent: Option<String>,
-        /// Why it does.
+        /// The reason of the transfer.
         transfer_reason: Option<String>,
         /// Ends the surrounding loop.
         escalate: Option<bool>,
-        /// Credentials that tools ask for, by call id.
+        /// Credentials that tools request, by call id.
         requested_auth_configs: Shaped<AuthConfigs>,
-        /// Confirmations that tools ask for, by call id.
+        /// Confirmations that tools request, by call id.
         requested_tool_confirmations: Shaped<ToolConfirmations>,
-        /// This event sums up a stretch of history.
+        /// The summary that this event stores.
         compaction: Option<EventCompaction>,
         /// The agent has finished its run.
         end_of_agent: Option<bool>,
         /// A checkpoint of the agent.
         agent_state: Option<JsonMap>,
-        /// History from this invocation on is taken back.
+        /// The rewind goes back to the state before this invocation.
         rewind_before_invocation_id: Option<String>,
-        /// Which edge of a workflow is taken.
+        /// The edge of the workflow to follow.
         route: Option<Json>,
         /// Widgets to show.
         render_ui_widgets: Option<Shaped<UiWidgets>>,
-        /// The structured answer of the model.
+        /// The structured response of the model.
         set_model_response: Option<Json>,
     }
 }
 
 wire_object! {
-    /// A summary that stands for the events of a span of time.
+    /// A summary that replaces the events of a time span in prompts.
     pub struct EventCompaction: EVENT_COMPACTION {
-        /// The first event's time.
+        /// The time of the first event.
         start_timestamp: f64,
-        /// The last event's time.
+        /// The time of the last event.
         end_timestamp: f64,
         /// The summary.
         compacted_content: Content,

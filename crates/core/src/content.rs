@@ -1,4 +1,4 @@
-//! `Content` and `Part`: what users, models and tools say to one another, in Gemini's own form.
+//! `Content` and `Part`: the messages of users, models and tools, in Gemini's format.
 
 use crate::{
     json::{Json, JsonMap},
@@ -10,7 +10,7 @@ use crate::{
 };
 
 wire_object! {
-    /// One message: who speaks (`user` or `model`) and its parts.
+    /// One message: its role (`user` or `model`) and its parts.
     ///
     /// ```
     /// use retain_core::Content;
@@ -27,85 +27,85 @@ wire_object! {
 }
 
 wire_object! {
-    /// One piece of a message. Exactly one of the data fields is set, as a rule.
+    /// One part of a message. Usually exactly one of the data fields is set.
     pub struct Part: PART {
-        /// How finely media is looked at.
+        /// The resolution at which the model processes media.
         media_resolution: Option<Shaped<PartMediaResolution>>,
-        /// What running code gave.
+        /// The result of executed code.
         code_execution_result: Option<CodeExecutionResult>,
-        /// Code that the model wrote to be run.
+        /// Code that the model wants to execute.
         executable_code: Option<ExecutableCode>,
-        /// Data at an address.
+        /// A file, by URI.
         file_data: Option<FileData>,
-        /// The model's wish to call a function.
+        /// A function call that the model requests.
         function_call: Option<FunctionCall>,
-        /// What the function answered.
+        /// The result of a function call.
         function_response: Option<FunctionResponse>,
-        /// Data in the message itself.
+        /// Inline bytes.
         inline_data: Option<Blob>,
         /// Text.
         text: Option<String>,
-        /// Whether this is the model thinking aloud.
+        /// Whether this is a thought of the model.
         thought: Option<bool>,
-        /// The model's own mark on a thought; must go back to it on the same part.
+        /// An opaque signature of a thought; must be sent back on the same part.
         thought_signature: Option<Bytes>,
-        /// Which piece of a video is meant.
+        /// The range and frame rate of a video.
         video_metadata: Option<VideoMetadata>,
-        /// A call of a tool that the model's own side runs.
+        /// A call of a tool that the provider runs.
         tool_call: Option<Shaped<ToolCall>>,
-        /// The answer of such a tool.
+        /// The result of a tool that the provider runs.
         tool_response: Option<Shaped<ToolResponse>>,
-        /// The user's own notes on the part.
+        /// Metadata of the part; keys are never renamed.
         part_metadata: Option<JsonMap>,
-        /// What was heard in the part's audio.
+        /// The transcription of the part's audio.
         audio_transcription: Option<Transcription>,
-        /// How media is to be processed.
+        /// The way in which the model processes media.
         media_processing: Option<String>,
-        /// About the speech in the part.
+        /// Metadata of the speech in the part.
         speech_metadata: Option<Shaped<SpeechMetadata>>,
     }
 }
 
 wire_object! {
-    /// The model's wish to call a function.
+    /// A function call that the model requests.
     pub struct FunctionCall: FUNCTION_CALL {
-        /// Ties the answer to the call. ADK's own begin with `adk-`.
+        /// The id that the response repeats. Ids made by ADK start with `adk-`.
         id: Option<String>,
-        /// The arguments, by name; never re-cased.
+        /// The arguments by name; keys are never renamed.
         args: Option<JsonMap>,
-        /// The function.
+        /// The name of the function.
         name: Option<String>,
-        /// Arguments that are still streaming in.
+        /// Arguments of a call that is still streaming.
         partial_args: Option<Shaped<PartialArgs>>,
-        /// Whether more of this call follows.
+        /// Whether more parts of this call follow.
         will_continue: Option<bool>,
     }
 }
 
 wire_object! {
-    /// What a function answered.
+    /// The result of a function call.
     pub struct FunctionResponse: FUNCTION_RESPONSE {
-        /// Whether more of this answer follows.
+        /// Whether more responses to this call follow.
         will_continue: Option<bool>,
-        /// When the model should take the answer up.
+        /// When the model handles the response.
         scheduling: Option<String>,
-        /// Media in the answer.
+        /// Media in the response.
         parts: Option<Shaped<FunctionResponseParts>>,
-        /// The call that is answered.
+        /// The id of the call.
         id: Option<String>,
-        /// The function.
+        /// The name of the function.
         name: Option<String>,
-        /// The answer; never re-cased.
+        /// The result; keys are never renamed.
         response: Option<JsonMap>,
     }
 }
 
 wire_object! {
-    /// Data in the message itself.
+    /// Inline bytes.
     pub struct Blob: BLOB {
         /// The bytes.
         data: Option<Bytes>,
-        /// A name to show.
+        /// The display name.
         display_name: Option<String>,
         /// Its media type.
         mime_type: Option<String>,
@@ -113,11 +113,11 @@ wire_object! {
 }
 
 wire_object! {
-    /// Data at an address.
+    /// A file, by URI.
     pub struct FileData: FILE_DATA {
-        /// A name to show.
+        /// The display name.
         display_name: Option<String>,
-        /// The address.
+        /// The URI.
         file_uri: Option<String>,
         /// Its media type.
         mime_type: Option<String>,
@@ -125,37 +125,37 @@ wire_object! {
 }
 
 wire_object! {
-    /// Code that the model wrote to be run.
+    /// Code that the model wants to execute.
     pub struct ExecutableCode: EXECUTABLE_CODE {
         /// The code.
         code: Option<String>,
         /// Its language, e.g. `PYTHON`.
         language: Option<String>,
-        /// Ties the result to the code.
+        /// The id that the result repeats.
         id: Option<String>,
     }
 }
 
 wire_object! {
-    /// What running code gave.
+    /// The result of executed code.
     pub struct CodeExecutionResult: CODE_EXECUTION_RESULT {
         /// E.g. `OUTCOME_OK`.
         outcome: Option<String>,
-        /// What it printed, or the error.
+        /// The output or the error of the code.
         output: Option<String>,
-        /// The code this is the result of.
+        /// The id of the code.
         id: Option<String>,
     }
 }
 
 wire_object! {
-    /// Which piece of a video is meant.
+    /// The range and frame rate of a video.
     pub struct VideoMetadata: VIDEO_METADATA {
-        /// Where it ends, e.g. `3.5s`.
+        /// The end, e.g. `3.5s`.
         end_offset: Option<String>,
-        /// Frames a second to look at.
+        /// Frames per second.
         fps: Option<f64>,
-        /// Where it starts.
+        /// The start.
         start_offset: Option<String>,
     }
 }
@@ -165,17 +165,17 @@ wire_object! {
     pub struct Transcription: TRANSCRIPTION {
         /// The text.
         text: Option<String>,
-        /// Whether the utterance is over.
+        /// Whether the utterance has ended.
         finished: Option<bool>,
         /// Its language.
         language_code: Option<String>,
-        /// Who spoke.
+        /// The label of the speaker.
         speaker_label: Option<String>,
-        /// The single words.
+        /// The words, with their times.
         words: Option<Shaped<WordInfos>>,
-        /// Where it starts in the audio.
+        /// The start in the audio.
         start_offset: Option<String>,
-        /// Where it ends in the audio.
+        /// The end in the audio.
         end_offset: Option<String>,
     }
 }
@@ -192,12 +192,12 @@ impl Content {
         }
     }
 
-    /// A text said by the user.
+    /// A text message of the user.
     pub fn user(text: impl Into<String>) -> Content {
         Content::new("user", vec![Part::text(text)])
     }
 
-    /// A text said by the model.
+    /// A text message of the model.
     pub fn model(text: impl Into<String>) -> Content {
         Content::new("model", vec![Part::text(text)])
     }
@@ -207,7 +207,7 @@ impl Content {
         self.parts.as_deref().unwrap_or_default()
     }
 
-    /// The texts of all parts, thoughts left out, one after the other.
+    /// The texts of all parts, concatenated, without thoughts.
     pub fn text_concat(&self) -> String {
         let spoken = self
             .parts()
@@ -232,14 +232,14 @@ impl Content {
 }
 
 impl From<&str> for Content {
-    /// A text said by the user.
+    /// A text message of the user.
     fn from(text: &str) -> Content {
         Content::user(text)
     }
 }
 
 impl From<String> for Content {
-    /// A text said by the user.
+    /// A text message of the user.
     fn from(text: String) -> Content {
         Content::user(text)
     }
@@ -293,7 +293,7 @@ impl From<FunctionResponse> for Part {
 }
 
 impl FunctionCall {
-    /// A call of `name` with `args`, which must be a JSON object to have any effect.
+    /// A call of `name` with `args`; a value that is not a JSON object is dropped.
     pub fn new(name: impl Into<String>, args: impl Into<Json>) -> FunctionCall {
         FunctionCall {
             name: Some(name.into()),
@@ -304,7 +304,7 @@ impl FunctionCall {
 }
 
 impl FunctionResponse {
-    /// The answer of `name` to the call `id`.
+    /// The response of `name` to the call `id`.
     pub fn new(
         id: impl Into<String>,
         name: impl Into<String>,

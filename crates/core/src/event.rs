@@ -10,9 +10,9 @@ use crate::{
 };
 
 wire_object! {
-    /// One entry of a session's log: what was said or done, by whom, and what it changed.
+    /// One entry of a session's log: its author, message and effects.
     ///
-    /// An empty `id` and a `timestamp` of 0 mean «not given»: appending fills them in.
+    /// An empty `id` and a `timestamp` of 0 mean that they are not set: the append sets them.
     ///
     /// ```
     /// use retain_core::{Content, Event, LlmResponse};
@@ -22,25 +22,25 @@ wire_object! {
     /// assert_eq!(event.response.content.unwrap().text_concat(), "Hello");
     /// ```
     pub struct Event: EVENT with response: LlmResponse {
-        /// The run that made it.
+        /// The run that created the event.
         invocation_id: String,
         /// `user`, or the agent's name.
         author: String,
-        /// What it does.
+        /// The effects of the event.
         actions: EventActions,
         /// The output of a workflow node.
         output: Option<Json>,
-        /// The workflow node that made it.
+        /// The workflow node that created the event.
         node_info: Option<Shaped<NodeInfo>>,
-        /// Calls whose answer comes later.
+        /// Ids of long-running calls whose response comes later.
         long_running_tool_ids: Option<IdSet>,
-        /// Which of parallel agents made it, as `parent.child`.
+        /// The branch of the agent in a tree of parallel agents, as `parent.child`.
         branch: Option<String>,
-        /// The delegated task it belongs to.
+        /// The delegated task of the event.
         isolation_scope: Option<String>,
         /// Unique in its session.
         id: String,
-        /// Seconds since 1970. Says when, never in which order.
+        /// Seconds since 1970. Positions decide the order, not this.
         timestamp: f64,
     }
 }
@@ -48,7 +48,7 @@ wire_object! {
 wire_text!(Event);
 
 impl Event {
-    /// An event of `author` with what a model or user said.
+    /// An event of `author` with a response.
     pub fn new(author: impl Into<String>, response: LlmResponse) -> Event {
         Event {
             author: author.into(),
@@ -57,7 +57,7 @@ impl Event {
         }
     }
 
-    /// As [`from_json`](Self::from_json), read straight to where it is shared from.
+    /// As [`from_json`](Self::from_json), without copying the event into the `Arc`.
     pub fn shared_from_json(text: &str) -> Result<std::sync::Arc<Event>, crate::JsonError> {
         let mut event = std::sync::Arc::<Event>::default();
         if let Some(event) = std::sync::Arc::get_mut(&mut event) {
@@ -68,17 +68,17 @@ impl Event {
         Ok(event)
     }
 
-    /// A text said by the user.
+    /// A text message of the user.
     pub fn user_text(text: impl Into<String>) -> Event {
         Event::new("user", LlmResponse::of(Content::user(text)))
     }
 
-    /// A text said by the agent `author`.
+    /// A text message of the agent `author`.
     pub fn model_text(author: impl Into<String>, text: impl Into<String>) -> Event {
         Event::new(author, LlmResponse::of(Content::model(text)))
     }
 
-    /// Whether it is a piece of a text that is still streaming. Such are never stored.
+    /// Whether it is a chunk of a streaming response. Partial events are never stored.
     pub fn is_partial(&self) -> bool {
         self.response.partial == Some(true)
     }
@@ -102,13 +102,13 @@ impl Event {
             .unwrap_or_default()
     }
 
-    /// Whether it ends on the result of code that ran, which the model has yet to take up.
+    /// Whether its last part is a code execution result, which the model has not seen yet.
     pub fn has_trailing_code_execution_result(&self) -> bool {
         let last = self.content().and_then(|content| content.parts().last());
         last.is_some_and(|part| part.code_execution_result.is_some())
     }
 
-    /// Whether this is an answer to show, rather than a step on the way to one. ADK 2.13's rule.
+    /// Whether this is a final response and not an intermediate step, by the rule of ADK 2.13.
     pub fn is_final_response(&self) -> bool {
         let waits_for_answer = self.long_running_tool_ids.as_ref();
         if self.actions.skip_summarization == Some(true)
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_final_and_a_piece_of_it_is_not() {
+    fn text_is_final_unless_partial() {
         let mut text = event(vec![Part::text("x")]);
         assert!(text.is_final_response());
         text.response.partial = Some(true);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_responses_are_steps_unless_summarization_is_skipped() {
+    fn calls_and_responses_are_not_final_unless_summarization_is_skipped() {
         let mut call = event(vec![FunctionCall::new("f", Json::Null).into()]);
         assert!(!call.is_final_response());
         // ADK gives every call event an empty set when no tool is long running.
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_final_unless_partial_or_calling() {
+    fn error_is_final_unless_partial_or_with_calls() {
         let mut error = event(vec![FunctionResponse::default().into()]);
         error.response.error_code = Some("X".into());
         assert!(error.is_final_response());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_result_at_the_end_is_not_final() {
+    fn trailing_code_result_is_not_final() {
         let result = Part {
             code_execution_result: Some(CodeExecutionResult::default()),
             ..Part::default()

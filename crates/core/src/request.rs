@@ -1,7 +1,7 @@
-//! What a model is asked with, beside the contents: generation settings and declared tools.
+//! The settings and tools of a model request.
 //!
-//! The names are those of Google's `GenerateContentConfig`. Settings that the runtime does not look
-//! into are kept as JSON.
+//! The names are those of Google's `GenerateContentConfig`. Settings that the runtime does not read
+//! are kept as JSON.
 
 use crate::{
     json::{Json, JsonMap},
@@ -9,7 +9,7 @@ use crate::{
 };
 
 wire_object! {
-    /// How a model is to answer.
+    /// Generation settings of a model request.
     ///
     /// ```
     /// use retain_core::GenerateContentConfig;
@@ -21,83 +21,83 @@ wire_object! {
     /// assert_eq!(config.to_snake_json().unwrap(), r#"{"temperature":0.2,"max_output_tokens":256}"#);
     /// ```
     pub struct GenerateContentConfig: GENERATE_CONTENT_CONFIG {
-        /// How the provider is reached.
+        /// HTTP options of the client.
         http_options: Option<Json>,
-        /// Whether the provider's answer comes back as it was.
+        /// Whether the raw HTTP response is returned.
         should_return_http_response: Option<bool>,
-        /// What the model is told before anything else.
+        /// The system instruction.
         system_instruction: Option<String>,
-        /// How freely it chooses words.
+        /// The sampling temperature.
         temperature: Option<f64>,
-        /// Only the likeliest words whose probabilities add up to this.
+        /// Nucleus sampling: the cumulative probability of the candidate tokens.
         top_p: Option<f64>,
-        /// Only so many of the likeliest words.
+        /// The number of candidate tokens.
         top_k: Option<f64>,
-        /// How many answers.
+        /// The number of responses.
         candidate_count: Option<i64>,
-        /// At most so many tokens.
+        /// The maximum number of output tokens.
         max_output_tokens: Option<i64>,
-        /// Texts that end the answer.
+        /// Strings at which generation stops.
         stop_sequences: Option<Vec<String>>,
-        /// Whether log probabilities come back.
+        /// Whether log probabilities are returned.
         response_logprobs: Option<bool>,
-        /// How many alternatives with their log probabilities.
+        /// The number of alternatives whose log probabilities are returned.
         logprobs: Option<i64>,
-        /// Discourages words that were used already.
+        /// A penalty for tokens that occurred before.
         presence_penalty: Option<f64>,
-        /// The same, by how often.
+        /// A penalty for tokens by how often they occurred.
         frequency_penalty: Option<f64>,
-        /// Makes answers repeatable, as far as the model can.
+        /// The random seed.
         seed: Option<i64>,
-        /// The media type of the answer.
+        /// The media type of the response.
         response_mime_type: Option<String>,
-        /// The schema that the answer has to follow.
+        /// The schema of the response.
         response_schema: Option<Json>,
-        /// The same as JSON Schema.
+        /// The schema of the response, as JSON Schema.
         response_json_schema: Option<Json>,
-        /// How a model is picked.
+        /// Routing between models.
         routing_config: Option<Json>,
-        /// How a model is picked, otherwise.
+        /// Selection of a model.
         model_selection_config: Option<Json>,
-        /// What is blocked.
+        /// Thresholds of the safety filters.
         safety_settings: Option<Vec<Json>>,
         /// The tools that the model may use.
         tools: Option<Vec<ModelTool>>,
-        /// How it is to use them.
+        /// How the model uses the tools.
         tool_config: Option<Json>,
         /// Labels for billing.
         labels: Option<JsonMap>,
-        /// A cache to build on.
+        /// The name of cached content.
         cached_content: Option<String>,
-        /// In which modalities to answer.
+        /// The modalities of the response.
         response_modalities: Option<Vec<String>>,
-        /// How finely media is looked at.
+        /// The resolution at which the model processes media.
         media_resolution: Option<String>,
-        /// How to speak.
+        /// Voice and language of spoken output.
         speech_config: Option<Json>,
-        /// Whether audio is timed.
+        /// Whether audio timestamps are included.
         audio_timestamp: Option<bool>,
-        /// Calls that a client library makes by itself.
+        /// Automatic function calls of the client library.
         automatic_function_calling: Option<Json>,
-        /// How much the model thinks.
+        /// The thinking budget.
         thinking_config: Option<Json>,
-        /// How pictures are to be.
+        /// Settings of generated images.
         image_config: Option<Json>,
-        /// Whether answers about civic matters are enhanced.
+        /// Whether enhanced civic answers are enabled.
         enable_enhanced_civic_answers: Option<bool>,
-        /// What prompts and answers are screened by.
+        /// Model Armor templates that screen prompts and responses.
         model_armor_config: Option<Json>,
-        /// In which tier the request is served.
+        /// The service tier of the request.
         service_tier: Option<String>,
-        /// How speech is written down.
+        /// Settings of audio transcription.
         audio_transcription_config: Option<Json>,
-        /// Where an answer is gone on with.
+        /// The token that continues an earlier response.
         continuation_token: Option<String>,
-        /// Whether a client library goes on with answers by itself.
+        /// Whether the client library continues responses automatically.
         automatic_continuation: Option<bool>,
-        /// Where the answer is put.
+        /// The destination of the output.
         generation_output_config: Option<Json>,
-        /// Whether the provider keeps the answer.
+        /// Whether the provider stores the response.
         store: Option<bool>,
     }
 }
@@ -145,11 +145,11 @@ wire_object! {
         parameters: Option<Json>,
         /// Its parameters, as JSON Schema.
         parameters_json_schema: Option<Json>,
-        /// What it answers, as the provider's own schema.
+        /// Its result, as the provider's own schema.
         response: Option<Json>,
-        /// What it answers, as JSON Schema.
+        /// Its result, as JSON Schema.
         response_json_schema: Option<Json>,
-        /// Whether the model waits for the answer.
+        /// Whether the model waits for the result.
         behavior: Option<String>,
     }
 }

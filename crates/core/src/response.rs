@@ -1,4 +1,4 @@
-//! What a model answers: the part of an event that comes from the model.
+//! `LlmResponse`: the part of an event that comes from the model.
 
 use crate::{
     content::{Content, Transcription},
@@ -11,57 +11,57 @@ use crate::{
 };
 
 wire_object! {
-    /// The answer of a model, or a piece of it.
+    /// A response of a model, or one chunk of it.
     pub struct LlmResponse: LLM_RESPONSE {
         /// The exact version of the model.
         model_version: Option<String>,
-        /// What it said.
+        /// The message.
         content: Option<Content>,
-        /// What the answer rests on.
+        /// The sources of the response.
         grounding_metadata: Option<Shaped<GroundingMetadata>>,
-        /// Whether this is a piece of a text that is still streaming. Never stored.
+        /// Whether this is a chunk of a streaming response. Partial events are never stored.
         partial: Option<bool>,
-        /// Whether the model is done with its turn.
+        /// Whether the model has completed its turn.
         turn_complete: Option<bool>,
         /// Why the turn ended.
         turn_complete_reason: Option<String>,
-        /// How an interaction stands.
+        /// The status of the interaction.
         interaction_status: Option<String>,
         /// Why the model stopped.
         finish_reason: Option<String>,
-        /// What went wrong, as a code.
+        /// The error code.
         error_code: Option<String>,
-        /// What went wrong, in words.
+        /// The error message.
         error_message: Option<String>,
-        /// Whether the user cut in.
+        /// Whether the user interrupted the model.
         interrupted: Option<bool>,
-        /// The user's own notes; never re-cased.
+        /// Custom metadata; keys are never renamed.
         custom_metadata: Option<JsonMap>,
-        /// How many tokens it took.
+        /// Token counts.
         usage_metadata: Option<UsageMetadata>,
-        /// News about resuming a live session.
+        /// An update about the resumption of a live session.
         live_session_resumption_update: Option<Shaped<SessionResumptionUpdate>>,
-        /// The live session.
+        /// The id of the live session.
         live_session_id: Option<String>,
-        /// The live server is about to close.
+        /// A notice that the live server will close the connection.
         go_away: Option<Shaped<GoAway>>,
-        /// Whether somebody is speaking.
+        /// Voice activity of the user.
         voice_activity: Option<Shaped<VoiceActivity>>,
-        /// What the user said.
+        /// The transcription of the user's speech.
         input_transcription: Option<Transcription>,
-        /// What the model said.
+        /// The transcription of the model's speech.
         output_transcription: Option<Transcription>,
-        /// Mean log probability of the answer.
+        /// The average log probability.
         avg_logprobs: Option<f64>,
-        /// Log probabilities token by token.
+        /// The log probability of each token.
         logprobs_result: Option<Shaped<LogprobsResult>>,
-        /// What was cached.
+        /// Metadata of the context cache.
         cache_metadata: Option<Shaped<CacheMetadata>>,
-        /// Whom the answer cites.
+        /// Citations.
         citation_metadata: Option<Shaped<CitationMetadata>>,
-        /// The interaction it belongs to.
+        /// The id of the interaction.
         interaction_id: Option<String>,
-        /// The environment it ran in.
+        /// The id of the environment.
         environment_id: Option<String>,
     }
 }
@@ -73,9 +73,9 @@ wire_object! {
         cache_tokens_details: Option<Shaped<ModalityTokenCounts>>,
         /// Tokens that came from a cache.
         cached_content_token_count: Option<i64>,
-        /// Tokens of the answer.
+        /// Tokens of the response.
         candidates_token_count: Option<i64>,
-        /// Tokens of the answer by modality.
+        /// Tokens of the response by modality.
         candidates_tokens_details: Option<Shaped<ModalityTokenCounts>>,
         /// Tokens of the prompt.
         prompt_token_count: Option<i64>,
@@ -87,9 +87,9 @@ wire_object! {
         tool_use_prompt_token_count: Option<i64>,
         /// The same by modality.
         tool_use_prompt_tokens_details: Option<Shaped<ModalityTokenCounts>>,
-        /// All together.
+        /// The sum of all tokens.
         total_token_count: Option<i64>,
-        /// How the call was paid for.
+        /// The billing type of the call.
         traffic_type: Option<String>,
     }
 }
@@ -97,7 +97,7 @@ wire_object! {
 wire_text!(LlmResponse, UsageMetadata);
 
 impl LlmResponse {
-    /// An answer with this content.
+    /// A response with this content.
     pub fn of(content: Content) -> LlmResponse {
         LlmResponse {
             content: Some(content),

@@ -1,4 +1,4 @@
-//! The names of the ADK objects that Retain passes on without looking into them.
+//! Markers for the ADK objects that Retain passes on without reading them.
 //!
 //! Each is a marker for [`Shaped`](crate::Shaped); the fields stand in `wire/table.rs`.
 
@@ -22,42 +22,42 @@ macro_rules! markers {
 }
 
 markers! {
-    /// How finely media is looked at.
+    /// The resolution at which the model processes media.
     PartMediaResolution = ValueType::Object(&table::PART_MEDIA_RESOLUTION);
-    /// A call of a tool that runs on the model's side.
+    /// A call of a tool that the provider runs.
     ToolCall = ValueType::Object(&table::TOOL_CALL);
-    /// The answer of such a tool.
+    /// The result of a tool that the provider runs.
     ToolResponse = ValueType::Object(&table::TOOL_RESPONSE);
-    /// About the speech in a part.
+    /// Metadata of the speech in a part.
     SpeechMetadata = ValueType::Object(&table::SPEECH_METADATA);
-    /// Arguments that are still streaming in.
+    /// Arguments of a call that is still streaming.
     PartialArgs = ValueType::List(&ValueType::Object(&table::PARTIAL_ARG));
     /// Media in a function response.
     FunctionResponseParts = ValueType::List(&ValueType::Object(&table::FUNCTION_RESPONSE_PART));
     /// The words of a transcription.
     WordInfos = ValueType::List(&ValueType::Object(&table::WORD_INFO));
-    /// What an answer rests on.
+    /// The sources of a response.
     GroundingMetadata = ValueType::Object(&table::GROUNDING_METADATA);
     /// Token counts by modality.
     ModalityTokenCounts = ValueType::List(&ValueType::Object(&table::MODALITY_TOKEN_COUNT));
-    /// News about resuming a live session.
+    /// An update about the resumption of a live session.
     SessionResumptionUpdate = ValueType::Object(&table::LIVE_SERVER_SESSION_RESUMPTION_UPDATE);
-    /// The live server is about to close.
+    /// A notice that the live server will close the connection.
     GoAway = ValueType::Object(&table::LIVE_SERVER_GO_AWAY);
-    /// Whether somebody is speaking.
+    /// Voice activity of the user.
     VoiceActivity = ValueType::Object(&table::VOICE_ACTIVITY);
-    /// Log probabilities token by token.
+    /// The log probability of each token.
     LogprobsResult = ValueType::Object(&table::LOGPROBS_RESULT);
-    /// What was cached.
+    /// Metadata of the context cache.
     CacheMetadata = ValueType::Object(&table::CACHE_METADATA);
-    /// Whom an answer cites.
+    /// Citations.
     CitationMetadata = ValueType::Object(&table::CITATION_METADATA);
-    /// Credentials that tools ask for, by call id.
+    /// Credentials that tools request, by call id.
     AuthConfigs = ValueType::Map(&ValueType::Object(&table::AUTH_CONFIG));
-    /// Confirmations that tools ask for, by call id.
+    /// Confirmations that tools request, by call id.
     ToolConfirmations = ValueType::Map(&ValueType::Object(&table::TOOL_CONFIRMATION));
     /// Widgets to show.
     UiWidgets = ValueType::List(&ValueType::Object(&table::UI_WIDGET));
-    /// The workflow node that made an event.
+    /// The workflow node that created an event.
     NodeInfo = ValueType::Object(&table::NODE_INFO);
 }

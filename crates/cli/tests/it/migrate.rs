@@ -101,7 +101,7 @@ async fn migrate_errors_name_the_remedy() {
     let sessions = fill(&to, 3).await;
     // The ids of its events are others.
     let error = run(&mut migrate(&from, &to)).unwrap_err();
-    let expected = r#"session "app"/"ada"/"s1": in the target already, and not as in the source"#;
+    let expected = r#"session "app"/"ada"/"s1": exists in the target and differs from the source"#;
     assert!(error.contains(expected), "{error}");
     for (user, id) in [("ada", "s1"), ("ada", "s2"), ("grace", "s1")] {
         sessions.delete_session("app", user, id).await.unwrap();

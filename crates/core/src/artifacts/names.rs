@@ -1,34 +1,32 @@
-//! Which names an artifact may have, and to whom a name belongs.
+//! The rules for artifact names, and the scope of a name.
 //!
-//! The checks are the same for every store, so that an artifact can be moved from one to another
-//! and every address of one can be read back.
+//! All stores share the checks, so that every artifact can be migrated and every URI can be parsed.
 
 use super::{
     reference::RESERVED,
     service::{ArtifactError, ArtifactKey},
 };
 
-/// Stands before the names of artifacts that belong to the user, and to all sessions of theirs.
+/// The prefix of artifacts that belong to the user and are visible in all of the user's sessions.
 pub const USER_ARTIFACT_PREFIX: &str = "user:";
 
-/// The longest name of a file that file systems take, in bytes.
+/// Maximum length of a file name in common file systems, in bytes.
 const SEGMENT_MAX: usize = 255;
 
-/// Longer paths than this meet the limits of operating systems.
+/// Maximum length of a path, in bytes; operating systems reject longer ones.
 const PATH_MAX: usize = 2048;
 
-/// What names mean to a store.
+/// How a store interprets names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArtifactNames {
-    /// Names are texts: any, and two are the same only if they are equal. A name without `user:`
-    /// needs a session.
+    /// Names are arbitrary strings. A name without `user:` needs a session.
     Exact,
-    /// Names are relative paths: `a//b`, `./a/b` and `a\b` are one file, and no path leads out of
-    /// its scope. Without a session every name is the user's.
+    /// Names are relative paths inside their scope: `a//b`, `./a/b` and `a\b` are one file. Without a
+    /// session every name belongs to the user.
     Paths,
 }
 
-/// Where an artifact is kept: checked, and of one scope.
+/// The validated address of an artifact in one scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ArtifactPlace {
     /// The app.
@@ -37,15 +35,15 @@ pub struct ArtifactPlace {
     pub user: String,
     /// The session; `None` if the artifact is the user's.
     pub session: Option<String>,
-    /// What tells it from others of the scope. For [`ArtifactNames::Paths`] the normal form of the
+    /// Its unique name in the scope. For [`ArtifactNames::Paths`] the normal form of the
     /// path, without `user:`; else the name itself.
     pub name: String,
-    /// The name as the caller said it.
+    /// The name as the caller gave it.
     pub filename: String,
 }
 
 impl ArtifactPlace {
-    /// The place of `key`, if its names are fit for one.
+    /// Validates `key`.
     pub fn of(key: &ArtifactKey, names: ArtifactNames) -> Result<ArtifactPlace, ArtifactError> {
         check_owner(&key.app_name, &key.user_id, names)?;
         let for_user = key.filename.starts_with(USER_ARTIFACT_PREFIX);
@@ -75,8 +73,8 @@ impl ArtifactPlace {
         })
     }
 
-    /// Refuses a path that a file of the layout itself has. Only saving asks: what was stored under
-    /// such a name by others can still be read and removed.
+    /// Rejects a path that the folder layout itself uses. Only saving checks this: an existing artifact
+    /// of such a name can still be read and deleted.
     pub(super) fn check_free(&self) -> Result<(), ArtifactError> {
         let refused = |word: &str| {
             let reason = format!(
@@ -103,7 +101,7 @@ impl ArtifactPlace {
     }
 }
 
-/// Checks the names that every address begins with.
+/// Validates the app and user of an address.
 pub(super) fn check_owner(
     app: &str,
     user: &str,
@@ -113,7 +111,7 @@ pub(super) fn check_owner(
     check_segment("user id", user, names)
 }
 
-/// Refuses what could lead an address or a path elsewhere.
+/// Rejects names that would change the meaning of a URI or a path.
 pub(super) fn check_segment(
     what: &str,
     value: &str,
@@ -143,7 +141,7 @@ pub(super) fn check_segment(
         return refuse("must not contain a word that addresses are made of");
     }
     if names == ArtifactNames::Paths {
-        // On a disk `a//b` is `a/b`: somebody else.
+        // On a disk `a//b` is `a/b`, which is another user or app.
         if value
             .split('/')
             .any(|segment| segment.is_empty() || segment == ".")
@@ -165,7 +163,7 @@ fn check_lengths(what: &str, path: &str) -> Result<(), ArtifactError> {
     Ok(())
 }
 
-/// The path that a name means, relative to its scope, in its one normal form.
+/// The normalized path of a name, relative to its scope.
 fn normal_path(filename: &str) -> Result<String, ArtifactError> {
     let refuse = |reason: &str| {
         let reason = format!("{filename:?} {reason}");
@@ -200,7 +198,7 @@ fn is_drive_qualified(value: &str) -> bool {
     matches!(value.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic())
 }
 
-/// What Python strips: Unicode's blanks and four separators.
+/// Whether Python's `strip` removes the character: Unicode white space and four separators.
 fn is_python_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }

@@ -7,10 +7,10 @@ use crate::content::Part;
 
 const SCHEME: &str = "artifact://";
 
-/// What stands between the names in an address. No name may hold one of them between slashes.
+/// The segments between the names in a URI. No name may contain one of them as a segment.
 pub(super) const RESERVED: [&str; 5] = ["apps", "users", "sessions", "artifacts", "versions"];
 
-/// A version of an artifact, as an address says it.
+/// One version of an artifact, as in a URI.
 ///
 /// ```
 /// use retain_core::ArtifactReference;
@@ -39,9 +39,9 @@ impl fmt::Display for ArtifactReference {
 }
 
 impl ArtifactReference {
-    /// Reads an address; `None` if it is none.
+    /// Parses a URI; `None` if it is not an artifact URI.
     pub fn parse(uri: &str) -> Option<ArtifactReference> {
-        // ADK's pattern takes no line breaks.
+        // ADK's pattern does not match line breaks.
         let rest = uri.strip_prefix(SCHEME).filter(|rest| !rest.contains('\n'));
         let rest = rest?.strip_prefix("apps/")?;
         let (app_name, rest) = name_before(rest, "users")?;
@@ -70,14 +70,14 @@ impl ArtifactReference {
         })
     }
 
-    /// The address that a part consists of, if it is a reference.
+    /// The URI in a part, if the part is a reference.
     pub(super) fn uri_of(part: &Part) -> Option<&str> {
         let uri = part.file_data.as_ref()?.file_uri.as_deref()?;
         uri.starts_with(SCHEME).then_some(uri)
     }
 
-    /// Reads the address `uri`, which may be used from `key`: of the same app and user, and of its
-    /// session or of none.
+    /// Parses `uri` and checks that `key` may refer to it: same app and user, and the same session or
+    /// none.
     pub(super) fn within(key: &ArtifactKey, uri: &str) -> Result<ArtifactReference, ArtifactError> {
         let refused = |reason| ArtifactError::Reference {
             uri: uri.to_owned(),
@@ -95,7 +95,7 @@ impl ArtifactReference {
     }
 }
 
-/// The name up to the first reserved word, which must be `word`, and what follows it.
+/// The name before the first reserved word, which must be `word`, and the rest after it.
 fn name_before<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
     let places = text.match_indices('/').filter_map(|(at, _)| {
         let (next, rest) = text[at + 1..].split_once('/')?;

@@ -17,13 +17,13 @@ use crate::{
     wire::Bytes,
 };
 
-/// How many references are followed to what they mean.
+/// Maximum length of a chain of references.
 const REFERENCES_MAX: usize = 5;
 
 const BINARY: &str = "application/octet-stream";
 
-/// What says that there is no artifact any more, though it has versions: a rewind saves it over
-/// what did not exist then. It loads as nothing.
+/// The tombstone that a rewind saves as the newest version of an artifact that did not exist at that
+/// position. It loads as `None`.
 pub fn artifact_tombstone() -> Part {
     Part::bytes(Vec::new(), BINARY)
 }
@@ -181,7 +181,7 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
     }
 
     async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<u64, ArtifactError> {
-        // Who has a name that nothing is saved under may well have sessions, and must be erasable.
+        // A user with a name that is invalid for artifacts may still have sessions, and must be erasable.
         match names::check_owner(app_name, user_id, self.store.names()) {
             Ok(()) => self.store.erase_user(app_name, user_id).await,
             Err(_) => Ok(0),
@@ -189,7 +189,7 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
     }
 }
 
-/// What a store keeps of a part, and its media type.
+/// The stored form of a part, and its media type.
 pub(crate) fn as_kept(
     names: ArtifactNames,
     key: &ArtifactKey,
@@ -205,8 +205,8 @@ pub(crate) fn as_kept(
     }
 }
 
-/// Any part that holds something, and its media type. A reference is checked; what it is of is
-/// known when it is loaded.
+/// Any part with content, and its media type. A reference is validated here and resolved when it is
+/// loaded.
 fn with_mime_type(key: &ArtifactKey, part: Part) -> Result<(Part, Option<String>), ArtifactError> {
     let mime_type = if let Some(data) = &part.inline_data {
         data.mime_type.clone()
@@ -224,7 +224,7 @@ fn with_mime_type(key: &ArtifactKey, part: Part) -> Result<(Part, Option<String>
     Ok((part, mime_type))
 }
 
-/// What a file can hold of a part: its bytes with their media type and display name, or its text.
+/// The part as a file: bytes with media type and display name, or text.
 fn file_content(part: Part) -> Result<(Part, Option<String>), ArtifactError> {
     if let Some(blob) = part.inline_data {
         let Some(data) = blob.data else {

@@ -1,4 +1,4 @@
-//! `ArtifactService`: the port behind which artifacts are kept, with ADK's methods.
+//! `ArtifactService`: the port to artifact storage, with ADK's methods.
 
 use std::fmt;
 
@@ -70,13 +70,13 @@ impl fmt::Display for ArtifactKey {
 }
 
 wire_object! {
-    /// What is known of one version of an artifact.
+    /// Metadata of one version of an artifact.
     pub struct ArtifactVersion: ARTIFACT_VERSION {
         /// Its number, from 0.
         version: u64,
-        /// Where its bytes are.
+        /// The URI of its bytes.
         canonical_uri: String,
-        /// The user's own notes; never re-cased.
+        /// Custom metadata; keys are never renamed.
         custom_metadata: JsonMap,
         /// When it was saved, in seconds since 1970.
         create_time: f64,
@@ -87,7 +87,7 @@ wire_object! {
 
 wire_text!(ArtifactVersion);
 
-/// Files that agents and tools keep, each in versions from 0.
+/// Files of agents and tools, with versions from 0.
 ///
 /// ```
 /// use retain_core::{ArtifactKey, ArtifactService, Part, SessionKey};
@@ -101,7 +101,7 @@ wire_text!(ArtifactVersion);
 /// ```
 #[async_trait]
 pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
-    /// Saves a new version and says its number. The first one is 0.
+    /// Saves a new version and returns its number. The first one is 0.
     async fn save_artifact(
         &self,
         key: &ArtifactKey,
@@ -109,8 +109,7 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
         custom_metadata: Option<JsonMap>,
     ) -> Result<u64, ArtifactError>;
 
-    /// The version asked for, or the newest; `None` if there is none. A reference gives what it
-    /// refers to.
+    /// Loads a version, or the newest; `None` if there is none. A reference is resolved.
     async fn load_artifact(
         &self,
         key: &ArtifactKey,
@@ -126,31 +125,30 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
         session_id: Option<&str>,
     ) -> Result<Vec<String>, ArtifactError>;
 
-    /// Removes all versions. It is no error if there are none.
+    /// Deletes all versions. Deleting a missing artifact succeeds.
     async fn delete_artifact(&self, key: &ArtifactKey) -> Result<(), ArtifactError>;
 
-    /// The numbers of the versions there are, ascending.
+    /// The version numbers, ascending.
     async fn list_versions(&self, key: &ArtifactKey) -> Result<Vec<u64>, ArtifactError>;
 
-    /// What is known of each version, in their order.
+    /// The metadata of all versions, ascending.
     async fn list_artifact_versions(
         &self,
         key: &ArtifactKey,
     ) -> Result<Vec<ArtifactVersion>, ArtifactError>;
 
-    /// What is known of the version asked for, or of the newest.
+    /// The metadata of a version, or of the newest.
     async fn get_artifact_version(
         &self,
         key: &ArtifactKey,
         version: Option<u64>,
     ) -> Result<Option<ArtifactVersion>, ArtifactError>;
 
-    /// Removes everything of a user in an app, their own and that of every session, whether there is
-    /// such a session or not, and says how many versions that was. What was broken off can be done
-    /// again.
+    /// Erases all artifacts of a user in an app, including those of sessions that no longer exist, and
+    /// returns the number of versions. An interrupted erase can be repeated.
     ///
-    /// A service that does not say how fails, and removes nothing: without a session's name it cannot
-    /// be asked what the session has, and who erases must not be told that nothing is left.
+    /// The default implementation fails and deletes nothing: it cannot list the artifacts of unknown
+    /// sessions, and must not report a complete erase.
     async fn erase_user(&self, _app_name: &str, _user_id: &str) -> Result<u64, ArtifactError> {
         Err(ArtifactError::Store {
             store: "the artifact service",
@@ -167,15 +165,15 @@ pub enum ArtifactError {
     /// The runner has no artifact service. Give it one when it is built.
     #[error("there is no artifact service; give the runner one with `artifact_service`")]
     NoService,
-    /// The input cannot be taken as it is. Correct it.
+    /// The input is invalid. Correct it.
     #[error("{what} {reason}")]
     Invalid {
-        /// What is wrong, e.g. `user id`.
+        /// The invalid value, e.g. `user id`.
         what: String,
         /// Why, and what to do instead.
         reason: String,
     },
-    /// A reference to another artifact cannot be followed. Save another one.
+    /// A reference to another artifact cannot be resolved. Save another one.
     #[error("artifact reference {uri:?} {reason}")]
     Reference {
         /// The reference.
@@ -183,7 +181,7 @@ pub enum ArtifactError {
         /// Why not.
         reason: &'static str,
     },
-    /// A stored version cannot be read. The data is damaged or from a newer version.
+    /// A stored version cannot be read. The data is corrupt or from a newer version.
     #[error("version {version} of artifact {place} cannot be read")]
     Corrupt {
         /// The artifact.
@@ -198,9 +196,9 @@ pub enum ArtifactError {
     Full {
         /// The store.
         store: &'static str,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
-        /// The cause from below.
+        /// The cause.
         source: BoxError,
     },
     /// The store failed. Worth trying again.
@@ -208,15 +206,15 @@ pub enum ArtifactError {
     Store {
         /// The store.
         store: &'static str,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
-        /// The cause from below.
+        /// The cause.
         source: BoxError,
     },
 }
 
 impl ArtifactError {
-    /// Input that cannot be taken: `what` is wrong because of `reason`.
+    /// The error for an invalid `what`, with the `reason`.
     pub fn invalid(what: impl Into<String>, reason: impl Into<String>) -> ArtifactError {
         ArtifactError::Invalid {
             what: what.into(),
@@ -224,7 +222,7 @@ impl ArtifactError {
         }
     }
 
-    /// A version that was to be `expected` and would be `next`.
+    /// The conflict error for a version that must be `expected` but would be `next`.
     pub fn other_version(expected: u64, next: u64) -> ArtifactError {
         let reason = format!("{expected} cannot be saved: the next one here is {next}");
         ArtifactError::invalid("version", reason)

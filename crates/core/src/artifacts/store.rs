@@ -1,7 +1,6 @@
-//! `ArtifactStore`: what keeps artifacts must do. The seam between rules and bytes.
+//! `ArtifactStore`: the port that an artifact store implements.
 //!
-//! Everything here arrives decided: names are checked and belong to a scope, the part is one that
-//! may be kept, time and media type are filled in.
+//! The arguments are final: names are validated, the part is storable, time and media type are set.
 
 use std::fmt;
 
@@ -13,43 +12,43 @@ use super::{
 };
 use crate::{content::Part, json::JsonMap};
 
-/// Artifacts that an erase looks up at a time.
+/// Number of artifacts that an erase reads per page.
 const ERASE_PAGE: usize = 500;
 
-/// A version that is ready to be kept.
+/// A version that is ready to be stored.
 #[derive(Debug, Clone)]
 pub struct NewArtifact {
-    /// What is kept.
+    /// The content.
     pub part: Part,
     /// Its media type, as [`ArtifactVersion`] tells it.
     pub mime_type: Option<String>,
-    /// The user's own notes.
+    /// Custom metadata.
     pub custom_metadata: JsonMap,
     /// When it is saved, in seconds since 1970.
     pub create_time: f64,
 }
 
-/// A version as it is kept.
+/// A stored version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredArtifact {
-    /// What is kept.
+    /// The content.
     pub part: Part,
     /// Its number.
     pub version: u64,
 }
 
-/// What keeps artifacts. Rules live in [`StoreArtifactService`](super::StoreArtifactService);
-/// nothing here decides. Every method is atomic: it happens as a whole or not at all.
+/// A store of artifacts. [`StoreArtifactService`](super::StoreArtifactService) has the rules; a store
+/// decides nothing. Every method is atomic.
 #[async_trait]
 pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
-    /// What names mean here.
+    /// How the store interprets names.
     fn names(&self) -> ArtifactNames;
 
-    /// Keeps a version behind the newest one and says its number: 0 for the first.
+    /// Stores a version after the newest one and returns its number: 0 for the first.
     async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError>;
 
-    /// The same for who knows the number that the version is to have: another one is an error, and
-    /// nothing is kept then, unless somebody else saves at the same moment.
+    /// The same with an expected version number: another number is an error and stores nothing, except
+    /// when another writer saves concurrently.
     async fn put_at(
         &self,
         place: &ArtifactPlace,
@@ -63,22 +62,22 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
         }
         match self.put(place, new).await? {
             put if put == version => Ok(()),
-            // Somebody else has saved one at the same moment.
+            // Another writer has saved a version concurrently.
             put => Err(ArtifactError::other_version(version, put)),
         }
     }
 
-    /// The version asked for, or the newest.
+    /// Loads a version, or the newest.
     async fn get(
         &self,
         place: &ArtifactPlace,
         version: Option<u64>,
     ) -> Result<Option<StoredArtifact>, ArtifactError>;
 
-    /// What is known of all versions, ascending; none if there is no such artifact.
+    /// The metadata of all versions, ascending; empty if the artifact does not exist.
     async fn versions(&self, place: &ArtifactPlace) -> Result<Vec<ArtifactVersion>, ArtifactError>;
 
-    /// Removes all versions.
+    /// Deletes all versions.
     async fn delete(&self, place: &ArtifactPlace) -> Result<(), ArtifactError>;
 
     /// The names in the session and those of the user, in any order.
@@ -89,20 +88,20 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
         session: Option<&str>,
     ) -> Result<Vec<String>, ArtifactError>;
 
-    /// The places of artifacts behind `after`, of all apps and users, ordered by app, user, session
-    /// (the user's own first) and name as bytes, at most so many. Where the store keeps sessions too,
-    /// what belongs to an expired one is left out.
+    /// At most `limit` artifact addresses after `after`, of all apps and users, ordered by app, user,
+    /// session (the user's own first) and name as bytes. A store that also has the sessions omits the
+    /// artifacts of expired ones.
     async fn places(
         &self,
         after: Option<&ArtifactPlace>,
         limit: usize,
     ) -> Result<Vec<ArtifactPlace>, ArtifactError>;
 
-    /// Removes everything of a user in an app, whether the sessions are there or not, and says how
-    /// many versions that was. Not atomic as a whole, because it may be much: what was broken off can
-    /// be done again. A store whose [`places`](Self::places) leave something out must say how.
+    /// Erases all artifacts of a user in an app, including those of sessions that no longer exist, and
+    /// returns the number of versions. It is not atomic, because it may be large; an interrupted erase
+    /// can be repeated. A store whose [`places`](Self::places) omit artifacts must override this.
     async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
-        // Before everything of the user: no artifact is without a name.
+        // Sorts before all artifacts of the user, because no artifact has an empty name.
         let mut after = ArtifactPlace {
             app: app.to_owned(),
             user: user.to_owned(),

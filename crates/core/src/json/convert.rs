@@ -26,7 +26,7 @@ macro_rules! from_integers {
 from_integers!(i8, i16, i32, i64, isize; u8, u16, u32, u64, usize);
 
 impl From<f64> for Json {
-    /// A `NaN` or infinity is taken and refused, with its place, when the value is written.
+    /// A `NaN` or infinity is accepted here; writing the value fails and names its path.
     fn from(value: f64) -> Json {
         Json::Number(Number::from(value))
     }
@@ -138,8 +138,8 @@ impl PartialEq<serde_json::Value> for Json {
     }
 }
 
-/// Hands the finished text of a JSON object to serde: as a map, so that it can be flattened into
-/// another, of values that are texts. Only `serde_json` understands those, and only it is asked.
+/// Passes the text of a JSON object to serde as a map of raw values, so that it can be flattened into
+/// another object. Only `serde_json` supports raw values.
 pub(crate) fn serialize_text<S: Serializer>(
     text: Result<String, super::JsonError>,
     serializer: S,
@@ -149,7 +149,7 @@ pub(crate) fn serialize_text<S: Serializer>(
     serializer.collect_map(fields.0)
 }
 
-/// The fields of a JSON object, their values as they are written.
+/// The fields of a JSON object with their raw values.
 struct RawFields<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
@@ -173,7 +173,7 @@ impl<'de: 'a, 'a> de::Visitor<'de> for RawFields<'a> {
     }
 }
 
-/// Takes the JSON text from serde, so that our own reader sees every byte of it.
+/// Takes the raw JSON text from serde, so that the exact reader sees every byte of it.
 pub(crate) fn deserialize_text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     read: impl FnOnce(&str) -> Result<T, super::JsonError>,

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt};
 
 use super::Json;
 
-/// Below this size a scan over the keys beats a hash table, and most maps are below it.
+/// Below this size a scan over the keys is faster than a hash table. Most maps are smaller.
 const INDEXED_FROM: usize = 24;
 
 /// A map from text to [`Json`] in insertion order. Setting a key again keeps its place, as in Python.
@@ -20,7 +20,7 @@ const INDEXED_FROM: usize = 24;
 #[derive(Clone, Default)]
 pub struct JsonMap {
     entries: Vec<(String, Json)>,
-    /// Places by key, once the map is large.
+    /// Indexes by key, for large maps only.
     #[expect(
         clippy::box_collection,
         reason = "most maps are small, and a box keeps those smaller still"
@@ -37,12 +37,12 @@ impl JsonMap {
         }
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -52,7 +52,7 @@ impl JsonMap {
         self.place(key).map(|place| &self.entries[place].1)
     }
 
-    /// The value under `key`, for changing.
+    /// The value under `key`, mutable.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Json> {
         let place = self.place(key)?;
         Some(&mut self.entries[place].1)
@@ -63,7 +63,7 @@ impl JsonMap {
         self.place(key).is_some()
     }
 
-    /// Sets `key` and gives back what was there.
+    /// Sets `key` and returns the previous value.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Json>) -> Option<Json> {
         let (key, value) = (key.into(), value.into());
         if let Some(place) = self.place(&key) {
@@ -89,7 +89,7 @@ impl JsonMap {
         Some(value)
     }
 
-    /// Keeps only the keys for which `keep` says yes.
+    /// Keeps only the keys for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &Json) -> bool) {
         self.entries.retain(|(key, value)| keep(key, value));
         if self.index.is_some() {
@@ -128,7 +128,7 @@ impl JsonMap {
     }
 }
 
-/// Two maps are equal when they hold the same keys with equal values, in whatever order.
+/// Maps are equal if they have the same keys with equal values, in any order.
 impl PartialEq for JsonMap {
     fn eq(&self, other: &JsonMap) -> bool {
         self.len() == other.len()

@@ -1,9 +1,8 @@
 //! Exact JSON: the value type of state, arguments, responses and unknown fields.
 //!
-//! `serde_json::Value` rounds integers above 64 bits and forgets how a number was written, and
-//! the switch that cures it (`arbitrary_precision`) would change serde for the whole program of
-//! whoever embeds us. So [`Json`] keeps numbers as written and keys in their order, is cheap to
-//! clone, and converts from and to `serde_json::Value`.
+//! `serde_json::Value` rounds integers above 64 bits and does not keep the text of a number. Its
+//! feature `arbitrary_precision` changes serde for the whole program and still rewrites `1e5` as
+//! `1e+5`. [`Json`] keeps the text of numbers and the order of keys, and is cheap to clone.
 
 mod convert;
 mod map;
@@ -20,7 +19,7 @@ pub use read::JsonError;
 pub(crate) use read::Reader;
 pub(crate) use write::{Form, Writer};
 
-/// How many bytes come before the first quote, backslash or control character, eight at a time.
+/// The index of the first quote, backslash or control character, found eight bytes at a time.
 pub(crate) fn plain_len(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
@@ -45,16 +44,15 @@ pub(crate) fn plain_len(bytes: &[u8]) -> Option<usize> {
     rest.map(|rest| at + rest)
 }
 
-/// How deep arrays and objects may be nested in anything that is read or written.
+/// Maximum nesting depth of arrays and objects in JSON that is read or written.
 pub const DEPTH_MAX: usize = 128;
 
-/// How deep they may be nested in an event or a state that is stored.
+/// Maximum nesting depth in a stored event or state.
 pub(crate) const STORED_DEPTH_MAX: usize = 120;
 
-/// A JSON value that loses nothing and costs a reference count to clone.
+/// A lossless JSON value; a clone increments a reference count.
 ///
-/// Two values are equal when they say the same: key order is no difference and `1.50` is `1.5`,
-/// but `1` is not `1.0`.
+/// Comparisons ignore the order of keys. `1.50` equals `1.5`, but `1` does not equal `1.0`.
 ///
 /// ```
 /// use retain_core::Json;
@@ -83,7 +81,7 @@ pub enum Json {
 static NULL: Json = Json::Null;
 
 impl Json {
-    /// Reads one JSON text, whole. `NaN`, `Infinity` and lone surrogates are refused.
+    /// Reads a complete JSON text. `NaN`, `Infinity` and lone surrogates are errors.
     pub fn parse(text: &str) -> Result<Json, JsonError> {
         let mut reader = Reader::new(text);
         let value = reader.read_json()?;
@@ -91,8 +89,8 @@ impl Json {
         Ok(value)
     }
 
-    /// Writes the value as compact JSON; fails only for what was put in from Rust and could not be
-    /// read back: a non-finite float, or more than [`DEPTH_MAX`] levels.
+    /// Writes compact JSON. Fails only for values made in Rust that could not be read back: a
+    /// non-finite float, or more than [`DEPTH_MAX`] levels.
     pub fn to_json(&self) -> Result<String, JsonError> {
         let mut writer = Writer::camel();
         writer.json(self);
@@ -152,7 +150,7 @@ impl Json {
         }
     }
 
-    /// The list for changing, if it is one. Copies it first when somebody else holds it.
+    /// The list, mutable, if it is one. Copies a shared list first.
     pub fn as_array_mut(&mut self) -> Option<&mut Vec<Json>> {
         match self {
             Json::Array(items) => Some(Arc::make_mut(items)),
@@ -168,7 +166,7 @@ impl Json {
         }
     }
 
-    /// The map for changing, if it is one. Copies it first when somebody else holds it.
+    /// The map, mutable, if it is one. Copies a shared map first.
     pub fn as_object_mut(&mut self) -> Option<&mut JsonMap> {
         match self {
             Json::Object(map) => Some(Arc::make_mut(map)),

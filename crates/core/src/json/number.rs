@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-/// A JSON number of any size and precision, written back as it was read.
+/// A JSON number of any size and precision that keeps its text.
 ///
 /// Two numbers are equal when they have the same value and the same kind: `1.5` equals `1.50`,
 /// but `1` does not equal `1.0`.
@@ -18,9 +18,9 @@ enum Repr {
 }
 
 impl Number {
-    /// Takes a text that the reader found to be a JSON number.
+    /// A number from a text that the reader has checked.
     pub(crate) fn from_json_text(text: &str) -> Number {
-        // "-0" is not how Rust prints 0, so it stays a text; so does anything past 18 digits.
+        // Rust does not print 0 as "-0", so this stays a text, as does a number of more than 18 digits.
         if text.len() <= 18
             && text != "-0"
             && let Ok(int) = text.parse::<i64>()
@@ -62,7 +62,7 @@ impl Number {
         }
     }
 
-    /// False for a `NaN` or infinity put in from Rust, which JSON has no word for.
+    /// False for a `NaN` or infinity that was set in Rust, which JSON cannot represent.
     pub(crate) fn is_finite(&self) -> bool {
         match &self.0 {
             Repr::Int(_) => true,
@@ -135,7 +135,7 @@ impl From<u64> for Number {
 
 impl From<f64> for Number {
     /// Prints the shortest text that reads back to the same float, in ADK's spelling (`1e+16`).
-    /// A `NaN` or infinity is taken and refused, with its place, when the value is written.
+    /// A `NaN` or infinity is accepted here; writing the value fails and names its path.
     fn from(float: f64) -> Number {
         let mut text = String::new();
         push_float(&mut text, float);
@@ -146,12 +146,12 @@ impl From<f64> for Number {
 /// Writes what [`Number::from`] makes of a float.
 pub(crate) fn push_float(out: &mut String, float: f64) {
     use fmt::Write as _;
-    // Times are here, and nearly every float that is written is one.
+    // A fast path for timestamps, which are nearly all of the floats that are written.
     if (1e-3..1e15).contains(&float.abs()) {
         return out.push_str(zmij::Buffer::new().format_finite(float));
     }
     let begin = out.len();
-    // Rust turns to exponents below 1e-4, ADK below 1e-5. Writing to a String cannot fail.
+    // Rust switches to exponents below 1e-4, ADK below 1e-5. Writing to a String cannot fail.
     match (1e-5..1e-4).contains(&float.abs()) {
         true => drop(write!(out, "{float}")),
         false => drop(write!(out, "{float:?}")),

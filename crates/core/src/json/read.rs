@@ -1,12 +1,12 @@
 //! The one JSON reader: typed objects, free values and raw skipping, in one pass over the text.
 //!
-//! Strict as RFC 8259 is, with errors that say what was expected, what was found and where.
+//! It is as strict as RFC 8259. An error names the expected value, the found one and the path.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use super::{DEPTH_MAX, Json, JsonMap, Number};
 
-/// Why a JSON text could not be read or written, and where in it.
+/// The error of reading or writing JSON, with its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonError {
     message: String,
@@ -28,7 +28,7 @@ impl JsonError {
         JsonError::new(format!("nested deeper than {depth_max} levels"), offset)
     }
 
-    /// This error with the path of `found`, if that was found at the same byte.
+    /// This error with the path of `found`, if both are at the same byte.
     pub(crate) fn with_path_of(mut self, found: JsonError) -> JsonError {
         if found.offset == self.offset {
             self.path = found.path;
@@ -36,7 +36,7 @@ impl JsonError {
         self
     }
 
-    /// Adds the name of the key that was being read when this happened.
+    /// Adds the enclosing key to the path.
     pub(crate) fn inside(mut self, key: &str) -> JsonError {
         self.path = match self.path.as_str() {
             "" => key.to_owned(),
@@ -50,7 +50,7 @@ impl JsonError {
         &self.path
     }
 
-    /// What was expected and what was found, without saying where.
+    /// The expected and the found value, without the path.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
         }
         let mut owned = plain.to_owned();
         loop {
-            // Here stands a backslash.
+            // The next byte is a backslash.
             self.at += 1;
             self.unescape(&mut owned)?;
             owned.push_str(self.plain_run()?);
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
         self.enter()
     }
 
-    /// The next key of the object that was begun, or `None` after its end.
+    /// The next key of the current object, or `None` after its end.
     pub(crate) fn next_key(&mut self, first: &mut bool) -> Result<Option<Cow<'a, str>>> {
         if !self.next_item(first, b'}', "`,` or `}`")? {
             return Ok(None);
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
         self.enter()
     }
 
-    /// Whether another item of the list that was begun follows.
+    /// Whether another item of the current list follows.
     pub(crate) fn next_element(&mut self, first: &mut bool) -> Result<bool> {
         self.next_item(first, b']', "`,` or `]`")
     }
@@ -240,7 +240,7 @@ impl<'a> Reader<'a> {
         Ok(map)
     }
 
-    /// An error at the next value, which is not what was `expected`.
+    /// An error at the next value, which differs from `expected`.
     pub(crate) fn unexpected(&mut self, expected: &str) -> JsonError {
         let found = match self.peek() {
             None => "the end of the text".to_owned(),
@@ -270,7 +270,7 @@ impl<'a> Reader<'a> {
         &word[..word.len().min(20)]
     }
 
-    /// The next byte that is no white space, not consumed.
+    /// The next byte after white space, without consuming it.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while let Some(&byte) = bytes.get(self.at) {

@@ -4,22 +4,22 @@ use super::{DEPTH_MAX, Json, JsonError, JsonMap, Number, STORED_DEPTH_MAX, numbe
 
 const NO_FORM: &str = "NaN and infinities have no JSON form; store null or a text instead";
 
-/// Which spelling of field names is written.
+/// The spelling of field names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Camel,
     Snake,
 }
 
-/// Builds one JSON text. Commas are its own business.
+/// Builds one JSON text and sets the commas.
 pub(crate) struct Writer {
     out: String,
     form: Form,
-    /// A comma is due before the next key or item.
+    /// Whether a comma must precede the next key or item.
     comma: bool,
     depth: usize,
     depth_max: usize,
-    /// The first thing that could not be read back.
+    /// The first error: a value that could not be read back.
     wrong: Option<JsonError>,
 }
 
@@ -35,8 +35,8 @@ impl Writer {
         }
     }
 
-    /// A writer of what is stored: shallower than what can be read, so that it can be read inside
-    /// a session or an export too.
+    /// A writer for stored values: its depth limit leaves room to nest them in a session or an
+    /// export.
     pub(crate) fn stored() -> Writer {
         Writer {
             depth_max: STORED_DEPTH_MAX,
@@ -44,7 +44,7 @@ impl Writer {
         }
     }
 
-    /// A writer that goes on behind a text.
+    /// A writer that appends to a text.
     pub(crate) fn onto(out: String) -> Writer {
         Writer {
             out,
@@ -56,7 +56,7 @@ impl Writer {
         }
     }
 
-    /// The text, and the first thing in it that could not be read back.
+    /// The text, and its first error.
     pub(crate) fn into_parts(self) -> (String, Option<JsonError>) {
         (self.out, self.wrong)
     }
@@ -68,7 +68,7 @@ impl Writer {
     pub(crate) fn finish(self) -> Result<String, JsonError> {
         match self.wrong {
             None => Ok(self.out),
-            // The reader stumbles at the same byte, and knows the keys on the way there.
+            // The reader fails at the same byte and knows the path to it.
             Some(wrong) => Err(match Json::parse(&self.out) {
                 Err(found) => wrong.with_path_of(found),
                 Ok(_) => wrong,
@@ -76,7 +76,7 @@ impl Writer {
         }
     }
 
-    /// The text even when it holds what JSON cannot say; for printing only.
+    /// The text, even if it is invalid JSON; for printing only.
     pub(crate) fn finish_lossy(self) -> String {
         self.out
     }
@@ -97,7 +97,7 @@ impl Writer {
         self.close(']');
     }
 
-    /// A key that may hold any character.
+    /// A key that may contain any character.
     pub(crate) fn key(&mut self, key: &str) {
         self.item();
         self.quoted(key);
@@ -112,7 +112,7 @@ impl Writer {
         self.json(value);
     }
 
-    /// A field name of ours, known to need no escape.
+    /// A field name that needs no escape.
     pub(crate) fn field(&mut self, camel: &str, snake: &str) {
         self.item();
         self.out.push('"');
@@ -124,7 +124,7 @@ impl Writer {
         self.comma = false;
     }
 
-    /// A text of ours that stands as it is; what follows it needs no comma.
+    /// Raw text; the next value needs no comma.
     pub(crate) fn verbatim(&mut self, text: &str) {
         self.out.push_str(text);
         self.comma = false;
@@ -186,7 +186,7 @@ impl Writer {
         self.end_object();
     }
 
-    /// Makes the whole text fail because of what comes next.
+    /// Records an error at the next value.
     pub(crate) fn refuse(&mut self, message: impl Into<String>) {
         let error = JsonError::new(message, self.out.len());
         self.wrong.get_or_insert(error);

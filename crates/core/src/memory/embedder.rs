@@ -1,4 +1,4 @@
-//! `Embedder`: the port behind which a model says what texts mean, as vectors.
+//! `Embedder`: the port to an embedding model.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use async_trait::async_trait;
 
 use crate::error::BoxError;
 
-/// Says what texts mean, as vectors that are near where meanings are.
+/// Computes embeddings of texts.
 #[async_trait]
 pub trait Embedder: fmt::Debug + Send + Sync + 'static {
-    /// What the vectors are stored under. It must change when the vectors do.
+    /// The id of the model, stored with each vector. It must change when the vectors change.
     fn id(&self) -> &str;
 
-    /// How many dimensions a vector has.
+    /// The number of dimensions of a vector.
     fn dims(&self) -> usize;
 
-    /// A vector a text, in their order.
+    /// One vector per text, in the order of the texts.
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, BoxError>;
 }

@@ -1,5 +1,4 @@
-//! `MemoryEntry`: one thing remembered beyond a conversation; `SearchMemoryResponse`: those that
-//! answer a question.
+//! `MemoryEntry`: one memory; `SearchMemoryResponse`: the results of a search.
 
 use super::timestamp::seconds_of_text;
 use crate::{
@@ -9,26 +8,26 @@ use crate::{
 };
 
 wire_object! {
-    /// One thing remembered: what was said, by whom and when.
+    /// One memory: a message with its author and time.
     ///
-    /// ADK has no camelCase form of it: both forms are written with these names.
+    /// ADK has no camelCase form of it: both forms use these names.
     pub struct MemoryEntry: MEMORY_ENTRY {
-        /// What was said.
+        /// The message.
         content: Content,
-        /// The user's own notes; never re-cased.
+        /// Custom metadata; keys are never renamed.
         custom_metadata: JsonMap,
         /// Its id, if it has one.
         id: Option<String>,
-        /// Who said it.
+        /// The author.
         author: Option<String>,
-        /// When: ISO 8601, as ADK writes it. [`timestamp_text`](crate::timestamp_text) makes it
-        /// from seconds.
+        /// The time in ISO 8601, as ADK writes it. [`timestamp_text`](crate::timestamp_text) formats
+        /// seconds.
         timestamp: Option<String>,
     }
 }
 
 wire_object! {
-    /// What a memory service found.
+    /// The results of a search.
     pub struct SearchMemoryResponse: SEARCH_MEMORY_RESPONSE {
         /// The memories, the best first.
         memories: Vec<MemoryEntry>,
@@ -38,9 +37,9 @@ wire_object! {
 wire_text!(MemoryEntry, SearchMemoryResponse);
 
 impl MemoryEntry {
-    /// When it was said, in seconds since 1970. A text without an offset is taken as UTC.
+    /// The time in seconds since 1970. A time without an offset is UTC.
     ///
-    /// `None` if there is no timestamp, or none that reads as ISO 8601: services may put any text.
+    /// `None` without a timestamp in ISO 8601: a service may set any text.
     ///
     /// ```
     /// use retain_core::{MemoryEntry, timestamp_text};
@@ -61,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_found_has_one_spelling_and_loses_nothing() {
+    fn search_response_has_one_spelling_and_is_lossless() {
         let text = concat!(
             r#"{"memories":[{"content":{"parts":[{"text":"red"}],"role":"user"},"#,
             r#""custom_metadata":{"someKey":1},"id":"e1","author":"ada","timestamp":"then"},"#,

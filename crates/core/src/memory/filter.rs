@@ -1,36 +1,36 @@
-//! Which memories are meant: the filters of searching, listing and forgetting.
+//! The filters of searching, listing and forgetting memories.
 
 use super::record::{MemoryFacts, MemoryKind, OriginKind};
 use crate::json::JsonMap;
 
-/// Which memories are meant. What is not said does not matter; the default means all.
+/// Selects memories. An unset condition matches everything; the default selects all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemoryFilter {
-    /// Said at this time or later, in seconds since 1970.
+    /// At this time or later, in seconds since 1970.
     pub since: Option<f64>,
-    /// Said before this time.
+    /// Before this time.
     pub until: Option<f64>,
-    /// Said by this author.
+    /// By this author.
     pub author: Option<String>,
-    /// Said in this session.
+    /// From this session.
     pub session: Option<String>,
     /// Of this kind.
     pub kind: Option<MemoryKind>,
-    /// From one of these; empty means from anybody.
+    /// From one of these origins; empty matches all.
     pub origins: Vec<OriginKind>,
     /// From this tool.
     pub tool: Option<String>,
-    /// With these notes: every key has this very value.
+    /// With this metadata: every key has exactly this value.
     pub metadata: JsonMap,
 }
 
 impl MemoryFilter {
-    /// Whether all memories are meant.
+    /// Whether the filter selects all memories.
     pub fn is_any(&self) -> bool {
         *self == MemoryFilter::default()
     }
 
-    /// Whether this one is meant.
+    /// Whether the filter selects this memory.
     ///
     /// ```
     /// use retain_core::{MemoryAbout, MemoryFilter};
@@ -57,17 +57,17 @@ impl MemoryFilter {
     }
 }
 
-/// What is to be forgotten.
+/// The memories to forget.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Forget {
-    /// The memories with these ids, in whichever session an event of that id is met.
+    /// The memories with these ids, in all sessions.
     Ids(Vec<String>),
-    /// Those that are meant.
+    /// The memories that a filter selects.
     Matching(MemoryFilter),
 }
 
 impl Forget {
-    /// What was said in this session so far.
+    /// All current memories of this session.
     pub fn session(id: impl Into<String>) -> Forget {
         Forget::Matching(MemoryFilter {
             session: Some(id.into()),
@@ -75,7 +75,7 @@ impl Forget {
         })
     }
 
-    /// What this tool has said so far.
+    /// All current memories of this tool.
     pub fn tool(name: impl Into<String>) -> Forget {
         Forget::Matching(MemoryFilter {
             tool: Some(name.into()),
@@ -116,7 +116,7 @@ mod tests {
                 .into_iter()
                 .collect()
         };
-        // What fits, and what nearly does.
+        // Each filter with a memory that matches and one that almost does.
         let pairs = [
             (
                 MemoryFilter {

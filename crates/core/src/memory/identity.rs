@@ -1,28 +1,27 @@
-//! Hashes by which a memory is known without being told: what was forgotten, and whether a body
-//! has changed.
+//! Hashes of memories: tombstones of forgotten ones, and body hashes that detect changes.
 
 use sha2::{Digest as _, Sha256};
 
 use super::record::MemoryScope;
 
-/// What is left of a memory that was forgotten: a hash of its address, and nothing of what it said.
+/// The tombstone of a forgotten memory: a hash of its address, without any of its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tombstone(pub [u8; 16]);
 
 impl Tombstone {
-    /// Stands for the memory of this id in this session.
+    /// The tombstone of one memory: its id in its session.
     pub fn of_entry(scope: &MemoryScope, session: Option<&str>, id: &str) -> Tombstone {
         let session = session.unwrap_or_default();
         Tombstone(hash(&["entry", &scope.app, &scope.user, session, id]))
     }
 
-    /// Stands for the memories of this id in every session.
+    /// The tombstone of an id in all sessions.
     pub fn of_id(scope: &MemoryScope, id: &str) -> Tombstone {
         Tombstone(hash(&["id", &scope.app, &scope.user, id]))
     }
 }
 
-/// Says whether two bodies are the same.
+/// The hash of a body, for comparisons.
 pub(super) fn body_hash(parts: &[&str]) -> u64 {
     let hash = hash(parts);
     let (first, _) = hash.split_at(8);
@@ -31,7 +30,7 @@ pub(super) fn body_hash(parts: &[&str]) -> u64 {
         .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-/// An id for an event that has none: the same for the same event, so that it is taken up once.
+/// Derives an id for an event without one. It is deterministic, so that the event is ingested once.
 pub fn derived_memory_id(author: &str, timestamp: f64, content: &str) -> String {
     let hash = hash(&[author, &timestamp.to_string(), content]);
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -40,7 +39,7 @@ pub fn derived_memory_id(author: &str, timestamp: f64, content: &str) -> String 
 fn hash(parts: &[&str]) -> [u8; 16] {
     let mut hasher = Sha256::new();
     for part in parts {
-        // With their lengths, so that no two lists run together.
+        // Hash the lengths too, so that different lists never give the same bytes.
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
     }

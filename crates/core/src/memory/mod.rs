@@ -1,8 +1,8 @@
-//! What is known beyond one conversation: what is remembered, and the ports behind which it is kept.
+//! Long-term memory: its data, and the ports to services and stores.
 //!
-//! Events go in through [`MemoryService`], from sessions or one by one; what fits a question comes
-//! back as [`MemoryEntry`]s, with times as text. A service that keeps them in a database stands on a
-//! [`MemoryStore`], which knows [`MemoryRecord`]s and asks `plan` what becomes of a new one.
+//! A [`MemoryService`] ingests sessions or single events, and a search returns [`MemoryEntry`]s. A
+//! service with a database uses a [`MemoryStore`], which stores [`MemoryRecord`]s and asks `plan` what
+//! to do with a new one.
 
 mod embedder;
 mod entry;

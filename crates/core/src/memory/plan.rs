@@ -1,4 +1,4 @@
-//! What a store asks while it takes memories up: is this one new, and is there room for it?
+//! Decisions of an ingest: whether a memory is new, and whether it is within the limits.
 
 use std::collections::HashMap;
 
@@ -13,32 +13,32 @@ use crate::{
     json::{Json, JsonMap},
 };
 
-/// A memory that is to be taken up.
+/// A memory to ingest.
 #[derive(Debug, Clone, Default)]
 pub struct NewMemory {
     /// Its id.
     pub id: String,
-    /// How it comes to be a memory.
+    /// How it became a memory.
     pub kind: MemoryKind,
-    /// The conversation it was said in.
+    /// Its session.
     pub session: Option<String>,
-    /// Its position there.
+    /// The position of its event in the session.
     pub position: u64,
-    /// The event it was said with.
+    /// The id of its event.
     pub event_id: Option<String>,
-    /// Who said it, by name.
+    /// The name of the author.
     pub author: Option<String>,
-    /// Who it comes from.
+    /// Its origin.
     pub origin: MemoryOrigin,
-    /// When it was said, in seconds since 1970.
+    /// The time of the message, in seconds since 1970.
     pub timestamp: f64,
-    /// When its time is up.
+    /// When it expires.
     pub expires_us: Option<i64>,
-    /// What was said.
+    /// The message.
     pub content: Content,
-    /// The user's own notes.
+    /// Custom metadata.
     pub custom_metadata: JsonMap,
-    /// What it means, as far as that was worked out.
+    /// Its embeddings, as far as they are computed.
     pub vectors: MemoryVectors,
 }
 
@@ -49,14 +49,14 @@ pub struct PreparedMemory {
     pub new: NewMemory,
     /// Its content as JSON.
     pub content_json: String,
-    /// Its notes as JSON, if there are any.
+    /// Its metadata as JSON, if there is any.
     pub metadata_json: Option<String>,
-    /// Says whether two bodies are the same.
+    /// The hash of the body, for comparisons.
     pub body_hash: u64,
 }
 
 impl PreparedMemory {
-    /// Makes it ready; fails for what cannot be written as JSON, and for a time that is none.
+    /// Prepares a memory. Fails for values that JSON cannot represent and for an invalid time.
     pub fn new(new: NewMemory) -> Result<PreparedMemory, MemoryError> {
         if !new.timestamp.is_finite() {
             let (what, time) = (format!("timestamp of memory {:?}", new.id), new.timestamp);
@@ -74,13 +74,13 @@ impl PreparedMemory {
         Ok(prepared)
     }
 
-    /// What [`body_hash`](Self::body_hash) is with these notes.
+    /// The [`body_hash`](Self::body_hash) with this metadata instead.
     fn hash_with(&self, notes: Option<&str>) -> u64 {
         let author = self.new.author.as_deref().unwrap_or_default();
         body_hash(&[&self.content_json, notes.unwrap_or_default(), author])
     }
 
-    /// How many bytes count against the limit.
+    /// The number of bytes that count against the limit.
     pub fn bytes(&self) -> u64 {
         let notes = self.metadata_json.as_ref().map_or(0, String::len);
         let author = self.new.author.as_ref().map_or(0, String::len);
@@ -89,7 +89,7 @@ impl PreparedMemory {
     }
 }
 
-/// Notes as JSON; `None` if there are none.
+/// Metadata as JSON; `None` if it is empty.
 fn metadata_json(notes: &JsonMap) -> Result<Option<String>, MemoryError> {
     if notes.is_empty() {
         return Ok(None);
@@ -102,44 +102,43 @@ fn unwritable(what: &str, error: crate::json::JsonError) -> MemoryError {
     MemoryError::invalid_input(what, format!("cannot be written: {error}"))
 }
 
-/// What to do with a memory that is known already and says something else now.
+/// What to do with an existing memory whose content has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeats {
-    /// It stays as it is.
+    /// Keep the existing content.
     Keep,
-    /// It says what is new, unless it was changed by hand.
+    /// Take the new content, unless the memory was edited.
     Replace,
 }
 
-/// Memories that are taken up together, or not at all.
+/// Memories that are ingested atomically.
 #[derive(Debug, Clone)]
 pub struct MemoryBatch {
-    /// Whose.
+    /// The app and user.
     pub scope: MemoryScope,
-    /// The memories, in their order: where two have the same id, the second comes after the first.
+    /// The memories, in order; of two with the same id the second is applied after the first.
     pub memories: Vec<PreparedMemory>,
-    /// What becomes of those that are known.
+    /// What to do with existing memories.
     pub repeats: Repeats,
-    /// What there is room for.
+    /// The limits.
     pub limits: MemoryLimits,
     /// The time, in microseconds since 1970.
     pub now_us: i64,
 }
 
-/// How much a user may have remembered.
+/// Limits of a user's memories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryLimits {
-    /// Memories of a user.
+    /// Maximum number of memories of a user.
     pub entries: u64,
-    /// Bytes of what a user's memories say, as JSON with their notes, authors and tools.
+    /// Maximum bytes of a user's memories: content as JSON, metadata, authors and tools.
     pub bytes: u64,
-    /// Bytes of one memory.
+    /// Maximum bytes of one memory.
     pub entry_bytes: u64,
-    /// Memories that are taken up or changed for a user within a minute of the clock.
+    /// Maximum number of memories that are ingested or edited for a user per clock minute.
     ///
-    /// It is to stop a flood, not an import: by default there is room for the whole past of a user
-    /// who said a hundred things a day for five years, and yet nobody fills the memory in less than
-    /// five minutes.
+    /// It stops a flood, not an import: the default admits five years of a hundred messages a day, and
+    /// filling the memory up takes at least five minutes.
     pub entries_per_minute: u64,
 }
 
@@ -154,20 +153,20 @@ impl Default for MemoryLimits {
     }
 }
 
-/// What a scope holds, as far as limits ask.
+/// The totals of a scope, for the limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryTotals {
-    /// How many memories.
+    /// The number of memories.
     pub entries: u64,
-    /// How many bytes they take.
+    /// The number of bytes.
     pub bytes: u64,
-    /// The minute since 1970 in which some were last taken up.
+    /// The minute since 1970 of the last ingest.
     pub minute: i64,
-    /// How many were taken up in it.
+    /// The number of memories ingested in that minute.
     pub in_minute: u64,
 }
 
-/// A memory that has the id of a new one.
+/// An existing memory with the id of a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownMemory {
     /// Its number.
@@ -176,15 +175,15 @@ pub struct KnownMemory {
     pub session: Option<String>,
     /// Its [`PreparedMemory::body_hash`].
     pub body_hash: u64,
-    /// Its notes as JSON, if there are any.
+    /// Its metadata as JSON, if there is any.
     pub metadata_json: Option<String>,
-    /// How many bytes it takes.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Whether it was changed by hand.
+    /// Whether it was edited.
     pub is_edited: bool,
-    /// How it came to be a memory.
+    /// How it became a memory.
     pub kind: MemoryKind,
-    /// When its time is up.
+    /// When it expires.
     pub expires_us: Option<i64>,
 }
 
@@ -194,35 +193,35 @@ impl KnownMemory {
     }
 }
 
-/// What becomes of a new memory.
+/// What to do with a new memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryPlan {
-    /// It is written.
+    /// Insert it.
     Insert,
-    /// It takes the place of what it said before.
+    /// Replace the existing content.
     Replace {
         /// The number of the memory.
         seq: u64,
-        /// How many bytes that took.
+        /// The size of the replaced content in bytes.
         bytes: u64,
     },
-    /// It is there already.
+    /// Skip it: it exists already.
     Known,
-    /// It was forgotten, and stays so.
+    /// Skip it: it was forgotten.
     Forgotten,
 }
 
-/// Decides about the memories of a batch, as if they came one after the other.
+/// Plans a batch as if its memories came one after the other.
 ///
-/// `last_seq`: the number of the newest memory that there ever was; those that are inserted have the
-/// ones behind it. `look` says which memories of the scope have the id of a new one, in any session,
-/// and whether the new one was forgotten.
+/// `last_seq` is the highest number that was ever assigned; inserted memories get the next ones.
+/// `look` returns the memories of the scope with the id of a new one, in any session, and whether the
+/// new one was forgotten.
 pub fn plan_batch<E>(
     batch: &MemoryBatch,
     mut last_seq: u64,
     mut look: impl FnMut(&PreparedMemory) -> Result<(Vec<KnownMemory>, bool), E>,
 ) -> Result<Vec<MemoryPlan>, E> {
-    // By id, what is known when the memories so far are taken up.
+    // The existing memories by id, including those of this batch so far.
     let mut so_far: HashMap<&str, Vec<KnownMemory>> = HashMap::new();
     let mut plans = Vec::with_capacity(batch.memories.len());
     for memory in &batch.memories {
@@ -258,7 +257,7 @@ fn taken_up(memory: &PreparedMemory, seq: u64) -> KnownMemory {
     }
 }
 
-/// Decides about one memory. `same_id`: those of the scope with its id, in any session.
+/// Plans one memory. `same_id`: those of the scope with its id, in any session.
 fn plan_memory(
     new: &PreparedMemory,
     same_id: &[KnownMemory],
@@ -276,7 +275,7 @@ fn plan_memory(
             seq: known.seq,
             bytes: known.bytes,
         };
-        // One whose time is up is as good as gone: whether it was swept yet makes no difference.
+        // An expired memory counts as deleted, whether or not it was swept already.
         if !known.is_alive(batch.now_us) {
             return match known.kind {
                 MemoryKind::Turn => MemoryPlan::Forgotten,
@@ -289,7 +288,7 @@ fn plan_memory(
             false => MemoryPlan::Known,
         };
     }
-    // A fork has its origin's events: the same was not said twice.
+    // A fork has the events of its origin, so that the same memory is not a new one.
     let is_copy =
         |known: &KnownMemory| known.body_hash == new.body_hash && known.is_alive(batch.now_us);
     match same_id.iter().any(is_copy) {
@@ -298,16 +297,16 @@ fn plan_memory(
     }
 }
 
-/// Whether a turn says what is known. Who adds it again without notes does not take back those it
-/// has; what is given is meant as it is.
+/// Whether a turn equals the existing memory. Adding it again without metadata keeps the existing
+/// metadata; a memory that was added directly is compared as it is.
 fn says_the_same(known: &KnownMemory, new: &PreparedMemory) -> bool {
     let is_bare = new.metadata_json.is_none() && new.new.kind == MemoryKind::Turn;
     known.body_hash == new.body_hash
         || is_bare && known.body_hash == new.hash_with(known.metadata_json.as_deref())
 }
 
-/// The memory that a change by hand is of. `same_id`: those with the id that was named. `None` if
-/// there is none or its time is up; an error if there are several.
+/// Finds the memory to edit. `same_id`: the memories with the requested id. `None` if there is none or
+/// it has expired; an error if there are several.
 pub fn plan_edited(
     id: &str,
     same_id: Vec<MemoryRecord>,
@@ -324,8 +323,8 @@ pub fn plan_edited(
     Ok(alive.pop())
 }
 
-/// What a change by hand makes of a memory that took `bytes`, and what the scope holds then; fails
-/// if there is no room for it.
+/// Plans an edit of a memory of `bytes` bytes and returns the new totals of the scope. Fails if the
+/// edit exceeds a limit.
 pub fn plan_edit(
     before: MemoryTotals,
     record: &MemoryRecord,
@@ -346,7 +345,7 @@ pub fn plan_edit(
     let seq = about.seq;
     let mut growth = Growth::since(before, edit.now_us);
     growth.take(&changed, &MemoryPlan::Replace { seq, bytes });
-    // One that is over a limit that was lowered since may shrink.
+    // A memory that exceeds a lowered limit may shrink.
     check(
         "bytes of a memory",
         bytes,
@@ -357,8 +356,8 @@ pub fn plan_edit(
     Ok((changed, after))
 }
 
-/// What the scope holds after the plans are carried out; fails if that is more than there is room
-/// for. What is over a limit that was lowered since may stay.
+/// The totals of the scope after the plans. Fails if they exceed a limit; existing memories above a
+/// lowered limit stay.
 pub fn plan_growth(
     before: MemoryTotals,
     batch: &MemoryBatch,
@@ -374,7 +373,7 @@ pub fn plan_growth(
     growth.checked(&batch.limits)
 }
 
-/// What a scope comes to hold.
+/// The growing totals of a scope.
 struct Growth {
     before: MemoryTotals,
     after: MemoryTotals,
@@ -390,7 +389,7 @@ impl Growth {
         Growth { before, after }
     }
 
-    /// Counts what a plan writes; false if that is nothing.
+    /// Counts what a plan writes; false if it writes nothing.
     fn take(&mut self, memory: &PreparedMemory, plan: &MemoryPlan) -> bool {
         let after = &mut self.after;
         match plan {
@@ -435,7 +434,7 @@ impl Growth {
     }
 }
 
-/// Fails when something grows from `before` to `after` and over `limit`.
+/// Fails if a total grows from `before` to `after` and exceeds `limit`.
 fn check(what: &'static str, before: u64, after: u64, limit: u64) -> Result<(), MemoryError> {
     if after <= before || after <= limit {
         return Ok(());
@@ -645,7 +644,7 @@ mod tests {
             let refused = plan_edit(before, &record, 50, &edit(&long, limits)).unwrap_err();
             assert!(refused.to_string().contains(what), "{refused}");
         }
-        // What is too much already may become less.
+        // A total above the limit may shrink.
         let tight = MemoryLimits {
             bytes: 1,
             entry_bytes: 1,

@@ -1,11 +1,11 @@
-//! What is kept of a memory beyond ADK's `MemoryEntry`: where it comes from, and since when.
+//! The stored form of a memory: ADK's `MemoryEntry` with its provenance.
 
 use std::fmt;
 
 use super::{MemoryEntry, timestamp_text};
 use crate::{content::Content, json::JsonMap};
 
-/// Whose memories: those of a user of an app. Nothing crosses it.
+/// The scope of memories: one user of one app. No query crosses it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemoryScope {
     /// The app.
@@ -30,43 +30,43 @@ impl fmt::Display for MemoryScope {
     }
 }
 
-/// How a memory came to be one.
+/// How a memory came to exist.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum MemoryKind {
-    /// It was said in a conversation.
+    /// Ingested from a session.
     #[default]
     Turn,
-    /// It was given as a memory, by `add_memory`.
+    /// Added directly by `add_memory`.
     Direct,
 }
 
-/// Who a memory comes from.
+/// The origin of a memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum MemoryOrigin {
-    /// The user said it.
+    /// A message of the user.
     #[default]
     Person,
-    /// An agent said it.
+    /// A message of an agent.
     Agent,
-    /// A tool answered it. What tools say was written by nobody who is to be trusted.
+    /// A result of a tool. Tool results are untrusted.
     Tool {
         /// The tool.
         name: String,
     },
-    /// It was given as a memory.
+    /// Added directly.
     Direct,
 }
 
-/// The kinds of [`MemoryOrigin`], to choose by.
+/// The kinds of [`MemoryOrigin`], for filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OriginKind {
-    /// Said by the user.
+    /// Messages of the user.
     Person,
-    /// Said by an agent.
+    /// Messages of agents.
     Agent,
-    /// Answered by a tool.
+    /// Results of tools.
     Tool,
-    /// Given as a memory.
+    /// Added directly.
     Direct,
 }
 
@@ -81,7 +81,7 @@ impl MemoryOrigin {
         }
     }
 
-    /// The tool it comes from, if it does.
+    /// The tool, if it is a result of one.
     pub fn tool(&self) -> Option<&str> {
         match self {
             MemoryOrigin::Tool { name } => Some(name),
@@ -90,60 +90,60 @@ impl MemoryOrigin {
     }
 }
 
-/// What is known of a memory, without what it says.
+/// A memory's provenance and metadata, without its content.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemoryAbout {
     /// Its number among the user's memories: ascending by arrival, never used twice.
     pub seq: u64,
-    /// Its id: that of its event, or the one it was given with.
+    /// Its id: that of its event, or the one it was added with.
     pub id: String,
-    /// The scope's revision at which its body came to be as it is.
+    /// The scope's revision of the last change of its body.
     pub revision: u64,
-    /// How it came to be a memory.
+    /// How it became a memory.
     pub kind: MemoryKind,
-    /// The conversation it was said in.
+    /// Its session.
     pub session: Option<String>,
-    /// Its position in the conversation's log.
+    /// The position of its event in the session.
     pub position: u64,
-    /// The event it was said with.
+    /// The id of its event.
     pub event_id: Option<String>,
-    /// Who said it, by name.
+    /// The name of the author.
     pub author: Option<String>,
-    /// Who it comes from.
+    /// Its origin.
     pub origin: MemoryOrigin,
-    /// When it was said, in seconds since 1970.
+    /// The time of the message, in seconds since 1970.
     pub timestamp: f64,
-    /// When it was taken up, in microseconds since 1970.
+    /// When it was ingested, in microseconds since 1970.
     pub created_us: i64,
-    /// When it was changed by hand, if ever. Ingesting does not change it again.
+    /// When it was edited, if ever. An ingest does not change an edited memory.
     pub updated_us: Option<i64>,
-    /// When its time is up.
+    /// When it expires.
     pub expires_us: Option<i64>,
-    /// The user's own notes.
+    /// Custom metadata.
     pub custom_metadata: JsonMap,
 }
 
-/// What filters ask of a memory.
+/// The fields of a memory that filters use.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryFacts<'a> {
-    /// When it was said.
+    /// The time of the message.
     pub timestamp: f64,
-    /// Who said it.
+    /// The name of the author.
     pub author: Option<&'a str>,
-    /// In which session.
+    /// Its session.
     pub session: Option<&'a str>,
-    /// How it came to be a memory.
+    /// How it became a memory.
     pub kind: MemoryKind,
-    /// Who it comes from.
+    /// Its origin.
     pub origin: OriginKind,
-    /// The tool it comes from.
+    /// The tool, if it is a result of one.
     pub tool: Option<&'a str>,
-    /// The user's own notes.
+    /// Custom metadata.
     pub custom_metadata: &'a JsonMap,
 }
 
 impl MemoryAbout {
-    /// What filters ask.
+    /// The fields that filters use.
     pub fn facts(&self) -> MemoryFacts<'_> {
         MemoryFacts {
             timestamp: self.timestamp,
@@ -156,26 +156,26 @@ impl MemoryAbout {
         }
     }
 
-    /// Whether its time is not up.
+    /// Whether it has not expired.
     pub fn is_alive(&self, now_us: i64) -> bool {
         self.expires_us.is_none_or(|expires| now_us < expires)
     }
 }
 
-/// A memory as it is kept.
+/// A stored memory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemoryRecord {
-    /// Where it comes from.
+    /// Its provenance and metadata.
     pub about: MemoryAbout,
-    /// What was said.
+    /// The message.
     pub content: Content,
-    /// What it means, as far as that was worked out.
+    /// Its embeddings, as far as they are computed.
     pub vectors: MemoryVectors,
 }
 
 impl MemoryRecord {
-    /// As ADK has it. What a tool said is labelled by its author, whatever the tool is called: a reader
-    /// of the entry must not take it for what a person said.
+    /// The memory as ADK's entry. The author of a tool result is labeled, whatever the tool's name is:
+    /// a reader must not take it for a person's message.
     pub fn entry(&self) -> MemoryEntry {
         let author = match &self.about.origin {
             MemoryOrigin::Tool { name } => Some(format!("{name} (tool)")),
@@ -195,25 +195,25 @@ impl MemoryRecord {
 /// The vectors of a memory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemoryVectors {
-    /// From a table that is compiled in: a byte a dimension.
+    /// From the compiled-in table: one byte per dimension.
     pub fixed: Option<MemoryVector>,
-    /// From an [`Embedder`](super::Embedder): four bytes a dimension, little-endian floats.
+    /// From an [`Embedder`](super::Embedder): four bytes per dimension, little-endian floats.
     pub embedding: Option<MemoryVector>,
 }
 
-/// A vector, and what made it.
+/// A vector and its model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryVector {
-    /// The id of what made it. Vectors of two models have nothing to do with one another.
+    /// The id of the model. Vectors of different models cannot be compared.
     pub model: String,
-    /// How many dimensions it has.
+    /// The number of dimensions.
     pub dims: usize,
     /// The numbers.
     pub bytes: Vec<u8>,
 }
 
 impl MemoryVector {
-    /// A vector of floats that `model` made.
+    /// A vector of floats from `model`.
     ///
     /// ```
     /// let vector = retain_core::MemoryVector::from_floats("m", &[0.5, -1.0]);
@@ -228,7 +228,7 @@ impl MemoryVector {
         }
     }
 
-    /// The numbers as floats; empty if they are none.
+    /// The numbers as floats; empty if they are not floats.
     pub fn floats(&self) -> Vec<f32> {
         let (chunks, rest) = self.bytes.as_chunks::<4>();
         match rest.is_empty() && chunks.len() == self.dims {

@@ -1,4 +1,4 @@
-//! Memories that come from another store, as they were kept there.
+//! Memories that a migration copies from another store.
 
 use super::{
     identity::Tombstone,
@@ -7,23 +7,23 @@ use super::{
     service::MemoryError,
 };
 
-/// A memory as another store kept it.
+/// A memory of another store.
 #[derive(Debug, Clone)]
 pub struct KeptMemory {
     /// Its number there.
     pub seq: u64,
     /// The memory, with the hash of what was ingested.
     pub memory: PreparedMemory,
-    /// When it was taken up.
+    /// When it was ingested.
     pub created_us: i64,
-    /// When it was changed by hand, if ever.
+    /// When it was edited, if ever.
     pub updated_us: Option<i64>,
 }
 
-/// What another store kept of a scope, or a part of it.
+/// The memories and tombstones of a scope in another store, or some of them.
 #[derive(Debug, Clone)]
 pub struct MemoryRestore {
-    /// Whose.
+    /// The app and user.
     pub scope: MemoryScope,
     /// Memories, by number.
     pub memories: Vec<KeptMemory>,
@@ -31,8 +31,8 @@ pub struct MemoryRestore {
     pub tombstones: Vec<Tombstone>,
 }
 
-/// What a scope holds after what another store kept is taken up. `last_seq`: the number of the
-/// newest memory that there ever was. Limits are not asked: it was within those of the other store.
+/// The totals of a scope after a restore. `last_seq` is the highest number that was ever assigned.
+/// Limits do not apply: the memories were within those of the other store.
 pub fn plan_restore(
     before: MemoryTotals,
     last_seq: u64,

@@ -1,4 +1,4 @@
-//! `MemoryService`: the port behind which memories are kept and found, with ADK's methods.
+//! `MemoryService`: the port to long-term memory, with ADK's methods.
 
 use std::{fmt, sync::Arc};
 
@@ -7,18 +7,18 @@ use async_trait::async_trait;
 use super::{MemoryEntry, SearchMemoryResponse};
 use crate::{error::BoxError, event::Event, json::JsonMap, session::Session};
 
-/// What a user's conversations have said, to be asked in later ones.
+/// Long-term memory of a user's conversations.
 ///
-/// Everything belongs to a user of an app: nobody finds what another has said.
+/// Every memory belongs to one user of one app; a search never crosses users.
 ///
-/// Every service can add a session and search. The other methods are for those that can do more;
-/// by default they answer [`MemoryError::Unsupported`].
+/// Every service can ingest a session and search. The other methods are optional; by default they
+/// return [`MemoryError::Unsupported`].
 #[async_trait]
 pub trait MemoryService: fmt::Debug + Send + Sync + 'static {
-    /// Takes up what the session's events say. A session may be added again after it has grown.
+    /// Ingests a session. A session may be added again after it has grown.
     async fn add_session_to_memory(&self, session: &Session) -> Result<(), MemoryError>;
 
-    /// Finds what the user's conversations have said about `query`, the best first.
+    /// Searches the user's memories for `query`; the best result comes first.
     async fn search_memory(
         &self,
         app_name: &str,
@@ -26,8 +26,8 @@ pub trait MemoryService: fmt::Debug + Send + Sync + 'static {
         query: &str,
     ) -> Result<SearchMemoryResponse, MemoryError>;
 
-    /// Takes up these events and leaves what is known of the session as it is. Which metadata
-    /// means anything is up to the service.
+    /// Ingests these events and keeps the existing memories of the session. The service defines the
+    /// meaning of the metadata.
     async fn add_events_to_memory(
         &self,
         _app_name: &str,
@@ -39,7 +39,7 @@ pub trait MemoryService: fmt::Debug + Send + Sync + 'static {
         Err(MemoryError::unsupported("add_events_to_memory"))
     }
 
-    /// Takes up memories as they are. Which metadata means anything is up to the service.
+    /// Adds memories directly. The service defines the meaning of the metadata.
     async fn add_memory(
         &self,
         _app_name: &str,
@@ -65,7 +65,7 @@ pub trait MemoryService: fmt::Debug + Send + Sync + 'static {
 // Exhaustive on purpose: a new variant must stop the server's match from compiling.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// This service cannot do that at all. Use another method, or another service.
+    /// The service does not support the method. Use another method or another service.
     #[error("this memory service does not support {method}")]
     Unsupported {
         /// The method that was called.
@@ -74,10 +74,10 @@ pub enum MemoryError {
     /// The runner has no memory service. Give it one when it is built.
     #[error("there is no memory service; give the runner one with `memory_service`")]
     NoService,
-    /// The input cannot be taken as it is. Correct it.
+    /// The input is invalid. Correct it.
     #[error("{what} {reason}")]
     InvalidInput {
-        /// What is wrong, e.g. `user id`.
+        /// The invalid value, e.g. `user id`.
         what: String,
         /// Why, and what to do instead.
         reason: String,
@@ -85,14 +85,14 @@ pub enum MemoryError {
     /// A limit is exceeded. Forget something, send less or later, or raise the limit.
     #[error("{found} {what} exceed the limit of {limit} (see MemoryLimits)")]
     LimitExceeded {
-        /// What there is too much of.
+        /// What exceeds the limit.
         what: &'static str,
         /// The limit.
         limit: u64,
-        /// What there would be.
+        /// The value that was reached.
         found: u64,
     },
-    /// A stored memory cannot be read. The data is damaged or from a newer version.
+    /// A stored memory cannot be read. The data is corrupt or from a newer version.
     #[error("memory {id:?} cannot be read")]
     Corrupt {
         /// Its id, or its number if that cannot be read either.
@@ -100,18 +100,18 @@ pub enum MemoryError {
         /// Why it cannot be read.
         source: BoxError,
     },
-    /// What is behind the service failed. Worth trying again.
+    /// The backend of the service failed. Retry.
     #[error("the memory service failed")]
     Backend(#[source] BoxError),
 }
 
 impl MemoryError {
-    /// A method that the service does not have.
+    /// The error for an unsupported method.
     pub fn unsupported(method: &'static str) -> MemoryError {
         MemoryError::Unsupported { method }
     }
 
-    /// Input that cannot be taken: `what` is wrong because of `reason`.
+    /// The error for an invalid `what`, with the `reason`.
     pub fn invalid_input(what: impl Into<String>, reason: impl Into<String>) -> MemoryError {
         MemoryError::InvalidInput {
             what: what.into(),
@@ -119,7 +119,7 @@ impl MemoryError {
         }
     }
 
-    /// A failure from below.
+    /// The error for a failure of the backend.
     pub fn backend(cause: impl Into<BoxError>) -> MemoryError {
         MemoryError::Backend(cause.into())
     }

@@ -1,7 +1,7 @@
-//! `MemoryStore`: what keeps memories must do. The seam between rules and bytes.
+//! `MemoryStore`: the port that a memory store implements.
 //!
-//! Everything here arrives decided; what depends on what is stored is decided by the functions of
-//! `plan`, which a store asks inside its transaction.
+//! The arguments are final. Decisions that depend on stored rows are made by the functions of `plan`,
+//! which a store calls inside its transaction.
 
 use std::{fmt, sync::Arc};
 
@@ -17,115 +17,115 @@ use super::{
 };
 use crate::{content::Content, json::JsonMap};
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryAdded {
-    /// New ones.
+    /// Inserted memories.
     pub added: u64,
-    /// Known ones that say something else now.
+    /// Existing memories with new content.
     pub replaced: u64,
-    /// Those that were there already.
+    /// Memories that existed already.
     pub known: u64,
-    /// Those that were forgotten before, and stay so.
+    /// Memories that were forgotten before and are not ingested again.
     pub forgotten: u64,
 }
 
-/// How far somebody knows a scope.
+/// The version of a scope that a reader has seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryMark {
-    /// Another one after the user was erased. 0: there is nothing.
+    /// Changes when the user is erased. 0: the scope is empty.
     pub generation: u64,
-    /// Ascending with every change.
+    /// Increases with every change.
     pub revision: u64,
-    /// The number of the newest memory that there ever was.
+    /// The highest number that was ever assigned.
     pub last_seq: u64,
 }
 
-/// What has changed since a mark. What is new has numbers behind that of the mark.
+/// The changes since a mark. New memories have higher numbers than the mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryChanges {
-    /// These have changed or are gone.
+    /// These memories were changed or deleted.
     Touched {
         /// Their numbers.
         seqs: Vec<u64>,
-        /// Where the scope is now.
+        /// The current mark of the scope.
         mark: MemoryMark,
     },
-    /// More than is remembered: everything is to be read.
+    /// The changes are no longer recorded: read everything.
     Rebuild,
 }
 
-/// Which memories are read.
+/// Selects the memories to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryRows {
-    /// Those behind a number, ascending, at most so many.
+    /// Memories after a number, ascending.
     After {
         /// The number.
         seq: u64,
-        /// How many.
+        /// The maximum number of memories.
         limit: usize,
     },
-    /// Those with these numbers; what is not there is left out.
+    /// Memories with these numbers; missing ones are omitted.
     Numbered(Vec<u64>),
-    /// Those with this id, in the order of their arrival.
+    /// Memories with this id, in the order of their arrival.
     WithId(String),
 }
 
-/// What a change by hand sets. What is not said stays.
+/// The fields that an edit sets. Unset fields stay.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryUpdate {
-    /// What it says now.
+    /// The new content.
     pub content: Option<Content>,
-    /// The user's own notes.
+    /// Custom metadata.
     pub custom_metadata: Option<JsonMap>,
-    /// When its time is up; `Some(None)`: never.
+    /// When it expires; `Some(None)`: never.
     pub expires_us: Option<Option<i64>>,
 }
 
-/// A change by hand, with all that decides about it.
+/// An edit with its limits and time.
 #[derive(Debug, Clone)]
 pub struct MemoryEdit {
-    /// What it sets.
+    /// The fields to set.
     pub update: MemoryUpdate,
-    /// What there is room for.
+    /// The limits.
     pub limits: MemoryLimits,
     /// The time, in microseconds since 1970.
     pub now_us: i64,
 }
 
-/// What was forgotten.
+/// The result of forgetting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ForgetReceipt {
-    /// Memories that are gone.
+    /// Deleted memories.
     pub memories: u64,
-    /// Bytes that they took.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// Hashes that were left, so that they do not come back.
+    /// Tombstones that prevent a new ingest.
     pub tombstones: u64,
 }
 
-/// What a scope holds.
+/// Statistics of a scope.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MemoryStatistics {
-    /// Memories whose time is not up.
+    /// Memories that have not expired.
     pub entries: u64,
-    /// Bytes of what they say, with their notes, authors and tools.
+    /// Bytes of their content, metadata, authors and tools.
     pub bytes: u64,
-    /// Conversations that they come from.
+    /// Sessions of the memories.
     pub sessions: u64,
-    /// Those that come from tools.
+    /// Memories from tools.
     pub from_tools: u64,
-    /// Those that were given as memories.
+    /// Memories that were added directly.
     pub direct: u64,
-    /// Those that have a vector of an embedder.
+    /// Memories with a vector of an embedder.
     pub embedded: u64,
-    /// Hashes of what was forgotten.
+    /// Tombstones of forgotten memories.
     pub tombstones: u64,
-    /// When the oldest was said.
+    /// The time of the oldest memory.
     pub oldest: Option<f64>,
-    /// When the newest was said.
+    /// The time of the newest memory.
     pub newest: Option<f64>,
-    /// How often something has changed.
+    /// The revision of the scope.
     pub revision: u64,
 }
 
@@ -134,19 +134,17 @@ pub struct MemoryStatistics {
 pub struct NewEmbedding {
     /// The memory's number.
     pub seq: u64,
-    /// The revision of the body that the vector was made of. One that has changed gets none.
+    /// The revision of the body of the vector. A memory that has changed since gets no vector.
     pub revision: u64,
     /// The vector.
     pub vector: MemoryVector,
 }
 
-/// What keeps memories. Rules live above it; nothing here decides. Every method is atomic: it
-/// happens as a whole or not at all.
+/// A store of memories. The rules are above it; a store decides nothing. Every method is atomic.
 #[async_trait]
 pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
-    /// Takes a batch up, as [`plan_batch`](super::plan_batch) and
-    /// [`plan_growth`](super::plan_growth) say. What is acknowledged is in every later
-    /// [`mark`](Self::mark), also of another process.
+    /// Ingests a batch by [`plan_batch`](super::plan_batch) and [`plan_growth`](super::plan_growth). An
+    /// acknowledged batch is part of every later [`mark`](Self::mark), in every process.
     async fn add(&self, batch: Arc<MemoryBatch>) -> Result<MemoryAdded, MemoryError>;
 
     /// The body hashes of the memories with these ids in this session; `None` where there is none.
@@ -157,17 +155,17 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         ids: &[String],
     ) -> Result<Vec<Option<u64>>, MemoryError>;
 
-    /// Where the scope is. Asked before every search, so it must be cheap.
+    /// The current mark of the scope. It is read before every search, so it must be cheap.
     async fn mark(&self, scope: &MemoryScope) -> Result<MemoryMark, MemoryError>;
 
-    /// What has changed since then.
+    /// The changes since a mark.
     async fn changes(
         &self,
         scope: &MemoryScope,
         since: MemoryMark,
     ) -> Result<MemoryChanges, MemoryError>;
 
-    /// Reads memories, also those whose time is up; with their vectors only if asked.
+    /// Reads memories, including expired ones; with their vectors if requested.
     async fn rows(
         &self,
         scope: &MemoryScope,
@@ -175,9 +173,8 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         with_vectors: bool,
     ) -> Result<Vec<MemoryRecord>, MemoryError>;
 
-    /// Changes the memory with this id by hand, as [`plan_edited`](super::plan_edited) and
-    /// [`plan_edit`](super::plan_edit) say; false if there is none. Its vectors are dropped with
-    /// its content.
+    /// Edits the memory with this id by [`plan_edited`](super::plan_edited) and
+    /// [`plan_edit`](super::plan_edit); false if there is none. New content deletes its vectors.
     async fn update(
         &self,
         scope: &MemoryScope,
@@ -185,7 +182,7 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         edit: Arc<MemoryEdit>,
     ) -> Result<bool, MemoryError>;
 
-    /// Removes memories with their vectors and leaves hashes: of their ids if those were asked for,
+    /// Deletes memories with their vectors and leaves tombstones: of the ids if ids were requested, or
     /// else of each memory in its session.
     async fn forget(
         &self,
@@ -193,20 +190,19 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         what: Arc<Forget>,
     ) -> Result<ForgetReceipt, MemoryError>;
 
-    /// Removes up to `limit` memories, of anybody, whose time is up, as
-    /// [`forget`](Self::forget) does, and says how many. Those that were given leave no hash: they
-    /// do not come back by themselves, and who gives one again means it.
+    /// Deletes up to `limit` expired memories of all users, as [`forget`](Self::forget) does, and
+    /// returns their number. Memories that were added directly leave no tombstone, because no ingest
+    /// brings them back.
     async fn expire(&self, now_us: i64, limit: usize) -> Result<u64, MemoryError>;
 
-    /// What the scope holds, without what is only waiting to be [expired](Self::expire).
+    /// Statistics of the scope, without expired memories that were not [deleted](Self::expire) yet.
     async fn statistics(
         &self,
         scope: &MemoryScope,
         now_us: i64,
     ) -> Result<MemoryStatistics, MemoryError>;
 
-    /// Memories behind a number that have no vector of this model and size, ascending, at most so
-    /// many.
+    /// Memories after a number that have no vector of this model and size, ascending.
     async fn without_embedding(
         &self,
         scope: &MemoryScope,
@@ -216,9 +212,8 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<MemoryRecord>, MemoryError>;
 
-    /// Gives memories vectors in place of those they had. `generation`: that of the scope when
-    /// they were read. After an erase numbers and revisions begin anew, and nobody's vectors are
-    /// taken for another's.
+    /// Replaces the vectors of memories. `generation` is that of the scope when they were read: after an
+    /// erase numbers and revisions start anew, and old vectors must not be applied.
     async fn set_embeddings(
         &self,
         scope: &MemoryScope,
@@ -226,15 +221,14 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         embeddings: Arc<Vec<NewEmbedding>>,
     ) -> Result<(), MemoryError>;
 
-    /// Whose memories there are, or hashes of forgotten ones, behind `after`, ordered by (app, user)
-    /// as bytes, at most so many.
+    /// Scopes with memories or tombstones after `after`, ordered by (app, user) as bytes.
     async fn scopes(
         &self,
         after: Option<&MemoryScope>,
         limit: usize,
     ) -> Result<Vec<MemoryScope>, MemoryError>;
 
-    /// The hashes of what was forgotten behind `after`, ascending, at most so many.
+    /// The tombstones after `after`, ascending.
     async fn tombstones(
         &self,
         scope: &MemoryScope,
@@ -242,8 +236,8 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Tombstone>, MemoryError>;
 
-    /// Takes up what another store kept, as it was kept there: numbers, times, hashes, vectors.
-    /// [`plan_restore`](super::plan_restore) says what the scope holds then, or refuses. The bodies
-    /// are of a new revision of this scope. Hashes that are there already stay once.
+    /// Restores memories of another store with their numbers, times, hashes and vectors, by
+    /// [`plan_restore`](super::plan_restore). The bodies get a new revision of this scope. Existing
+    /// tombstones are not duplicated.
     async fn restore(&self, restore: Arc<MemoryRestore>) -> Result<(), MemoryError>;
 }

@@ -6,8 +6,8 @@ const DAYS_TO_1970: i64 = 719_468;
 /// Days in 400 years, after which the calendar repeats.
 const DAYS_OF_ERA: i64 = 146_097;
 
-/// The time as ADK writes it where the zone is UTC: `2023-11-14T22:13:20`, with six digits behind
-/// the second if it is not a whole one, and without an offset.
+/// The time as ADK writes it where the zone is UTC: `2023-11-14T22:13:20`, with six decimal places
+/// if the seconds have a fraction, and without an offset.
 ///
 /// `None` for a time that has no such text: not a number, or outside the years 1 to 9999.
 pub fn timestamp_text(seconds: f64) -> Option<String> {
@@ -15,7 +15,7 @@ pub fn timestamp_text(seconds: f64) -> Option<String> {
         return None;
     }
     let mut whole = seconds.trunc() as i64;
-    // Rounded on its own, half to even: the whole seconds would take digits away from it.
+    // The fraction is rounded alone, half to even: with the whole seconds it would lose digits.
     let mut micros = (seconds.fract() * 1e6).round_ties_even() as i64;
     whole += micros.div_euclid(1_000_000);
     micros = micros.rem_euclid(1_000_000);
@@ -52,7 +52,7 @@ pub(super) fn seconds_of_text(text: &str) -> Option<f64> {
     rest.is_empty().then(|| crate::ports::seconds(micros))
 }
 
-/// The microseconds of `22:13`, `22:13:20` or `22:13:20.25`, less the offset behind it.
+/// The microseconds of `22:13`, `22:13:20` or `22:13:20.25`, minus the offset after it.
 fn take_time(rest: &mut &[u8]) -> Option<i64> {
     let mut seconds = take_hours_and_minutes(rest)? * 60;
     let mut micros = 0;
@@ -84,7 +84,7 @@ fn take_hours_and_minutes(rest: &mut &[u8]) -> Option<i64> {
     Some(hour * 60 + minute)
 }
 
-/// The digits behind the point as microseconds; what is finer is cut off.
+/// The decimal places as microseconds; more than six are truncated.
 fn take_fraction(rest: &mut &[u8]) -> Option<i64> {
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (fraction, after) = rest.split_at(digits);

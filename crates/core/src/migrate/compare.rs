@@ -1,5 +1,5 @@
-//! How two things are compared: as lines of text, each with a name, so that the first difference can
-//! be named without telling what anybody said.
+//! Compares two records as named lines of text, so that an error can name the first difference without
+//! revealing content.
 
 use std::fmt::Write as _;
 
@@ -8,17 +8,17 @@ use sha2::{Digest as _, Sha256};
 use super::outcome::{Result, failed};
 use crate::json::{Json, JsonMap};
 
-/// A detail of something that is moved.
+/// One named detail of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     name: String,
     text: String,
-    /// Whether the text is a number or a time, which may be shown.
+    /// Whether errors may show the text: a number or a time.
     is_plain: bool,
 }
 
 impl Line {
-    /// A detail that belongs to its owner, and is in no message.
+    /// A private detail, which no error shows.
     pub(super) fn new(name: impl Into<String>, text: impl Into<String>) -> Line {
         Line {
             name: name.into(),
@@ -36,7 +36,7 @@ impl Line {
         }
     }
 
-    /// Keys and values, whatever their order.
+    /// Keys and values, in any order.
     pub(super) fn of_keys(name: impl Into<String>, keys: &JsonMap) -> Result<Line> {
         let name = name.into();
         let mut sorted: Vec<_> = keys.iter().collect();
@@ -46,13 +46,13 @@ impl Line {
         Ok(Line::new(name, text))
     }
 
-    /// How much memory it takes, roughly.
+    /// Its approximate size in memory.
     pub(super) fn bytes(&self) -> usize {
         self.text.len()
     }
 }
 
-/// A map as JSON; `what` says whose, for errors.
+/// A map as JSON; `what` names it in errors.
 pub(super) fn json_text(what: &str, map: &JsonMap) -> Result<String> {
     Json::from(map.clone()).to_json().map_err(failed(what))
 }
@@ -65,7 +65,7 @@ pub(super) struct Both {
 }
 
 impl Both {
-    /// Takes up the lines of each side, and says the first difference.
+    /// Adds the lines of each side and returns the first difference.
     pub(super) fn compare(&mut self, from: &[Line], to: &[Line]) -> Option<String> {
         from.iter().for_each(|line| take(&mut self.from, line));
         to.iter().for_each(|line| take(&mut self.to, line));
@@ -98,7 +98,7 @@ impl Both {
     }
 }
 
-/// With their lengths, so that no two lists run together.
+/// Hash the lengths too, so that different lists never give the same bytes.
 fn take(hash: &mut Sha256, line: &Line) {
     for part in [&line.name, &line.text] {
         hash.update((part.len() as u64).to_le_bytes());
@@ -113,7 +113,7 @@ pub(super) fn digest_of(bytes: &[u8]) -> String {
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a text does not fail.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

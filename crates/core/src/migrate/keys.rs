@@ -1,5 +1,5 @@
-//! API keys, in the order in which they were made; and that there were some, if all were erased: a
-//! server that asked for a key must not stop asking because it was moved.
+//! API keys in the order of their creation, and the mark that keys existed if all were erased: a server
+//! that required a key must still require one after a migration.
 
 use async_trait::async_trait;
 use futures_util::future::try_join;
@@ -15,7 +15,7 @@ use crate::keys::{ApiKey, KeyStore};
 
 const WHAT: &str = "API keys";
 
-/// The keys of an end, and whether there ever was one.
+/// The keys of a side, and whether there ever was one.
 type Found = (Vec<ApiKey>, bool);
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Keys {
 }
 
 fn lines(keys: &[ApiKey]) -> Vec<Line> {
-    // Nothing secret is in it, but for the hash, and lines of this kind are not shown.
+    // The only secret is the hash, and errors do not show lines of this kind.
     let line = |key: &ApiKey| Line::new(format!("key {:?}", key.id), format!("{key:?}"));
     keys.iter().map(line).collect()
 }

@@ -1,4 +1,4 @@
-//! Memories as they are kept, and the hashes of forgotten ones.
+//! Memories, and the tombstones of forgotten ones.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -56,7 +56,7 @@ impl Memories {
         })
     }
 
-    /// What an end has, also of what has expired and waits to be removed.
+    /// The memories of a side, including expired ones that were not deleted yet.
     async fn statistics(&self, end: End, scope: &MemoryScope) -> Result<MemoryStatistics> {
         let counted = self.ends.at(end).statistics(scope, i64::MIN).await;
         counted.map_err(failed(name_of(scope)))
@@ -91,8 +91,8 @@ impl Memories {
         Ok(rows.into_iter().zip(hashes).collect())
     }
 
-    /// Compares what the target has with the beginning of what the source has; says how many
-    /// memories that are, and the first difference.
+    /// Compares the target's memories with the first ones of the source; returns their number and the
+    /// first difference.
     async fn compare_beginning(&self, scope: &MemoryScope) -> Result<(u64, Option<String>)> {
         let (mut seq, mut count, mut pace) = (0, 0, Pace::new());
         loop {
@@ -120,7 +120,7 @@ impl Memories {
         Ok((count, difference))
     }
 
-    /// The first hash of the target that the source does not have.
+    /// The first tombstone of the target that the source lacks.
     async fn unknown_tombstone(&self, scope: &MemoryScope) -> Result<Option<String>> {
         let all = |end| {
             let pages = self.tombstones(end, scope);
@@ -258,7 +258,7 @@ fn bytes_of(kept: &KeptMemory) -> usize {
     vectors + kept.memory.bytes() as usize
 }
 
-/// The memory as another store takes it up.
+/// The memory in the form that another store restores.
 fn kept(scope: &MemoryScope, (record, body_hash): Kept) -> Result<KeptMemory> {
     let about = record.about;
     let memory = PreparedMemory::new(NewMemory {
@@ -276,7 +276,7 @@ fn kept(scope: &MemoryScope, (record, body_hash): Kept) -> Result<KeptMemory> {
         vectors: record.vectors,
     });
     let mut memory = memory.map_err(failed(name_of(scope)))?;
-    // Of what was ingested, which is not what it says if it was changed by hand.
+    // The hash of the ingested body, which differs from the current one after an edit.
     memory.body_hash = body_hash;
     Ok(KeptMemory {
         seq: about.seq,
@@ -290,11 +290,11 @@ fn lines(rows: &[Kept]) -> Result<Vec<Line>> {
     rows.iter().map(line).collect()
 }
 
-/// Everything about a memory but the revision, which is the store's own count.
+/// All details of a memory except the revision, which each store counts itself.
 fn line((record, body_hash): &Kept) -> Result<Line> {
     let about = &record.about;
     let name = format!("memory {:?} (number {})", about.id, about.seq);
-    // That of a turn is its id where it has no other.
+    // A turn without an event id has its own id as event id.
     let event_id = match about.kind {
         MemoryKind::Turn => about.event_id.as_ref().or(Some(&about.id)),
         MemoryKind::Direct => None,

@@ -1,4 +1,4 @@
-//! What a migration says: how far it is, what it counted, why it failed.
+//! The results of a migration: progress, counts and errors.
 
 use std::{fmt, ops::AddAssign};
 
@@ -11,18 +11,18 @@ use crate::{
 /// The result of a step of a migration.
 pub(super) type Result<T, E = MigrationError> = std::result::Result<T, E>;
 
-/// How many things of each kind.
+/// Counts by kind of data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MigrationCounts {
     /// Sessions.
     pub sessions: u64,
     /// Events of these sessions.
     pub events: u64,
-    /// Keys that sessions share, of apps and users.
+    /// Keys of app and user state.
     pub shared_keys: u64,
     /// Memories.
     pub memories: u64,
-    /// Hashes of forgotten memories.
+    /// Tombstones of forgotten memories.
     pub tombstones: u64,
     /// Versions of artifacts.
     pub artifact_versions: u64,
@@ -31,7 +31,7 @@ pub struct MigrationCounts {
 }
 
 impl MigrationCounts {
-    /// All together: how many steps there are.
+    /// The sum: the number of steps.
     pub fn total(&self) -> u64 {
         let MigrationCounts {
             sessions,
@@ -90,30 +90,30 @@ impl fmt::Display for MigrationCounts {
     }
 }
 
-/// What there is to do.
+/// The result of a dry run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MigrationSurvey {
     /// What the source has.
     pub found: MigrationCounts,
-    /// What of it the target has already.
+    /// What the target has already.
     pub there: MigrationCounts,
 }
 
-/// A migration that has come to its end.
+/// The report of a completed migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationReport {
-    /// What both sides have now.
+    /// The data of both sides.
     pub counts: MigrationCounts,
-    /// What of it this run has copied.
+    /// What this run copied.
     pub copied: MigrationCounts,
-    /// SHA-256 over everything, made of each side by itself, and the same.
+    /// SHA-256 over all data, computed on each side separately and equal.
     pub digest: String,
 }
 
-/// What a migration is busy with.
+/// The phase of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MigrationPhase {
-    /// Counts the source, and looks at what the target has already.
+    /// Counts the source and compares the target.
     Survey,
     /// Copies.
     Copy,
@@ -121,16 +121,16 @@ pub enum MigrationPhase {
     Verify,
 }
 
-/// Who is told how far a migration is.
+/// Receives the progress of a migration.
 pub trait MigrationWatch: fmt::Debug + Send + Sync + 'static {
-    /// A phase begins. So many steps are expected, if that is known.
+    /// A phase begins, with the expected number of steps if it is known.
     fn begin(&self, phase: MigrationPhase, steps: Option<u64>);
 
-    /// So many more steps are done.
+    /// This number of further steps is done.
     fn advance(&self, steps: u64);
 }
 
-/// Nobody.
+/// Ignores the progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unwatched;
 
@@ -140,69 +140,69 @@ impl MigrationWatch for Unwatched {
     fn advance(&self, _steps: u64) {}
 }
 
-/// Why a migration failed, by what its user can do next. In every case the source is as it was, and
-/// nothing that the target had was changed.
+/// The error of a migration, by what the user can do next. The source and the earlier data of the
+/// target are unchanged in every case.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
-    /// Both addresses lead to the same store.
-    #[error("source and target are the same store; give another target")]
+    /// Source and target are the same store.
+    #[error("source and target are the same store; choose another target")]
     Same,
-    /// The target keeps nothing of this kind.
-    #[error("the target cannot keep {what}, and the source has some; give another target")]
+    /// The target cannot store this kind of data.
+    #[error("the target cannot store {what}, and the source has some; choose another target")]
     NoPlace {
-        /// What has no place.
+        /// The kind of data.
         what: &'static str,
     },
-    /// The target has something of its own.
+    /// The target has data that the source lacks.
     #[error(
-        "{what}: in the target, and not in the source; give an empty target, or remove that there"
+        "{what}: exists in the target but not in the source; choose an empty target, or delete it there"
     )]
     Extra {
-        /// What is there.
+        /// The data.
         what: String,
     },
-    /// The target has something else in the place of something.
+    /// The target has different data at the same address.
     #[error(
-        "{what}: in the target already, and not as in the source ({difference}); nothing was \
+        "{what}: exists in the target and differs from the source ({difference}); nothing was \
          overwritten"
     )]
     Differs {
-        /// What is different.
+        /// The data that differs.
         what: String,
         /// The first difference.
         difference: String,
     },
-    /// This cannot be in the target as it is in the source.
+    /// The target cannot store this data unchanged.
     #[error("{what}: cannot be copied: {reason}")]
     Refused {
-        /// What.
+        /// The data.
         what: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What was copied is not what was there.
+    /// The copy differs from the source.
     #[error("verification failed: {what}: {difference}; do not use the target")]
     Mismatch {
-        /// What is different.
+        /// The data that differs.
         what: String,
         /// The first difference.
         difference: String,
     },
-    /// The source was not at rest.
+    /// The source was written to during the migration.
     #[error(
-        "the source was written to during the migration ({what}); stop what uses it, and begin \
+        "the source was written to during the migration ({what}); stop the programs that use it, and start \
          again with an empty target"
     )]
     Moved {
-        /// What has changed.
+        /// The change.
         what: String,
     },
-    /// A store failed. What was copied stays: run the migration again.
-    #[error("{what}: could not be read or written; what is copied already stays, so run it again")]
+    /// A store failed. Run the migration again to continue.
+    #[error("{what}: could not be read or written; run the migration again to continue")]
     Failed {
-        /// What was being moved.
+        /// The data that was being copied.
         what: String,
-        /// Why.
+        /// The reason.
         source: BoxError,
     },
 }
@@ -229,7 +229,7 @@ impl MigrationError {
     }
 }
 
-/// Makes what a store said an error of the migration, with what it was about.
+/// Converts an error of a store into one of the migration, with its subject.
 pub(super) fn failed<E: Into<BoxError>>(
     what: impl Into<String>,
 ) -> impl FnOnce(E) -> MigrationError {
@@ -245,12 +245,12 @@ pub(super) fn failed<E: Into<BoxError>>(
     }
 }
 
-/// Whether it would be the same the next time: the store does not take such a thing.
+/// Whether a retry would fail too, because the store rejects the data.
 fn is_final(error: &BoxError) -> bool {
     use SessionError::{Invalid, TooLarge};
     let (sessions, artifacts) = (error.downcast_ref(), error.downcast_ref());
     let memory = error.downcast_ref();
-    // A draft that lay idle for too long is gone; a new one is not.
+    // An idle draft has expired; a retry opens a new one.
     let is_draft = matches!(sessions, Some(Invalid { what, .. }) if what == "draft");
     matches!(sessions, Some(Invalid { .. } | TooLarge { .. })) && !is_draft
         || matches!(artifacts, Some(ArtifactError::Invalid { .. }))
@@ -291,6 +291,6 @@ mod tests {
             assert!(told.starts_with("it: cannot be copied: "), "{told}");
         }
         let told = told("the network is down".into());
-        assert!(told.contains("run it again"), "{told}");
+        assert!(told.contains("run the migration again"), "{told}");
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the source was at rest: what is seen of it at the beginning and at the end is the same.
+//! Detects writes to the source: surveys at the beginning and at the end must be equal.
 
 use std::{collections::BTreeMap, ops::AddAssign};
 
@@ -6,25 +6,25 @@ use sha2::{Digest as _, Sha256};
 
 use super::outcome::MigrationCounts;
 
-/// Clocks of two stores may be so far apart, and what expires within this time may be gone on one
-/// side and not yet on the other.
+/// Maximum clock difference of two stores. Data that expires within this time may exist on one side
+/// only.
 pub(super) const SLACK_US: i64 = 60_000_000;
 
-/// What an end has, at a glance.
+/// A survey of a side.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Look {
     pub(super) counts: MigrationCounts,
-    /// The sum of the hashes of all things: in whatever order they come.
+    /// The sum of the hashes of all records, in any order.
     sum: u64,
-    /// The same for those that expire, by the minute in which they do: that they are gone
-    /// afterwards is no change.
+    /// The same for records that expire, by the minute of expiry: their expiry does not count as a
+    /// change.
     expiring: BTreeMap<i64, u64>,
-    /// Whether there was anything that counts do not tell.
+    /// Whether there was data that the counts do not include.
     is_marked: bool,
 }
 
 impl Look {
-    /// Takes up a thing by all that would tell that it has changed.
+    /// Adds a record by the fields that would reveal a change.
     pub(super) fn add(&mut self, parts: &[&[u8]], expires_us: Option<i64>) {
         let mut hash = Sha256::new();
         for part in parts {
@@ -46,7 +46,7 @@ impl Look {
         !self.is_marked
     }
 
-    /// What has changed between this look and a later one, if anything.
+    /// The change between this survey and a later one, if any.
     pub(super) fn moved(&self, later: &Look, now_us: i64) -> Option<String> {
         let from = minute(now_us.saturating_add(SLACK_US)) + 1;
         let still = |look: &Look| {

@@ -1,5 +1,5 @@
-//! Sessions with their logs. Each is written as a draft, and is in the target as a whole or not at
-//! all; its events pass through memory a few at a time.
+//! Sessions with their logs. Each is written as a draft, so that the target has it completely or not at
+//! all; its events are copied in small pages.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::{
     wire::to_stored_text,
 };
 
-/// Sessions that are copied at once: a store commits what comes together in one go.
+/// Number of sessions that are copied concurrently: a store commits concurrent writes together.
 const AT_ONCE: usize = 8;
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Sessions {
         try_join(self.header(End::Source, key), self.header(End::Target, key)).await
     }
 
-    /// Whether it may be gone at any moment: then it is no error if one side has it no more.
+    /// Whether it expires soon: then it may be missing on one side.
     fn is_expiring(&self, head: &Head) -> bool {
         let soon = self.clock.now_us().saturating_add(SLACK_US);
         head.expires_us.is_some_and(|expires_us| expires_us <= soon)
@@ -175,7 +175,7 @@ impl Sessions {
         let shared = ScopedState::default();
         match self.ends.to.finish_draft(draft, &header, &shared).await {
             Ok(_) => {}
-            // Its time was up before it was there.
+            // It expired before the copy was complete.
             Err(SessionError::NotFound { .. }) if self.is_expiring(&header.head) => {
                 return Ok(none);
             }
@@ -185,8 +185,8 @@ impl Sessions {
         Ok(count(&header.head))
     }
 
-    /// What an event changes of the session's own keys. What a rewind goes back to is asked of the
-    /// source: to remember every state would take more memory than there may be.
+    /// The changes of an event to the session's own state. The state after a rewind is read from the
+    /// source, because keeping every state would need unbounded memory.
     async fn changes(
         &self,
         key: &SessionKey,
@@ -222,7 +222,7 @@ fn count(head: &Head) -> MigrationCounts {
     }
 }
 
-/// The event as a store takes it: everything about it was settled when it was stored first.
+/// The event in the form that a store writes, with its original id and time.
 fn new_event(key: &SessionKey, event: Arc<Event>, session: KeyChanges) -> Result<NewEvent> {
     Ok(NewEvent {
         body: to_stored_text(&*event).map_err(failed(name_of(key)))?,

@@ -1,4 +1,4 @@
-//! Keys that sessions share: those of apps and of their users.
+//! Shared state: the keys of apps and users.
 
 use async_trait::async_trait;
 use futures_util::{TryStreamExt as _, future::try_join, stream::BoxStream};

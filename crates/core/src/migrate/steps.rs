@@ -1,4 +1,4 @@
-//! What every section needs: both ends, pages of a long list, and how much is taken at a time.
+//! Helpers of all sections: both sides, pages of a long list, and adaptive batch sizes.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::{
     outcome::{MigrationWatch, Result},
 };
 
-/// Addresses that are read at a time.
+/// Number of addresses per page.
 pub(super) const PAGE: usize = 256;
 
-/// The stores at both ends, and who is told how far it is.
+/// The stores of both sides, and the receiver of the progress.
 #[derive(Debug)]
 pub(super) struct Ends<S: ?Sized> {
     pub(super) from: Arc<S>,
@@ -31,7 +31,7 @@ impl<S: ?Sized> Clone for Ends<S> {
 }
 
 impl<S: ?Sized> Ends<S> {
-    /// Where there is no target, only the source is looked at.
+    /// Without a target only the source is read.
     pub(super) fn of(
         from: &Arc<S>,
         to: Option<&Arc<S>>,
@@ -52,7 +52,7 @@ impl<S: ?Sized> Ends<S> {
     }
 }
 
-/// Pages of a list, each asked for behind the last one's end.
+/// Pages of a list; each starts after the last entry of the one before.
 pub(super) fn pages<'a, T: Clone + Send + 'a>(
     next: impl Fn(Option<T>) -> BoxFuture<'a, Result<Vec<T>>> + Send + 'a,
 ) -> BoxStream<'a, Result<Vec<T>>> {
@@ -64,18 +64,18 @@ pub(super) fn pages<'a, T: Clone + Send + 'a>(
     pages.boxed()
 }
 
-/// How many things are taken at a time, so that they are neither slow nor too large.
+/// An adaptive batch size that keeps batches fast and small in memory.
 #[derive(Debug)]
 pub(super) struct Pace {
     step: usize,
 }
 
 impl Pace {
-    /// Bytes that are to be in memory at a time, roughly.
+    /// Approximate target size of a batch in bytes.
     const BYTES: usize = 4 * 1024 * 1024;
     const STEP_MAX: usize = 512;
 
-    /// Begins with few: nobody knows yet how large they are.
+    /// Starts small, because the record size is unknown.
     pub(super) fn new() -> Pace {
         Pace { step: 8 }
     }
@@ -84,7 +84,7 @@ impl Pace {
         self.step
     }
 
-    /// Learns how large so many things were.
+    /// Adapts to the size of the last batch.
     pub(super) fn learn(&mut self, things: usize, bytes: usize) {
         if let Some(size) = bytes.checked_div(things) {
             let fitting = Pace::BYTES / size.max(1);

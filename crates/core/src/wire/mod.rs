@@ -1,9 +1,9 @@
 //! How ADK's typed objects are read and written.
 //!
-//! ADK spells a field `stateDelta` over HTTP and `state_delta` in its databases. A reader here
-//! takes both, at every level; a writer writes the one it is asked for. Fields we do not know
-//! are kept as they are ([`Extra`]), objects we only pass on are re-cased by a table
-//! ([`Shaped`]), and maps that belong to the user are never touched.
+//! ADK spells a field `stateDelta` over HTTP and `state_delta` in its databases. The reader accepts
+//! both at every level; the writer writes the requested one. Unknown fields are kept unchanged
+//! ([`Extra`]), objects that Retain only passes on are renamed by the table ([`Shaped`]), and free
+//! maps are never changed.
 
 mod object;
 mod scalar;
@@ -23,11 +23,11 @@ pub use shaped::{ShapeOf, Shaped};
 
 use crate::json::{Form, JsonError, Reader, Writer};
 
-/// A value with a place in ADK's wire format.
+/// A value of ADK's wire format.
 pub(crate) trait Wire: Default {
     fn read(reader: &mut Reader<'_>) -> Result<Self, JsonError>;
 
-    /// Reads into a value that is still as by default: large objects are not moved about.
+    /// Reads into a default value, so that large objects are not moved.
     fn read_into(&mut self, reader: &mut Reader<'_>) -> Result<(), JsonError> {
         *self = Self::read(reader)?;
         Ok(())
@@ -35,13 +35,13 @@ pub(crate) trait Wire: Default {
 
     fn write(&self, writer: &mut Writer);
 
-    /// Whether the field is left out when this is its value.
+    /// Whether a field with this value is omitted.
     fn is_absent(&self) -> bool {
         false
     }
 }
 
-/// Reads one whole text as `T`, in whichever spelling.
+/// Reads a complete JSON text as `T`, in either spelling.
 pub(crate) fn from_text<T: Wire>(text: &str) -> Result<T, JsonError> {
     let mut reader = Reader::new(text);
     let mut value = T::default();
@@ -57,14 +57,14 @@ pub(crate) fn to_text<T: Wire>(value: &T, form: Form) -> Result<String, JsonErro
     writer.finish()
 }
 
-/// Writes `value` as it is stored: ADK's HTTP form, shallow enough to stand in other texts.
+/// Writes `value` for storage: ADK's HTTP form, with a depth that leaves room to nest it in other texts.
 pub(crate) fn to_stored_text<T: Wire>(value: &T) -> Result<String, JsonError> {
     let mut writer = Writer::stored();
     value.write(&mut writer);
     writer.finish()
 }
 
-/// Gives a wire type its public reader and writers, and serde through them.
+/// Implements the public reader and writers of a wire type, and serde on top of them.
 macro_rules! wire_text {
     ($($type:ty),* $(,)?) => { $(
         impl $type {
@@ -73,12 +73,12 @@ macro_rules! wire_text {
                 $crate::wire::from_text(text)
             }
 
-            /// Writes ADK's HTTP form: camelCase, absent fields left out.
+            /// Writes ADK's HTTP form: camelCase, without absent fields.
             pub fn to_json(&self) -> Result<String, $crate::json::JsonError> {
                 $crate::wire::to_text(self, $crate::json::Form::Camel)
             }
 
-            /// Writes ADK's storage form: snake_case, absent fields left out.
+            /// Writes ADK's storage form: snake_case, without absent fields.
             pub fn to_snake_json(&self) -> Result<String, $crate::json::JsonError> {
                 $crate::wire::to_text(self, $crate::json::Form::Snake)
             }

@@ -18,7 +18,7 @@ pub(crate) fn find_field(fields: &[FieldSchema], key: &str, from: usize) -> Opti
     }
 }
 
-/// The fields of an object that this version does not know, kept as they came.
+/// The unknown fields of an object, unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Extra(Option<Box<JsonMap>>);
 
@@ -38,7 +38,7 @@ impl Extra {
         self.0.iter().flat_map(|map| map.iter())
     }
 
-    /// Whether there is none.
+    /// Whether there are no unknown fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -53,7 +53,7 @@ impl Extra {
         Ok(())
     }
 
-    /// Writes the fields. One with a name of `known` is refused: its object could not be read back.
+    /// Writes the fields. A field with a name of `known` is an error: the object could not be read back.
     pub(crate) fn write_fields(&self, known: &[&[FieldSchema]], writer: &mut Writer) {
         for (name, value) in self.iter() {
             if known
@@ -61,7 +61,7 @@ impl Extra {
                 .any(|fields| find_field(fields, name, 0).is_some())
             {
                 writer.refuse(format!(
-                    "the extra field {name:?} is one that the object itself has; set that one"
+                    "the extra field {name:?} has the name of a field of the object; set that field instead"
                 ));
             }
             writer.key(name);
@@ -85,7 +85,7 @@ macro_rules! wire_object {
             $( $( #[doc = concat!("The fields of [`", stringify!($flat_type), "`], which lie flat beside these on the wire.")]
                 pub $flat: $flat_type, )* )?
             $( $(#[$field_meta])* pub $field: $type, )*
-            /// Fields that this version does not know, kept as they came.
+            /// Unknown fields, unchanged.
             pub extra: $crate::wire::Extra,
         }
 
@@ -140,7 +140,7 @@ macro_rules! wire_object {
                 reader: &mut $crate::json::Reader<'_>,
             ) -> Result<(), $crate::json::JsonError> {
                 let object = self;
-                // One bit a field: a name given twice, in whichever spelling, is an error.
+                // One bit per field: a repeated name, in either spelling, is an error.
                 let mut seen = 0u64;
                 $( $( let mut $flat = (0usize, 0u64); )* )?
                 reader.begin_object()?;

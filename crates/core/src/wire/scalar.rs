@@ -70,7 +70,7 @@ impl Wire for Json {
         writer.json(self);
     }
 
-    /// A `null` from Rust is left out like one that was read.
+    /// A `null` that was set in Rust is omitted like one that was read.
     fn is_absent(&self) -> bool {
         self.is_null()
     }
@@ -121,7 +121,7 @@ impl<T: Wire> Wire for Vec<T> {
         while reader.next_element(&mut first)? {
             let index = items.len();
             if index == 0 {
-                // Most lists are of one; a growing one would take room for four.
+                // Most lists have one item; `push` alone would allocate four.
                 items.reserve_exact(1);
             }
             items.push(T::default());
@@ -148,13 +148,12 @@ impl<T: Wire> Wire for Box<T> {
     }
 }
 
-/// Bytes: base64 on the wire. Either alphabet is read, with or without padding; the URL-safe one
-/// with padding is written, as ADK does.
+/// Bytes: base64 on the wire. The reader accepts both alphabets, with or without padding; the writer
+/// uses the URL-safe one with padding, as ADK does.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Bytes(Arc<[u8]>);
 
-/// Reads what any base64 writer makes: padding or none. Bits behind the last byte are no writer's
-/// work; ADK refuses them too.
+/// Accepts base64 with or without padding. Stray bits after the last byte are an error, as in ADK.
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
@@ -213,7 +212,7 @@ impl Wire for Bytes {
     }
 }
 
-/// A set of ids. It keeps the order in which it was filled or read; order is no difference.
+/// A set of ids in insertion order. The order does not count in comparisons.
 #[derive(Debug, Clone, Default)]
 pub struct IdSet(Vec<String>);
 
@@ -223,7 +222,7 @@ impl IdSet {
         self.0.iter().any(|known| known == id)
     }
 
-    /// Adds `id`; false if it was there.
+    /// Adds `id`; false if it was in the set already.
     pub fn insert(&mut self, id: impl Into<String>) -> bool {
         let id = id.into();
         let is_new = !self.contains(&id);
@@ -238,12 +237,12 @@ impl IdSet {
         self.0.iter().map(String::as_str)
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// The number of ids.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -281,7 +280,7 @@ mod tests {
     use super::Bytes;
 
     #[test]
-    fn both_alphabets_and_any_padding_are_read() {
+    fn base64_is_read_in_both_alphabets_with_any_padding() {
         let bytes = Bytes::from(vec![0xfb, 0xff, 0xfe, 0x01]);
         for text in ["-__-AQ==", "-__-AQ", "+//+AQ==", "+//+AQ"] {
             assert_eq!(Bytes::from_base64(text), Some(bytes.clone()), "{text}");

@@ -1,4 +1,4 @@
-//! Objects that are passed on: kept as JSON, re-cased by the table of their fields.
+//! Objects that Retain passes on: kept as JSON, renamed by the table of their fields.
 
 use std::{fmt, marker::PhantomData, ops::Deref};
 
@@ -15,22 +15,21 @@ mod sealed {
 }
 pub(crate) use sealed::Sealed;
 
-/// Names the table of fields that a [`Shaped`] object follows. Implemented by markers of this
-/// crate only.
+/// Names the table of a [`Shaped`] object. Only markers of this crate implement it.
 #[allow(private_bounds)]
 pub trait ShapeOf: Sealed {}
 
-/// An ADK object that Retain stores and passes on but does not look into.
+/// An ADK object that Retain stores and passes on but does not read.
 ///
-/// It reads like a [`Json`] with camelCase names and is written in the spelling of the text it
-/// stands in.
+/// It reads like a [`Json`] with camelCase names and is written in the spelling of the text around
+/// it.
 pub struct Shaped<S>(
     /// `None` for an empty object.
     Option<Json>,
     PhantomData<fn() -> S>,
 );
 
-/// What a [`Shaped`] of nothing reads like.
+/// The value of an empty [`Shaped`].
 static EMPTY: std::sync::LazyLock<Json> = std::sync::LazyLock::new(|| JsonMap::new().into());
 
 impl<S: ShapeOf> Shaped<S> {
@@ -86,7 +85,7 @@ impl<S: ShapeOf> Wire for Shaped<S> {
             ValueType::List(_) | ValueType::TextSet if next != Some(b'[') => {
                 return Err(reader.unexpected("a list"));
             }
-            // Most are empty, and nothing need be kept of those.
+            // Most are empty; an empty one allocates nothing.
             ValueType::Object(_) | ValueType::Map(_) if reader.take_empty_object() => {
                 return Ok(Shaped::default());
             }
@@ -103,8 +102,8 @@ impl<S: ShapeOf> Wire for Shaped<S> {
     }
 }
 
-/// The value with every known field name in `form`, known fields without a value left out, and
-/// everything unknown or free as it was.
+/// The value with all known field names in `form` and without null fields; everything unknown or
+/// free is unchanged.
 fn respell(value: &Json, value_type: &ValueType, form: Form) -> Json {
     match (value_type, value) {
         (ValueType::Object(object), Json::Object(map)) => {
@@ -145,8 +144,8 @@ fn respell_object(map: &JsonMap, objects: &[&ObjectSchema], form: Form) -> JsonM
                     Form::Camel => (field.camel, field.snake),
                     Form::Snake => (field.snake, field.camel),
                 };
-                // Both spellings of one field in one object: the second takes the other one, so
-                // that nothing is lost, there and back.
+                // An object has both spellings of one field: the second keeps the other spelling, so
+                // that no value is lost.
                 let name = if out.contains_key(name) { other } else { name };
                 out.insert(name, respell(value, &field.value, form));
             }

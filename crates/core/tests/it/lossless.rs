@@ -1,4 +1,4 @@
-//! Nothing that was read is lost, renamed or reordered, and what cannot be kept is refused.
+//! Reading and writing lose, rename and reorder nothing; values that cannot be kept are errors.
 
 use retain_core::{
     Bytes, Content, DEPTH_MAX, Event, EventActions, IdSet, Json, JsonMap, MemoryEntry, Session,
@@ -53,14 +53,14 @@ fn refused(text: &str) -> retain_core::JsonError {
 }
 
 #[test]
-fn an_event_with_every_field_is_written_as_it_was_read() {
+fn event_with_every_field_round_trips() {
     let camel = models::full_event(Form::Camel).to_string();
     let snake = models::full_event(Form::Snake).to_string();
     assert_both_forms(&camel, &snake, "full event");
 }
 
 #[test]
-fn unknown_fields_survive_at_every_depth_with_their_names_and_bytes() {
+fn unknown_fields_round_trip_at_every_depth() {
     fn add(map: &mut JsonMap) {
         map.extend(unknown());
     }
@@ -83,7 +83,7 @@ fn unknown_fields_survive_at_every_depth_with_their_names_and_bytes() {
 }
 
 #[test]
-fn unknown_fields_survive_before_and_between_the_known_ones() {
+fn unknown_fields_round_trip_between_known_ones() {
     fn add(map: &mut JsonMap) {
         let known = std::mem::take(map);
         map.extend(unknown());
@@ -109,7 +109,7 @@ fn unknown_fields_survive_before_and_between_the_known_ones() {
 }
 
 #[test]
-fn a_name_known_elsewhere_is_unknown_here() {
+fn field_of_another_object_is_unknown() {
     for route in models::routes() {
         // Event knows `actions`, everything else does not.
         if route.model == "Event" {
@@ -130,7 +130,7 @@ fn a_name_known_elsewhere_is_unknown_here() {
 }
 
 #[test]
-fn maps_of_the_user_are_never_recased_or_reordered() {
+fn free_maps_are_never_renamed_or_reordered() {
     // Every free place of every model holds `user_map()` in the full event.
     let user_map = models::user_map().to_string();
     let full = models::full_event(Form::Camel).to_string();
@@ -164,7 +164,7 @@ fn maps_of_the_user_are_never_recased_or_reordered() {
 }
 
 #[test]
-fn free_places_and_unknown_fields_keep_every_name_of_every_model() {
+fn free_values_and_unknown_fields_keep_names_of_all_objects() {
     let map = models::map_of_all_names().to_string();
     let mut places = 0;
     for route in models::routes() {
@@ -206,7 +206,7 @@ fn values_that_serde_json_changes_are_kept() {
 }
 
 #[test]
-fn numbers_keep_their_spelling_in_free_places() {
+fn numbers_keep_their_text_in_free_values() {
     for number in [
         "1",
         "1.0",
@@ -242,7 +242,7 @@ fn numbers_keep_their_spelling_in_free_places() {
 }
 
 #[test]
-fn float_fields_are_printed_as_adk_prints_them() {
+fn float_fields_are_written_as_adk_writes_them() {
     for (read, written) in [
         ("1700000000", "1700000000.0"),
         ("1e2", "100.0"),
@@ -272,7 +272,7 @@ fn float_fields_are_printed_as_adk_prints_them() {
 }
 
 #[test]
-fn nulls_of_known_fields_are_left_out_and_others_stay() {
+fn nulls_of_known_fields_are_omitted_and_others_stay() {
     let event = Event::from_json(
         r#"{"author":"a","content":null,"output":null,"newField":null,"nodeInfo":{"path":null,"new":null},
         "customMetadata":{"k":null},"actions":{"stateDelta":{"k":null},"route":null,"agentState":null}}"#,
@@ -290,7 +290,7 @@ fn nulls_of_known_fields_are_left_out_and_others_stay() {
 }
 
 #[test]
-fn a_null_put_in_from_rust_is_as_absent_as_one_that_was_read() {
+fn null_set_in_rust_is_omitted() {
     let mut event = Event {
         output: Some(Json::Null),
         ..Event::default()
@@ -301,7 +301,7 @@ fn a_null_put_in_from_rust_is_as_absent_as_one_that_was_read() {
 }
 
 #[test]
-fn an_extra_field_from_rust_cannot_double_a_known_one() {
+fn extra_field_with_a_known_name_is_an_error() {
     let names = [
         "author",
         "invocation_id",
@@ -332,7 +332,7 @@ fn an_extra_field_from_rust_cannot_double_a_known_one() {
 }
 
 #[test]
-fn base64_of_either_alphabet_and_padding_is_read_in_every_bytes_field() {
+fn bytes_fields_accept_both_alphabets_and_any_padding() {
     let camel = models::full_event(Form::Camel).to_string();
     let snake = models::full_event(Form::Snake).to_string();
     let mut fields = 0;
@@ -371,7 +371,7 @@ fn base64_of_either_alphabet_and_padding_is_read_in_every_bytes_field() {
 }
 
 #[test]
-fn free_texts_that_look_like_base64_stay() {
+fn free_texts_that_look_like_base64_are_unchanged() {
     let text = r#"{"actions":{"stateDelta":{"data":"+//+Pj8AEA"}},"newField":{"data":"+//+"}}"#;
     let written = Event::from_json(text).unwrap().to_json().unwrap();
     assert!(written.contains(r#""data":"+//+Pj8AEA""#));
@@ -379,7 +379,7 @@ fn free_texts_that_look_like_base64_stay() {
 }
 
 #[test]
-fn spellings_may_be_mixed_at_every_level() {
+fn reader_accepts_mixed_spellings_at_every_level() {
     let camel = models::full_event(Form::Camel).to_string();
     let snake = models::full_event(Form::Snake).to_string();
     for start in 0..2 {
@@ -398,7 +398,7 @@ fn spellings_may_be_mixed_at_every_level() {
 }
 
 #[test]
-fn both_spellings_at_once_are_an_error_in_our_own_structs() {
+fn both_spellings_of_a_field_are_an_error_in_structs() {
     let mut checked = 0;
     for route in models::routes() {
         if !TYPED.contains(&route.model.as_str()) {
@@ -425,7 +425,7 @@ fn both_spellings_at_once_are_an_error_in_our_own_structs() {
 }
 
 #[test]
-fn both_spellings_at_once_lose_nothing_in_objects_that_are_passed_on() {
+fn both_spellings_of_a_field_are_kept_in_shaped_objects() {
     let mut checked = 0;
     for route in models::routes() {
         if TYPED.contains(&route.model.as_str()) {
@@ -458,7 +458,7 @@ fn both_spellings_at_once_lose_nothing_in_objects_that_are_passed_on() {
 }
 
 #[test]
-fn a_repeated_key_of_a_free_map_takes_the_last_value_at_the_first_place() {
+fn repeated_key_of_a_free_map_has_the_last_value_at_the_first_position() {
     let text = r#"{"actions":{"stateDelta":{"a":1,"b":2,"a":3}},"x":1,"y":2,"x":[3]}"#;
     let written = Event::from_json(text).unwrap().to_json().unwrap();
     assert!(
@@ -469,7 +469,7 @@ fn a_repeated_key_of_a_free_map_takes_the_last_value_at_the_first_place() {
 }
 
 #[test]
-fn odd_values_in_objects_that_are_passed_on_stay_as_they_came() {
+fn invalid_values_in_shaped_objects_are_unchanged() {
     let text = concat!(
         r#"{"groundingMetadata":{"groundingChunks":"none","searchEntryPoint":{"sdkBlob":"one","new":"not base64!"},"#,
         r#""retrievalMetadata":7,"groundingSupports":[1,null,{"segment":[]}]},"invocationId":"","#,
@@ -483,7 +483,7 @@ fn odd_values_in_objects_that_are_passed_on_stay_as_they_came() {
 }
 
 #[test]
-fn a_shaped_object_made_in_rust_reads_like_one_from_the_wire() {
+fn shaped_object_made_in_rust_equals_one_that_was_read() {
     let value = r#"{"search_entry_point":{"sdk_blob":"+//+Pj8AEA"},"new_field":{"fooBar":1}}"#;
     let made = Shaped::<GroundingMetadata>::new(Json::parse(value).unwrap());
     assert_eq!(made["searchEntryPoint"]["sdkBlob"], BASE64);
@@ -514,7 +514,7 @@ const FREE_PATHS: [&str; 6] = [
 ];
 
 #[test]
-fn nan_and_infinities_are_refused_with_their_path() {
+fn nan_and_infinity_are_errors_with_their_path() {
     for word in ["NaN", "Infinity", "-Infinity"] {
         for (place, path) in FREE.into_iter().zip(FREE_PATHS) {
             let error = refused(&place.replace('V', word));
@@ -546,7 +546,7 @@ fn nan_and_infinities_are_refused_with_their_path() {
 }
 
 #[test]
-fn nan_put_in_from_rust_is_refused_with_its_path() {
+fn nan_set_in_rust_is_an_error_with_its_path() {
     for float in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let mut event = Event::user_text("x");
         let list: Json = vec![Json::from(1), Json::from(float)].into();
@@ -572,7 +572,7 @@ fn nan_put_in_from_rust_is_refused_with_its_path() {
 }
 
 #[test]
-fn a_float_field_refuses_what_is_too_large_for_it() {
+fn float_field_rejects_a_number_that_is_too_large() {
     let text = r#"{"timestamp": 1e400}"#;
     let error = refused(text);
     assert_eq!(
@@ -582,7 +582,7 @@ fn a_float_field_refuses_what_is_too_large_for_it() {
 }
 
 #[test]
-fn lone_surrogates_are_refused_wherever_they_stand() {
+fn lone_surrogates_are_rejected_everywhere() {
     for lone in [
         r"\ud800",
         r"\udc00",
@@ -615,7 +615,7 @@ fn lone_surrogates_are_refused_wherever_they_stand() {
 }
 
 #[test]
-fn control_characters_are_read_only_as_escapes() {
+fn unescaped_control_characters_are_rejected() {
     for code in 0..0x20u8 {
         let letter = char::from(code);
         for text in [
@@ -634,7 +634,7 @@ fn control_characters_are_read_only_as_escapes() {
 }
 
 #[test]
-fn deep_nesting_is_refused_and_never_a_crash() {
+fn deep_nesting_is_rejected_without_a_crash() {
     let deep =
         |n: usize, open: &str, close: &str| format!("{}1{}", open.repeat(n), close.repeat(n));
     for (place, path) in FREE.into_iter().zip(FREE_PATHS) {
@@ -657,7 +657,7 @@ fn deep_nesting_is_refused_and_never_a_crash() {
 }
 
 #[test]
-fn what_is_too_deep_to_be_read_is_not_written() {
+fn value_that_is_too_deep_to_read_is_not_written() {
     let nested = |n: usize| (0..n).fold(Json::from(1), |inner, _| Json::from(vec![inner]));
     let mut event = Event::default();
     // The delta stands two levels deep.
@@ -701,7 +701,7 @@ fn wrong_values(kind: &Kind, python: &str) -> Vec<(&'static str, &'static str, u
 }
 
 #[test]
-fn a_wrong_type_is_an_error_with_path_and_byte() {
+fn wrong_type_is_an_error_with_path_and_offset() {
     let mut checked = 0;
     for route in models::routes() {
         if !TYPED.contains(&route.model.as_str()) {
@@ -735,7 +735,7 @@ fn a_wrong_type_is_an_error_with_path_and_byte() {
 }
 
 #[test]
-fn a_text_that_is_not_one_object_is_refused() {
+fn text_that_is_not_one_object_is_rejected() {
     for (text, message) in [
         ("", "expected an object, found the end of the text (byte 0)"),
         (
@@ -773,7 +773,7 @@ fn a_text_that_is_not_one_object_is_refused() {
 }
 
 #[test]
-fn every_prefix_of_an_event_is_refused_without_a_panic() {
+fn truncated_event_is_rejected_without_a_panic() {
     let text = models::full_event(Form::Camel).to_string();
     // Each cut reads all before it, so not every byte of this large text is tried.
     for end in (0..text.len())
@@ -787,7 +787,7 @@ fn every_prefix_of_an_event_is_refused_without_a_panic() {
 }
 
 #[test]
-fn a_repeated_id_collapses_and_the_order_stays() {
+fn id_set_drops_repeated_ids_and_keeps_the_order() {
     let event = Event::from_json(r#"{"longRunningToolIds":["b","a","b","c","a"]}"#).unwrap();
     let ids: Vec<_> = event
         .long_running_tool_ids
@@ -802,7 +802,7 @@ fn a_repeated_id_collapses_and_the_order_stays() {
 }
 
 #[test]
-fn a_memory_entry_has_one_spelling_and_loses_nothing() {
+fn memory_entry_has_one_spelling_and_is_lossless() {
     let user_map = models::user_map();
     let text = format!(
         r#"{{"content":{{"parts":[{{"text":"x"}}],"role":"user"}},"custom_metadata":{user_map},"id":"m1","author":"user","timestamp":"2024-01-02T03:04:05","new_field":{{"fooBar":1}}}}"#
@@ -813,7 +813,7 @@ fn a_memory_entry_has_one_spelling_and_loses_nothing() {
 }
 
 #[test]
-fn the_routes_of_the_models_lead_where_they_say() {
+fn routes_lead_to_their_objects() {
     let full = models::full_event(Form::Camel);
     let routes: Vec<Route> = models::routes();
     assert!(routes.len() > 90, "only {}", routes.len());

@@ -9,7 +9,7 @@ use retain_core::{
     adk::{ObjectSchema, Presence, ValueType, table},
 };
 
-/// The models that the crate has a struct for; the others are passed on as [`retain_core::Shaped`].
+/// The objects with a struct; the others are [`retain_core::Shaped`].
 pub(crate) const TYPED: [&str; 14] = [
     "Event",
     "Content",
@@ -30,10 +30,10 @@ pub(crate) const TYPED: [&str; 14] = [
 /// Base64 as ADK writes it, of bytes for which the two alphabets and paddings differ.
 pub(crate) const BASE64: &str = "-__-Pj8AEA==";
 
-/// What stands in a field.
+/// The type of a field.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Kind {
-    /// Free JSON of the user.
+    /// Free JSON.
     Any,
     /// Base64.
     Bytes,
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
     Model(String),
     /// A list.
     List(Box<Kind>),
-    /// A map with the user's keys.
+    /// A map with free keys.
     Map(Box<Kind>),
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn fields(model: &str) -> &'static [Field] {
     &MODELS[model]
 }
 
-/// A map of the user with both names of every field of every model, one of them `null`.
+/// A free map with both names of every field of every object, one of them `null`.
 pub(crate) fn map_of_all_names() -> Json {
     let mut map = JsonMap::new();
     for field in MODELS.values().flatten() {
@@ -205,7 +205,7 @@ pub(crate) fn walk(value: &mut Json, kind: &Kind, visit: &mut dyn FnMut(&mut Jso
     visit(value, kind);
 }
 
-/// A map of the user in which every name is one that a careless writer would re-case.
+/// A free map whose keys look like field names.
 pub(crate) fn user_map() -> Json {
     Json::parse(concat!(
         r#"{"fooBar":1,"foo_bar":1.0,"stateDelta":null,"state_delta":{"mimeType":[],"mime_type":"#,
@@ -215,7 +215,7 @@ pub(crate) fn user_map() -> Json {
     .unwrap()
 }
 
-/// A value with every field of every model set. `form` says how a field is spelled.
+/// A value with all fields set. `form` chooses the spelling of each field.
 pub(crate) fn full(kind: &Kind, python: &str, form: &mut dyn FnMut(&Field) -> Form) -> Json {
     match kind {
         Kind::Any => user_map(),

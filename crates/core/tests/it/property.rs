@@ -165,7 +165,7 @@ proptest! {
     #![proptest_config(cases(2000))]
 
     #[test]
-    fn compact_json_is_written_as_it_was_read(node in node()) {
+    fn compact_json_round_trips(node in node()) {
         let text = node.text(COMPACT);
         let value = Json::parse(&text).unwrap();
         prop_assert_eq!(value.to_json().unwrap(), text.as_str());
@@ -176,14 +176,14 @@ proptest! {
     }
 
     #[test]
-    fn space_and_escapes_say_nothing(node in node(), dress in dress()) {
+    fn white_space_and_escapes_do_not_change_the_value(node in node(), dress in dress()) {
         let value = Json::parse(&node.text(dress)).unwrap();
         prop_assert_eq!(&value, &Json::parse(&node.text(COMPACT)).unwrap());
         prop_assert_eq!(value.to_string(), node.text(COMPACT));
     }
 
     #[test]
-    fn json_is_read_where_serde_json_reads_it(text in "[\\[\\]{}:,\"\\\\0-9eE.+\\-tfnu a]{0,12}") {
+    fn reader_accepts_what_serde_json_accepts(text in "[\\[\\]{}:,\"\\\\0-9eE.+\\-tfnu a]{0,12}") {
         let ours = Json::parse(&text);
         match serde_json::from_str::<serde_json::Value>(&text) {
             // Through its own numbers, as it takes `-0` and large integers for floats.
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn maps_are_those_of_python(ops in prop::collection::vec((0u8..40, 0u8..4, 0i64..9), 0..120)) {
+    fn map_operations_equal_those_of_python(ops in prop::collection::vec((0u8..40, 0u8..4, 0i64..9), 0..120)) {
         let mut map = JsonMap::new();
         let mut model: Vec<(String, i64)> = Vec::new();
         for (key, op, value) in ops {
@@ -351,7 +351,7 @@ fn object_of(model: &str) -> BoxedStrategy<Node> {
         .boxed()
 }
 
-/// A key that is no field of `model`.
+/// A key that is not a field of `model`.
 fn unknown_key(model: &str) -> BoxedStrategy<String> {
     let known = models::fields(model);
     let is_unknown = move |key: &String| {
@@ -600,7 +600,7 @@ proptest! {
     #![proptest_config(cases(10_000))]
 
     #[test]
-    fn a_damaged_event_is_refused_or_round_trips(
+    fn corrupted_event_is_rejected_or_round_trips(
         recording in any::<Index>(),
         changes in prop::collection::vec(change(), 1..4),
     ) {
@@ -618,7 +618,7 @@ proptest! {
 
     /// Damage as above is mostly refused. A stray field at a place for fields is mostly read.
     #[test]
-    fn an_event_with_a_stray_field_is_refused_or_keeps_it(
+    fn event_with_a_stray_field_is_rejected_or_keeps_it(
         recording in any::<Index>(),
         place in any::<Index>(),
         name in 0..4usize,
@@ -648,7 +648,7 @@ proptest! {
 
 /// The same at every place of every recording, so that it is known how many were read.
 #[test]
-fn a_new_field_is_kept_wherever_one_can_stand() {
+fn unknown_field_is_kept_in_every_object() {
     let mut read = 0;
     for text in RECORDED.iter() {
         for at in field_places(text) {

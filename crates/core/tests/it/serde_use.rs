@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[test]
-fn serde_json_agrees_with_the_own_reader_and_writer() {
+fn serde_json_agrees_with_the_exact_reader_and_writer() {
     for recording in recordings::events() {
         let event = Event::from_json(&recording.camel).unwrap();
         for text in [&recording.camel, &recording.snake] {
@@ -30,7 +30,7 @@ fn serde_json_agrees_with_the_own_reader_and_writer() {
 }
 
 #[test]
-fn serde_json_values_agree_as_far_as_they_can_hold_the_numbers() {
+fn serde_json_values_agree_for_numbers_that_they_can_represent() {
     for recording in recordings::events() {
         let event = Event::from_json(&recording.camel).unwrap();
         let value = serde_json::to_value(&event).unwrap();
@@ -60,7 +60,7 @@ struct Envelope {
 }
 
 #[test]
-fn events_stand_in_a_users_own_struct() {
+fn event_is_a_field_of_a_serde_struct() {
     let event_text = models::full_event(Form::Camel).to_string();
     let free = models::user_map().to_string();
     let text = format!(
@@ -80,7 +80,7 @@ fn events_stand_in_a_users_own_struct() {
 }
 
 #[test]
-fn errors_come_through_serde_with_their_path() {
+fn serde_errors_have_the_path() {
     let text = r#"{"requestId":1,"event":{"actions":{"stateDelta":[]}}}"#;
     let error = serde_json::from_str::<Envelope>(text).unwrap_err();
     let message = error.to_string();
@@ -91,7 +91,7 @@ fn errors_come_through_serde_with_their_path() {
 }
 
 #[test]
-fn what_json_cannot_say_is_an_error_through_serde_too() {
+fn serde_rejects_values_that_json_cannot_represent() {
     let mut event = Event::user_text("x");
     event.actions.state_delta.insert("score", f64::NAN);
     let message = serde_json::to_string(&event).unwrap_err().to_string();
@@ -111,7 +111,7 @@ struct Flattened {
 /// serde copies flattened fields into a buffer of its own before a type may see them. That buffer
 /// rounds large integers, so reading from it is refused rather than done wrong.
 #[test]
-fn a_flattened_event_is_written_flat_but_reading_one_is_refused() {
+fn flattened_event_is_written_but_not_read() {
     let event = Event::from_json(&models::full_event(Form::Camel).to_string()).unwrap();
     let text = event.to_json().unwrap();
     let flattened = Flattened {
@@ -134,7 +134,7 @@ struct FlattenedMaps {
 }
 
 #[test]
-fn flattened_maps_are_written_flat_and_exactly() {
+fn flattened_maps_are_written_exactly() {
     let flattened = FlattenedMaps {
         map: JsonMap::from([(
             "big",
@@ -160,7 +160,7 @@ struct BesideFlattened {
 }
 
 #[test]
-fn an_event_beside_flattened_fields_is_read_and_written_exactly() {
+fn event_beside_flattened_fields_round_trips() {
     let text = format!(
         r#"{{"event":{},"other":{{"a":1}}}}"#,
         models::full_event(Form::Camel)
@@ -179,7 +179,7 @@ enum Tagged {
 
 /// Tagged and untagged enums go through the same buffer as flattened fields.
 #[test]
-fn an_event_in_a_tagged_enum_is_written_but_reading_one_is_refused() {
+fn event_in_a_tagged_enum_is_written_but_not_read() {
     let event = Event::user_text("x");
     let text = serde_json::to_string(&Tagged::Said {
         event: Box::new(event.clone()),

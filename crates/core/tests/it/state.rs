@@ -57,7 +57,7 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn cutting_by_scope_is_a_partition(delta in delta()) {
+    fn splitting_by_scope_is_a_partition(delta in delta()) {
         let (app, user, session, temp) = State::partition_by_scope(&delta);
         // Put together again, with prefixes, it is what it was; within a scope, in its order.
         let mut together = with_prefix("app:", &app);
@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn the_scope_is_said_by_the_first_prefix_alone(key in key()) {
+    fn first_prefix_alone_decides_the_scope(key in key()) {
         let (scope, bare) = StateScope::split(&key);
         prop_assert_eq!(format!("{}{bare}", scope.prefix()), key.as_str());
         let expected = match key.split_once(':') {
@@ -93,14 +93,14 @@ proptest! {
     }
 
     #[test]
-    fn trimming_takes_the_temp_keys_and_nothing_else(delta in delta()) {
+    fn trimming_removes_only_temp_keys(delta in delta()) {
         let mut expected = pairs(&delta);
         expected.retain(|(key, _)| !key.starts_with("temp:"));
         prop_assert_eq!(pairs(&State::trim_temp_keys(&delta)), expected);
     }
 
     #[test]
-    fn merging_puts_the_shared_scopes_over_the_session(
+    fn shared_scopes_override_session_state_when_merged(
         session in delta(), app in delta(), user in delta()
     ) {
         let state = State::merged(session.clone(), &app, &user);
@@ -115,7 +115,7 @@ proptest! {
 
     /// Storing a delta by scope and merging is the same as applying it to the merged state.
     #[test]
-    fn cutting_and_merging_is_applying(before in delta(), delta in delta()) {
+    fn splitting_and_merging_a_delta_equals_applying_it(before in delta(), delta in delta()) {
         let mut applied = State::from(State::trim_temp_keys(&before));
         applied.apply(&State::trim_temp_keys(&delta));
         let mut stored: [JsonMap; 3] = Default::default();
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn an_event_shows_its_temp_keys_and_stores_the_others(before in delta(), delta in delta()) {
+    fn temp_keys_of_an_event_are_visible_but_not_stored(before in delta(), delta in delta()) {
         let mut session = Session::new("a", "u", "s");
         session.state = State::from(before.clone());
         let mut event = Event::user_text("x");
@@ -230,7 +230,7 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn tracked_state_is_the_naive_one(
+    fn tracked_state_equals_the_naive_model(
         committed in prop::collection::vec(("[a-b]", small_value()), 0..3),
         steps in prop::collection::vec(step(), 0..40),
     ) {

@@ -1,11 +1,11 @@
-//! What real ADK wrote is read and written back byte for byte, in both forms.
+//! Recorded output of ADK round-trips byte for byte, in both forms.
 
 use retain_core::{Event, Json, JsonError, Session};
 
 use crate::recordings::{self, Recording};
 
-/// The recordings that ADK itself does not give back as it wrote them. What it writes on the
-/// second round is recorded as `again`, and that is what we write on the first.
+/// Recordings that ADK itself does not round-trip. `again` records its second output, which Retain
+/// writes at once.
 const ADK_CHANGES_ON_READING: [(&str, &str); 5] = [
     // A Python model object inside a free map is spelled by form; once read, it is a plain map.
     ("021-function-call-args-python-values", "snake_from_camel"),
@@ -35,7 +35,7 @@ fn changes_on_reading(recording: &Recording, direction: &str) -> bool {
     })
 }
 
-/// Checks the four directions of one recording; gives back how many were exceptions.
+/// Checks the four directions of one recording and returns the number of exceptions.
 fn check(recording: &Recording, both_forms: BothForms) -> usize {
     let mut exceptions = 0;
     for (from, text) in [("camel", &recording.camel), ("snake", &recording.snake)] {
@@ -47,7 +47,7 @@ fn check(recording: &Recording, both_forms: BothForms) -> usize {
                 true => {
                     exceptions += 1;
                     let again = &recording.again[&direction];
-                    assert_ne!(again, recorded, "{} is no exception", recording.name);
+                    assert_ne!(again, recorded, "{} is not an exception", recording.name);
                     again
                 }
                 false => recorded,
@@ -59,7 +59,7 @@ fn check(recording: &Recording, both_forms: BothForms) -> usize {
 }
 
 #[test]
-fn every_recorded_event_is_written_as_adk_wrote_it() {
+fn recorded_events_are_written_as_adk_wrote_them() {
     let events = recordings::events();
     let exceptions: usize = events.iter().map(|recording| check(recording, event)).sum();
     // Two directions of 021 and four of 062 in both versions, two of 082 in the newer one.
@@ -67,26 +67,26 @@ fn every_recorded_event_is_written_as_adk_wrote_it() {
 }
 
 #[test]
-fn every_recorded_session_is_written_as_adk_wrote_it() {
+fn recorded_sessions_are_written_as_adk_wrote_them() {
     let sessions = recordings::sessions();
     let exceptions: usize = sessions.iter().map(|r| check(r, session)).sum();
     assert_eq!(exceptions, 0);
 }
 
 #[test]
-fn what_adk_writes_on_the_second_round_keeps_every_value() {
+fn second_output_of_adk_keeps_every_value() {
     let mut texts = 0;
     for recording in recordings::events() {
         for (direction, text) in &recording.again {
             texts += 1;
             let [camel, snake] = event(text).unwrap();
-            // An API key scheme comes back with a stray `in_`, which is put right.
+            // ADK writes a stray `in_` for an API key scheme; Retain writes `in`.
             let (own, text) = match direction.starts_with("camel") {
                 true => (&camel, &text.replace("\"in_\":", "\"in\":")),
                 false => (&snake, text),
             };
             assert_eq!(own, text, "{}: {direction}", recording.name);
-            // Auth schemes then hold `type` and `type_` at once: there and back loses neither.
+            // Auth schemes then have both `type` and `type_`; a round trip keeps both.
             let [back, _] = event(&snake).unwrap();
             assert_eq!(back, camel, "{}: {direction}", recording.name);
             let [_, back] = event(&camel).unwrap();
@@ -97,7 +97,7 @@ fn what_adk_writes_on_the_second_round_keeps_every_value() {
 }
 
 #[test]
-fn recordings_survive_as_free_json() {
+fn recordings_round_trip_as_free_json() {
     for recording in recordings::events().iter().chain(&recordings::sessions()) {
         for text in [&recording.camel, &recording.snake] {
             assert_eq!(Json::parse(text).unwrap().to_string(), **text);
@@ -106,7 +106,7 @@ fn recordings_survive_as_free_json() {
 }
 
 #[test]
-fn a_session_keeps_its_events_as_they_were() {
+fn session_keeps_its_events_unchanged() {
     for recording in recordings::sessions() {
         let whole = Json::parse(&recording.camel).unwrap();
         let session = Session::from_json(&recording.camel).unwrap();

@@ -1,6 +1,6 @@
-//! Where Python's `json` stumbles in a text, and what it says: clients show it to people.
+//! The position and message of a JSON error as Python's `json` module reports them.
 
-/// The place, in characters, and the words of Python 3.11; `None` if Python would read the text.
+/// The position in characters and the message of Python 3.11; `None` if Python accepts the text.
 pub(super) fn as_python(text: &str) -> Option<(usize, String)> {
     let mut scanner = Scanner {
         chars: text.chars().collect(),
@@ -17,7 +17,7 @@ pub(super) fn as_python(text: &str) -> Option<(usize, String)> {
     (!is_at_end).then(|| (scanner.at, "Extra data".to_owned()))
 }
 
-/// Deeper than anything that is read, and shallow enough for the stack.
+/// Maximum nesting depth: more than the reader accepts, and safe for the stack.
 const DEPTH_MAX: usize = 200;
 
 enum Stop {
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn stumbles_where_python_does() {
-        // As Python 3.11 says it of each of these.
+        // The messages of Python 3.11.
         let cases = [
             ("", 0, "Expecting value"),
             ("{", 1, "Expecting property name enclosed in double quotes"),

@@ -1,4 +1,4 @@
-//! What bodies are made of: ADK's objects, which pass through without loss, and checked numbers.
+//! Types of request and response bodies: schemas of ADK's objects, and numbers with a range.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -11,10 +11,10 @@ use super::{
     query::{INTEGER_MAX, TIME_MAX},
 };
 
-/// No life is longer: a hundred years.
+/// Maximum time to live: a hundred years, in seconds.
 const TTL_MAX: f64 = 3_155_760_000.0;
 
-/// Gives a type that only stands for a schema its schema.
+/// Declares a type that stands for a schema.
 macro_rules! schema {
     ($($(#[doc = $about:literal])* $type:ident = $name:literal $schema:tt;)*) => { $(
         $(#[doc = $about])*
@@ -116,7 +116,7 @@ impl LoggedEvent {
     }
 }
 
-/// The events of a session, each with its place.
+/// The events of a session with their positions.
 pub(super) fn logged_events(session: &Session) -> Vec<LoggedEvent> {
     let events = (0..session.events.len()).filter_map(|at| {
         let position = session.events.position(at)?;
@@ -125,7 +125,7 @@ pub(super) fn logged_events(session: &Session) -> Vec<LoggedEvent> {
     events.collect()
 }
 
-/// Makes a number that is checked as it is read, with the schema that says so.
+/// Declares a number with a range, which its deserializer checks and its schema states.
 macro_rules! checked {
     ($($(#[doc = $about:literal])* $type:ident($inner:ty) is $kind:literal from $min:expr => $max:expr;)*) => { $(
         $(#[doc = $about])*
@@ -166,28 +166,28 @@ macro_rules! checked {
 checked! {
     /// A position in a log.
     Position(u64) is "integer" from 0 => INTEGER_MAX;
-    /// How long to wait, in milliseconds.
+    /// A wait in milliseconds.
     WaitMs(u64) is "integer" from 0 => 60_000;
-    /// How many memories a search brings.
+    /// The maximum number of results of a search.
     SearchLimit(u64) is "integer" from 1 => 1000;
-    /// How many tokens they may have.
+    /// The maximum number of tokens of the results.
     Tokens(u64) is "integer" from 1 => INTEGER_MAX;
     /// A score.
     Score(f32) is "number" from 0.0 => 1.0;
     /// A time in seconds since 1970.
     Time(f64) is "number" from -TIME_MAX => TIME_MAX;
-    /// How long something lives, in seconds. What lives shorter may be gone before it is answered.
+    /// A time to live in seconds. A shorter one could end before the response is sent.
     Ttl(f64) is "number" from 1.0 => TTL_MAX;
 }
 
 impl From<Ttl> for Duration {
     fn from(ttl: Ttl) -> Duration {
-        // In range: that is what it was checked for.
+        // The deserializer has checked the range.
         Duration::try_from_secs_f64(ttl.0).unwrap_or_default()
     }
 }
 
-/// A text that can be left out, or be null.
+/// Distinguishes a missing value from null.
 pub(super) fn given<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     D: Deserializer<'de>,

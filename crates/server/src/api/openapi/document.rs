@@ -1,4 +1,4 @@
-//! Puts the descriptions of all routes together.
+//! Builds the OpenAPI document from the descriptions of all routes.
 
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -70,7 +70,7 @@ pub(super) fn document() -> Value {
     })
 }
 
-/// The schemas of bodies: what is read and what is written differ in what must be there.
+/// The schemas of bodies: requests and responses differ in their required fields.
 struct Schemas {
     reading: SchemaGenerator,
     writing: SchemaGenerator,
@@ -105,7 +105,7 @@ impl Schemas {
 }
 
 fn insert(paths: &mut Map<String, Value>, path: &str, method: &str, described: Value) {
-    // A parameter that takes the rest of a path is one like others here.
+    // OpenAPI has no wildcard parameters.
     let path = path.replace("{*", "{");
     let item = paths.entry(path).or_insert_with(|| json!({}));
     item[method.to_ascii_lowercase()] = described;
@@ -170,7 +170,7 @@ fn content(body: &Body, schemas: &mut SchemaGenerator) -> Value {
     let schema = match body.schema {
         Some(make) => make(schemas).into(),
         None if body.media_type == "application/json" => json!({"type": "object"}),
-        // A stream of events is no text to those who read it: what an event is, the guide says.
+        // An event stream has no JSON schema; the guide describes the events.
         None if body.media_type == "text/event-stream" => json!(true),
         None => json!({"type": "string"}),
     };

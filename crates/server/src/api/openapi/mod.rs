@@ -1,5 +1,4 @@
-//! The description of all routes, as OpenAPI 3.1: made from what the routes are added with, and
-//! from the types that their bodies are read into and written from.
+//! The OpenAPI 3.1 document, made from the registered routes and the types of their bodies.
 
 mod adk_schemas;
 mod document;

@@ -1,4 +1,4 @@
-//! The routes of the other faces: ADK's, in the shapes that ADK gives them, and operations.
+//! The OpenAPI descriptions of ADK's routes and of the operations routes.
 
 use axum::http::Method;
 use retain_core::adk::table;
@@ -6,24 +6,24 @@ use serde_json::{Value, json};
 
 use super::adk_schemas::{answer, reference, request};
 
-/// A route of another face.
+/// A route outside Retain's own API.
 pub(super) struct Other {
     method: Method,
     path: &'static str,
     pub(super) summary: &'static str,
-    /// Whether it is one of ADK's.
+    /// Whether it is one of ADK's routes.
     pub(super) is_adk: bool,
-    /// Parameters of the query: texts that need not be there.
+    /// Optional query parameters.
     pub(super) query: &'static [&'static str],
-    /// The schema of the JSON that it takes.
+    /// The schema of the request body.
     pub(super) takes: Option<Value>,
-    /// A body that works on a server that was started without a word.
+    /// An example body that works on a server with default options.
     pub(super) example: Option<Value>,
-    /// The media type and schema of what it answers.
+    /// The media type and schema of the response.
     pub(super) answers: Option<(&'static str, Value)>,
-    /// What it answers if all is well.
+    /// The status of a success.
     pub(super) status: u16,
-    /// What else it answers, beside what all may that are not for everybody or take a body.
+    /// Further status codes, besides those of all routes with a body or access control.
     pub(super) failures: &'static [u16],
 }
 
@@ -66,7 +66,7 @@ impl Other {
     }
 
     fn streams(mut self, media_type: &'static str) -> Other {
-        // A stream of events is no text to those who read it: what an event is, the guide says.
+        // An event stream has no JSON schema; the guide describes the events.
         let schema = match media_type {
             "text/event-stream" => json!(true),
             _ => text(),
@@ -90,7 +90,7 @@ fn array(items: Value) -> Value {
     json!({"type": "array", "items": items})
 }
 
-/// An object with these fields, of which the first `required` must be there, and any others.
+/// An object with these fields, of which the first `required` are required.
 fn object(fields: &[(&str, Value)], required: usize) -> Value {
     let names: Vec<&str> = fields
         .iter()
@@ -117,7 +117,7 @@ fn session() -> Value {
     answer(&table::SESSION)
 }
 
-/// A message to the app that is built in.
+/// A message to the built-in app.
 fn run_example() -> Value {
     json!({
         "appName": "assistant",
@@ -238,7 +238,7 @@ fn artifacts() -> Vec<Other> {
     ]
 }
 
-/// What ADK's web UI asks for and nobody else should: it changes with the UI.
+/// Whether only ADK's web UI uses the path; such routes change with the UI.
 fn is_for_development(path: &str) -> bool {
     let begins = ["/dev", "/debug/", "/builder/", "/config/"];
     let ends = ["/graph", "/metrics-info"];

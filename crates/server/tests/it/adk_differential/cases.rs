@@ -1,4 +1,4 @@
-//! The requests: each route well asked, and then in every way wrongly.
+//! The requests: valid ones for each route, then invalid ones of every kind.
 
 /// A request.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ fn case(method: &'static str, path: impl Into<String>, body: impl Into<String>) 
     }
 }
 
-/// All requests, in their order: later ones see what earlier ones did.
+/// All requests, in order: later ones see the effects of earlier ones.
 pub(crate) fn all() -> Vec<Case> {
     let mut cases = good();
     cases.extend(runs());
@@ -36,7 +36,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases
 }
 
-/// Requests that do not name their app.
+/// Requests without an app name.
 pub(crate) fn without_app() -> Vec<Case> {
     let hello = r#"{"userId":"ada","sessionId":"s","newMessage":{"parts":[{"text":"hi"}]}}"#;
     vec![
@@ -187,7 +187,7 @@ fn said(text: &str) -> String {
 }
 
 fn runs() -> Vec<Case> {
-    // What is refused here is stored by ADK, so that it goes to a session of its own.
+    // ADK stores messages that Retain rejects, so these go to a session of their own.
     let mut cases = vec![case("POST", format!("{USER}/sessions/w1"), "")];
     let hello = said("hello é 😀");
     let bodies = [
@@ -320,7 +320,7 @@ fn artifacts() -> Vec<Case> {
     cases
 }
 
-/// A value of each kind.
+/// One value of each JSON type.
 const VALUES: [&str; 9] = [
     "null",
     "5",
@@ -333,7 +333,7 @@ const VALUES: [&str; 9] = [
     "12345678901234567890123",
 ];
 
-/// A body with one field more, after these.
+/// Bodies with a value of each type in each field.
 fn wrong_fields() -> Vec<Case> {
     let run = r#""appName":"nobody""#;
     let bodies: [(&'static str, String, &str, &[&str]); 5] = [
@@ -391,7 +391,7 @@ fn wrong_fields() -> Vec<Case> {
             }
         }
     }
-    // Without an id that is new each time, the list would grow with each of them.
+    // A random id would add a session to the list with each of them.
     cases.retain(|case| !(case.path.ends_with("/sessions") && case.body.contains("\"x\"")));
     cases
 }

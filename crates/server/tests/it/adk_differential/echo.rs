@@ -1,4 +1,4 @@
-//! The model of both sides: it says back what it was told last.
+//! The model of both servers: it echoes the last message.
 
 use std::sync::Arc;
 

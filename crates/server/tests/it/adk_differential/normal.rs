@@ -1,8 +1,8 @@
-//! An answer, with what is new each time taken out: ids that are made, and times.
+//! An answer without random ids and times.
 
 use retain_core::{Json, JsonMap};
 
-/// What came back.
+/// The answer of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -40,7 +40,7 @@ impl Answer {
         Json::from(self.body.clone()).to_string()
     }
 
-    /// The `detail` of a refusal.
+    /// The `detail` of an error.
     pub(crate) fn detail(&self) -> &Json {
         &self.body[0]["detail"]
     }

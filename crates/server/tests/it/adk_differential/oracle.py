@@ -1,4 +1,4 @@
-"""Google's own server behind a pipe: each line is a request, each answer a line."""
+"""Google's server behind a pipe: one request per input line, one answer per output line."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 
 class Echo(BaseLlm):
-    """Says back what it was told last; in pieces if it is to stream."""
+    """Echoes the last message, in chunks when streaming."""
 
     @classmethod
     def supported_models(cls):

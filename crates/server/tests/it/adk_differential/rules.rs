@@ -1,10 +1,10 @@
-//! Where we answer otherwise than Google's server, and why that is right: docs/differences-from-adk.md.
+//! The intended differences from Google's server: docs/differences-from-adk.md.
 
 use retain_core::{Json, JsonMap};
 
 use crate::adk_differential::{cases::Case, normal::Answer};
 
-/// A difference that is meant.
+/// An intended difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
     VersionSaysRust,
@@ -45,7 +45,7 @@ impl Rule {
         Rule::UnknownActionsAreKept,
     ];
 
-    /// Whether this is why the two answers differ.
+    /// Whether the rule explains the difference of two answers.
     pub(crate) fn explains(self, case: &Case, ours: &Answer, theirs: &Answer) -> bool {
         let said = |part: &str| ours.text().contains(part);
         match self {
@@ -113,7 +113,7 @@ impl Rule {
             Rule::NulIsRefused => ours.status == 400 && said("NUL"),
             Rule::LongIdsAreRefused => {
                 (ours.status == 400 && said("at most 512"))
-                    // The name of a file that is too long, asked for nevertheless.
+                    // A request for a file name that is too long.
                     || (both(ours, theirs, 404, 500) && case.path.len() > 600)
             }
             Rule::EmptyNamesAreRefused => ours.status == 400 && said("is empty"),
@@ -125,7 +125,7 @@ fn both(ours: &Answer, theirs: &Answer, our: u16, their: u16) -> bool {
     ours.status == our && theirs.status == their
 }
 
-/// The answer without the field that only newer events have.
+/// The answer without the field `later`, which ADK does not know.
 fn without_later(value: &Json) -> Json {
     match value {
         Json::Object(map) => {

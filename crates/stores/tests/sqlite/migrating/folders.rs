@@ -61,7 +61,7 @@ async fn artifacts_move_to_a_folder_and_back() {
     let from = source(&it.path("from.db"), &it.clock).await;
     let refused = Migration::new(from.clone(), folder()).run().await;
     let refused = told(refused);
-    assert!(refused.contains("the target cannot keep"), "{refused}");
+    assert!(refused.contains("the target cannot store"), "{refused}");
     let to_folder = Migration::new(only_artifacts(from.clone()), folder());
     let there = to_folder.run().await.unwrap();
     assert_eq!(there.counts.artifact_versions, 5);
