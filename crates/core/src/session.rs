@@ -6,7 +6,7 @@ use crate::{
     event::Event,
     events::Events,
     json::{Json, JsonMap, Writer},
-    state::{State, StateDelta, StateScope},
+    state::{State, StateDelta},
     wire::{self, Extra},
 };
 
@@ -129,11 +129,11 @@ impl Session {
         })
     }
 
-    /// Takes up an event that was stored: `temp:` keys become visible to whoever holds this
-    /// session, the changes are applied. An event that is known already changes nothing.
+    /// Applies a stored event: its `temp:` keys and its changes. An event that the session has
+    /// already changes nothing.
     ///
-    /// Events that were stored together may come in any order; they are put into that of the log.
-    pub(crate) fn take_up(&mut self, stored: &TakeUp) {
+    /// Events that were stored together may come in any order; this restores the order of the log.
+    pub(crate) fn apply(&mut self, stored: &StoredEvent) {
         self.state.apply(&stored.temp);
         // A repeat of something old: the state has it already, whether its event is loaded or not.
         if stored.position <= self.position {
@@ -173,9 +173,9 @@ impl Session {
     }
 }
 
-/// A stored event, and what else a live session takes up with it.
+/// A stored event with what a live session applies.
 #[derive(Debug)]
-pub(crate) struct TakeUp {
+pub(crate) struct StoredEvent {
     pub(crate) position: u64,
     pub(crate) event: Arc<Event>,
     pub(crate) temp: StateDelta,
@@ -245,29 +245,16 @@ pub fn apply_event_to_session(session: &mut Session, mut event: Event) -> Event 
     if event.is_partial() {
         return event;
     }
-    let temp = take_temp_keys(&mut event);
+    let temp = State::take_temp_keys(&mut event.actions.state_delta);
     let last = session.events.iter_with_positions().next_back();
     let last = last.map_or(0, |(position, _)| position);
-    session.take_up(&TakeUp {
+    session.apply(&StoredEvent {
         position: session.position.max(last) + 1,
         event: Arc::new(event.clone()),
         temp,
         changes: Vec::new(),
     });
     event
-}
-
-/// Removes the `temp:` keys from the event's delta and gives them back.
-pub(crate) fn take_temp_keys(event: &mut Event) -> StateDelta {
-    let is_temp = |key: &str| StateScope::of(key) == StateScope::Temp;
-    let delta = &mut event.actions.state_delta;
-    let mut temp = StateDelta::new();
-    if delta.keys().any(is_temp) {
-        temp = delta.clone();
-        temp.retain(|key, _| is_temp(key));
-        delta.retain(|key, _| !is_temp(key));
-    }
-    temp
 }
 
 /// Which events a read of a session brings, as in ADK.

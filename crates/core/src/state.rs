@@ -134,8 +134,25 @@ impl State {
     /// `delta` without its `temp:` keys.
     pub fn trim_temp_keys(delta: &StateDelta) -> StateDelta {
         let mut kept = delta.clone();
-        kept.retain(|key, _| StateScope::of(key) != StateScope::Temp);
+        State::take_temp_keys(&mut kept);
         kept
+    }
+
+    /// Removes the `temp:` keys of `delta` and returns them.
+    pub fn take_temp_keys(delta: &mut StateDelta) -> StateDelta {
+        let is_temp = |key: &str| StateScope::of(key) == StateScope::Temp;
+        if !delta.keys().any(is_temp) {
+            return StateDelta::new();
+        }
+        let mut temp = delta.clone();
+        temp.retain(|key, _| is_temp(key));
+        delta.retain(|key, _| !is_temp(key));
+        temp
+    }
+
+    /// Removes the `temp:` keys, which live for one run, and returns them.
+    pub fn clear_temp_keys(&mut self) -> StateDelta {
+        State::take_temp_keys(&mut self.0)
     }
 
     /// The state of three scopes as one, precedence as in ADK: app and user over session.

@@ -53,7 +53,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         let mut positions: HashMap<String, u64> = HashMap::new();
         let stored = events.into_iter().filter(|event| !event.is_partial());
         let ready = stored.zip(1..).map(|(event, position)| {
-            let mut ready = self.prepare(event)?;
+            let (mut ready, _) = self.prepare(event)?;
             let taken = positions.insert(ready.event.id.clone(), position);
             if let Some(position) = taken {
                 let id = ready.event.id.clone();

@@ -4,6 +4,7 @@
 //! what ADK says (`prepare`), waits for the lease where it begins a run (`lease_queue`), and then
 //! makes one call to the store.
 
+mod append;
 mod fold;
 mod history;
 mod lease_queue;
@@ -30,22 +31,18 @@ use crate::{
     event::Event,
     events::Events,
     json::JsonMap,
-    lease::LeaseUse,
     limits::{self, Limited, Limits},
     list_text::ListText,
     ports::{Clock, Ids, RandomIds, SystemClock},
     service::{
         Append, Appended, CreateSession, EventStream, ExportScope, ImportReceipt, LineStream,
-        ListSessions, Rewind, RunToken, RunUse, SessionLog, SessionService, SharedSession,
+        ListSessions, Rewind, RunToken, SessionLog, SessionService, SharedSession,
     },
-    session::{
-        GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, TakeUp, Window,
-        take_temp_keys,
-    },
-    state::{ScopedDelta, State, StateScope},
+    session::{GetSessionConfig, ListCursor, ListSessionsResponse, Session, SessionKey, Window},
+    state::{ScopedDelta, State},
     store::{
-        Batch, Changes, EraseReceipt, Head, ListQuery, NewSession, ScopedState, SessionStore,
-        Snapshot, Want, Written,
+        Changes, EraseReceipt, Head, ListQuery, NewSession, ScopedState, SessionStore, Snapshot,
+        Want, Written,
     },
     wire::to_stored_text,
 };
@@ -217,102 +214,6 @@ impl<S: SessionStore> StoreSessionService<S> {
         Ok(snapshot.map(session_of))
     }
 
-    /// Appends to the log; the heart of the service. Gives back the batch beside what was stored.
-    async fn append_all(
-        &self,
-        key: &SessionKey,
-        incarnation: Option<u64>,
-        append: Append,
-    ) -> Result<(Appended, Arc<Batch>)> {
-        self.settings.limits.check_key(key)?;
-        let stored = append
-            .events
-            .into_iter()
-            .filter(|event| !event.is_partial());
-        let events: Vec<Event> = stored.collect();
-        let limit = self.settings.limits.batch_events;
-        limits::check(Limited::Batch, events.len(), limit)?;
-        let rewinds = |event: &Event| event.actions.rewind_before_invocation_id.is_some();
-        let has_rewind = events.iter().any(rewinds);
-        let ready = events.into_iter().map(|event| self.prepare(event));
-        let ready = ready.collect::<Result<Vec<_>>>()?;
-        if has_rewind {
-            return self
-                .append_rewinding(key, incarnation, ready, append.expected, append.run)
-                .await;
-        }
-        let batch = Batch {
-            events: ready,
-            incarnation,
-            expected: append.expected,
-            lease: LeaseUse::Outside,
-            state_bytes_max: self.settings.limits.state_bytes,
-        };
-        if batch.events.is_empty() && matches!(append.run, RunUse::Outside) {
-            return Ok((Appended::default(), Arc::new(batch)));
-        }
-        let mut batch = Arc::new(batch);
-        let written = self.write(key, &mut batch, append.run).await?;
-        let appended = appended(key, written)?;
-        self.count_appended(appended.events.len());
-        Ok((appended, batch))
-    }
-
-    fn count_appended(&self, count: usize) {
-        self.appended.fetch_add(count as u64, Ordering::Relaxed);
-    }
-
-    /// Hands the batch to the store as part of the run it belongs to.
-    async fn write(
-        &self,
-        key: &SessionKey,
-        batch: &mut Arc<Batch>,
-        run: RunUse,
-    ) -> Result<Written> {
-        let ttl = Some(self.settings.run_ttl);
-        let lease = match run {
-            RunUse::Begin(options) => {
-                return self.write_with_lease(key, batch, ttl, &options).await;
-            }
-            RunUse::Outside => LeaseUse::Outside,
-            RunUse::Within(RunToken(token)) => LeaseUse::Hold { token, ttl },
-            RunUse::End(RunToken(token)) => LeaseUse::Hold { token, ttl: None },
-        };
-        if lease != LeaseUse::Outside {
-            Arc::make_mut(batch).lease = lease;
-        }
-        self.store.append(key, batch).await
-    }
-
-    /// Stores events for a live session; says how the session takes them up.
-    async fn append_for(
-        &self,
-        key: &SessionKey,
-        incarnation: u64,
-        mut append: Append,
-    ) -> Result<(Vec<TakeUp>, Option<RunToken>)> {
-        append.events.retain(|event| !event.is_partial());
-        let temps: Vec<_> = append.events.iter_mut().map(take_temp_keys).collect();
-        // A session that was not read from a store cannot tell which one it is.
-        let incarnation = Some(incarnation).filter(|known| *known != 0);
-        let (appended, batch) = self.append_all(key, incarnation, append).await?;
-        let stored = appended.events.into_iter().zip(&batch.events).zip(temps);
-        let stored = stored.map(|(((position, event), new), temp)| TakeUp {
-            position,
-            event,
-            temp,
-            changes: new.changes.session.clone(),
-        });
-        Ok((stored.collect(), appended.run))
-    }
-
-    /// Stores one event for a live session; says how the session takes it up.
-    async fn append_one(&self, key: &SessionKey, incarnation: u64, event: Event) -> Result<TakeUp> {
-        let (stored, _) = self.append_for(key, incarnation, event.into()).await?;
-        let stored = stored.into_iter().next();
-        stored.ok_or_else(|| SessionError::not_found(key))
-    }
-
     fn check_owner(&self, app: &str, user: Option<&str>) -> Result<()> {
         let limits = &self.settings.limits;
         limits.check_id("app name", app)?;
@@ -368,11 +269,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         session.position = read.head.position;
         session.last_update_time = read.head.last_update_time;
         let mut state = merged(read.state);
-        for (key, value) in session.state.iter() {
-            if StateScope::of(key) == StateScope::Temp {
-                state.set(key, value.clone());
-            }
-        }
+        state.apply(&session.state.clear_temp_keys());
         session.state = state;
         Ok(())
     }
@@ -470,10 +367,11 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
         if event.is_partial() {
             return Ok(event);
         }
-        let incarnation = session.incarnation;
-        let stored = self.append_one(&session.key(), incarnation, event).await?;
-        session.take_up(&stored);
-        Ok(Arc::unwrap_or_clone(stored.event))
+        let key = session.key();
+        let appending = self.append_events(&key, session.incarnation, event.into());
+        let stored = appending.await?;
+        stored.apply_to(session);
+        stored.into_event(&key)
     }
 
     async fn append_event_locked(&self, session: &SharedSession, event: Event) -> Result<Event> {
@@ -481,9 +379,9 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
             return Ok(event);
         }
         let (key, incarnation) = session.update(|session| (session.key(), session.incarnation));
-        let stored = self.append_one(&key, incarnation, event).await?;
-        session.update(|session| session.take_up(&stored));
-        Ok(Arc::unwrap_or_clone(stored.event))
+        let stored = self.append_events(&key, incarnation, event.into()).await?;
+        session.update(|session| stored.apply_to(session));
+        stored.into_event(&key)
     }
 
     async fn get_user_state(&self, app_name: &str, user_id: &str) -> Result<JsonMap> {
@@ -552,20 +450,14 @@ impl<S: SessionStore> SessionLog for StoreSessionService<S> {
     }
 
     async fn append(&self, key: &SessionKey, append: Append) -> Result<Appended> {
-        Ok(self.append_all(key, None, append).await?.0)
+        Ok(self.append_events(key, 0, append).await?.into())
     }
 
     async fn append_live(&self, session: &SharedSession, append: Append) -> Result<Appended> {
         let (key, incarnation) = session.update(|session| (session.key(), session.incarnation));
-        let (stored, run) = self.append_for(&key, incarnation, append).await?;
-        session.update(|session| stored.iter().for_each(|stored| session.take_up(stored)));
-        let events = stored.into_iter();
-        Ok(Appended {
-            events: events
-                .map(|stored| (stored.position, stored.event))
-                .collect(),
-            run,
-        })
+        let stored = self.append_events(&key, incarnation, append).await?;
+        session.update(|session| stored.apply_to(session));
+        Ok(stored.into())
     }
 
     async fn renew_run(&self, key: &SessionKey, run: RunToken) -> Result<()> {

@@ -7,17 +7,16 @@ use crate::{
     error::{Result, SessionError},
     event::Event,
     limits::{self, Limited},
-    session::take_temp_keys,
-    state::ScopedDelta,
+    state::{ScopedDelta, State, StateDelta},
     store::{Changes, NewEvent, SessionStore},
     wire::to_stored_text,
 };
 
 impl<S: SessionStore> StoreSessionService<S> {
-    /// Settles everything about `event`.
-    pub(super) fn prepare(&self, mut event: Event) -> Result<NewEvent> {
+    /// Settles everything about `event`. Returns its `temp:` keys beside it: no store gets them.
+    pub(super) fn prepare(&self, mut event: Event) -> Result<(NewEvent, StateDelta)> {
         let settings = &self.settings;
-        take_temp_keys(&mut event);
+        let temp = State::take_temp_keys(&mut event.actions.state_delta);
         let id_given = !event.id.is_empty();
         if !id_given {
             event.id = settings.ids.new_id();
@@ -41,13 +40,14 @@ impl<S: SessionStore> StoreSessionService<S> {
         let body = to_stored_text(&event);
         let body = body.map_err(|e| SessionError::invalid("event", e.to_string()))?;
         limits::check(Limited::Event, body.len(), settings.limits.event_bytes)?;
-        Ok(NewEvent {
+        let ready = NewEvent {
             event: Arc::new(event),
             body,
             time_given,
             id_given,
             changes,
-        })
+        };
+        Ok((ready, temp))
     }
 }
 

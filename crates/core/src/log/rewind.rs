@@ -21,7 +21,7 @@ use crate::{
     service::{Appended, Rewind, RunToken, RunUse},
     session::{SessionKey, Window},
     state::{ScopedDelta, StateDelta},
-    store::{Batch, Head, NewEvent, SessionStore, Want},
+    store::{Batch, Head, NewEvent, SessionStore, Want, Written},
 };
 
 /// What a rewind goes by.
@@ -159,7 +159,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         event.actions.rewind_before_invocation_id = Some(rewind.before_invocation_id.clone());
         event.actions.state_delta = adk_delta(current, target);
         event.actions.artifact_delta = files;
-        let mut ready = self.prepare(event)?;
+        let (mut ready, _) = self.prepare(event)?;
         ready.changes.session = changes_to(current, target, &JsonMap::new());
         Ok(Batch {
             events: vec![ready],
@@ -204,15 +204,13 @@ impl<S: SessionStore> StoreSessionService<S> {
         error
     }
 
-    /// Appends a batch that holds a rewind made elsewhere, by ADK itself for example.
-    pub(super) async fn append_rewinding(
+    /// Writes a batch that holds a rewind made elsewhere, by ADK itself for example.
+    pub(super) async fn write_rewinding(
         &self,
         key: &SessionKey,
-        incarnation: Option<u64>,
-        mut events: Vec<NewEvent>,
-        expected: Option<u64>,
+        batch: &mut Arc<Batch>,
         run: RunUse,
-    ) -> Result<(Appended, Arc<Batch>)> {
+    ) -> Result<Written> {
         let (run, lease) = match run {
             RunUse::Begin(options) => {
                 let lease = self.take_lease(key, &options).await?;
@@ -220,21 +218,21 @@ impl<S: SessionStore> StoreSessionService<S> {
             }
             run => (run, None),
         };
+        let expected = batch.expected;
         loop {
-            let read = self.store.read(key, Window::NONE, Want::State).await?;
-            let read = read.ok_or_else(|| SessionError::not_found(key))?;
-            self.follow(key, &mut events, read.state.session).await?;
-            let mut batch = Arc::new(Batch {
-                events: events.clone(),
-                incarnation,
-                expected: Some(expected.unwrap_or(read.head.position)),
-                lease: LeaseUse::Outside,
-                state_bytes_max: self.settings.limits.state_bytes,
-            });
-            match self.write(key, &mut batch, run.clone()).await {
+            let written = async {
+                let read = self.store.read(key, Window::NONE, Want::State).await?;
+                let read = read.ok_or_else(|| SessionError::not_found(key))?;
+                let changed = Arc::make_mut(batch);
+                changed.expected = Some(expected.unwrap_or(read.head.position));
+                let events = &mut changed.events;
+                self.follow(key, events, read.state.session).await?;
+                self.write(key, batch, run.clone()).await
+            };
+            match written.await {
                 Err(error) if expected.is_none() && is_position_conflict(&error) => {}
                 Err(error) => return Err(self.release_after(key, lease, error).await),
-                Ok(written) => return Ok((appended(key, written)?, batch)),
+                written => return written,
             }
         }
     }

@@ -400,7 +400,7 @@ impl<S: SessionStore> Import<'_, S> {
             return Err(self.wrong("has an event without id or time, or with an id used before"));
         }
         let changes = log.fold.step(position, &event);
-        let mut ready = self.service.prepare(event)?;
+        let (mut ready, _) = self.service.prepare(event)?;
         ready.changes.session = changes;
         log.waiting.push((position, ready));
         log.next += 1;

@@ -19,7 +19,7 @@ use crate::{
 };
 use message::Answered;
 use resume::Start;
-use session_cache::{Assembled, drop_temp_keys};
+use session_cache::Assembled;
 
 /// A run that has begun.
 pub(crate) struct Begun {
@@ -354,7 +354,7 @@ impl Inner {
 
 /// `temp:` keys live for one run: those of an earlier one go, those of the message come.
 pub(crate) fn apply_temp(session: &mut Session, delta: &StateDelta) {
-    drop_temp_keys(&mut session.state);
+    session.state.clear_temp_keys();
     let (_, _, _, temp) = State::partition_by_scope(delta);
     session.state.apply(&temp);
 }

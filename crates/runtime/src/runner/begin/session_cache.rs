@@ -6,7 +6,7 @@ use std::{
 };
 
 use lru::LruCache;
-use retain_core::{Content, Event, Json, JsonMap, Part, Session, SessionKey, State, StateScope};
+use retain_core::{Content, Event, Json, JsonMap, Part, Session, SessionKey};
 
 use crate::contents::ContentsCache;
 
@@ -58,7 +58,7 @@ impl KeptSessions {
     /// Keeps a session, and lets go of those that were not used for longest. `temp:` keys are those
     /// of one run, and are not kept.
     pub(crate) fn put(&self, key: SessionKey, mut session: Session, assembled: Assembled) {
-        drop_temp_keys(&mut session.state);
+        session.state.clear_temp_keys();
         let mut inside = self.lock();
         let bytes = inside.bytes_of(&key, &session);
         inside.remove(&key);
@@ -137,19 +137,6 @@ fn json_bytes(value: &Json) -> usize {
         Json::Null | Json::Bool(_) | Json::Number(_) => 0,
     };
     size_of::<Json>() + inside
-}
-
-/// `temp:` keys live for one run.
-pub(crate) fn drop_temp_keys(state: &mut State) {
-    let is_temp = |key: &str| StateScope::of(key) == StateScope::Temp;
-    let stale: Vec<String> = state
-        .iter()
-        .filter(|(key, _)| is_temp(key))
-        .map(|(key, _)| key.to_owned())
-        .collect();
-    for key in stale {
-        state.remove(&key);
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,124 @@
+//! The one append behind `append_event`, `append_event_locked`, `append` and `append_live`.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use super::{StoreSessionService, appended};
+use crate::{
+    error::{Result, SessionError},
+    event::Event,
+    lease::LeaseUse,
+    limits::{self, Limited},
+    service::{Append, Appended, RunToken, RunUse},
+    session::{Session, SessionKey, StoredEvent},
+    store::{Batch, SessionStore, Written},
+};
+
+/// What an append has stored, and what a live session takes from it.
+#[derive(Debug, Default)]
+pub(super) struct StoredBatch {
+    events: Vec<StoredEvent>,
+    run: Option<RunToken>,
+}
+
+impl StoredBatch {
+    /// Applies the events to a live session.
+    pub(super) fn apply_to(&self, session: &mut Session) {
+        self.events.iter().for_each(|stored| session.apply(stored));
+    }
+
+    /// The first event as it was stored.
+    pub(super) fn into_event(self, key: &SessionKey) -> Result<Event> {
+        let first = self.events.into_iter().next();
+        let first = first.ok_or_else(|| SessionError::not_found(key))?;
+        Ok(Arc::unwrap_or_clone(first.event))
+    }
+}
+
+impl From<StoredBatch> for Appended {
+    fn from(stored: StoredBatch) -> Appended {
+        let events = stored.events.into_iter();
+        Appended {
+            events: events
+                .map(|stored| (stored.position, stored.event))
+                .collect(),
+            run: stored.run,
+        }
+    }
+}
+
+impl<S: SessionStore> StoreSessionService<S> {
+    /// Appends the events that are not partial, all or none. An `incarnation` of 0 means any.
+    pub(super) async fn append_events(
+        &self,
+        key: &SessionKey,
+        incarnation: u64,
+        append: Append,
+    ) -> Result<StoredBatch> {
+        self.settings.limits.check_key(key)?;
+        let mut events = append.events;
+        events.retain(|event| !event.is_partial());
+        let limit = self.settings.limits.batch_events;
+        limits::check(Limited::Batch, events.len(), limit)?;
+        if events.is_empty() && matches!(append.run, RunUse::Outside) {
+            return Ok(StoredBatch::default());
+        }
+        let rewinds = |event: &Event| event.actions.rewind_before_invocation_id.is_some();
+        let has_rewind = events.iter().any(rewinds);
+        let prepared = events.into_iter().map(|event| self.prepare(event));
+        let prepared = prepared.collect::<Result<Vec<_>>>()?;
+        let (ready, temps): (Vec<_>, Vec<_>) = prepared.into_iter().unzip();
+        let batch = Batch {
+            events: ready,
+            // A session that was not read from a store does not know its incarnation.
+            incarnation: Some(incarnation).filter(|known| *known != 0),
+            expected: append.expected,
+            lease: LeaseUse::Outside,
+            state_bytes_max: self.settings.limits.state_bytes,
+        };
+        let mut batch = Arc::new(batch);
+        let written = if has_rewind {
+            self.write_rewinding(key, &mut batch, append.run).await?
+        } else {
+            self.write(key, &mut batch, append.run).await?
+        };
+        let Appended { events, run } = appended(key, written)?;
+        self.count_appended(events.len());
+        let stored = events.into_iter().zip(&batch.events).zip(temps);
+        let stored = stored.map(|(((position, event), new), temp)| StoredEvent {
+            position,
+            event,
+            temp,
+            changes: new.changes.session.clone(),
+        });
+        Ok(StoredBatch {
+            events: stored.collect(),
+            run,
+        })
+    }
+
+    pub(super) fn count_appended(&self, count: usize) {
+        self.appended.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// Hands the batch to the store as part of the run it belongs to.
+    pub(super) async fn write(
+        &self,
+        key: &SessionKey,
+        batch: &mut Arc<Batch>,
+        run: RunUse,
+    ) -> Result<Written> {
+        let ttl = Some(self.settings.run_ttl);
+        let lease = match run {
+            RunUse::Begin(options) => {
+                return self.write_with_lease(key, batch, ttl, &options).await;
+            }
+            RunUse::Outside => LeaseUse::Outside,
+            RunUse::Within(RunToken(token)) => LeaseUse::Hold { token, ttl },
+            RunUse::End(RunToken(token)) => LeaseUse::Hold { token, ttl: None },
+        };
+        if lease != LeaseUse::Outside {
+            Arc::make_mut(batch).lease = lease;
+        }
+        self.store.append(key, batch).await
+    }
+}
