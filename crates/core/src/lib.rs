@@ -19,6 +19,7 @@ mod list_text;
 mod log;
 mod memory;
 mod migrate;
+mod plain_log;
 mod plan;
 mod ports;
 mod redact;
@@ -65,6 +66,7 @@ pub use migrate::{
     Migration, MigrationCounts, MigrationError, MigrationPhase, MigrationReport, MigrationSide,
     MigrationSurvey, MigrationWatch, Unwatched,
 };
+pub use plain_log::PlainSessionLog;
 pub use plan::{Plan, Standing, plan_append, plan_renewal};
 pub use ports::{Clock, Ids, RandomIds, SystemClock, duration_us, micros, seconds};
 pub use redact::redacted;

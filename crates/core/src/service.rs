@@ -80,8 +80,9 @@ pub trait SessionService: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// The log behind the sessions, for what ADK's methods cannot say. `None` if there is none.
-    fn log(&self) -> Option<&dyn SessionLog> {
+    /// The log behind the sessions, for what ADK's methods cannot express. A runner uses
+    /// [`PlainSessionLog`](crate::PlainSessionLog) where there is none.
+    fn log(self: Arc<Self>) -> Option<Arc<dyn SessionLog>> {
         None
     }
 }

@@ -403,7 +403,7 @@ impl<S: SessionStore> SessionService for StoreSessionService<S> {
         Some(&self.settings.limits)
     }
 
-    fn log(&self) -> Option<&dyn SessionLog> {
+    fn log(self: Arc<Self>) -> Option<Arc<dyn SessionLog>> {
         Some(self)
     }
 }

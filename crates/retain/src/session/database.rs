@@ -158,7 +158,7 @@ impl SessionService for DatabaseSessionService {
         self.log.limits()
     }
 
-    fn log(&self) -> Option<&dyn SessionLog> {
-        self.log.log()
+    fn log(self: Arc<Self>) -> Option<Arc<dyn SessionLog>> {
+        Some(Arc::clone(&self.log))
     }
 }

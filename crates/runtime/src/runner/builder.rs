@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use retain_core::{
-    ArtifactService, Clock, Ids, MemoryService, RandomIds, SessionService, SystemClock,
+    ArtifactService, Clock, Ids, MemoryService, PlainSessionLog, RandomIds, SessionLog,
+    SessionService, SystemClock,
 };
 
 use super::{
@@ -237,13 +238,22 @@ impl RunnerBuilder {
         let compactor = compaction.transpose()?.map(Arc::new);
         let tree = AgentTree::new(root)?;
         check_models(&tree)?;
+        // Without a log each refresh reads the whole session, so that caching it gains nothing.
+        let (log, cached_sessions) = match Arc::clone(&sessions).log() {
+            Some(log) => (log, self.kept_sessions),
+            None => {
+                let log = PlainSessionLog::new(Arc::clone(&sessions));
+                (Arc::new(log) as Arc<dyn SessionLog>, 0)
+            }
+        };
         Ok(Runner {
             inner: Arc::new(Inner {
                 app_name: self.app_name,
                 tree: Arc::new(tree),
-                leases: Leases::new(Arc::clone(&sessions), self.idle_limit),
+                leases: Leases::new(Arc::clone(&log), self.idle_limit),
                 going_on: GoingOn::default(),
                 sessions,
+                log,
                 memory: self.memory,
                 artifacts: self.artifacts,
                 plugins: Plugins::new(self.plugins),
@@ -255,7 +265,7 @@ impl RunnerBuilder {
                 is_resumable: self.is_resumable,
                 clock: self.clock,
                 ids: self.ids,
-                kept: KeptSessions::new(self.kept_sessions, self.kept_bytes),
+                kept: KeptSessions::new(cached_sessions, self.kept_bytes),
                 tool_time_limit: self.tool_time_limit,
                 host: self.host,
                 max_llm_calls: self.max_llm_calls,

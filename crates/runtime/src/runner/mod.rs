@@ -22,8 +22,8 @@ use std::{
 
 use futures_util::FutureExt as _;
 use retain_core::{
-    ArtifactService, Clock, Content, GetSessionConfig, Ids, MemoryError, MemoryService, Session,
-    SessionError, SessionKey, SessionService, Window,
+    ArtifactService, Clock, Content, Ids, MemoryError, MemoryService, Session, SessionError,
+    SessionKey, SessionLog, SessionService, Window,
 };
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
@@ -77,6 +77,8 @@ struct Inner {
     app_name: String,
     tree: Arc<AgentTree>,
     sessions: Arc<dyn SessionService>,
+    /// The log of `sessions`, or an adapter over it.
+    log: Arc<dyn SessionLog>,
     memory: Option<Arc<dyn MemoryService>>,
     artifacts: Option<Arc<dyn ArtifactService>>,
     plugins: Plugins,
@@ -332,31 +334,14 @@ impl Runner {
 }
 
 impl Inner {
-    /// The session with all its events.
-    async fn whole_session(&self, key: &SessionKey) -> Result<Session, SessionError> {
-        let read = self.stored_session(key, Window::ALL).await?;
-        read.ok_or_else(|| SessionError::NotFound { key: key.clone() })
-    }
-
-    /// The session as it is stored, if it is; of the window, all or no events.
-    async fn stored_session(
+    /// Reads the session with the events of `window`.
+    async fn read_session(
         &self,
         key: &SessionKey,
         window: Window,
-    ) -> Result<Option<Session>, SessionError> {
-        match self.sessions.log() {
-            Some(log) => log.read(key, window).await,
-            None => {
-                let config = GetSessionConfig {
-                    num_recent_events: window.newest,
-                    ..GetSessionConfig::default()
-                };
-                let read = self
-                    .sessions
-                    .get_session(&key.app, &key.user, &key.id, config);
-                read.await
-            }
-        }
+    ) -> Result<Session, SessionError> {
+        let read = self.log.read(key, window).await?;
+        read.ok_or_else(|| SessionError::NotFound { key: key.clone() })
     }
 }
 

@@ -34,16 +34,9 @@ impl Runner {
     ) -> Result<Event> {
         let key = SessionKey::new(self.app_name(), user_id, session_id);
         rewind.options.check_not_nested(&key)?;
-        let Some(log) = self.inner.sessions.log() else {
-            let refused = SessionError::Unsupported {
-                store: "a session service without a log",
-                operation: "rewinding",
-            };
-            return Err(refused.into());
-        };
         let invocation_id = rewind.before_invocation_id.clone();
         rewind.artifacts = rewind.artifacts.or_else(|| self.inner.artifacts.clone());
-        let rewound = log.rewind_with(&key, rewind).await;
+        let rewound = self.inner.log.rewind_with(&key, rewind).await;
         // Also if it failed: it may have been stored nevertheless.
         self.inner.kept.forget(&key);
         let event = rewound?.events.into_iter().next();

@@ -325,7 +325,7 @@ async fn the_log_knows_of_a_file_as_soon_as_it_has_the_message() {
         let said = run.collect_events().await.unwrap();
         let said: Vec<_> = said.iter().map(|event| &event.actions).collect();
         assert_eq!(said, [&EventActions::default()], "{name}: it is told once");
-        if sessions.log().is_some() {
+        if Arc::clone(&sessions).log().is_some() {
             runner.rewind(USER, SESSION, &id).await.unwrap();
             let key = ArtifactKey::in_session(&SessionKey::new(APP, USER, SESSION), "n.bin");
             let now = artifacts.load_artifact(&key, None).await.unwrap();

@@ -210,7 +210,7 @@ async fn a_run_that_was_killed_half_way_is_continued_sensibly() {
             .await
             .unwrap();
         let key = SessionKey::new("app", USER, SESSION);
-        let log = sessions.log().unwrap();
+        let log = Arc::clone(&sessions).log().unwrap();
         let mut asked = Event::user_text("book it");
         asked.invocation_id = "e-killed".into();
         let begun = log.append(&key, Append::from(asked).beginning_run(Default::default()));

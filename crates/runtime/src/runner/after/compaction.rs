@@ -6,7 +6,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use retain_core::{Append, Event, Session, SessionError, SessionKey};
+use retain_core::{Append, Event, Session, SessionError, SessionKey, Window};
 use tracing::{Instrument as _, Span};
 
 use crate::{
@@ -93,10 +93,10 @@ impl Task {
             Some(session) if self.range(&session).is_none() => return Ok(()),
             // A run knows its own events, and not those that others appended meanwhile.
             Some(mut session) => {
-                self.refresh(&mut session).await?;
+                self.inner.log.refresh(&mut session).await?;
                 session
             }
-            None => self.read().await?,
+            None => self.inner.read_session(&self.key, Window::ALL).await?,
         };
         let Some((trigger, range)) = self.range(&session) else {
             return Ok(());
@@ -119,15 +119,16 @@ impl Task {
         drop(span);
         // Between a look at the log and the append nobody else may have appended.
         for _ in 0..TRIES {
-            self.refresh(&mut session).await?;
+            self.inner.log.refresh(&mut session).await?;
             if !is_still_good(&session, seen, &range, &event) {
                 let session = &self.key;
                 tracing::debug!(?session, "a summary came too late and is dropped");
                 return Ok(());
             }
-            match self.append(&mut session, event.clone()).await {
+            let append = Append::from(event.clone()).expecting(session.position);
+            match self.inner.log.append(&self.key, append).await {
                 Err(SessionError::Conflict { .. }) => {}
-                appended => return Ok(appended?),
+                appended => return Ok(appended.map(drop)?),
             }
         }
         let session = &self.key;
@@ -150,34 +151,6 @@ impl Task {
             None => {
                 let range = sliding_window_range(&session.events, window.as_ref()?)?;
                 Some(("sliding_window", range))
-            }
-        }
-    }
-
-    async fn read(&self) -> Result<Session> {
-        Ok(self.inner.whole_session(&self.key).await?)
-    }
-
-    async fn refresh(&self, session: &mut Session) -> Result<()> {
-        match self.inner.sessions.log() {
-            Some(log) => Ok(log.refresh(session).await?),
-            None => {
-                *session = self.read().await?;
-                Ok(())
-            }
-        }
-    }
-
-    /// Appends at the end of the log as `session` has it; elsewhere is a conflict.
-    async fn append(&self, session: &mut Session, event: Event) -> Result<(), SessionError> {
-        match self.inner.sessions.log() {
-            Some(log) => {
-                let append = Append::from(event).expecting(session.position);
-                log.append(&self.key, append).await.map(drop)
-            }
-            None => {
-                let append = self.inner.sessions.append_event(session, event);
-                append.await.map(drop)
             }
         }
     }

@@ -80,15 +80,18 @@ impl Driver {
 
     /// Ends the run, if its last write did not.
     pub(crate) async fn give_back(&mut self) -> Result<()> {
-        if let (Some(log), Some(lease)) = (self.inner.sessions.log(), self.lease.take()) {
-            log.end_run(&self.ctx.shared.key, lease.token).await?;
+        if let Some(lease) = self.lease.take() {
+            self.inner
+                .log
+                .end_run(&self.ctx.shared.key, lease.token)
+                .await?;
         }
         Ok(())
     }
 
     /// Keeps the session at hand for the next run.
     pub(crate) fn keep(&self) {
-        if self.is_windowed || self.inner.sessions.log().is_none() {
+        if self.is_windowed {
             return;
         }
         let shared = &self.ctx.shared;

@@ -144,7 +144,7 @@ impl Ingest {
             Some(_) => Window::NONE,
             None => Window::ALL,
         };
-        let stored = self.inner.stored_session(&self.key, window).await;
+        let stored = self.inner.log.read(&self.key, window).await;
         let stored = stored.map_err(MemoryError::backend)?;
         match stored {
             Some(stored) => {

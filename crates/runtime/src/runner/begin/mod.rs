@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use retain_core::{
     Append, Content, Event, EventActions, GetSessionConfig, JsonMap, RunToken, Session,
-    SessionError, SessionKey, SessionLog, State, StateDelta, Window,
+    SessionError, SessionKey, State, StateDelta, Window,
 };
 
 use crate::{
@@ -31,7 +31,7 @@ pub(crate) struct Begun {
     pub(crate) user_content: Content,
     /// The message as stored, if there is one.
     pub(crate) user_events: Vec<Event>,
-    /// The right to write, where the service has a log.
+    /// The token of the lease, where the service has leases.
     pub(crate) token: Option<RunToken>,
     /// Whom it goes to.
     pub(crate) start: Start,
@@ -66,10 +66,7 @@ impl Inner {
         };
         let incoming = self.incoming(key, content).await?;
         let message = self.message_event(request, incoming);
-        match self.sessions.log() {
-            Some(log) => self.begin_in_log(log, key, request, message).await,
-            None => self.begin_in_service(key, request, message).await,
-        }
+        self.begin_with(key, request, message).await
     }
 
     /// The message as it comes in. The history is only read if it matters.
@@ -187,30 +184,29 @@ impl Inner {
         request.config.get_session_config.filter(|_| !goes_on)
     }
 
-    /// Stores the message with taking the lease, then reads what is new.
-    async fn begin_in_log(
+    /// Appends the message and takes the lease in one write, then reads what is new.
+    async fn begin_with(
         &self,
-        log: &dyn SessionLog,
         key: &SessionKey,
         request: &RunRequest,
         message: Message,
     ) -> Result<Begun> {
         let append =
             Append::from(message.events.clone()).beginning_run(request.config.run_options.clone());
-        let appended = match log.append(key, append.clone()).await {
+        let appended = match self.log.append(key, append.clone()).await {
             Err(SessionError::NotFound { .. }) if self.auto_create_session => {
                 self.create(key).await?;
-                log.append(key, append).await?
+                self.log.append(key, append).await?
             }
             appended => appended?,
         };
         let token = appended.run;
         let config = self.window_for(request, &message);
-        let loaded = self.load(log, key, config).await;
+        let loaded = self.load(key, config).await;
         let loaded = match (loaded, token) {
             (Err(error), Some(token)) => {
-                // Without the session there is no run; a lease that stays ends by itself.
-                let _ = log.end_run(key, token).await;
+                // There is no run without the session. If this fails, the lease expires.
+                let _ = self.log.end_run(key, token).await;
                 return Err(error);
             }
             (loaded, _) => loaded?,
@@ -226,33 +222,16 @@ impl Inner {
         })
     }
 
-    /// As [`begin_in_log`](Self::begin_in_log), for a service that has no leases.
-    async fn begin_in_service(
-        &self,
-        key: &SessionKey,
-        request: &RunRequest,
-        message: Message,
-    ) -> Result<Begun> {
-        let config = self.window_for(request, &message).unwrap_or_default();
-        let mut session = self.get_or_create(key, config).await?;
-        let mut stored = Vec::new();
-        for event in message.events {
-            stored.push(self.sessions.append_event(&mut session, event).await?);
-        }
-        self.begun(session, stored, message.began_with)
-    }
-
     /// The session as it is now, read as little as possible.
     pub(crate) async fn load(
         &self,
-        log: &dyn SessionLog,
         key: &SessionKey,
         config: Option<GetSessionConfig>,
     ) -> Result<(Session, Assembled)> {
         if config.is_none()
             && let Some((mut session, assembled)) = self.kept.get(key)
         {
-            match log.refresh(&mut session).await {
+            match self.log.refresh(&mut session).await {
                 Ok(()) => return Ok((session, assembled)),
                 // Another session has taken the id.
                 Err(SessionError::NotFound { .. }) => self.kept.forget(key),
@@ -260,69 +239,31 @@ impl Inner {
             }
         }
         let window = config.map_or(Window::ALL, Window::from);
-        let read = log.read(key, window).await?;
-        let session = read.ok_or_else(|| SessionError::NotFound { key: key.clone() })?;
+        let session = self.read_session(key, window).await?;
         Ok((session, Assembled::new()))
     }
 
-    /// The session before the message, for those who must know it. One that will be made with the
-    /// message is empty.
+    /// The session before the message. One that will be created with the message is empty.
     async fn current(&self, key: &SessionKey) -> Result<Session> {
-        let read = match self.sessions.log() {
-            Some(log) => self.load(log, key, None).await.map(|(session, assembled)| {
+        match self.load(key, None).await {
+            Ok((session, assembled)) => {
                 self.kept.put(key.clone(), session.clone(), assembled);
-                Some(session)
-            }),
-            None => {
-                let config = GetSessionConfig::default();
-                let read = self
-                    .sessions
-                    .get_session(&key.app, &key.user, &key.id, config);
-                read.await.map_err(RunError::from)
+                Ok(session)
             }
-        };
-        let is_missing =
-            |error: &RunError| matches!(error, RunError::Session(SessionError::NotFound { .. }));
-        let read = match read {
-            Err(error) if is_missing(&error) => None,
-            read => read?,
-        };
-        match read {
-            Some(session) => Ok(session),
-            None if self.auto_create_session => Ok(Session::new(&key.app, &key.user, &key.id)),
-            None => Err(SessionError::NotFound { key: key.clone() }.into()),
+            Err(RunError::Session(SessionError::NotFound { .. })) if self.auto_create_session => {
+                Ok(Session::new(&key.app, &key.user, &key.id))
+            }
+            Err(error) => Err(error),
         }
     }
 
-    pub(crate) async fn get_or_create(
-        &self,
-        key: &SessionKey,
-        config: GetSessionConfig,
-    ) -> Result<Session> {
-        let read = self
-            .sessions
-            .get_session(&key.app, &key.user, &key.id, config);
-        match read.await? {
-            Some(session) => Ok(session),
-            None if self.auto_create_session => self.create(key).await,
-            None => Err(SessionError::NotFound { key: key.clone() }.into()),
-        }
-    }
-
-    /// Makes the session; one that somebody else has just made is as good.
-    pub(crate) async fn create(&self, key: &SessionKey) -> Result<Session> {
+    /// Creates the session, unless another caller has just created it.
+    pub(crate) async fn create(&self, key: &SessionKey) -> Result<()> {
         let id = Some(key.id.as_str());
         let created = self.sessions.create_session(&key.app, &key.user, None, id);
         match created.await {
-            Err(SessionError::AlreadyExists { .. }) => {
-                let config = GetSessionConfig::default();
-                let read = self
-                    .sessions
-                    .get_session(&key.app, &key.user, &key.id, config);
-                let read = read.await?;
-                Ok(read.ok_or_else(|| SessionError::NotFound { key: key.clone() })?)
-            }
-            created => Ok(created?),
+            Ok(_) | Err(SessionError::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -4,10 +4,7 @@
 
 use std::sync::Arc;
 
-use retain_core::{
-    Append, Content, GetSessionConfig, Json, RunToken, Session, SessionError, SessionKey,
-    SessionLog,
-};
+use retain_core::{Append, Content, Json, RunToken, Session, SessionError, SessionKey};
 
 use super::{
     Begun, Incoming, apply_temp,
@@ -33,42 +30,29 @@ impl Inner {
                 reason: "or the id of a run is missing; give one of them".to_owned(),
             });
         };
-        let Some(log) = self.sessions.log() else {
-            let config = GetSessionConfig::default();
-            let session = self.get_or_create(key, config).await?;
-            return self
-                .named(None, request, id, session, Assembled::new())
-                .await;
-        };
-        let token = self.turn(log, key, request).await?;
+        let token = self.take_lease(key, request).await?;
         let begun = async {
-            let (session, assembled) = self.load(log, key, None).await?;
-            let log = token.map(|token| (log, token));
-            self.named(log, request, id, session, assembled).await
+            let (session, assembled) = self.load(key, None).await?;
+            self.named(token, request, id, session, assembled).await
         };
         match (begun.await, token) {
             (Err(error), Some(token)) => {
-                // There is no run; a lease that stays ends by itself.
-                let _ = log.end_run(key, token).await;
+                // There is no run. If this fails, the lease expires.
+                let _ = self.log.end_run(key, token).await;
                 Err(error)
             }
             (begun, token) => Ok(Begun { token, ..begun? }),
         }
     }
 
-    /// Takes the session's turn without writing anything.
-    async fn turn(
-        &self,
-        log: &dyn SessionLog,
-        key: &SessionKey,
-        request: &RunRequest,
-    ) -> Result<Option<RunToken>> {
+    /// Takes the lease of the session without writing anything.
+    async fn take_lease(&self, key: &SessionKey, request: &RunRequest) -> Result<Option<RunToken>> {
         let begin = || Append::default().beginning_run(request.config.run_options.clone());
         let may_create = self.auto_create_session && request.message.is_some();
-        let begun = match log.append(key, begin()).await {
+        let begun = match self.log.append(key, begin()).await {
             Err(SessionError::NotFound { .. }) if may_create => {
                 self.create(key).await?;
-                log.append(key, begin()).await
+                self.log.append(key, begin()).await
             }
             begun => begun,
         };
@@ -77,7 +61,7 @@ impl Inner {
 
     async fn named(
         &self,
-        log: Option<(&dyn SessionLog, RunToken)>,
+        token: Option<RunToken>,
         request: &RunRequest,
         id: &str,
         session: Session,
@@ -87,7 +71,7 @@ impl Inner {
         match &request.message {
             Some(content) if !is_stored(content)? => {
                 let incoming = self.heard(&session, content, Some(id)).await?;
-                self.begin_under(log, request, content, incoming, session)
+                self.begin_under(token, request, content, incoming, session)
                     .await
             }
             _ => self.take_up(request, id, session, assembled).await,
@@ -97,7 +81,7 @@ impl Inner {
     /// Stores a message under the id that it names.
     async fn begin_under(
         &self,
-        log: Option<(&dyn SessionLog, RunToken)>,
+        token: Option<RunToken>,
         request: &RunRequest,
         said: &Content,
         incoming: Incoming,
@@ -110,22 +94,18 @@ impl Inner {
             let notes = first.response.custom_metadata.get_or_insert_default();
             notes.insert(DIGEST, Json::from(message::digest(said)));
         }
-        let mut stored = Vec::new();
-        match log {
-            Some((log, token)) => {
-                let append = Append::from(message.events).within_run(token);
-                let appended = log.append(&session.key(), append).await?;
-                let events = appended.events.into_iter();
-                stored.extend(events.map(|(_, event)| Arc::unwrap_or_clone(event)));
-                log.refresh(&mut session).await?;
-                apply_temp(&mut session, &request.state_delta);
-            }
-            None => {
-                for event in message.events {
-                    stored.push(self.sessions.append_event(&mut session, event).await?);
-                }
-            }
-        }
+        let append = Append::from(message.events);
+        let append = match token {
+            Some(token) => append.within_run(token),
+            None => append,
+        };
+        let appended = self.log.append(&session.key(), append).await?;
+        let stored = appended.events.into_iter();
+        let stored = stored
+            .map(|(_, event)| Arc::unwrap_or_clone(event))
+            .collect();
+        self.log.refresh(&mut session).await?;
+        apply_temp(&mut session, &request.state_delta);
         self.begun(session, stored, message.began_with)
     }
 

@@ -9,14 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use retain_core::{RunToken, SessionKey, SessionService};
+use retain_core::{RunToken, SessionKey, SessionLog};
 
 use crate::error::error_kind;
 
 /// The leases that are held.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    sessions: Arc<dyn SessionService>,
+    log: Arc<dyn SessionLog>,
     idle_limit: Duration,
     held: Mutex<Held>,
 }
@@ -71,9 +71,9 @@ impl Drop for HeldLease {
 }
 
 impl Leases {
-    pub(crate) fn new(sessions: Arc<dyn SessionService>, idle_limit: Duration) -> Arc<Leases> {
+    pub(crate) fn new(log: Arc<dyn SessionLog>, idle_limit: Duration) -> Arc<Leases> {
         Arc::new(Leases {
-            sessions,
+            log,
             idle_limit,
             held: Mutex::default(),
         })
@@ -113,20 +113,16 @@ impl Leases {
     }
 
     fn period(&self) -> Duration {
-        let ttl = self.sessions.log().map(|log| log.run_ttl());
-        ttl.unwrap_or(Duration::from_secs(30)) / 3
+        self.log.run_ttl() / 3
     }
 
     async fn renew_all(&self) {
-        let Some(log) = self.sessions.log() else {
-            return;
-        };
         let held: Vec<_> = self.lock().leases.clone().into_iter().collect();
         for (key, (token, idle)) in held {
             if idle.is_longer_than(self.idle_limit) {
                 continue;
             }
-            if let Err(error) = log.renew_run(&key, token).await {
+            if let Err(error) = self.log.renew_run(&key, token).await {
                 // The run's next write will say so if it matters.
                 tracing::warn!(kind = error_kind(&error), "a run could not be prolonged");
                 tracing::debug!(session = ?key, error = ?error.to_string(), "a run could not be prolonged");

@@ -3,8 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use retain_core::{
-    Append, Event, EventActions, GetSessionConfig, Json, JsonError, JsonMap, SessionError,
-    StateScope, Window,
+    Append, Event, EventActions, Json, JsonError, JsonMap, SessionError, StateScope, Window,
 };
 
 use super::Driver;
@@ -82,19 +81,7 @@ impl Driver {
     /// Lets the keys be in the live session as they are in the store.
     async fn forget(&self, keys: &[String]) -> Result<()> {
         let key = &self.ctx.shared.key;
-        let stored = match self.inner.sessions.log() {
-            Some(log) => log.read(key, Window::NONE).await?,
-            None => {
-                let none = GetSessionConfig {
-                    num_recent_events: Some(0),
-                    ..GetSessionConfig::default()
-                };
-                let sessions = &self.inner.sessions;
-                let read = sessions.get_session(&key.app, &key.user, &key.id, none);
-                read.await?
-            }
-        };
-        let stored = stored.ok_or_else(|| SessionError::NotFound { key: key.clone() })?;
+        let stored = self.inner.read_session(key, Window::NONE).await?;
         self.session.update(|live| {
             // What is temporary is in no store, and no limit is about it.
             let written = keys
@@ -115,13 +102,6 @@ impl Driver {
         if event.is_partial() {
             return Ok(event);
         }
-        let Some(log) = self.inner.sessions.log() else {
-            let stored = self
-                .inner
-                .sessions
-                .append_event_locked(&self.session, *event);
-            return Ok(Box::new(stored.await?));
-        };
         let append = Append::from(*event);
         let append = match (&self.lease, last) {
             (Some(lease), true) => append.ending_run(lease.token),
@@ -129,7 +109,7 @@ impl Driver {
             // The run was given back too early: something followed the last event after all.
             (None, _) => append.beginning_run(self.options.clone()),
         };
-        let appended = log.append_live(&self.session, append).await?;
+        let appended = self.inner.log.append_live(&self.session, append).await?;
         match (&self.lease, appended.run) {
             (Some(_), _) if last => {
                 self.lease = None;
