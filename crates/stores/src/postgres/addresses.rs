@@ -50,7 +50,7 @@ pub(super) async fn sessions(
     Ok(keys)
 }
 
-/// Who has shared keys.
+/// Owners of shared state, a page at a time.
 pub(super) async fn state_owners(
     database: &Database,
     after: Option<&StateOwner>,

@@ -84,7 +84,7 @@ fn told(operation: &'static str) -> impl Fn(Failure<ArtifactError>) -> ArtifactE
 }
 
 /// The condition that a row is of the artifact with the address ($1 to $5). The hash is in the
-/// index; the name is compared too, so that nobody's is another's whatever hashes do.
+/// index; the name is compared too, because hashes may collide.
 macro_rules! by_address {
     () => {
         "app = $1 AND user_id = $2 AND session = $3 AND name_hash = $4 AND name = $5"
@@ -387,7 +387,7 @@ impl ArtifactStore for PostgresArtifactStore {
         let damaged = |name: &[u8]| ArtifactError::Corrupt {
             place: String::from_utf8_lossy(name).into_owned(),
             version: 0,
-            source: "its name is no text".into(),
+            source: "its name is not UTF-8".into(),
         };
         let now_us = self.clock.as_ref().map(|clock| clock.now_us());
         let database = &self.database;
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_row_has_room_for_is_refused() {
+    fn artifact_larger_than_a_row_is_rejected() {
         check_size(BYTES_MAX - 7, 7).unwrap();
         let error = check_size(BYTES_MAX - 7, 8).unwrap_err();
         assert!(matches!(error, ArtifactError::Invalid { .. }), "{error}");

@@ -25,19 +25,19 @@ struct BackgroundJob {
 }
 
 impl BackgroundJob {
-    /// Whether nobody else is about to begin.
+    /// Whether no other task has requested the job.
     fn is_ours(&self) -> bool {
         !self.is_due.swap(true, Ordering::SeqCst)
     }
 
-    /// Waits for the turn. What was asked for up to now is done by whoever has it.
+    /// Waits until the job may run. This run covers all requests so far.
     async fn begin(&self) -> MutexGuard<'_, ()> {
         let turn = self.turn.lock().await;
         self.is_due.store(false, Ordering::SeqCst);
         turn
     }
 
-    /// Waits for the turn; none if somebody has done meanwhile what was asked for.
+    /// Waits until the job may run; `None` if another run has covered the request.
     async fn begin_if_due(&self) -> Option<MutexGuard<'_, ()>> {
         let turn = self.turn.lock().await;
         self.is_due.swap(false, Ordering::SeqCst).then_some(turn)
@@ -96,7 +96,7 @@ impl PostgresStore {
     }
 }
 
-/// What is marked stays marked: the next who purges finds it.
+/// Marked logs stay marked: the next purge finds them.
 fn later(purged: Result<()>) {
     if let Err(error) = purged {
         tracing::warn!("what is left of deleted sessions is purged later: {error}");

@@ -20,7 +20,7 @@ use super::PostgresOptions;
 /// How long one host may take if nobody said.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// A host may have so many addresses, of which the driver tries one after the other.
+/// The number of addresses of a host that the time limit allows for; the driver tries each in turn.
 const ADDRESSES: u32 = 3;
 
 /// Connects to the first host that answers.
@@ -67,7 +67,7 @@ impl Hosts {
         hosts
     }
 
-    /// A connection that is nobody's but the caller's.
+    /// Opens a connection outside the pool.
     pub(super) async fn open(&self) -> Result<(Client, JoinHandle<()>), Error> {
         let hosts = self.in_order();
         let (last, first) = hosts.split_last().expect("an address has a host");
@@ -76,7 +76,7 @@ impl Hosts {
                 return Ok(opened);
             }
         }
-        // Whoever waits for this one sets the limit.
+        // The caller limits the time for the last host.
         open(last, &self.tls).await
     }
 }
@@ -93,7 +93,7 @@ impl Connect for SharedHosts {
 async fn open(config: &Config, tls: &MakeRustlsConnect) -> Result<(Client, JoinHandle<()>), Error> {
     let (client, connection) = config.connect(tls.clone()).await?;
     let line = tokio::spawn(async move {
-        // Whoever waits for an answer is told; nobody else needs to know.
+        // A task that waits for an answer gets the error itself.
         if let Err(error) = connection.await {
             tracing::debug!("a connection to PostgreSQL has ended: {error}");
         }

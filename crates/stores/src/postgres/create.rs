@@ -1,4 +1,4 @@
-//! Creating a session: its state is position 0 of its log.
+//! Creates a session: its state is position 0 of its log.
 
 use retain_core::{
     Json, Limited, NewSession, Result, SessionError, SessionKey, check_limit, duration_us,
@@ -18,7 +18,7 @@ pub(super) const INITIAL: &str = "INSERT INTO retain_events \
     (log, position, event_id, invocation, timestamp, body) VALUES ($1, 0, '', '', $2, $3)";
 
 statements! {
-    /// What creating a session says to the database.
+    /// Reads and writes of creating a session.
     Statements {
         there: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
@@ -39,8 +39,8 @@ statements! {
     }
 }
 
-/// Creates a session. `made` is the number that an attempt before this one has given it, if the end
-/// of that was not heard of.
+/// Creates a session. `made` is the number that an earlier attempt gave it, if its commit was not
+/// confirmed.
 pub(super) async fn create(
     database: &Database,
     new: &NewSession,
@@ -72,8 +72,8 @@ pub(super) async fn create(
         Err(failure) => Err(failure),
     };
     let (known, owners) = match begun {
-        Ok(Settled::New(known, owners)) => (known, owners),
-        Ok(Settled::Made(known)) => {
+        Ok(CreateOutcome::New(known, owners)) => (known, owners),
+        Ok(CreateOutcome::Made(known)) => {
             transaction.roll_back().await?;
             return Ok(known);
         }
@@ -104,21 +104,21 @@ pub(super) async fn create(
     Ok(known)
 }
 
-/// What the first round trip brings.
-struct Begun {
+/// What the first round trip returns.
+struct CreateAnswers {
     app: Option<(Vec<Row>, Vec<Row>)>,
     user: Option<(Vec<Row>, Vec<Row>)>,
     there: Vec<Row>,
     inserted: Vec<Row>,
 }
 
-/// Who owns shared keys that are set: the app, the user.
+/// The owners whose shared keys are set: the app, the user.
 type Owners = [Option<OwnerKeys>; 2];
 
-enum Settled {
-    /// The session is there now.
+enum CreateOutcome {
+    /// The session was created.
     New(CachedHead, Box<Owners>),
-    /// It was there already, and is the one that we have made before.
+    /// An earlier attempt of this call created it.
     Made(CachedHead),
 }
 
@@ -130,7 +130,7 @@ async fn begin(
     new: &NewSession,
     bytes: usize,
     now_us: Option<i64>,
-) -> Result<Begun, Failure> {
+) -> Result<CreateAnswers, Failure> {
     let (app, user, id) = (&new.key.app, &new.key.user, &new.key.id);
     let app_keys: Vec<&str> = new.changes.app.keys().collect();
     let user_keys: Vec<&str> = new.changes.user.keys().collect();
@@ -145,7 +145,7 @@ async fn begin(
         insert(transaction, statements, new, bytes, now_us),
     );
     begun?;
-    Ok(Begun {
+    Ok(CreateAnswers {
         app: app?,
         user: user?,
         there: there?,
@@ -166,23 +166,23 @@ async fn insert(
     transaction.query(&statements.insert, params).await
 }
 
-/// Decides what the rows mean. A session that has expired makes way.
+/// Decides what the rows mean. An expired session is replaced.
 async fn settle(
     transaction: &Transaction,
     statements: &Statements,
     new: &NewSession,
     bytes: usize,
     now_us: Option<i64>,
-    begun: Begun,
+    begun: CreateAnswers,
     made: &Option<i64>,
-) -> Result<Settled, Failure> {
+) -> Result<CreateOutcome, Failure> {
     let (app, user) = (&new.key.app, &new.key.user);
     let there = begun.there.first();
     let mut inserted = begun.inserted;
     if let Some(row) = there {
         let (known, now_us_there): (CachedHead, i64) = (CachedHead::read(row)?, row.try_get(13)?);
         if *made == Some(known.row.number) {
-            return Ok(Settled::Made(known));
+            return Ok(CreateOutcome::Made(known));
         }
         if !known.row.is_alive(now_us_there) {
             let burial = Burial::prepare(transaction).await?;
@@ -191,7 +191,7 @@ async fn settle(
         }
     }
     let Some(row) = inserted.first() else {
-        // Somebody came in between, perhaps an attempt of our own whose end was not heard of.
+        // Another writer was faster, perhaps an earlier attempt of this call.
         if there.is_none() {
             return Err(Failure::Again(
                 "a session of this name was created at this moment",
@@ -215,5 +215,5 @@ async fn settle(
             owners[place] = Some(owner);
         }
     }
-    Ok(Settled::New(known, Box::new(owners)))
+    Ok(CreateOutcome::New(known, Box::new(owners)))
 }

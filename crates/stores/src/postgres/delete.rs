@@ -25,8 +25,8 @@ statements! {
     }
 }
 
-/// Takes sessions off their logs, marks the logs for purging and removes the sessions' artifacts.
-/// Whoever calls this has locked the heads.
+/// Deletes the heads of sessions, marks their logs for purging and removes the sessions' artifacts.
+/// The caller has locked the heads.
 pub(super) async fn bury(
     transaction: &Transaction,
     burial: &Burial,
@@ -52,8 +52,8 @@ statements! {
     }
 }
 
-/// Makes a session invisible. Its log is purged afterwards. `found`: the session that an attempt
-/// before this one has found, and whether it was alive. Another one that has its name since stays.
+/// Makes a session invisible; its log is purged later. `found` is the session that an earlier attempt
+/// found, and whether it was alive. A newer session with the same name stays.
 pub(super) async fn delete(
     database: &Database,
     key: &SessionKey,
@@ -96,7 +96,7 @@ statements! {
             "SELECT number FROM retain_logs WHERE purge_after_us <= coalesce($1::int8, ",
             clock_us!(), ") ORDER BY purge_after_us LIMIT 1 FOR UPDATE SKIP LOCKED"
         ),
-        // An import that wakes up now must not find its log half there.
+        // An import that continues now must not find half of its log.
         mark: "UPDATE retain_logs SET purge_after_us = 0 WHERE number = $1 AND purge_after_us <> 0",
         events: "DELETE FROM retain_events WHERE log = $1 AND position IN \
                  (SELECT position FROM retain_events WHERE log = $1 ORDER BY position LIMIT $2)",
@@ -194,9 +194,9 @@ mod tests {
     use super::*;
     use crate::postgres::PostgresStore;
 
-    /// An attempt whose end was not heard of has deleted the session; another one has its name since.
+    /// An unconfirmed attempt deleted the session, and a new one has its name.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_delete_that_is_tried_again_spares_the_next_session_of_that_name() {
+    async fn retried_delete_spares_a_newer_session_with_the_same_name() {
         if !is_there() {
             return;
         }

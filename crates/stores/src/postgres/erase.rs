@@ -13,7 +13,7 @@ use super::{
 
 statements! {
     Erasure {
-        // Before the heads, as everybody locks.
+        // Before the heads: all writers lock in this order.
         owner: "DELETE FROM retain_shared_bytes WHERE app = $1 AND user_id = $2",
         keys: "DELETE FROM retain_shared_state WHERE app = $1 AND user_id = $2",
         sessions: "SELECT number, id, position, (SELECT count(*) FROM retain_state \
@@ -41,8 +41,8 @@ pub(super) async fn erase_chunk(
     total: &mut EraseReceipt,
     unconfirmed: &mut UnconfirmedErase,
 ) -> Result<(EraseReceipt, Vec<SessionKey>), Failure> {
-    // Before the sessions, which would take theirs along without counting them; and by themselves,
-    // for everybody else locks the head of a session before its artifacts.
+    // Before the sessions, whose deletion would not count them; and in a transaction of their own,
+    // because all other writers lock the head of a session before its artifacts.
     let artifacts = erase_artifacts(database, app, user).await?;
     if artifacts > 0 {
         let receipt = EraseReceipt {
@@ -63,7 +63,7 @@ pub(super) async fn erase_chunk(
         transaction.execute(&erasure.owner, whose),
         transaction.execute(&erasure.keys, whose),
         transaction.query(&erasure.sessions, whose),
-        // Behind the sessions: who finishes an import locks what stands at its address first.
+        // After the sessions: finishing an import locks the session at its address first.
         transaction.execute(&erasure.drafts, whose),
     );
     begun?;
@@ -100,8 +100,8 @@ async fn erase_artifacts(database: &Database, app: &str, user: &str) -> Result<u
     Ok(client.execute(&statement, &[&app, &user]).await?)
 }
 
-/// Lets the space of what was deleted be used again, as far as the role may and others let us. On a
-/// connection of its own: it takes as long as all tables are large.
+/// Frees the space of deleted rows, as far as the role may. Uses a connection of its own, because it
+/// takes long on large tables.
 pub(super) async fn vacuum(database: &Database) -> Result<(), Failure> {
     const VACUUM: &str = "VACUUM (SKIP_LOCKED) retain_events, retain_state, retain_state_past, \
                           retain_shared_state, retain_shared_bytes, retain_sessions, \

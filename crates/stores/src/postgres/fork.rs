@@ -34,7 +34,7 @@ macro_rules! versions {
 statements! {
     /// Copies a log.
     ForkStatements {
-        // Locked, so that who erases the user waits and sees the fork; who appends does not wait.
+        // Locked so that erasing the user waits and sees the fork. Appends do not wait.
         head: concat!(
             "SELECT ", head_columns!(), ", coalesce($4::int8, ", clock_us!(),
             ") FROM retain_sessions WHERE ", by_key!(), " FOR KEY SHARE"
@@ -50,8 +50,8 @@ statements! {
     }
 }
 
-/// Copies a log up to `position` into a new session. `made` is the number that an attempt before
-/// this one has given it, if the end of that was not heard of.
+/// Copies a log up to `position` into a new session. `made` is the number that an earlier attempt
+/// gave it, if its commit was not confirmed.
 pub(super) async fn fork(
     database: &Database,
     (origin, position): &(SessionKey, u64),
@@ -70,7 +70,7 @@ pub(super) async fn fork(
     let to: [Param<'_>; _] = [&key.app, &key.user, &key.id, &now_us];
     let (begun, head, there, log) = join!(
         biased;
-        // One snapshot: what is appended meanwhile moves values from one table to the other.
+        // One snapshot: a concurrent append moves values from one table to the other.
         transaction.begin_repeatable(),
         transaction.query(&statements.head, from),
         transaction.query(&adoption.there, to),
@@ -119,7 +119,7 @@ pub(super) async fn fork(
         state?;
         past?;
         let known = adopted(key, &row?)?;
-        // Only now: as long as the name is another's, it may be that of the attempt before.
+        // Only now: before, the name may belong to the session of an earlier attempt.
         *made = Some(number);
         Ok(known)
     };
@@ -137,9 +137,9 @@ mod tests {
     use super::*;
     use crate::postgres::PostgresStore;
 
-    /// An attempt whose end was not heard of comes to its end while the next one is at work.
+    /// An unconfirmed attempt commits while the next attempt runs.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_fork_that_is_done_late_is_known_again() {
+    async fn retried_fork_finds_the_session_of_a_late_commit() {
         if !is_there() {
             return;
         }

@@ -1,4 +1,4 @@
-//! API keys on the session database, so that servers and whoever makes keys for them share them.
+//! API keys in the session database, which servers and the key commands share.
 
 use std::{fmt, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Lists of sessions: who, when, and the state of each, from one snapshot.
+//! Lists sessions with their times and state, from one snapshot.
 
 use std::collections::HashMap;
 
@@ -103,7 +103,7 @@ async fn add_states(
     let users = rules::users(query, users);
     let users: Vec<String> = users.into_iter().map(str::to_owned).collect();
     let mut owners: Vec<&str> = users.iter().map(String::as_str).collect();
-    // The app's own keys are nobody's.
+    // The app's own keys have an empty user.
     owners.push("");
     let (states, shared) = join!(
         biased; transaction.prepare(STATES), transaction.prepare(SHARED)

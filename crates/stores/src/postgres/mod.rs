@@ -2,9 +2,9 @@
 //!
 //! The way of an append: [`PostgresStore::append`] → `append` (one statement on a cached head, or reads
 //! in one round trip and writes in another) → `pool`. The way of a read: → `read` (a snapshot, one
-//! round trip). Locks are taken in one order: the app's shared state, the
-//! user's, the session's head; and only where something changes. Whoever writes memories locks the
-//! row of the user's memories, and nothing of the above behind it.
+//! round trip). Writers lock in one order: the app's shared state, the user's, the session's head; and
+//! only what they change. A writer of memories locks the row of the user's memories, and none of the
+//! above after it.
 
 mod addresses;
 mod append;
@@ -70,8 +70,8 @@ const NAME: &str = "postgres";
 /// ```
 pub type PostgresSessionService = StoreSessionService<PostgresStore>;
 
-/// Tries something until it succeeds, is refused, or too much time has passed; says what a caller is
-/// told.
+/// Retries a call until it succeeds, is rejected, or the time is up, and turns a failure into the
+/// caller's error.
 macro_rules! attempts {
     ($operation:literal, $($attempt:tt)*) => {
         tried!($($attempt)*).map_err(|failure: Failure| failure.told($operation))
@@ -144,8 +144,8 @@ impl PostgresStore {
         self.options.clock.as_ref().map(|clock| clock.now_us())
     }
 
-    /// Does something in a task of its own. Whoever holds a lock must get on, also while nobody asks
-    /// how far it is: a future that is only kept would keep the lock.
+    /// Runs work in a task of its own. A holder of a lock must make progress even if its caller stops
+    /// polling.
     async fn apart<T, F>(
         &self,
         operation: &'static str,
@@ -274,7 +274,7 @@ impl SessionStore for PostgresStore {
             append::append(&store, &address, &batch).await
         };
         let written = self.apart("append", append).await?;
-        // Who only queued has changed nothing that others wait for.
+        // A caller that only queued has changed nothing that others wait for.
         if matches!(written, Written::Done { .. }) {
             self.hub.ring(key);
         }
@@ -385,7 +385,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn ready(&self) -> Result<()> {
-        // No second attempts: whoever asks wants to know how it is now.
+        // No retry: the caller asks for the state at this moment.
         let ready = schema::check(&self.database, &self.options).await;
         ready.map_err(|failure| schema::cannot_open(&self.options, failure))
     }

@@ -31,9 +31,8 @@ pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
 /// How long somebody waits for a connection that others use.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// How long something is tried again that failed through nobody's fault, counted from the first time
-/// that it did: a line that went dead without a word is noticed late, and what was sent on it is to be
-/// looked for all the same.
+/// How long a transient failure is retried, counted from the first failure: a dead connection is
+/// noticed late, and what was sent on it must still be looked for.
 const RETRY_MAX: Duration = Duration::from_secs(15);
 
 /// Why something did not happen.
@@ -452,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_succeed_later_is_known_by_its_code() {
+    fn transient_failure_is_recognized_by_its_code() {
         for code in [
             "40001", "40P01", "40003", "55P03", "25006", "57P01", "57P03", "08006",
         ] {
@@ -473,7 +472,7 @@ mod tests {
 
     /// However long the first attempt took to fail, there is a second one.
     #[tokio::test]
-    async fn the_time_for_second_attempts_begins_with_the_first_failure() {
+    async fn retry_time_starts_with_the_first_failure() {
         let database = database("postgresql://h/d");
         let mut retry = Retry::new(&database);
         let failure = || Failure::<SessionError>::Again("others came in between");
@@ -485,7 +484,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn connections_that_nobody_uses_can_be_dropped() {
+    async fn idle_connections_can_be_dropped() {
         if !is_there() {
             return;
         }

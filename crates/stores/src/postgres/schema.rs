@@ -30,8 +30,8 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS retain_migrations (
   checksum text   NOT NULL -- SHA-256 of the step
 )";
 
-/// Whoever takes a step holds this lock, by a number that only Retain uses. It ends with the
-/// transaction; appends know nothing of it.
+/// A migrating process holds this lock, by a number that only Retain uses. It ends with the
+/// transaction; appends do not take it.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(8224139420318976)";
 
 /// Said before anything is locked: a replica that stands still in the middle of a step is ended by the
@@ -96,7 +96,7 @@ pub(super) async fn is_there(
 async fn step(database: &Database, options: &PostgresOptions) -> Result<bool, Failure> {
     let up_to_date = Schema::Version(MIGRATIONS.len());
     let mut client = database.connection().await?;
-    // Who has nothing to do takes no lock.
+    // A current schema needs no lock.
     if look(&client, options).await? == up_to_date {
         return Ok(false);
     }
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_step_that_was_released_is_ever_changed() {
+    fn released_migration_is_unchanged() {
         let found: Vec<(&str, String)> = MIGRATIONS
             .iter()
             .map(|migration| (migration.name, checksum(migration)[..16].to_owned()))

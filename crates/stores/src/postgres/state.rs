@@ -1,5 +1,4 @@
-//! What a batch does to state: which rows it comes to, and how many bytes those take. Pure; how the
-//! rows are asked for and written stands beside it.
+//! Computes the state rows that a batch changes and their bytes; reads and writes those rows.
 
 use std::collections::HashMap;
 
@@ -135,7 +134,7 @@ fn columns<'a>(rows: impl Iterator<Item = (&'a String, u64, &'a Option<String>)>
     columns
 }
 
-/// The keys of an app or of a user while a batch goes over them. Whoever has one has locked it.
+/// The keys of an app or of a user while a batch changes them. The holder has locked their row.
 #[derive(Debug)]
 pub(super) struct OwnerKeys {
     what: Limited,
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_between_two_events_of_a_batch_is_past() {
+    fn value_between_two_events_of_a_batch_is_past() {
         let mut keys = OwnKeys {
             bytes: 10,
             stored: HashMap::from([("a".to_owned(), Some(4)), ("gone".to_owned(), None)]),

@@ -1,4 +1,4 @@
-//! Waiting for a session to change: a bell for this process, a look now and then for the others.
+//! Waits until a session's log grows: notified in this process, polled for others.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
 /// The first pause between two looks, and the longest. What has moved lately is looked at often.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
 
-/// After so long a waiter looks for itself.
+/// A waiter returns after this time, so that the caller reads again.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// One row, found by an index: of a session that has not expired.
@@ -37,12 +37,12 @@ pub(super) async fn changed(
     let since = Instant::now();
     let (mut pause, mut first) = (PAUSES.0, None);
     loop {
-        // Gone, expired, further on, or unreadable: whoever asked must look for himself.
+        // Gone, expired, further on, or unreadable: the caller must read again.
         let number = match look(database, key, now_us()).await {
             Ok(Some((here, number))) if here <= position => number,
             _ => return,
         };
-        // So must he if another session has the name now.
+        // Also if another session has the name now.
         if *first.get_or_insert(number) != number {
             return;
         }

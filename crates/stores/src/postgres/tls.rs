@@ -17,9 +17,9 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// What of a server's certificate is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TlsMode {
-    /// Nothing: the line is encrypted, with whomever. `prefer` and `require`.
+    /// Nothing: the connection is encrypted, the server is not verified. `prefer` and `require`.
     Unverified,
-    /// That somebody who is trusted has signed it. `verify-ca`.
+    /// That a trusted authority has signed it. `verify-ca`.
     Chain,
     /// That, and that it is made out to the host that was asked for. `verify-full`.
     Full,
@@ -57,7 +57,7 @@ fn chain_verifier(
     Ok(builder.build()?)
 }
 
-/// Whom to trust: the certificates in `file`, or those that the system trusts.
+/// The trusted roots: the certificates in `file`, or those of the system.
 fn trusted(file: Option<&Path>) -> Result<RootCertStore, BoxError> {
     let mut roots = RootCertStore::empty();
     match file {
@@ -81,7 +81,7 @@ fn trusted(file: Option<&Path>) -> Result<RootCertStore, BoxError> {
     }
 }
 
-/// Believes a certificate that somebody trusted has signed, whoever it is made out to.
+/// Accepts a certificate that a trusted authority has signed, for any host name.
 #[derive(Debug)]
 struct AnyName {
     inner: Arc<WebPkiServerVerifier>,

@@ -152,14 +152,14 @@ impl Ours {
             return Err("sslrootcert=system goes with sslmode=verify-full only".to_owned());
         }
         if mode == "verify-ca" && roots.is_none() {
-            let reason = "sslmode=verify-ca needs a sslrootcert: whoever the system trusts may have \
-                          a certificate for anybody; or take verify-full";
+            let reason = "sslmode=verify-ca needs sslrootcert: any authority that the system trusts \
+                          may sign for any name; or use verify-full";
             return Err(reason.to_owned());
         }
         let (mode, tls) = match mode {
             "disable" => (SslMode::Disable, TlsMode::Unverified),
-            // As libpq has it: who names a root wants it to count.
-            // Who allows TLS gets it where it is to be had, which is more than libpq gives.
+            // As in libpq, a given root certificate is verified.
+            // `allow` uses TLS where the server offers it, which is stricter than libpq.
             "allow" | "prefer" if roots.is_none() => (SslMode::Prefer, TlsMode::Unverified),
             "allow" | "prefer" => (SslMode::Prefer, TlsMode::Chain),
             "require" if roots.is_none() => (SslMode::Require, TlsMode::Unverified),
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_without_the_password() {
+    fn invalid_uri_is_rejected_without_printing_the_password() {
         for uri in [
             "postgresql://ada:hunter2@h/d?sslmode=maybe",
             "postgresql://ada:hunter2@h/d?pool_size=0",

@@ -63,7 +63,7 @@ pub(crate) fn about(
 ) -> Result<ArtifactVersion, ArtifactError> {
     let notes = Json::parse(notes).map_err(|e| corrupt(place, version, e))?;
     let notes = notes.as_object().cloned();
-    let not_an_object = || corrupt(place, version, "its custom metadata is no object");
+    let not_an_object = || corrupt(place, version, "its custom metadata is not an object");
     let notes = notes.ok_or_else(not_an_object)?;
     Ok(ArtifactVersion {
         version,
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_that_are_none_are_damage_and_not_passed_over() {
+    fn metadata_that_is_not_an_object_is_corrupt() {
         let place = ArtifactPlace {
             app: "app".to_owned(),
             user: "ada".to_owned(),

@@ -59,8 +59,8 @@ impl ScopeRow {
         self.mark().generation == since.generation && known.contains(&since.revision)
     }
 
-    /// Makes one more revision, in which so many were changed or removed. False if that is more than
-    /// is noted: then nothing up to here is.
+    /// Starts a revision in which `touched` memories were changed or removed. False if they are more
+    /// than are recorded; then readers rebuild.
     pub(crate) fn go_on(&mut self, touched: usize) -> bool {
         self.revision += 1;
         self.touched += touched as u64;
@@ -133,8 +133,8 @@ fn kind(number: i64) -> Result<MemoryKind, BoxError> {
     }
 }
 
-/// The kind of a memory that a new one is compared with. One that is damaged stays as it is, and
-/// whoever reads it is told.
+/// The kind of a memory that a new one is compared with. A corrupt one stays as it is, and reading
+/// it fails.
 pub(crate) fn known_kind(number: i64) -> MemoryKind {
     kind(number).unwrap_or_default()
 }
@@ -171,7 +171,7 @@ fn notes(text: Option<&str>) -> Result<JsonMap, BoxError> {
     };
     let notes = Json::parse(text)?;
     let notes = notes.as_object().cloned();
-    notes.ok_or_else(|| "its notes are no object".into())
+    notes.ok_or_else(|| "its metadata is not an object".into())
 }
 
 /// What a row says of a memory, not yet looked at.
@@ -252,7 +252,7 @@ pub(crate) fn unreadable(scope: &MemoryScope, error: &MemoryError) -> String {
     format!("memories of {scope}: {error}: {cause}")
 }
 
-/// Damage: so many memories of so many bytes are not those that the user's row speaks of.
+/// Reports totals in the user's row that differ from the rows.
 pub(crate) fn other_totals(
     scope: &MemoryScope,
     noted: (u64, u64),

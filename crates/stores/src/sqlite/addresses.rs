@@ -25,7 +25,7 @@ pub(super) fn sessions(
     found.collect()
 }
 
-/// Who has shared keys.
+/// Owners of shared state, a page at a time.
 pub(super) fn state_owners(
     connection: &Connection,
     after: Option<&StateOwner>,

@@ -64,8 +64,8 @@ pub(super) fn fork(
     Ok(SessionRow::get(connection, "fork", key, now_us)?.head(key.clone()))
 }
 
-/// Whether the times of a log never go back. The next event is compared with the time of the last
-/// update, which is to be no earlier than the last event: in a fork it is that of the fork.
+/// Whether the times of a log never decrease, up to the last update, with which the next event is
+/// compared. In a fork that is the time of the fork.
 pub(super) fn is_in_order(
     connection: &Connection,
     log: i64,

@@ -1,4 +1,4 @@
-//! API keys on the session database, so that a server and whoever makes keys for it share them.
+//! API keys in the session database, which a server and the key commands share.
 
 use std::{fmt, sync::Arc};
 

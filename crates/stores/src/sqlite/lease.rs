@@ -11,7 +11,7 @@ use crate::{rules::TICKET_TTL_US, sql::SessionRow};
 /// What is being done, for errors.
 const QUEUE: &str = "queue for a lease";
 
-/// Prolongs or gives back a lease.
+/// Renews (`Some`) or releases (`None`) a lease.
 pub(super) fn renew(
     connection: &Connection,
     key: &SessionKey,
@@ -25,7 +25,7 @@ pub(super) fn renew(
     update(connection, &row)
 }
 
-/// Takes a caller out of the queue.
+/// Removes a ticket from the queue.
 pub(super) fn withdraw(
     connection: &Connection,
     key: &SessionKey,
@@ -36,7 +36,7 @@ pub(super) fn withdraw(
     row.map_or(Ok(()), |row| delete_ticket(connection, row.number, ticket))
 }
 
-/// The caller that has waited longest for the lease and still does.
+/// The ticket of the caller that has waited longest and still waits.
 pub(super) fn first_ticket(
     connection: &Connection,
     session: i64,
@@ -53,7 +53,7 @@ pub(super) fn first_ticket(
     first().map_err(|e: rusqlite::Error| failed(QUEUE, e))
 }
 
-/// Puts the caller into the queue for the lease, or keeps its place.
+/// Adds the caller's ticket to the queue for the lease, or extends it.
 pub(super) fn queue(
     connection: &Connection,
     session: i64,
@@ -74,8 +74,7 @@ pub(super) fn queue(
         let sql = "INSERT INTO tickets (session, ticket, until_us) VALUES (?1, ?2, ?3) \
                    ON CONFLICT (session, ticket) DO UPDATE SET until_us = excluded.until_us \
                    WHERE excluded.until_us - until_us > ?4";
-        // A ticket that is still good for half its time is left alone, so that looking again
-        // writes nothing.
+        // A ticket that is valid for half its time is left alone, so that polling writes nothing.
         let until_us = now_us + TICKET_TTL_US;
         connection
             .prepare_cached(sql)?

@@ -1,6 +1,6 @@
-//! Lists of sessions: who, when, and the state of each, from one snapshot.
+//! Lists sessions with their times and state, from one snapshot.
 //!
-//! Ten thousand sessions are an ordinary list, so what is done for each of them counts here.
+//! A list of 10,000 sessions is common, so the cost per session matters here.
 
 use std::{ops::Range, sync::Arc};
 
@@ -12,7 +12,7 @@ use rusqlite::{Connection, Row, types::Value};
 
 use super::{
     failed,
-    listed_states::{Known, ListedStates},
+    listed_states::{CachedStates, ListedStates},
     read::{STATE, shared_state},
     rows,
 };
@@ -21,7 +21,7 @@ use crate::{rules, sql::Life};
 /// What is being done, for errors.
 const LIST: &str = "list";
 
-/// From so many sessions on their states may be read in one go.
+/// From this number of sessions on, one statement may read all their states.
 const MANY: usize = 64;
 
 /// Sessions ordered by (last update, user, id).
@@ -159,7 +159,7 @@ fn own_keys(
     query: &ListQuery,
     found: &Places,
     listed: &ListedStates,
-) -> Result<Arc<Known>> {
+) -> Result<Arc<CachedStates>> {
     let places = &found.places;
     // Few are read as quickly as they are found in a map, and need not be kept.
     let owner = query.user.as_deref().filter(|_| places.len() >= MANY);
@@ -174,22 +174,22 @@ fn own_keys(
     if new.is_empty() && known.len() == places.len() {
         return Ok(known);
     }
-    let now_known = Arc::new(read_own_keys(connection, query, found, &known, &new)?);
+    let updated = Arc::new(read_own_keys(connection, query, found, &known, &new)?);
     if let Some(user) = owner {
-        listed.keep(&query.app, user, Arc::clone(&now_known));
+        listed.keep(&query.app, user, Arc::clone(&updated));
     }
-    Ok(now_known)
+    Ok(updated)
 }
 
-/// What is known of the sessions, with what the new ones have read from the database.
+/// The cached states, with those of new sessions read from the database.
 fn read_own_keys(
     connection: &Connection,
     query: &ListQuery,
     found: &Places,
-    known: &Known,
+    known: &CachedStates,
     new: &[usize],
-) -> Result<Known> {
-    let mut all = Known::with_capacity(found.places.len());
+) -> Result<CachedStates> {
+    let mut all = CachedStates::with_capacity(found.places.len());
     let mut own = OwnKeys::default();
     let mut ranges = vec![0..0; new.len()];
     let key = |at: usize| found.key(new[at], query);

@@ -1,8 +1,8 @@
-//! What long lists have read of states, kept for the next list of the same user.
+//! A cache of the states that long lists have read, for the next list of the same user.
 //!
-//! A session's own keys follow from its log alone: a log's number is never given twice, and what it
-//! comes to at a position never changes. So what was read once is good for as long as the position
-//! is the same, whoever writes to the file.
+//! A session's own keys follow from its log: a log's number is never reused, and its state at a
+//! position never changes. So a cached state is valid as long as the position is the same, even if
+//! another process writes to the file.
 
 use std::{
     collections::HashMap,
@@ -12,49 +12,49 @@ use std::{
 
 use lru::LruCache;
 
-/// How many bytes are kept of all lists together.
+/// The byte limit of the cache.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// What one session's place in the maps takes, about.
+/// About the bytes of one session's entry in the maps.
 const PLACE_BYTES: usize = 64;
 
-/// The states of the lists that were read last.
+/// The states of the most recent lists.
 #[derive(Debug, Default)]
-pub(super) struct ListedStates(Mutex<Kept>);
+pub(super) struct ListedStates(Mutex<CachedLists>);
 
 #[derive(Debug)]
-struct Kept {
+struct CachedLists {
     /// By app and user.
-    lists: LruCache<(String, String), Arc<Known>>,
+    lists: LruCache<(String, String), Arc<CachedStates>>,
     bytes: usize,
 }
 
-impl Default for Kept {
-    fn default() -> Kept {
-        Kept {
+impl Default for CachedLists {
+    fn default() -> CachedLists {
+        CachedLists {
             lists: LruCache::unbounded(),
             bytes: 0,
         }
     }
 }
 
-/// Own keys as text, and which part of it is whose.
+/// Own keys of sessions as one text, and which part belongs to which session.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct CachedStates {
     pub(super) text: String,
     parts: HashMap<i64, (u64, Range<usize>)>,
 }
 
-impl Known {
-    /// Room for so many sessions.
-    pub(super) fn with_capacity(sessions: usize) -> Known {
-        Known {
+impl CachedStates {
+    /// An empty cache with room for `sessions`.
+    pub(super) fn with_capacity(sessions: usize) -> CachedStates {
+        CachedStates {
             text: String::new(),
             parts: HashMap::with_capacity(sessions),
         }
     }
 
-    /// The own keys of the log with this number, if it is still at the position; empty if it has none.
+    /// The own keys of the log with this number if they are of this position; empty if it has none.
     pub(super) fn keys_of(&self, number: i64, position: u64) -> Option<&str> {
         let (known, part) = self.parts.get(&number)?;
         self.text.get(part.clone()).filter(|_| *known == position)
@@ -74,15 +74,14 @@ impl Known {
 }
 
 impl ListedStates {
-    /// What is known of the user's sessions.
-    pub(super) fn of(&self, app: &str, user: &str) -> Arc<Known> {
+    /// The cached states of the user's sessions.
+    pub(super) fn of(&self, app: &str, user: &str) -> Arc<CachedStates> {
         let owner = (app.to_owned(), user.to_owned());
         self.kept().lists.get(&owner).cloned().unwrap_or_default()
     }
 
-    /// Keeps what is known of the user's sessions instead of what was. Others are forgotten where
-    /// there is no room.
-    pub(super) fn keep(&self, app: &str, user: &str, known: Arc<Known>) {
+    /// Replaces the cached states of the user's sessions, and evicts others beyond the limit.
+    pub(super) fn keep(&self, app: &str, user: &str, known: Arc<CachedStates>) {
         let mut kept = self.kept();
         let owner = (app.to_owned(), user.to_owned());
         kept.remove(&owner);
@@ -98,17 +97,17 @@ impl ListedStates {
         }
     }
 
-    /// Forgets the user's sessions.
+    /// Evicts the user's sessions.
     pub(super) fn forget(&self, app: &str, user: &str) {
         self.kept().remove(&(app.to_owned(), user.to_owned()));
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, CachedLists> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl CachedLists {
     fn remove(&mut self, owner: &(String, String)) {
         if let Some(known) = self.lists.pop(owner) {
             self.bytes -= known.bytes();
@@ -120,24 +119,24 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn known(bytes: usize) -> Arc<Known> {
-        let mut known = Known {
+    fn known(bytes: usize) -> Arc<CachedStates> {
+        let mut known = CachedStates {
             text: " ".repeat(bytes),
-            ..Known::default()
+            ..CachedStates::default()
         };
         known.add(1, 5, 0..bytes);
         Arc::new(known)
     }
 
     #[test]
-    fn a_part_is_good_at_its_position_only() {
+    fn cached_state_is_valid_at_its_position_only() {
         let known = known(3);
         assert_eq!(known.keys_of(1, 5), Some("   "));
         assert_eq!((known.keys_of(1, 6), known.keys_of(2, 5)), (None, None));
     }
 
     #[test]
-    fn who_was_listed_longest_ago_is_forgotten_first() {
+    fn least_recently_listed_user_is_evicted_first() {
         let states = ListedStates::default();
         let a_third = || known(BYTES_MAX / 3);
         for user in ["a", "b", "a", "c"] {

@@ -260,7 +260,7 @@ impl SessionStore for SqliteStore {
             append::append(connection, &for_job, &batch, now_us)
         };
         let written = self.writer.write("append", append).await?;
-        // Who only queued has changed nothing that others wait for.
+        // A caller that only queued has changed nothing that others wait for.
         if matches!(written, Written::Done { .. }) {
             self.hub.ring(key);
         }
@@ -358,7 +358,7 @@ impl SessionStore for SqliteStore {
             }
             self.purge().await?;
         }
-        // Now, for who listed meanwhile has seen what was still there.
+        // Now: a list that ran meanwhile may have cached rows that still existed.
         self.listed.forget(app, user);
         self.purge().await?;
         self.readers.close_idle();

@@ -36,7 +36,7 @@ pub(super) fn check_ready(options: &SqliteOptions, connection: &Connection) -> R
 }
 
 impl Opener<'_> {
-    /// Refuses, untouched, a file that is no database or another program's.
+    /// Rejects, without changing it, a file that is not a database or belongs to another program.
     pub(super) fn check_ours(&self, connection: &Connection) -> Result<()> {
         // One snapshot: another process may be creating the database at this moment.
         let snapshot = connection.unchecked_transaction();

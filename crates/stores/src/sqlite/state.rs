@@ -5,8 +5,8 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::failed;
 
-/// Sets the session's own keys as of `position`, moving what they were to the past. Gives back how
-/// many bytes all keys and values take, given that they took `bytes` before.
+/// Sets the session's own keys as of `position`, moving the old values to the past. Returns the
+/// bytes of all keys and values, given that they were `bytes` before.
 pub(super) fn set_session_keys(
     connection: &Connection,
     log: i64,
@@ -24,7 +24,7 @@ pub(super) fn set_session_keys(
     Ok(bytes)
 }
 
-/// Sets one key and gives back how many bytes it took before.
+/// Sets one key and returns the bytes it took before.
 fn set_session_key(
     connection: &Connection,
     log: i64,
@@ -108,7 +108,7 @@ pub(super) fn set_shared(
     Ok((before, after))
 }
 
-/// Sets one key and gives back how many bytes it took before.
+/// Sets one key and returns the bytes it took before.
 fn set_shared_key(
     connection: &Connection,
     app: &str,

@@ -44,9 +44,9 @@ impl Default for ForeignWrites {
 pub(super) enum Look {
     /// SQLite's number for what others have committed.
     Version(i64),
-    /// Somebody writes at this moment and is in the way.
+    /// Another process is writing at this moment.
     Busy,
-    /// It cannot be told.
+    /// The version cannot be read.
     Unknown,
 }
 
@@ -58,7 +58,7 @@ impl ForeignWrites {
             return seen.changes;
         }
         let version = match look() {
-            // The next one who asks looks again.
+            // The next caller looks again.
             Look::Busy => return seen.changes,
             Look::Version(version) => Some(version),
             Look::Unknown => None,
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_told_counts_as_a_change() {
+    fn unknown_version_counts_as_a_change() {
         let elsewhere = ForeignWrites::default();
         let first = elsewhere.changes(|| Look::Version(1));
         // Just looked: not asked again.

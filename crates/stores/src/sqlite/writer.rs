@@ -1,4 +1,4 @@
-//! The one writer: whoever finds it idle commits at once, everybody else is committed together.
+//! The one writer: a caller that finds it idle commits at once; queued jobs are committed together.
 //!
 //! A request is queued as a job. If nobody is writing, the caller takes the connection itself and
 //! commits what is queued, which saves a lone caller two thread switches; else a thread takes all
@@ -196,7 +196,7 @@ impl Writer {
         };
         match connection.as_ref().map(version) {
             Some(Ok(version)) => Look::Version(version),
-            // Closed after a failure, or failing: whoever waits reads, and meets the error.
+            // Closed after a failure, or failing: the waiting caller reads, and gets the error.
             Some(Err(_)) | None => Look::Unknown,
         }
     }

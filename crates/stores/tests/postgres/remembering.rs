@@ -368,7 +368,7 @@ async fn rows_that_are_not_as_they_are_counted_are_told() {
     let sql = "UPDATE retain_memories SET scope = scope + 7";
     client.batch_execute(sql).await.unwrap();
     let problems = sessions.check().await.unwrap();
-    let named = problems.iter().any(|it| it.contains("is nobody's"));
+    let named = problems.iter().any(|it| it.contains("is orphaned"));
     assert!(named, "{problems:?}");
 }
 

@@ -204,6 +204,6 @@ async fn a_memory_of_nobody_is_named() {
     let moved = connection.execute("UPDATE memories SET key = key + (7 << 32)", []);
     assert_eq!(moved.unwrap(), 1);
     let problems = sessions.check().await.unwrap();
-    let named = problems.iter().any(|it| it.contains("is nobody's"));
+    let named = problems.iter().any(|it| it.contains("is orphaned"));
     assert!(named, "{problems:?}");
 }

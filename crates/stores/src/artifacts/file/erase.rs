@@ -1,7 +1,7 @@
 //! Erasing a user: the folders that only they have are taken away as they are.
 //!
 //! `users/ada` has the folders of the user `ada`, and that of the user `ada/b` too. So it is not
-//! removed as a whole: only `artifacts` and `sessions` in it, which are no part of anybody's name.
+//! removed as a whole: only `artifacts` and `sessions` in it, which are not part of a user's name.
 
 use std::{
     fs, io,
@@ -49,8 +49,8 @@ impl Folder {
     }
 }
 
-/// The folders of artifacts of all sessions in `sessions`. A session may be called as anything, but
-/// behind the first part of its name the word is no part of it.
+/// The artifact folders of all sessions in `sessions`. A session may have any name, but after its
+/// first part a folder called `artifacts` is not part of the name.
 fn scopes_in(sessions: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut scopes, mut open) = (Vec::new(), folders_in(sessions)?);
     while let Some(folder) = open.pop() {

@@ -186,7 +186,7 @@ impl Shelf {
         let numbers = folders.iter().filter_map(|folder| {
             let name = folder.file_name()?.to_str()?;
             let number: u64 = name.parse().ok()?;
-            // `007` is nobody's version.
+            // `007` is not a version that Retain writes.
             (number.to_string() == name).then_some(number)
         });
         let mut numbers: Vec<u64> = numbers.collect();

@@ -257,7 +257,7 @@ impl Folder {
         let numbers = shelf.numbers().map_err(|e| failed("list versions", e))?;
         let about = numbers.into_iter().map(|version| {
             let metadata = Metadata::read(&shelf, version)?.unwrap_or_default();
-            // The address is never taken from the file: who can write there must not say it.
+            // The address is never read from the file: a writer of the file must not choose it.
             Ok(metadata.about(version, shelf.uri(version)))
         });
         about.collect()

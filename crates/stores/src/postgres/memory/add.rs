@@ -1,4 +1,4 @@
-//! Taking memories up: one round trip to lock and look, one to write.
+//! Adds memories: one round trip locks and reads, one writes.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -141,7 +141,7 @@ async fn look(
     let (begun, row, known, buried) = join!(
         biased;
         transaction.begin(),
-        // Who waits here sees below what those before him have written.
+        // After the lock, the statements below see what earlier holders wrote.
         transaction.query(&scopes.lock, [app, user]),
         transaction.query(&statements.known, [app, user, &ids]),
         transaction.query(&statements.buried, [app, user, &hashes]),
@@ -188,7 +188,7 @@ impl Look {
     }
 }
 
-/// What is to be written, a piece at a time.
+/// The rows to write, in pieces.
 struct Writes<'a> {
     inserts: Vec<Columns<'a>>,
     replaces: Vec<Columns<'a>>,

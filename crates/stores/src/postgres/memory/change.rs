@@ -1,4 +1,4 @@
-//! Memories that are there: changed by hand, forgotten, expired, given vectors, erased.
+//! Changes memories: edits, forgetting, expiry, embeddings.
 
 use std::collections::BTreeMap;
 
@@ -249,7 +249,7 @@ statements! {
     ExpiryStatements {
         due: "SELECT DISTINCT scope FROM (SELECT scope FROM retain_memories \
               WHERE expires_us <= $1 ORDER BY expires_us LIMIT $2) AS due",
-        // Whom somebody else writes for is passed over: there is a next time.
+        // Skip scopes that another writer has locked; the next sweep handles them.
         lock: concat!(
             "SELECT ", scope_columns!(), ", app, user_id FROM retain_memory_scopes \
              WHERE number = ANY($1::int8[]) ORDER BY number FOR UPDATE SKIP LOCKED"

@@ -1,4 +1,4 @@
-//! Looks for damage in memories: what a search would stumble over.
+//! Checks memories for corruption.
 
 use retain_core::MemoryScope;
 use tokio_postgres::Error;
@@ -26,7 +26,7 @@ statements! {
             "SELECT ", full_columns!(), " FROM retain_memories \
              WHERE scope = $1 AND seq > $2 ORDER BY seq LIMIT $3"
         ),
-        nobodys: "SELECT scope, seq FROM retain_memories m WHERE NOT EXISTS \
+        orphans: "SELECT scope, seq FROM retain_memories m WHERE NOT EXISTS \
                   (SELECT 1 FROM retain_memory_scopes WHERE number = m.scope) ORDER BY scope, seq",
     }
 }
@@ -55,9 +55,9 @@ pub(in crate::postgres) async fn check(
             break;
         }
     }
-    for row in transaction.query(&statements.nobodys, []).await? {
+    for row in transaction.query(&statements.orphans, []).await? {
         let (scope, seq): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-        problems.push(format!("memory {seq} of scope {scope} is nobody's"));
+        problems.push(format!("memory {seq} of scope {scope} is orphaned"));
     }
     Ok(())
 }

@@ -96,8 +96,8 @@ async fn or_roll_back<T>(
 }
 
 impl PostgresMemoryStore {
-    /// Does something in a task of its own. Whoever holds the lock of a scope must get on, also while
-    /// nobody asks how far it is: a future that is only kept would keep the lock.
+    /// Runs work in a task of its own. A holder of a scope's lock must make progress even if its caller
+    /// stops polling.
     async fn apart<T, F>(
         &self,
         work: impl FnOnce(PostgresMemoryStore) -> F,

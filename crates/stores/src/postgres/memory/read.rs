@@ -157,7 +157,7 @@ macro_rules! row_statements {
 const BARE: [&str; 3] = row_statements!(bare_columns!());
 const FULL: [&str; 3] = row_statements!(full_columns!());
 
-/// The memories with this id, for whoever holds the lock.
+/// The memories with this id; the caller holds the lock.
 pub(super) const WITH_ID: &str = BARE[2];
 
 pub(super) async fn rows(

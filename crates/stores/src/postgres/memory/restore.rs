@@ -1,4 +1,4 @@
-//! Memories that come from another store, as they were kept there.
+//! Restores memories of another store unchanged.
 
 use retain_core::{MemoryRestore, MemoryScope, Tombstone, plan_restore};
 use tokio::join;
@@ -54,8 +54,8 @@ pub(super) async fn tombstones(
     Ok(hashes)
 }
 
-/// Takes up what another store kept. `is_sent`: an attempt before this one has sent it, and its end
-/// was not heard of.
+/// Writes memories of another store. `is_sent`: an earlier attempt sent them, and its commit was not
+/// confirmed.
 pub(super) async fn restore(
     database: &Database,
     models: &ModelNumbers,

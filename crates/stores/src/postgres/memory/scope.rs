@@ -1,5 +1,5 @@
-//! The row of a user's memories: whoever writes locks it first. So numbers and revisions become
-//! visible in their order, and a mark that was read is never overtaken by something older.
+//! The row of a user's memories. Every writer locks it first, so that numbers and revisions become
+//! visible in order and a mark that was read is never overtaken by an older revision.
 
 use retain_core::{MemoryScope, Tombstone};
 use tokio::join;

@@ -1,4 +1,4 @@
-//! Looks for damage in memories: what a search would stumble over.
+//! Checks memories for corruption.
 
 use retain_core::MemoryScope;
 use rusqlite::Connection;
@@ -37,7 +37,7 @@ fn check_owners(connection: &Connection, problems: &mut Vec<String>) -> rusqlite
                (SELECT 1 FROM memory_scopes WHERE number = key >> 32) ORDER BY key";
     let mut statement = connection.prepare(sql)?;
     for key in statement.query_map([], |row| row.get::<_, i64>(0))? {
-        problems.push(format!("the memory in row {} is nobody's", key?));
+        problems.push(format!("the memory in row {} is orphaned", key?));
     }
     Ok(())
 }

@@ -266,6 +266,6 @@ impl MemoryStore for SqliteMemoryStore {
 
     async fn restore(&self, restore: Arc<MemoryRestore>) -> Result<(), MemoryError> {
         let work = move |connection: &Connection| write::restore(connection, &restore);
-        self.write("take up memories", work).await
+        self.write("restore memories", work).await
     }
 }

@@ -103,7 +103,7 @@ pub(super) fn add(connection: &Connection, batch: &MemoryBatch) -> Outcome<Memor
     Ok(added)
 }
 
-/// Takes up what another store kept.
+/// Writes memories of another store.
 pub(super) fn restore(connection: &Connection, restore: &MemoryRestore) -> Outcome<()> {
     let found = find_scope(connection, &restore.scope)?;
     let (before, last_seq) = match &found {
