@@ -2,8 +2,8 @@
 //!
 //! A service needs no more than these methods to be run on. One that also gives the log of the one
 //! inside (`SessionService::log`) has runs that take turns between processes; then what is written
-//! goes through the log. To keep sessions elsewhere, write a `SessionStore` instead: then all rules
-//! are Retain's, and `retain-testkit` judges it.
+//! goes through the log. To store sessions elsewhere, write a `SessionStore` instead, as
+//! `examples/external_store` does: then all rules are Retain's, and its promises test the store.
 //!
 //! Run it with `cargo run --example custom_store`.
 

@@ -9,8 +9,8 @@ pub use retain_core::{
     Admission, Batch, ChangeHub, Changes, Clock, ConnectStore, DraftId, Head, Ids, Lease, LeaseUse,
     ListQuery, ListText, Listed, Listing, LogHeader, NewEvent, NewSession, OwnKeys, Plan,
     RandomIds, ScopedState, SessionStore, Snapshot, Standing, StateOwner, StoreSessionService,
-    SystemClock, TransferStore, Want, Written, check_growth, check_limit, plan_append,
-    plan_renewal,
+    SystemClock, TransferStore, Want, Written, check_growth, check_limit, duration_us, plan_append,
+    plan_renewal, seconds,
 };
 /// API keys of a server, and the port behind which they are stored.
 pub use retain_core::{

@@ -6,5 +6,5 @@ pub use retain_runtime::{ScriptedModel, ScriptedReply};
 pub use retain_testkit::{
     ArtifactHarness, Durability, Harness, MemoryHarness, MemoryStoreHarness, Settings, SharedStore,
     TestClock, TestIds, artifact_promises, memory_promises, memory_store_promises, promises,
-    session_promises,
+    scratch, session_promises,
 };

@@ -1,0 +1,28 @@
+//! A session store outside of Retain, to copy from: [`JournalStore`] appends every change to a file.
+//!
+//! A store decides nothing. [`StoreSessionService`](retain::store::StoreSessionService) has the rules
+//! of sessions, `plan_append` and `plan_renewal` decide about appends and leases, and the store adds
+//! what a database is good at:
+//!
+//! 1. **Atomic**: a method stores everything or nothing. Here: one transaction is one line.
+//! 2. **Isolated**: a decision and its write see the same data. Here: a file lock around both.
+//! 3. **Durable**: what a method has returned survives a crash. Here: the line is synced first.
+//! 4. **Fresh**: a read sees the writes of all processes. Here: it first applies the new lines.
+//!
+//! | file | has | a store on a database has instead |
+//! |---|---|---|
+//! | `store.rs` | `SessionStore` | the same methods, with SQL |
+//! | `transfer.rs` | `TransferStore`: import, export, migration | the same methods, with SQL |
+//! | `tables.rs` | the data in memory, and how a change alters it | tables |
+//! | `change.rs` | changes as JSON | the decoding of rows |
+//! | `journal.rs` | the file: lock, append, replay, rewrite | a driver and its transactions |
+//!
+//! `tests/it/promises.rs` checks the store with all session promises of Retain.
+
+mod change;
+mod journal;
+mod store;
+mod tables;
+mod transfer;
+
+pub use store::JournalStore;

@@ -1,0 +1,597 @@
+//! `JournalStore` and the methods of `SessionStore`.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use retain::{
+    BoxError, Event, Result, SessionError,
+    session::{EraseReceipt, Limited, Origin, SessionKey, Window},
+    state::JsonMap,
+    store::{
+        Batch, ChangeHub, Changes, Clock, Head, LeaseUse, ListQuery, Listing, NewEvent, NewSession,
+        Plan, ScopedState, SessionStore, Snapshot, StateOwner, SystemClock, TransferStore, Want,
+        Written, check_growth, check_limit, plan_append, plan_renewal,
+    },
+};
+
+use crate::{
+    change::Change,
+    journal::{FileLock, Journal, beside},
+    tables::{Entry, SessionLog, Tables, set_keys},
+    transfer::Drafts,
+};
+
+/// The name of the store in errors.
+const NAME: &str = "journal";
+
+/// How long a waiter sleeps before it looks for changes of other processes.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Sessions in memory, with every change in a journal file. Several processes may open one file.
+///
+/// The methods block their thread while they write a line. A store with a slower medium would use an
+/// async driver, or `tokio::task::spawn_blocking`.
+///
+/// ```no_run
+/// # #[tokio::main] async fn main() -> retain::Result<()> {
+/// use external_store::JournalStore;
+/// use retain::{SessionService as _, store::StoreSessionService};
+/// let sessions = StoreSessionService::over(JournalStore::open("sessions.jsonl")?);
+/// sessions.create_session("travel", "ada", None, None).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct JournalStore {
+    pub(crate) path: PathBuf,
+    /// Locked during each transaction. The journal itself cannot be: a rewrite replaces it.
+    lock_file: File,
+    journal: Mutex<Journal>,
+    pub(crate) drafts: Mutex<Drafts>,
+    /// Wakes waiters of this process.
+    hub: ChangeHub,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// The journal, locked and up to date.
+pub(crate) struct Transaction<'a> {
+    pub(crate) journal: &'a mut Journal,
+    operation: &'static str,
+    pub(crate) now_us: i64,
+}
+
+impl Transaction<'_> {
+    pub(crate) fn tables(&self) -> &Tables {
+        self.journal.tables()
+    }
+
+    /// Writes all changes or none.
+    pub(crate) fn commit(&mut self, changes: Vec<Change>) -> Result<()> {
+        let committed = self.journal.commit(changes);
+        committed.map_err(|source| failure(self.operation, source))
+    }
+}
+
+/// Tells a full disk from other failures, because callers can act on it.
+pub(crate) fn failure(operation: &'static str, source: BoxError) -> SessionError {
+    let cause = source.downcast_ref::<io::Error>().map(io::Error::kind);
+    match cause {
+        Some(io::ErrorKind::StorageFull) => SessionError::Full {
+            store: NAME,
+            operation,
+            source,
+        },
+        _ => SessionError::Store {
+            store: NAME,
+            operation,
+            source,
+        },
+    }
+}
+
+impl JournalStore {
+    /// Opens a journal, or creates it.
+    pub fn open(path: impl AsRef<Path>) -> Result<JournalStore> {
+        let open = || {
+            let path = std::path::absolute(path.as_ref())?;
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false);
+            let store = JournalStore {
+                lock_file: options.open(beside(&path, ".lock"))?,
+                journal: Mutex::new(Journal::open(&path)?),
+                path,
+                drafts: Mutex::default(),
+                hub: ChangeHub::default(),
+                clock: Arc::new(SystemClock),
+            };
+            // A corrupt journal is reported now, not by the first request.
+            store.transact("read the journal", |_| Ok(()))?;
+            Ok(store)
+        };
+        open().map_err(|source: BoxError| SessionError::Open {
+            uri: path.as_ref().display().to_string(),
+            reason: "the journal cannot be opened".to_owned(),
+            source: Some(source),
+        })
+    }
+
+    /// Takes the time for leases and expiry from `clock`.
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> JournalStore {
+        self.clock = clock;
+        self
+    }
+
+    /// Rewrites the journal without deleted sessions and old leases.
+    pub fn compact(&self) -> Result<()> {
+        let operation = "compact the journal";
+        self.transact(operation, |transaction| {
+            let rewritten = transaction.journal.rewrite_with(|_| ());
+            rewritten.map_err(|source| failure(operation, source))
+        })
+    }
+
+    /// Runs `work` alone among all threads and processes, on the newest data. `work` decides first
+    /// and commits last, so an error leaves everything as it was.
+    pub(crate) fn transact<T>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&mut Transaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut journal = self.journal.lock().unwrap_or_else(|poisoned| {
+            // A thread panicked in a transaction: build the data again.
+            self.journal.clear_poison();
+            let mut journal = poisoned.into_inner();
+            journal.invalidate();
+            journal
+        });
+        let lock = FileLock::acquire(&self.lock_file);
+        let _lock = lock.map_err(|source| failure(operation, source.into()))?;
+        let caught_up = journal.catch_up();
+        caught_up.map_err(|source| failure(operation, source))?;
+        work(&mut Transaction {
+            journal: &mut journal,
+            operation,
+            now_us: self.clock.now_us(),
+        })
+    }
+}
+
+#[async_trait]
+impl SessionStore for JournalStore {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn create(&self, new: NewSession) -> Result<Snapshot> {
+        self.transact("create a session", |transaction| {
+            let (tables, now_us) = (transaction.tables(), transaction.now_us);
+            tables.check_free(&new.key, now_us)?;
+            let mut log = SessionLog::new(tables.last_incarnation + 1, new.initial);
+            log.create_time = new.create_time;
+            log.last_update_time = new.create_time;
+            log.ttl = new.ttl;
+            log.touched_us = now_us;
+            let limit = new.state_bytes_max;
+            check_limit(Limited::SessionState, state_bytes(&log.state), limit)?;
+            let mut changes = plan_shared(tables, &new.key, &[&new.changes], limit)?;
+            changes.push(Change::Put {
+                key: new.key.clone(),
+                log: Box::new(log),
+            });
+            transaction.commit(changes)?;
+            let log = transaction.tables().get(&new.key, now_us)?;
+            Ok(Snapshot {
+                head: log.head(&new.key),
+                state: transaction.tables().state(&new.key, log),
+                events: Vec::new(),
+            })
+        })
+    }
+
+    async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>> {
+        self.transact("read a session", |transaction| {
+            let tables = transaction.tables();
+            let log = tables.find(key, transaction.now_us);
+            Ok(log.map(|log| Snapshot {
+                head: log.head(key),
+                state: match want {
+                    Want::State => tables.state(key, log),
+                    Want::EventsOnly => ScopedState::default(),
+                },
+                events: select_events(log, window),
+            }))
+        })
+    }
+
+    // `list_text` has a default that uses this.
+    async fn list(&self, query: &ListQuery) -> Result<Listing> {
+        self.transact("list sessions", |transaction| {
+            let tables = transaction.tables();
+            let mut found: Vec<(&SessionKey, &SessionLog)> = tables
+                .sessions
+                .iter()
+                .filter(|(key, log)| {
+                    let is_of_user = query.user.as_ref().is_none_or(|user| key.user == *user);
+                    key.app == query.app && is_of_user && log.is_alive(transaction.now_us)
+                })
+                .collect();
+            if let Some(after) = &query.after {
+                found.retain(|(key, log)| {
+                    let order = log.last_update_time.total_cmp(&after.last_update_time);
+                    let names = (&key.user, &key.id).cmp(&(&after.user, &after.id));
+                    order.then(names).is_gt()
+                });
+            }
+            // The sessions come ordered by user and id, and this sort is stable.
+            found.sort_by(|(_, a), (_, b)| a.last_update_time.total_cmp(&b.last_update_time));
+            found.truncate(query.limit);
+            let metas = found
+                .iter()
+                .map(|(key, log)| log.meta(key, query.with_state));
+            let mut listing = Listing {
+                sessions: metas.collect(),
+                ..Listing::default()
+            };
+            // The states of sessions have their own keys; shared keys are listed once.
+            if query.with_state {
+                listing.app = tables.shared(&StateOwner::app(&query.app));
+                let users = found.iter().map(|(key, _)| {
+                    let owner = StateOwner::user(&key.app, &key.user);
+                    (key.user.clone(), tables.shared(&owner))
+                });
+                listing.users = users.collect();
+            }
+            Ok(listing)
+        })
+    }
+
+    async fn delete(&self, key: &SessionKey) -> Result<bool> {
+        let deleted = self.transact("delete a session", |transaction| {
+            let tables = transaction.tables();
+            let is_alive = tables.find(key, transaction.now_us).is_some();
+            if tables.sessions.contains_key(key) {
+                transaction.commit(vec![Change::Delete { key: key.clone() }])?;
+            }
+            Ok(is_alive)
+        })?;
+        self.hub.ring(key);
+        Ok(deleted)
+    }
+
+    async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written> {
+        let written = self.transact("append events", |transaction| {
+            let (tables, now_us) = (transaction.tables(), transaction.now_us);
+            let log = tables.get(key, now_us)?;
+            let ticket = match &batch.lease {
+                LeaseUse::Take { ticket, .. } if !ticket.is_empty() => Some(ticket.clone()),
+                _ => None,
+            };
+            // Recognizes repeats, compares the expected position, and decides about the lease.
+            let plan = plan_append(log.standing(key, now_us), batch, |id| {
+                let position = log.positions.get(id);
+                Ok(position.and_then(|position| log.event(*position)))
+            })?;
+            let (events, fresh, lease, token) = match plan {
+                Plan::Write {
+                    events,
+                    fresh,
+                    lease,
+                    token,
+                } => (events, fresh, lease, token),
+                Plan::Busy { until_us } => {
+                    // Another run holds the lease: store nothing but the ticket.
+                    let key = key.clone();
+                    let queue = ticket.map(|ticket| Change::Queue {
+                        key,
+                        ticket,
+                        now_us,
+                    });
+                    transaction.commit(queue.into_iter().collect())?;
+                    return Ok(Written::Busy { until_us, now_us });
+                }
+            };
+            let new: Vec<&NewEvent> = fresh.iter().map(|&place| &batch.events[place]).collect();
+            let deltas: Vec<&Changes> = new.iter().map(|new| &new.changes).collect();
+            let mut state = log.state.clone();
+            for delta in &deltas {
+                set_keys(&mut state, &delta.session);
+            }
+            let (before, after) = (state_bytes(&log.state), state_bytes(&state));
+            let limit = batch.state_bytes_max;
+            check_growth(Limited::SessionState, before, after, limit)?;
+
+            // Everything is decided. What follows becomes one line.
+            let mut changes = plan_shared(tables, key, &deltas, limit)?;
+            if lease != log.lease {
+                changes.push(Change::SetLease {
+                    key: key.clone(),
+                    lease,
+                });
+            }
+            if let Some(ticket) = ticket {
+                changes.push(Change::Withdraw {
+                    key: key.clone(),
+                    ticket,
+                });
+            }
+            if !new.is_empty() {
+                changes.push(Change::Append {
+                    key: key.clone(),
+                    entries: new.into_iter().map(Entry::new).collect(),
+                    now_us,
+                });
+            }
+            transaction.commit(changes)?;
+            Ok(Written::Done { events, token })
+        })?;
+        // Wake tails, and runs that wait for the lease.
+        if matches!(written, Written::Done { .. }) {
+            self.hub.ring(key);
+        }
+        Ok(written)
+    }
+
+    async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()> {
+        self.transact("renew a lease", |transaction| {
+            let log = transaction.tables().get(key, transaction.now_us)?;
+            let standing = log.standing(key, transaction.now_us);
+            let lease = plan_renewal(standing, &LeaseUse::Hold { token, ttl })?;
+            transaction.commit(vec![Change::SetLease {
+                key: key.clone(),
+                lease,
+            }])
+        })?;
+        self.hub.ring(key);
+        Ok(())
+    }
+
+    async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()> {
+        self.transact("withdraw a ticket", |transaction| {
+            if !transaction.tables().sessions.contains_key(key) {
+                return Ok(());
+            }
+            transaction.commit(vec![Change::Withdraw {
+                key: key.clone(),
+                ticket: ticket.to_owned(),
+            }])
+        })?;
+        self.hub.ring(key);
+        Ok(())
+    }
+
+    async fn shared_state(&self, app: &str, user: Option<&str>) -> Result<JsonMap> {
+        let owner = StateOwner {
+            app: app.to_owned(),
+            user: user.map(str::to_owned),
+        };
+        self.transact("read shared state", |transaction| {
+            Ok(transaction.tables().shared(&owner))
+        })
+    }
+
+    async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap> {
+        self.transact("read a past state", |transaction| {
+            let log = transaction.tables().get(key, transaction.now_us)?;
+            check_position(key, log, position)?;
+            Ok(log.state_at(position))
+        })
+    }
+
+    async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>> {
+        self.transact("look up events", |transaction| {
+            let log = transaction.tables().get(key, transaction.now_us)?;
+            Ok(ids
+                .iter()
+                .map(|id| log.positions.get(id).copied())
+                .collect())
+        })
+    }
+
+    async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>> {
+        self.transact("look up an invocation", |transaction| {
+            let log = transaction.tables().get(key, transaction.now_us)?;
+            let mut entries = log.entries.iter().zip(1..);
+            let first = entries.find(|(entry, _)| entry.event.invocation_id == invocation);
+            Ok(first.map(|(_, position)| position))
+        })
+    }
+
+    async fn fork(
+        &self,
+        origin: &SessionKey,
+        position: u64,
+        id: &str,
+        create_time: f64,
+    ) -> Result<Head> {
+        let key = SessionKey::new(&origin.app, &origin.user, id);
+        self.transact("fork a session", |transaction| {
+            let (tables, now_us) = (transaction.tables(), transaction.now_us);
+            let log = tables.get(origin, now_us)?;
+            check_position(origin, log, position)?;
+            tables.check_free(&key, now_us)?;
+            let mut fork = SessionLog::new(tables.last_incarnation + 1, log.initial.clone());
+            let past = log.entries.iter().take(position as usize);
+            past.for_each(|entry| fork.push(entry.clone()));
+            fork.create_time = create_time;
+            fork.last_update_time = create_time;
+            fork.ttl = log.ttl;
+            fork.touched_us = now_us;
+            fork.origin = Some(Origin {
+                session_id: origin.id.clone(),
+                position,
+            });
+            let head = fork.head(&key);
+            transaction.commit(vec![Change::Put {
+                key,
+                log: Box::new(fork),
+            }])?;
+            Ok(head)
+        })
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<u64> {
+        let swept = self.transact("delete expired sessions", |transaction| {
+            let sessions = transaction.tables().sessions.iter();
+            let expired = sessions.filter(|(_, log)| !log.is_alive(transaction.now_us));
+            let keys: Vec<SessionKey> = expired.map(|(key, _)| key.clone()).take(limit).collect();
+            let deletes = keys.iter().cloned().map(|key| Change::Delete { key });
+            transaction.commit(deletes.collect())?;
+            Ok(keys)
+        })?;
+        swept.iter().for_each(|key| self.hub.ring(key));
+        Ok(swept.len() as u64)
+    }
+
+    /// A deleted line would stay in the file, so an erase rewrites the file without the user's data,
+    /// even if the user has no session left.
+    async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt> {
+        let operation = "erase a user";
+        let (receipt, keys) = self.transact(operation, |transaction| {
+            let rewritten = transaction.journal.rewrite_with(|tables| {
+                let mut receipt = EraseReceipt::default();
+                let mut keys = Vec::new();
+                tables.sessions.retain(|key, log| {
+                    let is_theirs = key.app == app && key.user == user;
+                    if is_theirs {
+                        receipt.sessions += 1;
+                        receipt.events += log.position();
+                        receipt.state_keys += log.state.len() as u64;
+                        keys.push(key.clone());
+                    }
+                    !is_theirs
+                });
+                let shared = tables.shared.remove(&StateOwner::user(app, user));
+                receipt.state_keys += shared.map_or(0, |keys| keys.len() as u64);
+                (receipt, keys)
+            });
+            rewritten.map_err(|source| failure(operation, source))
+        })?;
+        keys.iter().for_each(|key| self.hub.ring(key));
+        Ok(receipt)
+    }
+
+    async fn changed(&self, key: &SessionKey, position: u64) {
+        // Listen first and look second: a change in between is not missed.
+        let ring = self.hub.listen(key);
+        let here = self.transact("look for changes", |transaction| {
+            let log = transaction.tables().find(key, transaction.now_us);
+            Ok(log.map(SessionLog::position))
+        });
+        if let Ok(Some(here)) = here
+            && here <= position
+        {
+            // Other processes and expiry ring no bell, so the wait is bounded.
+            let _ = tokio::time::timeout(POLL, ring).await;
+        }
+    }
+
+    /// Replays the whole file and compares the result with the data in memory.
+    async fn check(&self) -> Result<Vec<String>> {
+        let operation = "check the journal";
+        self.transact(operation, |transaction| {
+            let replayed = Journal::open(&self.path);
+            let mut replayed = replayed.map_err(|source| failure(operation, source.into()))?;
+            if let Err(problem) = replayed.catch_up() {
+                return Ok(vec![problem.to_string()]);
+            }
+            let mut problems = Vec::new();
+            let (stored, known) = (replayed.tables(), transaction.tables());
+            for key in stored.sessions.keys().chain(known.sessions.keys()) {
+                let head = |tables: &Tables| tables.sessions.get(key).map(|log| log.head(key));
+                if head(stored) != head(known) {
+                    problems.push(format!("{key}: the file and the memory differ"));
+                }
+            }
+            Ok(problems)
+        })
+    }
+
+    async fn flush(&self) -> Result<()> {
+        // Each commit has synced the file.
+        Ok(())
+    }
+
+    fn transfer(&self) -> Result<&dyn TransferStore> {
+        Ok(self)
+    }
+}
+
+fn check_position(key: &SessionKey, log: &SessionLog, position: u64) -> Result<()> {
+    if position <= log.position() {
+        return Ok(());
+    }
+    Err(SessionError::PositionNotFound {
+        key: key.clone(),
+        position,
+        last: log.position(),
+    })
+}
+
+/// Returns the events of a window. The conditions combine in the order of the fields.
+fn select_events(log: &SessionLog, window: Window) -> Vec<(u64, Arc<Event>)> {
+    let range = window.first.max(1)..=window.last.min(log.position());
+    let since = window.after_timestamp.unwrap_or(f64::NEG_INFINITY);
+    let events = range.filter_map(|position| log.event(position));
+    let mut events: Vec<_> = events
+        .filter(|(_, event)| event.timestamp >= since)
+        .collect();
+    if let Some(newest) = window.newest {
+        events.drain(..events.len().saturating_sub(newest));
+    }
+    if let Some(oldest) = window.oldest {
+        events.truncate(oldest);
+    }
+    events
+}
+
+/// Returns the changes of the app's and the user's keys, if they stay within the limit.
+fn plan_shared(
+    tables: &Tables,
+    key: &SessionKey,
+    deltas: &[&Changes],
+    bytes_max: usize,
+) -> Result<Vec<Change>> {
+    let app = deltas.iter().map(|delta| &delta.app);
+    let user = deltas.iter().map(|delta| &delta.user);
+    let scopes = [
+        (Limited::AppState, StateOwner::app(&key.app), merge(app)),
+        (
+            Limited::UserState,
+            StateOwner::user(&key.app, &key.user),
+            merge(user),
+        ),
+    ];
+    let mut planned = Vec::new();
+    for (what, owner, keys) in scopes {
+        if keys.is_empty() {
+            continue;
+        }
+        let before = tables.shared(&owner);
+        let after = merge([&before, &keys].into_iter());
+        check_growth(what, state_bytes(&before), state_bytes(&after), bytes_max)?;
+        planned.push(Change::SetShared { owner, keys });
+    }
+    Ok(planned)
+}
+
+/// Merges maps; later ones win.
+fn merge<'a>(maps: impl Iterator<Item = &'a JsonMap>) -> JsonMap {
+    let mut merged = JsonMap::new();
+    for (key, value) in maps.flatten() {
+        merged.insert(key, value.clone());
+    }
+    merged
+}
+
+/// Returns the size that limits count: the bytes of all keys and values.
+fn state_bytes(state: &JsonMap) -> usize {
+    let entries = state.iter();
+    entries
+        .map(|(key, value)| key.len() + value.to_string().len())
+        .sum()
+}

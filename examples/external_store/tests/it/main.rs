@@ -1,0 +1,6 @@
+//! The journal store keeps the session promises, and its file survives crashes.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod journal;
+mod promises;

@@ -1,0 +1,21 @@
+//! All session promises, each as a test of `JournalStore`. A store that cannot keep one declares it
+//! with `except: [name = "reason"]`.
+
+use std::sync::Arc;
+
+use external_store::JournalStore;
+use retain::testing::{Durability, Harness, TestClock, scratch};
+
+/// A new journal. The harness calls the closure for each service: like another process, it opens the
+/// same file again.
+async fn open() -> Harness {
+    let folder = scratch::folder();
+    Harness::new(Durability::Durable, move |clock: TestClock| {
+        let store = JournalStore::open(folder.path().join("sessions.jsonl"));
+        let store = store.expect("a journal").with_clock(Arc::new(clock));
+        std::future::ready(store)
+    })
+    .await
+}
+
+retain::testing::session_promises!(open());
