@@ -1,12 +1,19 @@
 //! The program `retain`: arguments, then composition. `commands/` has one file per command.
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "these macros panic when a pipe is closed; use `output`"
+)]
 
 mod commands;
+mod output;
 
 use std::ffi::OsStr;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use commands::{append, backup, check, demo, erase, export, import, keys, memory, migrate, serve};
+use output::note;
 
 /// Durable sessions, scoped state and long-term memory for AI agents.
 #[derive(Debug, Parser)]
@@ -43,10 +50,9 @@ enum Command {
 }
 
 /// Parses the arguments. An empty variable counts as unset: `RETAIN_PORT=` selects the default.
-fn arguments() -> Arguments {
+fn arguments() -> Result<Arguments, clap::Error> {
     let command = without_empty_variables(Arguments::command());
-    let read = Arguments::from_arg_matches(&command.get_matches());
-    read.unwrap_or_else(|error| error.exit())
+    Arguments::from_arg_matches(&command.try_get_matches()?)
 }
 
 fn without_empty_variables(command: clap::Command) -> clap::Command {
@@ -60,14 +66,27 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
 
 #[tokio::main]
 async fn main() {
-    if let Err(error) = run(arguments().command).await {
-        eprintln!("error: {error}");
-        for cause in error.chain().skip(1) {
-            eprintln!("  because: {cause}");
-        }
+    let ended = match arguments() {
+        Ok(arguments) => run(arguments.command).await,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => output::check(help.print()),
+    };
+    if let Err(error) = ended {
         // Not by returning: the runtime would wait for a read of standard input to end.
-        std::process::exit(1);
+        std::process::exit(report(&error));
     }
+}
+
+/// Prints an error and returns the exit code for it.
+fn report(error: &anyhow::Error) -> i32 {
+    if output::is_closed_pipe(error) {
+        return output::CLOSED_PIPE_CODE;
+    }
+    note!("error: {error}");
+    for cause in error.chain().skip(1) {
+        note!("  because: {cause}");
+    }
+    1
 }
 
 async fn run(command: Command) -> anyhow::Result<()> {

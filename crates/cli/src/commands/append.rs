@@ -8,6 +8,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use retain::{Event, SessionError, SessionLog, session::SessionKey};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines, Stdin};
 
+use crate::output;
+
 use super::Store;
 
 /// Append events to a session.
@@ -51,8 +53,9 @@ impl Append {
             .buffered(self.in_flight.max(1));
         let mut out = tokio::io::stdout();
         while let Some(line) = acknowledged.try_next().await? {
-            out.write_all(line?.as_bytes()).await?;
-            out.flush().await?;
+            let line = line?;
+            output::check(out.write_all(line.as_bytes()).await)?;
+            output::check(out.flush().await)?;
         }
         Ok(())
     }

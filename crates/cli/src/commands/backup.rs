@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::output::say;
+
 use super::{Database, Store};
 
 /// Copy a database to a new file.
@@ -26,7 +28,7 @@ impl Backup {
                  backups; or retain export"
             ),
         }
-        println!("wrote {}", self.file.display());
+        say!("wrote {}", self.file.display());
         Ok(())
     }
 }

@@ -1,7 +1,10 @@
 //! `retain check`: checks a database for corruption.
 
-use super::Store;
 use clap::Args;
+
+use crate::output::say;
+
+use super::Store;
 
 /// Check a database for corruption.
 #[derive(Debug, Args)]
@@ -15,10 +18,10 @@ impl Check {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let problems = self.store.open_existing().await?.sessions().check().await?;
         for problem in &problems {
-            println!("{problem}");
+            say!("{problem}");
         }
         match problems.len() {
-            0 => println!("no corruption found"),
+            0 => say!("no corruption found"),
             count => anyhow::bail!("{count} problems found"),
         }
         Ok(())

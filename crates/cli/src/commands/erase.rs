@@ -1,7 +1,10 @@
 //! `retain erase`: erases a user and prints a receipt.
 
-use super::Store;
 use clap::Args;
+
+use crate::output::say;
+
+use super::Store;
 
 /// Erase all data of a user.
 #[derive(Debug, Args)]
@@ -30,7 +33,7 @@ impl Erase {
         }
         let sessions = self.store.open_existing().await?.sessions();
         let receipt = sessions.erase_user(&self.app, &self.user).await?;
-        println!(
+        say!(
             "erased: {} sessions, {} events, {} state keys, {} artifact versions, {} memories \
              of user {:?}",
             receipt.sessions,

@@ -5,6 +5,8 @@ use futures_util::TryStreamExt as _;
 use retain::session::{ExportScope, SessionKey};
 use tokio::io::{AsyncWriteExt as _, BufWriter};
 
+use crate::output;
+
 use super::Store;
 
 /// Export sessions as JSON Lines.
@@ -36,9 +38,9 @@ impl Export {
         let mut lines = sessions.export(scope);
         let mut out = BufWriter::new(tokio::io::stdout());
         while let Some(line) = lines.try_next().await? {
-            out.write_all(line.as_bytes()).await?;
-            out.write_all(b"\n").await?;
+            output::check(out.write_all(line.as_bytes()).await)?;
+            output::check(out.write_all(b"\n").await)?;
         }
-        Ok(out.flush().await?)
+        output::check(out.flush().await)
     }
 }

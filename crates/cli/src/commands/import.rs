@@ -5,6 +5,8 @@ use futures_util::stream;
 use retain::SessionError;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
+use crate::output::say;
+
 use super::Store;
 
 /// Import sessions from JSON Lines.
@@ -28,9 +30,10 @@ impl Import {
             Ok(line.map(|line| (line, lines)))
         });
         let receipt = sessions.import(Box::pin(lines)).await?;
-        println!(
+        say!(
             "imported: {} sessions, {} events",
-            receipt.sessions, receipt.events
+            receipt.sessions,
+            receipt.events
         );
         Ok(())
     }

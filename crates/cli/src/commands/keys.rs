@@ -9,6 +9,8 @@ use retain::{
     store::{ApiKey, Clock as _, Ids as _, KeyScope, KeyText, RandomIds, SystemClock},
 };
 
+use crate::output::{note, say};
+
 use super::{
     Database, Missing,
     serve::{DEFAULT_STORE, store_of_server},
@@ -85,15 +87,15 @@ impl Keys {
                 let key = create.key(&text, now_us);
                 keys.add(&key).await?;
                 // Only the key goes to standard output, so that a script can read it.
-                println!("{}", text.reveal());
-                eprintln!(
+                say!("{}", text.reveal());
+                note!(
                     "This key is not shown again. A server that runs without keys requires one \
                      after its next start."
                 );
             }
             Command::List => {
                 for key in keys.keys().await? {
-                    println!("{}", line(&key, now_us));
+                    say!("{}", line(&key, now_us));
                 }
             }
             Command::Revoke { id } => {
@@ -101,7 +103,7 @@ impl Keys {
                 if !keys.revoke(&id, now_us).await? {
                     anyhow::bail!("API key {id:?} not found; see retain keys list");
                 }
-                println!("revoked {id}");
+                say!("revoked {id}");
             }
         }
         Ok(())

@@ -14,6 +14,8 @@ use retain::{
     },
 };
 
+use crate::output::say;
+
 use super::Store;
 
 /// List, search, add and forget a user's memories.
@@ -176,7 +178,7 @@ impl Add {
             known,
             forgotten,
         } = total;
-        println!(
+        say!(
             "added: {added} memories of user {user:?} ({replaced} replaced, {known} known, \
              {forgotten} forgotten before)"
         );
@@ -192,11 +194,11 @@ impl Search {
         let search = search.filter(self.which.filter());
         for found in memory.search_memory_with(app, user, search).await? {
             if self.json {
-                println!("{}", found.entry.to_json()?);
+                say!("{}", found.entry.to_json()?);
                 continue;
             }
-            show(&found.about, &found.entry, Some(found.score));
-            println!("    {}", why(&found));
+            show(&found.about, &found.entry, Some(found.score))?;
+            say!("    {}", why(&found));
         }
         Ok(())
     }
@@ -217,8 +219,8 @@ impl List {
             left -= page.memories.len();
             for record in page.memories {
                 match self.json {
-                    true => println!("{}", record.entry().to_json()?),
-                    false => show(&record.about, &record.entry(), None),
+                    true => say!("{}", record.entry().to_json()?),
+                    false => show(&record.about, &record.entry(), None)?,
                 }
             }
             match page.next {
@@ -248,7 +250,7 @@ impl Forgetting {
         };
         let memory = self.whose.open().await?;
         let receipt = memory.forget(app, user, what).await?;
-        println!("forgotten: {} memories of user {user:?}", receipt.memories);
+        say!("forgotten: {} memories of user {user:?}", receipt.memories);
         Ok(())
     }
 }
@@ -260,19 +262,19 @@ async fn stats(whose: &Whose) -> anyhow::Result<()> {
         let text = seconds.and_then(timestamp_text);
         text.unwrap_or_else(|| "-".to_owned())
     };
-    println!("memories   {}", it.entries);
-    println!("bytes      {}", it.bytes);
-    println!("sessions   {}", it.sessions);
-    println!("from tools {}", it.from_tools);
-    println!("given      {}", it.direct);
-    println!("embedded   {}", it.embedded);
-    println!("oldest     {}", time(it.oldest));
-    println!("newest     {}", time(it.newest));
+    say!("memories   {}", it.entries);
+    say!("bytes      {}", it.bytes);
+    say!("sessions   {}", it.sessions);
+    say!("from tools {}", it.from_tools);
+    say!("given      {}", it.direct);
+    say!("embedded   {}", it.embedded);
+    say!("oldest     {}", time(it.oldest));
+    say!("newest     {}", time(it.newest));
     Ok(())
 }
 
 /// Prints a memory in two lines: its source and its text.
-fn show(about: &MemoryAbout, entry: &MemoryEntry, score: Option<f32>) {
+fn show(about: &MemoryAbout, entry: &MemoryEntry, score: Option<f32>) -> anyhow::Result<()> {
     let score = score
         .map(|score| format!("{score:.2} "))
         .unwrap_or_default();
@@ -287,8 +289,9 @@ fn show(about: &MemoryAbout, entry: &MemoryEntry, score: Option<f32>) {
         &place,
         &about.id,
     ];
-    println!("{score}{}", head.map(visible).join("  "));
-    println!("    {}", visible(&entry.content.text_concat()));
+    say!("{score}{}", head.map(visible).join("  "));
+    say!("    {}", visible(&entry.content.text_concat()));
+    Ok(())
 }
 
 /// Formats the contribution of each signal.

@@ -11,6 +11,7 @@
     reason = "a test may stop at the first surprise"
 )]
 
+mod closed_pipe;
 mod crash;
 mod demo;
 mod disk_full;

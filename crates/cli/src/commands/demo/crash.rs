@@ -9,10 +9,9 @@ use std::{
 use anyhow::Context as _;
 use retain::{Event, Session, SessionLog as _, SqliteSessionService, session::Append};
 
-use super::{
-    APP, USER, read,
-    tell::{chapter, say},
-};
+use crate::output::say;
+
+use super::{APP, USER, read, tell::chapter};
 
 const SESSION: &str = "crash";
 const EVENTS: usize = 500;

@@ -4,10 +4,9 @@ use retain::{
     Event, SessionLog as _, SessionService as _, SqliteSessionService, State, session::SessionKey,
 };
 
-use super::{
-    APP, USER, read,
-    tell::{self, say},
-};
+use crate::output::say;
+
+use super::{APP, USER, read, tell};
 
 /// Shows state in every scope, as several sessions see it.
 pub(super) async fn scopes(sessions: &SqliteSessionService) -> anyhow::Result<()> {
@@ -33,7 +32,7 @@ pub(super) async fn scopes(sessions: &SqliteSessionService) -> anyhow::Result<()
     Ok(())
 }
 
-fn row([key, run, later, next, other]: [&str; 5]) -> std::io::Result<()> {
+fn row([key, run, later, next, other]: [&str; 5]) -> anyhow::Result<()> {
     say!("  {key:<12} {run:<12} {later:<12} {next:<11} {other}");
     Ok(())
 }

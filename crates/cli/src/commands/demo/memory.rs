@@ -12,10 +12,9 @@ use retain::{
     tool::{load_memory_tool, preload_memory_tool},
 };
 
-use super::{
-    APP, USER, read,
-    tell::{self, say},
-};
+use crate::output::say;
+
+use super::{APP, USER, read, tell};
 
 const FACT: &str = "My favorite project is Project Alpha.";
 const QUESTION: &str = "What is my favorite project?";
@@ -49,7 +48,7 @@ pub(super) async fn asked(sessions: &SqliteSessionService) -> anyhow::Result<()>
 }
 
 /// Prints the explanation and the source of a memory.
-fn why(found: &MemoryHit) -> std::io::Result<()> {
+fn why(found: &MemoryHit) -> anyhow::Result<()> {
     let explanation = &found.explanation;
     let words = explanation.words.iter();
     let words: Vec<String> = words.map(|it| format!("{:?}", it.word)).collect();

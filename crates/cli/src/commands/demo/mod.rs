@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use retain::{GetSessionConfig, Session, SessionService as _, SqliteSessionService};
 
-use tell::say;
+use crate::output::say;
 
 const APP: &str = "assistant";
 const USER: &str = "ada";
@@ -41,25 +41,17 @@ impl Demo {
         if self.keep.is_none() {
             std::fs::remove_dir_all(&folder)?;
         }
-        match told.and_then(|()| Ok(last_words(self.keep.as_deref(), &file)?)) {
-            Err(error) if is_unread(&error) => Ok(()),
-            told => told,
-        }
+        told?;
+        last_words(self.keep.as_deref(), &file)
     }
 }
 
-fn last_words(keep: Option<&Path>, file: &Path) -> std::io::Result<()> {
+fn last_words(keep: Option<&Path>, file: &Path) -> anyhow::Result<()> {
     match keep {
         Some(_) => say!("\nThe database is {}.", file.display()),
         None => say!("\nRun it with --keep FOLDER to keep the database and look at it."),
     }
     Ok(())
-}
-
-/// Whether the reader of standard output has closed it.
-fn is_unread(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<std::io::Error>();
-    error.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 async fn story(file: &Path) -> anyhow::Result<()> {

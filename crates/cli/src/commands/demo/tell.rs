@@ -1,29 +1,17 @@
 //! Output of the demo: chapters, events and states.
 
-use std::{fmt, io::Write as _};
-
 use retain::{Event, Json, Session, State, model::Part};
 
-/// Prints a line. It fails if the reader has closed standard output, as `head` does.
-macro_rules! say {
-    ($($text:tt)*) => {
-        $crate::commands::demo::tell::line(format_args!($($text)*))?
-    };
-}
-pub(super) use say;
-
-pub(super) fn line(text: fmt::Arguments<'_>) -> std::io::Result<()> {
-    writeln!(std::io::stdout(), "{text}")
-}
+use crate::output::say;
 
 /// A chapter's title.
-pub(super) fn chapter(number: u32, title: &str) -> std::io::Result<()> {
+pub(super) fn chapter(number: u32, title: &str) -> anyhow::Result<()> {
     say!("\n{number}. {title}");
     Ok(())
 }
 
 /// The events of a session, as they are stored.
-pub(super) fn events(session: &Session) -> std::io::Result<()> {
+pub(super) fn events(session: &Session) -> anyhow::Result<()> {
     for (position, event) in session.events.iter_with_positions() {
         say!("  {position:>3}  {:<8} {}", event.author, told(event));
     }

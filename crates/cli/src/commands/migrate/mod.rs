@@ -8,6 +8,8 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use retain::store::{Migration, MigrationSurvey};
 
+use crate::output::say;
+
 use ends::Role;
 use progress::Progress;
 
@@ -63,21 +65,21 @@ impl Migrate {
         if self.dry_run {
             let survey = migration.survey().await;
             progress.end();
-            tell(&survey?);
-            return Ok(());
+            return tell(&survey?);
         }
         let report = migration.run().await;
         progress.end();
         let report = report?;
-        println!("copied:   {}", report.copied);
-        println!("verified: {}", report.counts);
-        println!("          both sides have the SHA-256 {}", report.digest);
+        say!("copied:   {}", report.copied);
+        say!("verified: {}", report.counts);
+        say!("          both sides have the SHA-256 {}", report.digest);
         Ok(())
     }
 }
 
-fn tell(survey: &MigrationSurvey) {
-    println!("in the source:       {}", survey.found);
-    println!("already in target:   {}", survey.there);
-    println!("dry run: nothing was written; run without --dry-run to copy the rest");
+fn tell(survey: &MigrationSurvey) -> anyhow::Result<()> {
+    say!("in the source:       {}", survey.found);
+    say!("already in target:   {}", survey.there);
+    say!("dry run: nothing was written; run without --dry-run to copy the rest");
+    Ok(())
 }

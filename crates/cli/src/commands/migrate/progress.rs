@@ -9,6 +9,8 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use retain::store::{MigrationPhase, MigrationWatch};
 
+use crate::output::note;
+
 /// Shows progress on standard error.
 #[derive(Debug)]
 pub(super) struct Progress {
@@ -84,8 +86,8 @@ impl MigrationWatch for Progress {
             return;
         }
         match steps {
-            Some(steps) => eprintln!("{phase}: {steps} steps"),
-            None => eprintln!("{phase}"),
+            Some(steps) => note!("{phase}: {steps} steps"),
+            None => note!("{phase}"),
         }
     }
 
@@ -100,7 +102,7 @@ impl MigrationWatch for Progress {
         let tenths = (shown.done * 10).checked_div(total).unwrap_or_default();
         if tenths > shown.tenths {
             shown.tenths = tenths;
-            eprintln!("{}: {} of {total} steps", shown.phase, shown.done);
+            note!("{}: {} of {total} steps", shown.phase, shown.done);
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use crate::output::say;
+
 use super::{BUILT_IN_APP, models::BuiltIn, places::Places, settings::Settings};
 
 /// The facts to print.
@@ -18,27 +20,28 @@ pub(super) struct Announcement<'a> {
 
 impl Announcement<'_> {
     /// Prints the lines. Programs parse the first one.
-    pub(super) fn print(&self) {
-        println!("Retain listens on http://{}", self.address);
-        println!("  data   {}", self.places.data);
+    pub(super) fn print(&self) -> anyhow::Result<()> {
+        say!("Retain listens on http://{}", self.address);
+        say!("  data   {}", self.places.data);
         match self.settings.agents_dir {
-            Some(_) => println!("  apps   {}", self.named_apps()),
-            None => println!("  model  {}", self.built_in_model()),
+            Some(_) => say!("  apps   {}", self.named_apps()),
+            None => say!("  model  {}", self.built_in_model()),
         }
         match (self.needs_key, self.has_key) {
             (false, _) => {}
             (true, true) => {
-                println!("  keys   required: Authorization: Bearer KEY (see retain keys --help)");
+                say!("  keys   required: Authorization: Bearer KEY (see retain keys --help)");
             }
-            (true, false) => println!(
+            (true, false) => say!(
                 "  keys   required, but none is valid: all have expired or were revoked. Create one with\n    \
                  retain keys create --store {} --name first --scopes admin",
                 self.places.keys_uri
             ),
         }
         if self.settings.agents_dir.is_none() {
-            self.print_what_to_try();
+            self.print_what_to_try()?;
         }
+        Ok(())
     }
 
     fn built_in_model(&self) -> String {
@@ -61,22 +64,23 @@ impl Announcement<'_> {
         }
     }
 
-    fn print_what_to_try(&self) {
+    fn print_what_to_try(&self) -> anyhow::Result<()> {
         let key = match self.needs_key {
             true => " -H \"Authorization: Bearer $KEY\"",
             false => "",
         };
-        println!("  tell it something, then ask in another session:");
+        say!("  tell it something, then ask in another session:");
         for (session, text) in [
             ("monday", "My favorite tea is Earl Grey."),
             ("friday", "What is my favorite tea?"),
         ] {
-            println!(
+            say!(
                 "    curl -s http://{}/run -H 'Content-Type: application/json'{key} -d \
                  '{{\"appName\":\"{BUILT_IN_APP}\",\"userId\":\"ada\",\"sessionId\":\"{session}\",\
                  \"newMessage\":{{\"role\":\"user\",\"parts\":[{{\"text\":\"{text}\"}}]}}}}'",
                 self.address
             );
         }
+        Ok(())
     }
 }

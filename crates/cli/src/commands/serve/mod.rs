@@ -28,6 +28,8 @@ use retain::{
     tool::{load_memory_tool, preload_memory_tool},
 };
 
+use crate::output::is_closed_pipe;
+
 use address::Address;
 use announce::Announcement;
 use exports::Exports;
@@ -78,7 +80,7 @@ impl Serve {
         let apps = apps(&settings, &places.services, &models, dev)?;
         let listener = address.listen().await?;
         let stop = signals::stop()?;
-        Announcement {
+        let announcement = Announcement {
             settings: &settings,
             places: &places,
             apps: &apps.names()?,
@@ -86,8 +88,12 @@ impl Serve {
             needs_key: guards.keys.are_required(),
             has_key,
             address: listener.local_addr()?,
+        };
+        match announcement.print() {
+            // A script may read the address and close the pipe.
+            Err(error) if is_closed_pipe(&error) => {}
+            printed => printed?,
         }
-        .print();
         let server = Arc::new(Server {
             services: places.services,
             apps,

@@ -5,6 +5,8 @@ use anyhow::Context as _;
 use retain::tool::mcp::exit_at_once;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::output::note;
+
 /// Completes at the first stop signal. The second one exits the process.
 pub(super) fn stop() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let listen = |kind| signal(kind).context("cannot listen for signals");
@@ -12,7 +14,7 @@ pub(super) fn stop() -> anyhow::Result<impl Future<Output = ()> + Send + 'static
     let mut terminate = listen(SignalKind::terminate())?;
     Ok(async move {
         either(&mut interrupt, &mut terminate).await;
-        eprintln!("Waiting for running requests to finish. Press Ctrl-C again to quit now.");
+        note!("Waiting for running requests to finish. Press Ctrl-C again to quit now.");
         tokio::spawn(async move {
             either(&mut interrupt, &mut terminate).await;
             exit_at_once(130);
