@@ -95,7 +95,7 @@ struct AppendPlan<'a> {
 /// What is decided about a batch.
 enum AppendDecision<'a> {
     Busy { until_us: i64 },
-    Write(AppendPlan<'a>),
+    Write(Box<AppendPlan<'a>>),
 }
 
 /// Plans a batch on `head` at `now_us`, as [`plan_append`] decides. `stored` holds the events of the
@@ -137,7 +137,7 @@ fn plan<'a>(
         plan.events.push(position, new);
         plan.fresh.push((position, index));
     }
-    Ok(AppendDecision::Write(plan))
+    Ok(AppendDecision::Write(Box::new(plan)))
 }
 
 impl AppendPlan<'_> {

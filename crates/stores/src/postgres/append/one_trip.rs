@@ -226,7 +226,7 @@ fn plan_on_head<'a>(
         },
         ..lease
     };
-    Some((is_relative, planned))
+    Some((is_relative, *planned))
 }
 
 /// The keys of the session that the batch sets; `None` if it sets shared keys, which must be locked,

@@ -204,7 +204,7 @@ fn decide<'a>(
     let old_bytes = head.row.state_bytes;
     let first_ticket = first_ticket(&answers.tickets, now_us)?;
     let planned = match plan(key, batch, head, &stored, first_ticket.as_deref(), now_us)? {
-        AppendDecision::Write(planned) => planned,
+        AppendDecision::Write(planned) => *planned,
         AppendDecision::Busy { until_us } => {
             return Ok(NextStep::Queue {
                 number,
