@@ -310,10 +310,7 @@ impl Driver {
         };
         match stored {
             Err(error) => self.answer(done, Err(error)),
-            Ok(event) if event.is_partial() => {
-                self.hand_on(event.clone(), None);
-                self.answer(done, Ok(event));
-            }
+            // A partial event, too: a model is not read ahead of the caller.
             Ok(event) => {
                 let (tell, taken) = oneshot::channel();
                 self.hand_on(event.clone(), Some(tell));
