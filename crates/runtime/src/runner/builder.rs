@@ -1,4 +1,4 @@
-//! How a runner is described.
+//! The builder of a runner.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// Describes a [`Runner`].
+/// Builds a [`Runner`].
 #[must_use]
 #[derive(Debug)]
 pub struct RunnerBuilder {
@@ -73,113 +73,114 @@ impl Default for RunnerBuilder {
 }
 
 impl RunnerBuilder {
-    /// The app whose sessions are run on.
+    /// The app whose sessions the runner runs on.
     pub fn app_name(mut self, name: impl Into<String>) -> Self {
         self.app_name = name.into();
         self
     }
 
-    /// The agent.
+    /// The root agent.
     pub fn agent(self, agent: impl Agent) -> Self {
         self.shared_agent(Arc::new(agent))
     }
 
-    /// The agent, if others have it too.
+    /// The root agent, where other code shares it.
     pub fn shared_agent(mut self, agent: Arc<dyn Agent>) -> Self {
         self.agent = Some(agent);
         self
     }
 
-    /// Where sessions are.
+    /// The service that stores the sessions.
     pub fn session_service(mut self, sessions: Arc<dyn SessionService>) -> Self {
         self.sessions = Some(sessions);
         self
     }
 
-    /// Where memories are.
+    /// The service that stores the memories.
     pub fn memory_service(mut self, memory: Arc<dyn MemoryService>) -> Self {
         self.memory = Some(memory);
         self
     }
 
-    /// Where artifacts are.
+    /// The service that stores the artifacts.
     pub fn artifact_service(mut self, artifacts: Arc<dyn ArtifactService>) -> Self {
         self.artifacts = Some(artifacts);
         self
     }
 
-    /// Adds a plugin. Plugins are asked in the order in which they were added.
+    /// Adds a plugin. The runner calls plugins in the order in which they were added.
     pub fn plugin(self, plugin: impl Plugin) -> Self {
         self.shared_plugin(Arc::new(plugin))
     }
 
-    /// Adds a plugin that others have too.
+    /// Adds a plugin that other code shares.
     pub fn shared_plugin(mut self, plugin: Arc<dyn Plugin>) -> Self {
         self.plugins.push(plugin);
         self
     }
 
-    /// Sums up what is old in long sessions, as `config` says. The log keeps all of it.
+    /// Summarizes the older events of long sessions as `config` says. The log keeps every event.
     pub fn compaction(mut self, config: CompactionConfig) -> Self {
         self.compaction = Some(config);
         self
     }
 
-    /// Whether a session that is not there is made.
+    /// Whether the runner creates a session that does not exist.
     pub fn auto_create_session(mut self, create: bool) -> Self {
         self.auto_create_session = create;
         self
     }
 
-    /// Whether runs can be taken up again when they have paused or broken off: agents note in the
-    /// session how far they are, and a run pauses at a call that waits until all that it waits for
-    /// is answered. ADK calls this `ResumabilityConfig`.
+    /// Whether paused or interrupted runs can be resumed: agents store checkpoints in the session,
+    /// and a run pauses at a pending call until every pending call is answered. ADK calls this
+    /// `ResumabilityConfig`.
     ///
-    /// Tools are then run at least once: one that was at work when the process died is run again.
+    /// Tools then run at least once: a tool that was running when the process died runs again.
     pub fn resumable(mut self, resumable: bool) -> Self {
         self.is_resumable = resumable;
         self
     }
 
-    /// Whether the memory is given what was said after each run that is done, off the way of the
-    /// answer: the run's end does not wait for it. [`Runner::flush_memory`] and [`Runner::close`]
-    /// do. Needs a memory service. By default sessions are added by who wants to.
+    /// Whether the runner ingests the session into memory after each completed run. The run does
+    /// not wait for this; [`Runner::flush_memory`] and [`Runner::close`] do. Needs a memory
+    /// service. By default callers add sessions to the memory themselves.
     pub fn ingest_after_turns(mut self, ingest: bool) -> Self {
         self.ingests_turns = ingest;
         self
     }
 
-    /// Where time comes from.
+    /// The clock that timestamps events.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Where ids come from.
+    /// The generator of ids.
     pub fn ids(mut self, ids: Arc<dyn Ids>) -> Self {
         self.ids = ids;
         self
     }
 
-    /// How many sessions are kept at hand between runs, and how many bytes of them all together,
-    /// roughly. By default 256 sessions and 256 MiB.
+    /// The limits of the session cache between runs: the number of sessions, and their approximate
+    /// total size in bytes. By default 256 sessions and 256 MiB.
     pub fn kept_sessions(mut self, sessions: usize, bytes: usize) -> Self {
         self.kept_sessions = sessions;
         self.kept_bytes = bytes;
         self
     }
 
-    /// How long a run keeps its session while its caller does not ask for the next event, or while a
-    /// tool blocks its thread. After that its lease runs out, and another run may take the session.
-    /// By default ten minutes.
+    /// How long a run keeps its lease while its caller does not ask for the next event, or while a
+    /// tool blocks its thread. The lease then expires, and another run may take the session. By
+    /// default 10 minutes.
     pub fn idle_limit(mut self, limit: Duration) -> Self {
         self.idle_limit = limit;
         self
     }
 
-    /// How long one call of a tool may take, unless the tool or the run says otherwise. After that
-    /// it is dropped, and the model is told. By default ten minutes: longer than nearly all tools
-    /// take, and short enough that a session is not held for good. `Duration::MAX` is no limit.
+    /// The time limit of one tool call, unless the tool or the run sets its own. On a timeout the
+    /// runner drops the call and tells the model. By default 10 minutes: longer than nearly all
+    /// tools take, and short enough that no tool blocks a session forever. `Duration::MAX` disables
+    /// the limit.
     ///
     /// The limit needs the tool to await: see [`Tool::run`](crate::Tool::run).
     pub fn tool_time_limit(mut self, limit: Duration) -> Self {
@@ -187,28 +188,28 @@ impl RunnerBuilder {
         self
     }
 
-    /// Makes its runs tools of another run.
+    /// Runs as tools of another run, on that run's scheduler.
     pub(crate) fn host(mut self, host: &Arc<Scheduler>) -> Self {
         self.host = Some(Arc::clone(host));
         self
     }
 
-    /// How many model calls a run may make, whatever its [`RunConfig`](crate::RunConfig) says; any
-    /// number if `None`. For who runs a server and answers for its costs. By default each run says it
-    /// for itself.
+    /// The maximum number of model calls of a run, which overrides [`RunConfig`](crate::RunConfig);
+    /// `None` means unlimited. Lets the operator of a server bound its costs. By default each run
+    /// sets its own limit.
     pub fn max_llm_calls(mut self, limit: Option<u32>) -> Self {
         self.max_llm_calls = Some(limit);
         self
     }
 
-    /// Where the content of conversations may be seen. By default what the environment says, see
-    /// [`Telemetry::from_env`], and that is nowhere if it says nothing.
+    /// Where telemetry may record the content of conversations. By default the environment decides,
+    /// see [`Telemetry::from_env`]; if it sets nothing, no content is recorded.
     pub fn telemetry(mut self, telemetry: Telemetry) -> Self {
         self.telemetry = Some(telemetry);
         self
     }
 
-    /// The runner, if it can be as described.
+    /// Builds the runner, or returns an error if the description is invalid.
     pub fn build(self) -> Result<Runner, BuildError> {
         if self.app_name.is_empty() {
             return Err(BuildError::new(
@@ -275,7 +276,7 @@ impl RunnerBuilder {
     }
 }
 
-/// Every agent that asks a model has one, or has it from an agent above it.
+/// Checks that every LLM agent has a model or inherits one from an ancestor.
 fn check_models(tree: &AgentTree) -> Result<(), BuildError> {
     let has_model = |agent: &Arc<dyn Agent>| {
         let agent = agent.as_llm_agent();

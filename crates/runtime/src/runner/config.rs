@@ -1,41 +1,40 @@
-//! How one run is to go.
+//! The configuration of one run.
 
 use std::time::Duration;
 
 use retain_core::{Content, GetSessionConfig, JsonMap, RunOptions, StateDelta};
 
-/// Whether answers come in pieces.
+/// Whether answers are streamed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StreamingMode {
-    /// Whole answers only.
+    /// Complete answers only.
     #[default]
     None,
-    /// Pieces as they come, then the whole answer.
+    /// Chunks as they arrive, then the complete answer.
     Sse,
 }
 
-/// How a run is to go.
+/// The configuration of a run.
 #[derive(Debug, Clone)]
 pub struct RunConfig {
-    /// Whether answers come in pieces.
+    /// Whether answers are streamed.
     pub streaming_mode: StreamingMode,
-    /// How many model calls a run may make; any number if `None`.
+    /// The maximum number of model calls of a run; unlimited if `None`.
     pub max_llm_calls: Option<u32>,
-    /// Which events of the session are loaded; all if `None`.
+    /// Which events of the session the run loads; all if `None`.
     pub get_session_config: Option<GetSessionConfig>,
-    /// Notes that go into every event of the run.
+    /// Metadata that the run adds to each of its events.
     pub custom_metadata: JsonMap,
-    /// Labels for every model call.
+    /// Labels of every model call.
     pub labels: JsonMap,
-    /// Contents that the model sees before the user's message, in this run alone.
+    /// Contents that the model sees before the user's message, in this run only.
     pub model_input_context: Vec<Content>,
-    /// Whether agents see what other agents thought.
+    /// Whether agents see the thoughts of other agents.
     pub include_thoughts_from_other_agents: bool,
-    /// How long one call of a tool may take; as long as the runner says if `None`. A tool may have
-    /// a limit of its own.
+    /// The time limit of one tool call; the runner's if `None`. A tool may set its own limit.
     pub tool_time_limit: Option<Duration>,
-    /// How the run waits for another run of the session, what cancels it, and which runs it is part
-    /// of. Cancelling [`RunOptions::cancel`] stops the run as [`RunHandle::cancel`] does.
+    /// How long the run waits for another run of the session, what cancels it, and which runs it is
+    /// nested in. Cancelling [`RunOptions::cancel`] stops the run as [`RunHandle::cancel`] does.
     ///
     /// [`RunHandle::cancel`]: crate::RunHandle::cancel
     pub run_options: RunOptions,
@@ -58,7 +57,7 @@ impl Default for RunConfig {
 }
 
 impl RunConfig {
-    /// With answers in pieces.
+    /// Streams answers.
     pub fn streaming() -> RunConfig {
         RunConfig {
             streaming_mode: StreamingMode::Sse,
@@ -67,7 +66,7 @@ impl RunConfig {
     }
 }
 
-/// A message, and how to run on it; or a run that is to be taken up again.
+/// A message with the configuration of its run, or a run to resume.
 ///
 /// ```
 /// use retain_runtime::{RunConfig, RunRequest};
@@ -77,21 +76,21 @@ impl RunConfig {
 /// ```
 #[derive(Debug, Clone)]
 pub struct RunRequest {
-    /// What the user says; nothing if a run is only taken up again.
+    /// The user's message; `None` to resume a run without one.
     pub message: Option<Content>,
-    /// The run that is taken up again, or the id of the one that begins. Without it a run gets an id,
-    /// and an answer to a call goes on with the run of the call.
+    /// The run to resume, or the id of a new run. Without it a new run gets a generated id, and a
+    /// function response continues the run of its call.
     pub invocation_id: Option<String>,
-    /// Changes of state that are stored with the message.
+    /// State changes that are stored with the message.
     pub state_delta: StateDelta,
-    /// How to run.
+    /// The configuration of the run.
     pub config: RunConfig,
-    /// Whether the stored message is the first event of the stream.
+    /// Whether the stream yields the stored message as its first event.
     pub yield_user_message: bool,
 }
 
 impl RunRequest {
-    /// Runs on this message.
+    /// Starts a run with this message.
     pub fn new(message: impl Into<Content>) -> RunRequest {
         RunRequest {
             message: Some(message.into()),
@@ -102,7 +101,7 @@ impl RunRequest {
         }
     }
 
-    /// Goes on with a run that has paused, failed or was cut off by a crash, as
+    /// Resumes a run that has paused, failed or been interrupted by a crash, as
     /// [`Runner::resume`](crate::Runner::resume) does.
     pub fn resume(invocation_id: impl Into<String>) -> RunRequest {
         RunRequest {
@@ -112,33 +111,33 @@ impl RunRequest {
         }
     }
 
-    /// Under this id. If a run of this id has begun with the same message, it is taken up again, so
-    /// that a request can be repeated.
+    /// Sets the id of the run. If a run with this id has begun with the same message, it is
+    /// resumed, so that a client can retry the request.
     pub fn invocation_id(mut self, id: impl Into<String>) -> RunRequest {
         self.invocation_id = Some(id.into());
         self
     }
 
-    /// With changes of state.
+    /// Adds state changes.
     pub fn state_delta(mut self, delta: StateDelta) -> RunRequest {
         self.state_delta = delta;
         self
     }
 
-    /// With a configuration.
+    /// Sets the configuration.
     pub fn config(mut self, config: RunConfig) -> RunRequest {
         self.config = config;
         self
     }
 
-    /// With options for the wait. A tool, callback or plugin that starts a run passes the
-    /// [`run_options`](crate::ReadonlyContext::run_options) of its context.
+    /// Sets the options of the wait for the lease. A tool, callback or plugin that starts a run
+    /// passes the [`run_options`](crate::ReadonlyContext::run_options) of its context.
     pub fn run_options(mut self, options: RunOptions) -> RunRequest {
         self.config.run_options = options;
         self
     }
 
-    /// With the stored message as the first event of the stream.
+    /// Yields the stored message as the first event of the stream.
     pub fn yielding_user_message(mut self) -> RunRequest {
         self.yield_user_message = true;
         self

@@ -1,4 +1,4 @@
-//! Sessions that live as long as a nested run: for agents that are called as tools.
+//! Sessions that live as long as a nested run, for agents that are called as tools.
 
 use std::{
     collections::HashMap,
@@ -12,11 +12,11 @@ use retain_core::{
     check_limit,
 };
 
-/// Keeps sessions in a map, by the pure rules and nothing else.
+/// Stores sessions in a map. Applies the pure rules of the core and nothing else.
 #[derive(Debug, Default)]
 pub(crate) struct EphemeralSessions {
     sessions: Mutex<HashMap<SessionKey, Session>>,
-    /// Those of the service that the caller's session is in: what it has no room for is of no use.
+    /// The limits of the caller's session service, which must be able to store the answer.
     limits: Option<Limits>,
 }
 
@@ -98,7 +98,7 @@ impl SessionService for EphemeralSessions {
 
     async fn append_event_locked(&self, session: &SharedSession, event: Event) -> Result<Event> {
         self.check(&event)?;
-        // In one step: others write to the live state meanwhile.
+        // In one step, because other tasks write to the live state meanwhile.
         let event = session.update(|session| apply_event_to_session(session, event));
         self.keep(session.snapshot())?;
         Ok(event)

@@ -1,9 +1,9 @@
-//! The runner: from a user's message to stored events, one run at a time for each session.
+//! The runner turns a user's message into stored events, with one run at a time per session.
 //!
-//! `begin` stores the message and takes the session's lease, `drive` runs the agent and stores what
-//! it emits, `stream` is what the caller holds meanwhile. The run goes on as its caller asks for
-//! events; when the caller goes away, a task of its own sees it to its end, so that nothing is half
-//! written.
+//! `begin` stores the message and takes the session's lease, `drive` runs the agent and stores its
+//! events, and the caller reads them from a `stream`. The caller drives the run by asking for
+//! events. If the caller drops the stream, a task of the runner finishes the run, so that the log
+//! is complete.
 
 mod after;
 mod begin;
@@ -71,7 +71,7 @@ pub struct Runner {
     inner: Arc<Inner>,
 }
 
-/// What all runs of a runner share.
+/// State that all runs of a runner share.
 #[derive(Debug)]
 struct Inner {
     app_name: String,
@@ -94,49 +94,49 @@ struct Inner {
     leases: Arc<Leases>,
     going_on: GoingOn,
     tool_time_limit: Duration,
-    /// The scheduler of the outermost run, if these runs are tools of another.
+    /// The scheduler of the outermost run, if these runs are tools of another run.
     host: Option<Arc<Scheduler>>,
-    /// What holds for all runs, if something does.
+    /// The limit of all runs; `None` if each run sets its own.
     max_llm_calls: Option<Option<u32>>,
     telemetry: Telemetry,
 }
 
 impl Runner {
-    /// Describes a runner.
+    /// Returns the builder of a runner.
     pub fn builder() -> RunnerBuilder {
         RunnerBuilder::default()
     }
 
-    /// The app whose sessions it runs on.
+    /// The app whose sessions the runner runs on.
     pub fn app_name(&self) -> &str {
         &self.inner.app_name
     }
 
-    /// The agent that it runs.
+    /// The root agent.
     pub fn agent(&self) -> &Arc<dyn Agent> {
         self.inner.tree.root()
     }
 
-    /// The sessions.
+    /// The session service.
     pub fn session_service(&self) -> &Arc<dyn SessionService> {
         &self.inner.sessions
     }
 
-    /// The memory, if there is one.
+    /// The memory service, if there is one.
     pub fn memory_service(&self) -> Option<&Arc<dyn MemoryService>> {
         self.inner.memory.as_ref()
     }
 
-    /// The artifacts, if there is a service for them.
+    /// The artifact service, if there is one.
     pub fn artifact_service(&self) -> Option<&Arc<dyn ArtifactService>> {
         self.inner.artifacts.as_ref()
     }
 
-    /// Runs the agent on what the user says. Without a session id a session is made.
+    /// Runs the agent on the user's message. Without a session id it creates a session.
     ///
-    /// When this returns, the message is stored and the session is this run's until it ends; another
-    /// run that had it was waited for. A caller that gives up while it waits may find its message in
-    /// the log later, as a run that was cut off at once.
+    /// When this returns, the message is stored and the run holds the session's lease, after
+    /// waiting for any earlier run. If the caller drops this future while it waits, the log may
+    /// still receive the message later, as a run that was cancelled at once.
     ///
     /// Needs a Tokio runtime with time enabled.
     pub async fn run(
@@ -149,7 +149,7 @@ impl Runner {
         self.run_with(user_id, session_id, request).await
     }
 
-    /// As [`run`](Self::run), with everything that can be said about it.
+    /// As [`run`](Self::run), with all options.
     pub async fn run_with(
         &self,
         user_id: &str,
@@ -190,20 +190,20 @@ impl Runner {
         let span = telemetry::invocation(&key.id);
         let run = drive::run(Arc::clone(&self.inner), key, request, caller, span.clone());
         let run = run.instrument(span);
-        // A panic outside the agent must not be the caller's.
+        // A panic outside the agent must not reach the caller.
         let run = AssertUnwindSafe(run).catch_unwind();
         stream.run = Some(Box::pin(run.map(drop)));
-        // If this is dropped meanwhile, so is the stream, which sees the run to its end.
+        // Dropping this future drops the stream, which finishes the run in the background.
         let invocation_id = stream.begin(began).await?;
         stream.idle.begin();
         stream.handle = RunHandle::new(&invocation_id, stop);
         Ok(stream)
     }
 
-    /// Goes on with a run that has paused, failed or was cut off by a crash, where it stopped: what
-    /// is stored is not done again. A call that has no answer is run (again), so tools of resumable
-    /// runners must bear that. A run that waits for somebody's answer goes on waiting, and one that
-    /// is done gives nothing more.
+    /// Resumes a run that has paused, failed or been interrupted by a crash. It does not repeat
+    /// stored work. It runs calls without an answer, possibly again, so the tools of a resumable
+    /// runner must tolerate that. A run that waits for an answer keeps waiting, and a finished run
+    /// yields nothing.
     ///
     /// Needs a runner that is [`resumable`](RunnerBuilder::resumable).
     ///
@@ -241,8 +241,8 @@ impl Runner {
         self.run_with(user_id, Some(session_id), request).await
     }
 
-    /// Runs the agent for a caller that is not async. The run has threads of its own, so this works
-    /// with and without a Tokio runtime; inside one it holds up the calling task.
+    /// Runs the agent for a synchronous caller. The run has its own threads, so this works with and
+    /// without a Tokio runtime; inside one it blocks the calling task.
     ///
     /// ```no_run
     /// # fn with(runner: retain_runtime::Runner) -> Result<(), retain_runtime::RunError> {
@@ -261,7 +261,7 @@ impl Runner {
         self.run_blocking_with(user_id, session_id, RunRequest::new(message))
     }
 
-    /// As [`run_blocking`](Self::run_blocking), with everything that can be said about it.
+    /// As [`run_blocking`](Self::run_blocking), with all options.
     pub fn run_blocking_with(
         &self,
         user_id: &str,
@@ -278,37 +278,37 @@ impl Runner {
         BlockingRun::of(run.in_current_span())
     }
 
-    /// Waits for the summaries that are being made after runs that are over. Gives the sessions
-    /// that were not summed up since the last time, and why; the log tells it too, when it happens.
-    /// Each summary has a [time limit](crate::CompactionConfig::time_limit), so this ends.
+    /// Waits for pending summaries of finished runs. Returns the sessions whose compaction has
+    /// failed since the last call, with the errors; each failure is also logged when it happens.
+    /// Each summary has a [time limit](crate::CompactionConfig::time_limit), so this returns.
     pub async fn flush_compaction(&self) -> Vec<(SessionKey, CompactionError)> {
         self.inner.after_runs.wait().await;
         self.inner.after_runs.take_failures()
     }
 
-    /// Waits until the memory has what runs said that are over, where the runner
-    /// [ingests turns](RunnerBuilder::ingest_after_turns). Gives the sessions that could not be
-    /// remembered since the last time, and why; the log tells it too, when it happens. They are
-    /// tried again when their next run is done, or when you add them yourself.
+    /// Waits until the sessions of finished runs are ingested into memory, if the runner [ingests
+    /// turns](RunnerBuilder::ingest_after_turns). Returns the sessions whose ingestion has failed
+    /// since the last call, with the errors; each failure is also logged. The runner retries them
+    /// after their next run, or you add them yourself.
     pub async fn flush_memory(&self) -> Vec<(SessionKey, MemoryError)> {
         let ingests = &self.inner.ingests.after_runs;
         ingests.wait().await;
         ingests.take_failures()
     }
 
-    /// How many runs hold a session at this moment, also those whose callers have gone away.
+    /// The number of runs that hold a lease now, including those whose callers have gone away.
     pub fn running(&self) -> usize {
         self.inner.leases.count()
     }
 
-    /// How many runs there are at this moment, also those that only wait for their session, and
-    /// those whose callers have gone away.
+    /// The number of unfinished runs, including those that wait for a lease and those whose callers
+    /// have gone away.
     pub fn unfinished(&self) -> usize {
         self.inner.going_on.count()
     }
 
-    /// Waits for summaries that are being made and for what is being remembered, lets go of what
-    /// toolsets and plugins hold, and waits until everything is as durable as it gets.
+    /// Waits for pending summaries and ingestions, closes toolsets and plugins, and flushes the
+    /// session service.
     pub async fn close(&self) -> Result<()> {
         self.inner.after_runs.wait().await;
         self.inner.ingests.after_runs.wait().await;
@@ -345,7 +345,7 @@ impl Inner {
     }
 }
 
-/// The threads on which runs go whose callers have no runtime, or have left theirs.
+/// The runtime of runs whose callers have no runtime, or have left theirs.
 fn own_runtime() -> Result<&'static tokio::runtime::Handle> {
     static RUNTIME: OnceLock<Option<tokio::runtime::Runtime>> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| {

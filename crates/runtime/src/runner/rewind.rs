@@ -1,4 +1,4 @@
-//! Rewinding a session: what was said and done from a run on is taken back, by one more event.
+//! Rewinding a session: one more event takes back everything from a run on.
 
 use retain_core::{Event, Rewind, SessionError, SessionKey};
 
@@ -7,8 +7,9 @@ use crate::error::Result;
 
 impl Runner {
     /// Takes back everything from the first event of the run on: the next run does not see it, and
-    /// the session's own keys and artifacts are what they were. Nothing is removed; `app:` and
-    /// `user:` keys stay, and `user:` artifacts. Gives the event that says so.
+    /// the session's own state keys and artifacts get their earlier values. Nothing is deleted;
+    /// `app:` and `user:` keys and `user:` artifacts stay. Returns the event that records the
+    /// rewind.
     ///
     /// Waits for a run of the session to end. Needs a session service that has a log. If it fails,
     /// rewind again: see [`SessionLog::rewind_with`](retain_core::SessionLog::rewind_with).
@@ -22,8 +23,8 @@ impl Runner {
         self.rewind_with(user_id, session_id, rewind).await
     }
 
-    /// As [`rewind`](Self::rewind), with options for the wait. A tool that rewinds passes the
-    /// [`run_options`](crate::ReadonlyContext::run_options) of its context.
+    /// As [`rewind`](Self::rewind), with options for the wait for the lease. A tool that rewinds
+    /// passes the [`run_options`](crate::ReadonlyContext::run_options) of its context.
     ///
     /// The runner's artifact service restores the artifacts, unless `rewind` names another one.
     pub async fn rewind_with(
@@ -37,7 +38,7 @@ impl Runner {
         let invocation_id = rewind.before_invocation_id.clone();
         rewind.artifacts = rewind.artifacts.or_else(|| self.inner.artifacts.clone());
         let rewound = self.inner.log.rewind_with(&key, rewind).await;
-        // Also if it failed: it may have been stored nevertheless.
+        // Also after an error: the store may have written the event nevertheless.
         self.inner.kept.forget(&key);
         let event = rewound?.events.into_iter().next();
         let Some((_, event)) = event else {

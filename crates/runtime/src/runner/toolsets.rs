@@ -1,4 +1,4 @@
-//! Lets go of what toolsets hold when a runner is closed, for example child processes.
+//! Closes toolsets with their runner, so that they release for example child processes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,11 +10,11 @@ use crate::{
     tools::{ToolSource, Toolset, contained},
 };
 
-/// How long a toolset may take; as in ADK.
+/// The time limit for closing a toolset, as in ADK.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Closes the toolsets of an agent, of those below it and of those that are its tools, all at once. One
-/// that hangs or panics does not keep the others.
+/// Closes the toolsets of an agent, of its descendants and of the agents among its tools,
+/// concurrently. A toolset that hangs or panics does not block the others.
 pub(super) async fn close(agent: &Arc<dyn Agent>) {
     let mut held = Held::default();
     held.collect(agent);
@@ -30,7 +30,7 @@ pub(super) async fn close(agent: &Arc<dyn Agent>) {
     join_all(closing).await;
 }
 
-/// What a tree of agents holds, each once: agents may share a set, and a tool that is an agent.
+/// The toolsets and agents of a tree, each once: agents may share a toolset or an agent tool.
 #[derive(Default)]
 struct Held {
     sets: Vec<Arc<dyn Toolset>>,

@@ -1,7 +1,7 @@
-//! How a run that was cut off is sealed in the log.
+//! Seals an interrupted run in the log.
 //!
-//! A call without an answer would hang in the history for good; it is answered by an error that
-//! says what happened, so that the model of the next turn knows.
+//! A call without an answer would stay open in the history forever. An error answers it, so that
+//! the model of the next run knows what happened.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,11 @@ use retain_core::{Content, Event, Events, FunctionResponse, JsonMap, LlmResponse
 
 use crate::interrupts::waiting_ids;
 
-/// The code of an event that seals a run.
+/// The error code of an event that seals a run.
 pub(crate) const INVOCATION_ABORTED: &str = "INVOCATION_ABORTED";
 const MESSAGE: &str = "Invocation was aborted by client.";
 
-/// The events that answer the open calls of the run, grouped by who asked and where.
+/// The events that answer the open calls of the run, grouped by agent, branch and scope.
 pub(crate) fn answers_to_open_calls(events: &Events, invocation_id: &str) -> Vec<Event> {
     let of_run = || {
         events
@@ -42,7 +42,7 @@ pub(crate) fn answers_to_open_calls(events: &Events, invocation_id: &str) -> Vec
     sealing
 }
 
-/// Whether the run only waits for somebody: its open calls are such, and one there is.
+/// Whether the run has open calls and all of them are long-running.
 pub(crate) fn is_waiting(events: &Events, invocation_id: &str) -> bool {
     let of_run = events
         .iter()
@@ -62,7 +62,7 @@ pub(crate) fn is_waiting(events: &Events, invocation_id: &str) -> bool {
     !open.is_empty() && open.iter().all(|id| waiting.contains(id))
 }
 
-/// Adds an answer beside others of the same agent, branch and scope.
+/// Adds an answer to the event of the same agent, branch and scope.
 fn push(sealing: &mut Vec<Event>, asked: &Event, answer: Part) {
     let place = |event: &Event| {
         (
@@ -108,7 +108,7 @@ pub(crate) fn plain_abort(invocation_id: &str, root: &str) -> Event {
     }
 }
 
-/// Whether the run has already said what it had to say.
+/// Whether the last event of the run is a final response.
 pub(crate) fn is_answered(events: &Events, invocation_id: &str) -> bool {
     let mut of_run = events.iter().rev();
     let last = of_run.find(|event| event.invocation_id == invocation_id);

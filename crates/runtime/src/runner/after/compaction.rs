@@ -1,8 +1,8 @@
-//! Summaries that are made when a run is over, beside whatever comes next.
+//! Summaries that the runner makes after a run, in the background.
 //!
-//! The caller has the end of his run already, and the next run may begin. The summary is appended
-//! outside any run, so that it is in nobody's way; what was rewound or summed up meanwhile makes it
-//! worthless, and then it is dropped.
+//! The caller has the end of its run already, and the next run may begin. The task appends the
+//! summary outside any run, so it needs no lease. If the range was rewound or summarized meanwhile,
+//! the task drops the summary.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -21,10 +21,10 @@ use crate::{
 
 type Result<T, E = CompactionError> = std::result::Result<T, E>;
 
-/// How often a summary is tried to be appended while others append.
+/// The maximum number of attempts to append a summary while others append.
 const TRIES: usize = 100;
 
-/// The work on one session. If it breaks off, nobody waits for it any more.
+/// The work on one session. If the task is dropped, waiters no longer wait for it.
 struct Task {
     inner: Arc<Inner>,
     compactor: Arc<Compactor>,
@@ -41,8 +41,8 @@ impl Drop for Task {
 }
 
 impl Inner {
-    /// Sees later whether the session is to be summed up. `session` is as the run left it, if the
-    /// run had all of it; `run` is the run's span.
+    /// Starts a task that summarizes the session if it needs it. `session` is as the run left it,
+    /// if the run had loaded all of it; `run` is the run's span.
     pub(crate) fn compact_later(
         self: &Arc<Self>,
         key: &SessionKey,
@@ -91,7 +91,7 @@ impl Task {
     async fn compact(&self, session: Option<Session>) -> Result<()> {
         let mut session = match session {
             Some(session) if self.range(&session).is_none() => return Ok(()),
-            // A run knows its own events, and not those that others appended meanwhile.
+            // A run knows its own events, but not those that others appended meanwhile.
             Some(mut session) => {
                 self.inner.log.refresh(&mut session).await?;
                 session
@@ -117,7 +117,7 @@ impl Task {
         };
         telemetry::compaction_made(&span, &event);
         drop(span);
-        // Between a look at the log and the append nobody else may have appended.
+        // The append fails if another writer appends after this refresh.
         for _ in 0..TRIES {
             self.inner.log.refresh(&mut session).await?;
             if !is_still_good(&session, seen, &range, &event) {
@@ -139,7 +139,7 @@ impl Task {
         Ok(())
     }
 
-    /// What is to be summed up, and why: a prompt that is too long comes first.
+    /// The events to summarize, and why. The token threshold comes before the sliding window.
     fn range(&self, session: &Session) -> Option<(&'static str, Vec<Arc<Event>>)> {
         let (threshold, window) = (&self.compactor.threshold, &self.compactor.window);
         let anybody = ContentsOptions::default();
@@ -156,12 +156,12 @@ impl Task {
     }
 }
 
-/// Whether a summary of `range` is worth storing: nothing of it was rewound, and no summary of any
-/// of it came behind the first `seen` events.
+/// Whether a summary of `range` is still valid: no event of it was rewound, and no event after the
+/// first `seen` summarizes any of it.
 fn is_still_good(session: &Session, seen: usize, range: &[Arc<Event>], summary: &Event) -> bool {
     let valid = valid_events(&session.events);
     let valid: HashSet<&str> = valid.iter().map(|event| event.id.as_str()).collect();
-    // The summary so far is in no log as an event of its own.
+    // The earlier summary in `range` has no id: it is not an event of the log.
     let stored = range.iter().filter(|event| !event.id.is_empty());
     let is_rewound = stored
         .clone()

@@ -1,4 +1,4 @@
-//! How a run ends: done, failed or cut off. In each case the log tells, and the session is free.
+//! How a run ends: done, failed or cancelled. Each way is in the log and releases the lease.
 
 use std::{panic::AssertUnwindSafe, sync::PoisonError};
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Driver {
-    /// Seals a run that was cut off: callbacks that are owed, answers to open calls.
+    /// Seals a cancelled run: runs pending `after_agent` callbacks and answers open calls.
     pub(crate) async fn seal(&mut self, reason: StopReason) -> Result<()> {
         self.untaken = None;
         for ctx in self.ctx.take_entered().into_iter().rev() {
@@ -29,11 +29,11 @@ impl Driver {
         let id = self.ctx.invocation_id();
         let mut sealing = abort::answers_to_open_calls(&events, id);
         if reason == StopReason::Abandoned && abort::is_waiting(&events, id) {
-            // Who stops listening at a question can still answer it.
+            // A caller that disconnects at a question can still answer it.
             sealing.clear();
         }
-        // Who stops listening after the answer has cut nothing off, and what was given back with
-        // its answer is over.
+        // A caller that disconnects after the answer has interrupted nothing, and a run whose last
+        // event ended it is complete.
         let is_complete = self.is_given_back
             || (reason == StopReason::Abandoned && abort::is_answered(&events, id));
         if sealing.is_empty() && !is_complete {
@@ -49,7 +49,7 @@ impl Driver {
         after.await.unwrap_or(Ok(()))
     }
 
-    /// Stores why the agent failed, and hands that on.
+    /// Stores the error of the agent and sends it to the caller.
     pub(crate) async fn store_failure(&mut self, error: &RunError) {
         let failed = self.ctx.failed();
         let mut event = Event {
@@ -78,7 +78,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the run, if its last write did not.
+    /// Ends the run and releases its lease, unless its last append did.
     pub(crate) async fn give_back(&mut self) -> Result<()> {
         if let Some(lease) = self.lease.take() {
             self.inner
@@ -89,7 +89,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Keeps the session at hand for the next run.
+    /// Caches the session for the next run.
     pub(crate) fn keep(&self) {
         if self.is_windowed {
             return;

@@ -1,7 +1,7 @@
-//! What a run has said goes into the memory when the run is over, beside whatever comes next.
+//! Ingests a session into memory after a run, in the background.
 //!
-//! The caller has the end of his run already. The memory takes up what it does not know yet, so what
-//! was lost to a failure or a crash is taken up with the next run of the session.
+//! The caller has the end of its run already. The memory skips events that it has ingested, so the
+//! next run of the session also ingests what a failure or crash has lost.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -14,14 +14,14 @@ use crate::{error::error_kind, plugins::panic_text, runner::Inner};
 
 type Result<T> = std::result::Result<T, MemoryError>;
 
-/// How many sessions are taken up at once. Others wait, and hold nothing meanwhile.
+/// How many sessions are ingested concurrently. Queued sessions hold no resources.
 const AT_ONCE: usize = 8;
-/// How long is waited before a failure is tried again. Behind the last, it is told.
+/// The pauses before retries of a failure. After the last retry it is reported.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
-/// How long a memory may take for a session: whoever waits for it is to come to an end.
+/// The time limit for ingesting a session, so that waiters do not wait forever.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
-/// The sessions that are being taken up, and how many may be.
+/// The sessions that are being ingested, and the limit on their number.
 #[derive(Debug)]
 pub(crate) struct Ingests {
     pub(crate) after_runs: AfterRuns<MemoryError>,
@@ -37,7 +37,7 @@ impl Default for Ingests {
     }
 }
 
-/// The work on one session. If it breaks off, nobody waits for it any more.
+/// The work on one session. If the task is dropped, waiters no longer wait for it.
 struct Ingest {
     inner: Arc<Inner>,
     memory: Arc<dyn MemoryService>,
@@ -54,8 +54,8 @@ impl Drop for Ingest {
 }
 
 impl Inner {
-    /// Adds the session to the memory later, if the runner is to. `session` is as the run left it,
-    /// if the run had all of it.
+    /// Starts a task that ingests the session, if the runner ingests turns. `session` is as the run
+    /// left it, if the run had loaded all of it.
     pub(crate) fn ingest_later(self: &Arc<Self>, key: &SessionKey, session: Option<Session>) {
         let Some(memory) = self.memory.as_ref().filter(|_| self.ingests_turns) else {
             return;
@@ -83,7 +83,7 @@ impl Ingest {
             if let Err(error) = self.take_up(session.take()).await {
                 self.failed(error);
             }
-            // Another run may have ended meanwhile; what it said is in the log.
+            // Another run may have ended meanwhile; its events are in the log.
             if !self.inner.ingests.after_runs.again(&self.key) {
                 self.is_done = true;
                 return;
@@ -91,7 +91,7 @@ impl Ingest {
         }
     }
 
-    /// Tells of a session that was not taken up.
+    /// Logs and records that a session was not ingested.
     fn failed(&self, error: MemoryError) {
         let session = &self.key;
         tracing::warn!(
@@ -102,13 +102,13 @@ impl Ingest {
         self.inner.ingests.after_runs.failed(&self.key, error);
     }
 
-    /// Takes up the session when it is its turn, and in a time that is given.
+    /// Ingests the session when a permit is free, within the time limit.
     async fn take_up(&self, mut session: Option<Session>) -> Result<()> {
         let places = &self.inner.ingests.places;
         let place = match places.try_acquire() {
             Ok(place) => Ok(place),
             Err(_) => {
-                // It may be long until its turn; the log has it then.
+                // The wait may be long, so free the session; the log has it.
                 session = None;
                 places.acquire().await
             }
@@ -118,7 +118,7 @@ impl Ingest {
         tries.map_err(MemoryError::backend)?
     }
 
-    /// What fails in passing is tried again.
+    /// Retries transient failures.
     async fn tries(&self, session: Option<Session>) -> Result<()> {
         for pause in PAUSES {
             match self.guarded(session.clone()).await {
@@ -129,7 +129,7 @@ impl Ingest {
         self.guarded(session).await
     }
 
-    /// One try. A panic in the memory is a failure like others.
+    /// One attempt. Turns a panic of the memory service into an error.
     async fn guarded(&self, session: Option<Session>) -> Result<()> {
         let add = AssertUnwindSafe(self.add(session)).catch_unwind().await;
         add.unwrap_or_else(|panic| {
@@ -138,7 +138,7 @@ impl Ingest {
         })
     }
 
-    /// A session that is gone, for instance because its user was erased, is not remembered.
+    /// Skips a deleted session, for example after an erase of its user.
     async fn add(&self, session: Option<Session>) -> Result<()> {
         let window = match &session {
             Some(_) => Window::NONE,

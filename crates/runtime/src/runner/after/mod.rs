@@ -1,4 +1,4 @@
-//! What follows a run: how it ends in the log, and the work that other tasks do for its session afterwards.
+//! After a run: its end in the log, and background tasks for its session.
 
 pub(crate) mod abort;
 mod compaction;
@@ -13,16 +13,16 @@ use std::{
 use retain_core::SessionKey;
 use tokio::sync::Notify;
 
-/// How many failures are kept for whoever asks; a program may never ask.
+/// The maximum number of recorded failures; a program may never read them.
 const FAILURES_KEPT: usize = 100;
 
-/// The sessions that are being looked at after a run.
+/// The sessions that a background task handles after a run.
 #[derive(Debug)]
 pub(crate) struct AfterRuns<E> {
-    /// Whether another run ended meanwhile, so that it is to be looked again.
+    /// Whether another run has ended meanwhile, so that the task must repeat its work.
     sessions: Mutex<HashMap<SessionKey, bool>>,
     done: Notify,
-    /// What went wrong and was not asked for yet, oldest first.
+    /// Failures that the caller has not read yet, oldest first.
     failures: Mutex<VecDeque<(SessionKey, E)>>,
 }
 
@@ -41,7 +41,7 @@ impl<E> AfterRuns<E> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is the caller who is to look at the session; else somebody does, and will again.
+    /// Whether the caller must handle the session. If a task already does, it will repeat its work.
     pub(crate) fn begin(&self, key: &SessionKey) -> bool {
         let mut sessions = self.lock();
         let again = sessions.get_mut(key).map(|again| *again = true);
@@ -51,7 +51,7 @@ impl<E> AfterRuns<E> {
         again.is_none()
     }
 
-    /// Whether the session is to be looked at again. If not, it is done with.
+    /// Whether the task must handle the session again. If not, the session is removed.
     pub(crate) fn again(&self, key: &SessionKey) -> bool {
         let mut sessions = self.lock();
         let again = sessions.get_mut(key).is_some_and(std::mem::take);
@@ -62,7 +62,7 @@ impl<E> AfterRuns<E> {
         again
     }
 
-    /// Keeps what went wrong for whoever asks.
+    /// Records a failure.
     pub(crate) fn failed(&self, key: &SessionKey, error: E) {
         let failures = self.failures.lock();
         let mut failures = failures.unwrap_or_else(PoisonError::into_inner);
@@ -72,20 +72,20 @@ impl<E> AfterRuns<E> {
         failures.push_back((key.clone(), error));
     }
 
-    /// What went wrong since this was last asked.
+    /// Returns and clears the recorded failures.
     pub(crate) fn take_failures(&self) -> Vec<(SessionKey, E)> {
         let failures = self.failures.lock();
         let mut failures = failures.unwrap_or_else(PoisonError::into_inner);
         failures.drain(..).collect()
     }
 
-    /// Lets go of a session whose work broke off.
+    /// Removes a session whose task was dropped.
     pub(crate) fn give_up(&self, key: &SessionKey) {
         self.lock().remove(key);
         self.done.notify_waiters();
     }
 
-    /// Waits until no session is being looked at.
+    /// Waits until no task is active.
     pub(crate) async fn wait(&self) {
         loop {
             let mut done = std::pin::pin!(self.done.notified());

@@ -1,4 +1,4 @@
-//! What a message must be like, and which run it belongs to.
+//! Checks a message and finds the run that it belongs to.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ fn invalid(reason: impl Into<String>) -> RunError {
     }
 }
 
-/// The message as a user's, if it can be one.
+/// Validates a message and makes it the user's.
 pub(crate) fn checked(mut message: Content) -> Result<Content> {
     if message.parts().is_empty() {
         return Err(invalid(
@@ -50,17 +50,17 @@ pub(crate) struct Place {
 /// The calls that a message answers.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    /// The run that goes on.
+    /// The run that the message continues.
     pub(crate) invocation_id: String,
     /// Where the answered calls were made, by call id.
     places: HashMap<String, Place>,
-    /// What began that run.
+    /// The message that began that run.
     pub(crate) user_content: Option<Content>,
 }
 
 impl Answered {
-    /// The message, divided by where its calls were made: each agent is told its own answers. What
-    /// is no answer goes with the first.
+    /// Splits the message by where its calls were made: each agent sees its own answers. Other
+    /// parts go with the first answer.
     pub(crate) fn by_place(&self, message: &Content) -> Vec<(Place, Content)> {
         let mut divided: Vec<(Place, Content)> = Vec::new();
         for part in message.parts() {
@@ -90,7 +90,7 @@ impl Answered {
     }
 }
 
-/// Finds the calls that a message answers; `None` if it answers nothing.
+/// Finds the calls that a message answers; `None` if it answers none.
 pub(crate) fn answered(events: &Events, message: &Content) -> Result<Option<Answered>> {
     let ids: Vec<&str> = message
         .function_responses()
@@ -106,7 +106,7 @@ pub(crate) fn answered(events: &Events, message: &Content) -> Result<Option<Answ
         };
     }
     let valid = valid_events(events);
-    // The newest call of an id is the one that is answered.
+    // If calls share an id, the message answers the newest.
     let mut asked = HashMap::new();
     for event in &valid {
         for call in event
@@ -150,10 +150,10 @@ pub(crate) fn answered(events: &Events, message: &Content) -> Result<Option<Answ
     }))
 }
 
-/// The note in a message's event that tells what was said before a plugin changed it.
+/// The metadata key with the digest of a message that a plugin has replaced.
 pub(crate) const DIGEST: &str = "retain_request";
 
-/// A short name of a content, the same at all times (FNV-1a of its JSON).
+/// A short hash of a content that is the same in every process (FNV-1a of its JSON).
 pub(crate) fn digest(content: &Content) -> String {
     let text = content.to_json().unwrap_or_default();
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -161,8 +161,8 @@ pub(crate) fn digest(content: &Content) -> String {
     format!("{hash:016x}")
 }
 
-/// Whether a message that names its run is stored in that run already, so that the request is a
-/// repetition.
+/// Whether the run that the message names has stored the message already, so that the request is a
+/// retry.
 pub(crate) fn is_stored(events: &Events, invocation_id: &str, message: &Content) -> Result<bool> {
     let mut run = valid_events(events);
     run.retain(|event| event.invocation_id == invocation_id);

@@ -1,4 +1,4 @@
-//! Beginning a run: the message is checked and stored, and the session is taken.
+//! Begins a run: checks and stores the message, and takes the session's lease.
 
 pub(crate) mod message;
 mod named;
@@ -27,38 +27,37 @@ pub(crate) struct Begun {
     /// The live session, message included.
     pub(crate) session: Session,
     pub(crate) assembled: Assembled,
-    /// What the run is about: the message, or the one that began the run that it goes on with.
+    /// The message, or the message that began the run that this one continues.
     pub(crate) user_content: Content,
     /// The message as stored, if there is one.
     pub(crate) user_events: Vec<Event>,
-    /// The token of the lease, where the service has leases.
+    /// The token of the lease, if the service has leases.
     pub(crate) token: Option<RunToken>,
-    /// Whom it goes to.
+    /// Where the run starts.
     pub(crate) start: Start,
 }
 
-/// The message as plugins want it.
+/// The message after plugins have seen it.
 pub(crate) struct Incoming {
     pub(crate) content: Content,
     /// The calls that it answers.
     answered: Option<Answered>,
     /// The id of a new run, if plugins were told one.
     run_id: Option<String>,
-    /// Versions of artifacts that plugins have saved of it.
+    /// Versions of artifacts that plugins saved from the message.
     saved: JsonMap,
 }
 
-/// The message on its way into the log.
+/// The message, ready to be appended.
 pub(crate) struct Message {
-    /// One event, or one for each branch on which it answers.
+    /// One event, or one for each branch whose calls it answers.
     pub(crate) events: Vec<Event>,
-    /// What began the run that the message goes on with.
+    /// The message that began the run that this one continues.
     pub(crate) began_with: Option<Content>,
 }
 
 impl Inner {
-    /// Begins a run on a message that was checked. The caller sees to it that this is not
-    /// interrupted.
+    /// Begins a run on a validated message. The caller must not drop this future.
     pub(crate) async fn begin(&self, key: &SessionKey, request: &RunRequest) -> Result<Begun> {
         let content = match (&request.message, &request.invocation_id) {
             (Some(content), None) => content,
@@ -69,7 +68,7 @@ impl Inner {
         self.begin_with(key, request, message).await
     }
 
-    /// The message as it comes in. The history is only read if it matters.
+    /// Passes the message to the plugins. Reads the history only if it is needed.
     async fn incoming(&self, key: &SessionKey, content: &Content) -> Result<Incoming> {
         let answers = content.function_responses().next().is_some();
         if !answers && self.plugins.is_empty() {
@@ -84,7 +83,7 @@ impl Inner {
         self.heard(&session, content, None).await
     }
 
-    /// The message as plugins want it, and the calls that it answers.
+    /// Passes the message to the plugins and finds the calls that it answers.
     pub(crate) async fn heard(
         &self,
         session: &Session,
@@ -162,7 +161,7 @@ impl Inner {
         }
     }
 
-    /// An event of the user with what the request wants of it.
+    /// A user event with the state changes and metadata of the request.
     pub(crate) fn user_event(&self, request: &RunRequest) -> Event {
         let mut event = Event {
             id: self.ids.new_id(),
@@ -178,13 +177,13 @@ impl Inner {
         event
     }
 
-    /// How much of the session the run sees. A run that goes on must see how far it was.
+    /// The part of the session that the run loads. A resumed run must see its own events.
     fn window_for(&self, request: &RunRequest, message: &Message) -> Option<GetSessionConfig> {
         let goes_on = self.is_resumable && message.began_with.is_some();
         request.config.get_session_config.filter(|_| !goes_on)
     }
 
-    /// Appends the message and takes the lease in one write, then reads what is new.
+    /// Appends the message and takes the lease in one write, then loads what is new.
     async fn begin_with(
         &self,
         key: &SessionKey,
@@ -205,7 +204,7 @@ impl Inner {
         let loaded = self.load(key, config).await;
         let loaded = match (loaded, token) {
             (Err(error), Some(token)) => {
-                // There is no run without the session. If this fails, the lease expires.
+                // A run needs its session. If `end_run` fails too, the lease expires.
                 let _ = self.log.end_run(key, token).await;
                 return Err(error);
             }
@@ -222,7 +221,7 @@ impl Inner {
         })
     }
 
-    /// The session as it is now, read as little as possible.
+    /// Loads the current session, from the cache if possible.
     pub(crate) async fn load(
         &self,
         key: &SessionKey,
@@ -233,7 +232,7 @@ impl Inner {
         {
             match self.log.refresh(&mut session).await {
                 Ok(()) => return Ok((session, assembled)),
-                // Another session has taken the id.
+                // A new session has the same id.
                 Err(SessionError::NotFound { .. }) => self.kept.forget(key),
                 Err(error) => return Err(error.into()),
             }
@@ -243,7 +242,7 @@ impl Inner {
         Ok((session, Assembled::new()))
     }
 
-    /// The session before the message. One that will be created with the message is empty.
+    /// The session before the message; empty if the message will create it.
     async fn current(&self, key: &SessionKey) -> Result<Session> {
         match self.load(key, None).await {
             Ok((session, assembled)) => {
@@ -267,7 +266,7 @@ impl Inner {
         }
     }
 
-    /// The run that has begun on a message.
+    /// The run that began with these stored events.
     pub(crate) fn begun(
         &self,
         session: Session,
@@ -275,7 +274,7 @@ impl Inner {
         began_with: Option<Content>,
     ) -> Result<Begun> {
         let Some(first) = user_events.first() else {
-            // Every message has an event, and every event that is appended is given back.
+            // Every message has an event, and an append returns every event that it stores.
             let reason = "the session service did not give back what it stored".to_owned();
             return Err(RunError::BrokenOff { reason });
         };
@@ -293,7 +292,7 @@ impl Inner {
     }
 }
 
-/// `temp:` keys live for one run: those of an earlier one go, those of the message come.
+/// Replaces the `temp:` keys, which live for one run, by those of the message.
 pub(crate) fn apply_temp(session: &mut Session, delta: &StateDelta) {
     session.state.clear_temp_keys();
     let (_, _, _, temp) = State::partition_by_scope(delta);

@@ -1,6 +1,7 @@
-//! Beginning a run that the request names, or taking it up again.
+//! Begins or resumes a run that the request names.
 //!
-//! The turn comes first: of two equal requests one begins the run, and the other finds it begun.
+//! It takes the lease first: of two equal requests one begins the run, and the other finds it
+//! begun.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::{
 };
 
 impl Inner {
-    /// Begins or takes up the run that the request names.
+    /// Begins or resumes the run that the request names.
     pub(crate) async fn begin_named(
         &self,
         key: &SessionKey,
@@ -37,7 +38,7 @@ impl Inner {
         };
         match (begun.await, token) {
             (Err(error), Some(token)) => {
-                // There is no run. If this fails, the lease expires.
+                // No run has begun. If `end_run` fails too, the lease expires.
                 let _ = self.log.end_run(key, token).await;
                 Err(error)
             }
@@ -45,7 +46,7 @@ impl Inner {
         }
     }
 
-    /// Takes the lease of the session without writing anything.
+    /// Takes the lease of the session without appending anything.
     async fn take_lease(&self, key: &SessionKey, request: &RunRequest) -> Result<Option<RunToken>> {
         let begin = || Append::default().beginning_run(request.config.run_options.clone());
         let may_create = self.auto_create_session && request.message.is_some();
@@ -78,7 +79,7 @@ impl Inner {
         }
     }
 
-    /// Stores a message under the id that it names.
+    /// Stores a message under the run id that the request names.
     async fn begin_under(
         &self,
         token: Option<RunToken>,
@@ -90,7 +91,7 @@ impl Inner {
         let is_replaced = incoming.content != *said;
         let mut message = self.message_event(request, incoming);
         if let Some(first) = message.events.first_mut().filter(|_| is_replaced) {
-            // So that the same request is known again.
+            // So that a retry of the request is recognized.
             let notes = first.response.custom_metadata.get_or_insert_default();
             notes.insert(DIGEST, Json::from(message::digest(said)));
         }
@@ -109,8 +110,8 @@ impl Inner {
         self.begun(session, stored, message.began_with)
     }
 
-    /// Takes a run up again that has stored its message. Changes of state that come without a message
-    /// are stored now that the run is known to exist; those of a message are stored with it already.
+    /// Resumes a run that has stored its message. State changes without a message are stored now
+    /// that the run is known to exist; those of a message are in the log already.
     async fn take_up(
         &self,
         request: &RunRequest,
@@ -128,7 +129,7 @@ impl Inner {
         if !request.state_delta.is_empty() && request.message.is_none() {
             let mut event = self.user_event(request);
             event.invocation_id = id.to_owned();
-            // Outside the run, which alone writes: nothing can come between.
+            // Outside the run. The run holds the lease, so no other run can write in between.
             user_events.push(self.sessions.append_event(&mut session, event).await?);
         }
         Ok(Begun {

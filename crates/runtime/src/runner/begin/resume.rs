@@ -1,5 +1,5 @@
-//! Taking up a run again: after a crash, a failure or a pause. Where it goes on is read from the
-//! events that it has stored.
+//! Resumes a run after a crash, a failure or a pause. The events that the run has stored tell where
+//! it continues.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::{
     interrupts,
 };
 
-/// Where a run begins, or goes on.
+/// Where a run begins or continues.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) agent: Arc<dyn Agent>,
     pub(crate) branch: Option<String>,
-    /// The node path under which the agent was before, if it goes on.
+    /// The node path of the agent in the earlier part of the run, if it continues.
     pub(crate) path: Option<String>,
     pub(crate) paths: NodePaths,
     pub(crate) checkpoints: Checkpoints,
-    /// Whether everything was done already.
+    /// Whether the run has nothing left to do.
     pub(crate) is_over: bool,
 }
 
@@ -39,7 +39,7 @@ impl Start {
     }
 }
 
-/// Whom a message goes to: that depends on the history before it.
+/// Finds the agent that gets a message. That depends on the history before it.
 pub(crate) fn for_message(
     tree: &AgentTree,
     session: &Session,
@@ -70,7 +70,7 @@ pub(crate) fn for_message(
     start
 }
 
-/// Where a run goes on that is taken up without a message; with what began it.
+/// Finds where a run resumes without a message. Also returns the message that began the run.
 pub(crate) fn without_message(
     tree: &AgentTree,
     session: &Session,
@@ -107,7 +107,7 @@ pub(crate) fn began_with<'a>(run: &[&'a Event]) -> Option<&'a Content> {
     began(run)?.content()
 }
 
-/// A run of the log, to be gone on with.
+/// A run in the log that is being resumed.
 struct TakenUp<'a> {
     tree: &'a AgentTree,
     session: &'a Session,
@@ -132,8 +132,8 @@ impl<'a> TakenUp<'a> {
         Checkpoints::of_run(self.tree, &self.events)
     }
 
-    /// Goes on with an answer: with the agent under which it was asked for, as far as it runs
-    /// others and is not done. `None` lets the one who asked go on alone.
+    /// Continues with a function response, at the agent under which the call was made, if that
+    /// agent runs others and has not ended. `None` continues with the calling agent alone.
     fn with_answer(&self, answer: &Content) -> Option<Start> {
         let id = answer.function_responses().next()?.id.as_deref()?;
         let asked = interrupts::call_event(self.events.iter().copied(), id)?;
@@ -156,7 +156,7 @@ impl<'a> TakenUp<'a> {
         })
     }
 
-    /// Goes on where the run stopped.
+    /// Continues where the run stopped.
     fn onwards(&self, began_with: &Content) -> Start {
         let checkpoints = self.checkpoints();
         if self.was_answered_by_plugin() {
@@ -202,14 +202,14 @@ impl<'a> TakenUp<'a> {
         }
     }
 
-    /// Whether a plugin answered in place of all agents.
+    /// Whether a plugin answered in place of the agents.
     fn was_answered_by_plugin(&self) -> bool {
         let is_agent = |name: &str| name == "user" || self.tree.find(name).is_some();
         let mut others = self.events.iter().filter(|event| !is_agent(&event.author));
         others.any(|event| event.author == "model" && event.content().is_some())
     }
 
-    /// Whom an agent of a conversation has handed over to with its last words.
+    /// The agent that a conversation's agent transferred to in its last event with content.
     fn handed_to(&self, agent: &Arc<dyn Agent>) -> Option<&'a Arc<dyn Agent>> {
         let name = agent.name();
         let own = self
@@ -226,7 +226,7 @@ impl<'a> TakenUp<'a> {
     }
 }
 
-/// Where in the tree an agent's event was made.
+/// The node path of an agent's event.
 fn path(event: &Event) -> Option<&str> {
     let path = event.node_info.as_ref()?.get("path")?.as_str()?;
     (event.author != "user" && !path.is_empty()).then_some(path)

@@ -1,4 +1,4 @@
-//! Sessions that the runner keeps at hand, so that a turn reads only what is new.
+//! A cache of sessions, so that a run reads only new events.
 
 use std::{
     collections::HashMap,
@@ -10,10 +10,10 @@ use retain_core::{Content, Event, Json, JsonMap, Part, Session, SessionKey};
 
 use crate::contents::ContentsCache;
 
-/// What was assembled for each agent.
+/// The assembled contents of each agent.
 pub(crate) type Assembled = HashMap<String, ContentsCache>;
 
-/// Recently used sessions, within a number of sessions and of bytes.
+/// Recently used sessions, bounded in number and in bytes.
 #[derive(Debug)]
 pub(crate) struct KeptSessions {
     max_sessions: usize,
@@ -47,16 +47,16 @@ impl KeptSessions {
         }
     }
 
-    /// The session as it was kept last, and what was assembled of it. What was assembled is handed
-    /// over: nobody else has it meanwhile.
+    /// Returns the cached session and its assembled contents. The contents are moved out, so that
+    /// only the caller has them.
     pub(crate) fn get(&self, key: &SessionKey) -> Option<(Session, Assembled)> {
         let mut inside = self.lock();
         let kept = inside.sessions.get_mut(key)?;
         Some((kept.session.clone(), std::mem::take(&mut kept.assembled)))
     }
 
-    /// Keeps a session, and lets go of those that were not used for longest. `temp:` keys are those
-    /// of one run, and are not kept.
+    /// Caches a session without its `temp:` keys, which live for one run. Evicts the least recently
+    /// used sessions.
     pub(crate) fn put(&self, key: SessionKey, mut session: Session, assembled: Assembled) {
         session.state.clear_temp_keys();
         let mut inside = self.lock();
@@ -79,7 +79,7 @@ impl KeptSessions {
         }
     }
 
-    /// Lets go of a session.
+    /// Evicts a session.
     pub(crate) fn forget(&self, key: &SessionKey) {
         self.lock().remove(key);
     }
@@ -90,7 +90,7 @@ impl KeptSessions {
 }
 
 impl Inside {
-    /// What a session takes up. Only events that are new since it was kept last are looked at.
+    /// The approximate size of a session. Counts only events added since it was last cached.
     fn bytes_of(&self, key: &SessionKey, session: &Session) -> usize {
         let known = self.sessions.peek(key);
         let known = known.filter(|kept| kept.session.events.len() <= session.events.len());
@@ -106,7 +106,7 @@ impl Inside {
     }
 }
 
-/// What an event takes up, roughly: itself, and the texts and data in it.
+/// The approximate size of an event: the struct, and the texts and data in it.
 fn event_bytes(event: &Event) -> usize {
     let parts = event.content().map(Content::parts).unwrap_or_default();
     let part_bytes = |part: &Part| {

@@ -1,15 +1,15 @@
-//! How many runs have begun to begin and are not over.
+//! Number of active runs, including queued ones.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// The number of runs. Clones count together.
+/// A counter of runs. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GoingOn(Arc<AtomicUsize>);
 
-/// A run that counts until this is dropped.
+/// Counts as one run until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(GoingOn);
 

@@ -1,7 +1,7 @@
-//! Keeps the leases of runs that go on: one task renews them all, as long as there are any.
+//! Renews the leases of active runs: one task renews them all while there are any.
 //!
-//! A run makes progress only while its caller asks for events; its lease must not depend on that. If
-//! it makes none for too long, its lease runs out.
+//! A run makes progress only while its caller asks for events, and its lease must not depend on
+//! that. If a run makes no progress for too long, its lease expires.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use retain_core::{RunToken, SessionKey, SessionLog};
 
 use crate::error::error_kind;
 
-/// The leases that are held.
+/// The leases that runs hold.
 #[derive(Debug)]
 pub(crate) struct Leases {
     log: Arc<dyn SessionLog>,
@@ -27,18 +27,18 @@ struct Held {
     is_kept: bool,
 }
 
-/// Since when a run does not get on: its caller has not asked for the next event, or something in it
-/// blocks its thread.
+/// Since when a run makes no progress: its caller has not asked for the next event, or something in
+/// it blocks its thread.
 #[derive(Debug, Default)]
 pub(crate) struct Idle(Mutex<Option<Instant>>);
 
 impl Idle {
-    /// The caller has an event and does not ask for another, or the run is about to take a step.
+    /// The caller has an event and has not asked for another, or the run is about to be polled.
     pub(crate) fn begin(&self) {
         *self.lock() = Some(Instant::now());
     }
 
-    /// The caller asks, or the step is taken.
+    /// The caller has asked for an event, or the poll has returned.
     pub(crate) fn end(&self) {
         *self.lock() = None;
     }
@@ -52,7 +52,7 @@ impl Idle {
     }
 }
 
-/// The lease of one run. Dropping it lets it run out; give it back before.
+/// The lease of one run. A dropped lease expires; release it before.
 #[derive(Debug)]
 pub(crate) struct HeldLease {
     leases: Arc<Leases>,
@@ -79,7 +79,7 @@ impl Leases {
         })
     }
 
-    /// Holds the lease of a run until it is dropped.
+    /// Renews the lease of a run until the returned guard is dropped.
     pub(crate) fn hold(
         self: &Arc<Leases>,
         key: &SessionKey,
@@ -93,8 +93,9 @@ impl Leases {
         };
         if !was_kept {
             let keep = keep(Keeping::of(self), self.period());
-            // On threads of our own: a tool that blocks its thread must not stop the renewals. A
-            // runtime that shuts down drops the task at once, so the lock must be free here.
+            // On the runner's own threads: a tool that blocks its thread must not stop the
+            // renewals. A runtime that shuts down drops the task at once, so the lock must be free
+            // here.
             match crate::runner::own_runtime() {
                 Ok(runtime) => drop(runtime.spawn(keep)),
                 Err(_) => drop(tokio::spawn(keep)),
@@ -107,7 +108,7 @@ impl Leases {
         }
     }
 
-    /// How many are held.
+    /// The number of leases.
     pub(crate) fn count(&self) -> usize {
         self.lock().leases.len()
     }
@@ -123,7 +124,7 @@ impl Leases {
                 continue;
             }
             if let Err(error) = self.log.renew_run(&key, token).await {
-                // The run's next write will say so if it matters.
+                // If the lease is lost, the run's next append fails.
                 tracing::warn!(kind = error_kind(&error), "a run could not be prolonged");
                 tracing::debug!(session = ?key, error = ?error.to_string(), "a run could not be prolonged");
             }
@@ -135,7 +136,7 @@ impl Leases {
     }
 }
 
-/// The task that renews, as long as it lives.
+/// The renewal task, while it lives.
 struct Keeping {
     leases: Weak<Leases>,
     is_done: bool,
@@ -149,7 +150,7 @@ impl Keeping {
         }
     }
 
-    /// Whether nothing is held any more. If so, the next lease starts a task of its own.
+    /// Whether no lease is left. If so, the next lease starts a new task.
     fn is_done(&mut self, leases: &Leases) -> bool {
         let mut held = leases.lock();
         self.is_done = held.leases.is_empty();
@@ -163,7 +164,7 @@ impl Drop for Keeping {
         let Some(leases) = self.leases.upgrade().filter(|_| !self.is_done) else {
             return;
         };
-        // The runtime that the task was on has gone. Runs on others go on.
+        // The runtime of the task has shut down. Runs on other runtimes continue.
         match crate::runner::own_runtime() {
             Ok(runtime) => drop(runtime.spawn(keep(Keeping::of(&leases), leases.period()))),
             Err(_) => leases.lock().is_kept = false,
@@ -171,7 +172,7 @@ impl Drop for Keeping {
     }
 }
 
-/// Renews until nothing is held.
+/// Renews until no lease is left.
 async fn keep(mut keeping: Keeping, period: Duration) {
     loop {
         tokio::time::sleep(period).await;

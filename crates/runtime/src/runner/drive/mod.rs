@@ -1,8 +1,7 @@
-//! Driving a run: the agent works, what it emits is stored and handed on, and in the end the
-//! session is given back.
+//! Drives a run: runs the agent, stores and sends its events, and releases the lease at the end.
 //!
-//! The agent's future is dropped to cancel it, but only between appends, so that nothing is left
-//! half written.
+//! The driver cancels an agent by dropping its future, but only between appends, so that no append
+//! is half done.
 
 pub(crate) mod active_runs;
 pub(crate) mod leases;
@@ -45,7 +44,7 @@ use prior_run::{Before, Past};
 use stop::{StopReason, StopSignal};
 use stream::Sent;
 
-/// What connects a run with its caller.
+/// The connection of a run to its caller.
 pub(crate) struct Caller {
     pub(crate) stop: StopSignal,
     pub(crate) out: mpsc::UnboundedSender<Sent>,
@@ -53,7 +52,7 @@ pub(crate) struct Caller {
     pub(crate) idle: Arc<Idle>,
 }
 
-/// One run, from its message to its end.
+/// Executes one run, from its message to its end.
 pub(crate) async fn run(
     inner: Arc<Inner>,
     key: SessionKey,
@@ -67,7 +66,7 @@ pub(crate) async fn run(
         Ok(begin) => begin,
         Err(error) => {
             telemetry::failed(&span, error.code());
-            // Whoever asked may be gone; then nobody needs to know.
+            // The caller may be gone, and then no one needs the error.
             let _ = caller.begun.send(Err(error));
             return;
         }
@@ -82,27 +81,27 @@ pub(crate) async fn run(
     Box::pin(driver.drive(emitted, caller.stop, span)).await;
 }
 
-/// How the agent's work ended.
+/// How the agent's execution ended.
 enum Ended {
     Done(Result<()>),
     /// It was stopped before its agent was done.
     Stopped(StopReason),
 }
 
-/// What the driver does next.
+/// The next step of the driver.
 enum Next {
     Emitted(Emitted),
     Ended(Ended),
 }
 
-/// An event that the caller has not taken yet, and the agent that waits for that.
+/// An event that the caller has not taken yet, and the agent that waits until it does.
 pub(crate) struct Untaken {
     taken: oneshot::Receiver<()>,
     event: Box<Event>,
     done: oneshot::Sender<Result<Box<Event>>>,
 }
 
-/// One run while it goes on.
+/// An active run.
 pub(crate) struct Driver {
     pub(crate) inner: Arc<Inner>,
     pub(crate) ctx: InvocationContext,
@@ -110,13 +109,13 @@ pub(crate) struct Driver {
     user_events: Vec<Event>,
     /// Whether there is nothing left to do.
     is_over: bool,
-    /// The right to write; none when it was given back, or never was.
+    /// The lease; `None` after its release, or if the service has no leases.
     pub(crate) lease: Option<HeldLease>,
-    /// Whether the run was given back with what it wrote last.
+    /// Whether the last append ended the run.
     pub(crate) is_given_back: bool,
     pub(crate) idle: Arc<Idle>,
     out: Option<mpsc::UnboundedSender<Sent>>,
-    /// The event that the caller is to take before the next one is stored.
+    /// The event that the caller must take before the next one is stored.
     pub(crate) untaken: Option<Untaken>,
     pub(crate) is_windowed: bool,
     /// For taking the lease again, also after a cancellation.
@@ -238,7 +237,7 @@ impl Driver {
             tracing::debug!(session = ?self.ctx.shared.key, error = ?error.to_string(), "a run ends by its lease alone");
         }
         self.keep();
-        // They point back at the run, which would never be let go.
+        // These contexts refer back to the run, a cycle that would leak it.
         drop((self.ctx.failed(), self.ctx.take_entered()));
         if is_complete && result.is_ok() {
             let whole = (!self.is_windowed).then(|| self.session.snapshot());
@@ -249,7 +248,7 @@ impl Driver {
         self.send(Sent::End(result));
     }
 
-    /// Lets the agent work until it is done or cut off.
+    /// Runs the agent until it is done or stopped.
     async fn work(
         &mut self,
         emitted: &mut mpsc::UnboundedReceiver<Emitted>,
@@ -281,8 +280,8 @@ impl Driver {
         ended
     }
 
-    /// Stores an event of the agent and hands it on. Returns why the run must stop, if that was
-    /// signalled while a plugin still worked on the event.
+    /// Stores an event of the agent and sends it to the caller. Returns why the run must stop, if
+    /// the signal came while a plugin still handled the event.
     async fn take(&mut self, emitted: Emitted, stop: &StopSignal) -> Option<StopReason> {
         let Emitted {
             event,
@@ -291,7 +290,7 @@ impl Driver {
             done,
         } = emitted;
         if done.is_closed() {
-            // Whoever said it was cut off by another agent before it was heard.
+            // Another agent cancelled the emitter before its event was stored.
             return None;
         }
         if is_overlay {
@@ -392,9 +391,9 @@ impl Driver {
         }
     }
 
-    /// Tells an agent what became of its event.
+    /// Tells an agent the result of storing its event.
     fn answer(&self, done: oneshot::Sender<Result<Box<Event>>>, stored: Result<Box<Event>>) {
-        // The agent may not wait any more.
+        // The agent may no longer wait.
         let answer = || drop(done.send(stored));
         self.ctx.shared.scheduler.answer(answer);
     }
@@ -405,13 +404,13 @@ impl Driver {
 
     fn send(&self, sent: Sent) {
         if let Some(out) = &self.out {
-            // The caller has dropped its stream; the stop signal follows.
+            // An error means that the caller has dropped its stream; the stop signal follows.
             let _ = out.send(sent);
         }
     }
 }
 
-/// The root agent's run, unless a plugin answers in its place.
+/// Runs the root agent, unless a plugin answers in its place.
 async fn run_root(ctx: &InvocationContext) -> Result<()> {
     let answer = ask_plugins!(ctx.shared.plugins, before_run(ctx));
     let Some(content) = answer else {
@@ -426,8 +425,8 @@ async fn run_root(ctx: &InvocationContext) -> Result<()> {
     Ok(())
 }
 
-/// Runs an agent, and whoever it hands over to, one after the other. Who handed over in this run
-/// before an answer took it up is not run again.
+/// Runs an agent, then each agent that it transfers to in turn. An agent that transferred before a
+/// function response resumed this run does not run again.
 async fn run_agents(first: &InvocationContext) -> Result<()> {
     let mut past = Past::of(first);
     let mut ctx = first.clone();

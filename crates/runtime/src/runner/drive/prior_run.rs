@@ -1,7 +1,7 @@
-//! What agents did in a run before an answer took it up again, as it stands in the log.
+//! Reads from the log what agents did in a run before a function response resumed it.
 //!
-//! Only runs whose root asks a model and has agents below it look back, as in ADK: who has handed
-//! over is not run again, the one it handed over to is; and who still waits for an answer waits on.
+//! As in ADK, only runs whose root is an LLM agent with sub-agents do this: an agent that has
+//! transferred does not run again, its target does; an agent that still waits keeps waiting.
 
 use std::collections::HashSet;
 
@@ -9,21 +9,21 @@ use retain_core::{Event, Events, Json};
 
 use crate::context::InvocationContext;
 
-/// What is known of an agent that is to run.
+/// What an agent did earlier in the run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// Nothing that would keep it from running.
+    /// Nothing that prevents it from running.
     Open,
-    /// It has handed over.
+    /// It has transferred to this agent.
     HandedTo(String),
-    /// It waits for an answer, or has got all that it waited for.
+    /// It waits for an answer, or all its pending calls are answered.
     Waits,
 }
 
-/// The run so far; nothing in a run that has just begun.
+/// The run so far; empty for a new run.
 pub(crate) struct Past {
     events: Option<Events>,
-    /// How many agents are above the highest one that was to run.
+    /// The smallest number of ancestors among the agents so far.
     highest: usize,
     is_first: bool,
 }
@@ -44,7 +44,7 @@ impl Past {
         }
     }
 
-    /// What is known of the agent that is to run next.
+    /// What the next agent did earlier in the run.
     pub(crate) fn of_agent(&mut self, ctx: &InvocationContext) -> Before {
         let is_first = std::mem::take(&mut self.is_first);
         let above = ctx.shared.tree.ancestors(ctx.agent_name()).count();
@@ -53,7 +53,7 @@ impl Past {
         let (Some(events), Some(path)) = (&self.events, ctx.node_path()) else {
             return Before::Open;
         };
-        // ADK knows only what is below an agent that it runs.
+        // ADK looks only at agents below one that it runs.
         if is_highest && above > 0 {
             return Before::Open;
         }
@@ -66,7 +66,7 @@ impl Past {
     }
 }
 
-/// What the log says of an agent in its place, and of those below it.
+/// What the log says about an agent at its node path, and about those below it.
 #[derive(Debug, Default)]
 struct Known<'a> {
     waiting: HashSet<&'a str>,
@@ -108,7 +108,7 @@ impl<'a> Known<'a> {
     fn note_own(&mut self, event: &'a Event) {
         let handed_to = event.actions.transfer_to_agent.as_deref();
         let has_failed = event.response.error_code.is_some() && handed_to.is_none();
-        // What tells that handing over failed is ours alone, and no failure of the agent.
+        // The event of a failed transfer is specific to Retain, and not a failure of the agent.
         let is_of_handing_over =
             self.has_just_handed_over || matches!(self.before(true), Before::HandedTo(_));
         self.has_failed = has_failed && !is_of_handing_over;

@@ -24,7 +24,7 @@ pub(crate) struct StopSignal {
 }
 
 impl StopSignal {
-    /// A signal that `parent` triggers as well.
+    /// Creates a signal that `parent` also triggers.
     pub(crate) fn child_of(parent: &CancellationToken) -> StopSignal {
         StopSignal {
             token: parent.child_token(),
@@ -42,7 +42,7 @@ impl StopSignal {
         self.token.cancel();
     }
 
-    /// Stops a run that no one listens to. An earlier cancellation stays the reason.
+    /// Stops a run whose caller is gone. An earlier cancellation stays the reason.
     pub(crate) fn abandon(&self) {
         if !self.token.is_cancelled() {
             self.is_abandoned.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Storing the events of a run: past the plugins, then into the log, as part of the run.
+//! Stores the events of a run: passes them to the plugins, then appends them within the run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,20 +12,20 @@ use crate::{
     plugins::ask_plugins,
 };
 
-/// Keys of an event's metadata that belong to ADK itself.
+/// The prefix of metadata keys that ADK reserves for itself.
 const INTERNAL_METADATA: &str = "__adk_internal_";
 
-/// How long callbacks and plugins may take over a run that is to end: a session must not be held
-/// for good by one that hangs.
+/// The time limit of callbacks and plugins while a run ends: one that hangs must not hold the
+/// session's lease forever.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Driver {
-    /// Stores an event of the run itself, and hands it on. Plugins have a limited time for it.
+    /// Stores an event of the run itself and sends it to the caller. Plugins have a time limit.
     pub(crate) async fn store(&mut self, event: Event, last: bool) -> Result<()> {
         let asked = Box::pin(self.past_plugins(Box::new(event.clone())));
         let event = match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok(event)) => event,
-            // What happened to the run must be in the log, whatever plugins do.
+            // The log must say what happened to the run, even if a plugin fails.
             Ok(Err(error)) => {
                 let invocation = self.ctx.invocation_id();
                 tracing::error!(
@@ -43,7 +43,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The event as plugins want it.
+    /// Adds the run's metadata to the event and lets plugins replace it.
     pub(crate) async fn past_plugins(&self, mut event: Box<Event>) -> Result<Box<Event>> {
         add_metadata(&mut event, &self.ctx.run_config().custom_metadata);
         if self.inner.plugins.is_empty() {
@@ -56,8 +56,8 @@ impl Driver {
         Ok(event)
     }
 
-    /// Stores an event of an agent. If it is too large, what it wrote to the state is taken back
-    /// from the live session: the agent may go on without it.
+    /// Appends an event of an agent. If it is too large, reverts its state changes in the live
+    /// session, because the agent may continue without it.
     pub(crate) async fn append_or_forget(
         &mut self,
         event: Box<Event>,
@@ -78,12 +78,12 @@ impl Driver {
         stored
     }
 
-    /// Lets the keys be in the live session as they are in the store.
+    /// Resets these state keys of the live session to their stored values.
     async fn forget(&self, keys: &[String]) -> Result<()> {
         let key = &self.ctx.shared.key;
         let stored = self.inner.read_session(key, Window::NONE).await?;
         self.session.update(|live| {
-            // What is temporary is in no store, and no limit is about it.
+            // `temp:` keys are not stored and have no size limit.
             let written = keys
                 .iter()
                 .filter(|key| StateScope::of(key) != StateScope::Temp);
@@ -97,7 +97,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Stores an event, unless it is partial.
+    /// Appends an event, unless it is partial.
     pub(crate) async fn append(&mut self, event: Box<Event>, last: bool) -> Result<Box<Event>> {
         if event.is_partial() {
             return Ok(event);
@@ -106,7 +106,7 @@ impl Driver {
         let append = match (&self.lease, last) {
             (Some(lease), true) => append.ending_run(lease.token),
             (Some(lease), false) => append.within_run(lease.token),
-            // The run was given back too early: something followed the last event after all.
+            // The lease was released too early: an event followed the supposedly last one.
             (None, _) => append.beginning_run(self.options.clone()),
         };
         let appended = self.inner.log.append_live(&self.session, append).await?;
@@ -115,7 +115,7 @@ impl Driver {
                 self.lease = None;
                 self.is_given_back = true;
             }
-            // Begun anew: to be given back in the end like every run.
+            // A new lease, which the end of the run must release.
             (None, Some(token)) => {
                 let key = &self.ctx.shared.key;
                 self.lease = Some(self.inner.leases.hold(key, token, &self.idle));
@@ -133,8 +133,8 @@ impl Driver {
         Ok(ask_plugins!(self.inner.plugins, on_event(&self.ctx, event)))
     }
 
-    /// What a plugin put in the place of an event: what it says counts, what it leaves out stays.
-    /// Which event it is, the plugin does not decide.
+    /// Merges a plugin's replacement into an event: fields that it sets win, others stay. A plugin
+    /// cannot change the event's id, run id or timestamp.
     fn replaced(&self, original: &Event, mut replacement: Event) -> Result<Event> {
         add_metadata(&mut replacement, &self.ctx.run_config().custom_metadata);
         let unwritable = |error: JsonError| RunError::Agent {
@@ -161,7 +161,7 @@ impl Driver {
     }
 }
 
-/// Adds the run's notes to an event; those of the event itself win.
+/// Adds the run's metadata to an event; the event's own values win.
 pub(crate) fn add_metadata(event: &mut Event, metadata: &JsonMap) {
     let mut notes = metadata
         .iter()
@@ -175,7 +175,7 @@ pub(crate) fn add_metadata(event: &mut Event, metadata: &JsonMap) {
     event.response.custom_metadata = Some(all);
 }
 
-/// What ADK itself noted on an event cannot be dropped by a plugin.
+/// Restores ADK's internal metadata, which a plugin must not drop.
 fn keep_internal_metadata(original: &Event, event: &mut Event) {
     let notes = original.response.custom_metadata.iter();
     let notes = notes.flat_map(JsonMap::iter);

@@ -1,4 +1,4 @@
-//! `RunStream`: a run as its caller sees it, and the handle by which it is cancelled.
+//! `RunStream`: a run as its caller sees it, and the handle that cancels it.
 
 use std::{
     fmt,
@@ -17,16 +17,16 @@ use crate::{
     runner::INVOCATION_ABORTED,
 };
 
-/// What the run sends to its caller.
+/// A message of the run to its caller.
 #[derive(Debug)]
 pub(crate) enum Sent {
-    /// An event, and whom to tell when the caller asks for the next one.
+    /// An event, and a sender to signal when the caller asks for the next one.
     Event(Box<Event>, Option<oneshot::Sender<()>>),
     /// The run is over.
     End(Result<()>),
 }
 
-/// Cancels a run. Cloning gives a second one for the same run.
+/// Cancels a run. Clones refer to the same run.
 #[derive(Debug, Clone)]
 pub struct RunHandle {
     invocation_id: Arc<str>,
@@ -46,31 +46,31 @@ impl RunHandle {
         &self.invocation_id
     }
 
-    /// Stops the run: what it is doing is dropped, open calls are answered by an error in the log,
-    /// and the stream ends with the events that say so. A run that is over stays as it is.
+    /// Cancels the run: it drops its pending work, answers open calls with errors in the log, and
+    /// ends the stream with those events. A finished run does not change.
     pub fn cancel(&self) {
         self.stop.cancel();
     }
 }
 
-/// The events of a run, as they come. A final event was stored before it comes out here.
+/// The events of a run, in order. A complete event is stored before the stream yields it.
 ///
-/// The run goes on as events are asked for. Dropping the stream stops it: what was stored stays,
-/// and calls that have no answer get one that says that the run was cut off.
+/// Polling the stream drives the run. Dropping it stops the run: stored events stay, and calls
+/// without an answer get an error that says that the run was aborted.
 pub struct RunStream {
     pub(crate) key: SessionKey,
     pub(crate) handle: RunHandle,
     pub(crate) events: mpsc::UnboundedReceiver<Sent>,
-    /// Told when the next event is asked for.
+    /// Signals that the caller asks for the next event.
     pub(crate) taken: Option<oneshot::Sender<()>>,
-    /// The run itself, until it is over. It goes on when this stream is polled.
+    /// The future of the run until it ends. Polling this stream polls it.
     pub(crate) run: Option<Run>,
     pub(crate) idle: Arc<Idle>,
-    /// Whether the end was told.
+    /// Whether the stream has yielded the end.
     pub(crate) is_over: bool,
 }
 
-/// A run that goes on when it is polled.
+/// The future of a run.
 pub(crate) type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl RunStream {
@@ -79,7 +79,7 @@ impl RunStream {
         self.handle.invocation_id()
     }
 
-    /// The id of the session, which may have been made for this run.
+    /// The id of the session, which may have been created for this run.
     pub fn session_id(&self) -> &str {
         &self.key.id
     }
@@ -89,7 +89,7 @@ impl RunStream {
         self.handle.clone()
     }
 
-    /// Takes all events, to the end of the run. Fails if the run does.
+    /// Collects all events until the run ends. Fails if the run fails.
     pub async fn collect_events(mut self) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         while let Some(event) = futures_util::StreamExt::next(&mut self).await {
@@ -98,8 +98,8 @@ impl RunStream {
         Ok(events)
     }
 
-    /// The text of the last answer. Fails if the run does, or if it was cancelled or the model gave
-    /// an error before anything was answered.
+    /// The text of the last answer. Fails if the run fails, or if it was cancelled or the model
+    /// returned an error before any answer.
     pub async fn answer(self) -> Result<String> {
         let events = self.collect_events().await?;
         let text = |event: &Event| event.content().map(Content::text_concat);
@@ -115,7 +115,7 @@ impl RunStream {
     }
 }
 
-/// Why an event is no answer.
+/// The error of an event, if it has one.
 fn failure(event: &Event) -> Option<RunError> {
     let code = event.response.error_code.clone()?;
     if code == INVOCATION_ABORTED {
@@ -144,7 +144,7 @@ impl fmt::Debug for RunStream {
 }
 
 impl RunStream {
-    /// Lets the run go on until it has begun. Gives its id.
+    /// Polls the run until it has begun. Returns its id.
     pub(crate) async fn begin(
         &mut self,
         mut began: oneshot::Receiver<Result<String>>,
@@ -163,7 +163,7 @@ impl RunStream {
         let Some(run) = &mut self.run else {
             return;
         };
-        // A step that never ends, since a tool blocks its thread, is a run that does not get on.
+        // A tool that blocks its thread keeps this poll from returning: the run makes no progress.
         self.idle.begin();
         let is_over = run.as_mut().poll(cx).is_ready();
         self.idle.end();
@@ -209,7 +209,7 @@ impl Stream for RunStream {
         if self.is_over {
             return Poll::Ready(None);
         }
-        // What was sent before comes first, so that the run waits while it is not taken.
+        // Yield sent events first, so that the run waits until the caller has taken them.
         if let sent @ Poll::Ready(_) = self.poll_sent(cx) {
             return sent;
         }
@@ -224,7 +224,7 @@ impl Drop for RunStream {
             return;
         };
         self.handle.stop.abandon();
-        // What is left to do is not the caller's: it must not wait for it.
+        // The caller must not wait for the remaining work.
         let runtime = tokio::runtime::Handle::try_current();
         match runtime.or_else(|_| crate::runner::own_runtime().cloned()) {
             Ok(runtime) => drop(runtime.spawn(run)),
@@ -235,18 +235,18 @@ impl Drop for RunStream {
     }
 }
 
-/// The events of a run for callers that are not async. Dropping it stops the run.
+/// The events of a run for synchronous callers. Dropping it stops the run.
 #[derive(Debug)]
 pub struct BlockingRun {
     session_id: String,
     handle: RunHandle,
-    /// Asks for the next event.
+    /// Requests the next event.
     wanted: std_mpsc::Sender<()>,
     events: std_mpsc::Receiver<Option<Result<Event>>>,
 }
 
 impl BlockingRun {
-    /// Lets a run go on, on a thread of its own, as events are asked for.
+    /// Drives a run on its own thread, as the caller asks for events.
     pub(crate) fn of(
         run: impl Future<Output = Result<RunStream>> + Send + 'static,
     ) -> Result<BlockingRun> {
@@ -260,7 +260,7 @@ impl BlockingRun {
                 Err(error) => return drop(begun.send(Err(error))),
             };
             let about = (stream.session_id().to_owned(), stream.handle());
-            // Nobody waits or asks any more: dropping the stream stops the run.
+            // If the caller is gone, dropping the stream stops the run.
             let mut is_heard = begun.send(Ok(about)).is_ok();
             while is_heard && wants.recv().is_ok() {
                 let event = runtime.block_on(futures_util::StreamExt::next(&mut stream));
@@ -285,7 +285,7 @@ impl BlockingRun {
         self.handle.invocation_id()
     }
 
-    /// The id of the session, which may have been made for this run.
+    /// The id of the session, which may have been created for this run.
     pub fn session_id(&self) -> &str {
         &self.session_id
     }
