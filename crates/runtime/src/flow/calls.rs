@@ -1,4 +1,4 @@
-//! Running the calls of an answer: all at once, each with a context of its own, answered together.
+//! Runs the calls of an answer: concurrently, each with its own context, and answers them together.
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
@@ -20,10 +20,10 @@ use crate::{
     tools::{Tool, ToolConfirmation, ToolMap, ToolOutput},
 };
 
-/// What people said about calls, by call id.
+/// The decisions of users about calls, by call id.
 pub(super) type Confirmations = HashMap<String, ToolConfirmation>;
 
-/// Stands in for a tool that does not exist, so that callbacks have something to look at.
+/// Stands in for a tool that does not exist, so that callbacks get a tool.
 #[derive(Debug)]
 struct Missing(String);
 
@@ -39,8 +39,8 @@ impl Tool for Missing {
 }
 
 impl Turn<'_> {
-    /// Runs the calls of `event`, emits their answers and what follows from them. `is_last` says
-    /// that the model has nothing to add.
+    /// Runs the calls of `event`, and emits their answers and the events that follow from them.
+    /// `is_last` says that the model adds nothing.
     pub(super) async fn run_calls(
         &mut self,
         request: &LlmRequest,
@@ -51,7 +51,7 @@ impl Turn<'_> {
         let none = Confirmations::new();
         let (answers, failure) = self.run_all(&calls, &request.tools, &none).await;
         if let Some(error) = failure {
-            // What finished before has had its effects; the session must know.
+            // Finished calls have had their effects, so the session must record them.
             let kept: Vec<Event> = answers.into_iter().filter(is_plain_result).collect();
             if let Some(event) = self.merged(kept.clone())? {
                 self.emit_answers(kept, event, false).await?;
@@ -79,8 +79,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Asks a person, beside what was answered already. What is settled comes first, so that it is
-    /// stored when the turn pauses at the question.
+    /// Asks the user to confirm calls. Emits final answers first, so that they are stored when the
+    /// turn pauses at the question.
     async fn ask_for_confirmation(
         &mut self,
         request: Event,
@@ -101,7 +101,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Runs calls that a person has decided about, and emits their answers.
+    /// Runs calls that the user has decided about, and emits their answers.
     pub(super) async fn run_approved(
         &mut self,
         calls: &[&FunctionCall],
@@ -119,7 +119,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The answers in the order of their calls, and the first failure, which stops the others.
+    /// Returns the answers in the order of their calls, and the first failure, which stops the
+    /// others.
     async fn run_all(
         &self,
         calls: &[&FunctionCall],
@@ -138,7 +139,7 @@ impl Turn<'_> {
             match answer {
                 Ok(answer) => answers[number] = answer,
                 Err(error) => {
-                    // All calls were begun at once: what needs no waiting is done, and counts.
+                    // All calls started together: calls that finish without waiting count.
                     while let Some(Some((number, answer))) = running.next().now_or_never() {
                         answers[number] = answer.ok().flatten();
                     }
@@ -149,7 +150,7 @@ impl Turn<'_> {
         (answers.into_iter().flatten().collect(), None)
     }
 
-    /// One event for all answers.
+    /// Merges all answers into one event.
     pub(super) fn merged(&self, answers: Vec<Event>) -> Result<Option<Event>> {
         let is_one = answers.len() < 2;
         let merged = self.merged_over(&self.live_values(&answers), answers)?;
@@ -159,7 +160,7 @@ impl Turn<'_> {
         Ok(merged)
     }
 
-    /// What the live session has now under the keys that the answers write.
+    /// The current values of the live session under the keys that the answers write.
     pub(super) fn live_values(&self, answers: &[Event]) -> JsonMap {
         let deltas = answers.iter().map(|answer| &answer.actions.state_delta);
         let keys = deltas.flat_map(|delta| delta.keys());
@@ -179,7 +180,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Runs one call. No event means that the answer comes later.
+    /// Runs one call. `None` means that the answer comes later.
     async fn run_one(
         &self,
         call: &FunctionCall,
@@ -212,8 +213,8 @@ impl Turn<'_> {
         ran
     }
 
-    /// Runs the tool with the callbacks around it. `missing_in` has the tools that there are, if
-    /// this is none of them.
+    /// Runs the tool and its callbacks. If the tool does not exist, `missing_in` has the available
+    /// tools.
     async fn run_prepared(
         &self,
         ctx: &ToolContext,
@@ -237,8 +238,8 @@ impl Turn<'_> {
         Ok(Some(self.answer(ctx, tool, output)))
     }
 
-    /// Calls the tool; if it fails, asks who may answer for it. That its time is up is told to the
-    /// model, which may know another way; every other failure is the run's.
+    /// Calls the tool. If it fails, a plugin or callback may answer in its place. The model is told
+    /// about a timeout, because it may know another way; any other failure fails the run.
     async fn call_tool(
         &self,
         ctx: &ToolContext,
@@ -279,8 +280,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What the model is told when it calls a tool that does not exist: that is its own mistake
-    /// to correct.
+    /// The answer to a call of a tool that does not exist. The model can correct its own mistake.
     async fn unknown_tool(
         &self,
         ctx: &ToolContext,
@@ -395,7 +395,7 @@ impl Turn<'_> {
     fn answer(&self, ctx: &ToolContext, tool: &Arc<dyn Tool>, output: ToolOutput) -> Event {
         let response = match output.result {
             Json::Object(map) => Arc::unwrap_or_clone(map),
-            // Media alone needs no word beside it.
+            // Media needs no result beside it.
             Json::Null if !output.media.is_empty() => JsonMap::default(),
             result => JsonMap::from([("result", result)]),
         };
@@ -416,7 +416,7 @@ impl Turn<'_> {
     }
 }
 
-/// What is said of a call that was given up.
+/// The error of a call that timed out.
 fn out_of_time(tool: &str, limit: Duration) -> ToolError {
     tracing::warn!(tool, ?limit, "a tool was given up: its time is up");
     let message = format!(
@@ -427,7 +427,7 @@ fn out_of_time(tool: &str, limit: Duration) -> ToolError {
     ToolError::new(message).with_code("TOOL_TIME_LIMIT")
 }
 
-/// Media of a tool as a function response carries it.
+/// Converts media of a tool for a function response.
 fn media_part(part: &Part) -> Option<Json> {
     let (field, value) = match (&part.inline_data, &part.file_data) {
         (Some(blob), _) => {
@@ -448,7 +448,7 @@ fn media_part(part: &Part) -> Option<Json> {
     Some(JsonMap::from([(field, Json::from(JsonMap::from(value)))]).into())
 }
 
-/// Whether a long-running tool has not answered yet. As in ADK, an empty value is no answer.
+/// Whether a long-running tool has not answered yet. As in ADK, an empty value does not count.
 fn is_nothing(output: &ToolOutput) -> bool {
     let result = &output.result;
     let empty = match result {
@@ -462,7 +462,7 @@ fn is_nothing(output: &ToolOutput) -> bool {
     empty && output.media.is_empty()
 }
 
-/// Whether the event is a result and asks for nothing that the failed step never did.
+/// Whether the event is a result without actions that the failed step never carried out.
 fn is_plain_result(event: &Event) -> bool {
     let mut actions = event.actions.clone();
     actions.state_delta = Default::default();

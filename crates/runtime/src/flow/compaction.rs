@@ -1,5 +1,5 @@
-//! Processor `compaction`: when the prompt has grown too long, a summary takes the place of what is
-//! old, before the contents are put together.
+//! Processor `compaction`: if the prompt is too long, a summary replaces older events before the
+//! contents are assembled.
 
 use retain_core::SessionError;
 use tracing::Instrument as _;

@@ -1,8 +1,8 @@
-//! Confirmation: holding a call back until a person has approved it, asking for that, and running it
-//! when the answer has come.
+//! Confirmation: holds a call back until the user has approved it, asks for approval, and runs the
+//! call after the answer.
 //!
-//! What is run is the call that the model made, as it stands in the history: an answer can approve
-//! it, and nothing else.
+//! The call that runs is the one that the model made, as stored in the history. An answer can
+//! approve it, but cannot change it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,10 +19,10 @@ use crate::{
     tools::{Tool, ToolConfirmation, ToolMap, ToolOutput},
 };
 
-/// The name of the call by which a person is asked.
+/// The name of the call that asks the user.
 const REQUEST: &str = "adk_request_confirmation";
 
-/// The answer for a call that may not run yet, or not at all; `None` if it may.
+/// The answer for a call that may not run yet, or not at all; `None` if it may run.
 pub(super) async fn gate(ctx: &ToolContext, tool: &dyn Tool, args: &JsonMap) -> Option<ToolOutput> {
     if !tool.requires_confirmation(ctx, args).await {
         return None;
@@ -37,7 +37,7 @@ pub(super) async fn gate(ctx: &ToolContext, tool: &dyn Tool, args: &JsonMap) -> 
                 tool.name()
             );
             ctx.request_confirmation(hint, None);
-            // The model would only call again.
+            // Otherwise the model would call the tool again.
             ctx.update_actions(|actions| actions.skip_summarization = Some(true));
             "This tool call requires confirmation, please approve or reject."
         }
@@ -45,7 +45,7 @@ pub(super) async fn gate(ctx: &ToolContext, tool: &dyn Tool, args: &JsonMap) -> 
     Some(Json::from(JsonMap::from([("error", message)])).into())
 }
 
-/// The event that asks a person about the calls of `asked` for which `answered` wants it.
+/// The event that asks the user about the calls of `asked` for which `answered` requests it.
 pub(super) fn request(ctx: &InvocationContext, asked: &Event, answered: &Event) -> Option<Event> {
     let wanted = answered.actions.requested_tool_confirmations.as_object()?;
     let mut parts: Vec<Part> = Vec::new();
@@ -77,7 +77,7 @@ pub(super) fn request(ctx: &InvocationContext, asked: &Event, answered: &Event) 
     })
 }
 
-/// Whether any call of the event was really answered, and does not wait for a person.
+/// Whether any call of the event has a final answer and does not wait for the user.
 pub(super) fn has_settled(answered: &Event) -> bool {
     let waiting = answered.actions.requested_tool_confirmations.as_object();
     let waits = |response: &FunctionResponse| {
@@ -95,7 +95,7 @@ fn call_json(call: &FunctionCall) -> Option<Json> {
 }
 
 impl Turn<'_> {
-    /// Whether the user's last message decides about calls.
+    /// Whether the user's last message confirms or rejects calls.
     pub(super) fn is_confirmation(&self) -> bool {
         let events = self.ctx.events();
         let said = self.ctx.last_words(&events);
@@ -105,8 +105,8 @@ impl Turn<'_> {
             .any(|response| response.name.as_deref() == Some(REQUEST))
     }
 
-    /// Runs the calls that the user's answer approves or rejects. Says whether the turn goes on to
-    /// the model.
+    /// Runs the calls that the user's answer approves or rejects. Returns whether the turn
+    /// continues with the model.
     pub(super) async fn run_confirmed(&mut self, tools: &ToolMap) -> Result<bool> {
         let events = self.ctx.events();
         let said = self.ctx.last_words(&events);
@@ -120,14 +120,14 @@ impl Turn<'_> {
         if answers.is_empty() {
             return Ok(true);
         }
-        // Before anything is checked: since the answer was taken, tools may have gone.
+        // Before the checks, because tools may have been removed since the answer was handled.
         let taken = taken(&events, &answers);
         answers.retain(|request, _| !taken.contains_key(request));
         if answers.is_empty() {
             let is_of_turn = taken.values().any(|taken_at| *taken_at > at);
             let goes_on = is_of_turn || events[at].function_responses().iter().any(is_other);
             if !goes_on {
-                // An answer that came twice: there is nothing to do, and nothing is done.
+                // A duplicate answer: there is nothing left to do.
                 self.ctx.end_invocation();
             }
             return Ok(goes_on);
@@ -145,7 +145,8 @@ impl Turn<'_> {
         Ok(!ran.is_some_and(|event| event.is_final_response()))
     }
 
-    /// The calls that were asked about, checked: what is approved must be what was called.
+    /// Finds the calls that the user was asked about. An approved call must match the one that was
+    /// made.
     async fn asked<'e>(
         &self,
         events: &[&'e Event],
@@ -170,7 +171,7 @@ impl Turn<'_> {
                     continue;
                 }
                 if is_restored(event) {
-                    // Somebody else's question about a call of ours would run it once more.
+                    // An imported request about a call of this agent would run it again.
                     return Err(self.refused("the request came with an import and runs nothing"));
                 }
                 if let Some(one) = self.checked(events, original, said, tools).await? {
@@ -241,20 +242,20 @@ impl Turn<'_> {
     }
 }
 
-/// A call that a person was asked about, and what was said.
+/// A call that the user was asked about, with the user's decision.
 struct Asked<'e> {
     id: &'e str,
     call: &'e FunctionCall,
     said: ToolConfirmation,
 }
 
-/// Whether a response answers something else than a request for confirmation.
+/// Whether a response answers something other than a request for confirmation.
 fn is_other(response: &&FunctionResponse) -> bool {
     response.name.as_deref() != Some(REQUEST)
 }
 
-/// The requests among `answers` whose calls were answered after the person had decided about them,
-/// and where. That a call is held back is told before.
+/// The requests among `answers` whose calls were answered after the user's decision, with the index
+/// of that event. Answers that only say that a call is held back come before the decision.
 fn taken(events: &[&Event], answers: &HashMap<String, ToolConfirmation>) -> HashMap<String, usize> {
     let requests = events.iter().flat_map(|event| event.function_calls());
     let requests = requests.filter_map(|call| {
@@ -280,7 +281,7 @@ fn taken(events: &[&Event], answers: &HashMap<String, ToolConfirmation>) -> Hash
     taken
 }
 
-/// What the user's message says about calls, by the id of the request.
+/// The decisions in the user's message, by the id of the request.
 fn answers(event: &Event) -> Result<HashMap<String, ToolConfirmation>, String> {
     let mut answers = HashMap::new();
     for response in event.function_responses() {

@@ -1,4 +1,4 @@
-//! Processor `contents`: the conversation, as the model is to see it.
+//! Processor `contents`: the conversation as the model sees it.
 
 use std::sync::PoisonError;
 
@@ -38,7 +38,7 @@ pub(super) fn process(
     request.insert_before_user_turn(instructions);
 }
 
-/// Puts what the caller wants the model to see in this run alone before the user's message.
+/// Inserts the caller's contents for this run before the user's message.
 fn insert_input_context(ctx: &InvocationContext, request: &mut LlmRequest) {
     let extra = &ctx.run_config().model_input_context;
     if extra.is_empty() {

@@ -1,4 +1,4 @@
-//! Processor `dynamic_instructions`: what tools want the model to be told, in one piece.
+//! Processor `dynamic_instructions`: joins the instructions of tools into one.
 
 use crate::models::LlmRequest;
 

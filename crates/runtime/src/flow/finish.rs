@@ -1,4 +1,4 @@
-//! From an answer of the model to an event: empty answers become errors, calls get ids.
+//! Turns an answer of the model into an event: empty answers become errors, calls get ids.
 
 use std::sync::PoisonError;
 
@@ -13,8 +13,8 @@ const NO_CONTENT_AT_ALL: &str =
 const NO_CONTENT_OF_USE: &str = "The model returned no actionable content (finish_reason=STOP \
     with thought-only or whitespace-only parts).";
 
-/// Marks an answer that ends in good order and says nothing as an error, so that the turn does not
-/// end in silence. In a stream an end without parts is only the end.
+/// Marks an answer that finishes normally without content as an error, so that the turn does not
+/// end without an answer. In a stream, a last chunk without parts only marks the end.
 pub(super) fn mark_empty(mode: StreamingMode, response: &mut LlmResponse) {
     let parts = response.content.as_ref().map(Content::parts);
     let has_parts = parts.is_some_and(|parts| !parts.is_empty());
@@ -48,7 +48,7 @@ fn says_something(part: &Part) -> bool {
         || (part.thought != Some(true) && part.text.as_ref().is_some_and(is_text))
 }
 
-/// The event of an answer.
+/// Creates the event of an answer.
 pub(super) fn event_of(
     ctx: &InvocationContext,
     call: &mut Call,
@@ -72,7 +72,7 @@ pub(super) fn event_of(
     event
 }
 
-/// Gives an id to every call that has none.
+/// Gives an id to every call without one.
 fn name_calls(ctx: &InvocationContext, event: &mut Event) {
     let content = event.response.content.as_mut();
     let parts = content.and_then(|content| content.parts.as_mut());
@@ -87,7 +87,7 @@ fn name_calls(ctx: &InvocationContext, event: &mut Event) {
     }
 }
 
-/// The calls whose answer comes later.
+/// The ids of long-running calls, whose answers come later.
 fn long_running(event: &Event, request: &LlmRequest) -> IdSet {
     let is_long = |name: &str| {
         let tool = request.tools.get(name);

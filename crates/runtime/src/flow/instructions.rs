@@ -1,4 +1,4 @@
-//! Processor `instructions`: global, static and the agent's own instruction.
+//! Processor `instructions`: the global, the static and the agent's own instruction.
 
 use retain_core::{BoxError, Content};
 
@@ -16,7 +16,7 @@ pub(super) async fn process(
     ctx: &InvocationContext,
     request: &mut LlmRequest,
 ) -> Result<()> {
-    // What the root says to all its agents.
+    // The root's instruction for all agents.
     if let Some(root) = ctx.shared.tree.root().as_llm_agent()
         && !root.global_instruction.is_empty()
     {
@@ -32,7 +32,7 @@ pub(super) async fn process(
     let text = render(&agent.instruction, ctx).await?;
     match agent.static_instruction {
         None => request.append_instruction(&text),
-        // What changes must not stand in the part that providers cache.
+        // Text that changes must stay out of the part that providers cache.
         Some(_) => {
             let content = Content::user(own_instruction(&text));
             request.contents.push(content.into());
@@ -41,7 +41,7 @@ pub(super) async fn process(
     Ok(())
 }
 
-/// The instruction with its placeholders filled in.
+/// Renders the placeholders of the instruction.
 async fn render(instruction: &Instruction, ctx: &InvocationContext) -> Result<String> {
     match instruction {
         Instruction::Provider(provider) => {

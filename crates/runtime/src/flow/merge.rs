@@ -1,11 +1,11 @@
-//! Merging the answers of calls that ran together into one event.
+//! Merges the answers of concurrent calls into one event.
 
 use retain_core::{Content, Event, EventActions, Json, JsonError, JsonMap, LlmResponse};
 
-/// One event for all answers; `None` if there are none. Several become a new one, which gets its id
-/// from `new_id`. `state` gives the live value of a key.
+/// Merges all answers into one event; `None` if there are none. Several answers become a new event
+/// with an id from `new_id`. `state` returns the live value of a key.
 ///
-/// Fails if a tool has put something into its actions that JSON has no word for.
+/// Fails if a tool's actions cannot be serialized as JSON.
 pub(super) fn merge(
     mut answers: Vec<Event>,
     new_id: impl FnOnce() -> String,
@@ -19,7 +19,7 @@ pub(super) fn merge(
     let contents = answers.iter().filter_map(Event::content);
     let parts = contents.flat_map(|content| content.parts().iter().cloned());
     let response = LlmResponse::of(Content::new("user", parts.collect()));
-    // Who, when and where are those of the first.
+    // Author, timestamp and branch are those of the first answer.
     let first = answers.swap_remove(0);
     Ok(Some(Event {
         id: new_id(),
@@ -29,8 +29,8 @@ pub(super) fn merge(
     }))
 }
 
-/// All actions laid over one another, maps merged at every depth, so that calls that write
-/// different keys of one value both have their say.
+/// Merges all actions, maps at every depth, so that calls that write different keys of one value
+/// both take effect.
 fn merged_actions(answers: &[Event]) -> Result<EventActions, JsonError> {
     let mut merged = Json::from(JsonMap::default());
     let mut widgets: Vec<Json> = Vec::new();
@@ -51,7 +51,7 @@ fn merged_actions(answers: &[Event]) -> Result<EventActions, JsonError> {
     EventActions::from_json(&merged.to_json()?)
 }
 
-/// Lays `over` on `value`: maps are merged, everything else is replaced.
+/// Merges `over` into `value`: maps are merged, other values replaced.
 pub(crate) fn deep_merge(value: &mut Json, over: Json) {
     match (value, over) {
         (Json::Object(into), Json::Object(over)) => {
@@ -67,8 +67,8 @@ pub(crate) fn deep_merge(value: &mut Json, over: Json) {
     }
 }
 
-/// Calls share the live state: one that read a list or map after another wrote it has built on
-/// that write. Where several wrote such a key, the live value is laid on top.
+/// Calls share the live state: one that read a list or map after another wrote it has built on that
+/// write. If several calls wrote such a key, the live value is merged on top.
 fn apply_latest_writes(
     actions: &mut EventActions,
     answers: &[Event],

@@ -1,7 +1,7 @@
-//! The flow of one agent's turn: build a request, ask the model, run the tools, ask again.
+//! The flow of one agent's turn: build a request, call the model, run the tools, call again.
 //!
-//! A step is one model call. The request is built by small processors, each in its own file, in
-//! the order that [`request::build`] gives.
+//! A step is one model call. Small processors, each in its own file, build the request in the order
+//! that [`request::build`] gives.
 
 mod basic;
 mod calls;
@@ -62,7 +62,7 @@ pub(crate) async fn run(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()>
 /// What the last event of a step means for the turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
-    /// The agent goes on.
+    /// The agent continues.
     Step,
     /// The agent is done.
     Final,
@@ -75,12 +75,12 @@ struct Turn<'a> {
     model: Arc<dyn Model>,
     output: OutputKeeper,
     last: Option<Last>,
-    /// Whether a call was made whose answer comes later.
+    /// Whether a call of this turn is answered later.
     has_open_calls: bool,
 }
 
 impl Turn<'_> {
-    /// One model call and what follows from it.
+    /// Makes one model call and handles the answer.
     async fn step(&mut self) -> Result<()> {
         let mut request = request::build(self.agent, self.ctx, &*self.model).await?;
         if self.ctx.is_ended() {
@@ -90,7 +90,7 @@ impl Turn<'_> {
             if !Box::pin(self.run_confirmed(&request.tools)).await? {
                 return Ok(());
             }
-            // The model is to see what came of it.
+            // The model must see the results.
             request = Box::pin(request::build(self.agent, self.ctx, &*self.model)).await?;
         }
         match resume::decide(self.ctx, &request) {
@@ -104,7 +104,7 @@ impl Turn<'_> {
     }
 
     /// Emits an event of the turn. `nothing_follows` says that the model is done and no tool is
-    /// to be run.
+    /// left to run.
     async fn emit(
         &mut self,
         event: impl Into<Box<Event>>,
@@ -122,14 +122,14 @@ impl Turn<'_> {
         self.ctx.send(event, last).await
     }
 
-    /// Whether the run ends with this agent's answer, so that it can be given up with its last
-    /// write.
+    /// Whether the run ends with this agent's answer, so that its last append can release the
+    /// lease.
     fn ends_the_run(&self) -> bool {
-        // An agent that another one runs by hand does not know what the other will do.
+        // An agent that another agent runs by itself does not know what that agent does next.
         let known = self.ctx.agent.as_llm_agent();
         known.is_some_and(|known| std::ptr::eq(known, self.agent))
             && self.ctx.is_top()
-            // Then it is said that the agent is done.
+            // A resumable run also stores that the agent has ended.
             && !self.ctx.is_resumable()
             && self.ctx.shared.plugins.is_empty()
             && !self.agent.has_after_callbacks()

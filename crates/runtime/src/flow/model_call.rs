@@ -1,4 +1,4 @@
-//! Asking the model: callbacks before, the call, callbacks after, and what to do when it fails.
+//! Calls the model: callbacks before, the call, callbacks after, and error handling.
 
 use std::{
     pin::pin,
@@ -20,21 +20,21 @@ use crate::{
     telemetry::CallSpans,
 };
 
-/// The label by which bills tell agents apart.
+/// The label that tells agents apart in billing.
 const AGENT_LABEL: &str = "adk_agent_name";
 
-/// One model call while it goes on.
+/// An active model call.
 pub(super) struct Call {
     pub(super) request: Arc<LlmRequest>,
-    /// The id of the event that is in pieces: all of them have it, and so has the whole.
+    /// The id of the event that is being streamed: all chunks and the complete event share it.
     pub(super) event_id: Option<String>,
-    /// What callbacks write.
+    /// The actions that callbacks write.
     pub(super) actions: Arc<Mutex<EventActions>>,
     pub(super) spans: CallSpans,
 }
 
 impl Turn<'_> {
-    /// Asks the model and takes up every answer.
+    /// Calls the model and handles every answer.
     pub(super) async fn ask(&mut self, mut request: LlmRequest) -> Result<()> {
         let actions = Arc::default();
         let callback = CallbackContext::new(self.ctx.clone(), Arc::clone(&actions));
@@ -61,12 +61,12 @@ impl Turn<'_> {
             return self.take_up(&mut call, response, true).await;
         }
         call.spans.noting(self.ctx.count_llm_call())?;
-        // The model may answer at once, and other answers may have come before.
+        // The model may answer at once, but earlier completions come first.
         self.ctx.shared.scheduler.after_completions().await;
         let stream = self.ctx.run_config().streaming_mode == StreamingMode::Sse;
         call.spans.begin_generating(self.ctx, &call.request);
         let request = Arc::clone(&call.request);
-        // No span is held on to here: the model's part ends before tools are run.
+        // No span is entered across an await here: the model's span ends before tools run.
         let answers = call
             .spans
             .generate()
@@ -74,7 +74,7 @@ impl Turn<'_> {
         self.listen(&mut call, &callback, answers).await
     }
 
-    /// Takes up the answers one after the other.
+    /// Handles the answers one after the other.
     async fn listen(
         &mut self,
         call: &mut Call,
@@ -97,7 +97,7 @@ impl Turn<'_> {
             call.spans.hear(&response);
             let response = self.after_model_in(call, callback, response).await?;
             next = match self.may_be_the_last(&response) {
-                // If it is, the run ends with storing it. Everything else is handed on at once.
+                // The append of the last answer ends the run. Everything else is sent at once.
                 true => {
                     let following = next_of(&mut answers, call).await;
                     self.take_up(call, response, following.is_none()).await?;
@@ -112,7 +112,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Asks callbacks behind an answer, as a part of the call.
+    /// Runs the callbacks after an answer, within the span of the call.
     async fn after_model_in(
         &self,
         call: &Call,
@@ -125,14 +125,14 @@ impl Turn<'_> {
         call.spans.noting(answer)
     }
 
-    /// Whether it is worth to wait and see that nothing follows an answer.
+    /// Whether to wait for the end of the stream before the answer is stored.
     fn may_be_the_last(&self, response: &LlmResponse) -> bool {
         let content = response.content.as_ref();
         let calls = content.is_some_and(|content| content.function_calls().next().is_some());
         response.partial != Some(true) && !calls && self.ends_the_run()
     }
 
-    /// Makes an event of an answer, and does what it asks for.
+    /// Turns an answer into an event and runs its calls.
     async fn take_up(
         &mut self,
         call: &mut Call,
@@ -156,14 +156,14 @@ impl Turn<'_> {
         let is_partial = event.is_partial();
         let event = self.emit(event, is_last && !calls).await?;
         if calls && !is_partial {
-            // Boxed, as not every answer has calls and their future is large.
+            // Boxed, because not every answer has calls and their future is large.
             self.boxed_calls(&call.request, &event, is_last).await?;
         }
         Ok(())
     }
 
-    /// As [`run_calls`](Self::run_calls). The future is made here, so that it never is on the stack
-    /// of what waits for it: agents that hand over to others go deep.
+    /// As [`run_calls`](Self::run_calls). Creating the future here keeps it off the stack of its
+    /// awaiter: transfers between agents nest deeply.
     fn boxed_calls<'a>(
         &'a mut self,
         request: &'a LlmRequest,
@@ -190,7 +190,7 @@ impl Turn<'_> {
             match decided.map_err(callback_failed(self.agent.name(), "before_model"))? {
                 BeforeModel::Ask(changed) => *request = *changed,
                 BeforeModel::Answer(answer) => {
-                    // Calls in it are run as if the model had made them.
+                    // Its calls run as if the model had made them.
                     request.tools = tools;
                     return Ok(Some(*answer));
                 }
@@ -219,7 +219,7 @@ impl Turn<'_> {
         Ok(response)
     }
 
-    /// What plugins and callbacks say in place of a failed call; the failure, if they say nothing.
+    /// The answer of plugins and callbacks in place of a failed call, or the failure.
     async fn on_model_error(
         &self,
         call: &Call,
@@ -244,7 +244,7 @@ impl Turn<'_> {
         Err(RunError::Model {
             model: call.request.model.clone(),
             source: Arc::try_unwrap(error).unwrap_or_else(|kept| {
-                // A callback has kept the error; its words are enough for the run.
+                // A callback has kept the error; the run needs only its code and message.
                 ModelError {
                     code: kept.code.clone(),
                     message: kept.message.clone(),
@@ -255,7 +255,7 @@ impl Turn<'_> {
     }
 }
 
-/// The next answer. The model works inside its own span.
+/// Returns the next answer. The model runs inside its own span.
 async fn next_of(
     answers: &mut ModelStream,
     call: &Call,
@@ -263,7 +263,7 @@ async fn next_of(
     answers.next().instrument(call.spans.generate()).await
 }
 
-/// A replacement that does not say whether it is a piece, or what it cost, is as what it replaces.
+/// Fills in unset fields of a replacement (partial, turn complete, usage) from the original.
 fn inherit(original: &LlmResponse, mut replacement: LlmResponse) -> LlmResponse {
     replacement.partial = replacement.partial.or(original.partial);
     replacement.turn_complete = replacement.turn_complete.or(original.turn_complete);

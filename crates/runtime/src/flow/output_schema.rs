@@ -1,5 +1,5 @@
-//! Processor `output_schema`: for models that cannot follow a schema and call tools at once, the
-//! final answer is a tool call too.
+//! Processor `output_schema`: models that cannot combine a schema with tools give their final
+//! answer by a tool call.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) fn process(agent: &LlmAgent, model: &dyn Model, request: &mut LlmRequ
     request.append_instruction(HINT);
 }
 
-/// The answer that was given by tool call, as an answer of the agent.
+/// The answer that the tool call gave, as an event of the agent.
 pub(super) fn structured_answer(ctx: &InvocationContext, answered: &Event) -> Option<Event> {
     let calls = answered.function_responses();
     let is_answer = |name: Option<&str>| name == Some(SET_MODEL_RESPONSE);

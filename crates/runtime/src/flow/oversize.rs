@@ -1,16 +1,15 @@
-//! Answers that the session has no room for: what is too large is told to the model in its place,
-//! the other answers are kept, and the turn goes on.
+//! Answers that exceed a limit of the session: a notice replaces the oversized part, the other
+//! answers stay, and the turn continues.
 //!
-//! The session says what does not fit (see [`Limits`](retain_core::Limits)), and it says so before
-//! anything is stored. So the limits are in one place, and also hold for what plugins add and for
-//! state that has grown over many turns.
+//! The session checks its [`Limits`](retain_core::Limits) before it stores anything. So the limits
+//! are in one place, and also cover data that plugins add and state that grows over many turns.
 
 use retain_core::{Event, Json, JsonMap, Limited, SessionError, StateScope};
 
 use super::Turn;
 use crate::error::{Result, RunError};
 
-/// What the session refused.
+/// The limit that an append exceeded.
 #[derive(Debug, Clone, Copy)]
 struct Refused {
     what: Limited,
@@ -18,27 +17,28 @@ struct Refused {
     found: u64,
 }
 
-/// Something of an answer that takes room.
+/// A part of an answer that takes space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
     /// The result, with its media.
     Result,
-    /// What was written to the state.
+    /// The state changes.
     State,
 }
 
 impl Turn<'_> {
-    /// Emits answers, which `merged` has in one event. What there is no room for is told to the
-    /// model; fails if there is none even for that.
+    /// Emits answers, which `merged` has in one event. Replaces oversized parts by a notice for the
+    /// model; fails if even the notice does not fit.
     pub(super) async fn emit_answers(
         &mut self,
         mut answers: Vec<Event>,
         mut merged: Event,
         nothing_follows: bool,
     ) -> Result<Box<Event>> {
-        // A refusal takes the live state back to what is stored, also what other calls have built.
+        // A rejected append resets the live state to the stored one, including writes of other
+        // calls.
         let live = self.live_values(&answers);
-        // Each answer is made smaller twice at most, so this ends.
+        // Each answer shrinks at most twice, so this loop ends.
         let mut told = vec![None; answers.len()];
         let id = merged.id.clone();
         loop {
@@ -49,7 +49,7 @@ impl Turn<'_> {
             let made_room =
                 Refused::of(&error).is_some_and(|it| it.make_room(&mut answers, &mut told));
             merged = match self.merged_over(&live, answers.clone())? {
-                // It is the same event, told in fewer words.
+                // The same event, with a smaller answer.
                 Some(merged) if made_room => Event {
                     id: id.clone(),
                     ..merged
@@ -68,12 +68,12 @@ impl Refused {
         }
     }
 
-    /// Takes out what is largest, until it should fit. `told` says what was taken out of which
-    /// answer. Gives whether anything was.
+    /// Removes the largest parts until the answers should fit. `told` records what was removed from
+    /// which answer. Returns whether anything was removed.
     fn make_room(self, answers: &mut [Event], told: &mut [Option<Load>]) -> bool {
         let mut over = match self.what {
             Limited::Event => self.found.saturating_sub(self.limit),
-            // How much of a state is new is not known: one call after the other has to do without.
+            // The new share of a state is unknown, so remove the writes of one call at a time.
             _ => 1,
         };
         let before = told.to_vec();
@@ -93,7 +93,7 @@ impl Refused {
         before != told
     }
 
-    /// What takes room in the answers, largest first.
+    /// The parts of the answers that take space, largest first.
     fn loads(self, answers: &[Event]) -> Vec<(usize, usize, Load)> {
         let mut loads = Vec::new();
         for (at, answer) in answers.iter().enumerate() {
@@ -106,7 +106,7 @@ impl Refused {
         loads
     }
 
-    /// How much of what was refused is state that this call has written.
+    /// The number of bytes of this call's state changes that count toward the exceeded limit.
     fn state_bytes(self, answer: &Event) -> usize {
         let written = answer.actions.state_delta.iter();
         let counted = written.filter(|(key, _)| match (self.what, StateScope::of(key)) {
@@ -116,7 +116,7 @@ impl Refused {
             (Limited::AppState, scope) => scope == StateScope::App,
             (Limited::UserState, scope) => scope == StateScope::User,
             (Limited::SessionState, scope) => scope == StateScope::Session,
-            // Of these, an answer is no part.
+            // An answer does not count toward these limits.
             (Limited::Batch | Limited::Log | Limited::InitialState, _) => false,
         });
         counted
@@ -124,7 +124,7 @@ impl Refused {
             .sum()
     }
 
-    /// What the model is told in place of the result.
+    /// The text that replaces the result for the model.
     fn notice(self, answer: &Event, load: Load, bytes: usize) -> String {
         let name = answer
             .function_responses()
@@ -151,12 +151,12 @@ impl Refused {
     }
 }
 
-/// Puts the notice in the place of the result, and leaves out the state if that is what is large.
+/// Replaces the result by the notice, and drops the state changes if they are too large.
 fn replace(answer: &mut Event, load: Load, notice: &str) {
     if load == Load::State {
         answer.actions.state_delta = Default::default();
     }
-    // The model is to see the notice, also where it was not to see the result.
+    // The model must see the notice, even if the result skipped it.
     answer.actions.skip_summarization = None;
     let content = answer.response.content.as_mut();
     let parts = content.and_then(|content| content.parts.as_mut());
@@ -170,7 +170,7 @@ fn replace(answer: &mut Event, load: Load, notice: &str) {
 
 fn result_bytes(answer: &Event) -> usize {
     let responses = answer.function_responses().into_iter();
-    // What cannot be written is refused for another reason.
+    // An unserializable response is rejected for another reason.
     responses
         .map(|it| it.to_json().map_or(0, |json| json.len()))
         .sum()
@@ -213,7 +213,7 @@ mod tests {
         assert!(refused.make_room(&mut answers, &mut told));
         assert!(said(&answers[0]).contains("what it wrote to the state"));
         assert!(answers[0].actions.state_delta.is_empty());
-        // To be on the safe side, small things may follow; nothing is taken out twice.
+        // An estimate may remove small parts too, but nothing is removed twice.
         let before = answers.clone();
         assert_eq!(told[0], Some(Load::State));
         while refused.make_room(&mut answers, &mut told) {}

@@ -1,4 +1,4 @@
-//! Processor `planning`: the planner's say, before the model and after it.
+//! Processor `planning`: lets the planner change the request and the answer.
 
 use retain_core::{Event, LlmResponse};
 
@@ -10,7 +10,7 @@ pub(super) async fn process(agent: &LlmAgent, ctx: &InvocationContext, request: 
     }
 }
 
-/// Lets the planner rewrite an answer. Gives an event for what it wrote to the state.
+/// Lets the planner rewrite an answer. Returns an event if the planner wrote to the state.
 pub(super) fn process_response(
     agent: &LlmAgent,
     ctx: &InvocationContext,

@@ -1,8 +1,8 @@
-//! Building a request: the processors, in ADK 2.13's order.
+//! Builds a request: the processors, in the order of ADK 2.13.
 //!
-//! ADK has further ones between them: credentials before the instructions, interactions before the
-//! contents, caching behind them. Confirmations, which ADK has here too, need the tools and are
-//! looked at when the request is built (`confirmation.rs`).
+//! ADK has more processors: credentials before the instructions, interactions before the contents,
+//! caching after them. ADK also handles confirmations here; in Retain they need the tools, so
+//! `confirmation.rs` handles them after the request is built.
 
 use super::{
     basic, compaction, contents, dynamic_instructions, identity, instructions, output_schema,
@@ -15,7 +15,7 @@ use crate::{
     models::{LlmRequest, Model},
 };
 
-/// The request of the next step.
+/// Builds the request of the next step.
 pub(super) async fn build(
     agent: &LlmAgent,
     ctx: &InvocationContext,

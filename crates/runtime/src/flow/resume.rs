@@ -1,7 +1,7 @@
-//! Going on with a run that was begun before: what the step owes before the model may be asked.
+//! Resumes a run: what the step must do before it calls the model.
 //!
-//! A call may still wait for somebody, then the run pauses. A call may never have been run, because
-//! the process died or another call failed the run; then it is run first.
+//! If a call still waits for an answer, the run pauses. If a call never ran, because the process
+//! died or another call failed the run, it runs first.
 
 use std::collections::HashSet;
 
@@ -13,23 +13,23 @@ use crate::{
     models::LlmRequest,
 };
 
-/// What a step begins with.
+/// The first action of a step.
 #[derive(Debug)]
 pub(super) enum Decision {
-    /// Nothing is owed: the model is asked.
+    /// Call the model.
     Ask,
-    /// A call waits: nothing is to be done.
+    /// A call waits for an answer: do nothing.
     Pause,
-    /// These calls are run: an event of the agent, with only those calls in it.
+    /// Run these calls: an event of the agent with only those calls.
     Run(Box<Event>),
 }
 
-/// Decides how the next step of the agent begins.
+/// Decides the first action of the agent's next step.
 pub(super) fn decide(ctx: &InvocationContext, request: &LlmRequest) -> Decision {
     let events = ctx.events();
     let answers = |words: &Event| !words.function_responses().is_empty();
     if !ctx.is_resumable() && !ctx.last_words(&events).is_some_and(answers) {
-        // Such a run begins with words, and its calls are run when they are made.
+        // Such a run begins with a text message, and its calls run when they are made.
         return Decision::Ask;
     }
     let run = ctx.of_this_branch(ctx.of_this_run(&events));
@@ -39,13 +39,13 @@ pub(super) fn decide(ctx: &InvocationContext, request: &LlmRequest) -> Decision 
         run: &run,
     };
     match history.decide() {
-        // Who imports a history must not run tools by it.
+        // An imported history must not run tools.
         Decision::Run(event) if is_restored(&event) => Decision::Ask,
         decided => decided,
     }
 }
 
-/// What happened in the run on the agent's branch.
+/// The events of the run on the agent's branch.
 struct History<'a> {
     ctx: &'a InvocationContext,
     request: &'a LlmRequest,
@@ -63,8 +63,8 @@ impl History<'_> {
                 decided => return decided,
             }
         }
-        // A call that nothing came after was never run. Only the agent's own: events may come from
-        // outside, and must not run tools.
+        // A call without later events never ran. Only the agent's own calls count: events from
+        // outside must not run tools.
         let is_owed = self.ctx.is_resumable()
             && !last.is_partial()
             && !last.function_calls().is_empty()
@@ -92,22 +92,22 @@ impl History<'_> {
         }
     }
 
-    /// Whether the run pauses after the event at this place.
+    /// Whether the run pauses after the event at this index.
     fn pauses(&self, at: usize) -> bool {
         pauses(self.run[at], self.run[at + 1..].iter().copied())
     }
 
-    /// Whether an earlier pause still waits for one of its answers.
+    /// Whether an earlier pause still waits for an answer.
     fn is_open_before(&self, last: usize) -> bool {
         let paused = (0..last).filter(|at| self.pauses(*at));
         let paused: Vec<&Event> = paused.map(|at| self.run[at]).collect();
-        // Only those: a call beside them that has no answer was cut off, and is run again.
+        // Only those calls: others without an answer were interrupted, and run again.
         let awaited: HashSet<&str> = paused.iter().flat_map(|event| waiting_ids(event)).collect();
         let answered = response_ids(self.run);
         !awaited.is_subset(&answered)
     }
 
-    /// The latest event before the last in which this agent calls one of its tools.
+    /// The index of the latest event before the last in which this agent calls one of its tools.
     fn calls_before(&self, last: usize) -> Option<usize> {
         let calls_ours = |event: &&Event| {
             let is_known = |call: &&FunctionCall| {
@@ -120,7 +120,7 @@ impl History<'_> {
     }
 }
 
-/// The ids that responses among the events name.
+/// The call ids of the responses in the events.
 fn response_ids<'a>(events: &[&'a Event]) -> HashSet<&'a str> {
     let responses = events.iter().flat_map(|event| event.function_responses());
     responses
@@ -128,13 +128,13 @@ fn response_ids<'a>(events: &[&'a Event]) -> HashSet<&'a str> {
         .collect()
 }
 
-/// Calls that were made together, and what came after them.
+/// Calls of one event, and the events after it.
 struct Batch<'a> {
     event: &'a Event,
     later: &'a [&'a Event],
     calls: Vec<&'a FunctionCall>,
     responses: Vec<&'a FunctionResponse>,
-    /// The calls that wait for somebody.
+    /// The calls that wait for an answer.
     waiting: HashSet<&'a str>,
 }
 
@@ -170,7 +170,7 @@ impl<'a> Batch<'a> {
         if !is_below && (none_waited_for || no_call_answered) {
             return match is_resumable {
                 true if none_waited_for => Decision::Pause,
-                // Nobody is waited for: they were cut off.
+                // No call waits for an answer: they were interrupted.
                 true => self.without_answered(&HashSet::new()),
                 false => Decision::Ask,
             };
@@ -178,8 +178,8 @@ impl<'a> Batch<'a> {
         if is_below || answer.is_empty() || !answer.iter().all(is_ours) {
             return self.without_answered(&HashSet::new());
         }
-        // The agent has gone on already, or still waits. That other calls were answered does not mean
-        // that it went on, if it can be taken up again.
+        // The agent has continued already, or still waits. In a resumable run, answers to other
+        // calls do not mean that it continued.
         let went_on = |event: &&Event| {
             event.author == self.event.author
                 && event.branch == self.event.branch
@@ -192,7 +192,7 @@ impl<'a> Batch<'a> {
         self.without_answered(&waiting_ids(self.event).collect())
     }
 
-    /// Whether an event has nothing but answers to the calls.
+    /// Whether an event consists of answers to the calls.
     fn only_answers(&self, event: &Event) -> bool {
         let responses = event.function_responses();
         let parts = event.content().map_or(0, |content| content.parts().len());
@@ -200,7 +200,7 @@ impl<'a> Batch<'a> {
         parts == responses.len() && responses.iter().all(is_answer)
     }
 
-    /// The last event that answers one of the calls, or the last one at all.
+    /// The last event that answers one of the calls, or else the last event.
     fn answer(&self) -> Option<&'a Event> {
         let is_answer = |event: &&&Event| {
             let mut responses = event.function_responses().into_iter();
@@ -224,7 +224,7 @@ impl<'a> Batch<'a> {
         by_name || (may_be_below && is_below())
     }
 
-    /// The event without the calls that were answered, and without those of `besides`.
+    /// Returns the event without answered calls and without those of `besides`.
     fn without_answered(&self, besides: &HashSet<&str>) -> Decision {
         let mut unnamed: Vec<&FunctionResponse> = self.responses.clone();
         unnamed.retain(|response| response.id.is_none());
@@ -234,7 +234,7 @@ impl<'a> Batch<'a> {
             if by_id || call.id.as_deref().is_some_and(|id| besides.contains(id)) {
                 return false;
             }
-            // A response without an id answers one call of its name.
+            // A response without an id answers one call of the same name.
             let by_name = unnamed.iter().position(|it| it.name == call.name);
             by_name.map(|at| unnamed.remove(at)).is_none()
         };

@@ -1,5 +1,5 @@
-//! An agent's turn in a resumable run: what was done before the run broke off is not done again,
-//! and when the agent is done, that is stored.
+//! An agent's turn in a resumable run: it does not repeat work from before the interruption, and
+//! the end of the agent is stored.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::{
     interrupts,
 };
 
-/// Where an agent stands that was at work when the run broke off.
+/// The progress of an agent that was active when the run was interrupted.
 enum Standing {
-    /// It has more to do.
+    /// It has work left.
     AtWork,
-    /// It has handed over to this agent, which is not done, and waits for it.
+    /// It has transferred to this agent, which has not ended, and waits for it.
     HandedTo(Arc<dyn Agent>),
-    /// It has handed over to this agent, with which the runner itself goes on.
+    /// It has transferred to this agent, with which the runner continues.
     HandedOn(Arc<dyn Agent>),
-    /// It, or who it handed over to, has answered.
+    /// It, or its transfer target, has answered.
     Answered,
 }
 
-/// Runs the agent, or what is left of its turn.
+/// Runs the agent, or the rest of its turn.
 pub(crate) async fn run_resumably(agent: &LlmAgent, ctx: &InvocationContext) -> Result<()> {
     let watch = EventWatch::default();
     let watched = ctx.watched(&watch);
@@ -44,7 +44,7 @@ pub(crate) async fn run_resumably(agent: &LlmAgent, ctx: &InvocationContext) -> 
     ctx.end_of_agent().await
 }
 
-/// Whether the agent had answered when the run was taken up, and nothing of its waits.
+/// Whether the agent had answered when the run was resumed, and none of its calls waits.
 pub(crate) fn has_answered(ctx: &InvocationContext) -> Result<bool> {
     if !ctx.is_resumable() || !ctx.agent.notes_its_end() {
         return Ok(false);
@@ -53,14 +53,14 @@ pub(crate) fn has_answered(ctx: &InvocationContext) -> Result<bool> {
     Ok(is_answered && !is_waiting(ctx))
 }
 
-/// Whether a call of the agent waits for somebody.
+/// Whether a call of the agent waits for an answer.
 fn is_waiting(ctx: &InvocationContext) -> bool {
     let events = ctx.events();
     let turn = turn(ctx, &ctx.of_this_run(&events));
     interrupts::is_waiting(&turn, ctx.agent_name())
 }
 
-/// What happened on the agent's branch since it was begun, of the events of the run.
+/// The events of the run on the agent's branch since the agent started.
 fn turn<'a>(ctx: &InvocationContext, run: &[&'a Event]) -> Vec<&'a Event> {
     let since = ctx.checkpoint().map_or(0, |checkpoint| checkpoint.since);
     ctx.of_this_branch(run.get(since..).unwrap_or_default().to_vec())
@@ -88,7 +88,7 @@ fn standing(ctx: &InvocationContext) -> Result<Standing> {
     if last.author == "user" && asked.is_none_or(is_for_this) {
         return Ok(Standing::AtWork);
     }
-    // Others spoke last: whoever this agent has handed over to goes on.
+    // Another agent spoke last: the target of this agent's transfer continues.
     let own = turn.iter().rev().filter(|event| event.author == name);
     let mut handed = own.filter_map(|event| event.actions.transfer_to_agent.as_deref());
     match handed.next() {
@@ -97,7 +97,7 @@ fn standing(ctx: &InvocationContext) -> Result<Standing> {
     }
 }
 
-/// Where the agent stands if it has spoken last.
+/// The progress of an agent that has spoken last.
 fn own_standing(ctx: &InvocationContext, last: &Event) -> Result<Standing> {
     if let Some(target) = &last.actions.transfer_to_agent {
         return match (

@@ -1,5 +1,5 @@
-//! Processor `tools`: declares the agent's tools and lets them add to the request. One that hangs
-//! over it costs its addition, a set its tools.
+//! Processor `tools`: declares the agent's tools and lets them change the request. If a tool hangs,
+//! its change is skipped; if a toolset hangs, its tools are.
 
 use futures_util::future::join_all;
 
@@ -11,7 +11,7 @@ use crate::{
     tools::{ToolSource, Trouble, contained},
 };
 
-/// What is said of a tool or a set that hangs here.
+/// The error text for a tool or toolset that times out here.
 const TOO_LATE: &str = "did not add to the request";
 
 pub(super) async fn process(
@@ -23,7 +23,7 @@ pub(super) async fn process(
         return Ok(());
     }
     let readonly = ctx.readonly();
-    // Sets may ask servers: all at once. What they add keeps the agent's order.
+    // Resolve concurrently, because toolsets may query servers. Keep the agent's order.
     let resolved = join_all(agent.tools.iter().map(|source| source.resolve(&readonly))).await;
     let limit = ctx.shared.tool_time_limit;
     for (source, tools) in agent.tools.iter().zip(resolved) {

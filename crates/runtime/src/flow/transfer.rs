@@ -1,4 +1,5 @@
-//! Processor `transfer`, and handing over: the model passes the conversation on to another agent.
+//! Processor `transfer`, and the transfer itself: the model passes the conversation to another
+//! agent.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ pub(super) fn process(ctx: &InvocationContext, request: &mut LlmRequest) {
     request.append_tool(&tool);
 }
 
-/// The tool by which a model hands over.
+/// The tool that a model calls to transfer.
 fn transfer_tool(targets: &[Arc<dyn Agent>]) -> FunctionTool {
     let names: Vec<&str> = targets.iter().map(|target| target.name()).collect();
     let parameters = serde_json::json!({
@@ -50,7 +51,7 @@ fn transfer_tool(targets: &[Arc<dyn Agent>]) -> FunctionTool {
     tool.of_kind("TransferToAgentTool")
 }
 
-/// What the model is told about the agents it may hand over to.
+/// Describes the possible targets to the model.
 fn instruction(ctx: &InvocationContext, targets: &[Arc<dyn Agent>]) -> String {
     let about = |target: &Arc<dyn Agent>| {
         let (name, description) = (target.name(), target.description());
@@ -88,12 +89,12 @@ fn instruction(ctx: &InvocationContext, targets: &[Arc<dyn Agent>]) -> String {
 }
 
 impl Turn<'_> {
-    /// Goes on with another agent: here, or, where the runner itself runs this agent, after it.
+    /// Continues with another agent: here, or after this agent if the runner itself runs this one.
     pub(super) async fn transfer(&mut self, name: &str) -> Result<()> {
         let is_handed_on = self.ctx.is_top() && self.ctx.shared.is_conversation;
         if is_handed_on && self.has_open_calls {
-            // As in ADK: who waits for an answer keeps the conversation until it has come, and
-            // nothing comes after it, except that a resumable run notes it as done.
+            // As in ADK, an agent that waits for an answer keeps the conversation, and nothing
+            // follows, except that a resumable run stores the agent's end.
             self.ctx.end_invocation();
             return self.ctx.end_of_agent().await;
         }
@@ -103,7 +104,7 @@ impl Turn<'_> {
             self.ctx.hand_over(target);
             return Ok(());
         }
-        // As in ADK: inside of others, who hands over to itself just goes on.
+        // As in ADK, a nested agent that transfers to itself just continues.
         let target = match name == self.ctx.agent_name() {
             true => Arc::clone(&self.ctx.agent),
             false => self.target(name)?,
@@ -111,12 +112,12 @@ impl Turn<'_> {
         self.begin_anew(name);
         let output = std::mem::take(&mut self.output);
         self.ctx.waiting_with(output).run_agent(&target).await?;
-        // What the other one said was the answer.
+        // The answer of the other agent is the answer of this turn.
         self.last = Some(Last::Final);
         Ok(())
     }
 
-    /// Lets the other one forget how far it was, if it was at work before.
+    /// Resets the checkpoints of the target, which may have run before.
     fn begin_anew(&self, target: &str) {
         let (tree, checkpoints) = (&self.ctx.shared.tree, &self.ctx.shared.checkpoints);
         checkpoints.hand_over(tree, self.ctx.agent_name(), target);
@@ -129,7 +130,7 @@ impl Turn<'_> {
     }
 }
 
-/// The agent of that name below, above or beside the one that hands over, whatever runs it there.
+/// The agent of that name below, above or beside the transferring one, whatever runs it there.
 pub(crate) fn related(ctx: &InvocationContext, name: &str) -> Result<Arc<dyn Agent>> {
     let from = &ctx.agent;
     let is_it = |agent: &&Arc<dyn Agent>| agent.name() == name && name != from.name();
