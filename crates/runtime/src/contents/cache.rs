@@ -1,22 +1,22 @@
-//! `ContentsCache`: the contents of a session that grows, at the cost of what is new.
+//! `ContentsCache`: assembles the contents of a growing session at the cost of its new events.
 //!
-//! Before every model call the whole history is assembled again, though a few events were added.
-//! The cache keeps the contents of a *settled* prefix and assembles only the rest:
+//! Each model call needs the contents of the whole history, though only a few events are new. The
+//! cache keeps the contents of a *settled* prefix and assembles only the rest:
 //!
 //! ```text
 //! assemble(prefix ++ rest) == assemble(prefix) ++ assemble(rest)
 //! ```
 //!
-//! A prefix is settled when nothing at its end waits for what comes next ([`Body::is_closed`]).
-//! The rest leaves it alone unless it
+//! A prefix is settled when nothing at its end depends on later events ([`Body::is_closed`]). The
+//! rest does not affect it unless it
 //!
-//! - rewinds or sums up,
-//! - has a call, a response or a mark «answered later» with an id that the prefix knows, or one
-//!   without an id when the prefix has such too,
+//! - rewinds or summarizes,
+//! - has a call, a response or a long-running call id that the prefix also has, or one without an
+//!   id if the prefix has such too,
 //! - was published on the branch of a call in the prefix, or calls what a branch there names,
-//! - goes back in time behind a summary in the prefix, where the order is that of time.
+//! - has a timestamp before the end of the prefix, where a summary makes the order that of time.
 //!
-//! Then everything is assembled anew. A test grows random histories and compares every step.
+//! Then the cache assembles everything anew. A test grows random histories and compares every step.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -28,11 +28,11 @@ use super::{
 };
 use crate::SharedContent;
 
-/// Up to here a rest with unanswered calls is left open: their responses are about to come.
+/// A rest shorter than this with unanswered calls stays open: their responses are about to come.
 const OPEN_MAX: usize = 16;
 
-/// The contents of a growing session for one agent. Any list and any options may be asked for;
-/// it is quick for the list that was asked for last, with more events at its end.
+/// The contents of a growing session for one agent. It accepts any list and any options, and is
+/// fast for the list of the last call with more events at its end.
 ///
 /// ```
 /// use retain_core::{Event, Events};
@@ -51,12 +51,12 @@ pub struct ContentsCache {
     prefix: Prefix,
 }
 
-/// What is known of the first events of a list.
+/// The assembled first events of a list.
 #[derive(Debug, Clone, Default)]
 struct Prefix {
-    /// How many.
+    /// The number of events.
     count: usize,
-    /// The first and the last of them with their positions: another list has others.
+    /// The first and the last of them with their positions, to recognize another list.
     ends: Option<[(u64, Arc<Event>); 2]>,
     contents: Vec<SharedContent>,
     /// The task, if a call in the prefix delegated it.
@@ -89,7 +89,7 @@ impl ContentsCache {
         self.extend(events, &rest, options)
     }
 
-    /// How many events are settled, and cost nothing the next time.
+    /// The number of settled events, which cost nothing the next time.
     pub fn settled(&self) -> usize {
         self.prefix.count
     }
@@ -114,7 +114,7 @@ impl ContentsCache {
         contents
     }
 
-    /// Takes as much of the rest into the prefix as can be.
+    /// Moves as much of the rest into the prefix as possible.
     fn settle(
         &mut self,
         events: &Events,
@@ -129,7 +129,7 @@ impl ContentsCache {
         if rest.len() < OPEN_MAX {
             return;
         }
-        // What lies before the user's newest message is most likely done with.
+        // Events before the user's newest message are most likely settled.
         let is_message = |one: &Listed<'_>| {
             one.event.author == "user" && !super::include::has_responses(one.event)
         };
@@ -146,7 +146,7 @@ impl ContentsCache {
 }
 
 impl Prefix {
-    /// Whether these are the first events of the list.
+    /// Whether the prefix has the first events of this list.
     fn is_of(&self, events: &Events) -> bool {
         let Some([first, last]) = &self.ends else {
             return true;
@@ -182,20 +182,20 @@ impl Prefix {
     }
 }
 
-/// By what later events can reach earlier ones.
+/// How later events can refer to earlier ones.
 #[derive(Debug, Clone, Default)]
 struct Reach {
-    /// Ids of calls, responses and calls that are answered later.
+    /// Ids of calls, responses and long-running calls.
     calls: HashSet<String>,
-    /// Ids behind the `@` of branches below the agent's.
+    /// Ids after the `@` of branches below the agent's.
     branches: HashSet<String>,
     /// Whether there are calls or responses without an id.
     has_nameless: bool,
-    /// How many calls have no response here.
+    /// The number of calls without a response.
     unanswered: usize,
-    /// The latest time.
+    /// The latest timestamp.
     newest: f64,
-    /// Whether the order is that of time, because there is a summary.
+    /// Whether events are ordered by time, because there is a summary.
     is_by_time: bool,
 }
 
@@ -231,7 +231,7 @@ impl Reach {
         self.is_by_time |= more.is_by_time;
     }
 
-    /// Whether events that follow change what was made of these, or depend on it.
+    /// Whether later events change the contents of these, or depend on them.
     fn meets(&self, rest: &[Listed<'_>], options: &ContentsOptions<'_>) -> bool {
         let is_break = |one: &Listed<'_>| {
             let actions = &one.event.actions;
@@ -240,7 +240,7 @@ impl Reach {
         rest.iter().any(is_break) || self.is_passed(rest) || self.has_link_to(rest, options)
     }
 
-    /// Whether the order of time would mix what follows into these, or among itself.
+    /// Whether ordering by time would move the rest between these events, or reorder the rest.
     fn is_passed(&self, rest: &[Listed<'_>]) -> bool {
         let is_later = |one: &Listed<'_>| one.event.timestamp > self.newest;
         let is_in_order = |pair: &[Listed<'_>]| pair[0].event.timestamp <= pair[1].event.timestamp;
@@ -260,7 +260,7 @@ impl Reach {
     }
 }
 
-/// The latest time in the events, the spans of summaries included.
+/// The latest timestamp in the events, including the spans of summaries.
 fn latest_time(listed: &[Listed<'_>]) -> f64 {
     let times = listed.iter().flat_map(|one| {
         let span = one.event.actions.compaction.as_ref();
@@ -269,13 +269,13 @@ fn latest_time(listed: &[Listed<'_>]) -> f64 {
         event.chain(span.into_iter().flatten())
     });
     times.fold(f64::MIN, |latest, time| match time.is_nan() {
-        // What is not a time is in no order with others.
+        // NaN has no order.
         true => f64::INFINITY,
         false => latest.max(time),
     })
 }
 
-/// Something in an event that ties it to others.
+/// A reference in an event to other events.
 enum Link<'a> {
     Call(&'a str),
     Response(&'a str),
@@ -285,7 +285,7 @@ enum Link<'a> {
     Branch(&'a str),
 }
 
-/// What ties `event` to others. What a summary says counts too.
+/// The references in `event`, including those in a summary.
 fn links<'a>(event: &'a Event, options: &ContentsOptions<'_>) -> impl Iterator<Item = Link<'a>> {
     let summary = event.actions.compaction.as_ref();
     let contents = [
@@ -328,7 +328,7 @@ fn link<'a>(id: &'a Option<String>, named: fn(&'a str) -> Link<'a>) -> Link<'a> 
     }
 }
 
-/// The options that the prefix was assembled with. Not what the user said: it stands outside.
+/// The options of the prefix, except the user content, which is not part of it.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct OwnedOptions {
     agent_name: String,

@@ -1,11 +1,11 @@
-//! Step: ids that ADK gave to calls of models that have none are taken off again.
+//! Step: removes ids that ADK gave to calls of models that use none.
 
 use crate::SharedContent;
 
-/// How ids begin that no model knows.
+/// The prefix of ids that no model knows.
 const CLIENT_PREFIX: &str = "adk-";
 
-/// The content without such ids; shared as before if it has none.
+/// Returns the content without such ids; it stays shared if it has none.
 pub(super) fn without_client_ids(mut content: SharedContent) -> SharedContent {
     let has_one = content.parts().iter().any(|part| {
         let call = part.function_call.as_ref();

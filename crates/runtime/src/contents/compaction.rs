@@ -1,4 +1,4 @@
-//! Step: summaries take the place of the events they sum up.
+//! Step: summaries replace the events that they summarize.
 
 use retain_core::EventCompaction;
 
@@ -7,11 +7,11 @@ use super::{
     turn::Turn,
 };
 
-/// The turns without those that a summary covers, with the summaries at the end of their spans,
-/// all in the order of time.
+/// Returns the turns without those that a summary covers, with the summaries at the end of their
+/// spans, ordered by time.
 ///
-/// A summary whose span lies in that of another is superseded by it; of equal ones the latest
-/// stays. Spans that only overlap keep both summaries.
+/// A summary supersedes others whose spans lie within its own; of equal spans the latest stays.
+/// Both summaries of overlapping spans stay.
 pub(super) fn with_summaries<'a>(turns: &[Turn<'a>], agent_name: &'a str) -> Vec<Turn<'a>> {
     let author = match agent_name {
         "" => "model",

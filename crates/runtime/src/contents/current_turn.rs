@@ -1,4 +1,4 @@
-//! Where the current turn begins, for agents that are not shown the history.
+//! Finds the start of the current turn, for agents that do not see the history.
 
 use std::{
     cell::OnceCell,
@@ -7,11 +7,11 @@ use std::{
 
 use super::{ContentsOptions, Listed, include, is_set};
 
-/// The place of the event that the current turn starts with; `None` if there is none.
+/// The index of the event that starts the current turn; `None` if there is none.
 ///
-/// That is the newest event of the user or of another agent that is not itself a step of a turn:
-/// no handing over, no tool result sent by the user, no progress of a tool. If results were sent,
-/// the turn reaches back at least to the calls they answer.
+/// That is the newest event of the user or of another agent that is not a step of a turn: no
+/// transfer, no tool result from the user, no progress of a tool. If the user sent results, the
+/// turn reaches back at least to their calls.
 pub(super) fn start(scoped: &[Listed<'_>], options: &ContentsOptions<'_>) -> Option<usize> {
     let call_ids: OnceCell<HashSet<&str>> = OnceCell::new();
     let mut unanswered: BTreeSet<&str> = BTreeSet::new();
@@ -40,7 +40,7 @@ pub(super) fn start(scoped: &[Listed<'_>], options: &ContentsOptions<'_>) -> Opt
     })
 }
 
-/// Whether the event hands over to another agent.
+/// Whether the event transfers to another agent.
 fn is_transfer(event: &retain_core::Event) -> bool {
     let calls = event.content().into_iter();
     let mut calls = calls.flat_map(|content| content.function_calls());

@@ -1,17 +1,17 @@
-//! Step: every response moves to the turn that made the call.
+//! Step: moves every response to the turn that made the call.
 //!
-//! An id may be used again: a response belongs to the newest call before it that has its id. Of
-//! several responses to one call the last stays, and what the model said between two of them in
-//! one run, when it knew only the first, goes.
+//! Ids may be reused: a response belongs to the newest earlier call with its id. Of several
+//! responses to one call the last stays. Text of the model between two of them in one run is
+//! dropped, because it knew only the first.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::{merge::merged, turn::Turn};
 
-/// The id of a call, and the place of the turn that made it.
+/// The id of a call, and the index of the turn that made it.
 type Call<'t> = (Option<&'t str>, usize);
 
-/// The turns with each response right behind its call.
+/// Returns the turns with each response right after its call.
 pub(super) fn with_responses_at_their_calls(turns: Vec<Turn<'_>>) -> Vec<Turn<'_>> {
     if !turns.iter().any(Turn::has_responses) {
         return turns;
@@ -42,7 +42,7 @@ pub(super) fn with_responses_at_their_calls(turns: Vec<Turn<'_>>) -> Vec<Turn<'_
     result
 }
 
-/// The places of the responses to each call, ascending.
+/// The indexes of the responses to each call, ascending.
 fn responses_by_call<'t>(turns: &'t [Turn<'_>]) -> HashMap<Call<'t>, Vec<usize>> {
     let mut calls: HashMap<Option<&str>, Vec<usize>> = HashMap::new();
     for (place, turn) in turns.iter().enumerate() {
@@ -59,7 +59,7 @@ fn responses_by_call<'t>(turns: &'t [Turn<'_>]) -> HashMap<Call<'t>, Vec<usize>>
             let Some(places) = calls.get(&id) else {
                 continue;
             };
-            // A response before all calls with its id is taken for the first one's.
+            // A response before all calls with its id belongs to the first of them.
             let before = places.partition_point(|call| *call < place);
             let call = places[before.saturating_sub(1)];
             responses.entry((id, call)).or_default().push(place);
@@ -68,7 +68,7 @@ fn responses_by_call<'t>(turns: &'t [Turn<'_>]) -> HashMap<Call<'t>, Vec<usize>>
     responses
 }
 
-/// The places of what the model said between two responses to one call.
+/// The indexes of the model's replies between two responses to one call.
 fn stale_replies(turns: &[Turn<'_>], responses: &HashMap<Call<'_>, Vec<usize>>) -> BTreeSet<usize> {
     let mut stale = BTreeSet::new();
     for places in responses.values() {

@@ -1,5 +1,5 @@
-//! Whether calls and responses already stand as they should. In most histories they do, and the
-//! steps that put them in order can be left out.
+//! Checks whether calls and responses are in order already. In most histories they are, and the
+//! steps that reorder them can be skipped.
 
 use super::{include::Has, is_set, turn::Turn};
 
@@ -11,7 +11,7 @@ pub(super) struct InOrder {
     pub(super) calls: bool,
 }
 
-/// Looks at the turns without remembering any id: both kinds of order are between neighbours.
+/// Compares neighboring turns only, so that it need not collect ids.
 pub(super) fn in_order(turns: &[Turn<'_>], has: Has) -> InOrder {
     if !has.calls && !has.responses {
         return InOrder {

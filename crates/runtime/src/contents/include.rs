@@ -1,5 +1,5 @@
-//! Step: what concerns the agent stays; empty events, other branches, other scopes and internal
-//! calls go.
+//! Step: keeps events that concern the agent; drops empty events, other branches, other scopes and
+//! internal calls.
 
 use std::{cell::OnceCell, collections::HashSet};
 
@@ -14,23 +14,23 @@ const INTERNAL_CALLS: [&str; 3] = [
     "adk_request_confirmation",
 ];
 
-/// The events that stay, and what the later steps have to look for in them.
+/// The included events, and what the later steps must look for in them.
 pub(super) struct Included<'a> {
     pub(super) turns: Vec<Turn<'a>>,
     pub(super) has: Has,
 }
 
-/// What occurs in a history. A step whose matter does not occur is left out.
+/// What occurs in a history. Steps that have nothing to do are skipped.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Has {
     pub(super) compaction: bool,
     pub(super) calls: bool,
     pub(super) responses: bool,
-    /// Speech in an event without content.
+    /// A transcription in an event without content.
     pub(super) transcription: bool,
 }
 
-/// The events of `live` that the agent is shown.
+/// Returns the events of `live` that the agent sees.
 pub(super) fn included<'a>(live: &[Listed<'a>], options: &ContentsOptions<'_>) -> Included<'a> {
     let mut turns = Vec::with_capacity(live.len());
     let mut has = Has::default();
@@ -52,7 +52,7 @@ pub(super) fn included<'a>(live: &[Listed<'a>], options: &ContentsOptions<'_>) -
 impl Has {
     fn note(&mut self, event: &Event) {
         if event.actions.compaction.is_some() {
-            // A summary is a content of its own, and may hold anything.
+            // A summary has its own content, which may hold anything.
             *self = Has {
                 compaction: true,
                 calls: true,
@@ -71,7 +71,7 @@ impl Has {
     }
 }
 
-/// Whether an event is shown at all; with `thoughts`, one that only thinks is too.
+/// Whether an event is shown at all; `thoughts` includes events that hold only thoughts.
 pub(super) fn is_included(event: &Event, options: &ContentsOptions<'_>, thoughts: bool) -> bool {
     event.isolation_scope.as_deref() == options.isolation_scope
         && !is_input_of_other_node(event, options)
@@ -87,7 +87,7 @@ pub(super) fn node_path(event: &Event) -> &str {
         .unwrap_or_default()
 }
 
-/// What the user said to another node. Tool results that he sent are for everybody.
+/// Whether this is a user message to another node. Tool results from the user are for all nodes.
 fn is_input_of_other_node(event: &Event, options: &ContentsOptions<'_>) -> bool {
     if event.node_info.is_none() || event.author != "user" {
         return false;
@@ -101,7 +101,7 @@ pub(super) fn has_responses(event: &Event) -> bool {
     content.is_some_and(|content| content.function_responses().next().is_some())
 }
 
-/// Whether there is nothing in the event that a model could be shown.
+/// Whether the event has nothing to show to a model.
 fn is_empty(event: &Event, thoughts: bool) -> bool {
     if event.actions.compaction.is_some() {
         return false;
@@ -119,8 +119,8 @@ fn is_empty(event: &Event, thoughts: bool) -> bool {
     response.input_transcription.is_none() && response.output_transcription.is_none()
 }
 
-/// Calls, responses and signatures always go back to the model. Of the rest only what has
-/// something in it, and thoughts only if they are asked for.
+/// Calls, responses and signatures always go back to the model. Other parts must not be empty, and
+/// thoughts must be requested.
 fn is_visible(part: &Part, thoughts: bool) -> bool {
     let always = part.function_call.is_some()
         || part.function_response.is_some()
@@ -152,9 +152,9 @@ fn is_internal(event: &Event) -> bool {
     })
 }
 
-/// What a tool published on a branch of its own, `tool@call_id` below the agent's: progress for
-/// the user. The model gets the tool's response. A segment with the agent's own name is the
-/// branch of the agent itself, run as a tool.
+/// Whether a tool published this on its own branch, `tool@call_id` below the agent's, as progress
+/// for the user. The model gets the tool's response instead. A segment with the agent's own name is
+/// the branch of the agent itself, run as a tool.
 pub(super) fn is_tool_progress<'a>(
     one: Listed<'a>,
     live: &[Listed<'a>],

@@ -1,7 +1,7 @@
-//! Step: if the newest turn answers a call further back, it moves there.
+//! Step: if the newest turn answers an earlier call, it moves there.
 //!
-//! What was said between a long-running call and its answer goes: for the model the answer has
-//! come at once. An answer to several calls is split up among them.
+//! Turns between a long-running call and its answer are dropped: for the model the answer came at
+//! once. An answer to several calls is split up among them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use retain_core::{FunctionResponse, Part};
 
 use super::{merge::merged, turn::Turn};
 
-/// Where calls were made, by id, and by name for those without one. Places ascend.
+/// The indexes of calls, by id, or by name for calls without an id. Ascending.
 #[derive(Default)]
 struct CallPlaces<'t> {
     by_id: HashMap<&'t str, Vec<usize>>,
@@ -32,7 +32,7 @@ impl<'t> CallPlaces<'t> {
         places
     }
 
-    /// The newest call before `end` that `response` can be the answer to.
+    /// The newest call before `end` that `response` can answer.
     fn owner(&self, response: &FunctionResponse, end: usize) -> Option<usize> {
         let id = response.id.as_deref().unwrap_or_default();
         let name = response.name.as_deref().unwrap_or_default();
@@ -46,7 +46,7 @@ impl<'t> CallPlaces<'t> {
     }
 }
 
-/// The history with its newest turn at the call that it answers, and whether it was moved there.
+/// Returns the history with its newest turn at the call that it answers, and whether it was moved.
 pub(super) fn with_latest_response_at_its_call(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
     let Some((newest, history)) = turns.split_last() else {
         return (turns, false);
@@ -60,7 +60,7 @@ pub(super) fn with_latest_response_at_its_call(turns: Vec<Turn<'_>>) -> (Vec<Tur
     }
 }
 
-/// The plain case, seen without an index: every response is to a call of the turn just before.
+/// The simple case, found without an index: every response answers a call of the previous turn.
 fn answers_the_turn_before(newest: &Turn<'_>, history: &[Turn<'_>]) -> bool {
     let Some(before) = history.last() else {
         return false;
@@ -75,14 +75,14 @@ struct Rearrangement<'t, 'a> {
     turns: &'t [Turn<'a>],
     newest: &'t Turn<'a>,
     calls: CallPlaces<'t>,
-    /// The parts of the newest turn by the place of the call they answer.
+    /// The parts of the newest turn by the index of the call that they answer.
     answers: BTreeMap<usize, Vec<&'t Part>>,
-    /// The newest call that is answered; nothing behind it stays.
+    /// The newest answered call; later turns are dropped.
     last_call: usize,
 }
 
 impl<'t, 'a> Rearrangement<'t, 'a> {
-    /// `None` if the turns can stay as they are.
+    /// Returns `None` if the turns can stay in place.
     fn of(newest: &'t Turn<'a>, turns: &'t [Turn<'a>]) -> Option<Rearrangement<'t, 'a>> {
         let calls = CallPlaces::of(turns);
         let newest_place = turns.len() - 1;
@@ -112,7 +112,7 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
         })
     }
 
-    /// The turns up to the last answered call, the answered ones each with its answer.
+    /// The turns up to the last answered call, with answers right after their calls.
     fn turns(&self) -> Vec<Turn<'a>> {
         let mut result = Vec::with_capacity(self.last_call + 2);
         for (place, turn) in self.turns.iter().enumerate().take(self.last_call + 1) {
@@ -124,8 +124,8 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
         result
     }
 
-    /// A turn without its responses to the calls that are answered anew. It goes if it has
-    /// neither responses nor calls left.
+    /// Removes earlier responses to calls that are answered anew. Drops the turn if it has neither
+    /// responses nor calls left.
     fn without_old_answers(&self, place: usize, turn: &Turn<'a>) -> Option<Turn<'a>> {
         if !turn.has_responses() {
             return Some(turn.clone());
@@ -143,7 +143,7 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
         kept.iter().any(is_step).then(|| with_only(turn, kept))
     }
 
-    /// The answer to the call at `call`: what came of it on the way, merged with the newest.
+    /// The answer to the call at `call`: earlier responses, merged with the newest.
     fn answer_to(&self, call: usize) -> Option<Turn<'a>> {
         let newest_place = self.turns.len() - 1;
         let mut answers = Vec::new();
@@ -173,7 +173,7 @@ impl<'t, 'a> Rearrangement<'t, 'a> {
     }
 }
 
-/// The turn with these of its parts; as it is if these are all.
+/// Returns the turn with these of its parts; unchanged if these are all.
 fn with_only<'a>(turn: &Turn<'a>, parts: Vec<&Part>) -> Turn<'a> {
     match parts.len() == turn.parts().len() {
         true => turn.clone(),

@@ -1,4 +1,4 @@
-//! Several response events as one: models want one message with the answers to one call message.
+//! Merges response events into one: models expect one message with the answers to one call message.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,8 @@ use retain_core::Part;
 
 use super::turn::Turn;
 
-/// One turn with the responses of all: the first one's, each replaced by a later one to the same
-/// call. Whatever else they say is added at the end. `None` if there is no turn.
+/// Merges the responses of all turns: those of the first, each replaced by a later one to the same
+/// call. Other parts are added at the end. `None` if there is no turn.
 pub(super) fn merged<'a>(turns: &[Turn<'a>]) -> Option<Turn<'a>> {
     let (first, later) = turns.split_first()?;
     let mut parts: Vec<Part> = first.parts().to_vec();

@@ -1,26 +1,26 @@
-//! What of a session's events a model is sent: from the log to the contents of a request.
+//! Assembles the contents of a model request from the events of a session.
 //!
-//! A pure function, [`assemble_contents`], in named steps. Each is a file:
+//! A pure function, [`assemble_contents`], in named steps. Each step is a file:
 //!
 //! ```text
-//! rewind         events that a later rewind took back go
+//! rewind         drops events that a later rewind took back
 //! single_turn    a single-turn node sees its own branch and path only
-//! include        empty events, other branches, other scopes, internal calls go
-//! compaction     summaries take the place of what they sum up
+//! include        drops empty events, other branches, other scopes, internal calls
+//! compaction     summaries replace the events that they summarize
 //! transcription  speech becomes text
 //! quoting        turns of other agents become quoted data, said by the user
-//! in_order       (nothing to do for the next three, mostly)
-//! orphans        responses without a call go, calls without a response too
+//! in_order       (skips the next three if nothing needs them, as is usual)
+//! orphans        drops responses without a call and calls without a response
 //! latest         the newest response moves to its call
 //! history        all older responses move to their calls
-//! call_ids       ids that only ADK knows are taken off
-//! task_input     a delegated task stands first
+//! call_ids       removes ids that only ADK knows
+//! task_input     a delegated task comes first
 //! ```
 //!
-//! [`ContentsCache`] gives the same at the cost of what is new.
+//! [`ContentsCache`] returns the same at the cost of the new events.
 //!
-//! The function is total: any history gives contents. It is equal to ADK 2.13's, which the
-//! differential test shows.
+//! The function is total: any history gives contents. Its result equals that of ADK 2.13, which the
+//! differential test checks.
 
 mod cache;
 mod call_ids;
@@ -55,17 +55,17 @@ use retain_core::{Content, Event, Events};
 
 use crate::SharedContent;
 
-/// How much of the history an agent is shown.
+/// How much of the history an agent sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IncludeContents {
-    /// All of it that concerns the agent.
+    /// Everything that concerns the agent.
     #[default]
     Default,
-    /// The current turn only: what the user, or another agent, said last, and what followed.
+    /// Only the current turn: the last message of the user or of another agent, and what followed.
     None,
 }
 
-/// Who asks, and how the events are to be shown to him.
+/// The agent that sees the events, and how it sees them.
 ///
 /// ```
 /// use retain_core::{Event, Events};
@@ -82,28 +82,28 @@ pub enum IncludeContents {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ContentsOptions<'a> {
-    /// The agent that the model is asked for. With an empty name nobody is «another agent».
+    /// The agent whose model is called. With an empty name no event counts as another agent's.
     pub agent_name: &'a str,
-    /// The branch it runs on; sees events of this branch and of those above it.
+    /// The branch it runs on; it sees events of this branch and of those above it.
     pub branch: Option<&'a str>,
-    /// The delegated task it works on; sees the events of exactly this scope.
+    /// The delegated task it works on; it sees the events of exactly this scope.
     pub isolation_scope: Option<&'a str>,
     /// The workflow node it runs as.
     pub node_path: Option<&'a str>,
-    /// How much of the history it is shown.
+    /// How much of the history it sees.
     pub include_contents: IncludeContents,
-    /// Whether ids that ADK gave to calls stay. For models that pair calls and responses by id.
+    /// Whether ids that ADK gave to calls stay, for models that pair calls and responses by id.
     pub keep_call_ids: bool,
-    /// Whether it is shown what other agents thought. Not with [`IncludeContents::None`].
+    /// Whether it sees the thoughts of other agents. Ignored with [`IncludeContents::None`].
     pub thoughts_of_other_agents: bool,
-    /// Whether it has to finish without asking back.
+    /// Whether it must finish without asking the user.
     pub is_single_turn: bool,
-    /// What stands for the task if no call delegated it.
+    /// The task if no call delegated one.
     pub user_content: Option<&'a Content>,
 }
 
 impl<'a> ContentsOptions<'a> {
-    /// For the agent of this name, everything else as by default.
+    /// The default options for the agent of this name.
     pub fn of(agent_name: &'a str) -> ContentsOptions<'a> {
         ContentsOptions {
             agent_name,
@@ -111,10 +111,10 @@ impl<'a> ContentsOptions<'a> {
         }
     }
 
-    /// Whether `event` is what another agent said.
+    /// Whether `event` is from another agent.
     ///
-    /// In a live session everything but the user's own words is: the live server takes what
-    /// follows a function response for the model's, and would not answer.
+    /// In a live session all events but the user's are: the live server takes contents after a
+    /// function response for the model's, and would not answer.
     fn is_of_other_agent(&self, author: &str, event: &Event) -> bool {
         if is_set(&event.response.live_session_id) {
             return author != "user";
@@ -123,14 +123,14 @@ impl<'a> ContentsOptions<'a> {
     }
 }
 
-/// An event and its place in the session's list.
+/// An event and its index in the session's list.
 #[derive(Clone, Copy)]
 struct Listed<'a> {
     index: usize,
     event: &'a Event,
 }
 
-/// Python's truth of a text that may be absent.
+/// The Python truth value of an optional text.
 pub(crate) fn is_set(text: &Option<String>) -> bool {
     text.as_ref().is_some_and(|text| !text.is_empty())
 }
@@ -142,7 +142,7 @@ pub(crate) fn valid_events(events: &Events) -> Vec<&Event> {
     valid.iter().map(|one| one.event).collect()
 }
 
-/// As [`valid_events`], to be held on to.
+/// As [`valid_events`], shared.
 pub(crate) fn valid_shared_events(events: &Events) -> Vec<Arc<Event>> {
     let all = listed(events, 0);
     let valid = rewind::without_rewound(&all);
@@ -150,9 +150,9 @@ pub(crate) fn valid_shared_events(events: &Events) -> Vec<Arc<Event>> {
     shared.collect()
 }
 
-/// The contents that the agent's model is sent for these events.
+/// Assembles the contents that the agent's model gets for these events.
 ///
-/// A content that is sent as it is stored points into its event.
+/// An unchanged content points into its event.
 pub fn assemble_contents(events: &Events, options: &ContentsOptions<'_>) -> Vec<SharedContent> {
     let all = listed(events, 0);
     match options.include_contents {
@@ -171,7 +171,7 @@ pub fn assemble_contents(events: &Events, options: &ContentsOptions<'_>) -> Vec<
     }
 }
 
-/// The events from the place `from` on.
+/// The events from index `from` on.
 fn listed(events: &Events, from: usize) -> Vec<Listed<'_>> {
     let listed = |index| Listed {
         index,
@@ -192,16 +192,16 @@ fn assemble(
     contents
 }
 
-/// The contents of some events, without the task ahead of them.
+/// The contents of some events, without the task before them.
 struct Body {
     contents: Vec<SharedContent>,
-    /// Whether nothing at the end waits for what comes next: no speech that may go on, no
+    /// Whether nothing at the end depends on later events: no speech that may continue, and no
     /// response that was moved because it is the newest.
     is_closed: bool,
     has_compaction: bool,
 }
 
-/// The steps, one after the other, over `listed`, which are some of `events`.
+/// Applies the steps to `listed`, which are some of `events`.
 fn assemble_body(events: &Events, listed: &[Listed<'_>], options: &ContentsOptions<'_>) -> Body {
     let live = rewind::without_rewound(listed);
     let live = single_turn::own_and_ancestor_events(live, options);

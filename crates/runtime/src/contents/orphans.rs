@@ -1,7 +1,7 @@
-//! Steps: responses without a call go, and so do calls without a response.
+//! Steps: drop responses without a call, and calls without a response.
 //!
-//! Providers refuse a history in which the two do not match. They stop matching when a run is cut
-//! off, or when a history was put together from several.
+//! Providers reject a history in which calls and responses do not match. That happens when a run is
+//! interrupted, or when a history is merged from several.
 
 use std::collections::HashSet;
 
@@ -9,9 +9,10 @@ use retain_core::{FunctionResponse, Part};
 
 use super::turn::Turn;
 
-/// The turns without responses to calls that did not come before them.
+/// Drops responses to calls that did not come before them.
 ///
-/// Done again until nothing goes: a call that went with its event answers nobody.
+/// Runs a second time after a change: a dropped event may have had calls, whose responses are then
+/// orphaned.
 pub(super) fn without_orphaned_responses(turns: Vec<Turn<'_>>) -> Vec<Turn<'_>> {
     match drop_responses(turns) {
         (turns, true) => drop_responses(turns).0,
@@ -19,7 +20,7 @@ pub(super) fn without_orphaned_responses(turns: Vec<Turn<'_>>) -> Vec<Turn<'_>> 
     }
 }
 
-/// The calls that were made so far.
+/// The calls so far.
 #[derive(Default)]
 struct Seen {
     ids: HashSet<String>,
@@ -68,7 +69,8 @@ fn drop_responses(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
         let kept = turn.parts().iter().filter(|part| !is_orphan(part));
         let kept: Vec<Part> = kept.cloned().collect();
         if kept.is_empty() {
-            // Its calls count, odd as it is: ADK looks at the event as it was.
+            // The calls of a dropped event count here, as in ADK, which looks at the original
+            // event.
             seen.note(&turn);
             continue;
         }
@@ -79,8 +81,8 @@ fn drop_responses(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
     (result, changed)
 }
 
-/// The turns without calls that nobody answered. Calls without an id stay, for nobody can say;
-/// so do those that are known to be answered later.
+/// Drops calls without a response. Calls without an id stay, because no response can be matched to
+/// them; so do long-running calls.
 pub(super) fn without_orphaned_calls(turns: Vec<Turn<'_>>) -> Vec<Turn<'_>> {
     let mut awaited: HashSet<&str> = HashSet::new();
     for turn in &turns {

@@ -9,7 +9,7 @@ fn is_below(path: &str, ancestor: &str, separator: char) -> bool {
     rest.is_some_and(|rest| rest.starts_with(separator))
 }
 
-/// Whether an agent on `current` sees what was said on `branch`: its own and those above it.
+/// Whether an agent on `current` sees events on `branch`: its own branch and those above it.
 pub(super) fn sees_branch(current: Option<&str>, branch: Option<&str>) -> bool {
     match (current.unwrap_or_default(), branch.unwrap_or_default()) {
         ("", _) | (_, "") => true,
@@ -31,7 +31,7 @@ pub(super) fn segments_below<'b>(
     below.into_iter().flat_map(|below| below.split('.'))
 }
 
-/// Whether `path` is that of the node or of one inside it. No path counts as its own.
+/// Whether `path` is that of the node or of one inside it. An empty path counts as its own.
 pub(super) fn is_own_node(node: &str, path: &str) -> bool {
     path.is_empty() || path == node || is_below(path, node, '/')
 }

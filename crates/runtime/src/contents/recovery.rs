@@ -1,27 +1,28 @@
-//! Step after compaction: a call that was summed up comes back if its response was not.
+//! Step after compaction: restores a summarized call if its response was not summarized.
 //!
-//! A long-running call may be answered long after the summary that swallowed it. Its response
-//! would be an orphan, so the call event returns, whole, and with it those responses to its
-//! other calls that were swallowed too: else they would look as if they were still pending.
+//! A long-running call may be answered long after the summary that covers it. Its response would be
+//! orphaned, so the call event returns complete. The covered responses to its other calls return
+//! too: otherwise those calls would look pending.
 
 use std::collections::{HashMap, HashSet};
 
 use super::turn::Turn;
 
-/// Who answers whom in the history before compaction, by the places of the events.
+/// Which response answers which call in the history before compaction, by index.
 ///
-/// An id may be used again: a response belongs to the latest call before it that has its id.
+/// Ids may be reused: a response belongs to the latest earlier call with its id.
 #[derive(Default)]
 struct Ownership<'t> {
-    /// The call that a response in an event belongs to.
+    /// The call that a response in an event answers.
     call_of: HashMap<(usize, &'t str), usize>,
-    /// The last response that a call got, by its event.
+    /// The last response to a call, by the index of the call's event.
     response_to: HashMap<(usize, &'t str), usize>,
-    /// The calls that have a response which was not summed up.
+    /// The calls with a response that was not summarized.
     answered: HashSet<(usize, &'t str)>,
 }
 
-/// `turns` with what compaction must not have taken from `source`, the turns before it.
+/// Restores calls and responses of `source`, the turns before compaction, that `turns` must not
+/// lack.
 pub(super) fn with_compacted_calls<'a>(turns: Vec<Turn<'a>>, source: &[Turn<'a>]) -> Vec<Turn<'a>> {
     if !turns.iter().any(Turn::has_responses) {
         return turns;

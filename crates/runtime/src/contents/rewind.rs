@@ -1,13 +1,13 @@
-//! Step: events that a later rewind took back go, and the rewinds with them.
+//! Step: drops events that a later rewind took back, and the rewinds themselves.
 
 use std::{borrow::Cow, collections::HashMap};
 
 use super::{Listed, is_set};
 
-/// What is left of `listed` after its rewinds.
+/// Returns the events of `listed` that no rewind took back.
 ///
-/// Walks back from the newest: a rewind takes everything down to the first event of the
-/// invocation it names, so a rewind that was itself taken back does nothing.
+/// Walks back from the newest: a rewind drops everything back to the first event of the run that it
+/// names, so a rewind that was itself taken back has no effect.
 pub(super) fn without_rewound<'l, 'a>(listed: &'l [Listed<'a>]) -> Cow<'l, [Listed<'a>]> {
     if !listed.iter().any(is_rewind) {
         return Cow::Borrowed(listed);

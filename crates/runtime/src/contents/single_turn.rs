@@ -1,10 +1,10 @@
-//! Step: a node that has a single turn sees its own branch and its own part of the workflow.
+//! Step: a single-turn node sees only its own branch and its own part of the workflow.
 
 use std::borrow::Cow;
 
 use super::{ContentsOptions, Listed, include::node_path, paths};
 
-/// Of what the node may see, only its own events.
+/// Keeps only the node's own events.
 pub(super) fn own_events<'l, 'a>(
     listed: Cow<'l, [Listed<'a>]>,
     options: &ContentsOptions<'_>,
@@ -12,7 +12,7 @@ pub(super) fn own_events<'l, 'a>(
     retain(listed, options, paths::is_own_node)
 }
 
-/// Its own events and those of the nodes it runs in.
+/// Keeps the node's own events and those of the nodes that it runs in.
 pub(super) fn own_and_ancestor_events<'l, 'a>(
     listed: Cow<'l, [Listed<'a>]>,
     options: &ContentsOptions<'_>,

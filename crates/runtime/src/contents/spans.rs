@@ -1,10 +1,10 @@
-//! The spans of time that summaries stand for: which of them count, and what they cover.
+//! The time spans of summaries: which of them count, and what they cover.
 
 use std::cmp::Ordering;
 
 use retain_core::EventCompaction;
 
-/// What a summary stands for: times, and the place of its event.
+/// The time span that a summary covers, and the index of its event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) start: f64,
@@ -27,11 +27,11 @@ pub(super) fn by_time(a: f64, b: f64) -> Ordering {
     (a + 0.0).total_cmp(&(b + 0.0))
 }
 
-/// The spans that lie in no other. Of equal ones the latest stays.
+/// The spans that no other span contains. Of equal ones the latest stays.
 pub(crate) fn kept_spans(spans: impl Iterator<Item = Span>) -> Vec<Span> {
     let is_odd = |span: &Span| span.start.is_nan() || span.end.is_nan();
     let (mut kept, mut spans): (Vec<Span>, Vec<Span>) = spans.partition(is_odd);
-    // Whatever may contain a span stands before it.
+    // A span that may contain another comes before it.
     spans.sort_by(|a, b| {
         by_time(a.start, b.start)
             .then(by_time(b.end, a.end))
@@ -47,7 +47,7 @@ pub(crate) fn kept_spans(spans: impl Iterator<Item = Span>) -> Vec<Span> {
     kept
 }
 
-/// The union of spans, as disjoint ones in their order.
+/// The union of spans, as disjoint spans in order.
 pub(crate) struct Coverage(Vec<(f64, f64)>);
 
 impl Coverage {

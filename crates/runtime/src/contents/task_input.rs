@@ -1,24 +1,24 @@
-//! Step: an agent that works on a delegated task is told the task first.
+//! Step: an agent that works on a delegated task gets the task first.
 //!
-//! The call that delegated it lies outside of the agent's scope, so what it asked for is said by
-//! the user, ahead of everything else.
+//! The call that delegated it is outside of the agent's scope, so its arguments become a user
+//! message before everything else.
 
 use retain_core::{Content, Part};
 
 use super::{ContentsOptions, Listed};
 use crate::{SharedContent, python_text::python_json_map};
 
-/// Word for word ADK's.
+/// Identical to ADK's text.
 const SINGLE_TURN_NUDGE: &str = "Important: You will not receive any user replies or \
      clarifications. Complete the task using only the information provided above.";
 
-/// What an agent that works on a task is told first; `None` if it works on none.
+/// The first content for an agent that works on a task; `None` without a task.
 pub(super) fn task(listed: &[Listed<'_>], options: &ContentsOptions<'_>) -> Option<SharedContent> {
     options.isolation_scope?;
     delegated(listed, options).or_else(|| said_by_user(options))
 }
 
-/// The arguments of the first call that the scope is named after.
+/// The arguments of the first call whose id is the scope.
 pub(super) fn delegated(
     listed: &[Listed<'_>],
     options: &ContentsOptions<'_>,
@@ -33,7 +33,7 @@ pub(super) fn delegated(
     Some(with_nudge(vec![Part::text(python_json_map(args))], options))
 }
 
-/// What stands for the task if no call delegated it.
+/// The user content, which is the task if no call delegated one.
 pub(super) fn said_by_user(options: &ContentsOptions<'_>) -> Option<SharedContent> {
     let parts = options.user_content?.parts();
     (!parts.is_empty()).then(|| with_nudge(parts.to_vec(), options))

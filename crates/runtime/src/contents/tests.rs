@@ -1,4 +1,4 @@
-//! Small histories, step by step, as what the model sees of them, a line a content.
+//! Small histories, step by step, rendered as the model sees them, one line per content.
 
 use retain_core::{
     Content, Event, EventCompaction, Events, FunctionCall, FunctionResponse, JsonMap, LlmResponse,
@@ -20,7 +20,7 @@ fn event(author: &str, role: &str, parts: Vec<Part>) -> Event {
     Event::new(author, LlmResponse::of(Content::new(role, parts)))
 }
 
-/// Calls of the tool `f`, one an id.
+/// Calls of the tool `f`, one per id.
 fn calls(author: &str, ids: &[&str]) -> Event {
     let call = |id: &&str| FunctionCall {
         id: Some((*id).to_owned()),
@@ -68,7 +68,7 @@ fn with(mut event: Event, change: impl FnOnce(&mut Event)) -> Event {
     event
 }
 
-/// The events in their order, at the times 1, 2, 3…
+/// The events in order, with the timestamps 1, 2, 3…
 fn list(events: impl IntoIterator<Item = Event>) -> Events {
     let timed = events.into_iter().zip(1..).map(|(mut event, position)| {
         event.timestamp = position as f64;
@@ -99,7 +99,7 @@ fn line(content: &SharedContent) -> String {
     )
 }
 
-/// What `options` makes of the events, a line a content.
+/// Renders the contents of the events, one line per content.
 fn seen(events: impl IntoIterator<Item = Event>, options: &ContentsOptions<'_>) -> Vec<String> {
     let contents = assemble_contents(&list(events), options);
     contents.iter().map(line).collect()

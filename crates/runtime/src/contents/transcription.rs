@@ -1,11 +1,11 @@
-//! Step: what was spoken in a live session becomes text, a run of pieces one text.
+//! Step: speech of a live session becomes text; consecutive chunks become one text.
 
 use retain_core::{Content, Event, Transcription};
 
 use super::turn::Turn;
 
-/// Turns without content that have speech say it as text, at the end of its run. Also whether
-/// that is final: no speech at the end that a next piece would change.
+/// Turns chunks of speech in turns without content into one text, at the last chunk. Also returns
+/// whether the result is final: it does not end in speech that another chunk would extend.
 pub(super) fn as_texts(turns: Vec<Turn<'_>>) -> (Vec<Turn<'_>>, bool) {
     let ends_in_speech = turns.last().is_some_and(|turn| {
         let (heard, spoken) = (input(turn.event), output(turn.event));

@@ -1,33 +1,33 @@
-//! `Turn`: an event on its way to being a content.
+//! `Turn`: an event that is being turned into a content.
 //!
-//! The steps pass turns on. Most say what their event says; a step that rewrites what is said
-//! gives the turn a content of its own, and the event stays as it is.
+//! The steps pass turns on. Most turns show their event's content. A step that rewrites the content
+//! gives the turn its own content, and the event stays unchanged.
 
 use retain_core::{Content, Event, EventActions, Events, FunctionCall, FunctionResponse, Part};
 
 use super::Listed;
 use crate::SharedContent;
 
-/// Who made the turn of the event.
+/// How the turn was made from the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// It is the event, or the event with other parts.
+    /// The event itself, or the event with other parts.
     Event,
-    /// The summary that the event carries.
+    /// The summary in the event.
     Summary,
-    /// The event of another agent, quoted. Has nothing of it but the time.
+    /// The event of another agent, quoted. Keeps only its timestamp.
     Quoted,
 }
 
 /// An event as the model will see it.
 #[derive(Clone)]
 pub(super) struct Turn<'a> {
-    /// The place of the event in the session's list.
+    /// The index of the event in the session's list.
     pub(super) index: usize,
     pub(super) event: &'a Event,
     pub(super) author: &'a str,
     origin: Origin,
-    /// What is said instead of the event's content.
+    /// The content that replaces the event's content.
     own: Option<SharedContent>,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// This turn, quoted by the user.
+    /// Returns this turn, quoted by the user.
     pub(super) fn quoted(self, content: Content) -> Turn<'a> {
         Turn {
             author: "user",
@@ -62,7 +62,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// This turn, saying something else.
+    /// Returns this turn with another content.
     pub(super) fn saying(self, content: Content) -> Turn<'a> {
         Turn {
             own: Some(content.into()),
@@ -70,7 +70,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// This turn with these parts in place of its own.
+    /// Returns this turn with these parts in place of its own.
     pub(super) fn with_parts(self, parts: Vec<Part>) -> Turn<'a> {
         let content = self.content().map(|content| Content {
             parts: Some(parts),
@@ -131,7 +131,7 @@ impl<'a> Turn<'a> {
         self.origin == Origin::Event
     }
 
-    /// Ids of the calls that are answered later.
+    /// Ids of long-running calls.
     pub(super) fn long_running_ids(&self) -> impl Iterator<Item = &str> {
         let event = self.is_event().then_some(self.event);
         event
@@ -140,7 +140,7 @@ impl<'a> Turn<'a> {
             .flat_map(|ids| ids.iter())
     }
 
-    /// What is said, shared; `None` if nothing is.
+    /// The shared content; `None` if there is none.
     pub(super) fn into_shared_content(self, events: &Events) -> Option<SharedContent> {
         match self.own {
             Some(own) => Some(own),

@@ -1,4 +1,4 @@
-//! What a run does with artifacts: callbacks and tools keep and load them, templates quote them.
+//! Artifacts in a run: callbacks and tools save and load them, templates quote them.
 
 use std::collections::HashMap;
 
@@ -13,12 +13,12 @@ impl InvocationContext {
         artifacts.ok_or(ArtifactError::NoService)
     }
 
-    /// The address of a file as this session sees it.
+    /// The key of a file as this session sees it.
     fn artifact_key(&self, filename: &str) -> ArtifactKey {
         ArtifactKey::in_session(self.session_key(), filename)
     }
 
-    /// Fills a template from the state, and from the artifacts that it asks for.
+    /// Renders a template with values of the state and the artifacts that it names.
     pub(crate) async fn render(&self, template: &Template) -> Result<String, TemplateError> {
         let artifacts = match self.artifact_service() {
             Ok(service) => Some(self.quoted(service, template).await?),
@@ -54,8 +54,8 @@ impl InvocationContext {
 }
 
 impl CallbackContext {
-    /// Saves a new version of a file and says its number, from 0. A name that begins with `user:`
-    /// is seen by all sessions of the user. The event that this is about tells of it.
+    /// Saves a new version of a file and returns its number, from 0. All sessions of the user see a
+    /// name that begins with `user:`. The event of this context records the version.
     pub async fn save_artifact(
         &self,
         filename: &str,
@@ -82,7 +82,7 @@ impl CallbackContext {
         self.store_call(loaded).await
     }
 
-    /// What is known of a version of a file, or of the newest.
+    /// The metadata of a version of a file, or of the newest.
     pub async fn get_artifact_version(
         &self,
         filename: &str,

@@ -1,4 +1,4 @@
-//! What callbacks and instruction providers get to see of a run.
+//! The contexts of callbacks and instruction providers.
 
 use std::{
     ops::Deref,
@@ -12,7 +12,7 @@ use retain_core::{
 
 use super::{InvocationContext, LiveState};
 
-/// A view of the run that cannot change anything.
+/// A read-only view of the run.
 #[derive(Debug, Clone)]
 pub struct ReadonlyContext {
     pub(crate) invocation: InvocationContext,
@@ -28,7 +28,7 @@ impl ReadonlyContext {
         self.invocation.invocation_id()
     }
 
-    /// The agent that runs.
+    /// The name of the running agent.
     pub fn agent_name(&self) -> &str {
         self.invocation.agent_name()
     }
@@ -54,12 +54,12 @@ impl ReadonlyContext {
         above.map(|agent| agent.name())
     }
 
-    /// What the agent is good for.
+    /// The description of the agent.
     pub fn agent_description(&self) -> &str {
         self.invocation.agent.description()
     }
 
-    /// What the user said to start the run.
+    /// The user's message that began the run.
     pub fn user_content(&self) -> &Content {
         self.invocation.user_content()
     }
@@ -70,12 +70,12 @@ impl ReadonlyContext {
         self.invocation.run_options()
     }
 
-    /// The session as it is now. Cheap, however long the history.
+    /// A snapshot of the session. Cheap, however long the history.
     pub fn session(&self) -> Session {
         self.invocation.session().snapshot()
     }
 
-    /// The state as it is now.
+    /// A copy of the current state.
     pub fn state(&self) -> State {
         let session = self.invocation.session();
         session.update(|session| session.state.clone())
@@ -87,10 +87,11 @@ impl ReadonlyContext {
         session.update(|session| session.state.get(key).cloned())
     }
 
-    /// Fills the placeholders of an instruction template from state and artifacts, as ADK does for
-    /// instructions that are plain text. For instruction providers, whose text is left as it is.
+    /// Renders the placeholders of an instruction template with state and artifacts, as ADK does
+    /// for plain text instructions. For instruction providers, whose text is not rendered
+    /// otherwise.
     ///
-    /// Fails if a placeholder that is not optional has no value.
+    /// Fails if a required placeholder has no value.
     pub async fn inject_session_state(
         &self,
         template: &str,
@@ -100,9 +101,10 @@ impl ReadonlyContext {
     }
 }
 
-/// What a callback may do beyond reading: write state, keep artifacts, look into memory, act.
+/// The context of a callback: beyond reading, it writes state, saves artifacts, searches memory and
+/// sets actions.
 ///
-/// What it writes belongs to the event that the callback is about and is stored with it.
+/// Its writes belong to the event of the callback and are stored with it.
 #[derive(Debug, Clone)]
 pub struct CallbackContext {
     readonly: ReadonlyContext,
@@ -128,13 +130,13 @@ impl CallbackContext {
         }
     }
 
-    /// The state, to read and to write.
+    /// The state, for reading and writing.
     pub fn state(&self) -> LiveState {
         LiveState::new(self.invocation.session().clone(), Arc::clone(&self.actions))
     }
 
-    /// Looks at the actions of the event that this is about, or changes them: transfer, escalate,
-    /// skip summarization. State is written with [`state`](Self::state), not in here.
+    /// Reads or changes the actions of the callback's event: transfer, escalate, skip
+    /// summarization. Write state with [`state`](Self::state), not here.
     pub fn update_actions<T>(&self, change: impl FnOnce(&mut EventActions) -> T) -> T {
         change(&mut self.lock())
     }
@@ -143,14 +145,14 @@ impl CallbackContext {
         self.actions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Searches what is known of the user beyond this session.
+    /// Searches the user's memories from all sessions.
     pub async fn search_memory(&self, query: &str) -> Result<SearchMemoryResponse, MemoryError> {
         let key = self.invocation.session_key();
         let found = self.memory()?.search_memory(&key.app, &key.user, query);
         self.store_call(found).await
     }
 
-    /// Adds this session, as far as it has come, to memory.
+    /// Adds this session, up to its current event, to memory.
     pub async fn add_session_to_memory(&self) -> Result<(), MemoryError> {
         let session = self.session();
         let added = self.memory()?.add_session_to_memory(&session);
@@ -175,7 +177,7 @@ impl CallbackContext {
         self.store_call(added).await
     }
 
-    /// Adds memories as they are.
+    /// Adds memories unchanged.
     pub async fn add_memory(
         &self,
         memories: &[MemoryEntry],
@@ -196,12 +198,12 @@ impl CallbackContext {
         memory.ok_or(MemoryError::NoService)
     }
 
-    /// A view for reading only.
+    /// A read-only view.
     pub fn readonly(&self) -> super::ReadonlyContext {
         self.readonly.clone()
     }
 
-    /// The actions so far; whoever holds this context starts new ones.
+    /// Returns the actions so far and resets them.
     pub(crate) fn take_actions(&self) -> EventActions {
         std::mem::take(&mut *self.lock())
     }

@@ -1,7 +1,7 @@
-//! Checkpoints: how far each agent of a run has come, as the run's own events tell.
+//! Checkpoints: the progress of each agent of a run, as the run's own events record it.
 //!
-//! A resumable run writes them as it goes: which agent of a sequence is next, who is done. When the
-//! run is taken up again, they are read back from the log, so that what was done is not done twice.
+//! A resumable run stores them as it proceeds: which agent of a sequence is next, which has ended.
+//! A resumed run reads them from the log, so that it does not repeat work.
 
 use std::{
     collections::HashMap,
@@ -12,18 +12,18 @@ use retain_core::{Event, Json, JsonMap};
 
 use crate::agents::AgentTree;
 
-/// How far one agent has come since it was begun last.
+/// The progress of one agent since it last began.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Checkpoint {
-    /// What it noted about itself. Empty if it has only spoken.
+    /// The state that it saved. Empty if it has only emitted content.
     pub(crate) state: Option<JsonMap>,
-    /// Whether it is done.
+    /// Whether it has ended.
     pub(crate) is_ended: bool,
     /// Whether an agent anywhere below it has escalated.
     pub(crate) is_escalated: bool,
-    /// Whether one directly below it has.
+    /// Whether an agent directly below it has escalated.
     pub(crate) is_escalated_directly: bool,
-    /// How many events of the run came before it was begun.
+    /// The number of events of the run before the agent began.
     pub(crate) since: usize,
 }
 
@@ -42,12 +42,12 @@ impl Checkpoint {
     }
 }
 
-/// How far the agents of a run have come, by name.
+/// The progress of the agents of a run, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints(Mutex<HashMap<String, Checkpoint>>);
 
 impl Checkpoints {
-    /// Reads them from the events of a run, oldest first.
+    /// Reads the checkpoints from the events of a run, oldest first.
     pub(crate) fn of_run(tree: &AgentTree, events: &[&Event]) -> Checkpoints {
         let mut read = Reading {
             tree,
@@ -64,19 +64,19 @@ impl Checkpoints {
         self.known().get(agent).cloned()
     }
 
-    /// Whether the agent is done.
+    /// Whether the agent has ended.
     pub(crate) fn is_ended(&self, agent: &str) -> bool {
         self.known().get(agent).is_some_and(|known| known.is_ended)
     }
 
-    /// Notes what an agent says of itself.
+    /// Records the state of an agent.
     pub(crate) fn set_state(&self, agent: &str, state: JsonMap) {
         let mut known = self.known();
         let checkpoint = known.entry(agent.to_owned()).or_default();
         checkpoint.note(state);
     }
 
-    /// Notes that an agent is done.
+    /// Records that an agent has ended.
     pub(crate) fn end(&self, agent: &str) {
         let mut known = self.known();
         let checkpoint = known.entry(agent.to_owned()).or_default();
@@ -84,7 +84,7 @@ impl Checkpoints {
         checkpoint.is_ended = true;
     }
 
-    /// Forgets an agent and those below it: they begin anew.
+    /// Resets an agent and those below it, so that they begin anew.
     pub(crate) fn begin(&self, tree: &AgentTree, agent: &str) {
         let mut known = self.known();
         if known.is_empty() {
@@ -95,7 +95,7 @@ impl Checkpoints {
         });
     }
 
-    /// Who is handed over to begins anew; who hands over is not done with that.
+    /// Records a transfer: the target begins anew, and the transferring agent keeps its checkpoint.
     pub(crate) fn hand_over(&self, tree: &AgentTree, agent: &str, target: &str) {
         let own = self.get(agent).filter(|_| agent != target);
         self.begin(tree, target);
@@ -110,7 +110,7 @@ impl Checkpoints {
 struct Reading<'a> {
     tree: &'a AgentTree,
     known: HashMap<String, Checkpoint>,
-    /// Who made which call.
+    /// The agent of each call, by call id.
     callers: HashMap<String, String>,
 }
 
@@ -144,7 +144,7 @@ impl Reading<'_> {
             self.begin_below(number + 1, &event.author, next);
             return;
         }
-        // What a callback says after the agent's end does not begin it anew.
+        // The output of a callback after the agent's end does not restart the agent.
         if event.content().is_some() && !checkpoint.is_ended {
             checkpoint.state.get_or_insert_with(JsonMap::default);
         }
@@ -156,7 +156,7 @@ impl Reading<'_> {
         }
     }
 
-    /// An answer for an agent that was done sets it to work again.
+    /// An answer to a call of an ended agent reopens that agent.
     fn reopen(&mut self, number: usize, answer: &Event) {
         for response in answer.function_responses() {
             let id = response.id.as_deref().unwrap_or_default();
@@ -174,7 +174,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A checkpoint of an agent says that those below it begin: the one it names, or all.
+    /// A checkpoint of an agent restarts the agents below it: the one that it names, or all.
     fn begin_below(&mut self, number: usize, agent: &str, next: Option<&str>) {
         let Some(agent) = self.tree.find(agent) else {
             return;
@@ -189,7 +189,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Who is handed over to begins anew; who hands over is not done with that.
+    /// Records a transfer: the target begins anew, and the transferring agent keeps its checkpoint.
     fn hand_over(&mut self, number: usize, agent: &str, target: &str) {
         let own = self.known.get(agent).filter(|_| agent != target).cloned();
         self.begin(number, target);

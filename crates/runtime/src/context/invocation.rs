@@ -1,4 +1,4 @@
-//! `InvocationContext`: everything a running agent has at hand.
+//! `InvocationContext`: the context of a running agent.
 
 use std::{
     collections::HashMap,
@@ -29,18 +29,18 @@ use crate::{
     tools::Recalled,
 };
 
-/// An event on its way from an agent to the runner, which stores it and hands it on.
+/// An event on its way from an agent to the runner, which stores it and sends it to the caller.
 pub(crate) struct Emitted {
     pub(crate) event: Box<Event>,
-    /// Whether the agent knows that nothing follows.
+    /// Whether the agent knows that no event follows.
     pub(crate) last: bool,
-    /// Whether it only lies over other events: it is stored as it is, and not handed on.
+    /// Whether it is a summary of other events: stored unchanged, and not sent to the caller.
     pub(crate) is_overlay: bool,
-    /// Answered when the event is stored and was taken by the caller of the run.
+    /// Answered after the event is stored and the caller of the run has taken it.
     pub(crate) done: oneshot::Sender<Result<Box<Event>>>,
 }
 
-/// What all agents of one run share.
+/// State that all agents of one run share.
 pub(crate) struct Invocation {
     pub(crate) id: String,
     pub(crate) key: SessionKey,
@@ -48,39 +48,39 @@ pub(crate) struct Invocation {
     pub(crate) user_content: Content,
     pub(crate) run_config: RunConfig,
     pub(crate) telemetry: Telemetry,
-    /// What may be stored.
+    /// The limits of the session service.
     pub(crate) limits: Option<Limits>,
-    /// How long a tool may take that has no limit of its own.
+    /// The time limit of a tool without its own limit.
     pub(crate) tool_time_limit: Duration,
     pub(crate) memory: Option<Arc<dyn MemoryService>>,
-    /// What sums up a history that grows too long.
+    /// Summarizes a history that grows too long.
     pub(crate) compactor: Option<Arc<Compactor>>,
     pub(crate) artifacts: Option<Arc<dyn ArtifactService>>,
     pub(crate) plugins: Plugins,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
     pub(crate) tree: Arc<AgentTree>,
-    /// Whether the root asks a model: then its agents hand over one after the other, and events say
-    /// where they were made.
+    /// Whether the root is an LLM agent: then its agents transfer to one another, and events carry
+    /// a node path.
     pub(crate) is_conversation: bool,
     pub(crate) paths: NodePaths,
-    /// Whether agents note how far they are.
+    /// Whether agents store checkpoints.
     pub(crate) is_resumable: bool,
-    /// How far they are.
+    /// The checkpoints.
     pub(crate) checkpoints: Checkpoints,
-    /// Takes events in their order of arrival.
+    /// Receives events in their order of arrival.
     pub(crate) emitter: mpsc::UnboundedSender<Emitted>,
     pub(crate) scheduler: Arc<Scheduler>,
-    /// The scheduler of the outermost run, if this run is a tool of another.
+    /// The scheduler of the outermost run, if this run is a tool of another run.
     pub(crate) host: Option<Arc<Scheduler>>,
     pub(crate) llm_calls: AtomicU32,
-    /// Contents that were assembled before, by agent.
+    /// Assembled contents, by agent.
     pub(crate) contents: Mutex<HashMap<String, ContentsCache>>,
-    /// What memory gave for the user's message: searched once, used on every step.
+    /// The search result of memory for the user's message: searched once, used in every step.
     pub(crate) recalled: tokio::sync::OnceCell<Recalled>,
-    /// The agent that failed, innermost first to say so.
+    /// The agent that failed; the innermost one is recorded first.
     pub(crate) failed: Mutex<Option<InvocationContext>>,
-    /// Agents whose body runs, outermost first: their after-callbacks are still owed.
+    /// Agents whose body runs, outermost first: their `after_agent` callbacks are pending.
     pub(crate) entered: Mutex<Vec<InvocationContext>>,
 }
 
@@ -90,8 +90,8 @@ impl Invocation {
         self.host.as_ref().unwrap_or(&self.scheduler)
     }
 
-    /// Waits for a store while the other agents of the run pause, so that the log does not depend on
-    /// how fast the store answers.
+    /// Waits for a store while the other agents of the run pause, so that the log does not depend
+    /// on the speed of the store.
     pub(crate) async fn store_call<F: Future>(&self, call: F) -> F::Output {
         let call = self.scheduler.store_call(call);
         match &self.host {
@@ -110,27 +110,27 @@ impl fmt::Debug for Invocation {
     }
 }
 
-/// One agent's view of the run it is part of. Cloning shares it.
+/// One agent's view of its run. Clones share it.
 #[derive(Debug, Clone)]
 pub struct InvocationContext {
     pub(crate) shared: Arc<Invocation>,
     pub(crate) agent: Arc<dyn Agent>,
     branch: Option<Arc<str>>,
     ended: Arc<AtomicBool>,
-    /// Where in the tree this is, in runs that say so.
+    /// The node path, in runs that have node paths.
     node_path: Option<Arc<str>>,
-    /// Whether the runner itself runs this agent, and not another agent.
+    /// Whether the runner itself, and not another agent, runs this agent.
     is_top: bool,
-    /// Who it was handed over to, for the runner to go on with.
+    /// The target of a transfer, with which the runner continues.
     handed_to: Arc<Mutex<Option<Arc<dyn Agent>>>>,
-    /// Those above who want to know of events, innermost first.
+    /// The watches of agents above, innermost first.
     watches: Option<Arc<Watches>>,
-    /// Those who handed over to it and wait for it to end, innermost first.
+    /// Agents that transferred to this one and wait for its end, innermost first.
     handed_over: Option<Arc<HandedOver>>,
 }
 
-/// An agent that handed over inside of others. As in ADK, what is said under its name by those that
-/// it waits for counts as its own words.
+/// A nested agent that has transferred. As in ADK, events under its name from agents that it waits
+/// for count as its own.
 #[derive(Debug)]
 struct HandedOver {
     agent: Arc<dyn Agent>,
@@ -145,7 +145,8 @@ struct Watches {
 }
 
 impl InvocationContext {
-    /// For an agent that the runner itself runs. `path` is where it was before, if it goes on.
+    /// Creates the context of an agent that the runner itself runs. `path` is the node path of a
+    /// resumed agent.
     pub(crate) fn new(
         shared: Arc<Invocation>,
         agent: Arc<dyn Agent>,
@@ -167,7 +168,7 @@ impl InvocationContext {
         }
     }
 
-    /// Runs an agent as part of this one's work: its callbacks, then its body.
+    /// Runs an agent as part of this one: its callbacks and its body.
     pub async fn run_agent(&self, agent: &Arc<dyn Agent>) -> Result<()> {
         let ctx = InvocationContext {
             agent: Arc::clone(agent),
@@ -181,7 +182,7 @@ impl InvocationContext {
         self.shared.scheduler.run(run).await?
     }
 
-    /// The same, for those to whom this agent hands over and for whom it waits.
+    /// Returns the context for agents to which this agent transfers and for which it waits.
     pub(crate) fn waiting_with(&self, output: OutputKeeper) -> InvocationContext {
         let handed_over = HandedOver {
             agent: Arc::clone(&self.agent),
@@ -194,7 +195,8 @@ impl InvocationContext {
         }
     }
 
-    /// Puts what an event says under the output keys of those who wait for it under its name.
+    /// Stores the text of an event under the output keys of waiting agents with the event's author
+    /// name.
     fn stamp_for_waiting(&self, event: &mut Event) -> Result<()> {
         let mut waiting = self.handed_over.as_ref();
         while let Some(one) = waiting {
@@ -211,7 +213,7 @@ impl InvocationContext {
         Ok(())
     }
 
-    /// The same, with somebody who wants to know of the events.
+    /// Returns this context with a watch on its events.
     pub(crate) fn watched(&self, watch: &EventWatch) -> InvocationContext {
         let watches = Watches {
             watch: watch.clone(),
@@ -223,7 +225,7 @@ impl InvocationContext {
         }
     }
 
-    /// The same, on a branch below this one.
+    /// Returns this context on a branch below this one.
     pub(crate) fn on_branch(&self, name: &str) -> InvocationContext {
         let branch = match &self.branch {
             Some(above) => format!("{above}.{name}"),
@@ -235,7 +237,7 @@ impl InvocationContext {
         }
     }
 
-    /// Where in the tree this is, in runs that say so.
+    /// The node path, in runs that have node paths.
     pub(crate) fn node_path(&self) -> Option<&str> {
         self.node_path.as_deref()
     }
@@ -245,7 +247,7 @@ impl InvocationContext {
         self.is_top
     }
 
-    /// Lets the runner go on with another agent when this one ends.
+    /// Makes the runner continue with another agent when this one ends.
     pub(crate) fn hand_over(&self, agent: Arc<dyn Agent>) {
         let mut handed_to = self
             .handed_to
@@ -254,7 +256,7 @@ impl InvocationContext {
         *handed_to = Some(agent);
     }
 
-    /// Who this agent has handed over to. Asked once.
+    /// Returns the target of this agent's transfer and clears it.
     pub(crate) fn take_handed_to(&self) -> Option<Arc<dyn Agent>> {
         let mut handed_to = self
             .handed_to
@@ -263,7 +265,7 @@ impl InvocationContext {
         handed_to.take()
     }
 
-    /// Whether this agent has handed over.
+    /// Whether this agent has transferred.
     pub(crate) fn has_handed_over(&self) -> bool {
         let handed_to = self
             .handed_to
@@ -277,7 +279,7 @@ impl InvocationContext {
         &self.shared.id
     }
 
-    /// The agent that runs.
+    /// The name of the running agent.
     pub fn agent_name(&self) -> &str {
         self.agent.name()
     }
@@ -287,27 +289,27 @@ impl InvocationContext {
         Arc::ptr_eq(&self.agent, self.shared.tree.root())
     }
 
-    /// The address of the session.
+    /// The key of the session.
     pub fn session_key(&self) -> &SessionKey {
         &self.shared.key
     }
 
-    /// The live session. Changing it stores nothing; emit an event for that.
+    /// The live session. A change of it is not stored; emit an event for that.
     pub fn session(&self) -> &SharedSession {
         &self.shared.session
     }
 
-    /// The events of the session as they are now. Cheap.
+    /// The current events of the session. Cheap.
     pub fn events(&self) -> Events {
         self.shared.session.update(|session| session.events.clone())
     }
 
-    /// What the user said to start the run.
+    /// The user's message that began the run.
     pub fn user_content(&self) -> &Content {
         &self.shared.user_content
     }
 
-    /// How the run is to go.
+    /// The configuration of the run.
     pub fn run_config(&self) -> &RunConfig {
         &self.shared.run_config
     }
@@ -318,22 +320,22 @@ impl InvocationContext {
         self.shared.run_config.run_options.clone()
     }
 
-    /// Which of parallel agents this is, as `parent.child`.
+    /// The branch of a parallel agent, as `parent.child`.
     pub fn branch(&self) -> Option<&str> {
         self.branch.as_deref()
     }
 
-    /// Ends the run of this agent: nothing follows what it is doing.
+    /// Ends the run of this agent after its current step.
     pub fn end_invocation(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    /// Whether this agent was told to end.
+    /// Whether [`end_invocation`](Self::end_invocation) was called for this agent.
     pub fn is_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// An event of this agent in this run, with nothing in it yet. It gets its id when it is emitted.
+    /// Creates an empty event of this agent in this run. It gets its id when it is emitted.
     pub fn new_event(&self) -> Event {
         Event {
             invocation_id: self.shared.id.clone(),
@@ -344,15 +346,16 @@ impl InvocationContext {
         }
     }
 
-    /// Stores an event and hands it to the caller of the run. Returns when the caller has taken it,
-    /// with the event as stored. A partial event is handed on and not stored.
+    /// Stores an event and sends it to the caller of the run. Returns the stored event when the
+    /// caller has taken it. A partial event is sent and not stored.
     ///
-    /// Author, invocation, branch, id and time are filled in where they are missing.
+    /// Fills in author, branch, id, timestamp and node path where they are missing, and sets the id
+    /// of the run.
     pub async fn emit(&self, event: Event) -> Result<Event> {
         Ok(*self.send(Box::new(event), false).await?)
     }
 
-    /// As [`emit`](Self::emit); `last` says that this run writes nothing more after it.
+    /// As [`emit`](Self::emit); `last` says that this run appends nothing more.
     pub(crate) async fn send(&self, mut event: Box<Event>, last: bool) -> Result<Box<Event>> {
         self.complete(&mut event);
         self.stamp_for_waiting(&mut event)?;
@@ -366,7 +369,7 @@ impl InvocationContext {
         self.submit(emitted, stored).await
     }
 
-    /// Stores a summary as part of the run. The caller of the run is not shown it.
+    /// Stores a summary as part of the run. The caller of the run does not see it.
     pub(crate) async fn store_overlay(&self, event: Event) -> Result<()> {
         let (done, stored) = oneshot::channel();
         let emitted = Emitted {
@@ -384,20 +387,20 @@ impl InvocationContext {
         emitted: Emitted,
         stored: oneshot::Receiver<Result<Box<Event>>>,
     ) -> Result<Box<Event>> {
-        // The runner hangs up when the run was cancelled.
+        // The runner closes the channel when the run is cancelled.
         let sent = self.shared.emitter.send(emitted);
         sent.map_err(|_| RunError::Cancelled)?;
         let stored = stored.await.map_err(|_| RunError::Cancelled)??;
         let mut is_ended = false;
         self.each_watch(|watch| is_ended |= watch.note(&stored));
         if is_ended {
-            // Whoever runs it drops it; until then it does nothing more.
+            // The agent that runs this one drops it; until then it must not continue.
             return std::future::pending().await;
         }
         Ok(stored)
     }
 
-    /// Tells everybody above who wants to know.
+    /// Calls every watch above.
     pub(super) fn each_watch(&self, mut tell: impl FnMut(&EventWatch)) {
         let mut watches = self.watches.as_ref();
         while let Some(above) = watches {
@@ -406,7 +409,7 @@ impl InvocationContext {
         }
     }
 
-    /// Fills in what an event of this agent lacks.
+    /// Fills in missing fields of an event of this agent.
     pub(crate) fn complete(&self, event: &mut Event) {
         let shared = &self.shared;
         if event.author.is_empty() {
@@ -430,7 +433,7 @@ impl InvocationContext {
         }
     }
 
-    /// Counts a model call.
+    /// Counts a model call. Fails if the limit is reached.
     pub(crate) fn count_llm_call(&self) -> Result<()> {
         let made = self.shared.llm_calls.fetch_add(1, Ordering::Relaxed);
         match self.shared.run_config.max_llm_calls {
@@ -439,42 +442,42 @@ impl InvocationContext {
         }
     }
 
-    /// A view for reading only.
+    /// A read-only view.
     pub fn readonly(&self) -> ReadonlyContext {
         ReadonlyContext::new(self.clone())
     }
 
-    /// A context for a callback of this agent, with actions of its own.
+    /// A context for a callback of this agent, with its own actions.
     pub fn callback(&self) -> CallbackContext {
         CallbackContext::new(self.clone(), Arc::default())
     }
 
-    /// Notes that this agent failed, unless one below it did.
+    /// Records that this agent failed, unless an agent below it did.
     pub(crate) fn note_failure(&self) {
         let failed = self.shared.failed.lock();
         let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
         failed.get_or_insert_with(|| self.clone());
     }
 
-    /// The agent that failed; this one if nobody said so.
+    /// The agent that failed; this one if no failure is recorded.
     pub(crate) fn failed(&self) -> InvocationContext {
         let failed = self.shared.failed.lock();
         let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
         failed.take().unwrap_or_else(|| self.clone())
     }
 
-    /// Notes that the agent's body runs, so that its after-callback is owed.
+    /// Records that the agent's body runs, so that its `after_agent` callback is pending.
     pub(crate) fn enter(&self) {
         self.entered().push(self.clone());
     }
 
-    /// Notes that its after-callback is owed no more.
+    /// Records that its `after_agent` callback is no longer pending.
     pub(crate) fn leave(&self) {
         self.entered()
             .retain(|entered| !Arc::ptr_eq(&entered.ended, &self.ended));
     }
 
-    /// The agents whose after-callbacks are owed, innermost last. They are owed no more.
+    /// Returns and clears the agents with pending `after_agent` callbacks, innermost last.
     pub(crate) fn take_entered(&self) -> Vec<InvocationContext> {
         std::mem::take(&mut *self.entered())
     }

@@ -1,13 +1,13 @@
 //! `LiveState`: the session's state as tools and callbacks read and write it.
 //!
-//! As in ADK, a write is visible at once to everybody who shares the live session, and is part of
-//! the actions of the event that the writer belongs to: it is stored with that event.
+//! As in ADK, a write is visible at once to everything that shares the live session. It is also
+//! part of the actions of the writer's event, and is stored with that event.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use retain_core::{EventActions, Json, SharedSession, State, StateDelta};
 
-/// The state of a running session, with what its holder has written.
+/// The state of a running session, with the writes of its holder.
 ///
 /// ```
 /// use retain_core::{Json, Session, SharedSession};
@@ -40,17 +40,17 @@ impl LiveState {
             .update(|session| session.state.get(key).cloned())
     }
 
-    /// Writes `key`; gives back what was there.
+    /// Writes `key`; returns the previous value.
     pub fn set(&self, key: impl Into<String>, value: impl Into<Json>) -> Option<Json> {
         let (key, value) = (key.into(), value.into());
         self.lock().state_delta.insert(key.clone(), value.clone());
         self.session.update(|session| session.state.set(key, value))
     }
 
-    /// Changes the value of `key` in place, as one step that no other writer comes between. If it is
-    /// another value afterwards, the whole of it is written. A key that is not there is `null`.
+    /// Changes the value of `key` in place, atomically. If the value changes, all of it is written.
+    /// A missing key is `null`.
     ///
-    /// The state is locked meanwhile: do not use it in `change`, or it waits for itself.
+    /// The state is locked meanwhile: using it in `change` deadlocks.
     pub fn update<T>(&self, key: &str, change: impl FnOnce(&mut Json) -> T) -> T {
         let (result, written) = self.session.update(|session| {
             let before = session.state.get(key).cloned();
@@ -73,12 +73,12 @@ impl LiveState {
         !self.lock().state_delta.is_empty()
     }
 
-    /// What was written.
+    /// The written values.
     pub fn delta(&self) -> StateDelta {
         self.lock().state_delta.clone()
     }
 
-    /// All keys and values as they are now.
+    /// All current keys and values.
     pub fn to_state(&self) -> State {
         self.session.update(|session| session.state.clone())
     }

@@ -1,5 +1,5 @@
-//! What runs sees of its run: the invocation, and the smaller views that callbacks, tools and
-//! instruction providers get.
+//! Contexts: the invocation, and the smaller views of it that callbacks, tools and instruction
+//! providers get.
 
 mod artifacts;
 mod callback;

@@ -1,7 +1,7 @@
-//! Node paths: where in the tree of a run an event was made, as ADK writes it (`desk@1/billing@1`).
+//! Node paths: where in the agent tree an event was made, as ADK writes it (`desk@1/billing@1`).
 //!
-//! Only runs whose root asks a model have them. The number says the how-manieth run of an agent in
-//! its place this is.
+//! Only runs whose root is an LLM agent have them. The number counts the runs of an agent at its
+//! place.
 
 use std::{
     collections::HashMap,
@@ -16,14 +16,14 @@ pub(crate) struct NodePaths(Mutex<Paths>);
 
 #[derive(Debug, Default)]
 struct Paths {
-    /// The path under which an agent ran last, or under which others run below it.
+    /// The path of an agent's last run, or under which the agents below it run.
     current: HashMap<String, String>,
-    /// How often an agent ran in its place.
+    /// The number of runs of an agent, by its place.
     runs: HashMap<String, u32>,
 }
 
 impl NodePaths {
-    /// Those of a run that is taken up again: what ran before, counts.
+    /// The paths of a resumed run: earlier runs count.
     pub(crate) fn resumed<'a>(seen: impl Iterator<Item = &'a str>) -> NodePaths {
         let mut paths = Paths::default();
         for path in seen {
@@ -57,7 +57,7 @@ pub(crate) fn leaf(path: &str) -> &str {
 }
 
 impl Paths {
-    /// Takes note of a path and of those above it.
+    /// Records a path and the paths above it.
     fn take_up(&mut self, path: &str) {
         let ends = path.match_indices('/').map(|(at, _)| at);
         for end in ends.chain([path.len()]) {
@@ -72,7 +72,7 @@ impl Paths {
         }
     }
 
-    /// The path under which agents below `name` run. The root counts as having run.
+    /// The path under which agents below `name` run. The root counts as run.
     fn above(&mut self, tree: &AgentTree, name: &str) -> String {
         if let Some(path) = self.current.get(name) {
             return path.clone();

@@ -1,5 +1,4 @@
-//! What an agent of a resumable run says about how far it is, and finds of that when the run is
-//! taken up again.
+//! The progress that an agent of a resumable run stores, and reads when the run is resumed.
 
 use retain_core::{Event, EventActions, Events, JsonMap};
 
@@ -7,18 +6,18 @@ use super::{InvocationContext, checkpoints::Checkpoint};
 use crate::{contents::valid_events, error::Result};
 
 impl InvocationContext {
-    /// Whether the run can be taken up again when it has paused or broken off.
+    /// Whether the run can be resumed after a pause or an interruption.
     pub fn is_resumable(&self) -> bool {
         self.shared.is_resumable
     }
 
-    /// What this agent last noted with [`save_agent_state`](Self::save_agent_state), if the run was
-    /// taken up again while it was at work. `None` if it begins.
+    /// The state that this agent last stored with [`save_agent_state`](Self::save_agent_state), if
+    /// the run was resumed before the agent ended. `None` if the agent begins.
     pub fn agent_state(&self) -> Option<JsonMap> {
         self.checkpoint()?.state
     }
 
-    /// Stores how far this agent is. Does nothing in a run that is not resumable.
+    /// Stores the progress of this agent. Does nothing in a run that is not resumable.
     ///
     /// ```
     /// use async_trait::async_trait;
@@ -59,8 +58,8 @@ impl InvocationContext {
         self.note(actions, false).await
     }
 
-    /// Stores that this agent is done, so that a run that is taken up again passes it over. Does
-    /// nothing in a run that is not resumable.
+    /// Stores that this agent has ended, so that a resumed run skips it. Does nothing in a run that
+    /// is not resumable.
     pub async fn end_of_agent(&self) -> Result<()> {
         if !self.is_resumable() {
             return Ok(());
@@ -87,18 +86,18 @@ impl InvocationContext {
         Ok(())
     }
 
-    /// How far this agent had come when the run was taken up again.
+    /// The progress of this agent.
     pub(crate) fn checkpoint(&self) -> Option<Checkpoint> {
         self.shared.checkpoints.get(self.agent_name())
     }
 
-    /// Lets those above know that the run pauses here.
+    /// Tells the agents above that the run pauses here.
     pub(crate) fn pause(&self) {
         self.each_watch(|watch| watch.note_pause());
     }
 
-    /// What the user said last to this agent: neither a summary nor a change of state, nor an answer
-    /// for agents beside this one.
+    /// The user's last message to this agent, without summaries, state changes and answers for
+    /// agents on sibling branches.
     pub(crate) fn last_words<'a>(&self, events: &'a Events) -> Option<&'a Event> {
         let is_on_way = |event: &Event| {
             let (Some(said), Some(own)) = (event.branch.as_deref(), self.branch()) else {
@@ -125,8 +124,8 @@ impl InvocationContext {
         events
     }
 
-    /// Those of the run's events that belong to the branch of this agent: what was emitted on it,
-    /// and what the user said to all, to it, or to what it began below.
+    /// The run's events on the branch of this agent: those emitted on it, and user messages to all
+    /// agents, to it, or to branches below it.
     pub(crate) fn of_this_branch<'a>(&self, run: Vec<&'a Event>) -> Vec<&'a Event> {
         let Some(branch) = self.branch() else {
             let is_here = |event: &&Event| event.author == "user" || event.branch.is_none();

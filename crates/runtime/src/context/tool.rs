@@ -1,4 +1,4 @@
-//! `ToolContext`: what a tool gets beside its arguments.
+//! `ToolContext`: the context of a tool call.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -7,7 +7,7 @@ use retain_core::{Json, Shaped};
 use super::{CallbackContext, InvocationContext};
 use crate::tools::ToolConfirmation;
 
-/// What a running tool may do: all that a callback may, for one call of the model.
+/// The context of a running tool: a callback context for one call of the model.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
     callback: CallbackContext,
@@ -16,7 +16,7 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// For a call, or for preparing a request if there is none.
+    /// Creates the context of a call, or of preparing a request if there is no call.
     pub(crate) fn new(
         invocation: &InvocationContext,
         function_call_id: Option<String>,
@@ -28,20 +28,20 @@ impl ToolContext {
         }
     }
 
-    /// With what a person said about the call.
+    /// Adds the user's decision about the call.
     pub(crate) fn with_confirmation(mut self, said: Option<ToolConfirmation>) -> ToolContext {
         self.confirmation = said.map(Arc::new);
         self
     }
 
-    /// What a person said about the call, if one was asked and has answered.
+    /// The user's decision about the call, if the user was asked and has answered.
     pub fn tool_confirmation(&self) -> Option<&ToolConfirmation> {
         self.confirmation.as_deref()
     }
 
-    /// Asks a person to approve the call. Answer with something that says so; when the person has
-    /// decided, the tool is called again, and [`tool_confirmation`](Self::tool_confirmation) says
-    /// how.
+    /// Asks the user to approve the call. Return an answer that says so. After the decision the
+    /// tool is called again, and [`tool_confirmation`](Self::tool_confirmation) returns the
+    /// decision.
     pub fn request_confirmation(&self, hint: impl Into<String>, payload: Option<Json>) {
         let asked = ToolConfirmation {
             hint: hint.into(),
@@ -57,7 +57,7 @@ impl ToolContext {
         });
     }
 
-    /// The call that is answered.
+    /// The id of the call.
     pub fn function_call_id(&self) -> Option<&str> {
         self.function_call_id.as_deref()
     }

@@ -1,4 +1,4 @@
-//! `EventWatch`: what an agent that runs others learns of their events.
+//! `EventWatch`: tells an agent that runs others about their events.
 
 use std::sync::{
     Arc,
@@ -10,13 +10,13 @@ use tokio::sync::Notify;
 
 use crate::interrupts::waiting_calls;
 
-/// Notes what the events of a run below mean for the agent above. Cloning shares it.
+/// Records what the events of agents below mean for the agent above. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EventWatch(Arc<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Only these may escalate; anybody if there are none.
+    /// Only these authors may escalate; all if empty.
     authors: Vec<String>,
     escalated: AtomicBool,
     waiting: AtomicBool,
@@ -25,7 +25,7 @@ struct Seen {
 }
 
 impl EventWatch {
-    /// A watch for which only these authors escalate.
+    /// Creates a watch that only these authors can escalate.
     pub(crate) fn of_authors(authors: Vec<String>) -> EventWatch {
         EventWatch(Arc::new(Seen {
             authors,
@@ -33,8 +33,8 @@ impl EventWatch {
         }))
     }
 
-    /// Takes note of an event that was stored and taken. Says whether who made it is ended by it,
-    /// and must not go on.
+    /// Records an event that was stored and taken. Returns whether the event ends its emitter,
+    /// which must not continue.
     pub(super) fn note(&self, event: &Event) -> bool {
         let seen = &*self.0;
         seen.has_events.store(true, Ordering::Release);
@@ -50,27 +50,27 @@ impl EventWatch {
         !seen.authors.is_empty()
     }
 
-    /// Takes note that the run pauses.
+    /// Records that the run pauses.
     pub(super) fn note_pause(&self) {
         self.0.waiting.store(true, Ordering::Release);
     }
 
-    /// Whether there was an event at all.
+    /// Whether there was any event.
     pub(crate) fn has_events(&self) -> bool {
         self.0.has_events.load(Ordering::Acquire)
     }
 
-    /// Whether an event ended the loop.
+    /// Whether an event has escalated.
     pub(crate) fn has_escalated(&self) -> bool {
         self.0.escalated.load(Ordering::Acquire)
     }
 
-    /// Whether a call waits for somebody, so that nothing may follow in this turn.
+    /// Whether a call waits for an answer, so that nothing may follow in this run.
     pub(crate) fn is_waiting(&self) -> bool {
         self.0.waiting.load(Ordering::Acquire)
     }
 
-    /// Returns when an event has ended it.
+    /// Returns when an event has escalated.
     pub(crate) async fn escalated(&self) {
         loop {
             let notified = self.0.escalates.notified();
