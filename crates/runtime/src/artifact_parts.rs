@@ -1,5 +1,5 @@
-//! What a model gets of an artifact: itself if it is media that models take, else its text, else a
-//! line that says what it is. Used by `load_artifacts` and by templates.
+//! An artifact as a model gets it: media that models accept unchanged, else its text, else a line
+//! that describes it. Used by `load_artifacts` and by templates.
 
 use retain_core::Part;
 
@@ -7,8 +7,8 @@ use crate::python_text::python_strip;
 
 const BINARY: &str = "application/octet-stream";
 
-/// The part as one that any model takes: media as it is, text as text, and for everything else a
-/// line that says what it is, in ADK's words.
+/// Converts a part into one that any model accepts: media unchanged, text as text, and anything
+/// else as a line that describes it, worded as in ADK.
 pub fn safe_part(mut part: Part, name: &str) -> Part {
     let Some(blob) = &mut part.inline_data else {
         return part;
@@ -31,7 +31,7 @@ pub fn safe_part(mut part: Part, name: &str) -> Part {
     })
 }
 
-/// A line that stands for what cannot be shown.
+/// The line that replaces data that cannot be shown.
 pub(crate) fn line_about(name: &str, mime_type: &str, data: Option<&[u8]>) -> String {
     let Some(data) = data else {
         return format!("[Artifact: {name}, type: {mime_type}. No inline data was provided.]");
@@ -43,13 +43,13 @@ pub(crate) fn line_about(name: &str, mime_type: &str, data: Option<&[u8]>) -> St
     )
 }
 
-/// A media type without parameters.
+/// The media type in lower case, without parameters.
 pub(crate) fn normalized(mime_type: &str) -> String {
     let base = mime_type.split(';').next().unwrap_or_default();
     python_strip(base).to_lowercase()
 }
 
-/// Whether models take it as it is. Drawings are not pictures: they are read as text.
+/// Whether models accept the type unchanged. SVG and XML images are read as text instead.
 pub(crate) fn is_media(mime_type: &str) -> bool {
     const DRAWINGS: [&str; 3] = ["image/svg", "image/svg+xml", "image/xml"];
     let is_media = ["image/", "audio/", "video/"]
@@ -58,7 +58,7 @@ pub(crate) fn is_media(mime_type: &str) -> bool {
     (is_media && !DRAWINGS.contains(&mime_type)) || mime_type == "application/pdf"
 }
 
-/// Whether its bytes are text, by its media type or its name.
+/// Whether the data is text, by its media type or its name.
 pub(crate) fn is_textual(mime_type: &str, name: &str) -> bool {
     const TYPES: [&str; 7] = [
         "application/csv",

@@ -1,27 +1,27 @@
-//! What can go wrong in a run, by what a caller can do next.
+//! The errors of a run, grouped by what a caller can do next.
 
 use retain_core::{ArtifactError, BoxError, MemoryError, SessionError};
 
 use crate::{plugins::panic_text, template::TemplateError};
 
-/// The result of a run or of building what runs.
+/// The result of a run, or of building an agent or a runner.
 pub type Result<T, E = RunError> = std::result::Result<T, E>;
 
-/// Why a run failed. What was stored before stays; the failure itself is stored as an event of the
-/// agent, so that the session tells what happened.
+/// Why a run failed. Events stored before the failure stay. The failure itself is stored as an
+/// event of the agent, so that the session records it.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The session could not be read or written; see the cause for what to do.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The message cannot be taken as it is. Nothing was stored. Correct it.
+    /// The message is invalid. Nothing was stored. Correct it.
     #[error("the message {reason}")]
     InvalidMessage {
         /// What is wrong with it.
         reason: String,
     },
-    /// A run is to be taken up again, and the runner does not do that. Nothing was stored. Build it
-    /// with `resumable(true)`.
+    /// The request resumes a run, but the runner is not resumable. Nothing was stored. Build the
+    /// runner with `resumable(true)`.
     #[error(
         "run {invocation_id:?} cannot be taken up again: build the runner with resumable(true)"
     )]
@@ -29,13 +29,13 @@ pub enum RunError {
         /// The run.
         invocation_id: String,
     },
-    /// The run has made as many model calls as it may. Raise `max_llm_calls`, or look for a loop.
+    /// The run has reached its limit of model calls. Raise `max_llm_calls`, or look for a loop.
     #[error("the run reached its limit of {limit} model calls (see RunConfig::max_llm_calls)")]
     LlmCallsLimitExceeded {
         /// The limit.
         limit: u32,
     },
-    /// The model failed and no callback answered for it.
+    /// The model failed, and no callback answered in its place.
     #[error("model {model} failed: {source}")]
     Model {
         /// The model's name.
@@ -43,7 +43,7 @@ pub enum RunError {
         /// Why.
         source: ModelError,
     },
-    /// A tool failed and no callback answered for it.
+    /// The tool failed, and no callback answered in its place.
     #[error("tool {tool} failed: {source}")]
     Tool {
         /// The tool's name.
@@ -71,7 +71,7 @@ pub enum RunError {
         /// Why.
         source: BoxError,
     },
-    /// An instruction template names something that is not there.
+    /// An instruction template names a value that does not exist.
     #[error("instruction of agent {agent}: {source}")]
     Template {
         /// The agent.
@@ -79,15 +79,15 @@ pub enum RunError {
         /// Which placeholder, and what it lacks.
         source: TemplateError,
     },
-    /// What the agent said does not fit its output schema.
+    /// The agent's answer does not match its output schema.
     #[error("the answer of agent {agent} does not fit its output schema: {source}")]
     Output {
         /// The agent.
         agent: String,
-        /// What does not fit.
+        /// What does not match.
         source: BoxError,
     },
-    /// An agent of one's own failed.
+    /// A custom agent failed.
     #[error("agent {agent} failed: {source}")]
     Agent {
         /// The agent.
@@ -98,19 +98,19 @@ pub enum RunError {
     /// The memory service failed, or there is none.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The run broke off for a reason that is not the agent's.
+    /// The run was interrupted for a reason outside the agent.
     #[error("the run broke off: {reason}")]
     BrokenOff {
         /// What happened.
         reason: String,
     },
-    /// The run was cancelled while something was still to do.
+    /// The run was cancelled before it was done.
     #[error("the run was cancelled")]
     Cancelled,
 }
 
 impl RunError {
-    /// The code under which the failure is stored. Where ADK has a name for it, it is ADK's.
+    /// The error code of the stored failure. It is ADK's name where ADK has one.
     pub fn code(&self) -> &str {
         match self {
             RunError::Session(SessionError::NotFound { .. }) => "SessionNotFoundError",
@@ -130,7 +130,7 @@ impl RunError {
         }
     }
 
-    /// An agent panicked.
+    /// Creates the error of an agent that panicked.
     pub(crate) fn panicked(agent: &str, panic: &(dyn std::any::Any + Send)) -> RunError {
         RunError::Agent {
             agent: agent.to_owned(),
@@ -138,7 +138,7 @@ impl RunError {
         }
     }
 
-    /// What the model, the tool or the callback said itself: the words that are stored, as in ADK.
+    /// The message of the model, the tool or the callback itself, which is stored, as in ADK.
     pub fn cause(&self) -> String {
         match self {
             RunError::Model { source, .. } => source.to_string(),
@@ -152,12 +152,12 @@ impl RunError {
     }
 }
 
-/// What kind of failure this is: the name that stands first where one of our errors is written for
-/// programmers. For logs, which tell neither names nor texts of users.
+/// The kind of an error: the first identifier of its `Debug` output. For logs, which hold neither
+/// names nor texts of users.
 pub fn error_kind(error: &(impl std::fmt::Debug + ?Sized)) -> String {
     let written = format!("{error:?}");
     let name = written.split(|c: char| !c.is_ascii_alphanumeric()).next();
-    // An error that is nothing but a text begins with a quotation mark.
+    // The `Debug` output of a plain text begins with a quotation mark.
     let name = name.filter(|name| !name.is_empty());
     name.unwrap_or("error").to_owned()
 }
@@ -168,15 +168,15 @@ pub fn error_kind(error: &(impl std::fmt::Debug + ?Sized)) -> String {
 pub struct ModelError {
     /// The provider's own code, e.g. `RESOURCE_EXHAUSTED`.
     pub code: Option<String>,
-    /// What happened. Never holds a key.
+    /// What happened. Never holds an API key.
     pub message: String,
-    /// The cause from below, if there is one.
+    /// The underlying cause, if there is one.
     #[source]
     pub source: Option<BoxError>,
 }
 
 impl ModelError {
-    /// A failure told in words.
+    /// Creates an error with this message.
     pub fn new(message: impl Into<String>) -> ModelError {
         ModelError {
             code: None,
@@ -185,20 +185,20 @@ impl ModelError {
         }
     }
 
-    /// With the provider's code.
+    /// Adds the provider's code.
     pub fn with_code(mut self, code: impl Into<String>) -> ModelError {
         self.code = Some(code.into());
         self
     }
 
-    /// With its cause.
+    /// Adds the cause.
     pub fn with_source(mut self, source: impl Into<BoxError>) -> ModelError {
         self.source = Some(source.into());
         self
     }
 }
 
-/// Why a tool call failed. To tell the model instead, answer with an `error` of your own.
+/// Why a tool call failed. To tell the model instead, return your own `error` as the answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
@@ -206,13 +206,13 @@ pub struct ToolError {
     pub code: Option<String>,
     /// What happened.
     pub message: String,
-    /// The cause from below, if there is one.
+    /// The underlying cause, if there is one.
     #[source]
     pub source: Option<BoxError>,
 }
 
 impl ToolError {
-    /// A failure told in words.
+    /// Creates an error with this message.
     pub fn new(message: impl Into<String>) -> ToolError {
         ToolError {
             code: None,
@@ -221,7 +221,7 @@ impl ToolError {
         }
     }
 
-    /// With a code.
+    /// Adds a code.
     pub fn with_code(mut self, code: impl Into<String>) -> ToolError {
         self.code = Some(code.into());
         self
@@ -250,18 +250,18 @@ impl From<MemoryError> for ToolError {
     }
 }
 
-/// An agent or a runner that cannot be built as described.
+/// The description of an agent or a runner is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {reason}")]
 pub struct BuildError {
-    /// What is wrong, e.g. `agent name "1st"`.
+    /// What is invalid, e.g. `agent name "1st"`.
     pub what: String,
     /// Why, and what to do instead.
     pub reason: String,
 }
 
 impl BuildError {
-    /// `what` cannot be built, for this `reason`.
+    /// Creates an error about `what`, with its `reason`.
     pub fn new(what: impl Into<String>, reason: impl Into<String>) -> BuildError {
         BuildError {
             what: what.into(),
@@ -270,7 +270,7 @@ impl BuildError {
     }
 }
 
-/// ADK's names for what a template lacks.
+/// ADK's names for template errors.
 fn template_code(error: &TemplateError) -> &'static str {
     match error {
         TemplateError::NoArtifactService { .. } => "ValueError",

@@ -1,40 +1,40 @@
-//! Fences: text of others, or of the state, that stands in a prompt between marks it cannot forge.
+//! Fences: text of others, or of the state, in a prompt between markers that it cannot forge.
 
-/// Stands in the place of a mark that was found in the text.
+/// Replaces a marker that occurs in the text.
 const ELIDED: &str = "<<<ELIDED_MARKER>>>";
 
-/// A pair of marks.
+/// A pair of markers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fence {
     pub(crate) begin: &'static str,
     pub(crate) end: &'static str,
 }
 
-/// Around what other agents did.
+/// Encloses the events of other agents.
 pub(crate) const QUOTED_AGENT: Fence = Fence {
     begin: "<<<BEGIN_QUOTED_AGENT_CONTENT>>>",
     end: "<<<END_QUOTED_AGENT_CONTENT>>>",
 };
 
-/// Around the agent's own instruction, where it travels as a content of the user.
+/// Encloses the agent's own instruction if it is sent as a user content.
 pub(crate) const OWN_INSTRUCTION: Fence = Fence {
     begin: "<<<BEGIN_SYSTEM_INSTRUCTION>>>",
     end: "<<<END_SYSTEM_INSTRUCTION>>>",
 };
 
 impl Fence {
-    /// The text between the marks.
+    /// Returns the text between the markers.
     pub(crate) fn around(self, text: &str) -> String {
         format!("{}\n{}\n{}", self.begin, self.without_marks(text), self.end)
     }
 
-    /// The text with nothing in it that could end the fence.
+    /// Removes the markers from the text, so that it cannot end the fence.
     pub(crate) fn without_marks(self, text: &str) -> String {
         text.replace(self.begin, ELIDED).replace(self.end, ELIDED)
     }
 }
 
-/// The agent's own instruction as a content of the user, marked as what it is.
+/// The agent's own instruction as a user content, labeled as such.
 pub(crate) fn own_instruction(text: &str) -> String {
     let Fence { begin, end } = OWN_INSTRUCTION;
     let fenced = OWN_INSTRUCTION.around(text);

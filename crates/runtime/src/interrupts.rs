@@ -1,7 +1,7 @@
-//! Calls that wait for somebody: which events hold them, and which of them were answered.
+//! Calls that wait for an answer: which events hold them, and which of them are answered.
 //!
-//! A run pauses at such a call. The flow, the agents that run others and the runner ask here, so
-//! that all of them mean the same.
+//! A run pauses at such a call. The flow, the agents that run others and the runner share these
+//! rules.
 
 use std::collections::HashSet;
 
@@ -10,17 +10,17 @@ use retain_core::{Event, FunctionCall};
 /// The names of calls that wait for the user, also in sessions whose events do not mark them.
 pub(crate) const ASKING: [&str; 2] = ["adk_request_input", "adk_request_credential"];
 
-/// ADK's mark of an event that came into its session from outside, by an import.
+/// ADK's metadata key of an event that was imported into its session.
 const RESTORED: &str = "__adk_internal_restored_event";
 
-/// Whether an event came from outside: what it asks for is history, and is not run.
+/// Whether an event was imported: its calls are history and must not run.
 pub(crate) fn is_restored(event: &Event) -> bool {
     let notes = event.response.custom_metadata.as_ref();
     let mark = notes.and_then(|notes| notes.get(RESTORED));
     mark.is_some_and(|mark| mark.as_bool() != Some(false))
 }
 
-/// The ids that wait because of an event.
+/// The ids of calls that wait because of an event.
 pub(crate) fn waiting_ids(event: &Event) -> impl Iterator<Item = &str> {
     let marked = event
         .long_running_tool_ids
@@ -41,7 +41,7 @@ pub(crate) fn waiting_calls(event: &Event) -> Vec<&FunctionCall> {
     calls
 }
 
-/// The latest event that made the call of this id.
+/// The latest event with the call of this id.
 pub(crate) fn call_event<'a>(
     mut events: impl DoubleEndedIterator<Item = &'a Event>,
     id: &str,
@@ -50,21 +50,20 @@ pub(crate) fn call_event<'a>(
     events.rfind(|event| event.function_calls().into_iter().any(is_it))
 }
 
-/// Whether a run pauses after an event, given those that came later: it has a call that waits, and
-/// nobody has begun to answer it on a branch of its own.
+/// Whether a run pauses after an event, given the later ones: it has a waiting call, and the user
+/// has not begun to answer it on the branch of that call.
 pub(crate) fn pauses<'a>(event: &Event, later: impl Iterator<Item = &'a Event> + Clone) -> bool {
     waiting_calls(event)
         .iter()
         .any(|call| !later.clone().any(|event| is_answered_below(event, call)))
 }
 
-/// Whether an event is the user's, on a branch that the call has opened.
+/// Whether the user emitted the event on a branch that the call opened.
 pub(crate) fn is_answered_below(event: &Event, call: &FunctionCall) -> bool {
     event.author == "user" && opens_branch(call, event)
 }
 
-/// Whether the branch of an event was opened by the call. A branch that a call opens has a segment
-/// `name@id`.
+/// Whether the call opened the branch of an event. Such a branch has a segment `name@id`.
 pub(crate) fn opens_branch(call: &FunctionCall, event: &Event) -> bool {
     let (Some(id), Some(branch)) = (call.id.as_deref(), event.branch.as_deref()) else {
         return false;
@@ -75,7 +74,7 @@ pub(crate) fn opens_branch(call: &FunctionCall, event: &Event) -> bool {
     opened.any(|(_, run)| run == id)
 }
 
-/// Whether a call of `author` among these events still waits: the user has not answered it.
+/// Whether a call of `author` among these events still waits for the user's answer.
 pub(crate) fn is_waiting(events: &[&Event], author: &str) -> bool {
     let said = || events.iter().filter(|event| event.author == "user");
     let answered: HashSet<&str> = said()

@@ -1,10 +1,10 @@
-//! One turn of an agent: from the user's message to the stored events. Knows no database.
+//! Runs agents: from the user's message to the stored events. Independent of any database.
 //!
-//! [`Runner`] takes a message, stores it and runs an agent on its session; [`LlmAgent`] builds a
-//! request from the session, asks a [`Model`], runs the [`Tool`]s that it calls, and asks again;
-//! every event is stored before it is handed on.
+//! [`Runner`] stores a message and runs an agent on its session. [`LlmAgent`] builds a request from
+//! the session, calls a [`Model`], runs the [`Tool`]s that the model calls, and calls the model
+//! again. Every event is stored before the caller gets it.
 
-// A run's future is moved and polled on stacks of a megabyte or two.
+// The future of a run is moved and polled on stacks of 1 or 2 MB.
 #![warn(clippy::large_futures)]
 
 mod agents;

@@ -1,20 +1,20 @@
-//! What a text looks like to a reader: letters of other scripts as those they resemble, and without
-//! what cannot be seen. `preload_memory` looks here for marks that are spelt in disguise.
+//! Maps text to what a reader sees: letters of other scripts become those they resemble, and
+//! invisible characters vanish. `preload_memory` uses this to find disguised markers.
 
 use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
-/// What a character counts for when a mark is looked for.
+/// How a character counts in the search for a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Looks {
     /// An opening angle bracket.
     Bracket,
-    /// A letter, as a capital of ASCII where it resembles one.
+    /// A letter, as an ASCII capital if it resembles one.
     Letter(char),
-    /// What may stand between the letters of a mark: blanks, slashes, lines, the unseen.
+    /// May occur between the letters of a marker: blanks, slashes, lines, invisible characters.
     Nothing,
 }
 
-/// What a character looks like. A ligature is several letters.
+/// What a character looks like. A ligature gives several letters.
 pub(crate) fn looks(character: char) -> impl Iterator<Item = Looks> {
     std::iter::once(character).nfkd().map(look)
 }
@@ -33,7 +33,7 @@ fn look(character: char) -> Looks {
     }
 }
 
-/// Letters that resemble one of `PAST_CONVERSATIONS` become it.
+/// Maps letters that resemble one of `PAST_CONVERSATIONS` to it.
 fn capital(letter: char) -> char {
     match letter {
         'А' | 'а' | 'Α' | 'α' | 'Ꭺ' | 'ᴀ' => 'A',
@@ -51,7 +51,7 @@ fn capital(letter: char) -> char {
     }
 }
 
-/// Characters without a width of their own, behind which a mark could hide.
+/// Characters without a width, which could disguise a marker.
 fn is_unseen(letter: char) -> bool {
     letter.is_control()
         || matches!(

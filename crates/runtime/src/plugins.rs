@@ -1,8 +1,8 @@
 //! Plugins: hooks around everything a runner does, for all its agents.
 //!
-//! Plugins are asked in the order in which they were registered and before an agent's own
-//! callbacks; the first answer wins and the rest is not asked. A failing plugin fails the run, by
-//! name.
+//! The runner calls plugins in the order of their registration, before an agent's own callbacks.
+//! The first answer wins, and the remaining plugins are skipped. A failing plugin fails the run
+//! with an error that names it.
 
 mod save_files;
 
@@ -25,10 +25,10 @@ use crate::{
     tools::Tool,
 };
 
-/// What a hook gives: an answer of its own, or nothing.
+/// The result of a hook: its own answer, or `None`.
 pub type Hooked<T> = std::result::Result<Option<T>, BoxError>;
 
-/// Hooks around a run. Each does nothing unless it is written.
+/// Hooks around a run. By default each does nothing.
 #[async_trait]
 #[allow(
     unused_variables,
@@ -38,38 +38,38 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
     /// The plugin's name, for errors.
     fn name(&self) -> &str;
 
-    /// When the user's message arrives. An answer replaces it.
+    /// Called when the user's message arrives. An answer replaces it.
     async fn on_user_message(&self, ctx: &ReadMessage<'_>) -> Hooked<Content> {
         Ok(None)
     }
 
-    /// Before the run. An answer ends it.
+    /// Called before the run. An answer ends it.
     async fn before_run(&self, ctx: &InvocationContext) -> Hooked<Content> {
         Ok(None)
     }
 
-    /// Before an event is stored and handed on. An answer replaces it; its id, time and invocation
-    /// stay.
+    /// Called before an event is stored and sent. An answer replaces it, except its id, timestamp
+    /// and run id.
     async fn on_event(&self, ctx: &InvocationContext, event: &Event) -> Hooked<Event> {
         Ok(None)
     }
 
-    /// After a run that did not fail.
+    /// Called after a run that did not fail.
     async fn after_run(&self, ctx: &InvocationContext) -> Hooked<()> {
         Ok(None)
     }
 
-    /// Before an agent. An answer is given in its place.
+    /// Called before an agent. An answer replaces the agent's.
     async fn before_agent(&self, ctx: &CallbackContext) -> Hooked<Content> {
         Ok(None)
     }
 
-    /// After an agent. An answer is added.
+    /// Called after an agent. An answer is added.
     async fn after_agent(&self, ctx: &CallbackContext) -> Hooked<Content> {
         Ok(None)
     }
 
-    /// Before the model is asked. An answer is taken instead; the request may be changed.
+    /// Called before the model. An answer replaces the model's; the hook may change the request.
     async fn before_model(
         &self,
         ctx: &CallbackContext,
@@ -78,7 +78,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// After the model. An answer replaces the model's.
+    /// Called after the model. An answer replaces the model's.
     async fn after_model(
         &self,
         ctx: &CallbackContext,
@@ -87,7 +87,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// When the model failed. An answer is taken instead.
+    /// Called when the model failed. An answer replaces the error.
     async fn on_model_error(
         &self,
         ctx: &CallbackContext,
@@ -97,7 +97,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Before a tool. An answer is taken as its result; the arguments may be changed.
+    /// Called before a tool. An answer replaces the result; the hook may change the arguments.
     async fn before_tool(
         &self,
         ctx: &ToolContext,
@@ -107,7 +107,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// After a tool. An answer replaces the result.
+    /// Called after a tool. An answer replaces the result.
     async fn after_tool(
         &self,
         ctx: &ToolContext,
@@ -118,7 +118,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// When a tool failed. An answer is taken as its result.
+    /// Called when a tool failed. An answer replaces the error.
     async fn on_tool_error(
         &self,
         ctx: &ToolContext,
@@ -129,7 +129,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// When an agent failed. Cannot change that.
+    /// Called when an agent failed. The hook cannot change that.
     async fn on_agent_error(
         &self,
         ctx: &CallbackContext,
@@ -138,7 +138,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// When a run failed. Cannot change that.
+    /// Called when a run failed. The hook cannot change that.
     async fn on_run_error(
         &self,
         ctx: &InvocationContext,
@@ -147,30 +147,30 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// When the runner closes.
+    /// Called when the runner closes.
     async fn close(&self) {}
 }
 
-/// A message that is about to begin a run.
+/// A message that is about to begin or continue a run.
 #[derive(Debug)]
 pub struct ReadMessage<'a> {
     /// The session, before the message.
     pub session: &'a retain_core::Session,
-    /// The run that it goes on with, if it answers a call.
+    /// The run that the message continues, if it answers a call.
     pub invocation_id: Option<&'a str>,
-    /// The id of the run: of the one that it goes on with, or the one that a new run will have.
+    /// The id of the run: of the one that the message continues, or of a new one.
     pub run_id: &'a str,
-    /// The artifacts, if there is a service for them.
+    /// The artifact service, if there is one.
     pub artifacts: Option<&'a dyn ArtifactService>,
     /// The message.
     pub message: &'a Content,
-    /// What the message's event will tell of.
+    /// The artifact versions that the message's event will record.
     pub(crate) saved: Mutex<JsonMap>,
 }
 
 impl ReadMessage<'_> {
-    /// Lets the message's event tell of a version of an artifact, as the event of a tool does that
-    /// has saved one: so the log knows of it, and a rewind takes it back.
+    /// Records a version of an artifact in the message's event, as a tool's event does. So the log
+    /// knows the version, and a rewind takes it back.
     pub fn saved_artifact(&self, filename: &str, version: u64) {
         let saved = self.saved.lock();
         let mut saved = saved.unwrap_or_else(PoisonError::into_inner);
@@ -200,7 +200,7 @@ impl Plugins {
         self.0.iter()
     }
 
-    /// Tells every plugin; failures are logged and change nothing.
+    /// Calls a hook of every plugin; failures are logged and change nothing.
     pub(crate) async fn tell<'a, F>(
         &'a self,
         hook: &'static str,
@@ -218,7 +218,7 @@ impl Plugins {
     }
 }
 
-/// Names the plugin in a failure of its hook.
+/// Adds the names of the plugin and the hook to a failure.
 pub(crate) fn named(plugin: &dyn Plugin, hook: &'static str) -> impl FnOnce(BoxError) -> RunError {
     let plugin = plugin.name().to_owned();
     move |source| RunError::Plugin {
@@ -228,7 +228,7 @@ pub(crate) fn named(plugin: &dyn Plugin, hook: &'static str) -> impl FnOnce(BoxE
     }
 }
 
-/// What a hook gives; a panic in it is an error as well.
+/// Returns the result of a hook and turns a panic into an error.
 pub(crate) async fn guarded<T>(
     hook: impl Future<Output = std::result::Result<T, BoxError>>,
 ) -> std::result::Result<T, BoxError> {
@@ -238,14 +238,14 @@ pub(crate) async fn guarded<T>(
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no reason given")
 }
 
-/// Asks the plugins one after the other until one answers.
+/// Calls the plugins one after the other until one answers.
 macro_rules! ask_plugins {
     ($plugins:expr, $hook:ident($($arg:expr),*)) => {{
         let mut answer = None;

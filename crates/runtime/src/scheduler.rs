@@ -1,4 +1,4 @@
-//! `Scheduler`: polls the tasks of one run, so that the same order of completions gives the same log.
+//! `Scheduler`: polls the tasks of one run, so that equal orders of completions give equal logs.
 //!
 //! A task is one child of a parallel agent, or an agent that needs its own stack. Three rules make
 //! the order of events independent of threads, load and stores:
@@ -26,8 +26,8 @@ use tracing::Instrument as _;
 
 use crate::error::RunError;
 
-/// How many events a run may store before an outside completion enters that waits for rest, so that
-/// agents that never rest do not hold up the others for good.
+/// The number of events that a run may store before a waiting outside completion enters, so that
+/// agents that never rest do not block the others forever.
 const EVENTS_BEFORE_ENTRY: usize = 100;
 
 type TaskId = u64;
@@ -61,7 +61,7 @@ struct Tasks {
 }
 
 struct Task {
-    /// None while it is polled.
+    /// `None` while it is polled.
     future: Option<TaskFuture>,
     waker: Waker,
     queue: Queue,
@@ -82,8 +82,8 @@ impl fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    /// Runs a future as a task of its own, with its own stack. Dropping the returned future cancels
-    /// the task. Outside the scheduler's tasks the future runs where it is.
+    /// Runs a future as a task with its own stack. Dropping the returned future cancels the task.
+    /// Outside the scheduler's tasks the future runs in place.
     pub(crate) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         future: impl Future<Output = T> + Send + 'static,
@@ -94,8 +94,8 @@ impl Scheduler {
         self.start(future).await
     }
 
-    /// Starts the first task of the run, and polls all that can continue until it is done. The caller
-    /// lets outside completions enter.
+    /// Starts the first task of the run, and polls every task that can continue until the first is
+    /// done. The caller lets outside completions enter.
     pub(crate) async fn run_first<T: Send + 'static>(
         self: &Arc<Self>,
         future: impl Future<Output = T> + Send + 'static,
@@ -144,7 +144,7 @@ impl Scheduler {
         !tasks.must_yield && tasks.store_wait.is_none() && tasks.ready.is_empty()
     }
 
-    /// Tasks that yielded their thread may continue: the thread comes back.
+    /// Lets tasks continue that yielded their thread, now that the thread is back.
     pub(crate) fn end_yield(&self) {
         self.lock().must_yield = false;
     }
@@ -190,7 +190,7 @@ impl Scheduler {
         call.await
     }
 
-    /// Lets outside completions enter that came before this, in their order.
+    /// Lets earlier outside completions enter, in their order.
     pub(crate) async fn after_completions(&self) {
         let must_wait = self.lock().has_earlier_completions();
         // Once: tasks that wait here must not wait for one another.
@@ -199,7 +199,7 @@ impl Scheduler {
         }
     }
 
-    /// Yields the thread and waits like an outside completion: for rest, and behind the others.
+    /// Yields the thread and queues like an outside completion: waits for rest, behind the others.
     pub(crate) async fn rest(&self) {
         if self.lock().current().is_none() {
             return tokio::task::yield_now().await;
@@ -325,7 +325,7 @@ impl Tasks {
         }
     }
 
-    /// Puts those that were woken before all others, in their order.
+    /// Puts woken tasks before all others, in their order.
     fn end_poll(&mut self) {
         self.polled = None;
         for id in std::mem::take(&mut self.woken).into_iter().rev() {
@@ -370,7 +370,7 @@ impl Tasks {
 /// Wakes one task.
 struct TaskWaker {
     id: TaskId,
-    /// Weak, as a future that is owned by a task may hold its waker.
+    /// Weak, because a future that a task owns may hold its waker.
     scheduler: Weak<Scheduler>,
 }
 
@@ -390,7 +390,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// Cancels a task when nobody waits for it any more.
+/// Cancels a task when its awaiter is dropped.
 struct Cancel<'a>(&'a Scheduler, TaskId);
 
 impl Drop for Cancel<'_> {
@@ -401,7 +401,7 @@ impl Drop for Cancel<'_> {
     }
 }
 
-/// Cancels all tasks: they hold the run that they are part of.
+/// Cancels all tasks, which would otherwise keep their own run alive.
 struct CancelAll<'a>(&'a Scheduler);
 
 impl Drop for CancelAll<'_> {
@@ -411,7 +411,7 @@ impl Drop for CancelAll<'_> {
     }
 }
 
-/// One answer of a store that a task waits for.
+/// A pending store call of a task.
 struct StoreWait<'a>(&'a Scheduler);
 
 impl Drop for StoreWait<'_> {

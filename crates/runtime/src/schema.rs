@@ -1,10 +1,10 @@
-//! JSON Schema of Rust types, as models like to have it.
+//! JSON Schemas of Rust types, in the form that models accept.
 
 use retain_core::{Json, JsonMap};
 use schemars::{JsonSchema, generate::SchemaSettings};
 
-/// The schema of `T`, everything in place: no references, no titles, no dialect. Where ADK has a
-/// Python type for the same, it is the schema that ADK declares.
+/// The schema of `T`, inlined: no references, no titles, no dialect. It equals the schema that ADK
+/// declares for the corresponding Python type.
 pub(crate) fn json_schema_of<T: JsonSchema>() -> Json {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -18,10 +18,10 @@ pub(crate) fn json_schema_of<T: JsonSchema>() -> Json {
     as_declared(&schema)
 }
 
-/// Keywords whose values are no schemas, but data of the user.
+/// Keywords whose values are user data, and not schemas.
 const DATA: [&str; 5] = ["default", "enum", "const", "example", "examples"];
 
-/// Keywords whose values are schemas by name.
+/// Keywords whose values map names to schemas.
 const NAMED: [&str; 3] = ["properties", "patternProperties", "$defs"];
 
 fn as_declared(schema: &Json) -> Json {
@@ -33,8 +33,8 @@ fn as_declared(schema: &Json) -> Json {
     let mut declared = JsonMap::new();
     for (key, value) in map.iter() {
         let value = match (key, value) {
-            // The width of a Rust number means nothing to a model, and some refuse what they do
-            // not know.
+            // The width of a Rust number means nothing to a model, and some models reject unknown
+            // formats.
             ("format", Json::String(format)) if is_number_format(format) => continue,
             (key, _) if DATA.contains(&key) => value.clone(),
             (key, Json::Object(schemas)) if NAMED.contains(&key) => {
@@ -55,8 +55,8 @@ fn is_number_format(format: &str) -> bool {
         || format != width && width.chars().all(|digit| digit.is_ascii_digit())
 }
 
-/// `type: [T, "null"]` is written as a choice between a schema for `T` and null: lists of types are
-/// not understood everywhere.
+/// Writes `type: [T, "null"]` as `anyOf` a schema for `T` and null, because not every model
+/// supports lists of types.
 fn without_type_list(mut schema: JsonMap) -> JsonMap {
     let is_null = |kind: &Json| *kind == "null";
     let Some([kind, null]) = schema.get("type").and_then(Json::as_array) else {

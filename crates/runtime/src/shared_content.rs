@@ -1,7 +1,7 @@
-//! `SharedContent`: a message on its way to the model, without a copy of what the log holds.
+//! `SharedContent`: a content of a model request, without a copy of what the log holds.
 //!
-//! Most of what a model is sent are contents of stored events, unchanged. Such a content points
-//! into its event; only what the flow rewrites is a content of its own.
+//! Most contents of a request are those of stored events, unchanged. Such a content points into its
+//! event; only a content that the flow rewrites is its own.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -33,7 +33,7 @@ impl SharedContent {
         Some(SharedContent(Source::Event(Arc::clone(event))))
     }
 
-    /// The content to change; copied first where it is shared.
+    /// Returns the content for writing; copies it first if it is shared.
     pub fn make_mut(&mut self) -> &mut Content {
         if let Source::Event(_) = self.0 {
             self.0 = Source::Own(Arc::new((**self).clone()));
@@ -44,7 +44,7 @@ impl SharedContent {
         }
     }
 
-    /// The content as an owned one.
+    /// Converts into an owned content.
     pub fn into_content(self) -> Content {
         match self.0 {
             Source::Own(content) => Arc::unwrap_or_clone(content),

@@ -1,7 +1,7 @@
 //! Instruction templates: `{key}` for a value of the state, `{artifact.name}` for a file.
 //!
-//! A template is parsed once and rendered for every request. What is not a name stays as it is,
-//! so that JSON and code can stand in an instruction: `{"a": 1}`, `${HOME}`, `\{x}`.
+//! A template is parsed once and rendered for every request. Braces around anything but a name stay
+//! unchanged, so that an instruction can contain JSON and code: `{"a": 1}`, `${HOME}`, `\{x}`.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -39,9 +39,9 @@ struct Placeholder {
     kind: Kind,
     /// The state key, or the file name.
     name: String,
-    /// Nothing is fine.
+    /// Whether the value may be missing.
     is_optional: bool,
-    /// As it stands in the template.
+    /// The placeholder as written in the template.
     text: String,
 }
 
@@ -60,17 +60,17 @@ pub enum TemplateError {
     MissingKey {
         /// The key.
         key: String,
-        /// As it stands in the template.
+        /// The placeholder as written in the template.
         placeholder: String,
     },
-    /// The instruction wants an artifact, and there is no artifact service.
+    /// The instruction names an artifact, but there is no artifact service.
     #[error(
         "{placeholder} in the instruction: there is no artifact service; give the runner one with `artifact_service`"
     )]
     NoArtifactService {
         /// The file name.
         name: String,
-        /// As it stands in the template.
+        /// The placeholder as written in the template.
         placeholder: String,
     },
     /// The artifact cannot be loaded.
@@ -81,18 +81,18 @@ pub enum TemplateError {
         /// Why.
         reason: String,
     },
-    /// There is no such artifact.
+    /// The artifact does not exist.
     #[error("{placeholder} in the instruction: there is no artifact `{name}`")]
     MissingArtifact {
         /// The file name.
         name: String,
-        /// As it stands in the template.
+        /// The placeholder as written in the template.
         placeholder: String,
     },
 }
 
 impl Template {
-    /// Reads a template. Any text is one.
+    /// Parses a template. Any text is valid.
     pub fn parse(text: &str) -> Template {
         let mut pieces = Vec::new();
         let mut text_from = 0;
@@ -107,16 +107,16 @@ impl Template {
         Template { pieces }
     }
 
-    /// The artifacts that rendering will ask for, in their order.
+    /// The artifacts that rendering needs, in order.
     pub fn artifact_names(&self) -> impl Iterator<Item = &str> {
         let placeholders = self.placeholders();
         let artifacts = placeholders.filter(|placeholder| placeholder.kind == Kind::Artifact);
         artifacts.map(|placeholder| placeholder.name.as_str())
     }
 
-    /// The text with every placeholder filled in. A value of `null` is shown as nothing.
+    /// Renders the template. A value of `null` becomes an empty text.
     ///
-    /// `artifacts` are those that exist of [`artifact_names`](Self::artifact_names); `None` if
+    /// `artifacts` holds the existing ones of [`artifact_names`](Self::artifact_names); `None` if
     /// there is no artifact service.
     pub fn render(
         &self,
@@ -150,8 +150,8 @@ fn push_text(pieces: &mut Vec<Piece>, text: &str) {
     }
 }
 
-/// The stretches in braces, from the first of a run of opening ones to the last of a run of
-/// closing ones. None behind a `$` or a backslash.
+/// The byte ranges in braces, from the first of consecutive opening braces to the last of
+/// consecutive closing ones. Skips braces after a `$` or a backslash.
 fn braced(text: &str) -> Vec<(usize, usize)> {
     let bytes = text.as_bytes();
     let run_end = |from: usize, brace: u8| {
@@ -179,7 +179,7 @@ fn braced(text: &str) -> Vec<(usize, usize)> {
 }
 
 impl Placeholder {
-    /// `None` if what stands in the braces is not a name.
+    /// Returns `None` if the braces do not contain a name.
     fn parse(text: &str) -> Option<Placeholder> {
         let inner = text.trim_start_matches('{').trim_end_matches('}');
         let inner = python_strip(inner);
@@ -228,7 +228,7 @@ impl Placeholder {
     }
 }
 
-/// A Python identifier, alone or behind `app:`, `user:` or `temp:`.
+/// Whether the name is a Python identifier, alone or after `app:`, `user:` or `temp:`.
 fn is_state_name(name: &str) -> bool {
     match name.split_once(':') {
         None => is_identifier(name),
@@ -245,9 +245,9 @@ pub(crate) fn is_identifier(name: &str) -> bool {
     chars.next().is_some_and(starts) && chars.all(unicode_ident::is_xid_continue)
 }
 
-/// An artifact as text: its text, or a line that says what it is.
+/// An artifact as text: its text, or a line that describes it.
 ///
-/// Where ADK would print a Python object with all its bytes, that line stands too.
+/// The line also replaces what ADK prints as a Python object with all its bytes.
 pub fn artifact_text<'a>(part: &'a Part, name: &str) -> Cow<'a, str> {
     let blob = part.inline_data.as_ref();
     let mime_type = blob.and_then(|blob| blob.mime_type.as_deref());

@@ -1,29 +1,30 @@
-//! When sessions are compacted, and by whom.
+//! When sessions are compacted, and by which summarizer.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{Compactor, EventSummarizer, LlmEventSummarizer};
 use crate::{agents::Agent, error::BuildError};
 
-/// Every so many turns, those turns and a few before them are summed up.
+/// After every `interval` runs, those runs and a few before them are summarized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlidingWindow {
-    /// How many new runs there are before a summary is made. At least one.
+    /// The number of new runs that trigger a summary. At least 1.
     pub interval: usize,
-    /// How many runs before them are summed up again, so that summaries overlap.
+    /// The number of earlier runs that are summarized again, so that summaries overlap.
     pub overlap: usize,
 }
 
-/// When a prompt is this long, all but the newest events are summed up.
+/// When a prompt reaches this length, all but the newest events are summarized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenThreshold {
-    /// How many tokens a prompt has before a summary is made. At least one.
+    /// The number of prompt tokens that triggers a summary. At least 1.
     pub tokens: u32,
-    /// How many of the newest events stay as they are. More, if a call would be cut from its answer.
+    /// The number of newest events that stay. More stay if a call would be separated from its
+    /// answer.
     pub retained_events: usize,
 }
 
-/// When the sessions of a runner are compacted, and by whom. One of the two ways, or both.
+/// When the sessions of a runner are compacted, and by which summarizer. Set one trigger or both.
 ///
 /// ```
 /// use retain_runtime::CompactionConfig;
@@ -52,19 +53,19 @@ impl Default for CompactionConfig {
 }
 
 impl CompactionConfig {
-    /// Says nothing yet; give it [`sliding_window`](Self::sliding_window),
+    /// Creates a configuration without triggers; add [`sliding_window`](Self::sliding_window),
     /// [`token_threshold`](Self::token_threshold), or both.
     pub fn new() -> CompactionConfig {
         CompactionConfig::default()
     }
 
-    /// After every `interval` runs, sums up those and `overlap` runs before them.
+    /// After every `interval` runs, summarizes those and `overlap` runs before them.
     pub fn sliding_window(mut self, interval: usize, overlap: usize) -> Self {
         self.window = Some(SlidingWindow { interval, overlap });
         self
     }
 
-    /// When a prompt has `tokens` tokens, sums up all but the newest `retained_events` events.
+    /// When a prompt has `tokens` tokens, summarizes all but the newest `retained_events` events.
     pub fn token_threshold(mut self, tokens: u32, retained_events: usize) -> Self {
         self.threshold = Some(TokenThreshold {
             tokens,
@@ -73,26 +74,26 @@ impl CompactionConfig {
         self
     }
 
-    /// Who writes the summaries. By default the model of the runner's agent does.
+    /// The summarizer. By default the model of the runner's agent writes the summaries.
     pub fn summarizer(self, summarizer: impl EventSummarizer) -> Self {
         self.shared_summarizer(Arc::new(summarizer))
     }
 
-    /// Who writes the summaries, if others have it too.
+    /// The summarizer, where other code shares it.
     pub fn shared_summarizer(mut self, summarizer: Arc<dyn EventSummarizer>) -> Self {
         self.summarizer = Some(summarizer);
         self
     }
 
-    /// How long writing one summary may take. After that it is given up: nothing is stored, the
-    /// history stays as it is, and the next turn may try again. By default two minutes, several
-    /// times what a model takes for a long history. `Duration::MAX` is no limit.
+    /// The time limit of one summary. On a timeout nothing is stored, the history is unchanged, and
+    /// the next run may try again. By default 2 minutes, several times what a model takes for a
+    /// long history. `Duration::MAX` disables the limit.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// What compacts the sessions of a runner, if it can be as described.
+    /// Builds the compactor of a runner, or returns an error if the description is invalid.
     pub(crate) fn build(self, root: &dyn Agent) -> Result<Compactor, BuildError> {
         let refused = |reason| Err(BuildError::new("compaction", reason));
         if self.window.is_none() && self.threshold.is_none() {

@@ -1,19 +1,19 @@
-//! Compaction: a summary takes the place of old events in what a model is sent.
+//! Compaction: a summary replaces old events in model requests.
 //!
-//! A summary is one more event of the log, laid over the events that it sums up; nothing is ever
-//! removed. What is to be summed up is chosen by pure functions, equal to ADK 2.13's:
+//! A summary is one more event of the log that covers the events it summarizes; no event is ever
+//! deleted. Pure functions, equal to those of ADK 2.13, choose the events to summarize:
 //!
 //! ```text
-//! sliding_window    every so many turns, after a run
-//! token_threshold   when what is sent grows too long, before a model call and after a run
-//!   tokens            how long that is
-//! self_contained    a range never cuts a call from its answer
-//! size              a range is only worth it if it is longer than a summary
-//! transcript        what the default summariser is shown
-//! summarizer        who writes the summary, and the event that carries it
+//! sliding_window    after every `interval` runs
+//! token_threshold   when the prompt grows too long, before a model call and after a run
+//!   tokens            the length of a prompt
+//! self_contained    a range never separates a call from its answer
+//! size              a range must be longer than its summary
+//! transcript        the prompt of the default summarizer
+//! summarizer        writes the summary and the event that carries it
 //! ```
 //!
-//! The contents of a request follow such events in the step `compaction` of [`contents`].
+//! The step `compaction` of [`contents`] applies these events to the contents of a request.
 //!
 //! [`contents`]: crate::contents
 
@@ -38,7 +38,7 @@ pub use transcript::{prompt, transcript};
 
 use crate::contents::{ContentsOptions, valid_shared_events};
 
-/// The events that a run behind these would have summed up, oldest first; `None` for none.
+/// The events that would be summarized after these runs, oldest first; `None` for none.
 ///
 /// ```
 /// use retain_core::{Event, Events};
@@ -61,9 +61,9 @@ pub fn sliding_window_range(events: &Events, window: &SlidingWindow) -> Option<V
     size::is_worth_it(&events, &range).then_some(range)
 }
 
-/// The events that are to be summed up before the agent's model is asked; `None` for none.
+/// The events to summarize before the agent's model is called; `None` for none.
 ///
-/// The first one is the summary so far, if there is one: the next takes its place.
+/// The first one is the earlier summary, if there is one: the new summary replaces it.
 pub fn token_threshold_range(
     events: &Events,
     threshold: &TokenThreshold,

@@ -1,4 +1,4 @@
-//! A range that is summed up never cuts a call from its answer.
+//! A summarized range never separates a call from its answer.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,11 +13,11 @@ const ASKING: [&str; 3] = [
     "adk_request_input",
 ];
 
-/// How many of the first of `events` may be summed up: the most after which nothing waits for an
-/// answer. `all` are the events of the session.
+/// The length of the longest prefix of `events` after which no call waits for an answer. `all` are
+/// the events of the session.
 ///
-/// A call that nobody will ever answer does not count, unless a whole run before it can be summed
-/// up without it.
+/// A call that will never be answered does not count, unless a whole run before it can be
+/// summarized without it.
 pub(super) fn prefix_len(events: &[Arc<Event>], all: &[Arc<Event>]) -> usize {
     let strict = balanced_len(events, &HashSet::new());
     let Some(next) = events.get(strict) else {
@@ -34,7 +34,7 @@ pub(super) fn prefix_len(events: &[Arc<Event>], all: &[Arc<Event>]) -> usize {
     strict.max(balanced_len(events, &dead))
 }
 
-/// The longest prefix that leaves nothing open but what is dead.
+/// The length of the longest prefix without open calls, not counting dead ones.
 fn balanced_len(events: &[Arc<Event>], dead: &HashSet<&str>) -> usize {
     let mut open: HashSet<&str> = HashSet::new();
     let mut balanced = 0;
@@ -51,7 +51,7 @@ fn balanced_len(events: &[Arc<Event>], dead: &HashSet<&str>) -> usize {
     balanced
 }
 
-/// Calls of earlier runs that have no answer and that nobody was asked to answer.
+/// Calls of earlier runs without an answer that are neither long-running nor wait for the user.
 fn dead_calls<'e>(events: &'e [Arc<Event>], all: &'e [Arc<Event>]) -> HashSet<&'e str> {
     let is_of_run =
         |event: &&Arc<Event>| !event.invocation_id.is_empty() && event.actions.compaction.is_none();
@@ -70,8 +70,8 @@ fn dead_calls<'e>(events: &'e [Arc<Event>], all: &'e [Arc<Event>]) -> HashSet<&'
     calls.filter(|id| !alive.contains(id)).collect()
 }
 
-/// The calls of an event whose answer may still come: what waits for a long tool, always; what waits
-/// for the user, in the newest run.
+/// The calls of an event that may still be answered: long-running calls in any run, and calls that
+/// wait for the user in the newest run.
 fn waiting(event: &Event, is_newest: bool) -> Vec<&str> {
     let asking: HashSet<&str> = match is_newest {
         true => HashSet::new(),
@@ -94,13 +94,13 @@ fn waiting(event: &Event, is_newest: bool) -> Vec<&str> {
     waiting
 }
 
-/// The calls that an event answers for good: not by asking for something.
+/// The calls that an event answers finally, and not by a request to the user.
 fn answered(event: &Event) -> impl Iterator<Item = &str> {
     let asked: HashSet<&str> = requests(event).collect();
     response_ids(event).filter(move |id| !asked.contains(id))
 }
 
-/// The calls for which the event asks for a confirmation or a credential.
+/// The calls for which the event requests a confirmation or a credential.
 fn requests(event: &Event) -> impl Iterator<Item = &str> {
     let confirmations: &Json = &event.actions.requested_tool_confirmations;
     let credentials: &Json = &event.actions.requested_auth_configs;

@@ -1,4 +1,4 @@
-//! Whether a summary can make a request shorter. The last one says how long the next will be.
+//! Whether a summary can shorten a request. The length of the last summary predicts the next.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use retain_core::{Content, Event};
 
 use crate::contents::spans::{Coverage, Span, kept_spans};
 
-/// Whether summing up `range` takes more out of a request than the last summary put in.
+/// Whether summarizing `range` removes more from a request than the last summary added.
 pub(super) fn is_worth_it(events: &[Arc<Event>], range: &[Arc<Event>]) -> bool {
     let times = || range.iter().map(|event| event.timestamp);
     let empty_summary = Span {
@@ -20,7 +20,7 @@ pub(super) fn is_worth_it(events: &[Arc<Event>], range: &[Arc<Event>]) -> bool {
     before > after + last
 }
 
-/// The newest summary that no other one covers.
+/// The newest summary that no other summary covers.
 pub(super) fn latest_summary(events: &[Arc<Event>]) -> Option<&Event> {
     let kept = kept_spans(spans(events));
     let latest = kept.iter().map(|span| span.place).max()?;
@@ -32,7 +32,7 @@ fn spans(events: &[Arc<Event>]) -> impl Iterator<Item = Span> {
     spans.filter_map(|(place, event)| Some(Span::of(place, event.actions.compaction.as_ref()?)))
 }
 
-/// The characters of what a request has of the events; with one more summary, if given, of nothing.
+/// The number of characters of the events in a request, optionally with one more, empty summary.
 fn request_size(events: &[Arc<Event>], empty_summary: Option<Span>) -> usize {
     let kept = kept_spans(spans(events).chain(empty_summary));
     let covered = Coverage::of(&kept);
@@ -53,7 +53,7 @@ fn summary_size(event: &Event) -> usize {
     compaction.map_or(0, |compaction| size(&compaction.compacted_content))
 }
 
-/// The characters of a content as ADK writes it down. What cannot be written has none.
+/// The number of characters of a content as ADK serializes it; 0 if it cannot be serialized.
 fn size(content: &Content) -> usize {
     let text = content.to_snake_json();
     text.map_or(0, |text| text.chars().count())

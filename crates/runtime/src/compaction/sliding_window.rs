@@ -1,4 +1,4 @@
-//! What is summed up every so many runs.
+//! The range that is summarized after every `interval` runs.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -9,7 +9,7 @@ use retain_core::Event;
 
 use super::{SlidingWindow, self_contained};
 
-/// The events of the window, if enough runs are new. Summaries are not among them.
+/// The events of the window without summaries, if there are enough new runs.
 pub(super) fn range(events: &[Arc<Event>], window: &SlidingWindow) -> Option<Vec<Arc<Event>>> {
     let runs = runs(events);
     let summed_up_to = summed_up_to(events);
@@ -29,7 +29,7 @@ pub(super) fn range(events: &[Arc<Event>], window: &SlidingWindow) -> Option<Vec
     (!range.is_empty()).then_some(range)
 }
 
-/// A run, and the time of its latest event.
+/// A run, and the timestamp of its latest event.
 struct Run<'e> {
     id: &'e str,
     latest: f64,
@@ -63,7 +63,7 @@ fn runs(events: &[Arc<Event>]) -> Vec<Run<'_>> {
     runs
 }
 
-/// Where the newest summary ends.
+/// The end of the newest summary.
 fn summed_up_to(events: &[Arc<Event>]) -> f64 {
     let summaries = events.iter().rev();
     let mut ends =

@@ -1,4 +1,4 @@
-//! Who writes a summary, and the event that carries it.
+//! Summarizers, and the event that carries a summary.
 
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -16,17 +16,17 @@ use crate::{
     plugins::panic_text,
 };
 
-/// What stands for a range of events from now on.
+/// The replacement of a range of events.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// What the model will see in place of the events.
+    /// The content that the model sees in place of the events.
     pub content: Content,
-    /// What it took to write it.
+    /// The token usage of writing it.
     pub usage: Option<UsageMetadata>,
 }
 
 impl<T: Into<String>> From<T> for Summary {
-    /// A text.
+    /// Creates a summary from a text.
     fn from(text: T) -> Summary {
         Summary {
             content: Content::model(text),
@@ -35,7 +35,7 @@ impl<T: Into<String>> From<T> for Summary {
     }
 }
 
-/// Writes summaries. By default [`LlmEventSummarizer`] does.
+/// Writes summaries. The default is [`LlmEventSummarizer`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,28 +56,28 @@ impl<T: Into<String>> From<T> for Summary {
 /// ```
 #[async_trait]
 pub trait EventSummarizer: fmt::Debug + Send + Sync + 'static {
-    /// Sums up the events, oldest first. The first one may be the summary so far, said by `model`.
-    /// `None` leaves them as they are; so does a failure, which is logged.
+    /// Summarizes the events, oldest first. The first one may be the earlier summary, with the
+    /// author `model`. `None` leaves the events unsummarized; so does a failure, which is logged.
     async fn summarize(&self, events: &[Arc<Event>]) -> Result<Option<Summary>, BoxError>;
 
-    /// What kind of summariser it is, for those who follow runs by their spans.
+    /// The kind of summarizer, for telemetry spans.
     fn kind(&self) -> &'static str {
         "EventSummarizer"
     }
 }
 
-/// Lets a model write the summaries.
+/// A summarizer that calls a model.
 #[derive(Debug, Clone)]
 pub struct LlmEventSummarizer {
     model: Arc<dyn Model>,
     template: Option<String>,
 }
 
-/// Where the transcript goes in a template.
+/// The placeholder of the transcript in a template.
 const TRANSCRIPT: &str = "{conversation_history}";
 
 impl LlmEventSummarizer {
-    /// This model, asked in ADK's words.
+    /// Creates a summarizer that calls this model with ADK's prompt.
     pub fn new(model: Arc<dyn Model>) -> LlmEventSummarizer {
         LlmEventSummarizer {
             model,
@@ -85,7 +85,7 @@ impl LlmEventSummarizer {
         }
     }
 
-    /// Asks in other words. `{conversation_history}` is where the events go; other braces stay.
+    /// Sets another prompt. The events replace `{conversation_history}`; other braces stay.
     #[must_use]
     pub fn prompt_template(mut self, template: impl Into<String>) -> Self {
         self.template = Some(template.into());
@@ -124,7 +124,7 @@ impl EventSummarizer for LlmEventSummarizer {
     }
 }
 
-/// What compacts the sessions of a runner.
+/// Compacts the sessions of a runner.
 #[derive(Debug)]
 pub(crate) struct Compactor {
     pub(crate) window: Option<SlidingWindow>,
@@ -133,27 +133,27 @@ pub(crate) struct Compactor {
     pub(super) time_limit: Duration,
 }
 
-/// Why a session was not summed up though it was time. The events themselves are still there.
+/// Why a due compaction failed. The events themselves are still in the log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompactionError {
-    /// The summariser took longer than it may. The next turn tries again; if it goes on, raise
-    /// [`time_limit`](crate::CompactionConfig::time_limit) or look why it hangs.
+    /// The summarizer timed out. The next run tries again; if the error persists, raise
+    /// [`time_limit`](crate::CompactionConfig::time_limit) or find out why the summarizer hangs.
     #[error("the summariser did not finish within {limit:?} (see CompactionConfig::time_limit)")]
     OutOfTime {
         /// The limit.
         limit: Duration,
     },
-    /// The summariser failed.
+    /// The summarizer failed.
     #[error("the summariser failed: {0}")]
     Failed(#[source] BoxError),
-    /// The summariser panicked.
+    /// The summarizer panicked.
     #[error("the summariser panicked: {0}")]
     Panicked(String),
-    /// The summary has no text. In its place the history would be gone from the prompts.
+    /// The summary has no text. Storing it would remove the history from prompts.
     #[error("the summary is empty")]
     Empty,
-    /// The session could not be read, or the summary not be stored.
+    /// The session could not be read, or the summary could not be stored.
     #[error(transparent)]
     Session(#[from] SessionError),
 }
@@ -163,7 +163,7 @@ impl Compactor {
         self.summarizer.kind()
     }
 
-    /// A summary of the events; `None` if the summariser leaves them as they are.
+    /// Summarizes the events; `None` if the summarizer leaves them unsummarized.
     pub(crate) async fn summary(
         &self,
         range: &[Arc<Event>],
@@ -186,7 +186,7 @@ impl Compactor {
     }
 }
 
-/// The event that lays a summary over the range that it sums up.
+/// Creates the event whose summary covers the range.
 pub(crate) fn overlay(
     range: &[Arc<Event>],
     summary: Summary,

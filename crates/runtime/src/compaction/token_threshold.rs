@@ -1,4 +1,4 @@
-//! What is summed up when a prompt grows too long: all but the newest events.
+//! The range that is summarized when a prompt grows too long: all but the newest events.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -6,7 +6,7 @@ use retain_core::{Event, EventCompaction, LlmResponse};
 
 use super::{self_contained, size};
 
-/// The events to sum up, behind the summary so far.
+/// The events to summarize since the last summary, which comes first.
 pub(super) fn range(events: &[Arc<Event>], retained: usize) -> Option<Vec<Arc<Event>>> {
     let summary = size::latest_summary(events);
     let compaction = summary.and_then(|summary| summary.actions.compaction.as_ref());
@@ -28,8 +28,8 @@ pub(super) fn range(events: &[Arc<Event>], retained: usize) -> Option<Vec<Arc<Ev
     Some(range)
 }
 
-/// How many of the events are not retained. More are retained where a retained answer would lose
-/// its call.
+/// The number of events that are not retained. More events are retained if a retained answer would
+/// lose its call.
 fn split(events: &[Arc<Event>], retained: usize) -> usize {
     if retained == 0 {
         return events.len();
@@ -48,7 +48,7 @@ fn split(events: &[Arc<Event>], retained: usize) -> usize {
     0
 }
 
-/// The summary so far as the first of the events to sum up, so that the next one covers it.
+/// The earlier summary as the first event to summarize, so that the new summary covers it.
 fn seed(summary: &Event, compaction: &EventCompaction) -> Event {
     let content = compaction.compacted_content.clone();
     Event {

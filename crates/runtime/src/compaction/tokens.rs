@@ -1,4 +1,4 @@
-//! How long the next prompt of an agent will be, as far as is known.
+//! Counts or estimates the length of an agent's next prompt.
 
 use retain_core::{Content, Event, Events, JsonMap, Part};
 
@@ -7,13 +7,14 @@ use crate::{
     python_text::python_json_map,
 };
 
-/// Characters of a token, roughly.
+/// The approximate number of characters of a token.
 const TOKEN_CHARS: usize = 4;
 
-/// The tokens of the agent's next prompt: as its model counted the last one, if it was asked since
-/// the last summary, else a quarter of the characters that would be sent. `None` if nothing would.
+/// The number of tokens of the agent's next prompt: the model's count of its last prompt, if there
+/// was one since the last summary, else a quarter of the characters of the contents. `None` if the
+/// contents are empty.
 ///
-/// Without an agent's name, any agent's count is good.
+/// Without an agent's name, the count of any agent is used.
 pub fn prompt_tokens(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64> {
     counted(events, agent).or_else(|| estimated(events, agent))
 }
@@ -37,7 +38,7 @@ fn estimated(events: &Events, agent: &ContentsOptions<'_>) -> Option<i64> {
         isolation_scope: agent.isolation_scope,
         ..ContentsOptions::default()
     };
-    // A task that was taken back is not sent either.
+    // A task that was rewound is not sent either.
     let mut live = Events::default();
     for (position, event) in (1..).zip(valid_shared_events(events)) {
         live.push(position, event);
@@ -52,7 +53,7 @@ fn content_chars(content: &Content) -> usize {
     content.parts().iter().map(part_chars).sum()
 }
 
-/// Texts, calls and answers count; data do not.
+/// Counts texts, calls and answers, but not data.
 fn part_chars(part: &Part) -> usize {
     let chars = |text: &Option<String>| text.as_ref().map_or(0, |text| text.chars().count());
     let call = part.function_call.as_ref();
@@ -64,7 +65,7 @@ fn part_chars(part: &Part) -> usize {
     chars(&part.text) + call + answer
 }
 
-/// The characters of a map as `json.dumps` writes it, which escapes all that is not ASCII.
+/// The number of characters that `json.dumps` writes for a map. It escapes non-ASCII characters.
 fn map_chars(map: Option<&JsonMap>) -> usize {
     let Some(map) = map.filter(|map| !map.is_empty()) else {
         return 0;

@@ -1,4 +1,4 @@
-//! What the default summariser is shown: the events as lines of text, in ADK's words.
+//! The prompt of the default summarizer: the events as lines of text, worded as in ADK.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use retain_core::{Event, JsonMap, Part};
 
 use crate::python_text::python_repr_map;
 
-/// What asks for a summary, up to the transcript. ADK's, to the byte: models were tuned on it.
+/// The request for a summary, before the transcript. Byte-identical to ADK's: models were tuned on
+/// it.
 const REQUEST: &str = concat!(
     "The following is a conversation history between a user and an AI agent. It may or may not ",
     "start from a compacted history. Please identify and reiterate the user request, summarize ",
@@ -18,15 +19,15 @@ const REQUEST: &str = concat!(
     "of the interaction.\n\n",
 );
 
-/// How much is shown of a call's arguments, and of an answer: a summary is to be short.
+/// The maximum length of a call's arguments and of an answer, because a summary must be short.
 const TOOL_CHARS: usize = 2000;
 
-/// What a model is asked for a summary of the events.
+/// The prompt that asks a model to summarize the events.
 pub fn prompt(events: &[Arc<Event>]) -> String {
     REQUEST.to_owned() + &transcript(events)
 }
 
-/// The events as lines of text: what was said and thought, called and answered.
+/// The events as lines of text: messages, thoughts, calls and answers.
 pub fn transcript(events: &[Arc<Event>]) -> String {
     let mut lines = Vec::new();
     for event in events.iter().filter(|event| !is_about_credentials(event)) {
@@ -42,7 +43,7 @@ fn push_lines(lines: &mut Vec<String>, event: &Event, part: &Part) {
     if let Some(text) = part.text.as_ref().filter(|text| !text.is_empty()) {
         match part.thought == Some(true) {
             false => lines.push(format!("{author}: {text}")),
-            // What a summariser thought over an earlier summary is nobody's knowledge.
+            // Skip the summarizer's thoughts about an earlier summary: no agent knows them.
             true if event.actions.compaction.is_some() => {}
             true => lines.push(format!("{author} (thought): {text}")),
         }
@@ -77,7 +78,7 @@ fn parts(event: &Event) -> &[Part] {
         .unwrap_or_default()
 }
 
-/// What holds the user's credentials is shown to no model.
+/// No model may see the user's credentials.
 fn is_about_credentials(event: &Event) -> bool {
     parts(event).iter().any(|part| {
         let call = part.function_call.as_ref().map(|call| &call.name);

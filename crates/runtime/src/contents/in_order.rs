@@ -5,9 +5,9 @@ use super::{include::Has, is_set, turn::Turn};
 
 /// What is in order.
 pub(super) struct InOrder {
-    /// Every response stands right behind its call.
+    /// Every response is right after its call.
     pub(super) responses: bool,
-    /// Every call is answered right behind it.
+    /// Every call is right before its response.
     pub(super) calls: bool,
 }
 

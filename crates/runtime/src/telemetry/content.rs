@@ -1,4 +1,4 @@
-//! What is said, as the texts that ADK puts into spans: without bytes and without secrets.
+//! Content as the text that ADK puts into spans: without bytes and without secrets.
 
 use retain_core::{Content, Event, Json, JsonMap, LlmResponse, Part, redacted};
 use tracing::Span;
@@ -6,11 +6,11 @@ use tracing::Span;
 use super::{CONTENT, Telemetry};
 use crate::models::LlmRequest;
 
-/// What stands in a span in place of a content that is not told. ADK's web UI wants JSON there.
+/// Replaces a content that is not recorded. ADK's web UI expects JSON there.
 const NOT_TOLD: &str = "{}";
 
-/// Tells an attribute that is content: in the span, to layers of this process, or not at all.
-/// `text` is only made where somebody gets it.
+/// Records a content attribute: in the span, for layers of this process, or not at all. Calls
+/// `text` only if the text is used.
 pub(super) fn tell(
     span: &Span,
     telemetry: Telemetry,
@@ -30,13 +30,13 @@ pub(super) fn tell(
     }
 }
 
-/// Whether anybody gets to know it.
+/// Whether the content is recorded anywhere.
 pub(super) fn is_told(span: &Span, telemetry: Telemetry) -> bool {
     !span.is_disabled() && (telemetry.content_in_spans || telemetry.content_in_process)
 }
 
-/// The request. Of contents nothing is left that is only bytes, and nothing of how the provider is
-/// reached, as there are keys in that.
+/// The request, without bytes and without the options of the connection to the provider, which hold
+/// API keys.
 pub(super) fn request_text(request: &LlmRequest) -> String {
     let contents = request.contents.iter().map(|content| {
         let parts = content.parts().iter();
@@ -55,7 +55,7 @@ pub(super) fn request_text(request: &LlmRequest) -> String {
     redacted(Json::from(json).to_string())
 }
 
-/// The answer. Of bytes it says how many there are.
+/// The answer. Bytes are replaced by their number.
 pub(super) fn response_text(response: &LlmResponse) -> String {
     let mut response = response.clone();
     if let Some(content) = &mut response.content {
@@ -73,12 +73,12 @@ pub(super) fn response_text(response: &LlmResponse) -> String {
     redacted(text.unwrap_or_else(|_| NOT_TOLD.to_owned()))
 }
 
-/// What a tool was given.
+/// The arguments of a tool call.
 pub(super) fn arguments_text(args: &JsonMap) -> String {
     redacted(Json::from(args.clone()).to_string())
 }
 
-/// What it gave.
+/// The answer of a tool.
 pub(super) fn answer_text(event: &Event) -> String {
     let answers = event.function_responses();
     let answer = answers.first().and_then(|answer| answer.response.clone());
@@ -86,7 +86,7 @@ pub(super) fn answer_text(event: &Event) -> String {
     redacted(Json::from(answer).to_string())
 }
 
-/// What several tools gave.
+/// The answers of several tools.
 pub(super) fn answers_text(event: &Event) -> String {
     let answers = event.function_responses();
     let texts = answers.iter().filter_map(|answer| {
@@ -104,7 +104,7 @@ fn with_parts(content: &Content, parts: impl Iterator<Item = Part>) -> Content {
     }
 }
 
-/// A signature is the provider's; nobody can read it.
+/// Removes the signature, which only the provider can read.
 fn without_signature(part: &Part) -> Part {
     let mut part = part.clone();
     part.thought_signature = None;

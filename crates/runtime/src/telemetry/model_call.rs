@@ -1,7 +1,7 @@
 //! The spans of a model call: `call_llm` around all of it, `generate_content` around the model.
 //!
-//! Pieces of an answer follow one another, and the last one counts. So what is found is kept here and
-//! recorded when the call is over, also where that is because its future was dropped.
+//! An answer comes in chunks, and the last one counts. So the values are collected here and
+//! recorded when the call ends, also if its future is dropped.
 
 use std::sync::Arc;
 
@@ -25,20 +25,20 @@ pub(crate) struct CallSpans {
     heard: Heard,
 }
 
-/// What the model has said so far, as far as spans tell it.
+/// The values of the model's answers so far that spans record.
 #[derive(Debug, Default)]
 struct Heard {
     usage: Option<Usage>,
     finish_reason: Option<String>,
-    /// The event that came of it.
+    /// The id of the event made from the answer.
     event: Option<String>,
-    /// The last answer, while it is to be told.
+    /// The last answer, if content is recorded.
     response: Option<Arc<LlmResponse>>,
-    /// Whether `response` is only a piece.
+    /// Whether `response` is only a chunk.
     is_piece: bool,
 }
 
-/// What a call cost, as far as it was said.
+/// The token usage of a call, as far as the model reported it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Usage {
     input: Option<i64>,
@@ -48,7 +48,7 @@ struct Usage {
 }
 
 impl CallSpans {
-    /// Begins `call_llm`.
+    /// Starts `call_llm`.
     pub(crate) fn begin(ctx: &InvocationContext) -> CallSpans {
         let call = info_span!(
             target: SPANS,
@@ -80,17 +80,17 @@ impl CallSpans {
         }
     }
 
-    /// The whole call; callbacks belong into it.
+    /// The span of the whole call, including callbacks.
     pub(crate) fn call(&self) -> Span {
         self.call.clone()
     }
 
-    /// The model's part.
+    /// The span of the model.
     pub(crate) fn generate(&self) -> Span {
         self.generate.clone()
     }
 
-    /// The request is as it will be sent.
+    /// Records the final request.
     pub(crate) fn ask(&self, request: &LlmRequest) {
         if self.call.is_disabled() {
             return;
@@ -117,7 +117,7 @@ impl CallSpans {
         });
     }
 
-    /// Begins `generate_content`.
+    /// Starts `generate_content`.
     pub(crate) fn begin_generating(&mut self, ctx: &InvocationContext, request: &LlmRequest) {
         let _in_call = self.call.enter();
         self.generate = info_span!(
@@ -143,7 +143,7 @@ impl CallSpans {
         );
     }
 
-    /// The model, or a callback in its place, has said something.
+    /// Records an answer of the model, or of a callback in its place.
     pub(crate) fn hear(&mut self, response: &LlmResponse) {
         if self.call.is_disabled() {
             return;
@@ -165,8 +165,8 @@ impl CallSpans {
         }
     }
 
-    /// An event was made of what was heard. Where the model has said that it is done, its part of the
-    /// call is over: tools that are run now are no part of it.
+    /// Records the event made from the answer. If the model has reported that it is done, its span
+    /// ends here, so that tools run outside it.
     pub(crate) fn made_event(&mut self, id: &str) {
         if self.call.is_disabled() {
             return;
@@ -177,7 +177,7 @@ impl CallSpans {
         }
     }
 
-    /// Passes a result of the call on. If it is a failure, so is the call.
+    /// Returns the result unchanged. An error marks the call as failed.
     pub(crate) fn noting<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             failed(&self.call, error.code());
@@ -185,7 +185,7 @@ impl CallSpans {
         result
     }
 
-    /// The model has failed.
+    /// Records that the model failed.
     pub(crate) fn model_failed(&mut self, code: Option<&str>) {
         failed(&self.generate, code.unwrap_or("ModelError"));
         self.end_generating();
@@ -238,7 +238,7 @@ impl Drop for CallSpans {
 }
 
 impl Usage {
-    /// Results of tools that the provider runs count as input, thoughts as output.
+    /// Counts results of tools that the provider runs as input, thoughts as output.
     fn of(usage: &UsageMetadata) -> Usage {
         let sum = |one: Option<i64>, other: Option<i64>| match (one, other) {
             (None, None) => None,

@@ -1,8 +1,8 @@
-//! Whose a model is, by its name: ADK 2.13's rules for `gen_ai.system`.
+//! The provider of a model, by its name: ADK 2.13's rules for `gen_ai.system`.
 
 use std::env;
 
-/// First words of the names of resources. They say where a model is, and not whose.
+/// First segments of resource names. They tell where a model is, and not its provider.
 const COLLECTIONS: [&str; 6] = [
     "endpoints",
     "locations",
@@ -12,7 +12,7 @@ const COLLECTIONS: [&str; 6] = [
     "tunedmodels",
 ];
 
-/// The provider of a model. What nothing is known of is taken for Google's, as in ADK.
+/// The provider of a model. Unknown models count as Google's, as in ADK.
 pub(super) fn system_of(model: &str) -> String {
     if model == "offline" {
         return "retain".to_owned();
@@ -20,7 +20,7 @@ pub(super) fn system_of(model: &str) -> String {
     provider_of(model).unwrap_or_else(|| google().to_owned())
 }
 
-/// The provider that a name tells, unless it is Google.
+/// The provider in a name, unless it is Google.
 fn provider_of(model: &str) -> Option<String> {
     let name = bare_name(model);
     let start = name.get(..7).unwrap_or_default().to_ascii_lowercase();
@@ -34,7 +34,7 @@ fn provider_of(model: &str) -> Option<String> {
     is_provider.then_some(provider)
 }
 
-/// How Google's models are reached.
+/// The name of the Google API in use.
 pub(super) fn google() -> &'static str {
     let names = ["GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI"];
     let value = names.iter().find_map(|name| env::var(name).ok());
@@ -45,7 +45,7 @@ pub(super) fn google() -> &'static str {
     }
 }
 
-/// The name without the path to it.
+/// The model name without the resource path.
 fn bare_name(model: &str) -> &str {
     if model.starts_with("projects/") {
         let of_publisher = model.contains("/publishers/");

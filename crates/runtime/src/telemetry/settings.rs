@@ -1,29 +1,29 @@
-//! Whether what is said may be seen in spans. It may not, unless somebody asks for it.
+//! Whether spans may hold content. By default they may not.
 
 use std::env;
 
-/// ADK's variable for its own spans. There it is on by default.
+/// ADK's variable for its own spans. In ADK it is on by default.
 const ADK: &str = "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS";
 
-/// OpenTelemetry's variable for all of generative AI.
+/// OpenTelemetry's variable for generative AI.
 const OTEL: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 
-/// Where the content of a conversation may be seen: requests, answers, arguments and results.
+/// Where the content of a conversation may be recorded: requests, answers, arguments and results.
 ///
-/// The default is nowhere. A runner that is not told otherwise takes [`Telemetry::from_env`].
+/// The default is nowhere. A runner without this setting uses [`Telemetry::from_env`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Telemetry {
-    /// In the spans, and so wherever they are exported to.
+    /// In the spans, and so in every exporter of them.
     pub content_in_spans: bool,
     /// In events with the target [`CONTENT`](super::CONTENT), for layers that keep them in this
-    /// process. The traces of a server for developers are made of them.
+    /// process. The traces of the development server use them.
     pub content_in_process: bool,
 }
 
 impl Telemetry {
-    /// What the environment asks for. `ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS` decides where it is
-    /// set; else `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` with `SPAN_ONLY` or
-    /// `SPAN_AND_EVENT`. As in ADK its `true` means log records only, which there are none of here.
+    /// Reads the environment. `ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS` decides if it is set; else
+    /// `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` with `SPAN_ONLY` or `SPAN_AND_EVENT`.
+    /// As in ADK its `true` means log records only, which Retain does not write.
     pub fn from_env() -> Telemetry {
         let read = |name: &str| env::var(name).ok();
         Telemetry::of(read(ADK).as_deref(), read(OTEL).as_deref())

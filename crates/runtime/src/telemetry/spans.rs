@@ -1,5 +1,5 @@
-//! The spans of runs, agents, tools and summaries. What is only known later is recorded once, so that
-//! no attribute is in a span twice.
+//! The spans of runs, agents, tools and summaries. Values known later are recorded once, so that a
+//! span has no attribute twice.
 
 use retain_core::{Event, Json, JsonMap, SessionKey};
 use tracing::{Span, field::Empty, info_span};
@@ -16,14 +16,13 @@ use crate::{
     tools::Tool,
 };
 
-/// Marks what a span is of as failed. The code is told and not the message: that may quote what was
-/// said.
+/// Marks a span as failed. Records the code and not the message, which may quote the conversation.
 pub(crate) fn failed(span: &Span, code: &str) {
     span.record("error.type", code);
     span.record("otel.status_description", code);
 }
 
-/// A run.
+/// The span of a run.
 pub(crate) fn invocation(session: &str) -> Span {
     info_span!(
         target: SPANS,
@@ -36,7 +35,7 @@ pub(crate) fn invocation(session: &str) -> Span {
     )
 }
 
-/// The run has its id.
+/// Records the id of the run.
 pub(crate) fn invocation_begun(
     span: &Span,
     telemetry: Telemetry,
@@ -53,7 +52,7 @@ pub(crate) fn invocation_begun(
     }
 }
 
-/// An agent's part of a run.
+/// The span of an agent in a run.
 pub(crate) fn agent(ctx: &InvocationContext) -> Span {
     info_span!(
         target: SPANS,
@@ -68,7 +67,7 @@ pub(crate) fn agent(ctx: &InvocationContext) -> Span {
     )
 }
 
-/// A call of a tool.
+/// The span of a tool call.
 pub(crate) fn tool(ctx: &InvocationContext, tool: &dyn Tool, call: Option<&str>) -> Span {
     info_span!(
         target: SPANS,
@@ -80,7 +79,7 @@ pub(crate) fn tool(ctx: &InvocationContext, tool: &dyn Tool, call: Option<&str>)
         "gen_ai.tool.type" = tool.kind(),
         "gen_ai.agent.name" = ctx.agent_name(),
         "gen_ai.tool.call.id" = call.unwrap_or("<not specified>"),
-        // ADK's web UI looks for them in every span that an event came of.
+        // ADK's web UI expects these in every span that made an event.
         "gcp.vertex.agent.llm_request" = "{}",
         "gcp.vertex.agent.llm_response" = "{}",
         "gcp.vertex.agent.tool_call_args" = Empty,
@@ -91,16 +90,16 @@ pub(crate) fn tool(ctx: &InvocationContext, tool: &dyn Tool, call: Option<&str>)
     )
 }
 
-/// A call that is over.
+/// A finished tool call.
 pub(crate) struct RanTool<'a> {
     pub(crate) args: &'a JsonMap,
     pub(crate) ran: &'a Result<Option<Event>>,
-    /// Whether there is such a tool.
+    /// Whether the tool exists.
     pub(crate) is_known: bool,
 }
 
 impl RanTool<'_> {
-    /// Records what came of the call.
+    /// Records the result of the call.
     pub(crate) fn record(&self, span: &Span, telemetry: Telemetry) {
         if span.is_disabled() {
             return;
@@ -121,12 +120,12 @@ impl RanTool<'_> {
         }
     }
 
-    /// The kind of failure, also of one that was told to the model as an answer.
+    /// The error code, also of an error that the model got as an answer.
     fn failure(&self) -> Option<&str> {
         let answer = match self.ran {
             Err(RunError::Cancelled) | Ok(None) => return None,
             Err(error) => return Some(error.code()),
-            // The name that ADK has for it.
+            // ADK's name for this error.
             Ok(Some(_)) if !self.is_known => return Some("ValueError"),
             Ok(Some(answer)) => answer,
         };
@@ -146,7 +145,7 @@ impl RanTool<'_> {
     }
 }
 
-/// What counts as nothing in Python.
+/// Whether a value is false in Python.
 fn is_falsy(value: &Json) -> bool {
     match value {
         Json::Null | Json::Bool(false) => true,
@@ -158,7 +157,7 @@ fn is_falsy(value: &Json) -> bool {
     }
 }
 
-/// The answers of several calls have become one event.
+/// Records that the answers of several calls were merged into one event.
 pub(crate) fn merged(event: &Event, telemetry: Telemetry) {
     let span = info_span!(
         target: SPANS,
@@ -179,7 +178,7 @@ pub(crate) fn merged(event: &Event, telemetry: Telemetry) {
     });
 }
 
-/// A summary is made of so many events.
+/// The span of a summary of `events` events.
 pub(crate) fn compaction(
     session: &str,
     trigger: &'static str,
@@ -219,7 +218,7 @@ pub(crate) fn compaction(
     span
 }
 
-/// The summary is an event now.
+/// Records the event of the summary.
 pub(crate) fn compaction_made(span: &Span, event: &Event) {
     span.record("gen_ai.compaction.result_event_id", event.id.as_str());
     if let Some(summary) = &event.actions.compaction {
@@ -228,7 +227,7 @@ pub(crate) fn compaction_made(span: &Span, event: &Event) {
     }
 }
 
-/// Exporters know only numbers with a sign.
+/// Exporters support only signed numbers.
 fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
