@@ -2,7 +2,7 @@
 //!
 //! [`Runner`] stores a message and runs an agent on its session. [`LlmAgent`] builds a request from
 //! the session, calls a [`Model`], runs the [`Tool`]s that the model calls, and calls the model
-//! again. Every event is stored before the caller gets it.
+//! again. A complete event is stored before the caller gets it.
 
 // The future of a run is moved and polled on stacks of 1 or 2 MB.
 #![warn(clippy::large_futures)]

@@ -4,7 +4,7 @@ use retain_core::{Json, JsonMap};
 use schemars::{JsonSchema, generate::SchemaSettings};
 
 /// The schema of `T`, inlined: no references, no titles, no dialect. It equals the schema that ADK
-/// declares for the corresponding Python type.
+/// declares for the corresponding Python type, if there is one.
 pub(crate) fn json_schema_of<T: JsonSchema>() -> Json {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;

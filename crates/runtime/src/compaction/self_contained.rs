@@ -51,7 +51,7 @@ fn balanced_len(events: &[Arc<Event>], dead: &HashSet<&str>) -> usize {
     balanced
 }
 
-/// Calls of earlier runs without an answer that are neither long-running nor wait for the user.
+/// Calls of earlier runs without a final answer that can no longer be answered, see `waiting`.
 fn dead_calls<'e>(events: &'e [Arc<Event>], all: &'e [Arc<Event>]) -> HashSet<&'e str> {
     let is_of_run =
         |event: &&Arc<Event>| !event.invocation_id.is_empty() && event.actions.compaction.is_none();

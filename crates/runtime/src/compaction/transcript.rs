@@ -43,7 +43,7 @@ fn push_lines(lines: &mut Vec<String>, event: &Event, part: &Part) {
     if let Some(text) = part.text.as_ref().filter(|text| !text.is_empty()) {
         match part.thought == Some(true) {
             false => lines.push(format!("{author}: {text}")),
-            // Skip the summarizer's thoughts about an earlier summary: no agent knows them.
+            // Skip what a summarizer thought while it wrote an earlier summary.
             true if event.actions.compaction.is_some() => {}
             true => lines.push(format!("{author} (thought): {text}")),
         }

@@ -14,7 +14,7 @@
 //! - has a call, a response or a long-running call id that the prefix also has, or one without an
 //!   id if the prefix has such too,
 //! - was published on the branch of a call in the prefix, or calls what a branch there names,
-//! - has a timestamp before the end of the prefix, where a summary makes the order that of time.
+//! - is out of time order, where a summary in the prefix makes the order that of time.
 //!
 //! Then the cache assembles everything anew. A test grows random histories and compares every step.
 

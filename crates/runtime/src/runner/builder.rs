@@ -178,9 +178,10 @@ impl RunnerBuilder {
     }
 
     /// The time limit of one tool call, unless the tool or the run sets its own. On a timeout the
-    /// runner drops the call and tells the model. By default 10 minutes: longer than nearly all
-    /// tools take, and short enough that no tool blocks a session forever. `Duration::MAX` disables
-    /// the limit.
+    /// runner drops the call and tells the model.
+    ///
+    /// By default 10 minutes: longer than nearly all tools take, and short enough that no tool
+    /// blocks a session forever. `Duration::MAX` disables the limit.
     ///
     /// The limit needs the tool to await: see [`Tool::run`](crate::Tool::run).
     pub fn tool_time_limit(mut self, limit: Duration) -> Self {

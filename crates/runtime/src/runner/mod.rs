@@ -1,9 +1,10 @@
 //! The runner turns a user's message into stored events, with one run at a time per session.
 //!
 //! `begin` stores the message and takes the session's lease, `drive` runs the agent and stores its
-//! events, and the caller reads them from a `stream`. The caller drives the run by asking for
-//! events. If the caller drops the stream, a task of the runner finishes the run, so that the log
-//! is complete.
+//! events, and the caller reads them from a `stream`.
+//!
+//! The caller drives the run by asking for events. If it drops the stream, a task of the runner
+//! finishes the run, so that the log is complete.
 
 mod after;
 mod begin;
@@ -201,9 +202,11 @@ impl Runner {
     }
 
     /// Resumes a run that has paused, failed or been interrupted by a crash. It does not repeat
-    /// stored work. It runs calls without an answer, possibly again, so the tools of a resumable
-    /// runner must tolerate that. A run that waits for an answer keeps waiting, and a finished run
-    /// yields nothing.
+    /// stored work. A run that waits for an answer keeps waiting, and a finished run yields
+    /// nothing.
+    ///
+    /// It runs calls without an answer, possibly again, so the tools of a resumable runner must
+    /// tolerate that.
     ///
     /// Needs a runner that is [`resumable`](RunnerBuilder::resumable).
     ///
@@ -287,9 +290,11 @@ impl Runner {
     }
 
     /// Waits until the sessions of finished runs are ingested into memory, if the runner [ingests
-    /// turns](RunnerBuilder::ingest_after_turns). Returns the sessions whose ingestion has failed
-    /// since the last call, with the errors; each failure is also logged. The runner retries them
-    /// after their next run, or you add them yourself.
+    /// turns](RunnerBuilder::ingest_after_turns).
+    ///
+    /// Returns the sessions whose ingestion has failed since the last call, with the errors; each
+    /// failure is also logged when it happens. The runner retries them after their next run, or you
+    /// add them yourself.
     pub async fn flush_memory(&self) -> Vec<(SessionKey, MemoryError)> {
         let ingests = &self.inner.ingests.after_runs;
         ingests.wait().await;

@@ -7,9 +7,10 @@ use crate::error::Result;
 
 impl Runner {
     /// Takes back everything from the first event of the run on: the next run does not see it, and
-    /// the session's own state keys and artifacts get their earlier values. Nothing is deleted;
-    /// `app:` and `user:` keys and `user:` artifacts stay. Returns the event that records the
-    /// rewind.
+    /// the session's own state keys and artifacts get their earlier values. Returns the event that
+    /// records the rewind.
+    ///
+    /// Nothing is deleted; `app:` and `user:` keys and `user:` artifacts stay.
     ///
     /// Waits for a run of the session to end. Needs a session service that has a log. If it fails,
     /// rewind again: see [`SessionLog::rewind_with`](retain_core::SessionLog::rewind_with).

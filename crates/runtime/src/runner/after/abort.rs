@@ -42,7 +42,7 @@ pub(crate) fn answers_to_open_calls(events: &Events, invocation_id: &str) -> Vec
     sealing
 }
 
-/// Whether the run has open calls and all of them are long-running.
+/// Whether the run has open calls and all of them wait for an answer from outside.
 pub(crate) fn is_waiting(events: &Events, invocation_id: &str) -> bool {
     let of_run = events
         .iter()
