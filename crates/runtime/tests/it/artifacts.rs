@@ -51,7 +51,7 @@ fn keeping_agent(model: ScriptedModel) -> LlmAgent {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_tool_saves_is_kept_and_told_by_its_event() {
+async fn tool_event_records_the_saved_artifact() {
     for (kind, sessions) in services().await {
         let model = ScriptedModel::new("scripted")
             .reply(call("keep", r#"{"name": "a.txt"}"#))
@@ -92,7 +92,7 @@ async fn what_a_tool_saves_is_kept_and_told_by_its_event() {
 }
 
 #[tokio::test]
-async fn without_a_service_a_tool_is_told_what_to_do() {
+async fn saving_without_a_service_says_how_to_configure_one() {
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let model = ScriptedModel::new("scripted").reply(call("keep", r#"{"name": "a.txt"}"#));
     let runner = runner(&sessions, keeping_agent(model)).build().unwrap();
@@ -150,7 +150,7 @@ async fn instructions_quote_the_newest_version() {
 }
 
 #[tokio::test]
-async fn an_artifact_that_is_not_there_fails_the_run() {
+async fn missing_artifact_fails_the_run() {
     let error = instructed("{artifact.none}".into(), true)
         .await
         .unwrap_err();
@@ -273,7 +273,7 @@ async fn sent_with(plugin: SaveFilesAsArtifactsPlugin, with_service: bool) -> St
 }
 
 #[tokio::test]
-async fn files_of_a_message_are_kept_refused_or_left() {
+async fn message_files_are_saved_rejected_or_left_inline() {
     let sent = sent_with(SaveFilesAsArtifactsPlugin::new(), true).await;
     let expected = "[Uploaded Artifact: \"a.bin\"]
 \"HTTPS://files/a.bin\" \"a.bin\"
@@ -304,7 +304,7 @@ impl Plugin for Answers {
 }
 
 #[tokio::test]
-async fn the_log_knows_of_a_file_as_soon_as_it_has_the_message() {
+async fn message_event_records_its_saved_files() {
     for (name, sessions) in services().await {
         let artifacts = Arc::new(InMemoryArtifactService::new());
         let agent = LlmAgent::builder("agent").model(ScriptedModel::new("m"));
@@ -335,7 +335,7 @@ async fn the_log_knows_of_a_file_as_soon_as_it_has_the_message() {
 }
 
 #[tokio::test]
-async fn what_the_model_gets_of_a_file_can_be_decided() {
+async fn load_artifacts_callback_transforms_or_drops_a_file() {
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let artifacts = Arc::new(InMemoryArtifactService::new());
     for name in ["broken", "secret", "user:plain"] {

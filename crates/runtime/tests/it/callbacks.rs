@@ -219,7 +219,7 @@ async fn observe(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hooks_are_asked_in_adks_order_plugins_before_callbacks() {
+async fn hooks_run_in_the_order_of_adk_with_plugins_first() {
     let (diary, story, failed) = observe("", false).await;
     assert_eq!(failed, None);
     let p = |hook: &str| vec![format!("p1.{hook}"), format!("p2.{hook}")];
@@ -245,7 +245,7 @@ async fn hooks_are_asked_in_adks_order_plugins_before_callbacks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_answer_wins_and_the_rest_is_not_asked() {
+async fn first_answering_hook_skips_the_remaining_hooks() {
     let cases = [
         ("before_run", vec!["user: Hi", "model: no run"]),
         ("before_agent", vec!["user: Hi", "a: no agent"]),
@@ -300,7 +300,7 @@ async fn the_first_answer_wins_and_the_rest_is_not_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failing_plugin_fails_the_run_by_name() {
+async fn failing_plugin_fails_the_run_and_is_named() {
     for hook in [
         "on_user_message!",
         "before_run!",
@@ -326,7 +326,7 @@ async fn a_failing_plugin_fails_the_run_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plugin_may_change_an_event_but_not_which_event_it_is() {
+async fn plugin_changes_an_event_but_not_its_id() {
     let (_, sessions) = services().await.remove(0);
     let diary = Diary::default();
     let runner = runner(&sessions, observed(&diary, false));
@@ -351,7 +351,7 @@ async fn a_plugin_may_change_an_event_but_not_which_event_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_callbacks_write_is_stored_with_their_event() {
+async fn callback_state_writes_are_stored_with_their_event() {
     for (name, sessions) in services().await {
         let agent = LlmAgent::builder("a")
             .model(ScriptedModel::new("m").reply("Hello!"))
@@ -392,7 +392,7 @@ async fn what_callbacks_write_is_stored_with_their_event() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn memory_is_at_hand_where_there_is_one_and_missed_clearly_where_not() {
+async fn callback_without_a_memory_service_gets_a_clear_error() {
     let (_, sessions) = services().await.remove(0);
     let with = |memory: bool| {
         let agent = LlmAgent::builder("a")
@@ -426,7 +426,7 @@ async fn memory_is_at_hand_where_there_is_one_and_missed_clearly_where_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_for_a_failed_model_goes_the_way_of_every_answer() {
+async fn on_model_error_answer_passes_through_after_model() {
     for (name, sessions) in services().await {
         let agent = LlmAgent::builder("a")
             .model(ScriptedModel::new("m").reply(ModelError::new("down")))

@@ -71,7 +71,7 @@ const SEALED: [&str; 3] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cancelled_run_is_sealed_and_says_so() {
+async fn cancelled_run_is_sealed_with_an_aborted_event() {
     for (name, sessions) in services().await {
         let seen = Arc::<Seen>::default();
         let agent = hanging_agent(&seen);
@@ -103,7 +103,7 @@ async fn a_cancelled_run_is_sealed_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_stream_ends_its_run_and_frees_the_session() {
+async fn dropped_stream_ends_its_run_and_releases_the_session() {
     for (name, sessions) in services().await {
         let seen = Arc::<Seen>::default();
         let agent = hanging_agent(&seen);
@@ -126,7 +126,7 @@ async fn a_dropped_stream_ends_its_run_and_frees_the_session() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_stops_listening_after_the_answer_cuts_nothing_off() {
+async fn stream_dropped_after_the_answer_keeps_the_whole_turn() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").otherwise(|_| "Hello!");
         // With an after-callback the run is not over with its answer.
@@ -147,7 +147,7 @@ async fn who_stops_listening_after_the_answer_cuts_nothing_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_cancelled_before_anything_was_said_is_sealed_without_a_call() {
+async fn run_cancelled_before_the_first_event_is_sealed() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").reply("never taken").reply("later");
         let agent = LlmAgent::builder("a")
@@ -170,7 +170,7 @@ async fn a_run_cancelled_before_anything_was_said_is_sealed_without_a_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_that_gives_up_while_waiting_blocks_nobody() {
+async fn caller_dropped_while_queued_does_not_block_the_next_run() {
     for (name, sessions) in services().await {
         let seen = Arc::<Seen>::default();
         let agent = hanging_agent(&seen);
@@ -194,7 +194,7 @@ async fn a_caller_that_gives_up_while_waiting_blocks_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_was_killed_half_way_is_continued_sensibly() {
+async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
     let ttl = Duration::from_millis(300);
     let sqlite = retain_stores::SqliteSessionService::connect("sqlite::memory:").await;
     let in_memory = retain_stores::InMemorySessionService::new();
@@ -258,7 +258,7 @@ async fn a_run_that_was_killed_half_way_is_continued_sensibly() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_that_dawdles_keeps_its_session() {
+async fn slow_caller_keeps_its_lease() {
     // A lease that would run out long before the caller asks for the next event.
     let sessions = retain_stores::InMemorySessionService::new();
     let sessions = sessions.with_run_ttl(Duration::from_millis(300));
@@ -317,7 +317,7 @@ impl retain_runtime::Plugin for Hanging {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_hangs_holds_no_session_for_good() {
+async fn cancel_releases_the_session_from_a_hanging_plugin() {
     let sessions: Arc<dyn retain_core::SessionService> =
         Arc::new(retain_stores::InMemorySessionService::new());
     let model = || ScriptedModel::new("m").otherwise(|_| "Hello!");

@@ -104,7 +104,7 @@ fn sent(model: &ScriptedModel) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_second_turn_is_summed_up_by_the_agents_model() {
+async fn sliding_window_summarizes_every_second_turn() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let mut summary = LlmResponse::of(Content::user("They spoke of colours."));
@@ -156,7 +156,7 @@ async fn every_second_turn_is_summed_up_by_the_agents_model() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_ends_and_turns_go_on_while_a_summary_is_made() {
+async fn turns_continue_while_a_summary_is_in_progress() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let model = answers(3);
@@ -193,7 +193,7 @@ async fn a_stream_ends_and_turns_go_on_while_a_summary_is_made() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_without_a_log_is_summed_up_too() {
+async fn compaction_works_without_a_session_log() {
     let sessions: Arc<dyn SessionService> = Arc::new(WithoutLog::default());
     let clock = Arc::new(Ticking::default());
     let model = answers(3);
@@ -214,7 +214,7 @@ async fn a_service_without_a_log_is_summed_up_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_loads_a_part_of_its_session_sums_up_all_of_it() {
+async fn compaction_covers_events_outside_the_loaded_window() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let open = Gated::closed();
@@ -244,7 +244,7 @@ async fn a_run_that_loads_a_part_of_its_session_sums_up_all_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn turns_that_end_meanwhile_are_summed_up_next() {
+async fn turns_ending_during_compaction_are_summarized_next() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let model = answers(3);
@@ -266,7 +266,7 @@ async fn turns_that_end_meanwhile_are_summed_up_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_summary_of_what_was_rewound_is_dropped() {
+async fn summary_of_rewound_events_is_dropped() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let model = answers(2);
@@ -290,7 +290,7 @@ async fn a_summary_of_what_was_rewound_is_dropped() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_summary_of_what_was_summed_up_by_another_is_dropped() {
+async fn summary_of_already_summarized_events_is_dropped() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let gated = Gated::closed();
@@ -335,7 +335,7 @@ impl EventSummarizer for Broken {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broken_summariser_harms_nobody() {
+async fn broken_summarizer_does_not_fail_runs() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let model = answers(6);
@@ -367,7 +367,7 @@ fn counted(text: &str, tokens: i64) -> ScriptedReply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_prompt_that_is_too_long_is_summed_up_before_the_model_is_asked() {
+async fn oversized_prompt_is_summarized_before_the_model_call() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let model = ScriptedModel::new("scripted")
@@ -414,7 +414,7 @@ async fn a_prompt_that_is_too_long_is_summed_up_before_the_model_is_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_waits_for_its_answer_is_not_summed_up() {
+async fn pending_call_is_not_summarized() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let choice = retain_runtime::get_user_choice_tool();
@@ -479,7 +479,7 @@ async fn with_an_open_call(sessions: &Arc<dyn SessionService>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_is_taken_up_again_is_not_confused_by_a_summary() {
+async fn summary_does_not_hide_the_pending_calls_of_a_resumed_run() {
     for (name, sessions) in services().await {
         with_an_open_call(&sessions).await;
         let clock = Arc::new(Ticking::default());
@@ -530,7 +530,7 @@ impl Agent for Silent {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_work_is_refused() {
+async fn invalid_compaction_config_is_rejected() {
     let clock = Arc::new(Ticking::default());
     let sessions: Arc<dyn SessionService> = Arc::new(retain_stores::InMemorySessionService::new());
     let refused = |agent: bool, config: CompactionConfig| {
@@ -559,7 +559,7 @@ fn agent_of_one() -> LlmAgent {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_is_deleted_meanwhile_is_left_alone() {
+async fn summary_of_a_deleted_session_is_dropped() {
     for (name, sessions) in services().await {
         let clock = Arc::new(Ticking::default());
         let gated = Gated::closed();

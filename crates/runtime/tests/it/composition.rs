@@ -40,7 +40,7 @@ async fn turn(runner: &Runner, message: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_conversation_stays_with_who_it_was_handed_to() {
+async fn next_turn_starts_at_the_agent_transferred_to() {
     for (name, sessions) in services().await {
         let billing = agent(
             "billing",
@@ -63,7 +63,7 @@ async fn the_conversation_stays_with_who_it_was_handed_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transfer_that_may_not_be_fails_by_name_and_the_next_turn_works() {
+async fn invalid_transfer_fails_and_the_next_turn_works() {
     for (name, sessions) in services().await {
         for (target, reason) in [
             ("nobody", "does not exist"),
@@ -84,7 +84,7 @@ async fn a_transfer_that_may_not_be_fails_by_name_and_the_next_turn_works() {
 }
 
 #[test]
-fn trees_that_are_none_are_refused_with_a_reason() {
+fn invalid_agent_trees_are_rejected_with_a_reason() {
     let sessions: Arc<dyn retain_core::SessionService> =
         Arc::new(retain_stores::InMemorySessionService::new());
     let refused = |root: SequentialAgent| {
@@ -122,7 +122,7 @@ fn trees_that_are_none_are_refused_with_a_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_levels_deep_works() {
+async fn fifty_nested_agents_run() {
     for (name, sessions) in services().await {
         let mut deep: Arc<dyn Agent> = Arc::new(saying("deep"));
         for level in 0..49 {
@@ -142,7 +142,7 @@ async fn fifty_levels_deep_works() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_side_by_side_all_speak_once_and_do_not_hear_each_other() {
+async fn thousand_parallel_agents_answer_once_and_see_only_their_branch() {
     for (name, sessions) in services().await {
         let model = Arc::new(ScriptedModel::new("m").otherwise(|_| "here"));
         let mut crowd = ParallelAgent::builder("crowd");
@@ -172,7 +172,7 @@ async fn a_thousand_side_by_side_all_speak_once_and_do_not_hear_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_escalates_ends_those_beside_it() {
+async fn escalating_agent_ends_its_parallel_siblings() {
     for (name, sessions) in services().await {
         let quick = agent("quick", vec![call("exit_loop", "{}").into()]).tool(exit_loop_tool());
         let slow = LlmAgent::builder("slow")
@@ -195,7 +195,7 @@ async fn one_that_escalates_ends_those_beside_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failing_branch_fails_the_run_and_leaves_a_session_that_works() {
+async fn failing_branch_fails_the_run_and_releases_the_session() {
     for (name, sessions) in services().await {
         let bad = agent("bad", vec![retain_runtime::ModelError::new("down").into()]);
         let both = ParallelAgent::builder("both")
@@ -214,7 +214,7 @@ async fn a_failing_branch_fails_the_run_and_leaves_a_session_that_works() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_open_call_holds_a_sequence_and_its_answer_goes_to_who_asked() {
+async fn pending_call_pauses_a_sequence_until_its_agent_is_answered() {
     for (name, sessions) in services().await {
         let ask = FunctionTool::untyped("ask", "Asks the boss.", None, |_, _| async {
             Ok(ToolOutput::none())
@@ -241,7 +241,7 @@ async fn an_open_call_holds_a_sequence_and_its_answer_goes_to_who_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_loop_ends_by_its_rounds_or_by_an_agent() {
+async fn loop_ends_at_max_iterations_or_on_escalation() {
     for (name, sessions) in services().await {
         let rounds = LoopAgent::builder("rounds")
             .max_iterations(3)
@@ -275,7 +275,7 @@ async fn a_loop_ends_by_its_rounds_or_by_an_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_is_called_like_a_tool_and_its_state_comes_back() {
+async fn agent_tool_answers_and_returns_its_state() {
     for (name, sessions) in services().await {
         let translator = agent("translator", vec!["chat".into(), "chien".into()])
             .output_key("last_word")
@@ -306,7 +306,7 @@ async fn an_agent_is_called_like_a_tool_and_its_state_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_without_a_model_asks_that_of_the_one_above() {
+async fn agent_without_a_model_inherits_the_model_of_its_parent() {
     for (name, sessions) in services().await {
         let model = Arc::new(
             ScriptedModel::new("shared")
@@ -347,7 +347,7 @@ impl Agent for Twice {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agents_of_ones_own_can_run_others() {
+async fn custom_agent_runs_a_sub_agent() {
     for (name, sessions) in services().await {
         let twice = Twice(vec![Arc::new(saying("inner"))]);
         let runner = runner(&sessions, twice).build().unwrap();
@@ -362,7 +362,7 @@ async fn agents_of_ones_own_can_run_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failure_is_told_of_the_agent_that_failed() {
+async fn failure_event_names_the_failing_agent() {
     for (name, sessions) in services().await {
         let kid = agent("kid", vec![retain_runtime::ModelError::new("down").into()]);
         let root = agent("root", vec![to("kid")]).sub_agent(kid.build().unwrap());
@@ -375,7 +375,7 @@ async fn a_failure_is_told_of_the_agent_that_failed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_hands_over_when_the_answer_has_come() {
+async fn transfer_continues_after_a_pending_call_is_answered() {
     for (name, sessions) in services().await {
         let billing = agent("billing", vec!["Which bill?".into()]);
         let ask = FunctionTool::untyped("ask", "Asks.", None, |_, _| async {
@@ -409,7 +409,7 @@ async fn who_waits_hands_over_when_the_answer_has_come() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_that_is_a_tool_fails_in_the_words_of_what_failed() {
+async fn agent_tool_fails_with_the_message_of_the_inner_error() {
     for (name, sessions) in services().await {
         let breaks = FunctionTool::untyped("breaks", "Breaks.", None, |_, _| async {
             Err(ToolError::new("no ink").with_code("ValueError"))
@@ -428,7 +428,7 @@ async fn an_agent_that_is_a_tool_fails_in_the_words_of_what_failed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_beside_others_does_nothing_more() {
+async fn parallel_agent_that_exits_runs_no_after_agent_callback() {
     for (name, sessions) in services().await {
         let leaves = agent("leaves", vec![call("exit_loop", "{}").into()])
             .tool(exit_loop_tool())
@@ -455,7 +455,7 @@ struct Order {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_that_is_a_tool_gets_its_arguments_in_the_form_it_asked_for() {
+async fn agent_tool_receives_arguments_matching_its_input_schema() {
     for (name, sessions) in services().await {
         let hears = ScriptedModel::new("m").otherwise(|request: &LlmRequest| {
             let said = request.contents.last().unwrap();
@@ -480,7 +480,7 @@ async fn an_agent_that_is_a_tool_gets_its_arguments_in_the_form_it_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_that_is_a_tool_has_a_stack_of_its_own() {
+async fn agent_tool_runs_on_its_own_stack() {
     for (name, sessions) in services().await {
         let again = (0..7).map(|_| to("again")).chain(["Done.".into()]);
         let other = saying("other");
@@ -508,7 +508,7 @@ async fn an_agent_that_is_a_tool_has_a_stack_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_hands_over_to_itself_in_a_workflow_keeps_all_it_said() {
+async fn agent_transferring_to_itself_in_a_workflow_keeps_its_output() {
     for (name, sessions) in services().await {
         let first: ScriptedReply =
             vec![call("transfer_to_agent", r#"{"agent_name": "talks"}"#)].into();

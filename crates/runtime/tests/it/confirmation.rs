@@ -69,7 +69,7 @@ const HELD_BACK: &str =
     r#"a: pay -> {"error":"This tool call requires confirmation, please approve or reject."}"#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_runs_when_it_is_approved_and_once() {
+async fn approved_call_runs_once() {
     for (name, sessions) in services().await {
         let (runner, paid) = payer(&sessions, vec![pay(), "Done.".into()]);
         let told = turn(&runner, "Pay!").await;
@@ -94,7 +94,7 @@ async fn a_call_runs_when_it_is_approved_and_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rejected_call_does_not_run_and_the_model_is_told() {
+async fn rejected_call_does_not_run_and_the_model_learns_it() {
     for (name, sessions) in services().await {
         let (runner, paid) = payer(&sessions, vec![pay(), "As you wish.".into()]);
         turn(&runner, "Pay!").await;
@@ -108,7 +108,7 @@ async fn a_rejected_call_does_not_run_and_the_model_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_needs_no_approval_is_done_beside_it() {
+async fn call_without_approval_runs_beside_a_pending_one() {
     for (name, sessions) in services().await {
         let both = vec![call("pay", r#"{"amount": 5}"#), call("look", "{}")];
         let (runner, paid) = payer(&sessions, vec![both.into(), "Done.".into()]);
@@ -132,7 +132,7 @@ async fn what_needs_no_approval_is_done_beside_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_what_was_called_can_be_approved() {
+async fn approval_of_a_forged_call_is_rejected() {
     for (name, sessions) in services().await {
         let (runner, paid) = payer(&sessions, vec![pay(), "Done.".into()]);
         turn(&runner, "Pay!").await;
@@ -177,7 +177,7 @@ async fn only_what_was_called_can_be_approved() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_question_of_a_run_has_an_answer_of_its_own() {
+async fn each_confirmation_needs_its_own_answer() {
     for (name, sessions) in services().await {
         let (runner, paid) = payer(&sessions, vec![pay(), pay(), "Done.".into()]);
         turn(&runner, "Pay twice!").await;
@@ -193,7 +193,7 @@ async fn each_question_of_a_run_has_an_answer_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_comes_after_an_answer_that_came_twice() {
+async fn repeated_approval_runs_no_after_agent_callback() {
     for (name, sessions) in services().await {
         let pay = FunctionTool::new("pay", "Pays.", |_: ToolContext, _: Amount| async {
             Ok::<_, ToolError>(serde_json::json!({"paid": true}))

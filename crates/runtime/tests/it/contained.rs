@@ -55,7 +55,7 @@ async fn told(runner: &Runner, request: RunRequest) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_tool_that_hangs_is_given_up_and_the_turn_goes_on() {
+async fn hanging_tool_times_out_and_the_turn_continues() {
     for (name, sessions) in services().await {
         let agent = patient().tool(hanging()).tool(noting()).build().unwrap();
         let runner = runner(&sessions, agent).tool_time_limit(SHORT);
@@ -75,7 +75,7 @@ async fn a_tool_that_hangs_is_given_up_and_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn a_run_or_a_tool_may_have_a_time_limit_of_its_own() {
+async fn tool_timeout_can_be_set_per_run_or_per_tool() {
     for (name, sessions) in services().await {
         let agent = patient().tool(hanging()).tool(noting()).build().unwrap();
         let of_run = runner(&sessions, agent).build().unwrap();
@@ -99,7 +99,7 @@ async fn a_run_or_a_tool_may_have_a_time_limit_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_tool_has_the_time_that_it_asks_for_and_others_ten_minutes() {
+async fn tool_timeout_defaults_to_ten_minutes_unless_the_tool_sets_one() {
     fn slow(minutes: u64) -> FunctionTool {
         FunctionTool::untyped("hang", "", None, move |_, _| async move {
             tokio::time::sleep(Duration::from_secs(minutes * 60)).await;
@@ -122,7 +122,7 @@ async fn a_slow_tool_has_the_time_that_it_asks_for_and_others_ten_minutes() {
 }
 
 #[tokio::test]
-async fn callbacks_may_answer_for_a_tool_that_hangs() {
+async fn callback_answers_for_a_timed_out_tool() {
     for (name, sessions) in services().await {
         let agent = patient().tool(hanging()).tool(noting());
         let agent = agent.on_tool_error(|_, call, error| async move {
@@ -137,7 +137,7 @@ async fn callbacks_may_answer_for_a_tool_that_hangs() {
 }
 
 #[tokio::test]
-async fn a_tool_inside_an_agent_as_a_tool_has_the_same_limit() {
+async fn tool_inside_an_agent_tool_has_the_same_timeout() {
     for (name, sessions) in services().await {
         let inner = patient().tool(hanging()).tool(noting()).build().unwrap();
         let model = ScriptedModel::new("m").reply(call("a", r#"{"request": "?"}"#));
@@ -153,7 +153,7 @@ async fn a_tool_inside_an_agent_as_a_tool_has_the_same_limit() {
 
 /// A tool that holds its thread does not hold up runs on other threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_that_blocks_its_thread_blocks_no_other_run() {
+async fn blocking_tool_does_not_block_other_runs() {
     for (name, sessions) in services().await {
         let (began, mut begun) = tokio::sync::mpsc::unbounded_channel();
         let (release, released) = std::sync::mpsc::channel::<()>();
@@ -220,7 +220,7 @@ fn another_run(sessions: Arc<dyn SessionService>, wait: Duration) -> Result<Stri
 }
 
 #[tokio::test]
-async fn a_tool_that_blocks_the_only_thread_keeps_its_session() {
+async fn tool_blocking_the_only_thread_keeps_its_lease() {
     let ttl = Duration::from_secs(1);
     for (name, sessions) in services_with_ttl(ttl).await {
         let elsewhere = Arc::clone(&sessions);
@@ -243,7 +243,7 @@ async fn a_tool_that_blocks_the_only_thread_keeps_its_session() {
 }
 
 #[tokio::test]
-async fn a_tool_that_blocks_for_good_loses_its_session() {
+async fn tool_blocking_forever_loses_its_lease() {
     let ttl = Duration::from_millis(100);
     for (name, sessions) in services_with_ttl(ttl).await {
         let elsewhere = Arc::clone(&sessions);
@@ -296,7 +296,7 @@ impl Toolset for BadSet {
 }
 
 #[tokio::test]
-async fn an_agent_goes_on_without_a_toolset_that_hangs_or_panics() {
+async fn agent_continues_without_a_hanging_or_panicking_toolset() {
     for (name, sessions) in services().await {
         for hangs in [true, false] {
             let set: Arc<dyn Toolset> = Arc::new(BadSet { hangs });
@@ -339,7 +339,7 @@ impl Toolset for ClosingSet {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_runner_that_is_closed_closes_each_toolset_once() {
+async fn closing_the_runner_closes_each_toolset_once() {
     let hanging = Arc::new(ClosingSet {
         hangs: true,
         ..ClosingSet::default()
@@ -359,7 +359,7 @@ async fn a_runner_that_is_closed_closes_each_toolset_once() {
 }
 
 #[tokio::test]
-async fn a_runner_that_is_closed_closes_the_toolsets_of_agents_that_are_tools() {
+async fn closing_the_runner_closes_toolsets_of_agent_tools() {
     let agent = |name: &str| LlmAgent::builder(name).model(ScriptedModel::new("m"));
     let set = Arc::new(ClosingSet::default());
     let innermost = agent("innermost").tool(ToolSource::Set(Arc::clone(&set) as Arc<dyn Toolset>));
@@ -448,7 +448,7 @@ async fn run_with_addition(
 }
 
 #[tokio::test]
-async fn a_toolset_that_cannot_add_to_a_request_is_left_out() {
+async fn toolset_failing_to_process_a_request_is_skipped() {
     for (name, sessions) in services().await {
         for trouble in [Trouble::Hangs, Trouble::Panics, Trouble::Fails] {
             let set: Arc<dyn Toolset> = Arc::new(BadAddition(trouble));
@@ -459,7 +459,7 @@ async fn a_toolset_that_cannot_add_to_a_request_is_left_out() {
 }
 
 #[tokio::test]
-async fn a_tool_that_hangs_over_a_request_adds_nothing_and_the_turn_goes_on() {
+async fn tool_hanging_on_a_request_is_skipped_and_the_turn_continues() {
     for (name, sessions) in services().await {
         let answer = run_with_addition(&sessions, BadAddition(Trouble::Hangs).into()).await;
         assert_eq!(answer.unwrap(), "bad note", "{name}");
@@ -467,7 +467,7 @@ async fn a_tool_that_hangs_over_a_request_adds_nothing_and_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn a_tool_that_fails_or_panics_over_a_request_fails_the_run_by_name() {
+async fn tool_failing_on_a_request_fails_the_run_and_is_named() {
     for (name, sessions) in services().await {
         for (trouble, why) in [
             (Trouble::Panics, "panicked: bad day"),
@@ -493,7 +493,7 @@ fn panicking<T>() -> Result<T, BoxError> {
 }
 
 #[tokio::test]
-async fn a_callback_that_panics_is_named_and_leaves_the_session_free() {
+async fn panicking_callback_is_named_and_releases_the_session() {
     type Add = fn(LlmAgentBuilder) -> LlmAgentBuilder;
     let cases: [(&str, Add); 6] = [
         ("before_agent", |a| {
@@ -546,7 +546,7 @@ impl Agent for Panicking {
 }
 
 #[tokio::test]
-async fn an_agent_that_panics_as_a_tool_or_beside_others_is_named() {
+async fn panicking_agent_tool_or_parallel_agent_is_named() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").reply(call("p", r#"{"request": "?"}"#));
         let agent = LlmAgent::builder("a").model(model.otherwise(|_| "Still here."));
@@ -587,7 +587,7 @@ impl EventSummarizer for Slow {
 }
 
 #[tokio::test]
-async fn a_summariser_that_hangs_is_given_up_and_the_next_turn_tries_again() {
+async fn hanging_summarizer_times_out_and_the_next_turn_retries() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").otherwise(|_| "Yes.");
         let agent = LlmAgent::builder("a").model(model).build().unwrap();
@@ -627,7 +627,7 @@ async fn a_summariser_that_hangs_is_given_up_and_the_next_turn_tries_again() {
 }
 
 #[tokio::test]
-async fn a_summariser_that_hangs_before_a_model_call_holds_up_no_answer() {
+async fn hanging_summarizer_does_not_block_the_model_call() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").otherwise(|_| "Yes.");
         let agent = LlmAgent::builder("a").model(model).build().unwrap();

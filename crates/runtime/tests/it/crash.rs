@@ -77,7 +77,7 @@ fn die_after(taken: usize, uri: &str, is_resumable: bool) -> (String, Vec<Event>
 
 /// Nine events of agents, and eight that say how far they are.
 #[test]
-fn a_run_whose_process_died_after_any_event_is_taken_up_by_another() {
+fn run_is_resumed_after_a_crash_at_any_event() {
     for taken in 0..=17 {
         let folder = retain_testkit::scratch::folder();
         let uri = format!("sqlite:///{}/s.db", folder.path().display());
@@ -110,7 +110,7 @@ fn a_run_whose_process_died_after_any_event_is_taken_up_by_another() {
 }
 
 #[test]
-fn a_process_may_die_after_any_event() {
+fn next_turn_works_after_a_crash_at_any_event() {
     for taken in 0..=9 {
         let folder = retain_testkit::scratch::folder();
         let uri = format!("sqlite:///{}/s.db", folder.path().display());

@@ -32,7 +32,7 @@ async fn must_be_free(runner: &Runner, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cancel_after_the_answer_changes_nothing() {
+async fn cancel_after_the_answer_changes_nothing() {
     for (name, sessions) in services().await {
         let runner = runner(&sessions, saying("Hello!")).build().unwrap();
         let mut run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
@@ -70,7 +70,7 @@ impl Agent for Wrapper {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_agent_around_another_one_has_the_last_word() {
+async fn wrapping_agent_emits_the_last_event_of_a_turn() {
     for (name, sessions) in services().await {
         let inner = saying("answer");
         let agent = Wrapper {
@@ -107,7 +107,7 @@ async fn an_agent_around_another_one_has_the_last_word() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_the_model_adds_after_a_call_belongs_to_the_turn() {
+async fn model_output_after_a_call_is_stored_in_the_same_turn() {
     for (name, sessions) in services().await {
         let show = FunctionTool::new("show", "", |ctx: ToolContext, (): ()| async move {
             ctx.update_actions(|actions| actions.skip_summarization = Some(true));
@@ -146,7 +146,7 @@ async fn what_the_model_adds_after_a_call_belongs_to_the_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_is_handed_on_before_the_model_is_done() {
+async fn call_is_streamed_before_the_model_finishes() {
     let (_, sessions) = services().await.remove(0);
     #[derive(Debug)]
     struct Lingering;
@@ -219,7 +219,7 @@ impl Plugin for Naughty {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plugin_that_panics_or_fails_is_told_and_leaves_the_session_free() {
+async fn failing_plugin_is_reported_and_releases_the_session() {
     for (name, sessions) in services().await {
         for panics in [true, false] {
             let plugin = Naughty {
@@ -245,7 +245,7 @@ async fn a_plugin_that_panics_or_fails_is_told_and_leaves_the_session_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_replacing_plugin_does_not_say_stays() {
+async fn event_replaced_by_a_plugin_keeps_its_actions() {
     for (name, sessions) in services().await {
         let piece = LlmResponse {
             partial: Some(true),
@@ -285,7 +285,7 @@ async fn what_a_replacing_plugin_does_not_say_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hooks_are_part_of_the_run() {
+async fn hook_cannot_start_a_nested_run_or_read_temp_state_of_another_run() {
     for (name, sessions) in services().await {
         let slot: Arc<std::sync::OnceLock<Runner>> = Arc::default();
         let plugin = Naughty {
@@ -313,7 +313,7 @@ async fn hooks_are_part_of_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_answer_is_what_was_said_and_not_the_silence_after_it() {
+async fn answer_is_the_last_text_before_events_without_content() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").reply("Hello!").reply(LlmResponse {
             error_code: Some("SAFETY".into()),
@@ -353,7 +353,7 @@ async fn the_answer_is_what_was_said_and_not_the_silence_after_it() {
 }
 
 #[test]
-fn a_dropped_blocking_run_is_stopped() {
+fn dropped_blocking_run_stops() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for (name, sessions) in runtime.block_on(services()) {
         let model = ScriptedModel::new("m")
@@ -386,7 +386,7 @@ fn a_dropped_blocking_run_is_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_that_cannot_be_makes_no_session() {
+async fn invalid_message_creates_no_session() {
     for (name, sessions) in services().await {
         let runner = runner(&sessions, saying("Hello!")).build().unwrap();
         runner
@@ -406,7 +406,7 @@ async fn a_message_that_cannot_be_makes_no_session() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_that_never_comes_back_loses_the_session_in_the_end() {
+async fn idle_caller_loses_the_session_after_the_idle_limit() {
     let sessions = retain_stores::InMemorySessionService::new();
     let sessions = sessions.with_run_ttl(Duration::from_millis(150));
     let sessions: Arc<dyn retain_core::SessionService> = Arc::new(sessions);
@@ -427,7 +427,7 @@ async fn a_caller_that_never_comes_back_loses_the_session_in_the_end() {
 }
 
 #[test]
-fn a_run_outlives_the_runtime_that_kept_the_leases() {
+fn lease_is_renewed_after_the_first_runtime_ends() {
     let sessions = retain_stores::InMemorySessionService::new();
     let sessions = sessions.with_run_ttl(Duration::from_millis(300));
     let sessions: Arc<dyn retain_core::SessionService> = Arc::new(sessions);

@@ -34,7 +34,7 @@ fn failing_tool() -> FunctionTool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failing_model_fails_the_run_and_is_stored() {
+async fn model_failure_fails_the_run_and_is_stored() {
     for (name, sessions) in services().await {
         let error = ModelError::new("quota used up").with_code("RESOURCE_EXHAUSTED");
         let model = ScriptedModel::new("m").reply(error).reply("Better now.");
@@ -53,7 +53,7 @@ async fn a_failing_model_fails_the_run_and_is_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failing_tool_keeps_what_others_have_done() {
+async fn failing_tool_keeps_the_results_of_other_calls() {
     for (name, sessions) in services().await {
         let note = FunctionTool::new("note", "Notes.", |ctx: ToolContext, (): ()| async move {
             ctx.state().set("noted", true);
@@ -89,7 +89,7 @@ async fn a_failing_tool_keeps_what_others_have_done() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_that_panics_fails_the_run_and_nothing_else() {
+async fn panicking_tool_fails_only_its_run() {
     for (name, sessions) in services().await {
         let tool = FunctionTool::new("boom", "Panics.", |_: ToolContext, (): ()| async {
             if true {
@@ -139,7 +139,7 @@ impl Agent for Broken {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_that_fails_or_panics_leaves_the_session_free() {
+async fn failing_or_panicking_agent_releases_the_session() {
     for (name, sessions) in services().await {
         for panics in [false, true] {
             let runner = runner(&sessions, Broken(panics)).build().unwrap();
@@ -157,7 +157,7 @@ async fn an_agent_that_fails_or_panics_leaves_the_session_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_loop_of_model_calls_ends_at_the_limit() {
+async fn model_call_loop_ends_at_the_limit() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").otherwise(|_| call("nothing", "{}"));
         let tool = FunctionTool::untyped("nothing", "", None, |_, _| async {
@@ -187,7 +187,7 @@ async fn a_loop_of_model_calls_ends_at_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unknown_tool_is_told_to_the_model() {
+async fn unknown_tool_is_reported_to_the_model() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m")
             .reply(call("fly", "{}"))
@@ -210,7 +210,7 @@ async fn an_unknown_tool_is_told_to_the_model() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_template_without_its_key_fails_by_name() {
+async fn template_with_a_missing_state_key_names_the_key() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").reply("never");
         let agent = LlmAgent::builder("a")
@@ -224,7 +224,7 @@ async fn a_template_without_its_key_fails_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_of_the_model_is_an_answer() {
+async fn error_response_of_the_model_does_not_fail_the_run() {
     for (name, sessions) in services().await {
         let response = LlmResponse {
             error_code: Some("SAFETY".into()),
@@ -245,7 +245,7 @@ async fn an_error_of_the_model_is_an_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_arguments_are_told_to_the_model() {
+async fn invalid_arguments_are_reported_to_the_model() {
     #[derive(schemars::JsonSchema, serde::Deserialize)]
     struct Number {
         #[allow(dead_code)]

@@ -24,7 +24,7 @@ async fn found(memory: &dyn MemoryService, query: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_are_remembered_when_they_are_over() {
+async fn finished_runs_are_ingested() {
     for ingests in [true, false] {
         for (name, sessions) in services().await {
             let model = ScriptedModel::new("scripted")
@@ -55,7 +55,7 @@ async fn runs_are_remembered_when_they_are_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_runner_cannot_remember_without_a_memory() {
+async fn runner_ingesting_without_a_memory_service_is_rejected() {
     let model = ScriptedModel::new("scripted");
     let agent = LlmAgent::builder("clerk").model(model).build().unwrap();
     let (_, sessions) = services().await.remove(0);
@@ -168,7 +168,7 @@ async fn say(runner: &Runner, session: &str, text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_in_passing_is_tried_again() {
+async fn transient_ingest_failure_is_retried() {
     for fault in [Fault::Fails, Fault::Panics] {
         let memory = Faulty::new(fault, 2);
         let (runner, _) = remembering(&memory, 1);
@@ -180,7 +180,7 @@ async fn what_fails_in_passing_is_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_keeps_failing_is_told_and_taken_up_with_the_next_run() {
+async fn permanent_ingest_failure_is_reported_and_retried_with_the_next_run() {
     let cases = [
         (Fault::Fails, 3, "disk"),
         (Fault::Panics, 3, "of one's own"),
@@ -209,7 +209,7 @@ async fn what_keeps_failing_is_told_and_taken_up_with_the_next_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_memory_is_not_flooded_and_loses_nothing() {
+async fn slow_memory_service_gets_bounded_load_and_every_run() {
     const SESSIONS: usize = 20;
     let memory = Faulty::closed();
     let (runner, _) = remembering(&memory, 2 * SESSIONS);
@@ -243,7 +243,7 @@ async fn a_slow_memory_is_not_flooded_and_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_is_erased_meanwhile_is_not_remembered() {
+async fn user_erased_during_ingest_is_not_ingested() {
     let memory = Faulty::new(Fault::Fails, 1);
     memory.gate.forget_permits(Semaphore::MAX_PERMITS);
     let (runner, sessions) = remembering(&memory, 1);
@@ -256,7 +256,7 @@ async fn a_user_who_is_erased_meanwhile_is_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_memory_that_never_answers_is_given_up() {
+async fn hanging_memory_service_times_out() {
     let memory = Faulty::closed();
     let (runner, _) = remembering(&memory, 1);
     say(&runner, SESSION, "Note swordfish!").await;

@@ -84,7 +84,7 @@ fn failure(error: RunError) -> (Limited, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_result_of_50_mb_is_told_to_the_model_and_the_turn_goes_on() {
+async fn result_of_50_mb_is_reported_to_the_model_and_the_turn_continues() {
     for (name, sessions) in services().await {
         let tools = vec![returning("dump", 50 * MIB), writing("note", "noted", 3)];
         let runner = runner(&sessions, calling(&[&["dump", "note"]], tools));
@@ -110,7 +110,7 @@ async fn a_result_of_50_mb_is_told_to_the_model_and_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn of_answers_that_fit_alone_and_not_together_the_largest_go() {
+async fn largest_results_are_dropped_when_the_event_is_too_large() {
     for (name, sessions) in small_services().await {
         let sizes = [("one", 3000), ("two", 3500), ("three", 2900), ("four", 40)];
         let tools = sizes.map(|(name, bytes)| returning(name, bytes)).to_vec();
@@ -142,7 +142,7 @@ fn adding(name: &'static str, value: i64, turn: Arc<Notify>, next: Arc<Notify>) 
 }
 
 #[tokio::test]
-async fn a_list_that_two_calls_built_is_whole_when_a_third_is_too_large() {
+async fn oversized_call_keeps_the_state_list_of_two_other_calls() {
     for (name, sessions) in small_services().await {
         let turns: [Arc<Notify>; 3] = Default::default();
         turns[0].notify_one();
@@ -163,7 +163,7 @@ async fn a_list_that_two_calls_built_is_whole_when_a_third_is_too_large() {
 }
 
 #[tokio::test]
-async fn a_write_that_is_too_large_is_in_no_state() {
+async fn oversized_state_write_is_dropped_everywhere() {
     for (name, sessions) in small_services().await {
         let tools = vec![
             writing("hoard", "big", 2 * EVENT_BYTES),
@@ -188,7 +188,7 @@ async fn a_write_that_is_too_large_is_in_no_state() {
 }
 
 #[tokio::test]
-async fn a_state_that_is_full_refuses_a_call_and_not_the_turn() {
+async fn full_state_rejects_the_call_but_not_the_turn() {
     for (name, sessions) in small_services().await {
         for key in ["user:log", "app:log", "log"] {
             let half = EVENT_BYTES / 2;
@@ -216,7 +216,7 @@ async fn a_state_that_is_full_refuses_a_call_and_not_the_turn() {
 }
 
 #[tokio::test]
-async fn what_is_temporary_has_no_limit_and_stays() {
+async fn temp_state_has_no_size_limit() {
     for (name, sessions) in small_services().await {
         let tools = vec![
             writing("hoard", "temp:big", 2 * EVENT_BYTES),
@@ -238,7 +238,7 @@ async fn what_is_temporary_has_no_limit_and_stays() {
 }
 
 #[tokio::test]
-async fn an_answer_of_a_callback_is_as_one_of_the_tool() {
+async fn oversized_callback_result_is_treated_as_a_tool_result() {
     for (name, sessions) in small_services().await {
         let agent = LlmAgent::builder("a")
             .model(
@@ -256,7 +256,7 @@ async fn an_answer_of_a_callback_is_as_one_of_the_tool() {
 }
 
 #[tokio::test]
-async fn an_agent_as_a_tool_that_says_too_much_is_told_to_its_caller() {
+async fn oversized_agent_tool_answer_is_reported_to_its_caller() {
     for (name, sessions) in small_services().await {
         // Its words fit into an event, and not beside another answer.
         let words = "x".repeat(EVENT_BYTES - 900);
@@ -285,7 +285,7 @@ async fn an_agent_as_a_tool_that_says_too_much_is_told_to_its_caller() {
 }
 
 #[tokio::test]
-async fn a_tool_of_an_agent_as_a_tool_is_contained_there() {
+async fn oversized_result_inside_an_agent_tool_is_dropped_there() {
     for (name, sessions) in small_services().await {
         let model = ScriptedModel::new("m").reply(call("dump", "{}"));
         let model = model.otherwise(|request| match format!("{request:?}").len() {
@@ -309,7 +309,7 @@ async fn a_tool_of_an_agent_as_a_tool_is_contained_there() {
 }
 
 #[tokio::test]
-async fn a_parallel_branch_with_too_much_does_not_disturb_the_others() {
+async fn oversized_parallel_branch_does_not_affect_the_others() {
     for (name, sessions) in small_services().await {
         let mut agents = ParallelAgent::builder("all");
         for (agent, bytes) in [("one", 10), ("two", 2 * EVENT_BYTES), ("three", 10)] {
@@ -331,7 +331,7 @@ async fn a_parallel_branch_with_too_much_does_not_disturb_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_or_an_agent_that_says_too_much_fails_the_run_by_a_named_limit() {
+async fn oversized_model_or_agent_event_fails_the_run_with_the_limit() {
     for (name, sessions) in services().await {
         let words = || "x".repeat(50 * MIB);
         let model = ScriptedModel::new("m").reply(words()).reply("Shorter.");
@@ -385,7 +385,7 @@ impl Plugin for Talkative {
 }
 
 #[tokio::test]
-async fn where_nothing_can_be_left_out_the_run_fails_and_the_session_lives() {
+async fn irreducible_event_fails_the_run_and_releases_the_session() {
     for (name, sessions) in small_services().await {
         let tools = || vec![returning("dump", 2000), writing("note", "noted", 3)];
         let agent = calling(&[&["dump", "note"]], tools());
@@ -401,7 +401,7 @@ async fn where_nothing_can_be_left_out_the_run_fails_and_the_session_lives() {
 }
 
 #[tokio::test]
-async fn a_failing_call_beside_a_large_one_keeps_what_fits() {
+async fn failing_call_beside_an_oversized_one_keeps_the_rest() {
     for (name, sessions) in small_services().await {
         let late = FunctionTool::untyped("fail", "", None, |_, _| async {
             tokio::task::yield_now().await;

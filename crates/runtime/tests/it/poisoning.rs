@@ -314,7 +314,7 @@ fn text_of(content: &Content) -> String {
 }
 
 #[test]
-fn there_are_enough_attempts_and_no_two_are_the_same() {
+fn attempts_are_numerous_and_distinct() {
     let attempts = attempts();
     assert!(attempts.len() >= 60, "{}", attempts.len());
     let names: HashSet<&str> = attempts.iter().map(|it| it.name.as_str()).collect();
@@ -323,7 +323,7 @@ fn there_are_enough_attempts_and_no_two_are_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_attempt_leaves_the_block_of_what_is_preloaded() {
+async fn attempts_stay_inside_the_preloaded_block() {
     for attempt in attempts().iter().filter(|it| it.is_of_victim()) {
         let scene = Scene::new().await;
         attempt.add(&scene.memory).await.unwrap();
@@ -368,7 +368,7 @@ async fn no_attempt_leaves_the_block_of_what_is_preloaded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_attempt_leaves_the_answer_of_the_tool() {
+async fn attempts_stay_inside_the_tool_answer() {
     for attempt in attempts().iter().filter(|it| it.is_of_victim()) {
         let scene = Scene::new().await;
         attempt.add(&scene.memory).await.unwrap();
@@ -402,7 +402,7 @@ async fn no_attempt_leaves_the_answer_of_the_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_attempt_reaches_anybody_else() {
+async fn attempts_do_not_reach_other_users() {
     let scene = Scene::new().await;
     for attempt in attempts() {
         let added = attempt.add(&scene.memory).await;
@@ -429,7 +429,7 @@ async fn no_attempt_reaches_anybody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_attempt_is_traced_and_removed_for_good() {
+async fn attempts_are_traced_and_removed_permanently() {
     for attempt in attempts().iter().filter(|it| it.is_of_victim()) {
         let (mut scene, name) = (Scene::new().await, &attempt.name);
         attempt.add(&scene.memory).await.unwrap();

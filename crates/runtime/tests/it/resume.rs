@@ -418,7 +418,7 @@ async fn taken_up(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_stopped_anywhere_ends_as_if_it_had_not() {
+async fn resumed_run_ends_as_if_never_interrupted() {
     for (store, sessions) in services().await {
         for (name, team, script) in teams() {
             let whole = whole(&sessions, team, script).await;
@@ -463,7 +463,7 @@ fn side_by_side(all: &mut Agents) -> Arc<dyn Agent> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parallel_agents_each_go_on_where_they_were() {
+async fn parallel_agents_resume_from_their_own_checkpoints() {
     let script: Script = &[
         ("a", &["pay()", "A."]),
         ("b", &["look()", "B."]),
@@ -491,7 +491,7 @@ async fn parallel_agents_each_go_on_where_they_were() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn checkpoints_are_those_of_adk() {
+async fn checkpoints_match_adk() {
     let script: Script = &[("a", &["A1.", "A2."]), ("b", &["B1.", "exit_loop()"])];
     let round: Team = |all| {
         let agent = LoopAgent::builder("round").max_iterations(3);
@@ -532,7 +532,7 @@ fn with_callback(all: &mut Agents, is_before: bool) -> Arc<dyn Agent> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_callbacks_answered_is_not_answered_again() {
+async fn callback_answers_are_not_repeated_on_resume() {
     let script: Script = &[("a", &["A."]), ("b", &["B."])];
     let before: Team = |all| with_callback(all, true);
     let after: Team = |all| with_callback(all, false);
@@ -564,7 +564,7 @@ async fn what_callbacks_answered_is_not_answered_again() {
 
 /// A call that somebody has put into the history is not run by taking the run up again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_was_imported_is_not_run() {
+async fn imported_call_is_not_run_on_resume() {
     const SCRIPT: Script = &[("a", &["look()", "I have seen it."])];
     let team: Team = |agents| Arc::new(agents.done("a"));
     for (name, sessions) in services().await {

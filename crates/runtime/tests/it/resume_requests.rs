@@ -46,7 +46,7 @@ async fn told(sessions: &Arc<dyn SessionService>) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_failed_is_taken_up_and_done_once() {
+async fn failed_run_is_resumed_once() {
     for (name, sessions) in services().await {
         let (runner, id) = failed_run(&sessions, "Here.").await;
         let run = runner.resume(USER, SESSION, &id).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_run_that_failed_is_taken_up_and_done_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_who_take_up_the_same_run_do_it_once() {
+async fn concurrent_resumes_of_a_run_execute_it_once() {
     for (name, sessions) in services().await {
         let (runner, id) = failed_run(&sessions, "Here.").await;
         let resume = || async {
@@ -77,7 +77,7 @@ async fn two_who_take_up_the_same_run_do_it_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_taken_up_is_refused_and_leaves_the_session_free() {
+async fn invalid_resume_is_rejected_and_releases_the_session() {
     for (name, sessions) in services().await {
         let (runner, id) = failed_run(&sessions, "Here.").await;
         let before = told(&sessions).await;
@@ -124,7 +124,7 @@ async fn what_cannot_be_taken_up_is_refused_and_leaves_the_session_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_with_an_id_can_be_repeated() {
+async fn request_with_an_id_is_idempotent() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").reply(ModelError::new("out of service"));
         let runner = resumable(&sessions, model.otherwise(|_| "Here."));
@@ -155,7 +155,7 @@ async fn a_request_with_an_id_can_be_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn state_that_comes_with_taking_up_is_stored_before_anything_else() {
+async fn state_delta_of_a_resume_is_stored_first() {
     for (name, sessions) in services().await {
         let (runner, id) = failed_run(&sessions, "Here.").await;
         let delta = || [("order", "42")].into();
@@ -195,7 +195,7 @@ fn answer(event: &Event, name: &str) -> Content {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_resumable_run_asks_the_model_only_when_nothing_is_waited_for() {
+async fn resumable_run_calls_the_model_only_when_no_call_is_pending() {
     for (name, sessions) in services().await {
         let both = Content::new(
             "model",
@@ -259,7 +259,7 @@ impl Agent for Steps {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_of_ones_own_goes_on_from_what_it_noted() {
+async fn custom_agent_resumes_from_its_checkpoint() {
     for (name, sessions) in services().await {
         let runner = runner(&sessions, Steps).resumable(true).build().unwrap();
         let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
@@ -276,7 +276,7 @@ async fn an_agent_of_ones_own_goes_on_from_what_it_noted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_process_can_give_the_answer_that_a_run_waits_for() {
+async fn pending_call_can_be_answered_by_another_process() {
     let folder = retain_testkit::scratch::folder();
     let uri = format!("sqlite:///{}/s.db", folder.path().display());
     let open = || async {
@@ -302,7 +302,7 @@ async fn another_process_can_give_the_answer_that_a_run_waits_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_was_cut_off_beside_others_is_the_one_that_is_run_again() {
+async fn resume_reruns_only_the_interrupted_call() {
     for (name, sessions) in services().await {
         let ran = Arc::new(std::sync::Mutex::new(Vec::new()));
         let tool = |name: &'static str, fails_first: bool| {
@@ -334,7 +334,7 @@ async fn a_call_that_was_cut_off_beside_others_is_the_one_that_is_run_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_message_can_answer_agents_side_by_side() {
+async fn one_message_answers_several_parallel_agents() {
     for (name, sessions) in services().await {
         let asking = |agent: &'static str| {
             let model = ScriptedModel::new("m").reply(call("pay", "{}"));
@@ -369,7 +369,7 @@ async fn one_message_can_answer_agents_side_by_side() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_whose_tool_failed_is_taken_up_with_the_tool() {
+async fn resume_reruns_the_failed_tool() {
     for (name, sessions) in services().await {
         let ran = Arc::new(std::sync::atomic::AtomicU32::new(0));
         let count = Arc::clone(&ran);
@@ -400,7 +400,7 @@ async fn a_run_whose_tool_failed_is_taken_up_with_the_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_that_was_cut_off_has_not_answered() {
+async fn resume_reruns_a_cancelled_agent() {
     for (name, sessions) in services().await {
         let first = ScriptedModel::new("m")
             .reply(call("look", "{}"))
@@ -426,7 +426,7 @@ async fn an_agent_that_was_cut_off_has_not_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_repeated_request_changes_nothing_and_asks_nobody() {
+async fn repeated_request_changes_nothing_and_calls_no_model() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m")
             .reply(call("pay", "{}"))
@@ -466,7 +466,7 @@ async fn a_repeated_request_changes_nothing_and_asks_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_request_at_once_is_one_run() {
+async fn concurrent_identical_requests_are_one_run() {
     for (name, sessions) in services().await {
         let runner = resumable(&sessions, ScriptedModel::new("m").otherwise(|_| "Here."));
         for round in 0..10 {
@@ -504,7 +504,7 @@ impl retain_runtime::Plugin for Polite {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_a_plugin_changes_can_be_repeated_too() {
+async fn request_changed_by_a_plugin_is_idempotent() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").otherwise(|_| "Here.");
         let runner = runner(&sessions, clerk(model)).resumable(true);
@@ -518,7 +518,7 @@ async fn a_request_that_a_plugin_changes_can_be_repeated_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_window_on_the_session_does_not_hide_how_far_a_run_was() {
+async fn resume_finds_checkpoints_outside_the_loaded_window() {
     for (name, sessions) in services().await {
         let first = clerk(ScriptedModel::new("m").reply(call("pay", "{}")).reply("A."));
         let second = LlmAgent::builder("second").model(ScriptedModel::new("m").reply("B."));
@@ -551,7 +551,7 @@ async fn a_window_on_the_session_does_not_hide_how_far_a_run_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_stops_listening_at_a_question_can_still_answer_it() {
+async fn pending_call_can_be_answered_after_the_stream_is_dropped() {
     for (name, sessions) in services().await {
         for is_resumable in [false, true] {
             let model = ScriptedModel::new("m")
@@ -589,7 +589,7 @@ impl Agent for Speaks {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_of_ones_own_that_returns_is_done() {
+async fn custom_agent_is_done_when_it_returns() {
     for (name, sessions) in services().await {
         let both = retain_runtime::ParallelAgent::builder("both").sub_agent(Speaks);
         let both = both.build().unwrap();
@@ -609,7 +609,7 @@ async fn an_agent_of_ones_own_that_returns_is_done() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_behind_an_approval_does_not_undo_it() {
+async fn event_after_an_approval_does_not_undo_it() {
     for (name, sessions) in services().await {
         let paid = Arc::new(std::sync::atomic::AtomicU32::new(0));
         let count = Arc::clone(&paid);

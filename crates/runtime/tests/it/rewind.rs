@@ -39,7 +39,7 @@ async fn turn(runner: &Runner, text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_next_turn_does_not_see_what_was_rewound() {
+async fn next_turn_does_not_see_rewound_events() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("scripted")
             .reply(call("note", r#"{"text": "first"}"#))
@@ -109,7 +109,7 @@ fn keep() -> FunctionTool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_next_turn_sees_the_files_as_they_were() {
+async fn next_turn_sees_the_restored_files() {
     for (name, sessions) in services().await {
         let folder = retain_testkit::scratch::folder();
         let store = FileArtifactStore::open(folder.path()).unwrap();
@@ -169,7 +169,7 @@ async fn rewound_files(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unknown_run_cannot_be_rewound() {
+async fn rewind_of_an_unknown_run_is_not_found() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("scripted").reply("Hello.");
         let agent = LlmAgent::builder("assistant").model(model).build().unwrap();
@@ -196,7 +196,7 @@ async fn an_unknown_run_cannot_be_rewound() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_without_a_log_cannot_be_rewound() {
+async fn rewind_without_a_session_log_is_unsupported() {
     let sessions: Arc<dyn SessionService> = Arc::new(WithoutLog::default());
     let model = ScriptedModel::new("scripted").reply("Hello.");
     let agent = LlmAgent::builder("assistant").model(model).build().unwrap();
@@ -208,7 +208,7 @@ async fn a_service_without_a_log_cannot_be_rewound() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_cannot_rewind_its_own_session() {
+async fn rewind_from_inside_a_run_is_rejected() {
     for (name, sessions) in services().await {
         let inner = ScriptedModel::new("scripted").reply("Hello.");
         let inner = LlmAgent::builder("inner").model(inner).build().unwrap();

@@ -28,7 +28,7 @@ fn weather() -> FunctionTool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_is_stored_as_it_is_told() {
+async fn stored_turn_equals_the_streamed_turn() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("scripted")
             .reply(call("weather", r#"{"city": "Oslo"}"#))
@@ -68,7 +68,7 @@ fn agent(model: ScriptedModel) -> LlmAgent {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pieces_are_handed_on_and_never_stored() {
+async fn partial_events_are_streamed_but_not_stored() {
     for (name, sessions) in services().await {
         let piece = |text: &str| LlmResponse {
             partial: Some(true),
@@ -101,7 +101,7 @@ async fn pieces_are_handed_on_and_never_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_is_stored_before_it_comes_out() {
+async fn event_is_stored_before_it_is_streamed() {
     for (name, sessions) in services().await {
         let runner = runner(&sessions, agent(ScriptedModel::new("m").reply("Hello!")));
         let runner = runner.build().unwrap();
@@ -118,7 +118,7 @@ async fn an_event_is_stored_before_it_comes_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn state_given_with_the_message_is_seen_by_the_run() {
+async fn state_delta_of_a_request_is_visible_to_the_run() {
     for (name, sessions) in services().await {
         let model = Arc::new(ScriptedModel::new("m").reply("a").reply("b"));
         let agent = LlmAgent::builder("assistant").model(Arc::clone(&model));
@@ -171,7 +171,7 @@ fn instruction(request: &LlmRequest) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn temp_keys_live_for_the_run_in_which_a_tool_wrote_them() {
+async fn temp_state_keys_live_for_one_run() {
     for (name, sessions) in services().await {
         let tool = FunctionTool::untyped("note", "Notes.", None, |ctx, _args| async move {
             ctx.state().set("temp:seen", true);
@@ -209,7 +209,7 @@ async fn temp_keys_live_for_the_run_in_which_a_tool_wrote_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_that_cannot_be_are_refused_and_change_nothing() {
+async fn invalid_messages_are_rejected_and_change_nothing() {
     for (name, sessions) in services().await {
         let runner = runner(
             &sessions,
@@ -253,7 +253,7 @@ async fn messages_that_cannot_be_are_refused_and_change_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_is_not_there_is_made_only_if_wished() {
+async fn missing_session_is_created_only_with_auto_create() {
     for (name, sessions) in services().await {
         let made = |create| {
             let agent = agent(ScriptedModel::new("m").otherwise(|_| "Hello!"));
@@ -289,7 +289,7 @@ async fn a_session_that_is_not_there_is_made_only_if_wished() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_window_limits_what_the_run_loads() {
+async fn get_session_config_limits_the_events_a_run_loads() {
     for (name, sessions) in services().await {
         let model = Arc::new(ScriptedModel::new("m").otherwise(|_| "ok"));
         let agent = LlmAgent::builder("a")
@@ -325,7 +325,7 @@ async fn a_window_limits_what_the_run_loads() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn notes_of_the_run_go_into_every_event() {
+async fn run_metadata_is_added_to_every_event() {
     for (name, sessions) in services().await {
         let runner = runner(&sessions, agent(ScriptedModel::new("m").reply("ok")));
         let runner = runner.build().unwrap();
@@ -345,7 +345,7 @@ async fn notes_of_the_run_go_into_every_event() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_late_answer_goes_on_with_its_run() {
+async fn late_tool_answer_continues_its_run() {
     for (name, sessions) in services().await {
         let tool = FunctionTool::untyped("approve", "Asks the boss.", None, |_ctx, _args| async {
             Ok(retain_runtime::ToolOutput::none())
@@ -386,7 +386,7 @@ async fn a_late_answer_goes_on_with_its_run() {
 }
 
 #[test]
-fn callers_without_a_runtime_can_run_too() {
+fn blocking_callers_run_without_a_tokio_runtime() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for (name, sessions) in runtime.block_on(services()) {
         let runner = runner(
@@ -416,7 +416,7 @@ fn callers_without_a_runtime_can_run_too() {
 }
 
 #[tokio::test]
-async fn one_thread_is_enough() {
+async fn run_completes_on_one_thread() {
     for (name, sessions) in services().await {
         let runner = runner(&sessions, agent(ScriptedModel::new("m").reply("Hello!")));
         let runner = runner.build().unwrap();

@@ -91,7 +91,7 @@ fn assert_shown(story: &str, options: &ContentsOptions<'_>, expected: &str) {
 }
 
 #[test]
-fn an_approval_that_takes_its_time() {
+fn late_approval_replaces_the_pending_answer() {
     let story = r#"
         user: Refund my order 7, please.
         support calls ask_manager#adk-1: {"order": 7}
@@ -113,7 +113,7 @@ fn an_approval_that_takes_its_time() {
 }
 
 #[test]
-fn an_agent_that_takes_over_reads_what_was_said_before() {
+fn agent_after_a_transfer_sees_the_earlier_messages() {
     let story = r#"
         user: Book me a flight to Rome.
         concierge calls transfer_to_agent#c1: {"agent_name": "flights"}
@@ -151,7 +151,7 @@ fn an_agent_that_takes_over_reads_what_was_said_before() {
 }
 
 #[test]
-fn a_long_conversation_goes_on_from_its_summary() {
+fn compacted_conversation_starts_with_its_summary() {
     let story = r#"
         user: I am Ada.
         assistant: Hello Ada.
@@ -174,7 +174,7 @@ fn a_long_conversation_goes_on_from_its_summary() {
 }
 
 #[test]
-fn an_interrupted_run_leaves_nothing_that_a_provider_refuses() {
+fn interrupted_run_leaves_contents_that_providers_accept() {
     let story = r#"
         user: Compare Rome and Oslo.
         assistant calls weather#c1: {"city": "Rome"}
@@ -197,7 +197,7 @@ fn an_interrupted_run_leaves_nothing_that_a_provider_refuses() {
 }
 
 #[test]
-fn an_agent_without_history_sees_its_turn() {
+fn agent_without_history_sees_only_its_turn() {
     let story = r#"
         user: First question.
         judge: First verdict.

@@ -43,7 +43,7 @@ fn counter(jitter: Arc<AtomicU32>) -> LlmAgent {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn sixty_four_runs_on_one_session_are_sixty_four_whole_turns() {
+async fn sixty_four_concurrent_runs_store_sixty_four_whole_turns() {
     for (name, sessions) in services().await {
         let runner = Runner::builder()
             .app_name(APP)
@@ -87,7 +87,7 @@ async fn sixty_four_runs_on_one_session_are_sixty_four_whole_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_does_not_want_to_wait_is_refused() {
+async fn run_with_a_zero_wait_is_rejected_while_the_session_is_busy() {
     for (name, sessions) in services().await {
         let agent = counter(Arc::default());
         let runner = crate::support::runner(&sessions, agent).build().unwrap();
@@ -111,7 +111,7 @@ async fn a_run_that_does_not_want_to_wait_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_while_it_waits_for_its_turn_stores_nothing() {
+async fn cancelled_queued_request_stores_nothing() {
     for (name, sessions) in services().await {
         let agent = counter(Arc::default());
         let runner = crate::support::runner(&sessions, agent).build().unwrap();
@@ -140,7 +140,7 @@ async fn who_leaves_while_it_waits_for_its_turn_stores_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_inside_a_run_of_the_same_session_is_an_error_and_no_deadlock() {
+async fn nested_run_on_the_same_session_fails_without_deadlock() {
     for (name, sessions) in services().await {
         let slot: Arc<std::sync::OnceLock<Runner>> = Arc::default();
         let inner = Arc::clone(&slot);
@@ -175,7 +175,7 @@ async fn a_run_inside_a_run_of_the_same_session_is_an_error_and_no_deadlock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_append_between_and_during_runs_is_seen() {
+async fn run_sees_events_appended_by_other_writers() {
     for (name, sessions) in services().await {
         let model = Arc::new(ScriptedModel::new("m").otherwise(|_| "ok"));
         let agent = LlmAgent::builder("a")

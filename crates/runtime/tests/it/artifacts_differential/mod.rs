@@ -42,7 +42,7 @@ const MET: [(&str, &str); 11] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn artifacts_go_as_they_go_in_adk() {
+async fn artifact_turns_match_adk() {
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/tests/it/artifacts_differential/oracle.py"

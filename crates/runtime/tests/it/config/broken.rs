@@ -293,7 +293,7 @@ pub(crate) const FILES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_broken_key_is_told_with_its_line() {
+fn invalid_key_is_reported_with_its_line() {
     let mut wrong = Vec::new();
     for (added, expected) in KEYS {
         let text = format!("name: fine\nmodel: scripted\ninstruction: Be.\n{added}\n");
@@ -303,7 +303,7 @@ fn a_broken_key_is_told_with_its_line() {
 }
 
 #[test]
-fn a_broken_file_is_told_with_its_line() {
+fn invalid_file_is_reported_with_its_line() {
     let mut wrong = Vec::new();
     for (text, expected) in FILES {
         check(text, expected, &mut wrong);
@@ -325,7 +325,7 @@ fn check(text: &str, expected: &str, wrong: &mut Vec<String>) {
 const CALLER: &str = "name: a\nmodel: scripted\ninstruction: x\nsub_agents:\n  - config_path: ";
 
 #[test]
-fn a_circle_over_several_files_is_told_where_it_closes() {
+fn cycle_of_files_is_reported_where_it_closes() {
     let folder = folder(&[
         ("root_agent.yaml", &format!("{CALLER}below/b.yaml\n")),
         ("below/b.yaml", &format!("{CALLER}c.yaml\n")),
@@ -343,7 +343,7 @@ fn a_circle_over_several_files_is_told_where_it_closes() {
 }
 
 #[test]
-fn an_error_in_a_file_below_names_that_file() {
+fn error_in_a_sub_agent_file_names_that_file() {
     let folder = folder(&[
         ("root_agent.yaml", &format!("{CALLER}b.yaml\n")),
         ("b.yaml", "name: b\ninstruction: x\ntool: []\n"),
@@ -356,7 +356,7 @@ fn an_error_in_a_file_below_names_that_file() {
 }
 
 #[test]
-fn a_file_below_cannot_reach_above_its_own_folder() {
+fn sub_agent_file_cannot_reference_a_parent_folder() {
     let folder = folder(&[
         ("root_agent.yaml", &format!("{CALLER}below/b.yaml\n")),
         ("below/b.yaml", &format!("{CALLER}../other.yaml\n")),
@@ -372,7 +372,7 @@ fn a_file_below_cannot_reach_above_its_own_folder() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_does_not_lead_out_of_the_folder() {
+fn symlink_out_of_the_folder_is_rejected() {
     let outside = folder(&[("b.yaml", "name: b\ninstruction: x\n")]);
     let folder = folder(&[("root_agent.yaml", &format!("{CALLER}b.yaml\n"))]);
     let link = folder.path().join("b.yaml");
@@ -385,7 +385,7 @@ fn a_link_does_not_lead_out_of_the_folder() {
 }
 
 #[test]
-fn names_are_there_once() {
+fn duplicate_agent_name_is_rejected() {
     let folder = folder(&[
         ("root_agent.yaml", &format!("{CALLER}b.yaml\n")),
         ("b.yaml", "name: a\ninstruction: x\n"),
@@ -398,7 +398,7 @@ fn names_are_there_once() {
 }
 
 #[test]
-fn a_small_file_cannot_stand_for_a_huge_one() {
+fn alias_expansion_is_limited() {
     let mut text = String::from("x0: &x0 [a, a, a, a, a, a, a, a, a, a]\n");
     for level in 1..10 {
         let below = format!("*x{}, ", level - 1).repeat(10);
@@ -410,7 +410,7 @@ fn a_small_file_cannot_stand_for_a_huge_one() {
 }
 
 #[test]
-fn a_file_that_is_too_large_or_no_text_is_refused() {
+fn oversized_or_non_utf8_file_is_rejected() {
     let folder = folder(&[("root_agent.yaml", &"#".repeat((1 << 20) + 1))]);
     let error = load(&folder, &registry()).unwrap_err();
     assert_eq!(

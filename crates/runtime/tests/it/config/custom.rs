@@ -74,7 +74,7 @@ before_agent_callbacks:
 ";
 
 #[tokio::test]
-async fn a_registered_class_makes_the_agent_of_its_file() {
+async fn registered_class_builds_the_agent_of_its_file() {
     let below = "agent_class: shop.agents.Greeter\nname: below\ngreeting: Ho\n";
     let folder = folder(&[("root_agent.yaml", GREETER), ("below.yaml", below)]);
     let noted = Arc::new(Mutex::new(Vec::new()));
@@ -99,7 +99,7 @@ async fn a_registered_class_makes_the_agent_of_its_file() {
 }
 
 #[test]
-fn what_is_wrong_with_it_is_told_with_its_file() {
+fn custom_agent_error_names_its_file() {
     let class = "agent_class: shop.agents.Greeter\nname: door\n";
     let cases = [
         (
@@ -133,7 +133,7 @@ fn what_is_wrong_with_it_is_told_with_its_file() {
 }
 
 #[test]
-fn a_class_that_is_not_registered_is_told_with_the_nearest() {
+fn unregistered_class_error_suggests_the_nearest_name() {
     let yaml = "agent_class: shop.agents.Greter\nname: door\n";
     let folder = folder(&[("root_agent.yaml", yaml)]);
     let error = load(&folder, &greeters()).unwrap_err();

@@ -159,7 +159,7 @@ fn loads_here(text: &str, registry: &ConfigRegistry) -> Result<(), String> {
 }
 
 #[test]
-fn the_same_files_load_in_adk_and_here() {
+fn config_files_load_as_in_adk() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/config/oracle.py");
     let Some(mut adk) = Oracle::start(Reference::Adk, "agent configurations", script) else {
         return;

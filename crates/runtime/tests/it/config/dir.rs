@@ -9,7 +9,7 @@ use crate::config::support::{folder, registry, told, write};
 const A: &str = "name: a\nmodel: scripted\ninstruction: x\ndescription: First.\n";
 
 #[test]
-fn apps_are_the_folders_with_a_root_agent() {
+fn folders_with_a_root_agent_are_listed_as_apps() {
     let folder = folder(&[
         ("b/root_agent.yaml", A),
         ("a/root_agent.yaml", A),
@@ -32,7 +32,7 @@ fn apps_are_the_folders_with_a_root_agent() {
 }
 
 #[test]
-fn an_agent_is_read_again_when_one_of_its_files_changes() {
+fn agent_reloads_when_one_of_its_files_changes() {
     let folder = folder(&[
         (
             "a/root_agent.yaml",
@@ -74,7 +74,7 @@ fn an_agent_is_read_again_when_one_of_its_files_changes() {
 
 /// Editors write half a file, or take it away and put another in its place.
 #[test]
-fn a_file_that_is_being_edited_leaves_the_agent_as_it_was() {
+fn half_edited_file_keeps_the_loaded_agent() {
     let root = format!(
         "{A}tools:\n  - name: AgentTool\n    args:\n      agent: {{config_path: t/b.yaml}}\n"
     );

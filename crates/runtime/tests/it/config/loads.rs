@@ -106,7 +106,7 @@ generate_content_config: {temperature: 0.25, topK: 20, stop_sequences: [END], to
 }
 
 #[tokio::test]
-async fn tools_are_found_by_every_name_that_adk_takes() {
+async fn tools_resolve_by_every_name_adk_accepts() {
     let folder = folder(&[(
         "root_agent.yaml",
         "
@@ -167,7 +167,7 @@ impl ExampleProvider for Fitting {
 }
 
 #[tokio::test]
-async fn examples_stand_in_the_file_or_are_provided() {
+async fn examples_come_from_the_file_or_a_provider() {
     let agent = |examples: &str| {
         let head = "name: a\nmodel: any\ninstruction: x\ntools:\n";
         let tool = "  - name: google.adk.tools.example_tool.ExampleTool\n    args:\n";
@@ -189,7 +189,7 @@ async fn examples_stand_in_the_file_or_are_provided() {
 }
 
 #[tokio::test]
-async fn callbacks_of_every_kind_are_called_in_order() {
+async fn callbacks_of_every_kind_run_in_order() {
     let folder = folder(&[(
         "root_agent.yaml",
         "
@@ -252,7 +252,7 @@ after_tool_callbacks: [{name: my.after_tool}]
 }
 
 #[tokio::test]
-async fn agents_below_run_as_their_class_says() {
+async fn sub_agents_run_as_their_class_says() {
     let below = |name: &str| format!("name: {name}\nmodel: any\ninstruction: x\n");
     let folder = folder(&[
         (
@@ -299,7 +299,7 @@ sub_agents:
 }
 
 #[tokio::test]
-async fn a_model_is_named_in_code_or_inherited() {
+async fn model_comes_from_the_registry_or_the_parent() {
     let folder = folder(&[
         (
             "root_agent.yaml",
@@ -323,7 +323,7 @@ async fn a_model_is_named_in_code_or_inherited() {
 }
 
 #[tokio::test]
-async fn an_agent_is_a_tool() {
+async fn agent_tool_loads_from_its_file() {
     let root = |more: &str| {
         format!(
             "name: manager\nmodel: any\ninstruction: x\ntools:\n  - name: AgentTool\n    args:\n\
@@ -353,7 +353,7 @@ async fn an_agent_is_a_tool() {
 }
 
 #[tokio::test]
-async fn anchors_and_merged_maps_are_followed() {
+async fn anchors_and_merge_keys_are_resolved() {
     let folder = folder(&[(
         "root_agent.yaml",
         "

@@ -47,7 +47,7 @@ async fn every_recorded_case_replays() {
 
 /// The reader that a server uses for recordings is our own.
 #[test]
-fn our_reader_of_yaml_reads_every_recording() {
+fn own_yaml_reader_parses_every_recording() {
     let mut read = 0;
     for case in Case::all() {
         for mode in MODES {
@@ -62,7 +62,7 @@ fn our_reader_of_yaml_reads_every_recording() {
 }
 
 #[tokio::test]
-async fn damaged_recordings_do_not_replay() {
+async fn corrupt_recordings_do_not_replay() {
     let cases = Case::all();
     for (kind, damage) in damage::KINDS {
         let mut damaged = 0;

@@ -25,7 +25,7 @@ use retain_runtime::contents::{
 const SHOWN: usize = 3;
 
 #[test]
-fn histories_become_the_contents_that_adk_makes() {
+fn contents_of_histories_match_adk() {
     let seeds = cases(3000);
     let Some(mut oracle) = Oracle::start("contents") else {
         return;
@@ -98,36 +98,36 @@ fn made_of(history: &History) -> Json {
 }
 
 #[test]
-fn what_is_summed_up_is_what_adk_sums_up() {
+fn compaction_selects_the_same_events_as_adk() {
     compactions::compare();
 }
 
 #[test]
-fn templates_render_as_adk_renders_them() {
+fn templates_render_as_in_adk() {
     templates::compare();
 }
 
 #[test]
-fn values_print_as_python_prints_them() {
+fn values_print_as_in_python() {
     values::compare();
 }
 
 #[test]
-fn the_characters_that_python_escapes_are_those_we_escape() {
+fn escaped_characters_match_python() {
     values::compare_characters();
 }
 
 #[test]
-fn a_growing_history_gives_the_same_from_the_cache() {
+fn cached_contents_match_as_the_history_grows() {
     growing::compare();
 }
 
 #[test]
-fn every_step_of_a_tool_loop_is_settled() {
+fn cache_settles_every_step_of_a_tool_loop() {
     growing::settle_tool_loops();
 }
 
 #[test]
-fn the_cache_notices_another_list() {
+fn cache_detects_a_different_event_list() {
     growing::notice_other_lists();
 }

@@ -25,7 +25,7 @@ fn json(response: &LlmResponse) -> Json {
 }
 
 #[test]
-fn pieces_become_the_whole_that_adk_makes() {
+fn streamed_chunks_aggregate_as_in_adk() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/streaming/oracle.py");
     let Some(mut oracle) = Oracle::start(Reference::Adk, "streaming", script) else {
         return;

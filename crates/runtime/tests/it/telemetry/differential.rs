@@ -185,11 +185,11 @@ async fn compare(content: bool) {
 }
 
 #[tokio::test]
-async fn spans_are_as_adk_makes_them() {
+async fn spans_match_adk() {
     compare(false).await;
 }
 
 #[tokio::test]
-async fn with_content_too() {
+async fn spans_with_content_match_adk() {
     compare(true).await;
 }

@@ -35,7 +35,7 @@ const SAID: [&str; 6] = [
 ];
 
 #[tokio::test]
-async fn calls_agents_and_runs_are_below_one_another() {
+async fn spans_nest_as_runs_agents_and_calls() {
     let (_, spans) = play(desk(), QUIET).await;
     let expected = "\
 invocation
@@ -65,7 +65,7 @@ invocation
 }
 
 #[tokio::test]
-async fn what_is_said_is_in_no_span_unless_it_is_asked_for() {
+async fn spans_have_no_content_unless_enabled() {
     for agent in [desk, line, broken] {
         for telemetry in [QUIET, IN_PROCESS] {
             let (_, spans) = play(agent(), telemetry).await;
@@ -96,7 +96,7 @@ fn is_told(span: &Span) -> bool {
 }
 
 #[tokio::test]
-async fn this_process_is_told_what_is_said_and_whose_it_is() {
+async fn in_process_spans_carry_content_and_session_key() {
     let (_, spans) = play(desk(), IN_PROCESS).await;
     let run = &spans[0].content;
     let known = [("app", APP), ("user", USER), ("session", SESSION)];
@@ -127,7 +127,7 @@ async fn this_process_is_told_what_is_said_and_whose_it_is() {
 }
 
 #[tokio::test]
-async fn a_stream_has_the_last_of_what_its_pieces_say() {
+async fn stream_span_has_the_values_of_the_last_chunk() {
     let piece = |words: &str| {
         let mut response = retain_core::LlmResponse::of(retain_core::Content::model(words));
         response.partial = Some(true);
@@ -178,7 +178,7 @@ async fn a_stream_has_the_last_of_what_its_pieces_say() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_left_alone_closes_its_spans() {
+async fn dropped_run_closes_its_spans() {
     let hang = FunctionTool::new("hang", "Hangs.", |_: ToolContext, _: Nothing| async {
         std::future::pending::<()>().await;
         Ok::<_, ToolError>("never")
@@ -224,7 +224,7 @@ async fn a_run_that_is_left_alone_closes_its_spans() {
 }
 
 #[tokio::test]
-async fn the_models_part_is_over_when_tools_are_run() {
+async fn model_span_closes_before_tools_run() {
     let (collected, _listening) = Collected::listening();
     let seen = collected.clone();
     let look = FunctionTool::new("look", "Looks.", move |_: ToolContext, _: Nothing| {
@@ -268,7 +268,7 @@ fn is_model(span: &Span) -> bool {
 }
 
 #[tokio::test]
-async fn a_summary_after_a_run_is_a_part_of_it() {
+async fn compaction_span_belongs_to_its_run() {
     let (collected, _listening) = Collected::listening();
     let answers = vec![text("One."), text("A summary."), text("Two.")];
     let agent = LlmAgent::builder("a").model(model("m", answers));

@@ -117,14 +117,14 @@ const RESUMABLE_MET: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn turns_go_as_they_go_in_adk() {
+async fn turns_match_adk() {
     let count = if is_long() { 2000 } else { 100 };
     let seeds = (SEED..SEED + count).collect();
     all_alike(seeds, script::script, play::play, MET).await;
 }
 
 #[tokio::test]
-async fn turns_of_several_agents_go_as_they_go_in_adk() {
+async fn turns_of_several_agents_match_adk() {
     let count = if is_long() { 2000 } else { 250 };
     let seeds = (TREE_SEED..TREE_SEED + count).chain(RARE).collect();
     let needed = all_alike(seeds, tree_script::script, tree_play::play, TREE_MET).await;
@@ -134,7 +134,7 @@ async fn turns_of_several_agents_go_as_they_go_in_adk() {
 }
 
 #[tokio::test]
-async fn resumable_turns_go_as_they_go_in_adk() {
+async fn resumable_turns_match_adk() {
     let count = if is_long() { 2000 } else { 100 };
     let seeds = (TREE_SEED..TREE_SEED + count).chain(RARE_RESUMABLE);
     let seeds = seeds.collect();
