@@ -38,7 +38,7 @@ async fn erasing_a_user_erases_the_artifacts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_without_artifacts_is_brought_up_to_date() {
+async fn database_without_artifacts_is_migrated() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("sessions.db");
     let uri = format!("sqlite:///{}", file.display());

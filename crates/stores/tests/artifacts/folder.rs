@@ -39,7 +39,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn no_name_leaves_the_root_or_its_scope() {
+async fn artifact_names_stay_inside_the_root_and_their_scope() {
     let seed = 77_001;
     println!("seed {seed}");
     let outer = retain_testkit::scratch::folder();
@@ -89,7 +89,7 @@ async fn no_name_leaves_the_root_or_its_scope() {
 }
 
 #[test]
-fn every_path_goes_down_only() {
+fn paths_never_lead_upward() {
     let seed = 77_002;
     println!("seed {seed}");
     let mut random = Random::new(seed);
@@ -125,7 +125,7 @@ fn every_path_goes_down_only() {
 }
 
 #[tokio::test]
-async fn the_layout_is_that_of_adk() {
+async fn folder_layout_matches_adk() {
     let folder = retain_testkit::scratch::folder();
     let artifacts = open(folder.path());
     let part = Part::bytes(vec![1, 2], "image/png");
@@ -163,7 +163,7 @@ async fn the_layout_is_that_of_adk() {
 }
 
 #[tokio::test]
-async fn a_save_that_was_killed_leaves_no_version() {
+async fn killed_save_leaves_no_version() {
     let folder = retain_testkit::scratch::folder();
     let artifacts = open(folder.path());
     artifacts
@@ -193,7 +193,7 @@ async fn a_save_that_was_killed_leaves_no_version() {
 }
 
 #[tokio::test]
-async fn a_deleted_artifact_leaves_no_files() {
+async fn deleted_artifact_leaves_no_files() {
     let folder = retain_testkit::scratch::folder();
     let artifacts = open(folder.path());
     for name in ["a/b/c", "user:d"] {
@@ -218,7 +218,7 @@ async fn a_deleted_artifact_leaves_no_files() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn links_are_not_followed() {
+async fn symlinks_are_not_followed() {
     use std::os::unix::fs::symlink;
 
     let (folder, outside) = (
@@ -254,7 +254,7 @@ async fn links_are_not_followed() {
 }
 
 #[tokio::test]
-async fn damage_is_an_error_that_names_the_version() {
+async fn corruption_error_names_the_version() {
     let folder = retain_testkit::scratch::folder();
     let artifacts = open(folder.path());
     artifacts
@@ -279,7 +279,7 @@ async fn damage_is_an_error_that_names_the_version() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_only_read_stays_as_it_is() {
+async fn read_only_folder_is_not_changed() {
     let folder = retain_testkit::scratch::folder();
     let root = folder.path().join("root");
     assert!(FileArtifactStore::open_read_only(&root).is_err());
@@ -310,7 +310,7 @@ async fn a_folder_that_is_only_read_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn pages_of_places_are_in_order_and_complete() {
+async fn artifact_pages_are_ordered_and_complete() {
     let folder = retain_testkit::scratch::folder();
     let artifacts = open(folder.path());
     for name in ["b", "a/c", "user:z", "a", "é", "a-b"] {

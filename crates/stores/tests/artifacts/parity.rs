@@ -60,7 +60,7 @@ impl Seen {
 }
 
 #[tokio::test]
-async fn in_memory_answers_as_adk_does() {
+async fn in_memory_artifacts_match_adk() {
     let Some(python) = Reference::Adk.python("artifacts in memory, parity") else {
         return;
     };
@@ -80,7 +80,7 @@ async fn in_memory_answers_as_adk_does() {
 }
 
 #[tokio::test]
-async fn folders_answer_as_adk_does_also_when_shared() {
+async fn folder_artifacts_match_adk_also_when_shared() {
     let Some(python) = Reference::Adk.python("artifacts in a folder, parity") else {
         return;
     };

@@ -233,7 +233,7 @@ impl History<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rewinding_restores_files_as_adk_does() {
+async fn rewind_restores_files_as_in_adk() {
     let Some(python) = Reference::Adk.python("rewinding artifacts, parity") else {
         return;
     };

@@ -107,7 +107,7 @@ async fn deleting_a_session_deletes_its_artifacts_and_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn artifacts_of_an_expired_session_are_swept_with_it() {
+async fn expired_session_is_swept_with_its_artifacts() {
     for both in databases().await {
         let (name, sessions) = (both.name, &both.sessions);
         let new = CreateSession {

@@ -27,7 +27,7 @@ const SEED: u64 = 20_260_731;
 const SCRIPTS: u64 = 300;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retain_answers_as_adk_does() {
+async fn session_services_answer_as_in_adk() {
     let count = if is_long() { 5000 } else { SCRIPTS };
     let count = setting("RETAIN_SCRIPTS").unwrap_or(count);
     let seed = setting("RETAIN_SEED").unwrap_or(SEED);

@@ -55,7 +55,7 @@ async fn broken(fault: Fault) -> Harness {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_fault_is_found() {
+async fn injected_faults_are_found() {
     for fault in Fault::ALL {
         let report = check_history(broken(fault).await, SEED, 20_000).await;
         assert!(!report.anomalies.is_empty(), "{fault:?} was not found");

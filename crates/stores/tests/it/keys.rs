@@ -84,7 +84,7 @@ async fn stores() -> Vec<Kept> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_are_found_as_they_were_added() {
+async fn stored_keys_equal_the_added_keys() {
     for kept in stores().await {
         let (name, store) = (kept.name, &kept.store);
         assert_eq!(store.key("a").await.unwrap(), None, "{name}");
@@ -108,7 +108,7 @@ async fn keys_are_found_as_they_were_added() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_id_is_taken_once() {
+async fn duplicate_key_id_is_rejected() {
     for kept in stores().await {
         let (name, store) = (kept.name, &kept.store);
         store.add(&key("a")).await.unwrap();
@@ -127,7 +127,7 @@ async fn an_id_is_taken_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_is_revoked_once_and_for_good() {
+async fn revoked_key_stays_revoked() {
     for kept in stores().await {
         let (name, store) = (kept.name, &kept.store);
         store.add(&key("a")).await.unwrap();
@@ -140,7 +140,7 @@ async fn a_key_is_revoked_once_and_for_good() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_use_is_the_latest() {
+async fn last_use_is_the_latest_time() {
     for kept in stores().await {
         let (name, store) = (kept.name, &kept.store);
         store.add(&key("a")).await.unwrap();
@@ -154,7 +154,7 @@ async fn the_last_use_is_the_latest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_process_does_counts_at_once() {
+async fn keys_changed_by_another_process_are_visible_at_once() {
     for both in databases(true).await.chunks(2) {
         // Two connections are as good as two processes.
         let (here, there) = (&both[0].store, &both[1].store);
@@ -168,7 +168,7 @@ async fn what_another_process_does_counts_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn erasing_a_user_takes_the_keys_that_are_bound_to_it() {
+async fn erasing_a_user_erases_its_bound_keys() {
     let others = [
         ApiKey {
             user: Some("grace".to_owned()),
@@ -198,7 +198,7 @@ async fn erasing_a_user_takes_the_keys_that_are_bound_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn that_there_was_a_key_is_not_forgotten() {
+async fn had_any_stays_true_after_the_keys_are_erased() {
     for kept in databases(false).await {
         let (name, store) = (kept.name, &kept.store);
         let erase = || kept.sessions.erase_user("shop", "ada");
@@ -222,7 +222,7 @@ async fn that_there_was_a_key_is_not_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn that_there_was_a_key_elsewhere_can_be_noted() {
+async fn note_had_any_sets_had_any() {
     for kept in stores().await {
         let (name, store) = (kept.name, &kept.store);
         assert!(!store.had_any().await.unwrap(), "{name}");

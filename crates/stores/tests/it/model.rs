@@ -14,7 +14,7 @@ fn seeds() -> Range<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_memory_answers_as_the_model() {
+async fn in_memory_matches_the_model() {
     for seed in seeds() {
         run_model_test(crate::stores::in_memory().await, seed, OPERATIONS).await;
     }
@@ -22,7 +22,7 @@ async fn in_memory_answers_as_the_model() {
 
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread")]
-async fn postgres_answers_as_the_model() {
+async fn postgres_matches_the_model() {
     if !retain_testkit::postgres::is_there() {
         return;
     }
@@ -33,7 +33,7 @@ async fn postgres_answers_as_the_model() {
 
 #[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread")]
-async fn sqlite_answers_as_the_model() {
+async fn sqlite_matches_the_model() {
     for seed in seeds() {
         run_model_test(crate::stores::sqlite().await, seed, OPERATIONS).await;
     }

@@ -21,7 +21,7 @@ async fn two(proxy: &Proxy, uri: &str) -> (PostgresSessionService, PostgresSessi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_append_that_was_cut_off_is_stored_once() {
+async fn interrupted_append_is_stored_once() {
     let Some(database) = database().await else {
         return;
     };
@@ -59,7 +59,7 @@ async fn an_append_that_was_cut_off_is_stored_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_beginning_was_cut_off_goes_on() {
+async fn run_with_an_interrupted_begin_continues() {
     let Some(database) = database().await else {
         return;
     };
@@ -90,7 +90,7 @@ async fn a_run_whose_beginning_was_cut_off_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_whose_creation_was_cut_off_is_created_once() {
+async fn interrupted_create_makes_one_session() {
     let Some(database) = database().await else {
         return;
     };
@@ -125,7 +125,7 @@ async fn a_session_whose_creation_was_cut_off_is_created_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receipt_that_was_cut_off_tells_of_everything() {
+async fn interrupted_erase_returns_a_complete_receipt() {
     let Some(database) = database().await else {
         return;
     };
@@ -147,7 +147,7 @@ async fn a_receipt_that_was_cut_off_tells_of_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backend_that_is_ended_in_mid_transaction_is_replaced() {
+async fn terminated_backend_is_replaced() {
     let Some(database) = database().await else {
         return;
     };
@@ -189,7 +189,7 @@ async fn a_backend_that_is_ended_in_mid_transaction_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_connections_may_end_at_once() {
+async fn store_survives_losing_all_connections() {
     let Some(database) = database().await else {
         return;
     };
@@ -225,7 +225,7 @@ async fn all_connections_may_end_at_once() {
 
 /// A future that is kept and not asked for must not keep the session from others.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_an_answer_later_holds_nobody_up() {
+async fn unpolled_append_does_not_block_others() {
     let Some(database) = database().await else {
         return;
     };
@@ -247,7 +247,7 @@ async fn who_waits_for_an_answer_later_holds_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_goes_away_in_the_middle_leaves_no_transaction() {
+async fn aborted_append_leaves_no_open_transaction() {
     let Some(database) = database().await else {
         return;
     };

@@ -38,7 +38,7 @@ fn batch(ids: [&str; 2]) -> Arc<MemoryBatch> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memories_that_were_cut_off_are_taken_up_and_forgotten_once() {
+async fn interrupted_memory_writes_apply_once() {
     let Some(database) = database().await else {
         return;
     };
@@ -67,7 +67,7 @@ async fn memories_that_were_cut_off_are_taken_up_and_forgotten_once() {
 
 /// A future that somebody keeps and does not ask any more holds nobody up.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_takes_memories_up_gets_on_by_himself() {
+async fn unpolled_memory_add_does_not_block_others() {
     let Some(database) = database().await else {
         return;
     };
@@ -92,7 +92,7 @@ async fn who_takes_memories_up_gets_on_by_himself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_artifact_that_was_cut_off_is_one_version() {
+async fn interrupted_artifact_save_makes_one_version() {
     let Some(database) = database().await else {
         return;
     };
@@ -112,7 +112,7 @@ async fn an_artifact_that_was_cut_off_is_one_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_was_cut_off_is_added_once() {
+async fn interrupted_key_add_applies_once() {
     let Some(database) = database().await else {
         return;
     };

@@ -5,7 +5,7 @@ use retain_core::{Append, SessionLog as _, SessionService as _};
 use super::{created, database, event, open, proxy::Proxy, texts};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_of_one_user_do_not_wait_for_each_other() {
+async fn sessions_of_one_user_do_not_block_each_other() {
     let Some(database) = database().await else {
         return;
     };
@@ -52,7 +52,7 @@ async fn sessions_of_one_user_do_not_wait_for_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn appends_that_lock_in_other_orders_do_not_fail() {
+async fn appends_locking_in_different_orders_do_not_fail() {
     let Some(database) = database().await else {
         return;
     };
@@ -92,7 +92,7 @@ async fn appends_that_lock_in_other_orders_do_not_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_append_on_a_known_head_is_one_statement() {
+async fn append_on_a_cached_head_is_one_statement() {
     let Some(database) = database().await else {
         return;
     };
@@ -135,7 +135,7 @@ async fn an_append_on_a_known_head_is_one_statement() {
 /// A session that somebody holds keeps those who write to it waiting, however many they are, and
 /// nobody else: they do not use up the connections.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_busy_session_leaves_connections_to_others() {
+async fn busy_session_does_not_exhaust_the_pool() {
     let Some(database) = database().await else {
         return;
     };
@@ -181,7 +181,7 @@ async fn a_busy_session_leaves_connections_to_others() {
 
 /// Who is in a circle of locks is let go and tries again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadlock_is_tried_again() {
+async fn deadlock_is_retried() {
     let Some(database) = database().await else {
         return;
     };
@@ -221,7 +221,7 @@ async fn a_deadlock_is_tried_again() {
 
 /// A fork reads from one snapshot; what it stands on may change under it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_serialization_failure_is_tried_again() {
+async fn serialization_failure_is_retried() {
     let Some(database) = database().await else {
         return;
     };
@@ -248,7 +248,7 @@ async fn a_serialization_failure_is_tried_again() {
 
 /// Tables that somebody else keeps from being vacuumed take nothing from who has a user erased.
 #[tokio::test(flavor = "multi_thread")]
-async fn erasing_waits_for_no_vacuum() {
+async fn erase_does_not_wait_for_vacuum() {
     let Some(database) = database().await else {
         return;
     };
@@ -269,7 +269,7 @@ async fn erasing_waits_for_no_vacuum() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_left_of_a_deleted_session_is_purged() {
+async fn deleted_session_rows_are_purged() {
     let Some(database) = database().await else {
         return;
     };

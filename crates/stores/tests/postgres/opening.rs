@@ -12,7 +12,7 @@ async fn refused(uri: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_replicas_may_start_at_once() {
+async fn replicas_start_concurrently() {
     let Some(database) = database().await else {
         return;
     };
@@ -39,7 +39,7 @@ async fn several_replicas_may_start_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_newer_schema_is_refused() {
+async fn newer_schema_is_rejected() {
     let Some(database) = database().await else {
         return;
     };
@@ -55,7 +55,7 @@ async fn a_newer_schema_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_that_is_not_ours_is_refused() {
+async fn migration_with_a_foreign_checksum_is_rejected() {
     let Some(database) = database().await else {
         return;
     };
@@ -67,7 +67,7 @@ async fn a_step_that_is_not_ours_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_must_be_there_is_not_set_up() {
+async fn opening_an_existing_database_creates_no_schema() {
     let Some(database) = database().await else {
         return;
     };
@@ -84,7 +84,7 @@ async fn a_database_that_must_be_there_is_not_set_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_of_others_are_left_alone() {
+async fn foreign_tables_are_not_changed() {
     let Some(database) = database().await else {
         return;
     };
@@ -99,7 +99,7 @@ async fn tables_of_others_are_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_cannot_hold_every_text_is_refused() {
+async fn non_utf8_database_is_rejected() {
     let Some(database) = database().await else {
         return;
     };
@@ -116,7 +116,7 @@ async fn a_database_that_cannot_hold_every_text_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_say_what_to_do_and_no_password() {
+async fn errors_say_what_to_do_and_hide_the_password() {
     let Some(database) = database().await else {
         return;
     };
@@ -132,7 +132,7 @@ async fn errors_say_what_to_do_and_no_password() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bodies_come_back_byte_for_byte() {
+async fn event_bodies_round_trip_byte_for_byte() {
     let Some(database) = database().await else {
         return;
     };
@@ -154,7 +154,7 @@ async fn bodies_come_back_byte_for_byte() {
 
 /// A host that takes the call and says nothing keeps nobody from the one behind it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_says_nothing_is_passed_over() {
+async fn unresponsive_host_is_skipped() {
     let Some(database) = database().await else {
         return;
     };
@@ -172,7 +172,7 @@ async fn a_host_that_says_nothing_is_passed_over() {
 
 /// Who finds the schema as it should be takes no lock, and waits for nobody who has it.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_nothing_to_change_waits_for_nobody() {
+async fn opening_a_current_schema_takes_no_lock() {
     let Some(database) = database().await else {
         return;
     };

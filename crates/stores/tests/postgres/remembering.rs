@@ -107,7 +107,7 @@ async fn stored(store: &PostgresMemoryStore) -> BTreeMap<u64, (u64, String)> {
 /// follows by marks alone knows in the end what is stored: no number was skipped, because it became
 /// visible after a later one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_follows_marks_misses_nothing() {
+async fn reader_following_marks_sees_every_change() {
     if !is_there() {
         return;
     }
@@ -196,7 +196,7 @@ async fn write(store: &PostgresMemoryStore, random: &mut Random, writer: u64, nu
 
 /// Users do not wait for each other, also if their first memories come at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_user_who_begins_many_times_at_once_begins_once() {
+async fn concurrent_first_memories_create_one_scope() {
     if !is_there() {
         return;
     }
@@ -220,7 +220,7 @@ async fn a_user_who_begins_many_times_at_once_begins_once() {
 
 /// What cannot be an id is nobody's.
 #[tokio::test(flavor = "multi_thread")]
-async fn ids_that_no_memory_has_find_nothing() {
+async fn ids_with_a_nul_byte_are_not_found() {
     if !is_there() {
         return;
     }
@@ -252,7 +252,7 @@ async fn ids_that_no_memory_has_find_nothing() {
 
 /// A batch larger than one statement takes is written whole.
 #[tokio::test(flavor = "multi_thread")]
-async fn large_batches_are_written_in_pieces_and_as_a_whole() {
+async fn batch_larger_than_one_statement_is_written_atomically() {
     if !is_there() {
         return;
     }
@@ -300,7 +300,7 @@ fn is_named<T: std::fmt::Debug>(result: Result<T, MemoryError>, damage: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damaged_memories_are_named() {
+async fn corrupt_memories_are_named() {
     if !is_there() {
         return;
     }
@@ -353,7 +353,7 @@ async fn damaged_memories_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_are_not_as_they_are_counted_are_told() {
+async fn check_reports_memory_rows_that_differ_from_their_counts() {
     if !is_there() {
         return;
     }

@@ -5,7 +5,7 @@ use retain_core::{Append, SessionError, SessionLog as _, SessionService as _};
 use super::{created, database, event, open, texts};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_was_deleted_and_created_anew_is_another_one() {
+async fn recreated_session_is_a_new_session() {
     let Some(database) = database().await else {
         return;
     };
@@ -39,7 +39,7 @@ async fn a_session_that_was_deleted_and_created_anew_is_another_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_token_writes_nothing_whatever_is_remembered() {
+async fn outdated_token_writes_nothing_despite_a_cached_head() {
     let Some(database) = database().await else {
         return;
     };
@@ -62,7 +62,7 @@ async fn an_old_token_writes_nothing_whatever_is_remembered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_replicas_write_one_session() {
+async fn several_replicas_append_to_one_session() {
     let Some(database) = database().await else {
         return;
     };

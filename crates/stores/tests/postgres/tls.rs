@@ -158,7 +158,7 @@ fn roots(mode: &str, file: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_is_believed_as_far_as_was_asked_for() {
+async fn sslmode_decides_which_certificates_are_trusted() {
     let Some(database) = database().await else {
         return;
     };
@@ -204,7 +204,7 @@ async fn a_certificate_is_believed_as_far_as_was_asked_for() {
 
 /// As the documentation says: an authority is no server.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_authority_that_is_the_server_itself_is_refused() {
+async fn ca_certificate_used_by_the_server_is_rejected() {
     let Some(database) = database().await else {
         return;
     };
@@ -217,7 +217,7 @@ async fn an_authority_that_is_the_server_itself_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_is_plain_only_where_that_was_allowed() {
+async fn unencrypted_connection_needs_an_sslmode_that_allows_it() {
     let Some(database) = database().await else {
         return;
     };

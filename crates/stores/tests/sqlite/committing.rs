@@ -14,7 +14,7 @@ fn event(id: &str, text: &str) -> Event {
 
 /// One bad append in a shared transaction fails alone.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_append_does_not_fail_its_neighbours() {
+async fn bad_append_does_not_fail_others_in_its_transaction() {
     let folder = retain_testkit::scratch::folder();
     let sessions = super::open(&folder.path().join("s.db")).await;
     let key = super::fill(&sessions, "ada", "s1", 0).await.key();
@@ -52,7 +52,7 @@ async fn a_bad_append_does_not_fail_its_neighbours() {
 
 /// Another process that holds the write lock is waited for, and then everything goes on.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_writer_is_waited_for() {
+async fn append_waits_for_the_writer_of_another_process() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
@@ -73,7 +73,7 @@ async fn another_writer_is_waited_for() {
 
 /// Without a multi-threaded runtime the writer's own thread does the work.
 #[tokio::test(flavor = "current_thread")]
-async fn a_current_thread_runtime_will_do() {
+async fn store_works_on_a_current_thread_runtime() {
     let folder = retain_testkit::scratch::folder();
     let sessions = super::open(&folder.path().join("s.db")).await;
     let session = super::fill(&sessions, "ada", "s1", 20).await;
@@ -87,7 +87,7 @@ async fn a_current_thread_runtime_will_do() {
 
 /// A caller that goes away in the middle leaves whole events behind, or none.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_append_is_whole_or_not_there() {
+async fn dropped_append_is_stored_whole_or_not_at_all() {
     let folder = retain_testkit::scratch::folder();
     let sessions = super::open(&folder.path().join("s.db")).await;
     let key = super::fill(&sessions, "ada", "s1", 0).await.key();
@@ -121,7 +121,7 @@ async fn a_dropped_append_is_whole_or_not_there() {
 
 /// A long session is read, deleted and erased in chunks; appends to others get in between.
 #[tokio::test(flavor = "multi_thread")]
-async fn appends_get_in_between_the_chunks_of_a_purge() {
+async fn appends_interleave_with_the_chunks_of_a_purge() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;

@@ -25,7 +25,7 @@ async fn check(folder: &std::path::Path, sessions: &SqliteSessionService) -> Str
 }
 
 #[tokio::test]
-async fn a_long_list_shows_what_others_have_changed() {
+async fn long_list_shows_changes_by_other_processes() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let (here, elsewhere) = (open(&file).await, open(&file).await);

@@ -56,7 +56,7 @@ async fn erasing_a_user_leaves_no_byte_behind() {
 
 /// A backup taken under load is a prefix of every session, whole, and opens by itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_under_load_is_one_moment() {
+async fn backup_under_load_is_consistent() {
     let folder = retain_testkit::scratch::folder();
     let sessions = super::open(&folder.path().join("s.db")).await;
     let writers = (0..4).map(|n| {
@@ -90,7 +90,7 @@ async fn a_backup_under_load_is_one_moment() {
 
 /// Damage is an error that names session and position; the rest stays readable.
 #[tokio::test]
-async fn an_event_that_cannot_be_read_is_named() {
+async fn unreadable_event_is_named() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
@@ -122,7 +122,7 @@ async fn an_event_that_cannot_be_read_is_named() {
 }
 
 #[tokio::test]
-async fn a_missing_event_is_named() {
+async fn missing_event_is_named() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
@@ -140,7 +140,7 @@ async fn a_missing_event_is_named() {
 }
 
 #[tokio::test]
-async fn state_that_cannot_be_read_is_named() {
+async fn unreadable_state_is_named() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
@@ -160,7 +160,7 @@ async fn state_that_cannot_be_read_is_named() {
 
 /// A process that dies in the middle of a delete or an import leaves nothing for ever.
 #[tokio::test]
-async fn what_was_left_half_done_is_purged_at_the_next_start() {
+async fn abandoned_draft_is_purged_at_the_next_start() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
@@ -181,7 +181,7 @@ async fn what_was_left_half_done_is_purged_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn a_memory_of_nobody_is_named() {
+async fn orphaned_memory_is_named() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;

@@ -15,13 +15,13 @@ async fn refused(path: &Path) -> String {
 }
 
 #[tokio::test]
-async fn a_directory_is_refused() {
+async fn directory_is_rejected() {
     let folder = retain_testkit::scratch::folder();
     assert!(refused(folder.path()).await.contains("is a directory"));
 }
 
 #[tokio::test]
-async fn a_file_that_must_be_there_is_not_created() {
+async fn opening_an_existing_file_does_not_create_it() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("typo.db");
     let opened = SqliteStore::open(SqliteOptions::file(&file).existing()).await;
@@ -39,7 +39,7 @@ async fn a_file_that_must_be_there_is_not_created() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_is_opened_while_another_program_writes() {
+async fn database_opens_while_another_process_writes() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("sessions.db");
     drop(super::open(&file).await);
@@ -62,7 +62,7 @@ async fn a_database_is_opened_while_another_program_writes() {
 }
 
 #[tokio::test]
-async fn a_missing_folder_is_named() {
+async fn missing_folder_is_named() {
     let folder = retain_testkit::scratch::folder();
     let message = refused(&folder.path().join("nowhere/x.db")).await;
     assert!(
@@ -72,7 +72,7 @@ async fn a_missing_folder_is_named() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_left_as_it_is() {
+async fn file_that_is_not_a_database_is_unchanged() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("notes.txt");
     let text = "These are my notes, not a database. ".repeat(100);
@@ -82,7 +82,7 @@ async fn a_file_that_is_no_database_is_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn adk_databases_are_left_as_they_are_and_named() {
+async fn adk_database_is_named_and_unchanged() {
     let folder = retain_testkit::scratch::folder();
     for (name, schema) in [
         (
@@ -108,7 +108,7 @@ async fn adk_databases_are_left_as_they_are_and_named() {
 }
 
 #[tokio::test]
-async fn another_programs_database_is_left_as_it_is() {
+async fn foreign_database_is_unchanged() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("music.db");
     let music = Connection::open(&file).unwrap();
@@ -122,7 +122,7 @@ async fn another_programs_database_is_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused() {
+async fn newer_schema_is_rejected() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     drop(super::open(&file).await);
@@ -137,7 +137,7 @@ async fn a_newer_schema_is_refused() {
 }
 
 #[tokio::test]
-async fn a_read_only_file_is_refused() {
+async fn read_only_file_is_rejected() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     drop(super::open(&file).await);
@@ -151,7 +151,7 @@ async fn a_read_only_file_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_processes_may_create_the_database_at_once() {
+async fn processes_create_the_database_concurrently() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let opening = (0..8).map(|n| {
@@ -178,7 +178,7 @@ async fn several_processes_may_create_the_database_at_once() {
 }
 
 #[tokio::test]
-async fn the_file_is_as_durable_as_it_says() {
+async fn file_uses_wal_journal_mode() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     let sessions = super::open(&file).await;
@@ -191,7 +191,7 @@ async fn the_file_is_as_durable_as_it_says() {
 }
 
 #[tokio::test]
-async fn a_database_in_memory_is_gone_with_its_store() {
+async fn in_memory_database_is_not_shared_between_stores() {
     for uri in ["sqlite::memory:", "sqlite://:memory:"] {
         let sessions = SqliteSessionService::connect(uri).await.unwrap();
         super::fill(&sessions, "ada", "s1", 3).await;

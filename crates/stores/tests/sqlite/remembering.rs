@@ -57,7 +57,7 @@ fn is_named<T: std::fmt::Debug>(result: Result<T, MemoryError>, id: &str, damage
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damaged_memories_are_named() {
+async fn corrupt_memories_are_named() {
     for (damage, id) in [
         ("kind = 2", "told"),
         ("kind = 'x'", "told"),
@@ -108,7 +108,7 @@ async fn damaged_memories_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn totals_that_are_not_those_of_the_rows_are_told() {
+async fn check_reports_totals_that_differ_from_the_rows() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("m.db");
     let (database, store) = open(&file).await;

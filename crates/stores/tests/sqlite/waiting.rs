@@ -11,7 +11,7 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tail_that_waits_hears_of_another_process() {
+async fn waiting_tail_sees_appends_by_another_process() {
     let folder = retain_testkit::scratch::folder();
     let uri = format!("sqlite:///{}", folder.path().join("s.db").display());
     // Two connections are as good as two processes.

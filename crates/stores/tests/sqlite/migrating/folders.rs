@@ -55,7 +55,7 @@ async fn put(store: &SqliteStore, name: &str, part: Part) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn artifacts_move_to_a_folder_and_back() {
+async fn artifacts_migrate_to_a_folder_and_back() {
     let it = Move::new().await;
     let folder = || alone(&it.path("folder"));
     let from = source(&it.path("from.db"), &it.clock).await;
@@ -99,7 +99,7 @@ fn leave_pending(root: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_within_a_save_it_goes_on_in_a_folder() {
+async fn migration_killed_during_a_save_resumes_in_a_folder() {
     let it = Move::new().await;
     let from = || async { only_artifacts(source(&it.path("from.db"), &it.clock).await) };
     let whole = it.between(from().await, alone(&it.path("whole")), nobody());
@@ -121,7 +121,7 @@ async fn killed_within_a_save_it_goes_on_in_a_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_number_that_somebody_else_has_taken_is_not_skipped() {
+async fn version_number_taken_by_another_writer_is_not_skipped() {
     let it = Move::new().await;
     let from = only_artifacts(source(&it.path("from.db"), &it.clock).await);
     let root = it.path("folder");
@@ -135,7 +135,7 @@ async fn a_number_that_somebody_else_has_taken_is_not_skipped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_folder_would_change_is_refused_before_anything_is_written() {
+async fn artifacts_a_folder_cannot_hold_are_rejected_before_writing() {
     let clock = TestClock::default();
     let thought = Part {
         thought: Some(true),

@@ -146,7 +146,7 @@ fn nobody() -> Arc<dyn MigrationWatch> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_is_there_afterwards_and_the_source_as_it_was() {
+async fn migration_copies_everything_and_keeps_the_source_unchanged() {
     let it = Move::new().await;
     let before = everything(&it.path("from.db"), &it.clock).await;
     let bytes = fs::read(it.path("from.db")).unwrap();
@@ -175,7 +175,7 @@ async fn everything_is_there_afterwards_and_the_source_as_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_on_in_the_target_is_as_in_the_source() {
+async fn target_behaves_as_the_source_after_migration() {
     let it = Move::new().await;
     it.to("to.db", nobody()).await.unwrap();
     let long = SessionKey::new("app", "ada", "long");
@@ -203,7 +203,7 @@ async fn what_goes_on_in_the_target_is_as_in_the_source() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopped_at_any_step_it_goes_on_and_ends_in_the_same() {
+async fn migration_stopped_at_any_step_resumes_to_the_same_result() {
     let it = Move::new().await;
     let whole = it.to("whole.db", nobody()).await.unwrap();
     let expected = everything(&it.path("whole.db"), &it.clock).await;
@@ -226,7 +226,7 @@ async fn stopped_at_any_step_it_goes_on_and_ends_in_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_target_has_otherwise_is_named_and_stays() {
+async fn differing_target_record_is_named_and_kept() {
     let it = Move::new().await;
     let scope = MemoryScope::new(APPS[1], "ada");
     for (kind, named) in [
@@ -295,7 +295,7 @@ async fn what_the_target_has_otherwise_is_named_and_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_only_the_target_has_is_named() {
+async fn extra_target_record_is_named() {
     let it = Move::new().await;
     for (kind, named) in [
         ("session", "session \"other\"/\"ada\"/\"s\""),
@@ -335,7 +335,7 @@ async fn what_only_the_target_has_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_byte_that_changes_behind_its_back_is_found() {
+async fn verify_finds_every_tampered_record() {
     let it = Move::new().await;
     for (sql, named) in [
         (
@@ -412,7 +412,7 @@ async fn a_byte_that_changes_behind_its_back_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_is_written_to_is_noticed() {
+async fn source_written_during_migration_is_an_error() {
     let it = Move::new().await;
     let steps = it.to("first.db", nobody()).await.unwrap().counts.total();
     // Before a session is compared, and long after.
@@ -440,7 +440,7 @@ async fn a_source_that_is_written_to_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_that_expire_on_the_way_are_no_difference() {
+async fn session_expiring_during_migration_is_not_a_difference() {
     for phase in [MigrationPhase::Copy, MigrationPhase::Verify] {
         // Of its own: in the other one the time is up already.
         let it = Move::new().await;
@@ -452,7 +452,7 @@ async fn sessions_that_expire_on_the_way_are_no_difference() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_database_is_refused_by_whatever_name() {
+async fn same_database_under_another_name_is_rejected() {
     let it = Move::new().await;
     let from = it.path("from.db");
     let mut names = vec![it.path("./from.db")];
@@ -469,7 +469,7 @@ async fn the_same_database_is_refused_by_whatever_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_survey_counts_and_writes_nothing() {
+async fn survey_counts_and_writes_nothing() {
     let it = Move::new().await;
     let stop = at(MigrationPhase::Copy, 100, stopped);
     it.to("to.db", stop).await.unwrap_err();
@@ -485,7 +485,7 @@ async fn a_survey_counts_and_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn that_there_were_keys_is_not_forgotten_on_the_way() {
+async fn migration_keeps_had_any_keys() {
     let folder = retain_testkit::scratch::folder();
     let (clock, from) = (TestClock::default(), folder.path().join("from.db"));
     let store = open(&from, &clock).await;
@@ -505,7 +505,7 @@ async fn that_there_were_keys_is_not_forgotten_on_the_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn that_times_are_in_order_is_known_in_the_target() {
+async fn migration_keeps_the_in_order_flag() {
     let it = Move::new().await;
     it.to("to.db", nobody()).await.unwrap();
     let sql = "SELECT id FROM sessions WHERE NOT in_order ORDER BY app";
@@ -518,7 +518,7 @@ async fn that_times_are_in_order_is_known_in_the_target() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_is_only_read_cannot_be_written() {
+async fn read_only_source_rejects_writes() {
     let it = Move::new().await;
     let options = || SqliteOptions::file(it.path("from.db")).read_only();
     let store = SqliteStore::open(options()).await.unwrap();
@@ -539,7 +539,7 @@ async fn a_source_that_is_only_read_cannot_be_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn long_sessions_and_memories_pass_in_pieces() {
+async fn long_sessions_and_memories_migrate_in_chunks() {
     let folder = retain_testkit::scratch::folder();
     let (clock, from) = (TestClock::default(), folder.path().join("from.db"));
     let sessions = StoreSessionService::over(open(&from, &clock).await);

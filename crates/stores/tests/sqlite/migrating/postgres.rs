@@ -27,7 +27,7 @@ async fn server(database: &TestDatabase, clock: &TestClock) -> MigrationSide {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_goes_to_postgres_and_back() {
+async fn everything_migrates_to_postgres_and_back() {
     if !is_there() {
         return;
     }
@@ -55,7 +55,7 @@ async fn everything_goes_to_postgres_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopped_at_a_step_it_goes_on_in_postgres() {
+async fn stopped_migration_resumes_in_postgres() {
     if !is_there() {
         return;
     }
@@ -81,7 +81,7 @@ async fn stopped_at_a_step_it_goes_on_in_postgres() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn that_there_were_keys_is_not_forgotten_on_the_way_over_postgres() {
+async fn migration_over_postgres_keeps_had_any_keys() {
     if !is_there() {
         return;
     }
