@@ -1,4 +1,4 @@
-//! Artifacts in a run: tools and callbacks keep them, instructions quote them.
+//! Artifacts in a run: tools and callbacks save them, instructions quote them.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ struct File {
     name: String,
 }
 
-/// A tool that saves a file twice and says which files there are and what the newest holds.
+/// A tool that saves a file twice and returns the file names and the newest content.
 fn keeper() -> FunctionTool {
     FunctionTool::new(
         "keep",
@@ -173,7 +173,7 @@ async fn missing_artifact_fails_the_run() {
     }
 }
 
-/// Artifacts that models can read at an address, and one that cannot be kept.
+/// An artifact store whose URIs models can read, and that rejects one name.
 #[derive(Debug, Default)]
 struct Web(InMemoryArtifactStore);
 
@@ -239,8 +239,8 @@ fn upload(name: &str, size: usize) -> Part {
     }
 }
 
-/// What the model is sent of a message with files, a line a part. Without a service they are small,
-/// because they stay in the event.
+/// Send a message with files and return the parts the model receives, one per line. Without a
+/// service the files are small, because they stay in the event.
 async fn sent_with(plugin: SaveFilesAsArtifactsPlugin, with_service: bool) -> String {
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
     let model = Arc::new(ScriptedModel::new("scripted").reply("Hi."));
@@ -288,7 +288,7 @@ Some(\"cursed\")";
     assert!(sent.starts_with("Some(\"a.bin\")"), "{sent}");
 }
 
-/// Answers before any agent, and before other plugins are asked.
+/// A plugin that answers before any agent and before later plugins.
 #[derive(Debug)]
 struct Answers;
 
@@ -314,7 +314,7 @@ async fn message_event_records_its_saved_files() {
         let runner = runner.build().unwrap();
         let message = Content::new("user", vec![upload("n.bin", 3)]);
         let run = runner.run(USER, Some(SESSION), message).await.unwrap();
-        // Nothing but the message has happened: the process might end here.
+        // Only the message is stored so far: the process might crash here.
         let events = events_of(&stored(&sessions).await);
         let told: Vec<_> = events
             .iter()

@@ -1,4 +1,4 @@
-//! Callbacks and plugins: when each is asked, and what its answer does.
+//! Callbacks and plugins: when each hook runs, and what its answer does.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use crate::support::{SESSION, USER, call, events_of, runner, services, stored, s
 
 type Diary = Arc<Mutex<Vec<String>>>;
 
-/// Writes down when it is asked, and answers at one hook.
+/// A plugin that records each hook call and answers at one hook.
 #[derive(Debug)]
 struct Observer {
     name: &'static str,
@@ -137,7 +137,7 @@ impl Plugin for Observer {
     }
 }
 
-/// An agent that calls a tool, with callbacks that write down when they are asked.
+/// An agent that calls a tool and whose callbacks record when they run.
 fn observed(diary: &Diary, tool_fails: bool) -> LlmAgent {
     let note = |what: &'static str| {
         let diary = Arc::clone(diary);
@@ -192,7 +192,7 @@ fn observed(diary: &Diary, tool_fails: bool) -> LlmAgent {
         .unwrap()
 }
 
-/// Runs with two plugins; gives the diary, the story and whether it failed.
+/// Run with two plugins; return the recorded calls, the events and the error.
 async fn observe(
     answers_at: &'static str,
     tool_fails: bool,

@@ -1,4 +1,4 @@
-//! Runs that are cut off: by handle, by dropping the stream, by a crash.
+//! Interrupted runs: cancelled by handle, by dropping the stream, or by a crash.
 
 use std::{
     pin::pin,
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
 
-/// Says when it was dropped.
+/// Records that it was dropped.
 struct Dropped(Arc<AtomicBool>);
 
 impl Drop for Dropped {
@@ -25,7 +25,7 @@ impl Drop for Dropped {
     }
 }
 
-/// What can be seen of a tool that hangs.
+/// What the tests observe of a hanging tool.
 #[derive(Default)]
 struct Seen {
     started: Notify,
@@ -33,7 +33,7 @@ struct Seen {
     after_agent: AtomicBool,
 }
 
-/// A tool that hangs for good.
+/// A tool that hangs forever.
 fn hanging(seen: &Arc<Seen>) -> FunctionTool {
     let seen = Arc::clone(seen);
     FunctionTool::new("hang", "Hangs.", move |_ctx: ToolContext, (): ()| {
@@ -129,7 +129,7 @@ async fn dropped_stream_ends_its_run_and_releases_the_session() {
 async fn stream_dropped_after_the_answer_keeps_the_whole_turn() {
     for (name, sessions) in services().await {
         let model = ScriptedModel::new("m").otherwise(|_| "Hello!");
-        // With an after-callback the run is not over with its answer.
+        // The after-callback keeps the run open after its answer.
         let agent = LlmAgent::builder("a")
             .model(model)
             .after_agent(|_| async { Ok(None) });
@@ -187,7 +187,8 @@ async fn caller_dropped_while_queued_does_not_block_the_next_run() {
         }
         first.handle().cancel();
         first.collect_events().await.unwrap();
-        // The waiter's message may come in yet, as a run that is sealed at once; it blocks nobody.
+        // The queued message may still be appended, as a run that is sealed at once; it blocks
+        // nobody.
         let next = runner.run(USER, Some(SESSION), "and now?").await.unwrap();
         assert_eq!(next.answer().await.unwrap(), "Here again.", "{name}");
     }
@@ -203,8 +204,8 @@ async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
         ("sqlite", Arc::new(sqlite.unwrap().with_run_ttl(ttl))),
     ];
     for (name, sessions) in services {
-        // What a killed process leaves: a message, a call without an answer, and a lease that
-        // nobody gives back.
+        // A killed process leaves a message, a call without an answer, and a lease that is never
+        // released.
         sessions
             .create_session("app", USER, None, Some(SESSION))
             .await
@@ -231,7 +232,7 @@ async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
             .unwrap();
         let runner = runner(&sessions, agent).clock(Arc::new(retain_core::SystemClock));
         let runner = runner.build().unwrap();
-        // Waits until the lease has run out.
+        // This waits until the lease has expired.
         let next = runner.run(USER, Some(SESSION), "and?").await.unwrap();
         assert_eq!(
             next.answer().await.unwrap(),
@@ -259,7 +260,7 @@ async fn run_after_a_killed_process_waits_for_the_lease_and_continues() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_caller_keeps_its_lease() {
-    // A lease that would run out long before the caller asks for the next event.
+    // The lease would expire long before the caller polls for the next event.
     let sessions = retain_stores::InMemorySessionService::new();
     let sessions = sessions.with_run_ttl(Duration::from_millis(300));
     let sessions: Arc<dyn retain_core::SessionService> = Arc::new(sessions);
@@ -286,7 +287,7 @@ async fn slow_caller_keeps_its_lease() {
     drop(other.await.unwrap().unwrap());
 }
 
-/// A plugin that hangs wherever it is asked.
+/// A plugin that hangs in every hook.
 #[derive(Debug)]
 struct Hanging;
 

@@ -1,4 +1,4 @@
-//! Long sessions: when they are summed up, what the model sees then, and that nothing is lost.
+//! Long sessions: when they are summarized, what the model sees then, and that no event is lost.
 
 use std::sync::{
     Arc,
@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use crate::support::{APP, SESSION, USER, call, services, stored};
 use crate::without_log::WithoutLog;
 
-/// Sums up when it is let, and counts.
+/// A summarizer that waits for a permit and counts its calls.
 #[derive(Debug)]
 struct Gated {
     asked: AtomicUsize,
@@ -52,7 +52,7 @@ impl EventSummarizer for Gated {
     }
 }
 
-/// Every look at it is a second later: summaries stand for spans of time.
+/// A clock that advances one second per reading, because summaries cover spans of time.
 #[derive(Debug, Default)]
 struct Ticking(AtomicI64);
 
@@ -87,7 +87,7 @@ async fn turn(runner: &Runner, text: &str) {
     run.collect_events().await.unwrap();
 }
 
-/// What the summaries in the log say.
+/// Return the texts of the summaries in the log.
 fn summaries(session: &Session) -> Vec<String> {
     let events = session.events.iter();
     let compactions = events.filter_map(|event| event.actions.compaction.as_ref());
@@ -96,7 +96,7 @@ fn summaries(session: &Session) -> Vec<String> {
         .collect()
 }
 
-/// What the model was sent in its last request, a line a content.
+/// Return the contents of the last request, one line each.
 fn sent(model: &ScriptedModel) -> Vec<String> {
     let requests = model.requests();
     let last = requests.last().unwrap().contents.iter();
@@ -168,7 +168,7 @@ async fn turns_continue_while_a_summary_is_in_progress() {
             .unwrap();
         turn(&runner, "one").await;
         gated.until_asked(1).await;
-        // The second turn begins, and the summary of the first comes in its middle.
+        // The second turn starts, and the summary of the first is appended in the middle of it.
         let mut run = runner.run(USER, Some(SESSION), "two").await.unwrap();
         gated.gate.add_permits(1);
         while summaries(&stored(&sessions).await).is_empty() {
@@ -377,12 +377,12 @@ async fn oversized_prompt_is_summarized_before_the_model_call() {
             .reply(counted("Short again.", 20));
         let model = Arc::new(model);
         let runner = runner(&sessions, &clock, agent(&model))
-            // After the run it is looked again, with nothing to do: the newest events stay.
+            // The check after the run finds nothing to do, because the newest events are kept.
             .compaction(CompactionConfig::new().token_threshold(100, 3))
             .build()
             .unwrap();
         turn(&runner, "first question").await;
-        // Too long from here on, but there is nothing old enough after the run.
+        // The prompt is too long from here on, but no event is old enough after the run.
         let kept = CompactionConfig::new().token_threshold(100, 10);
         let patient = self::runner(&sessions, &clock, agent(&model));
         let patient = patient.compaction(kept).build().unwrap();
@@ -433,7 +433,7 @@ async fn pending_call_is_not_summarized() {
         turn(&runner, "two").await;
         runner.flush_compaction().await;
         let session = stored(&sessions).await;
-        // The first turn, and the second one's message.
+        // The summary covers the first turn and the message of the second.
         assert_eq!(summaries(&session), ["summary 1 of 3"], "{name}");
     }
 }
@@ -441,7 +441,7 @@ async fn pending_call_is_not_summarized() {
 #[derive(schemars::JsonSchema, serde::Deserialize)]
 struct Nothing {}
 
-/// Two calls that were made together; one waits for the user, the other was never run.
+/// Two calls of one event; one waits for the user, the other was never run.
 async fn with_an_open_call(sessions: &Arc<dyn SessionService>) {
     let said = |run: &str, event: Event| Event {
         invocation_id: run.to_owned(),
@@ -514,7 +514,7 @@ async fn summary_does_not_hide_the_pending_calls_of_a_resumed_run() {
     }
 }
 
-/// Has no model.
+/// An agent without a model.
 #[derive(Debug)]
 struct Silent;
 

@@ -1,4 +1,4 @@
-//! Agents below agents: who runs, in which order, and what each sees.
+//! Agents with sub-agents: which agents run, in which order, and what each sees.
 
 use std::sync::Arc;
 
@@ -323,7 +323,7 @@ async fn agent_without_a_model_inherits_the_model_of_its_parent() {
     }
 }
 
-/// An agent of one's own that runs another one.
+/// A custom agent that runs another agent.
 #[derive(Debug)]
 struct Twice(Vec<Arc<dyn Agent>>);
 

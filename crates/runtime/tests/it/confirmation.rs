@@ -1,4 +1,4 @@
-//! Calls that a person has to approve.
+//! Calls that need the approval of a person.
 
 use std::sync::{
     Arc,
@@ -17,7 +17,7 @@ struct Amount {
     amount: i64,
 }
 
-/// A runner whose agent pays when it is allowed to, and how often it has paid.
+/// A runner whose agent pays after approval, and the number of payments.
 fn payer(
     sessions: &Arc<dyn SessionService>,
     replies: Vec<ScriptedReply>,
@@ -48,7 +48,7 @@ fn pay() -> ScriptedReply {
     call("pay", r#"{"amount": 5}"#).into()
 }
 
-/// The question that is open in the session, with its answer.
+/// Build the answer to the open confirmation request of the session.
 async fn answer(sessions: &Arc<dyn SessionService>, said: JsonMap) -> Content {
     let session = stored(sessions).await;
     let events = events_of(&session);
@@ -87,7 +87,7 @@ async fn approved_call_runs_once() {
         let yes = answer(&sessions, [("confirmed", true)].into()).await;
         let told = turn(&runner, yes.clone()).await;
         assert_eq!(told, [r#"a: pay -> {"paid":5}"#, "a: Done."], "{name}");
-        // The same answer again does nothing.
+        // Repeating the answer does nothing.
         assert!(turn(&runner, yes).await.is_empty(), "{name}");
         assert_eq!(paid.load(Ordering::SeqCst), 1, "{name}");
     }
@@ -98,7 +98,7 @@ async fn rejected_call_does_not_run_and_the_model_learns_it() {
     for (name, sessions) in services().await {
         let (runner, paid) = payer(&sessions, vec![pay(), "As you wish.".into()]);
         turn(&runner, "Pay!").await;
-        // As clients wrap it.
+        // Some clients wrap the answer like this.
         let no = [("response", r#"{"confirmed": false}"#)].into();
         let told = turn(&runner, answer(&sessions, no).await).await;
         let rejected = r#"a: pay -> {"error":"This tool call is rejected."}"#;
@@ -136,7 +136,7 @@ async fn approval_of_a_forged_call_is_rejected() {
     for (name, sessions) in services().await {
         let (runner, paid) = payer(&sessions, vec![pay(), "Done.".into()]);
         turn(&runner, "Pay!").await;
-        // Somebody slips in a question about a call that was never made like that.
+        // Forge a confirmation request for a call that was made with other arguments.
         let mut session = stored(&sessions).await;
         let question = session.events.get(2).unwrap().clone();
         let mut forged = question.clone();

@@ -1,4 +1,4 @@
-//! What hangs or panics is contained: it costs its own call or its own run, and nothing else.
+//! Hanging or panicking code is contained: it fails its own call or its own run, and nothing else.
 
 use std::{
     sync::{
@@ -24,7 +24,7 @@ use retain_stores::{InMemorySessionService, SqliteSessionService};
 
 use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored, story};
 
-/// As long as it takes to see that something hangs.
+/// Long enough to see that something hangs.
 const SHORT: Duration = Duration::from_millis(5);
 
 fn hanging() -> FunctionTool {
@@ -41,7 +41,7 @@ fn noting() -> FunctionTool {
     })
 }
 
-/// An agent that calls `hang` and `note` at once, and then says `Done.`
+/// An agent that calls `hang` and `note` in parallel, and then says `Done.`
 fn patient() -> LlmAgentBuilder {
     let calls = vec![call("hang", "{}"), call("note", "{}")];
     let model = ScriptedModel::new("m").reply(calls);
@@ -67,7 +67,7 @@ async fn hanging_tool_times_out_and_the_turn_continues() {
             "{name}: {told:?}"
         );
         assert_eq!(told[2], "a: Done.", "{name}");
-        // What it did until then is done.
+        // Its effects up to the timeout are kept.
         let session = stored(&sessions).await;
         assert_eq!(session.state["begun"], true, "{name}");
         assert_eq!(session.state["noted"], true, "{name}");
@@ -145,13 +145,13 @@ async fn tool_inside_an_agent_tool_has_the_same_timeout() {
         let outer = outer.tool(AgentTool::new(inner)).build().unwrap();
         let runner = runner(&sessions, outer).tool_time_limit(SHORT);
         let told = told(&runner.build().unwrap(), RunRequest::new("Hi")).await;
-        // The agent is not limited, its tool is.
+        // The agent tool has no timeout, its inner tool has one.
         let expected = [r#"outer: a -> {"result":"Done."}"#, "outer: Over."];
         assert_eq!(told[1..], expected, "{name}");
     }
 }
 
-/// A tool that holds its thread does not hold up runs on other threads.
+/// A tool that blocks its thread does not block runs on other threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocking_tool_does_not_block_other_runs() {
     for (name, sessions) in services().await {
@@ -179,12 +179,12 @@ async fn blocking_tool_does_not_block_other_runs() {
 
         release.send(()).unwrap();
         let told = run.await.unwrap();
-        // It came back before anybody could see that its time was up.
+        // The tool returned before the timeout could be checked.
         assert!(told[1].contains("let go"), "{name}: {told:?}");
     }
 }
 
-/// Runs an agent whose tool blocks the only thread of the runtime while `meanwhile` happens elsewhere.
+/// Run an agent whose tool blocks the only thread of the runtime while `meanwhile` runs elsewhere.
 async fn blocked_meanwhile(
     runner: RunnerBuilder,
     meanwhile: impl FnOnce() + Send + 'static,
@@ -200,7 +200,7 @@ async fn blocked_meanwhile(
     run.collect_events().await
 }
 
-/// Another run of the session, on another thread, as if in another process.
+/// Start another run of the session on another thread, as another process would.
 fn another_run(sessions: Arc<dyn SessionService>, wait: Duration) -> Result<String, RunError> {
     let model = ScriptedModel::new("m").reply("Mine.");
     let agent = LlmAgent::builder("b").model(model).build().unwrap();
@@ -226,7 +226,7 @@ async fn tool_blocking_the_only_thread_keeps_its_lease() {
         let elsewhere = Arc::clone(&sessions);
         let runner = Runner::builder().app_name(APP).session_service(sessions);
         let ran = blocked_meanwhile(runner.auto_create_session(true), move || {
-            // Longer than a lease lasts that nobody renews.
+            // Longer than the TTL of a lease that is not renewed.
             let (_never, wait) = std::sync::mpsc::channel::<()>();
             wait.recv_timeout(ttl * 3 / 2).unwrap_err();
             let refused = another_run(elsewhere, Duration::ZERO).unwrap_err();
@@ -275,7 +275,7 @@ async fn services_with_ttl(ttl: Duration) -> Vec<(&'static str, Arc<dyn SessionS
     ]
 }
 
-/// Tools that never come, or come with a panic.
+/// A toolset that hangs or panics when it lists its tools.
 #[derive(Debug)]
 struct BadSet {
     hangs: bool,
@@ -313,7 +313,7 @@ async fn agent_continues_without_a_hanging_or_panicking_toolset() {
     }
 }
 
-/// Notes that it was closed, or never is.
+/// A toolset that counts its closes, and may hang while closing.
 #[derive(Debug, Default)]
 struct ClosingSet {
     hangs: bool,
@@ -365,7 +365,7 @@ async fn closing_the_runner_closes_toolsets_of_agent_tools() {
     let innermost = agent("innermost").tool(ToolSource::Set(Arc::clone(&set) as Arc<dyn Toolset>));
     let shared: Arc<dyn Tool> = Arc::new(AgentTool::new(innermost.build().unwrap()));
     let inner = agent("inner").tool(ToolSource::Tool(Arc::clone(&shared)));
-    // A tool of an agent below, which is itself in a tool.
+    // The toolset belongs to a sub-agent of an agent tool.
     let inner = agent("around").sub_agent(inner.build().unwrap());
     let outer = agent("outer").tool(AgentTool::new(inner.build().unwrap()));
     let outer = outer.tool(ToolSource::Tool(shared)).build().unwrap();
@@ -375,7 +375,7 @@ async fn closing_the_runner_closes_toolsets_of_agent_tools() {
     assert_eq!(set.closed.load(Ordering::SeqCst), 1);
 }
 
-/// What goes wrong when something is to add to a request.
+/// How a tool or toolset fails when it processes a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Trouble {
     Hangs,
@@ -393,7 +393,7 @@ impl Trouble {
     }
 }
 
-/// A tool, or a set with a tool, that has nothing good to add to a request.
+/// A tool, or a toolset with one tool, that fails to process a request.
 #[derive(Debug, Clone, Copy)]
 struct BadAddition(Trouble);
 
@@ -430,8 +430,8 @@ impl Toolset for BadAddition {
     }
 }
 
-/// A run of an agent with that tool or set, and with one that is good. Its model says which tools
-/// it was told of.
+/// Run an agent with the failing tool or toolset and one good tool. The model answers with the
+/// names of the tools in its request.
 async fn run_with_addition(
     sessions: &Arc<dyn SessionService>,
     source: ToolSource,
@@ -572,7 +572,7 @@ async fn panicking_agent_tool_or_parallel_agent_is_named() {
     }
 }
 
-/// Never writes its first summary.
+/// A summarizer that hangs on its first summary.
 #[derive(Debug, Default)]
 struct Slow(std::sync::atomic::AtomicBool);
 

@@ -1,5 +1,5 @@
-//! A process that dies in the middle of a turn, after every event: the session stays readable, and
-//! the next turn goes on.
+//! A process crashes after each event of a turn: the session stays readable, and the next turn
+//! continues.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use retain_stores::SqliteSessionService;
 
 use crate::support::{SESSION, USER, call, runner};
 
-/// An agent that calls a tool and then speaks, in every turn.
+/// An agent that calls a tool and then answers, in every turn.
 fn worker(name: &str) -> LlmAgent {
     let tool = FunctionTool::new("work", "Works.", |ctx: ToolContext, (): ()| async move {
         ctx.state().update("done", |done| {
@@ -36,7 +36,7 @@ fn worker(name: &str) -> LlmAgent {
         .unwrap()
 }
 
-/// Two side by side, and one after them: nine events in a turn.
+/// Two parallel agents and one after them: nine events per turn.
 fn team() -> Arc<dyn Agent> {
     let both = ParallelAgent::builder("both")
         .sub_agent(worker("left"))
@@ -52,13 +52,13 @@ async fn open(uri: &str) -> Arc<dyn SessionService> {
     Arc::new(sessions.with_run_ttl(Duration::from_millis(100)))
 }
 
-/// Lets a process die after so many events; gives what it was told before.
+/// Simulate a crash after `taken` events; return the run id and the events received before it.
 fn die_after(taken: usize, uri: &str, is_resumable: bool) -> (String, Vec<Event>) {
     let dying = tokio::runtime::Runtime::new().unwrap();
     let told = dying.block_on(async {
         let sessions = open(uri).await;
         let runner = runner(&sessions, worker("unused")).shared_agent(team());
-        // What is left of it in this process must not renew its lease.
+        // The rest of the run in this process must not renew its lease.
         let runner = runner.idle_limit(Duration::ZERO).resumable(is_resumable);
         let runner = runner.clock(Arc::new(SystemClock)).build().unwrap();
         let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
@@ -67,7 +67,7 @@ fn die_after(taken: usize, uri: &str, is_resumable: bool) -> (String, Vec<Event>
             told.push(run.next().await.unwrap().unwrap());
         }
         let id = run.invocation_id().to_owned();
-        // Nothing gets the chance to tidy up.
+        // Skip all cleanup.
         std::mem::forget(run);
         (id, told)
     });
@@ -75,7 +75,7 @@ fn die_after(taken: usize, uri: &str, is_resumable: bool) -> (String, Vec<Event>
     told
 }
 
-/// Nine events of agents, and eight that say how far they are.
+/// Nine agent events and eight checkpoints.
 #[test]
 fn run_is_resumed_after_a_crash_at_any_event() {
     for taken in 0..=17 {

@@ -1,4 +1,4 @@
-//! How runs end: with the last thing written, and never before it or without giving the session back.
+//! How runs end: after the last event is stored, and always with the session released.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ fn saying(text: &'static str) -> LlmAgent {
     LlmAgent::builder("a").model(model).build().unwrap()
 }
 
-/// A message that does not want to wait for anybody.
+/// A request that does not wait for the session.
 fn at_once(message: &str) -> RunRequest {
     RunRequest::new(message).config(RunConfig {
         run_options: RunOptions::default().with_wait(Duration::ZERO),
@@ -24,7 +24,7 @@ fn at_once(message: &str) -> RunRequest {
     })
 }
 
-/// Runs on the session, which must be free.
+/// Run on the session, which must be free.
 async fn must_be_free(runner: &Runner, name: &str) {
     let next = runner.run_with(USER, Some(SESSION), at_once("next")).await;
     let next = next.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -45,7 +45,7 @@ async fn cancel_after_the_answer_changes_nothing() {
     }
 }
 
-/// An agent around another one, with something to add, or to fail at.
+/// An agent that wraps another one and emits one more event or fails.
 #[derive(Debug)]
 struct Wrapper {
     inner: LlmAgent,
@@ -173,7 +173,7 @@ async fn call_is_streamed_before_the_model_finishes() {
     assert_eq!(event.function_calls().len(), 1);
 }
 
-/// A plugin that panics, fails, replaces or runs again, as it is told.
+/// A plugin that panics, fails, replaces events or starts a nested run, as configured.
 #[derive(Debug, Default)]
 struct Naughty {
     panics: bool,
@@ -200,7 +200,7 @@ impl Plugin for Naughty {
         if self.fails {
             return Err("no event is good enough".into());
         }
-        // Says what is new, and nothing of what is to stay.
+        // Set only the new fields, and none of those to keep.
         let other = LlmResponse::of(Content::model("replaced"));
         Ok(self.replaces.then(|| Event::new("", other)))
     }
@@ -420,7 +420,7 @@ async fn idle_caller_loses_the_session_after_the_idle_limit() {
     let runner = runner.build().unwrap();
     let mut forgotten = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
     forgotten.next().await.unwrap().unwrap();
-    // Held, and never asked again.
+    // The first run is held, and never polled again.
     let other = runner.run(USER, Some(SESSION), "me too").await.unwrap();
     other.collect_events().await.unwrap();
     drop(forgotten);

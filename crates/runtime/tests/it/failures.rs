@@ -1,4 +1,4 @@
-//! What goes wrong in a run is said, stored, and leaves a session that works.
+//! Failures in a run are reported and stored, and leave the session usable.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use retain_runtime::{
 
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
 
-/// Runs and gives the events and the failure.
+/// Run; return the events and the error.
 async fn run_to_failure(runner: &Runner, message: &str) -> (Vec<Arc<Event>>, RunError) {
     let mut run = runner.run(USER, Some(SESSION), message).await.unwrap();
     let mut events = Vec::new();
@@ -117,7 +117,7 @@ async fn panicking_tool_fails_only_its_run() {
     }
 }
 
-/// An agent that fails as it is told.
+/// An agent that fails as configured.
 #[derive(Debug)]
 struct Broken(bool);
 

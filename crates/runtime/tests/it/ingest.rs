@@ -1,4 +1,4 @@
-//! What runs say is remembered by itself, where the runner is told so.
+//! Finished runs are ingested automatically if the runner is configured to do so.
 
 use std::sync::{
     Arc,
@@ -41,7 +41,7 @@ async fn finished_runs_are_ingested() {
                 let run = runner.run(USER, Some(SESSION), format!("Note {word}!"));
                 run.await.unwrap().answer().await.unwrap();
                 runner.flush_memory().await;
-                // What was said around it may be found too, but not before it.
+                // Neighboring entries may be found too, but must not rank higher.
                 let mut texts = found(&memory, word).await;
                 texts.truncate(2);
                 texts.sort();
@@ -68,7 +68,7 @@ async fn runner_ingesting_without_a_memory_service_is_rejected() {
     assert!(built.unwrap_err().to_string().contains("memory_service"));
 }
 
-/// How a memory goes wrong.
+/// How a memory service fails.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     Fails,
@@ -76,7 +76,7 @@ enum Fault {
     IsFull,
 }
 
-/// A memory that goes wrong so many times, is slow if told so, and counts.
+/// A memory service that fails a given number of times, may be slow, and counts its calls.
 #[derive(Debug)]
 struct Faulty {
     memory: StoreMemoryService<InMemoryMemoryStore>,
@@ -85,7 +85,7 @@ struct Faulty {
     calls: AtomicUsize,
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
-    /// One permit lets one session be taken up.
+    /// One permit allows the ingest of one session.
     gate: Semaphore,
 }
 
@@ -102,7 +102,7 @@ impl Faulty {
         })
     }
 
-    /// Nothing is taken up until somebody opens it.
+    /// A service that ingests nothing until the gate opens.
     fn closed() -> Arc<Faulty> {
         let memory = Faulty::new(Fault::Fails, 0);
         memory.gate.forget_permits(Semaphore::MAX_PERMITS);
@@ -148,7 +148,7 @@ impl MemoryService for Faulty {
     }
 }
 
-/// A runner that remembers, and its sessions; the model says what it is asked.
+/// A runner that ingests after turns, and its sessions; the model answers `Noted.`
 fn remembering(memory: &Arc<Faulty>, turns: usize) -> (Runner, InMemorySessionService) {
     let reply = |model: ScriptedModel, _| model.reply("Noted.");
     let model = (0..turns).fold(ScriptedModel::new("scripted"), reply);
@@ -200,7 +200,7 @@ async fn permanent_ingest_failure_is_reported_and_retried_with_the_next_run() {
         assert_eq!(memory.calls(), tries, "{fault:?}");
         assert!(found(&*memory, "swordfish").await.is_empty());
         say(&runner, SESSION, "And marlin!").await;
-        // What was told once is not told again.
+        // A failure that was reported once is not reported again.
         assert!(runner.flush_memory().await.is_empty(), "{fault:?}");
         for word in ["swordfish", "marlin"] {
             assert!(!found(&*memory, word).await.is_empty(), "{fault:?}: {word}");
@@ -214,7 +214,7 @@ async fn slow_memory_service_gets_bounded_load_and_every_run() {
     let memory = Faulty::closed();
     let (runner, _) = remembering(&memory, 2 * SESSIONS);
     for number in 0..SESSIONS {
-        // Two runs each: the second ends while the first is waiting.
+        // Two runs each: the second ends while the ingest of the first waits.
         say(
             &runner,
             &format!("s{number}"),
@@ -249,7 +249,7 @@ async fn user_erased_during_ingest_is_not_ingested() {
     let (runner, sessions) = remembering(&memory, 1);
     say(&runner, SESSION, "Note swordfish!").await;
     sessions.erase_user(APP, USER).await.unwrap();
-    // The try that is under way fails; the next finds the session gone.
+    // The current attempt fails; the retry finds the session deleted.
     memory.gate.add_permits(Semaphore::MAX_PERMITS);
     assert!(runner.flush_memory().await.is_empty());
     assert!(found(&*memory, "swordfish").await.is_empty());

@@ -1,4 +1,5 @@
-//! The runtime from outside: single rules, recorded runs, and random runs compared with google-adk.
+//! Integration tests of the runtime: single rules, recorded runs, and random runs compared with
+//! google-adk.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -1,5 +1,5 @@
-//! What is too large for the session is contained: the model is told, the rest is kept, the turn
-//! goes on.
+//! Data too large for the session is contained: the model is told, the rest is stored, and the turn
+//! continues.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use tokio::sync::Notify;
 use crate::support::{SESSION, USER, call, events_of, runner, services, stored, story};
 
 const MIB: usize = 1024 * 1024;
-/// Of one event, in the tests that set limits of their own.
+/// Event limit in the tests that set their own limits.
 const EVENT_BYTES: usize = 8 * 1024;
 
-/// A session service of each kind, with little room.
+/// A session service of each kind, with small limits.
 async fn small_services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
     let limits = Limits {
         event_bytes: EVENT_BYTES,
@@ -32,14 +32,14 @@ async fn small_services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
     ]
 }
 
-/// A tool that returns a text of so many bytes.
+/// A tool that returns a text of `bytes` bytes.
 fn returning(name: &'static str, bytes: usize) -> FunctionTool {
     FunctionTool::untyped(name, "", None, move |_, _| async move {
         Ok(Json::from("x".repeat(bytes)).into())
     })
 }
 
-/// A tool that writes a text of so many bytes to the state.
+/// A tool that writes a text of `bytes` bytes to the state.
 fn writing(name: &'static str, key: &'static str, bytes: usize) -> FunctionTool {
     FunctionTool::untyped(name, "", None, move |ctx: ToolContext, _| async move {
         ctx.state().set(key, "x".repeat(bytes));
@@ -47,14 +47,14 @@ fn writing(name: &'static str, key: &'static str, bytes: usize) -> FunctionTool 
     })
 }
 
-/// A tool that says what the state has under a key.
+/// A tool that returns the value of a state key.
 fn looking(key: &'static str) -> FunctionTool {
     FunctionTool::untyped("look", "", None, move |ctx: ToolContext, _| async move {
         Ok(ctx.state().get(key).into())
     })
 }
 
-/// An agent that makes these calls, each list at once, and then says `Done.`
+/// An agent that makes these calls, each list in parallel, and then says `Done.`
 fn calling(steps: &[&[&str]], tools: Vec<FunctionTool>) -> LlmAgent {
     let mut model = ScriptedModel::new("m");
     for names in steps {
@@ -68,7 +68,7 @@ fn calling(steps: &[&[&str]], tools: Vec<FunctionTool>) -> LlmAgent {
     agent.build().unwrap()
 }
 
-/// What a run says that has to come to its end.
+/// Return the events of a run that must complete.
 async fn told(name: &str, runner: &Runner) -> Vec<String> {
     let run = runner.run(USER, Some(SESSION), "Hi").await.unwrap();
     let events = run.collect_events().await;
@@ -125,7 +125,7 @@ async fn largest_results_are_dropped_when_the_event_is_too_large() {
     }
 }
 
-/// A tool that adds to a list of the state, when its turn has come.
+/// A tool that appends to a list in the state after `turn` is notified.
 fn adding(name: &'static str, value: i64, turn: Arc<Notify>, next: Arc<Notify>) -> FunctionTool {
     FunctionTool::untyped(name, "", None, move |ctx: ToolContext, _| {
         let (turn, next) = (Arc::clone(&turn), Arc::clone(&next));
@@ -147,7 +147,7 @@ async fn oversized_call_keeps_the_state_list_of_two_other_calls() {
         let turns: [Arc<Notify>; 3] = Default::default();
         turns[0].notify_one();
         let [first, second, none] = turns;
-        // The call that is made first comes second, and builds on what the other wrote.
+        // The first call finishes second, and extends the list that the other call wrote.
         let tools = vec![
             adding("slow", 1, Arc::clone(&second), none),
             adding("quick", 2, first, second),
@@ -179,7 +179,7 @@ async fn oversized_state_write_is_dropped_everywhere() {
             told[1].ends_with(r#"note -> {"ok":true}"#),
             "{name}: {told:?}"
         );
-        // Neither later in the turn nor in the store.
+        // The write is visible neither later in the turn nor in the store.
         assert_eq!(told[3], r#"a: look -> {"result":null}"#, "{name}");
         let session = stored(&sessions).await;
         assert_eq!(session.state.get("big"), None, "{name}");
@@ -258,7 +258,7 @@ async fn oversized_callback_result_is_treated_as_a_tool_result() {
 #[tokio::test]
 async fn oversized_agent_tool_answer_is_reported_to_its_caller() {
     for (name, sessions) in small_services().await {
-        // Its words fit into an event, and not beside another answer.
+        // The text fits into an event alone, but not beside another answer.
         let words = "x".repeat(EVENT_BYTES - 900);
         let inner = LlmAgent::builder("inner").model(ScriptedModel::new("m").reply(words));
         let outer = LlmAgent::builder("outer")
@@ -279,7 +279,7 @@ async fn oversized_agent_tool_answer_is_reported_to_its_caller() {
             "{name}: {}",
             told[1]
         );
-        // The model gets to see that, though it was not to see the result.
+        // The model sees this error, although it would not see the result.
         assert_eq!(told[2], "outer: Done.", "{name}");
     }
 }
@@ -363,7 +363,7 @@ async fn oversized_model_or_agent_event_fails_the_run_with_the_limit() {
     }
 }
 
-/// Adds to every answer of a tool more than there is room for.
+/// A plugin that adds more metadata to each tool answer than fits.
 #[derive(Debug)]
 struct Talkative;
 

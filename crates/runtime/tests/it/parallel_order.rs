@@ -22,7 +22,7 @@ const REPEATS: usize = 200;
 /// Holds model answers back until the test releases them, by name: `a1` is the first answer of `a`.
 #[derive(Debug, Default)]
 struct Gates {
-    /// Answers that nobody has released yet; none of them waits if `is_open`.
+    /// Answers that are not released yet; none of them waits if `is_open`.
     waiting: Mutex<HashMap<String, oneshot::Sender<()>>>,
     changed: watch::Sender<()>,
     is_open: bool,
@@ -187,7 +187,7 @@ fn sequences_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
     parallel("all", agents)
 }
 
-/// Parallel agents at two depths, one of them below so many levels that it gets its own stack.
+/// Parallel agents at two depths, one of them nested so deeply that it gets its own stack.
 fn parallel_in_parallel(gates: &Arc<Gates>) -> Arc<dyn Agent> {
     let inner: Vec<Arc<dyn Agent>> = vec![Arc::new(leaf(gates, "a")), Arc::new(leaf(gates, "b"))];
     let mut inner = parallel("inner", inner);

@@ -1,7 +1,7 @@
-//! Turns that are about artifacts, random ones: `load_artifacts`, files in messages, an agent as a
-//! tool, and a rewind in the end give the same requests, events, state and files as in ADK.
+//! Random turns about artifacts: `load_artifacts`, files in messages, an agent tool and a final
+//! rewind give the same requests, events, state and files as in ADK.
 //!
-//! `RETAIN_SEED` repeats the script that a failure names, `RETAIN_CASES` says how many from there.
+//! `RETAIN_SEED` repeats the script that a failure names, `RETAIN_CASES` sets how many follow it.
 
 mod script;
 
@@ -23,7 +23,7 @@ use retain_testkit::oracle::{Oracle, Reference, is_long, setting};
 const SEED: u64 = 20_261_116;
 const SCRIPTS: u64 = 150;
 
-/// What must have happened, and the words by which it is known.
+/// The situations that the scripts must cover, each with the text that identifies it.
 const MET: [(&str, &str); 11] = [
     ("a file for the model", r#""Artifact photo.png is:""#),
     ("a file as text", "hello w"),
@@ -79,7 +79,7 @@ async fn artifact_turns_match_adk() {
     }
 }
 
-/// Fails at the first letter that differs, and shows what is around it.
+/// Fail at the first character that differs, and show the text around it.
 fn assert_same(seed: u64, field: &str, ours: &Json, theirs: &Json) {
     let [ours, theirs] = [ours, theirs].map(|it| it.to_string().chars().collect::<Vec<_>>());
     let same = ours.iter().zip(&theirs).take_while(|(a, b)| a == b);
@@ -100,7 +100,7 @@ fn json<E: std::fmt::Debug>(text: Result<String, E>) -> Json {
     Json::parse(&text.expect("it can be written")).expect("it can be read again")
 }
 
-/// Saves a file and says what is known of it then.
+/// A tool that saves a file and returns its metadata.
 fn keep() -> impl Tool {
     #[derive(Debug)]
     struct Keep;
@@ -147,7 +147,7 @@ fn told(replies: &Json) -> Arc<ScriptedModel> {
         let content = Content::new("model", parts.collect());
         model = model.reply(LlmResponse::of(content));
     }
-    // More than any script can ask for.
+    // More replies than any script needs.
     Arc::new((0..50).fold(model, |model, _| model.reply("Done.")))
 }
 
@@ -216,7 +216,7 @@ async fn play(script: &Json) -> Json {
     told.into()
 }
 
-/// What a model was asked.
+/// Return the requests that a model received.
 fn asked(model: &ScriptedModel) -> Vec<Json> {
     let asked = model.requests().into_iter().map(|request| {
         let contents = request.contents.iter().map(|it| json(it.to_json()));
@@ -235,7 +235,7 @@ fn asked(model: &ScriptedModel) -> Vec<Json> {
     asked.collect()
 }
 
-/// Each file with its versions and what it is now.
+/// Return each file with its versions and its current content.
 async fn files(artifacts: &dyn ArtifactService, session: &SessionKey) -> JsonMap {
     let names = artifacts.list_artifact_keys("app", "ada", Some("s1"));
     let mut files = JsonMap::new();
@@ -250,8 +250,8 @@ async fn files(artifacts: &dyn ArtifactService, session: &SessionKey) -> JsonMap
     files
 }
 
-/// ADK tells of the files of a message with the first agent's before-event, which also says that
-/// nothing waits any more; here the message does. So that event goes, and the message has its files.
+/// ADK records the files of a message in the first agent's before-event; Retain records them in the
+/// message event. Drop that event and move its files to the message.
 fn files_told_by_messages(theirs: &Json) -> Json {
     const LEFT: &str = "save_files_as_artifacts_plugin:pending_delta";
     let mut theirs = theirs.as_object().unwrap().clone();
@@ -281,7 +281,7 @@ fn files_told_by_messages(theirs: &Json) -> Json {
     theirs.into()
 }
 
-/// What happened, with ids as numbers in the order in which they are met and without times.
+/// Return the events with ids numbered in order of appearance and without times.
 fn comparable(told: &Json) -> Json {
     let mut told = told.as_object().unwrap().clone();
     let mut ids: Vec<String> = Vec::new();
@@ -314,7 +314,7 @@ fn comparable(told: &Json) -> Json {
         })
         .collect();
     told.insert("stored", stored);
-    // After a rewind ADK has `null` for keys that did not exist.
+    // After a rewind ADK stores `null` for state keys that did not exist.
     let mut state = told["state"].as_object().unwrap().clone();
     state.retain(|_, value| !value.is_null());
     told.insert("state", state);

@@ -1,8 +1,8 @@
-//! Random turns about artifacts, as JSON that both sides play.
+//! Random turns about artifacts, as JSON that both sides execute.
 //!
-//! `files` are there before; each of `turns` is the parts of a message; `replies` and
-//! `helperReplies` are the parts that the two models say, one after the other; `rewind` is the
-//! number of the turn before which the session is rewound in the end.
+//! `files` exist before the first turn; each of `turns` holds the parts of a message; `replies` and
+//! `helperReplies` are the replies of the two models in order; `rewind` is the number of the turn
+//! before which the session is rewound at the end.
 
 use retain_core::{Json, JsonMap};
 use retain_testkit::random::Random;
@@ -18,10 +18,10 @@ const NAMES: [&str; 8] = [
     "sub/plan.xml",
 ];
 
-/// In a folder, a file that is saved without a session is the user's without saying so.
+/// In a folder, a file saved without a session belongs to the user, even without `user:`.
 pub(crate) const SHARED: &str = "shared.txt";
 
-/// What a model may say instead of a name: with and without `user:`, and nothing that there is.
+/// Names a model may ask for: with and without `user:`, and some that do not exist.
 const ASKED: [&str; 7] = [
     SHARED,
     "user:shared.txt",
@@ -49,7 +49,7 @@ const TYPES: [&str; 14] = [
     "x",
 ];
 
-/// Bytes as the wire has them: text, no text, nothing, and some more.
+/// Base64 data as on the wire: text, binary, empty and longer data.
 const DATA: [&str; 5] = [
     "aGVsbG8gd8O2cmxk",
     "AAEC__7D",
@@ -92,7 +92,8 @@ fn text(text: &str) -> Json {
     JsonMap::from([("text", text)]).into()
 }
 
-/// A file. The name that instructions quote is always text, see «Artifacts» in what differs.
+/// A file. The name that instructions quote always holds text; see "Artifacts" in
+/// docs/differences-from-adk.md.
 fn part(random: &mut Random, in_folder: bool, name: &str) -> Json {
     if name == "note.txt" || random.chance(20) {
         return text("Some wörds.");
@@ -112,8 +113,8 @@ fn blob(random: &mut Random) -> JsonMap {
     blob
 }
 
-/// A message: words, and files. Those without a name are called by the id of the run, and ids of two
-/// runs have no order that both sides know.
+/// A message of text and files. Files without a name are named after the run id, and the ids of two
+/// runs have no order that both sides share.
 fn message(random: &mut Random, may_be_nameless: bool) -> Json {
     let mut parts = vec![text("Look.")];
     for _ in 0..random.below(3) {
@@ -129,8 +130,8 @@ fn message(random: &mut Random, may_be_nameless: bool) -> Json {
     parts.into()
 }
 
-/// What a model says: words, or one or two calls. Only one of them changes something: which of two
-/// comes first is not said.
+/// A model reply: text, or one or two calls. Only one of the calls changes anything, because the
+/// order of two calls is not defined.
 fn reply(random: &mut Random, may_ask_helper: bool) -> Json {
     let calls = random.below(4).min(2);
     if calls == 0 {

@@ -1,8 +1,8 @@
-//! Broken configurations, each with exactly what is told about it.
+//! Invalid configurations, each with the exact error message.
 
 use crate::config::support::{folder, load, registry, told};
 
-/// What is added to an agent that would be fine, and what is told then.
+/// Text added to a valid agent, and the expected error.
 pub(crate) const KEYS: &[(&str, &str)] = &[
     (
         "instructions: x",
@@ -242,7 +242,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Whole files, and what is told.
+/// Whole files, and the expected error.
 pub(crate) const FILES: &[(&str, &str)] = &[
     ("", "root_agent.yaml:1: the file is empty"),
     ("# nothing\n", "root_agent.yaml:1: the file is empty"),

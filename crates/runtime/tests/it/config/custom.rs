@@ -11,7 +11,7 @@ use retain_stores::InMemorySessionService;
 
 use crate::config::support::{folder, load, registry, told};
 
-/// Says its greeting, or lets the agents below it speak.
+/// Says its greeting, or runs its sub-agents.
 #[derive(Debug)]
 struct Greeter {
     config: CustomAgentConfig,

@@ -1,4 +1,4 @@
-//! What ADK loads loads here, and what it refuses is refused here: each text is given to both.
+//! Retain loads the configurations that ADK loads and rejects those it rejects.
 
 use retain_core::Json;
 use retain_runtime::ConfigRegistry;
@@ -9,8 +9,8 @@ use crate::config::{
     support::{folder, load, registry},
 };
 
-/// Where ADK loads what is refused here, or the other way round; docs/differences-from-adk.md says
-/// why.
+/// Configurations that only one of the two sides loads; docs/differences-from-adk.md gives the
+/// reasons.
 const DIFFERENT: &[&str] = &[
     "name: twice",
     "args: {a: 1}",
@@ -24,7 +24,7 @@ const DIFFERENT: &[&str] = &[
     "include_contents:\n",
 ];
 
-/// What may be added to an agent.
+/// Text that is added to an agent.
 const ADDED: &[&str] = &[
     "",
     "disallow_transfer_to_peers: 'on'",

@@ -72,7 +72,7 @@ fn agent_reloads_when_one_of_its_files_changes() {
     assert_eq!(repaired.agent.sub_agents()[0].name(), "repaired");
 }
 
-/// Editors write half a file, or take it away and put another in its place.
+/// Editors write half a file, or delete it and create another one.
 #[test]
 fn half_edited_file_keeps_the_loaded_agent() {
     let root = format!(

@@ -1,4 +1,4 @@
-//! Configurations that load: what their agents ask their models and do.
+//! Configurations that load: what their agents send to their models and do.
 
 use std::{
     path::PathBuf,
@@ -14,7 +14,7 @@ use retain_stores::{InMemoryArtifactService, InMemorySessionService};
 
 use crate::config::support::{folder, load, registry};
 
-/// An agent and those below it: `name(below, below)`.
+/// An agent and its sub-agents as `name(sub, sub)`.
 fn outline(agent: &dyn Agent) -> String {
     let below = agent.sub_agents().iter();
     let below: Vec<String> = below.map(|agent| outline(agent.as_ref())).collect();
@@ -40,12 +40,12 @@ async fn ask(agent: Arc<dyn Agent>) -> Vec<Event> {
     events.expect("the run ends well")
 }
 
-/// A model that gives the same answer whenever it is asked.
+/// A model that always gives the same answer.
 fn saying(text: &'static str) -> Arc<ScriptedModel> {
     Arc::new(ScriptedModel::new("scripted").otherwise(move |_| text))
 }
 
-/// Lets every agent ask this model.
+/// A registry that resolves every model name to this model.
 fn asking(model: &Arc<ScriptedModel>) -> ConfigRegistry {
     let model: Arc<dyn Model> = Arc::clone(model) as _;
     ConfigRegistry::new().model_of(move |_, _| Ok(Arc::clone(&model)))

@@ -1,4 +1,4 @@
-//! Agents from ADK's YAML files: what loads, what does not and what is told about it.
+//! Agents from ADK's YAML files: which load, which do not, and with what error.
 
 mod broken;
 mod custom;

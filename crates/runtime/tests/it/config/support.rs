@@ -1,4 +1,4 @@
-//! Folders with configurations, written for one test.
+//! Folders with configurations for one test.
 
 use std::{fs, sync::Arc};
 
@@ -7,7 +7,7 @@ use retain_runtime::{
 };
 use tempfile::TempDir;
 
-/// Names that begin with `scripted` are models that were told nothing to say.
+/// Model names that begin with `scripted` or `gemini` resolve to models without replies.
 pub(crate) fn registry() -> ConfigRegistry {
     let mut models = ModelRegistry::default();
     models.register("scripted", |name| Ok(Arc::new(ScriptedModel::new(name))));
@@ -15,7 +15,7 @@ pub(crate) fn registry() -> ConfigRegistry {
     ConfigRegistry::new().models(models)
 }
 
-/// A folder with these files.
+/// Create a folder with these files.
 pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = retain_testkit::scratch::folder();
     for (name, text) in files {
@@ -38,7 +38,7 @@ pub(crate) fn load(
     AgentConfig::load(folder.path().join("root_agent.yaml"), registry)
 }
 
-/// What is told, with paths as they are inside of the folder.
+/// Return the error message with paths relative to the folder.
 pub(crate) fn told(folder: &TempDir, error: &ConfigError) -> String {
     let prefix = format!("{}/", folder.path().display());
     error.to_string().replace(&prefix, "")

@@ -1,4 +1,4 @@
-//! Agents of the recorded apps, from their configurations.
+//! Agents of the recorded apps, loaded from their configurations.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use retain_runtime::{Agent, AgentConfig, ConfigRegistry, Model};
 
 use crate::conformance::case::root;
 
-/// The root agent of an app. `model` gives the model of a name.
+/// Load the root agent of an app. `model` resolves a model name.
 pub(crate) fn root_agent(
     app: &str,
     model: impl Fn(&str) -> Arc<dyn Model> + Send + Sync + 'static,
@@ -17,7 +17,7 @@ pub(crate) fn root_agent(
     AgentConfig::load(file, &registry).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A content of a YAML file.
+/// Read a content of a YAML file.
 pub(crate) fn content(value: &Json) -> Content {
     Content::from_json(&value.to_string()).expect("a content can be read")
 }

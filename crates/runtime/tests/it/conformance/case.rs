@@ -1,29 +1,29 @@
-//! A recorded case, as its files say.
+//! A recorded case, read from its files.
 
 use std::{fs, path::PathBuf};
 
 use retain_core::Json;
 use retain_runtime::StreamingMode;
 
-/// One case: what the user did, and in each mode what was recorded.
+/// One case: the user's messages, and the recording of each mode.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     /// `category/name`.
     pub(crate) name: String,
-    /// Which app it runs, what state it begins with, what the user says.
+    /// The app to run, the initial state and the user's messages.
     pub(crate) spec: Json,
-    /// The past sessions that memory knows.
+    /// The past sessions that the memory service holds.
     pub(crate) seed: Option<Json>,
     none: Recorded,
     sse: Recorded,
 }
 
-/// What was recorded in one mode.
+/// The recording of one mode.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Recorded {
     /// Model and tool calls, in order.
     pub(crate) recordings: Vec<Json>,
-    /// The session in the end.
+    /// The final session.
     pub(crate) session: Json,
 }
 
@@ -61,7 +61,7 @@ impl Case {
         }
     }
 
-    /// The file of recordings as it is.
+    /// Return the text of the recordings file.
     pub(crate) fn recordings_text(&self, mode: StreamingMode) -> String {
         let suffix = match mode {
             StreamingMode::None => "",
@@ -87,7 +87,7 @@ impl Case {
     }
 }
 
-/// Where the cases are.
+/// Return the folder of the cases.
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/conformance")
 }
@@ -102,17 +102,17 @@ fn entries(dir: &PathBuf) -> Vec<String> {
     names
 }
 
-/// A YAML file of the corpus.
+/// Read a YAML file of the corpus.
 pub(crate) fn yaml(path: &str) -> Json {
     let text = fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
-    // As Python reads it: a plain `y` is a text.
+    // As in Python, a plain `y` is a string.
     let options = serde_saphyr::options! { strict_booleans: true };
     let value: serde_json::Value = serde_saphyr::from_str_with_options(&text, options)
         .unwrap_or_else(|e| panic!("{path}: {e}"));
     value.into()
 }
 
-/// The items of a list; none if there is no list.
+/// Return the items of a list, or none if the value is not a list.
 pub(crate) fn list(value: &Json) -> Vec<Json> {
     value.as_array().map(<[Json]>::to_vec).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
-//! What is compared of a session.
+//! The parts of a session that are compared.
 
 use retain_core::{Event, Json, JsonMap, Session};
 
-/// What is compared of a session: owner, state and events. Ids that every run makes anew become
-/// numbers in the order in which they are met, so that what belongs together still has to.
+/// Return the compared parts of a session: owner, state and events. Ids that each run generates
+/// become numbers in order of appearance, so that references must still match.
 pub(crate) fn comparable_session(session: &Session) -> Json {
     let events = (0..session.events.len()).filter_map(|at| session.events.get_shared(at));
     let mut ids = Ids::default();
@@ -19,7 +19,7 @@ pub(crate) fn comparable_session(session: &Session) -> Json {
     map.into()
 }
 
-/// Ids that were met so far.
+/// The ids seen so far.
 #[derive(Default)]
 struct Ids(Vec<String>);
 
@@ -30,7 +30,7 @@ impl Ids {
         }
     }
 
-    /// An id that the model gave stays as it is.
+    /// Ids that the model gave stay unchanged.
     fn numbered(&mut self, id: &Json) -> Json {
         let text = id.as_str().expect("an id is a text");
         if !text.starts_with("adk-") && !text.starts_with("e-") {
@@ -76,7 +76,7 @@ fn comparable_event(event: &Event, ids: &mut Ids) -> Json {
     json
 }
 
-/// A recorded session, in our types.
+/// Convert a recorded session to our types.
 pub(crate) fn recorded_session(recorded: &Json) -> Session {
     Session::from_json(&recorded.to_string()).expect("a session is recorded")
 }

@@ -1,10 +1,10 @@
-//! Recordings that are wrong on purpose: a replay that does not notice compares nothing.
+//! Recordings corrupted on purpose: a replay that does not notice compares nothing.
 
 use retain_core::{Json, JsonMap};
 
 use crate::conformance::case::Recorded;
 
-/// Damages what was recorded; `None` if there is nothing of the kind.
+/// Corrupts a recording; `None` if it has no record of that kind.
 pub(crate) type Damage = fn(&mut Recorded) -> Option<()>;
 
 /// Every kind, by name.
@@ -49,7 +49,7 @@ fn items<'a>(value: &'a mut Json, key: &str) -> Vec<&'a mut Json> {
     items.into_iter().flatten().collect()
 }
 
-/// Makes a text another one.
+/// Change a text.
 fn change(text: &mut Json) -> Option<()> {
     *text = format!("{}.", text.as_str()?).into();
     Some(())
@@ -234,7 +234,7 @@ fn event_delta(recorded: &mut Recorded) -> Option<()> {
     Some(())
 }
 
-/// Events of one run seem to be of two.
+/// Split the events of one run into two runs.
 fn event_invocation(recorded: &mut Recorded) -> Option<()> {
     change(field(events(recorded)?.last_mut()?, "invocation_id")?)
 }

@@ -1,6 +1,6 @@
-//! Recorded runs of Google's ADK, replayed: the same requests, tool calls, events and state.
+//! Replays recorded runs of Google's ADK: the same requests, tool calls, events and state.
 //!
-//! `RETAIN_CASE=core/` replays only the cases whose name contains that.
+//! `RETAIN_CASE=core/` replays only the cases whose name contains that text.
 
 mod agents;
 mod case;
@@ -15,7 +15,7 @@ use run::Store;
 
 const MODES: [StreamingMode; 2] = [StreamingMode::None, StreamingMode::Sse];
 
-/// How many differences of a case are printed.
+/// Number of differences printed per case.
 const SHOWN: usize = 3;
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn every_recorded_case_replays() {
     );
 }
 
-/// The reader that a server uses for recordings is our own.
+/// A server reads recordings with our own YAML reader.
 #[test]
 fn own_yaml_reader_parses_every_recording() {
     let mut read = 0;

@@ -1,4 +1,4 @@
-//! A case's recordings, given to the replay message by message.
+//! Gives the recordings of a case to the replay, message by message.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use retain_core::{BoxError, State};
 use retain_runtime::replay::{Recordings, Script, Scripts};
 
-/// The recordings of one case, and which message it is at. Cloning shares it.
+/// The recordings of one case and the current message. Clones share both.
 #[derive(Debug, Clone)]
 pub(crate) struct CaseScript {
     pub(crate) recordings: Recordings,
@@ -24,7 +24,7 @@ impl CaseScript {
         }
     }
 
-    /// The user says the next thing.
+    /// Move to message `number`.
     pub(crate) fn set_message(&self, number: usize) {
         let number = i64::try_from(number).expect("a case has few messages");
         self.message.store(number, Ordering::SeqCst);

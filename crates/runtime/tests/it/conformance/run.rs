@@ -1,4 +1,4 @@
-//! One case from beginning to end, on one session service and in one mode.
+//! Runs one case from beginning to end, on one session service and in one mode.
 
 use std::{collections::HashMap, collections::VecDeque, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::conformance::{
 
 const USER: &str = "adk_conformance_test_user";
 
-/// Where sessions are kept.
+/// The session service to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
     Memory,
@@ -42,7 +42,7 @@ impl Store {
     }
 }
 
-/// Replays a case; gives what differs from `recorded`.
+/// Replay a case; return the differences from `recorded`.
 pub(crate) async fn replay(
     case: &Case,
     mode: StreamingMode,
@@ -51,7 +51,7 @@ pub(crate) async fn replay(
 ) -> Vec<Difference> {
     let sessions = store.open().await;
     let script = CaseScript::new(Recordings::new(recorded.recordings.clone()));
-    // The tools are ADK's own, so they must give what ADK's gave.
+    // The tools are ADK's own, so they must return what ADK's returned.
     let replay = Replay::new(script.clone());
     let replay = replay.check_results(true).keep_differences(true);
     let models = replay.clone();
@@ -60,7 +60,7 @@ pub(crate) async fn replay(
         .app_name(case.app())
         .shared_agent(agent)
         .session_service(Arc::clone(&sessions))
-        // ADK was recorded with one, empty.
+        // ADK was recorded with an empty artifact service.
         .artifact_service(Arc::new(InMemoryArtifactService::new()))
         .shared_plugin(replay.plugin());
     let memory = InMemoryMemoryService::new();
@@ -72,7 +72,7 @@ pub(crate) async fn replay(
     let session = create(&sessions, case).await;
     let failed = converse(&runner, &script, case, mode, &session.id).await;
     let mut found = replay.differences();
-    // A failure that is none of ours explains all that follows.
+    // Report the error of the run only if no difference of the replay explains it.
     if found.is_empty() {
         found.extend(failed);
     }
@@ -98,7 +98,7 @@ async fn create(sessions: &Arc<dyn SessionService>, case: &Case) -> Session {
     created.await.expect("the session is created")
 }
 
-/// Says everything that the user says. A run that fails ends it.
+/// Send all messages of the user. A failed run ends the conversation.
 async fn converse(
     runner: &Runner,
     script: &CaseScript,
@@ -135,7 +135,7 @@ async fn converse(
     None
 }
 
-/// Calls by name, oldest first: a recorded answer does not know the id of the call it answers.
+/// Call ids by name, oldest first: a recorded answer does not contain the id of its call.
 #[derive(Default)]
 struct OpenCalls(HashMap<String, VecDeque<String>>);
 
@@ -154,7 +154,7 @@ impl OpenCalls {
         }
     }
 
-    /// The user's message, with the ids of the calls that it answers.
+    /// Build the user's message with the ids of the calls that it answers.
     fn answer(&mut self, message: &Json) -> Content {
         if let Some(text) = message["text"].as_str() {
             return Content::user(text);
@@ -171,7 +171,7 @@ impl OpenCalls {
     }
 }
 
-/// Puts past sessions into memory.
+/// Ingest past sessions into memory.
 async fn fill(memory: &InMemoryMemoryService, seed: &Json) {
     let name = |key: &str| seed[key].as_str().expect("a seed names its owner");
     for past in list(&seed["sessions"]) {

@@ -1,4 +1,4 @@
-//! Which events are summed up, and what the default summariser is shown of them.
+//! Which events are compacted, and what the default summarizer receives of them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::differential::{
     oracle::{Oracle, cases},
 };
 
-/// A history, and when it is summed up.
+/// A history and its compaction settings.
 struct Case {
     history: History,
     window: SlidingWindow,
@@ -62,7 +62,7 @@ impl Case {
         case
     }
 
-    /// Our answer in the form of the other side.
+    /// Return our answer in the form of the other side.
     fn answer(&self) -> Json {
         let events = &self.history.events;
         let options = self.history.options();
@@ -101,7 +101,7 @@ impl Case {
     }
 }
 
-/// Some events have a count of tokens, and some ask for something.
+/// Give some events a token count, and let some request a confirmation or credentials.
 fn with_requests(mut event: Event, random: &mut Random) -> Event {
     if random.chance(15) {
         event.response.usage_metadata = Some(UsageMetadata {
@@ -110,7 +110,7 @@ fn with_requests(mut event: Event, random: &mut Random) -> Event {
         });
     }
     if random.chance(5) {
-        // Around the length that is shown of a call or an answer.
+        // Near the length limit for a quoted call or answer.
         let long = "é".repeat(1960 + random.below(60) as usize);
         let parts = event
             .response
@@ -154,7 +154,7 @@ fn chosen(range: Option<Vec<Arc<Event>>>) -> Json {
     .into()
 }
 
-/// What a case is about, to be sure that it was tried.
+/// The features of a case, to check that each was tested.
 fn features(case: &Case, ours: &Json) -> Vec<&'static str> {
     let mut found = Vec::new();
     let len = |field: &str| ours[field]["ids"].as_array().map_or(0, <[Json]>::len);

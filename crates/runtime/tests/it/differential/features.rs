@@ -1,4 +1,4 @@
-//! What a history has in it, so that the test can say that all of it was tried.
+//! The features of a history, so that the test can check that each was covered.
 
 use retain_core::{Event, Events, Json, Part};
 
@@ -31,7 +31,7 @@ features! {
     Quoted ElidedMarker TaskFromCall TaskFromUser TextsJoined Emptied
 }
 
-/// The features of a history, and of what we made of it.
+/// Return the features of a history and of our result.
 pub(crate) fn of(history: &History, ours: &Json) -> Vec<Feature> {
     let mut found = Vec::new();
     in_options(history, &mut found);
@@ -198,7 +198,7 @@ fn in_sequence(events: &Events, put: &mut impl FnMut(Feature, bool)) {
     put(Feature::RewoundRewind, rewinds.iter().any(takes_back));
 }
 
-/// The calls with their places; `None` for one without id.
+/// Return the calls with their positions; `None` for a call without an id.
 fn calls(events: &Events) -> impl Iterator<Item = (usize, Option<String>)> {
     let calls =
         parts(events).filter_map(|(place, part)| Some((place, part.function_call.as_ref()?)));

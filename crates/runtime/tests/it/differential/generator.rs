@@ -1,4 +1,4 @@
-//! Random events, as agents, tools, users and accidents leave them.
+//! Random events, as agents, tools, users and failures leave them.
 
 use std::collections::VecDeque;
 
@@ -56,10 +56,10 @@ struct Made {
     invocation: String,
 }
 
-/// Makes one history. Which oddities it has is decided once, so that each comes in numbers.
+/// Generates one history. Its oddities are chosen once, so that each occurs several times.
 pub(crate) struct Generator<'r> {
     random: &'r mut Random,
-    /// What comes next, if it is already clear.
+    /// Events that must come next.
     next: VecDeque<Event>,
     made: Vec<Made>,
     invocation: u64,
@@ -67,7 +67,8 @@ pub(crate) struct Generator<'r> {
     times: Vec<f64>,
     /// The span of the last summary.
     span: Option<(f64, f64)>,
-    /// Whether the user was heard last, or an agent; speech comes in pieces.
+    /// Whether the last transcription was of the user (`true`) or an agent; speech arrives in
+    /// chunks.
     heard: Option<bool>,
     has_agents: bool,
     has_branches: bool,
@@ -84,7 +85,7 @@ impl<'r> Generator<'r> {
     pub(crate) fn new(random: &'r mut Random) -> Generator<'r> {
         let mut chances =
             [50, 25, 15, 20, 20, 25, 20, 25, 40].map(|percent| random.chance(percent));
-        // A plain history now and then.
+        // Generate a plain history now and then.
         if random.chance(10) {
             chances = [false; 9];
         }
@@ -168,7 +169,7 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Gives the event what does not depend on what it says.
+    /// Set the fields that do not depend on the content of the event.
     fn place(&mut self, event: &mut Event) {
         let random = &mut *self.random;
         event.timestamp = match self.has_odd_times {
@@ -294,7 +295,7 @@ impl<'r> Generator<'r> {
         part
     }
 
-    /// A tool that reports several times while the model talks on, and whose end comes late.
+    /// A tool that reports several times while the model continues, and whose result comes late.
     fn begin_long_tool(&mut self) {
         let calls = self.calls();
         let Some(made) = self.made.last().cloned() else {
@@ -425,7 +426,7 @@ impl<'r> Generator<'r> {
             push(&mut event, part);
         }
         if self.is_wild && self.random.chance(8) {
-            // A mark on a call that was made elsewhere, or nowhere.
+            // Mark a call that was made elsewhere or not at all.
             let (_, made) = self.response();
             let id = made.and_then(|made| made.id);
             long_running.insert(id.unwrap_or_else(|| self.random.pick(&CALL_IDS).into()));
@@ -436,7 +437,7 @@ impl<'r> Generator<'r> {
         event
     }
 
-    /// An answer to one of the newest calls as a rule, to any or to none now and then.
+    /// Answer one of the newest calls, and now and then any call or none.
     fn response(&mut self) -> (FunctionResponse, Option<Made>) {
         let made = match (self.made.len(), self.random.below(20)) {
             (0, _) | (_, 0) => None,
@@ -492,7 +493,7 @@ impl<'r> Generator<'r> {
         event
     }
 
-    /// State changes, errors, an agent's end.
+    /// State changes, errors, the end of an agent.
     fn without_content(&mut self) -> Event {
         let author = self.random.pick(&["user", "main", "helper"]);
         let mut event = Event::new(author, LlmResponse::default());
@@ -625,7 +626,7 @@ impl<'r> Generator<'r> {
         event
     }
 
-    /// The times that a summary stands for: of events as a rule, backward or again now and then.
+    /// The time span of a summary: usually that of events, now and then reversed or repeated.
     fn span(&mut self) -> (f64, f64) {
         let ends = [(); 2].map(|()| match self.times.is_empty() || self.random.chance(15) {
             true => 95.0 + self.random.below(30) as f64,

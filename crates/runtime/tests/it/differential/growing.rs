@@ -1,4 +1,5 @@
-//! Histories that grow event by event: the cache gives what the full function gives, every time.
+//! Histories that grow event by event: at each step the cache returns what the full function
+//! returns.
 
 use retain_core::{Content, Event, Events, FunctionCall, FunctionResponse, JsonMap, LlmResponse};
 use retain_runtime::contents::{ContentsCache, ContentsOptions, assemble_contents};
@@ -10,11 +11,11 @@ use crate::differential::{generator::Generator, history::History, oracle::cases}
 #[derive(Debug, Default)]
 struct Steps {
     all: usize,
-    /// Steps after which everything was settled.
+    /// Steps after which all events were settled.
     settled: usize,
-    /// Steps that a part of the events was settled before, and still is.
+    /// Steps after which the previously settled events were still settled.
     kept: usize,
-    /// Steps that undid what was settled.
+    /// Steps that reverted settled events.
     undone: usize,
 }
 
@@ -35,7 +36,7 @@ pub(crate) fn compare() {
     }
 }
 
-/// The history, and now and then more behind it, with ids of its own.
+/// Return the history, sometimes extended by more events with their own ids.
 fn long(seed: u64, history: &History) -> Events {
     let mut random = Random::new(seed ^ 0xABCD);
     let mut events = history.events.clone();
@@ -53,7 +54,7 @@ fn long(seed: u64, history: &History) -> Events {
     events
 }
 
-/// Gives calls and responses other ids, and the event a later time and another invocation.
+/// Give calls and responses new ids, and the event a later time and another invocation.
 fn rename(event: &mut Event, round: u64) {
     let rename = |id: &mut Option<String>| {
         if let Some(id) = id {
@@ -105,7 +106,7 @@ fn grow(seed: u64, events: &Events, options: &ContentsOptions<'_>, steps: &mut S
     }
 }
 
-/// A session as most are: every step is settled at once.
+/// A typical session: every step is settled at once.
 pub(crate) fn settle_tool_loops() {
     let mut cache = ContentsCache::default();
     let options = ContentsOptions::of("main");
@@ -130,7 +131,7 @@ pub(crate) fn settle_tool_loops() {
     }
 }
 
-/// Another list, a shorter one and other options are noticed.
+/// The cache detects another list, a shorter one and other options.
 pub(crate) fn notice_other_lists() {
     let list = |texts: &[&str]| -> Events {
         let texts = texts.iter().zip(1..);
@@ -141,7 +142,7 @@ pub(crate) fn notice_other_lists() {
     let one = list(&["a", "b", "c"]);
     let mut shorter = one.clone();
     shorter.truncate(2);
-    // The same events from another place on, and with another one ahead.
+    // The same events from a later start, and with another event in front.
     let mut later = Events::default();
     let mut other_first = list(&["x"]);
     for index in 1..3 {

@@ -1,4 +1,4 @@
-//! A random history with the options it is looked at with, and what is said if answers differ.
+//! A random history with its options, and the report printed if answers differ.
 
 use retain_core::{Content, Event, Events, Json, JsonMap};
 use retain_runtime::contents::{ContentsOptions, IncludeContents};
@@ -6,13 +6,13 @@ use retain_testkit::random::Random;
 
 use crate::differential::generator::{BRANCHES, Generator, NODES, SCOPES};
 
-/// What every event has and no reader of a report needs.
+/// Fields that every event has and that no reader of a report needs.
 const EMPTY_ACTIONS: &str = concat!(
     r#""actions":{"stateDelta":{},"artifactDelta":{},"#,
     r#""requestedAuthConfigs":{},"requestedToolConfirmations":{}},"#
 );
 
-/// A history, and who looks at it.
+/// A history and the options of the agent that reads it.
 pub(crate) struct History {
     pub(crate) seed: u64,
     pub(crate) events: Events,
@@ -112,7 +112,7 @@ impl History {
         JsonMap::from([("options", self.options_json()), ("events", events.into())]).into()
     }
 
-    /// What is needed to see a difference.
+    /// Return the text needed to see a difference.
     pub(crate) fn report(&self, ours: &Json, theirs: &Json) -> String {
         let mut text = format!("RETAIN_SEED={}\n{}\n", self.seed, self.options_json());
         for (index, event) in self.events.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! The same random histories, templates and values give the same as Google's ADK makes of them.
+//! Random histories, templates and values give the same results as in Google's ADK.
 //!
-//! `RETAIN_SEED` repeats the case that a failure names, `RETAIN_CASES` says how many from there.
+//! `RETAIN_SEED` repeats the case that a failure names, `RETAIN_CASES` sets how many follow it.
 
 mod compactions;
 mod features;
@@ -21,7 +21,7 @@ use retain_runtime::contents::{
     assemble_contents, insertion_point_before_user_turn, place_of_user_content,
 };
 
-/// How many failures are printed.
+/// Number of failures printed.
 const SHOWN: usize = 3;
 
 #[test]
@@ -55,14 +55,14 @@ fn contents_of_histories_match_adk() {
         for feature in Feature::ALL {
             println!("{:6} {feature:?}", count(feature));
         }
-        // Once may be chance; a feature is tried when it is met again and again.
+        // One occurrence may be chance; a feature counts as tested after 20.
         let missing: Vec<_> = Feature::ALL.iter().filter(|it| count(it) < 20).collect();
         assert!(missing.is_empty(), "hardly tried: {missing:?}");
     }
 }
 
-/// Whether both say the same. We keep the digits of a float as they were written, ADK writes those
-/// of its own choice: the value counts.
+/// Compare both answers. We keep the digits of a float as written, ADK formats them anew: only the
+/// value counts.
 fn is_same(ours: &Json, theirs: &Json) -> bool {
     match (ours, theirs) {
         (Json::Number(a), Json::Number(b)) if !a.is_integer() && !b.is_integer() => {
@@ -79,7 +79,7 @@ fn is_same(ours: &Json, theirs: &Json) -> bool {
     }
 }
 
-/// Our answer in the form of the other side.
+/// Return our answer in the form of the other side.
 fn made_of(history: &History) -> Json {
     let contents = assemble_contents(&history.events, &history.options());
     let place = insertion_point_before_user_turn(&contents);

@@ -1,11 +1,11 @@
-//! The process that asks ADK, and the seeds of the cases it is asked.
+//! The process that runs ADK, and the seeds of the cases sent to it.
 
 use std::ops::Range;
 
 use retain_core::{Json, JsonMap};
 use retain_testkit::oracle::{self, Reference, is_long, setting};
 
-/// Where the seeds of a normal run begin.
+/// First seed of a normal run.
 const SEED: u64 = 20_260_801;
 
 /// The seeds of a run.
@@ -14,7 +14,7 @@ pub(crate) struct Seeds {
     is_chosen: bool,
 }
 
-/// So many cases, with `RETAIN_LONG` ten times as many; other seeds if the environment says so.
+/// Use `count` cases, with `RETAIN_LONG` ten times as many, or the seeds that the environment sets.
 pub(crate) fn cases(count: u64) -> Seeds {
     let chosen = setting("RETAIN_SEED");
     let count = match (setting("RETAIN_CASES"), chosen) {
@@ -32,24 +32,24 @@ pub(crate) fn cases(count: u64) -> Seeds {
 }
 
 impl Seeds {
-    /// The seeds, so many at a time.
+    /// Split the seeds into batches of `size`.
     pub(crate) fn batches(&self, size: u64) -> impl Iterator<Item = Range<u64>> {
         let end = self.seeds.end;
         let starts = self.seeds.clone().step_by(size as usize);
         starts.map(move |start| start..end.min(start + size))
     }
 
-    /// Whether everything that is to be tried must have been.
+    /// Whether this run must cover every feature.
     pub(crate) fn is_whole_run(&self) -> bool {
         !self.is_chosen
     }
 }
 
-/// google-adk in a process of its own.
+/// google-adk in its own process.
 pub(crate) struct Oracle(oracle::Oracle);
 
 impl Oracle {
-    /// `None` if google-adk is not installed; then the skip of `test` is recorded.
+    /// Return `None` if google-adk is not installed, and record the skip of `test`.
     pub(crate) fn start(test: &str) -> Option<Oracle> {
         let script = concat!(
             env!("CARGO_MANIFEST_DIR"),
@@ -59,7 +59,7 @@ impl Oracle {
         oracle::Oracle::start(Reference::Adk, &test, script).map(Oracle)
     }
 
-    /// The answers to one batch of cases.
+    /// Return the answers to one batch of cases.
     pub(crate) fn ask(&mut self, kind: &str, cases: impl Iterator<Item = Json>) -> Vec<Json> {
         let cases: Vec<Json> = cases.collect();
         let count = cases.len();

@@ -1,4 +1,4 @@
-//! Random templates over random states, and what they render to.
+//! Random templates over random states, and their rendered text.
 
 use std::collections::HashMap;
 
@@ -74,7 +74,7 @@ impl Case {
         }
         let mut state = JsonMap::new();
         for name in NAMES.iter().chain(&ODD_NAMES) {
-            // What is missing ends the rendering, so it is not too common.
+            // A missing value ends the rendering, so it must be rare.
             if *name != "missing" && random.chance(90) {
                 state.insert(*name, values::value(&mut random, 2, false));
             }
@@ -141,7 +141,7 @@ fn push_placeholder(template: &mut String, name: &str, random: &mut Random) {
     template.push_str(close);
 }
 
-/// Artifacts that both sides show alike: no media, and no documents to be unpacked.
+/// Artifacts that both sides render the same: no media, and no documents to unpack.
 fn artifacts(random: &mut Random) -> JsonMap {
     let mut artifacts = JsonMap::new();
     for name in ["notes.txt", "user:report", "data.bin", ""] {
