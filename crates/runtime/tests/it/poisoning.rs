@@ -1,7 +1,7 @@
-//! Poisoned memories, tried on the durable service: none leaves its block in the prompt, none reaches
-//! anybody else, and each is traced to where it came from and removed for good.
+//! Poisoned memories against the durable service: none escapes its block in the prompt, none
+//! reaches another user, and each is traced to its source and removed permanently.
 //!
-//! The attempts are in `testdata/poisoning.yaml`, which says what its keys mean.
+//! The attempts are in `testdata/poisoning.yaml`, which documents its keys.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -88,7 +88,7 @@ impl Attempt {
         self.author.as_deref().unwrap_or(usual)
     }
 
-    /// Who a reader is told has said it.
+    /// The author shown to a reader.
     fn label(&self) -> String {
         match self.by {
             By::Tool => format!("{} (tool)", self.author()),
@@ -96,7 +96,7 @@ impl Attempt {
         }
     }
 
-    /// What is said, turn by turn.
+    /// The messages, turn by turn.
     fn said(&self) -> Vec<String> {
         let given = self.text.iter().chain(&self.texts);
         let given = given.map(|text| text.repeat(self.repeat));
@@ -126,8 +126,8 @@ impl Attempt {
         event
     }
 
-    /// Whether a line at the margin of the block is one of a memory that there is: when it was said,
-    /// or who said it with the beginning of it.
+    /// Whether a line at the margin of the block belongs to a stored memory: its time, or its
+    /// author followed by the start of its text.
     fn may_begin(&self, line: &str) -> bool {
         let plain = |text: &str| -> String {
             let letters = text.chars().take(12);
@@ -139,11 +139,11 @@ impl Attempt {
         if line.strip_prefix("Time: ").is_some_and(is_time) || line == format!("user: {HONEST}") {
             return true;
         }
-        // A name is in one line, and has no colon in it. No mark is in it either: those are told below.
+        // A name is on one line and contains no colon; `<` is escaped below.
         let label = self.label().replace([':', '：'], "_").replace('\n', " ");
         let label = label.replace('<', "&lt;");
         let text = match label.is_empty() {
-            // Nobody is named: it must not read as if somebody was.
+            // Without an author, the line must not look as if it had one.
             true => Some(line.strip_prefix("unknown: ").unwrap_or(line))
                 .filter(|text| *text != line || !line.contains(':')),
             false => line.strip_prefix(&format!("{label}: ")),
@@ -152,7 +152,7 @@ impl Attempt {
         text.is_some_and(|text| said.iter().any(|said| text.starts_with(&plain(said))))
     }
 
-    /// Adds it where it wants to be.
+    /// Add the attempt to the memory it targets.
     async fn add(&self, memory: &Memory) -> Result<(), MemoryError> {
         if self.by == By::Direct {
             let entries = self.said().into_iter().map(|text| MemoryEntry {
@@ -183,7 +183,7 @@ impl Attempt {
         memory.add_session_with(&session, &options).await.map(drop)
     }
 
-    /// What removes it by where it comes from.
+    /// The filter that removes the attempt by its source.
     fn forget(&self) -> Forget {
         match self.by {
             By::User | By::Agent => Forget::session(self.name.as_str()),
@@ -196,14 +196,14 @@ impl Attempt {
     }
 }
 
-/// A database with an honest memory of the victim and of two others.
+/// A database with an honest memory of the victim and of two other users.
 struct Scene {
     sessions: SqliteSessionService,
     memory: Memory,
     folder: tempfile::TempDir,
 }
 
-/// Who is not the victim, and must not notice.
+/// Users who are not the victim, and whose memories must not change.
 const OTHERS: [(&str, &str); 2] = [(APP, "grace"), ("bank", VICTIM)];
 
 impl Scene {
@@ -232,7 +232,7 @@ impl Scene {
         (sessions, memory)
     }
 
-    /// The same on the same file, with nothing that was in memory.
+    /// Reopen the same file without any in-memory state.
     async fn reopened(self) -> Scene {
         drop((self.sessions, self.memory));
         let (sessions, memory) = Scene::open(&self.folder).await;
@@ -243,7 +243,7 @@ impl Scene {
         }
     }
 
-    /// What the model is sent when the victim asks, request by request.
+    /// Return the requests the model receives when the victim asks.
     async fn asked(&self, model: ScriptedModel, tool: impl Tool + 'static) -> Vec<Arc<LlmRequest>> {
         let model = Arc::new(model);
         let agent = LlmAgent::builder("helper").model(Arc::clone(&model));
@@ -263,7 +263,7 @@ impl Scene {
         found.unwrap()
     }
 
-    /// All that is kept of a user, as texts.
+    /// Return all stored memories of a user as texts.
     async fn kept(&self, app: &str, user: &str) -> Vec<String> {
         let list = ListMemories {
             limit: 10_000,
@@ -275,8 +275,8 @@ impl Scene {
     }
 }
 
-/// What stands in the text for somebody who takes letters for what they look like, and does not see
-/// what has no width. Written down here once more, on purpose: it judges the code.
+/// Normalize the text as a reader sees it: replace look-alike letters and drop zero-width
+/// characters. Duplicated here on purpose, because it checks the code.
 fn as_it_looks(text: &str) -> String {
     use unicode_normalization::UnicodeNormalization as _;
     let looks = |letter: char| match letter {
@@ -298,7 +298,7 @@ fn as_it_looks(text: &str) -> String {
         .collect()
 }
 
-/// The lines that begin where memories begin, whatever it is that ends a line.
+/// Return the lines that start at the margin, for every kind of line break.
 fn lines_at_the_margin(block: &str) -> impl Iterator<Item = &str> {
     let ends = [
         '\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}',
@@ -307,7 +307,7 @@ fn lines_at_the_margin(block: &str) -> impl Iterator<Item = &str> {
     lines.filter(|line| !line.starts_with("  "))
 }
 
-/// The text of all parts.
+/// Return the text of all parts.
 fn text_of(content: &Content) -> String {
     let texts = content.parts().iter().filter_map(|it| it.text.as_deref());
     texts.collect()
@@ -392,7 +392,7 @@ async fn attempts_stay_inside_the_tool_answer() {
         let texts = memories.iter().map(|it| &it["content"]["parts"][0]["text"]);
         let texts: Vec<&str> = texts.filter_map(Json::as_str).collect();
         assert!(texts.contains(&HONEST), "{name} hides the honest");
-        // Who says it is who said it, whatever the text or the notes claim.
+        // The author is the real one, whatever the text or the metadata claims.
         let poison = memories
             .iter()
             .find(|it| it["content"]["parts"][0]["text"] != HONEST);
@@ -406,7 +406,7 @@ async fn attempts_do_not_reach_other_users() {
     let scene = Scene::new().await;
     for attempt in attempts() {
         let added = attempt.add(&scene.memory).await;
-        // Names that no store can keep are refused; all else is taken up.
+        // Names that no store can hold are rejected; all others are ingested.
         let refused = matches!(added, Err(MemoryError::InvalidInput { .. }));
         assert!(added.is_ok() || refused, "{}: {added:?}", attempt.name);
         assert!(!(attempt.is_of_victim() && refused), "{}", attempt.name);
@@ -462,7 +462,7 @@ async fn attempts_are_traced_and_removed_permanently() {
     }
 }
 
-/// Whether a hit says where it comes from.
+/// Check that a hit names its source.
 fn trace(attempt: &Attempt, hit: &MemoryHit) {
     let (about, name) = (&hit.about, &attempt.name);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What the model is sent, situation by situation: see `testdata/requests`.
+//! The requests a model receives, situation by situation: see `testdata/requests`.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     support::{APP, SESSION, USER, runner},
 };
 
-/// An agent with a script, and what it runs on.
+/// An agent with a script, and its services.
 struct Stage {
     model: Arc<ScriptedModel>,
     runner: Runner,
@@ -135,7 +135,7 @@ async fn static_instruction() {
     stage.assert("static_instruction");
 }
 
-/// Two tools of a server.
+/// A toolset with two tools of a server.
 #[derive(Debug)]
 struct Files;
 
@@ -213,7 +213,7 @@ async fn output_schema_and_tools() {
     stage.assert("output_schema_and_tools");
 }
 
-/// A memory of what was said on another day.
+/// A memory service with a conversation of another day.
 async fn memory() -> InMemoryMemoryService {
     let said = |author: &str, text: &str, time: f64| {
         Arc::new(Event {

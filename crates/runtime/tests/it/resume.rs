@@ -1,5 +1,5 @@
-//! Runs that are taken up again. The promise: wherever a run stops, taking it up again gives exactly
-//! the session that there would have been without the stop.
+//! Resumed runs. The promise: wherever a run stops, resuming it produces exactly the session that
+//! an uninterrupted run would have produced.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,12 +11,12 @@ use retain_runtime::{
 
 use crate::support::{APP, SESSION, USER, call, events_of, runner, services, stored, story};
 
-/// What the models of a team say, by agent: words, a `call()`, or `->agent` to hand over.
+/// The replies of the models of a team, by agent: text, a `call()`, or `->agent` to transfer.
 type Script = &'static [(&'static str, &'static [&'static str])];
-/// Builds a team whose models have said so much already, by agent.
+/// Builds a team whose models skip the replies already in the session.
 type Team = fn(&mut Agents) -> Arc<dyn Agent>;
 
-/// Makes agents that say what the script says, from where the session is.
+/// Creates agents that follow the script from the position of the session.
 struct Agents {
     script: Script,
     said: HashMap<String, usize>,
@@ -32,7 +32,7 @@ impl Agents {
             .skip(said)
             .map(|line| reply(line))
             .fold(model, ScriptedModel::reply);
-        // Pays later, and says nothing or how it is going.
+        // Two long-running tools: `pay` returns nothing at first, `order` returns its status.
         let pay = FunctionTool::untyped("pay", "Pays.", None, |_, _| async {
             Ok(ToolOutput::none())
         });
@@ -72,7 +72,7 @@ fn sequence(name: &str, first: impl Agent, second: impl Agent) -> SequentialAgen
     agent.sub_agent(second).build().unwrap()
 }
 
-/// The teams, each with what its models say. A team that is asked to wait is answered once.
+/// The teams, each with its script. A team with a pending call gets one answer.
 fn teams() -> Vec<(&'static str, Team, Script)> {
     let alone: Team = |all| Arc::new(all.done("a"));
     let desk: Team = |all| {
@@ -297,7 +297,7 @@ fn teams() -> Vec<(&'static str, Team, Script)> {
     ]
 }
 
-/// A runner for what comes after these events.
+/// A runner that continues after these events.
 fn runner_after(
     sessions: &Arc<dyn SessionService>,
     team: Team,
@@ -322,7 +322,7 @@ fn runner_after(
     runner.build().unwrap()
 }
 
-/// The answer to the call that waits, if one does.
+/// Return the answer to the pending call, if there is one.
 fn awaited(events: &[Arc<Event>]) -> Option<Content> {
     let answered = |id: &str| {
         let said = events.iter().filter(|event| event.author == "user");
@@ -344,7 +344,7 @@ fn awaited(events: &[Arc<Event>]) -> Option<Content> {
     Some(Content::new("user", vec![response.into()]))
 }
 
-/// Runs to the end without a stop, answering what is asked; gives what is stored then.
+/// Run to the end without a stop, answering pending calls; return the stored events.
 async fn whole(sessions: &Arc<dyn SessionService>, team: Team, script: Script) -> Vec<Arc<Event>> {
     let runner = runner_after(sessions, team, script, &[]);
     let run = runner.run(USER, Some(SESSION), "go").await.unwrap();
@@ -357,7 +357,7 @@ async fn whole(sessions: &Arc<dyn SessionService>, team: Team, script: Script) -
     events_of(&stored(sessions).await)
 }
 
-/// A session that has only these events.
+/// Create a session with only these events.
 async fn cut_off(sessions: &Arc<dyn SessionService>, events: &[Arc<Event>]) {
     let _ = sessions.delete_session(APP, USER, SESSION).await;
     let created = sessions
@@ -370,7 +370,7 @@ async fn cut_off(sessions: &Arc<dyn SessionService>, events: &[Arc<Event>]) {
     }
 }
 
-/// Takes the run up again, and gives what comes.
+/// Resume the run and return its new events.
 async fn resumed(
     sessions: &Arc<dyn SessionService>,
     team: Team,
@@ -385,8 +385,8 @@ async fn resumed(
     came.unwrap_or_else(|error| panic!("{error}, after {:#?}", story(events)))
 }
 
-/// Whether a run stopped where nobody can know whether a long-running tool has begun: it is not
-/// begun twice, and the run waits for its answer.
+/// Whether a run stopped where the log cannot show if a long-running tool has started: the tool is
+/// not started twice, and the run waits for its answer.
 fn is_just_begun(last: &Event, next: Option<&Arc<Event>>) -> bool {
     let is_order = |name: &Option<String>| name.as_deref() == Some("order");
     let calls = last.function_calls();
@@ -396,7 +396,7 @@ fn is_just_begun(last: &Event, next: Option<&Arc<Event>>) -> bool {
     calls.iter().any(|call| is_order(&call.name)) && answers.iter().any(|it| is_order(&it.name))
 }
 
-/// Takes the run up again, answers what it waits for, and gives what is stored then.
+/// Resume the run, answer its pending call, and return the stored events.
 async fn taken_up(
     sessions: &Arc<dyn SessionService>,
     team: Team,
@@ -433,7 +433,8 @@ async fn resumed_run_ends_as_if_never_interrupted() {
                 let mut told = story(&events);
                 let mut expected = expected.clone();
                 if name.contains("back") {
-                    // Who is inside of himself goes on alone: fewer ends are noted, nothing else.
+                    // An agent nested in itself resumes alone: fewer ends are recorded, nothing
+                    // else differs.
                     told.retain(|line| !line.ends_with(": done"));
                     expected.retain(|line| !line.ends_with(": done"));
                 }
@@ -455,7 +456,7 @@ async fn resumed_run_ends_as_if_never_interrupted() {
     }
 }
 
-/// Two side by side, of whom one waits, and one after them.
+/// Two parallel agents, one of which waits, and one agent after them.
 fn side_by_side(all: &mut Agents) -> Arc<dyn Agent> {
     let both = ParallelAgent::builder("both").sub_agent(all.done("a"));
     let both = both.sub_agent(all.done("b")).build().unwrap();
@@ -469,7 +470,7 @@ async fn parallel_agents_resume_from_their_own_checkpoints() {
         ("b", &["look()", "B."]),
         ("c", &["C."]),
     ];
-    // Side by side there is no order, except for each agent's own words.
+    // Events of parallel agents are ordered only per agent.
     let by_agent = |events: &[Arc<Event>]| {
         let mut stories: HashMap<String, Vec<String>> = HashMap::new();
         for event in events {
@@ -521,7 +522,7 @@ async fn checkpoints_match_adk() {
     }
 }
 
-/// Two in a row, the first with a callback that answers before or after it.
+/// Two agents in sequence, the first with a callback that answers before or after it.
 fn with_callback(all: &mut Agents, is_before: bool) -> Arc<dyn Agent> {
     let answer = |_| async { Ok(Some(Content::model("Called."))) };
     let first = match is_before {
@@ -543,7 +544,7 @@ async fn callback_answers_are_not_repeated_on_resume() {
                 let events = taken_up(&sessions, team, script, &whole[..stop]).await;
                 let mut told = story(&events);
                 let times = |line: &str| told.iter().filter(|it| *it == line).count();
-                // The one thing that the log cannot tell: whether it was called after the end.
+                // The log cannot show whether the after-callback ran after the end of the agent.
                 let is_called = stop != 4 || name == "before";
                 assert_eq!(
                     times("a: Called."),
@@ -562,7 +563,7 @@ async fn callback_answers_are_not_repeated_on_resume() {
     }
 }
 
-/// A call that somebody has put into the history is not run by taking the run up again.
+/// Resume does not run a call that was imported into the history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn imported_call_is_not_run_on_resume() {
     const SCRIPT: Script = &[("a", &["look()", "I have seen it."])];

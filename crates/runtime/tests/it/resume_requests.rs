@@ -1,5 +1,5 @@
-//! Asking for a run to be taken up again: what is refused, what is repeated, and what a run that
-//! pauses waits for.
+//! Requests to resume a run: which are rejected, which are idempotent, and what a paused run waits
+//! for.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ fn resumable(sessions: &Arc<dyn SessionService>, model: ScriptedModel) -> Runner
         .unwrap()
 }
 
-/// A run that fails, its id, and the runner, whose model then says `then`.
+/// Start a run that fails; return its runner, whose model says `then` next, and the run id.
 async fn failed_run(sessions: &Arc<dyn SessionService>, then: &'static str) -> (Runner, String) {
     let model = ScriptedModel::new("m").reply(ModelError::new("out of service"));
     let runner = resumable(sessions, model.otherwise(move |_| then));
@@ -109,7 +109,7 @@ async fn invalid_resume_is_rejected_and_releases_the_session() {
         );
         assert_eq!(told(&sessions).await, before, "{name}");
 
-        // A run that was taken back is not there.
+        // A rewound run is not found.
         runner.rewind(USER, SESSION, &id).await.unwrap();
         let error = runner.resume(USER, SESSION, &id).await.unwrap_err();
         assert!(matches!(error, RunError::Session(_)), "{name}: {error}");
@@ -229,7 +229,7 @@ async fn resumable_run_calls_the_model_only_when_no_call_is_pending() {
     }
 }
 
-/// Does three things, and notes each.
+/// Does three steps and checkpoints each.
 #[derive(Debug)]
 struct Steps;
 
@@ -411,7 +411,7 @@ async fn resume_reruns_a_cancelled_agent() {
         let runner = runner(&sessions, row).resumable(true).build().unwrap();
         let mut run = runner.run(USER, Some(SESSION), "go").await.unwrap();
         let id = run.invocation_id().to_owned();
-        // At the call: it is answered by the cancel.
+        // Cancel at the call, which the cancel answers.
         while let Some(event) = futures_util::StreamExt::next(&mut run).await {
             if !event.unwrap().function_calls().is_empty() {
                 run.handle().cancel();
@@ -482,7 +482,7 @@ async fn concurrent_identical_requests_are_one_run() {
     }
 }
 
-/// Changes what the user says.
+/// A plugin that changes the user's message.
 #[derive(Debug)]
 struct Polite;
 
@@ -572,7 +572,7 @@ async fn pending_call_can_be_answered_after_the_stream_is_dropped() {
     }
 }
 
-/// Speaks, and says nothing of its end.
+/// Emits a text and does not mark its end.
 #[derive(Debug)]
 struct Speaks;
 
@@ -641,7 +641,7 @@ async fn event_after_an_approval_does_not_undo_it() {
             response: Some([("confirmed", true)].into()),
             ..FunctionResponse::default()
         };
-        // The approval is stored, and the process that stored it dies.
+        // The approval is stored, and then the process crashes.
         let mut session = stored(&sessions).await;
         let mut approval = Event::user_text("");
         approval.invocation_id = id.clone();

@@ -1,4 +1,4 @@
-//! Rewind through the runner: the next turn knows nothing of what was taken back.
+//! Rewind through the runner: the next turn does not see rewound events.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ struct File {
     text: String,
 }
 
-/// A tool that keeps a file.
+/// A tool that saves a file.
 fn keep() -> FunctionTool {
     FunctionTool::new(
         "keep",

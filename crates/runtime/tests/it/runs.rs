@@ -1,4 +1,4 @@
-//! One run: what is stored, in which order, and what comes out.
+//! One run: which events are stored, in which order, and which are streamed.
 
 use std::sync::Arc;
 
@@ -404,7 +404,7 @@ fn blocking_callers_run_without_a_tokio_runtime() {
             matches!(refused, Err(RunError::InvalidMessage { .. })),
             "{name}"
         );
-        // Inside a runtime it works as well.
+        // It also works inside a runtime.
         runtime.block_on(async {
             let again: Vec<_> = runner
                 .run_blocking(USER, Some(SESSION), "Hi")

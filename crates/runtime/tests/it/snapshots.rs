@@ -1,13 +1,13 @@
-//! Requests as texts that a person can read, compared with files.
+//! Requests as readable text, compared with files.
 //!
-//! `RETAIN_UPDATE_SNAPSHOTS=1` writes the files anew; look at the difference before you commit it.
+//! `RETAIN_UPDATE_SNAPSHOTS=1` rewrites the files; review the diff before you commit it.
 
 use std::{fmt::Write as _, fs, path::PathBuf, sync::Arc};
 
 use retain_core::{Content, GenerateContentConfig, Json, ModelTool, Part};
 use retain_runtime::LlmRequest;
 
-/// Compares requests with the file of that name.
+/// Compare requests with the file `name`.
 pub(crate) fn assert_requests(name: &str, requests: &[Arc<LlmRequest>]) {
     let mut text = String::new();
     for (number, request) in (1..).zip(requests) {

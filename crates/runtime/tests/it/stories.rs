@@ -1,6 +1,7 @@
-//! A few whole conversations, and what the model of an agent is sent of each.
+//! Whole conversations, and what the model of an agent receives of each.
 //!
-//! A story is a text, a line an event: who, what. `calls` and `answers` name a tool and an id.
+//! A story is a text with one event per line: author and content. `calls` and `answers` name a tool
+//! and an id.
 
 use retain_core::{
     Content, Event, EventCompaction, Events, FunctionCall, FunctionResponse, Json, LlmResponse,
@@ -11,7 +12,7 @@ use retain_runtime::{
     contents::{ContentsOptions, IncludeContents, assemble_contents},
 };
 
-/// Reads a story. Event number N happens at time N.
+/// Parse a story. Event N happens at time N.
 fn events(story: &str) -> Events {
     let lines = story.trim().lines().zip(1..);
     lines
@@ -66,7 +67,7 @@ fn summary(span: &str, text: &str) -> Event {
     event
 }
 
-/// The contents, each under its role.
+/// Return the contents, each under its role.
 fn shown(contents: &[SharedContent]) -> String {
     let mut text = String::new();
     for content in contents {
@@ -79,7 +80,7 @@ fn shown(contents: &[SharedContent]) -> String {
     text
 }
 
-/// Checks what an agent is shown, blanks at the ends of lines left aside.
+/// Check the contents an agent receives, ignoring trailing blanks.
 fn assert_shown(story: &str, options: &ContentsOptions<'_>, expected: &str) {
     let contents = assemble_contents(&events(story), options);
     let trimmed = |text: &str| -> String {

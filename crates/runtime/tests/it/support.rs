@@ -1,4 +1,4 @@
-//! What the tests share: services, runners, and a short way to look at a session.
+//! Shared helpers: services, runners, and a short form of a session.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) async fn services() -> Vec<(&'static str, Arc<dyn SessionService>)> {
     ]
 }
 
-/// A runner whose times repeat.
+/// A runner with a deterministic clock.
 pub(crate) fn runner(sessions: &Arc<dyn SessionService>, agent: impl Agent) -> RunnerBuilder {
     Runner::builder()
         .app_name(APP)
@@ -30,7 +30,7 @@ pub(crate) fn runner(sessions: &Arc<dyn SessionService>, agent: impl Agent) -> R
         .clock(Arc::new(TestClock::default()))
 }
 
-/// The session as it is stored.
+/// Read the stored session.
 pub(crate) async fn stored(sessions: &Arc<dyn SessionService>) -> Session {
     let config = GetSessionConfig::default();
     let read = sessions.get_session(APP, USER, SESSION, config).await;
@@ -38,7 +38,7 @@ pub(crate) async fn stored(sessions: &Arc<dyn SessionService>) -> Session {
         .expect("the session is there")
 }
 
-/// Each event as `author: what it says or does`.
+/// Return each event as `author: what it says or does`.
 pub(crate) fn story(events: impl IntoIterator<Item = impl AsRef<Event>>) -> Vec<String> {
     events
         .into_iter()
@@ -85,7 +85,7 @@ fn line(event: &Event) -> String {
     format!("{}: {}", event.author, said.join(" + "))
 }
 
-/// The events of a session, to tell its story.
+/// Return the events of a session for `story`.
 pub(crate) fn events_of(session: &Session) -> Vec<Arc<Event>> {
     (0..session.events.len())
         .filter_map(|at| session.events.get_shared(at))

@@ -1,4 +1,4 @@
-//! Many runs on one session: each a whole turn, none between the events of another.
+//! Concurrent runs on one session: each is a whole turn, and none interleaves with another.
 
 use std::sync::{
     Arc,
@@ -116,7 +116,7 @@ async fn cancelled_queued_request_stores_nothing() {
         let agent = counter(Arc::default());
         let runner = crate::support::runner(&sessions, agent).build().unwrap();
         let first = runner.run(USER, Some(SESSION), "first").await.unwrap();
-        // One is the first in line and asks the store, the others stand behind it.
+        // The first waiter polls the store, the others queue behind it.
         for number in 0..3 {
             let waiting = runner.run(USER, Some(SESSION), format!("left {number}"));
             let patience = std::time::Duration::from_millis(100);
@@ -212,7 +212,7 @@ async fn run_sees_events_appended_by_other_writers() {
         let told = request.config.system_instruction.clone().unwrap();
         assert!(told.starts_with("new"), "{name}: {told}");
         assert_eq!(stored(&sessions).await.events.len(), 5, "{name}");
-        // A session that is deleted and made again is another one.
+        // A session that is deleted and recreated is a new session.
         sessions.delete_session(APP, USER, SESSION).await.unwrap();
         runner
             .run(USER, Some(SESSION), "three")

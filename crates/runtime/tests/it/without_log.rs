@@ -1,4 +1,4 @@
-//! A session service that has ADK's methods and no log, as one behind a network would.
+//! A session service with ADK's methods and no log, like a remote one.
 
 use async_trait::async_trait;
 use retain_core::{
@@ -7,7 +7,7 @@ use retain_core::{
 };
 use retain_stores::InMemorySessionService;
 
-/// Sessions in memory, with nothing but ADK's methods.
+/// Sessions in memory, with only ADK's methods.
 #[derive(Debug, Default)]
 pub(crate) struct WithoutLog(InMemorySessionService);
 

@@ -1,4 +1,4 @@
-//! Streamed answers are put together as google-adk 2.13 does it, over random streams.
+//! Streamed answers are aggregated as in google-adk 2.13, tested with random streams.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use retain_testkit::oracle::{Oracle, Reference, is_long, setting};
 const SEED: u64 = 20_261_116;
 const STREAMS: u64 = 2_000;
 
-/// The id that the other side makes.
+/// Returns the id that the other side generates.
 #[derive(Debug)]
 struct SameId;
 

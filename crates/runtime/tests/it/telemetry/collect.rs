@@ -1,4 +1,4 @@
-//! A layer that keeps all spans of runs, and draws them as a tree.
+//! A layer that collects all spans of runs and draws them as a tree.
 
 use std::{
     collections::BTreeMap,
@@ -28,17 +28,17 @@ pub(crate) struct Span {
     pub(crate) parent: Option<u64>,
     pub(crate) name: String,
     pub(crate) attributes: BTreeMap<String, Json>,
-    /// What was told to layers of this process only.
+    /// Values that only layers of this process receive.
     pub(crate) content: BTreeMap<String, Json>,
     pub(crate) is_closed: bool,
 }
 
-/// All spans, in the order in which they began. Cloning shares them.
+/// All spans, in the order of their start. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Collected(Arc<Mutex<Vec<Span>>>);
 
 impl Collected {
-    /// Listens on this thread, until the guard is dropped.
+    /// Listen on this thread until the guard is dropped.
     pub(crate) fn listening() -> (Collected, DefaultGuard) {
         let collected = Collected::default();
         let is_ours = filter_fn(|about| about.target() == SPANS || about.target() == CONTENT);
@@ -59,7 +59,7 @@ impl Collected {
     }
 }
 
-/// Reads fields. A field that is recorded twice would be exported twice.
+/// Reads fields. A field recorded twice would be exported twice.
 struct Fields<'a>(&'a mut BTreeMap<String, Json>);
 
 impl Fields<'_> {
@@ -133,7 +133,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collected {
     }
 }
 
-/// Spans below one another: `{name, attributes, children}`, children in an order that does not depend
+/// Nest the spans as `{name, attributes, children}`, with children in an order that does not depend
 /// on time.
 pub(crate) fn tree(spans: &[Span]) -> Json {
     Json::from(below(spans, None))
@@ -153,7 +153,7 @@ fn below(spans: &[Span], parent: Option<u64>) -> Vec<Json> {
     found
 }
 
-/// A tree as text, a span a line.
+/// A tree as text, one span per line.
 pub(crate) struct Drawn<'a>(pub(crate) &'a [Span]);
 
 impl fmt::Display for Drawn<'_> {

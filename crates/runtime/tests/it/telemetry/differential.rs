@@ -9,7 +9,7 @@ use crate::telemetry::{
     runs::{SESSION, broken, desk, line, play},
 };
 
-/// Attributes that are JSON in a text.
+/// Attributes that hold JSON as a string.
 const TEXTS: [&str; 4] = [
     "gcp.vertex.agent.llm_request",
     "gcp.vertex.agent.llm_response",
@@ -17,7 +17,7 @@ const TEXTS: [&str; 4] = [
     "gcp.vertex.agent.tool_response",
 ];
 
-/// What ADK makes of the runs.
+/// Return the spans that ADK produces for the runs.
 fn adks(content: bool) -> Option<Vec<Json>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/telemetry/oracle.py");
     let mut oracle = Oracle::start_with(Reference::Adk, "spans as ADK's", script, |command| {
@@ -28,7 +28,7 @@ fn adks(content: bool) -> Option<Vec<Json>> {
     Some(runs)
 }
 
-/// ADK's list of spans as a tree.
+/// Convert ADK's list of spans to a tree.
 fn below(spans: &[Json], parent: &Json) -> Json {
     let children = spans.iter().filter(|span| span["parent"] == *parent);
     let nodes = children.map(|span| {
@@ -41,7 +41,7 @@ fn below(spans: &[Json], parent: &Json) -> Json {
     nodes.collect::<Vec<Json>>().into()
 }
 
-/// A tree in a form that can be compared: ids by what they are of.
+/// Make a tree comparable: replace ids by what they refer to.
 fn comparable(tree: &Json, events: &[String]) -> Json {
     let nodes = tree.as_array().expect("nodes").iter().map(|node| {
         let name = node["name"].as_str().expect("a name");
@@ -54,7 +54,7 @@ fn comparable(tree: &Json, events: &[String]) -> Json {
         let is_failed = attributes.remove("otel.status_description").is_some();
         let is_failed = is_failed || node.get("failed") == Some(&Json::from(true));
         if !name.starts_with("execute_tool") {
-            // Ours have it everywhere.
+            // Retain sets it on every failed span.
             attributes.remove("error.type");
         }
         let mut comparable = JsonMap::from([("name", name)]);
@@ -75,7 +75,7 @@ fn attribute(span: &str, key: &str, value: &Json, events: &[String]) -> Option<J
     let is_id =
         key.ends_with("event_id") || (span.ends_with("(merged)") && key.ends_with("call.id"));
     Some(match key {
-        // ADK's has no attributes at all.
+        // ADK's invocation span has no attributes.
         _ if span == "invocation" && !key.starts_with("otel.") => return None,
         _ if is_id => match events.iter().position(|event| event == text) {
             Some(place) => format!("event {place}").into(),
@@ -89,14 +89,14 @@ fn attribute(span: &str, key: &str, value: &Json, events: &[String]) -> Option<J
         "gen_ai.response.finish_reasons" if value.as_array().is_none() => {
             vec![value.clone()].into()
         }
-        // A tool that fails has no code here, and in Python it raises this.
+        // A failing tool has no code in Retain, and raises `ValueError` in Python.
         "error.type" if span == "execute_tool fail" && text == "ValueError" => "ToolError".into(),
         _ if TEXTS.contains(&key) => Json::parse(text).unwrap_or_else(|_| value.clone()),
         _ => value.clone(),
     })
 }
 
-/// Says where trees differ. Of what failed, ADK tells less than we do.
+/// Report where trees differ. ADK records less about failures than Retain.
 fn differences(path: &str, ours: &Json, adks: &Json, found: &mut Vec<String>) {
     let names = |tree: &Json| -> Vec<String> {
         let nodes = tree.as_array().expect("nodes").iter();
@@ -139,13 +139,13 @@ fn differences(path: &str, ours: &Json, adks: &Json, found: &mut Vec<String>) {
     }
 }
 
-/// Says where values differ.
+/// Report where values differ.
 fn value_differences(path: &str, ours: &Json, adks: &Json, found: &mut Vec<String>) {
     match (ours, adks) {
         _ if ours == adks => {}
         (Json::Object(ours), Json::Object(adks)) => {
             let more = ours.keys().filter(|key| !adks.contains_key(key));
-            // Pydantic gives every schema a title.
+            // Pydantic adds a title to every schema.
             let is_title = |key: &str| key == "title" && path.contains("json_schema");
             for key in adks.keys().chain(more).filter(|key| !is_title(key)) {
                 let of = |map: &JsonMap| map.get(key).cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The spans that runs leave: as ADK makes them for the same runs, without content unless it is asked
-//! for, and below one another in whatever way a run goes.
+//! The spans of runs: equal to those of ADK for the same runs, without content unless enabled, and
+//! nested correctly however a run ends.
 
 mod collect;
 mod differential;

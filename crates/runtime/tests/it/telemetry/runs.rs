@@ -1,4 +1,4 @@
-//! The agents that `oracle.py` has too, and runs of them.
+//! The agents that `oracle.py` defines too, and runs of them.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ struct Nothing {}
 
 fn add() -> FunctionTool {
     FunctionTool::new("add", "Adds.", |_: ToolContext, two: Two| async move {
-        // Others get on meanwhile, so that spans of several calls are open at a time.
+        // Yield, so that spans of several calls are open at the same time.
         tokio::task::yield_now().await;
         Ok::<_, ToolError>(serde_json::json!({ "sum": two.a + two.b }))
     })
@@ -79,7 +79,7 @@ fn agent(name: &str, description: &str, of: ScriptedModel) -> retain_runtime::Ll
     LlmAgent::builder(name).description(description).model(of)
 }
 
-/// Calls that run together, one of which is an agent; then another agent takes over.
+/// Parallel calls, one of them to an agent tool, followed by a transfer.
 pub(crate) fn desk() -> Arc<dyn Agent> {
     let helper = agent("helper", "Helps.", model("gemini-x", vec![text("Helped.")]));
     let other = model(
@@ -115,7 +115,7 @@ pub(crate) fn desk() -> Arc<dyn Agent> {
     Arc::new(desk.build().expect("an agent"))
 }
 
-/// Agents at the same time, then one whose tool fails.
+/// Parallel agents, then an agent whose tool fails.
 pub(crate) fn line() -> Arc<dyn Agent> {
     let one = agent("one", "", model("claude-x", vec![text("One.")]));
     let two = agent("two", "", model("m", vec![text("Two.")]));
@@ -129,7 +129,7 @@ pub(crate) fn line() -> Arc<dyn Agent> {
     Arc::new(line.build().expect("an agent"))
 }
 
-/// A model that fails.
+/// An agent whose model fails.
 pub(crate) fn broken() -> Arc<dyn Agent> {
     let failure = ModelError::new("the secret of the model").with_code("RuntimeError");
     let of = model("m", vec![failure.into()]);
@@ -146,7 +146,7 @@ pub(crate) fn runner(agent: Arc<dyn Agent>, telemetry: Telemetry) -> Runner {
     runner.build().expect("a runner")
 }
 
-/// Runs the agent; gives the ids of its events, and its spans.
+/// Run the agent; return the ids of its events and its spans.
 pub(crate) async fn play(agent: Arc<dyn Agent>, telemetry: Telemetry) -> (Vec<String>, Vec<Span>) {
     let (collected, _listening) = Collected::listening();
     let runner = runner(agent, telemetry);

@@ -1,4 +1,4 @@
-//! Spans without ADK beside them: their tree, what is in them, and what is not.
+//! Spans without a comparison to ADK: their tree, and what they contain and omit.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const IN_PROCESS: Telemetry = Telemetry {
     content_in_process: true,
 };
 
-/// Words that only content has.
+/// Words that occur only in content.
 const SAID: [&str; 6] = [
     MESSAGE,
     "Done.",
@@ -89,7 +89,7 @@ async fn spans_have_no_content_unless_enabled() {
     assert!(written.contains(MESSAGE) && written.contains("Helped."));
 }
 
-/// Whether a span has something that is only told to this process.
+/// Whether a span has values that only this process receives.
 fn is_told(span: &Span) -> bool {
     let name = span.name.as_str();
     name == "invocation" || name == "call_llm" || name.starts_with("execute_tool")

@@ -1,15 +1,15 @@
-//! Agents side by side: who they are, and how far each got when one of them ended the others.
+//! Parallel agents: which they are, and how far each got when one of them ended the others.
 
 use std::collections::{HashMap, HashSet};
 
 use retain_core::{Json, JsonMap};
 
-/// The agents of a script that run beside others.
+/// The agents of a script that run in parallel with others.
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
-    /// Directly below an agent that runs several at once.
+    /// Direct sub-agents of a parallel agent.
     directly: HashSet<String>,
-    /// Anywhere below one.
+    /// Agents anywhere below a parallel agent.
     anywhere: HashSet<String>,
 }
 
@@ -40,20 +40,20 @@ impl Beside {
             .contains(event["author"].as_str().unwrap_or_default())
     }
 
-    /// Whether one of them ended the others in this turn: it failed, or left.
+    /// Whether one of them ended the others in this turn by failing or escalating.
     pub(crate) fn ends_others(&self, turn: &Json) -> bool {
         let events = turn["events"].as_array().unwrap_or_default();
         let leaves = |event: &Json| {
             let author = event["author"].as_str().unwrap_or_default();
             event["actions"]["escalate"] == true && self.directly.contains(author)
         };
-        // Who fails first may do so before anybody has said anything.
+        // The first agent to fail may do so before any event exists.
         let said = events.is_empty() || events.iter().any(|event| self.is_beside(event));
         let failed = !turn["failed"].is_null() && !self.anywhere.is_empty() && said;
         failed || events.iter().any(leaves)
     }
 
-    /// How many events each branch has on both sides.
+    /// Return the number of events per branch that both sides have.
     pub(crate) fn common(&self, ours: &[Json], theirs: &[Json]) -> HashMap<String, usize> {
         let (mut common, theirs) = (self.lengths(ours), self.lengths(theirs));
         for (branch, length) in &mut common {
@@ -70,7 +70,7 @@ impl Beside {
         lengths
     }
 
-    /// Leaves of a turn what came before them, and of each branch its first events.
+    /// Keep the events of a turn before the parallel agents, and the first events of each branch.
     pub(crate) fn shorten(&self, turn: &mut JsonMap, lengths: &HashMap<String, usize>) {
         turn.remove("state");
         let mut left = lengths.clone();

@@ -1,8 +1,8 @@
-//! Both sides made comparable, and the first place where they differ.
+//! Makes both sides comparable and finds the first difference.
 
 use retain_core::{Event, Json, JsonMap};
 
-/// What happened, with ids as numbers in the order in which they are met and without times.
+/// Return the result with ids numbered in order of appearance and without times.
 pub(crate) fn comparable(told: &Json) -> Json {
     let mut ids = Vec::new();
     let turns = told["turns"].as_array().unwrap_or_default().iter();
@@ -39,13 +39,13 @@ fn events(list: &Json, ids: &mut Vec<String>) -> Vec<Json> {
     events.map(|event| comparable_event(event, ids)).collect()
 }
 
-/// Whether Python raises a `ValueError` or one of its kind, and names the class.
+/// Whether Python raises a `ValueError` or a subclass whose class it names.
 fn is_value_error(code: &Json) -> bool {
     let classes = ["CallbackError", "AgentError", "WorkflowDataError"];
     code.as_str().is_some_and(|code| classes.contains(&code))
 }
 
-/// What one model was asked.
+/// Return the requests of one model.
 fn requests(asked: &Json) -> Json {
     let asked = asked.as_array().unwrap_or_default().iter();
     Json::from(asked.map(without_nulls).collect::<Vec<_>>())
@@ -58,22 +58,22 @@ fn without_nulls(value: &Json) -> Json {
 }
 
 fn comparable_event(event: &Json, ids: &mut Vec<String>) -> Json {
-    // Through our type, so that what means nothing is left out on both sides.
+    // Convert through our type, so that fields without meaning are dropped on both sides.
     let event = Event::from_json(&event.to_string()).expect("an event can be read");
     let text = event.to_json().expect("it can be written");
     let mut json = Json::parse(&text).expect("and read again");
     let map = json.as_object_mut().expect("an event is a map");
     map.remove("timestamp");
-    // ADK writes an empty one into events that no node made.
+    // ADK writes an empty `nodeInfo` into events that no node emitted.
     if map.get("nodeInfo").is_some_and(|info| info["path"] == "") {
         map.remove("nodeInfo");
     }
-    // In ADK a piece shares its actions with the whole, and shows what is written after it.
+    // In ADK a partial event shares its actions with the final one, and shows later writes.
     if event.is_partial() {
         map.remove("actions");
     }
     let code = map.get("errorCode").cloned().unwrap_or_default();
-    // Our words: what to do about it, and what a reader of ours found.
+    // Retain words these messages differently: they say what to do and what its parser found.
     let message = map.get("errorMessage").and_then(Json::as_str);
     let is_about_transfer = message.is_some_and(|it| {
         it.contains("transfer") || it.contains("Transfer") || it.contains("in the agent tree")
@@ -86,7 +86,7 @@ fn comparable_event(event: &Json, ids: &mut Vec<String>) -> Json {
     }
     number(map, "id", ids);
     number(map, "invocationId", ids);
-    // Calls first: ADK has the open ones in any order.
+    // Number calls first, because ADK lists the pending ones in any order.
     number_calls(&mut json, ids);
     let map = json.as_object_mut().expect("an event is a map");
     let open = map.get_mut("longRunningToolIds");
@@ -97,8 +97,8 @@ fn comparable_event(event: &Json, ids: &mut Vec<String>) -> Json {
     json
 }
 
-/// Numbers the ids of calls, wherever they stand: in calls and answers, in what a person is asked
-/// about them, and as keys of what was asked.
+/// Number the ids of calls wherever they occur: in calls, answers and confirmation requests, and as
+/// keys of requested confirmations.
 fn number_calls(value: &mut Json, ids: &mut Vec<String>) {
     if let Some(items) = value.as_array_mut() {
         items.iter_mut().for_each(|item| number_calls(item, ids));
@@ -144,7 +144,7 @@ fn numbered(id: &Json, ids: &mut Vec<String>) -> Json {
     format!("#{number}").into()
 }
 
-/// The first place where two values differ, and what stands there.
+/// Return the first path where two values differ, with both values.
 pub(crate) fn difference(ours: &Json, theirs: &Json, path: &str) -> Option<String> {
     match (ours, theirs) {
         (Json::Object(ours), Json::Object(theirs)) => {
@@ -175,7 +175,7 @@ fn pair(ours: Option<&Json>, theirs: Option<&Json>, path: &str) -> Option<String
     }
 }
 
-/// What happened, a line for each event: for those who look for the reason of a difference.
+/// Return the result with one line per event, to help find the reason of a difference.
 pub(crate) fn brief(told: &Json) -> String {
     let mut lines = String::from("\n");
     for turn in told["turns"].as_array().unwrap_or_default() {

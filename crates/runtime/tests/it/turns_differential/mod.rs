@@ -1,7 +1,7 @@
-//! Whole turns, random ones: the same script on ADK's runner and on ours gives the same events,
-//! requests and state. With one agent, and with several.
+//! Random whole turns: the same script on ADK's runner and on ours gives the same events, requests
+//! and state, with one agent and with several.
 //!
-//! `RETAIN_SEED` repeats the script that a failure names, `RETAIN_CASES` says how many from there.
+//! `RETAIN_SEED` repeats the script that a failure names, `RETAIN_CASES` sets how many follow it.
 
 mod beside;
 mod compare;
@@ -19,22 +19,22 @@ use retain_core::Json;
 use retain_testkit::oracle::{is_long, setting};
 use rules::Needed;
 
-/// Where the seeds of a normal run begin.
+/// First seed of a normal run.
 const SEED: u64 = 20_261_101;
 
-/// Where those with several agents begin.
+/// First seed of the scripts with several agents.
 const TREE_SEED: u64 = 20_261_116;
 
-/// Seeds of scripts with several agents that need the rules which hardly any other needs.
+/// Seeds of scripts with several agents that need rarely used rules.
 const RARE: [u64; 3] = [37_000_260, 37_000_342, 37_000_406];
 
 /// The same for resumable runners.
 const RARE_RESUMABLE: [u64; 4] = [20_262_015, 20_262_252, 20_262_273, 20_262_329];
 
-/// How many failures are printed.
+/// Number of failures printed.
 const SHOWN: usize = 5;
 
-/// What a run must have met, and the words by which it is known in what happened.
+/// The situations that a run must cover, each with the text that identifies it.
 const MET: &[(&str, &str)] = &[
     ("answers in pieces", r#""partial":true"#),
     ("calls that run together", r#"}},{"functionResponse""#),
@@ -59,10 +59,10 @@ const MET: &[(&str, &str)] = &[
     ("notes of a run", r#""trace":7"#),
 ];
 
-/// How many scripts must have met each.
+/// Minimum number of scripts that must cover each situation.
 const MET_AT_LEAST: usize = 3;
 
-/// What a run with several agents must have met.
+/// The situations that a run with several agents must cover.
 const TREE_MET: &[(&str, &str)] = &[
     ("a handing over", r#""transferToAgent":""#),
     ("a handing over to nobody", "which does not exist"),
@@ -102,7 +102,7 @@ const TREE_MET: &[(&str, &str)] = &[
     ),
 ];
 
-/// What a run with several agents in a resumable runner must have met.
+/// The situations that a resumable run with several agents must cover.
 const RESUMABLE_MET: &[(&str, &str)] = &[
     (
         "a step of a sequence",

@@ -1,9 +1,9 @@
-//! The process in which ADK plays the scripts.
+//! The process in which ADK executes the scripts.
 
 use retain_core::Json;
 use retain_testkit::oracle::{Oracle, Reference};
 
-/// What ADK makes of the scripts; `None` if google-adk is not installed.
+/// Return ADK's results for the scripts, or `None` if google-adk is not installed.
 pub(crate) fn play_all(scripts: &[Json]) -> Option<Vec<Json>> {
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),

@@ -1,4 +1,4 @@
-//! Our side: an agent whose model, tools and callbacks do what a script says.
+//! Our side: an agent whose model, tools and callbacks follow a script.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,7 +19,7 @@ use crate::turns_differential::{
     turns::turns,
 };
 
-/// What is left of a script while it is played.
+/// The rest of a script during its execution.
 #[derive(Debug, Default)]
 struct Play {
     replies: VecDeque<Json>,
@@ -47,12 +47,12 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the model was asked.
+    /// Return the requests of the model.
     pub(crate) fn asked(&self) -> Vec<Json> {
         self.lock().asked.clone()
     }
 
-    /// The next step of a callback; what it writes is written.
+    /// Execute the next step of a callback, including its state writes.
     fn step(&self, hook: &str, ctx: &CallbackContext) -> Result<Json, BoxError> {
         let step = self
             .lock()
@@ -97,7 +97,7 @@ fn response(value: &Json) -> Option<LlmResponse> {
     Some(LlmResponse::from_json(&text).expect("a response is scripted"))
 }
 
-/// Says what the script says, and keeps what it was asked.
+/// A model that replies as scripted and records its requests.
 #[derive(Debug)]
 pub(crate) struct Told(pub(crate) Shared);
 
@@ -262,7 +262,7 @@ fn before_tool(
     })
 }
 
-/// Plays a script of one agent; tells what happened in the form of the other side.
+/// Execute a script of one agent; return the result in the form of the other side.
 pub(crate) async fn play(script: &Json) -> Json {
     let play = Shared::of(script);
     let agent = agent(script, &play);

@@ -1,5 +1,5 @@
-//! Where the two sides may differ, each as a rule with a name. A rule that is never needed fails
-//! the test.
+//! The allowed differences between the two sides, each as a named rule. An unused rule fails the
+//! test.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,57 +7,57 @@ use retain_core::{Json, JsonMap};
 
 use crate::turns_differential::{beside::Beside, taking_up};
 
-/// How often each rule was needed.
+/// Number of uses of each rule.
 #[derive(Debug, Default)]
 pub(crate) struct Needed {
-    /// How many scripts were compared.
+    /// Number of compared scripts.
     pub(crate) scripts: usize,
-    /// Who fails to hand over, or fails below an agent that asks no model, leaves no event in ADK.
-    /// In Retain the log tells of every failure.
+    /// In ADK an agent that fails to transfer, or fails below an agent without a model, leaves no
+    /// event. In Retain the log records every failure.
     pub(crate) failures_are_stored: usize,
-    /// Events of agents side by side come in the order in which they are made. It is compared
-    /// branch by branch, in events and in what later requests tell of them.
+    /// Events of parallel agents are stored in the order of their creation. They are compared
+    /// branch by branch, in events and in later requests that quote them.
     pub(crate) order_is_by_branch: usize,
-    /// Who fails before it has said anything is called by the name of the agent above it in ADK.
+    /// In ADK a failure before the first event of an agent carries the name of its parent.
     pub(crate) failures_name_their_agent: usize,
-    /// A message that answers a call which nobody made, or calls of several runs, or has words
-    /// beside an answer, is refused. ADK refuses it only where the root asks a model. Nothing is
-    /// compared from there on.
+    /// A message is rejected if it answers an unknown call or calls of several runs, or mixes text
+    /// with an answer. ADK rejects it only if the root has a model. Nothing is compared from that
+    /// turn on.
     pub(crate) odd_answers_are_refused: usize,
-    /// A call that a person has to approve, beside a handing over: ADK never asks. Nothing is
-    /// compared from there on.
+    /// For a call that needs approval beside a transfer, ADK never requests the approval. Nothing
+    /// is compared from that turn on.
     pub(crate) approval_comes_first: usize,
-    /// An answer for an agent that runs beside others below a model's agent finds no branch in ADK,
-    /// and a call that it approves is not run. Nothing is compared from there on.
+    /// In ADK an answer for a parallel agent below an agent with a model finds no branch, and an
+    /// approved call does not run. Nothing is compared from that turn on.
     pub(crate) answers_find_their_branch: usize,
-    /// What comes after agents side by side below a model's agent stays on the branch of the last of
-    /// them in ADK. Nothing is compared from there on.
+    /// In ADK, events after parallel agents below an agent with a model stay on the branch of the
+    /// last of them. Nothing is compared from that turn on.
     pub(crate) branches_end_with_their_agents: usize,
-    /// Who fails or leaves beside others ends them, wherever they are then. What each has done by
-    /// then is compared as far as both sides got, and nothing after it.
+    /// A parallel agent that fails or escalates ends the others wherever they are. The common
+    /// prefix of each branch is compared, and nothing after it.
     pub(crate) others_are_cut_short: usize,
-    /// A message that answers calls of several branches is stored on the branch of the first in ADK,
-    /// where the others do not see it; in Retain each branch is told its own. Nothing is compared
-    /// from there on.
+    /// ADK stores a message that answers calls of several branches on the branch of the first,
+    /// hidden from the others; in Retain each branch gets its own answers. Nothing is compared from
+    /// that turn on.
     pub(crate) branches_get_their_answers: usize,
-    /// In a resumable run that goes on while something else is open, ADK passes over who waits, or
-    /// notes him as done. Nothing is compared from there on.
+    /// In a resumed run with another pending call, ADK skips the waiting agent or marks it as done.
+    /// Nothing is compared from that turn on.
     pub(crate) what_is_open_is_waited_for: usize,
-    /// In a resumable run ADK goes on with who was answered alone, if that is inside of others below
-    /// a model's agent; Retain with all of them. Nothing is compared from there on.
+    /// In a resumed run, ADK continues only the answered agent if it is nested in others below an
+    /// agent with a model; Retain continues all of them. Nothing is compared from that turn on.
     pub(crate) workflows_go_on: usize,
-    /// In a resumable run, an agent that is done is run again in ADK if a callback spoke after its
-    /// end. Nothing is compared from there on.
+    /// In a resumed run, ADK reruns an agent that is done if a callback emitted an event after its
+    /// end. Nothing is compared from that turn on.
     pub(crate) what_is_done_stays_done: usize,
-    /// In a resumable run, who is handed over to by one that waits is noted as done in ADK without
-    /// having been asked, or while the call waits. Nothing is compared from there on.
+    /// In a resumable run, ADK marks the target of a transfer from a waiting agent as done without
+    /// running it, or while the call is pending. Nothing is compared from that turn on.
     pub(crate) who_waits_is_not_done: usize,
-    /// In a resumable run, who hands over to nobody is noted as done in ADK.
+    /// In a resumable run, ADK marks an agent as done if its transfer target does not exist.
     pub(crate) who_fails_is_not_done: usize,
 }
 
 impl Needed {
-    /// Fails if a rule was not needed.
+    /// Fail if a rule was not used.
     pub(crate) fn assert_all_were(&self) {
         let rules = [
             self.failures_are_stored,
@@ -85,7 +85,7 @@ impl Needed {
         assert!(rules.iter().all(|needed| *needed > 0), "{self:?}");
     }
 
-    /// Both sides, with what they may differ in taken out.
+    /// Return both sides without the allowed differences.
     pub(crate) fn settle(&mut self, script: &Json, ours: &Json, theirs: &Json) -> (Json, Json) {
         self.scripts += 1;
         let (mut ours, mut theirs) = (without_hidden_ids(ours), without_hidden_ids(theirs));
@@ -151,7 +151,7 @@ impl Needed {
         }
     }
 
-    /// Gives a failure the same author on both sides.
+    /// Give a failure the same author on both sides.
     fn name_failures(&mut self, ours: &Json, theirs: &mut Json) {
         let all = |told: &Json, at: usize| {
             let turn = &told["turns"].as_array().unwrap_or_default()[at];
@@ -183,8 +183,7 @@ impl Needed {
         }
     }
 
-    /// Leaves out what is not comparable, from the first turn on in which something happens that
-    /// goes differently.
+    /// Drop all turns from the first one whose behavior differs and is not comparable.
     fn cut(&mut self, script: &Json, beside: &Beside, ours: &mut Json, theirs: &mut Json) {
         let turns = |told: &Json| told["turns"].as_array().unwrap_or_default().to_vec();
         for (at, (one, other)) in turns(ours).iter().zip(&turns(theirs)).enumerate() {
@@ -228,7 +227,7 @@ impl Needed {
         }
     }
 
-    /// The rule by which a turn, and what comes after it, is not compared.
+    /// Return the rule that ends the comparison at this turn, if any.
     fn ends_comparing(
         &mut self,
         script: &Json,
@@ -286,7 +285,7 @@ fn hands_over_what_waits(event: &Json) -> bool {
     waiting.is_some_and(|waiting| !waiting.is_empty()) && !actions["transferToAgent"].is_null()
 }
 
-/// Keeps only the first turns, and nothing of the whole.
+/// Keep only the first turns, and drop the overall results.
 fn keep(told: &mut Json, turns: usize) {
     if let Some(told) = told.as_object_mut() {
         told.remove("asked");
@@ -311,7 +310,7 @@ fn branch(event: &Json) -> String {
     event["branch"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Sorts what was made side by side; says whether that changed anything.
+/// Sort events of parallel agents by branch; return whether that changed anything.
 fn by_branch(events: &mut Json) -> bool {
     let before = events.clone();
     if let Some(events) = events.as_array_mut() {
@@ -326,7 +325,7 @@ fn by_branch(events: &mut Json) -> bool {
     before != *events
 }
 
-/// The branch on which each agent made its last event.
+/// Return the branch of the last event of each agent.
 fn branches(stored: &Json) -> HashMap<String, String> {
     let stored = stored.as_array().unwrap_or_default().iter();
     let beside = stored.filter(|event| !branch(event).is_empty());
@@ -334,7 +333,7 @@ fn branches(stored: &Json) -> HashMap<String, String> {
     beside.map(|event| (author(event), branch(event))).collect()
 }
 
-/// Sorts what requests quote of agents side by side; says whether that changed anything.
+/// Sort the quotes of parallel agents in requests; return whether that changed anything.
 fn quoted_by_branch(asked: &mut Json, branches: &HashMap<String, String>) -> bool {
     let before = asked.clone();
     let quoted = |content: &Json| {
@@ -364,7 +363,7 @@ fn quoted_by_branch(asked: &mut Json, branches: &HashMap<String, String>) -> boo
     before != *asked
 }
 
-/// Ids of calls inside an agent that is a tool are seen only in the words of a failure.
+/// Ids of calls inside an agent tool appear only in error messages.
 fn without_hidden_ids(told: &Json) -> Json {
     const BEFORE: &str = "(pending call ids: [";
     let text = told.to_string();

@@ -1,4 +1,4 @@
-//! Random scripts: what the user says, what the model answers, what callbacks do.
+//! Random scripts: the user's messages, the model's replies, the steps of callbacks.
 //!
 //! A script is JSON, so that both sides read the same:
 //!
@@ -19,13 +19,13 @@ pub(crate) const TOOLS: [&str; 8] = [
     "note", "nest", "add", "say", "fail", "quiet", "later", "leave",
 ];
 
-/// The script of a seed.
+/// Return the script of a seed.
 pub(crate) fn script(seed: u64) -> Json {
     let mut random = Random::new(seed);
     let turns = 1 + random.below(4);
     let mut turns: Vec<Value> = (0..turns).map(|_| turn(&mut random)).collect();
-    // In ADK several whole answers to one request share their actions: what is written for a later
-    // one shows in an earlier one. So nothing is written for them here.
+    // In ADK, several full answers to one request share their actions: writes for a later one show
+    // in an earlier one. So scripts write nothing for them.
     let several = random.chance(20);
     let replies = 2 + random.below(10);
     let mut replies: Vec<Value> = (0..replies).map(|_| reply(&mut random, several)).collect();
@@ -52,7 +52,7 @@ pub(crate) fn script(seed: u64) -> Json {
     }))
 }
 
-/// A run that breaks beside an open call, and is taken up by its answer.
+/// A run that fails beside a pending call, and is resumed by its answer.
 fn take_up(random: &mut Random, turns: &mut Vec<Value>, replies: &mut [Value]) {
     let open = json!({"functionCall": {"name": "later", "args": {"result": null}}});
     let broken = json!({"functionCall": {"name": "fail", "args": {"message": "broken"}}});
@@ -98,7 +98,7 @@ pub(crate) fn value(random: &mut Random) -> Value {
 }
 
 fn key(random: &mut Random) -> &'static str {
-    // Writes should meet.
+    // Few keys, so that writes collide.
     random.pick(&["a", "a", "a", "a", "b", "user:u", "app:p", "temp:t"])
 }
 
@@ -108,7 +108,7 @@ fn writes(random: &mut Random) -> Value {
     Value::Object(writes.collect())
 }
 
-/// What the model says to one request.
+/// The reply of the model to one request.
 fn reply(random: &mut Random, several: bool) -> Value {
     let whole = match random.below(100) {
         0..35 => spoken(random),
@@ -134,7 +134,7 @@ fn reply(random: &mut Random, several: bool) -> Value {
     json!({"responses": responses})
 }
 
-/// What a model says beside its answer.
+/// Add metadata to a reply of the model.
 fn with_notes(random: &mut Random, mut response: Value) -> Value {
     if random.chance(15) {
         response["usageMetadata"] = json!({"promptTokenCount": 3, "totalTokenCount": 5});
@@ -154,7 +154,7 @@ fn with_notes(random: &mut Random, mut response: Value) -> Value {
     response
 }
 
-/// Pieces that come before the whole, where pieces are wanted.
+/// Partial responses before the final one, for streaming.
 fn pieces(random: &mut Random) -> Vec<Value> {
     let piece = json!({"content": {"role": "model", "parts": [{"text": "Ye"}]}, "partial": true});
     vec![piece; random.below(3) as usize]
@@ -230,9 +230,9 @@ fn hooks(random: &mut Random) -> Value {
     Value::Object(plans.into_iter().collect())
 }
 
-/// What a callback does when it is called for the first time, the second time, and so on.
+/// The steps of a callback, one per call.
 fn plan(random: &mut Random, hook: &str) -> Value {
-    // Those that are asked only after a failure would otherwise hardly ever do anything.
+    // Error callbacks run rarely, so they act more often.
     let busy = match hook {
         "on_model_error" | "on_tool_error" => 60,
         "before_tool" => 40,
@@ -258,7 +258,7 @@ fn step(random: &mut Random, hook: &str) -> Value {
             "before_tool" | "after_tool" | "on_tool_error" => {
                 random.pick(&[json!({"by": "callback"}), json!({})])
             }
-            // A piece that becomes a call is one more case of shared actions.
+            // A partial response that becomes a call would share its actions too.
             _ if hook != "after_model" && random.chance(25) => calling(random),
             _ => spoken(random),
         };
@@ -266,7 +266,7 @@ fn step(random: &mut Random, hook: &str) -> Value {
     step
 }
 
-/// A map of a script; none where it is null.
+/// Read a map of a script; null is an empty map.
 pub(crate) fn map(value: &Json) -> JsonMap {
     value.as_object().cloned().unwrap_or_default()
 }

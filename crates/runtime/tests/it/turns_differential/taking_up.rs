@@ -1,11 +1,11 @@
-//! Turns that go on with an earlier run in a resumable runner: what both sides are known to do
-//! differently.
+//! Turns that resume an earlier run in a resumable runner: the known differences between both
+//! sides.
 
 use std::collections::HashSet;
 
 use retain_core::{Json, JsonMap};
 
-/// Whether the turn goes on with a run in which something is still to be answered besides.
+/// Whether the turn resumes a run that has another pending call.
 pub(crate) fn leaves_something_open(told: &Json, at: usize) -> bool {
     let Some(before) = before(told, at) else {
         return false;
@@ -30,7 +30,7 @@ pub(crate) fn leaves_something_open(told: &Json, at: usize) -> bool {
     !waiting.is_subset(&by_user) || !ids("functionCall", None).is_subset(&by_anybody)
 }
 
-/// Whether the turn goes on below a model's agent with an agent that another one runs.
+/// Whether the turn resumes, below an agent with a model, an agent that another one runs.
 pub(crate) fn goes_on_inside(told: &Json, at: usize) -> bool {
     let Some(before) = before(told, at) else {
         return false;
@@ -51,7 +51,7 @@ pub(crate) fn goes_on_inside(told: &Json, at: usize) -> bool {
     !path.is_empty() && asked["author"] != *leaf(path)
 }
 
-/// Whether the turn goes on with a run in which an agent spoke behind its end: a callback.
+/// Whether the turn resumes a run in which a callback emitted an event after its agent's end.
 pub(crate) fn spoke_behind_the_end(told: &Json, at: usize) -> bool {
     let before = before(told, at).unwrap_or_default();
     before.iter().enumerate().any(|(at, ended)| {
@@ -61,7 +61,7 @@ pub(crate) fn spoke_behind_the_end(told: &Json, at: usize) -> bool {
     })
 }
 
-/// Whether an agent inside of others hands over while a call of its own waits.
+/// Whether a nested agent transfers while one of its own calls is pending.
 pub(crate) fn hands_over_and_waits(told: &Json, at: usize) -> bool {
     let events = array(&array(&told["turns"])[at]["events"]);
     let mut handing = events.iter().enumerate().filter(|(_, event)| {
@@ -81,7 +81,7 @@ fn leaf(path: &str) -> &str {
     segment.split('@').next().unwrap_or_default()
 }
 
-/// Takes out what says that an agent is done which has handed over to nobody; says how often.
+/// Remove the end of an agent whose transfer failed; return the removed events.
 pub(crate) fn drop_vain_ends(turn: &mut JsonMap) -> Vec<Json> {
     let has_failed = !turn["failed"].is_null();
     let events = turn.get_mut("events").and_then(Json::as_array_mut);
@@ -99,7 +99,7 @@ pub(crate) fn drop_vain_ends(turn: &mut JsonMap) -> Vec<Json> {
     found.map(|at| events.remove(at)).into_iter().collect()
 }
 
-/// What the run of a turn has stored before the turn's first event, if it began in an earlier turn.
+/// Return the events that the run of a turn stored in earlier turns, or `None` if it is new.
 fn before(told: &Json, at: usize) -> Option<Vec<&Json>> {
     let turns = array(&told["turns"]);
     let first = array(&turns[at]["events"]).first()?;

@@ -14,7 +14,7 @@ use crate::turns_differential::{
     turns::turns,
 };
 
-/// Plays a script; tells what happened in the form of the other side.
+/// Execute a script; return the result in the form of the other side.
 pub(crate) async fn play(script: &Json) -> Json {
     let mut models = Vec::new();
     let root = agent(&script["tree"], &mut models);
@@ -27,7 +27,7 @@ pub(crate) async fn play(script: &Json) -> Json {
     turns(script, root, asked).await
 }
 
-/// The agents that have a model of their own, and what is left to say for it.
+/// The agents with their own model, and the rest of its script.
 type Models = Vec<(String, Shared)>;
 
 fn name(node: &Json) -> &str {
@@ -46,7 +46,7 @@ fn callbacks(play: &Shared) -> AgentCallbacks {
         .after(move |ctx| ready(after.content("after_agent", &ctx)))
 }
 
-/// Describes an agent that runs others.
+/// Build an agent that runs others.
 macro_rules! workflow {
     ($builder:expr, $node:expr, $models:expr) => {{
         let described = $builder
@@ -130,7 +130,7 @@ struct Titled {
     title: String,
 }
 
-/// A tool that a person has to approve.
+/// A tool that needs approval.
 fn pay() -> FunctionTool {
     let parameters = serde_json::json!({
         "type": "object",

@@ -1,5 +1,4 @@
-//! Random scripts with several agents: who is below whom, who hands over to whom, what waits for
-//! the user.
+//! Random scripts with several agents: the agent tree, transfers, and calls that wait for the user.
 //!
 //! ```text
 //! state, turns     as in a script of one agent; answers: see `turns.rs`
@@ -10,8 +9,8 @@
 //!                   hasInputSchema, hasOutputSchema}
 //! ```
 //!
-//! What runs side by side says nothing that depends on who is quicker: it writes to keys of its own
-//! and reads none. It may fail and end the others; what is compared then is said in `rules.rs`.
+//! Parallel agents emit nothing that depends on timing: they write only their own state keys and
+//! read none. One may fail and end the others; `rules.rs` says what is compared then.
 
 use retain_core::Json;
 use retain_testkit::random::Random;
@@ -22,7 +21,7 @@ use crate::turns_differential::script::value;
 const NAMES: [&str; 8] = ["ann", "bob", "cid", "dot", "eve", "fay", "gus", "hal"];
 const DEPTH: usize = 4;
 
-/// The script of a seed.
+/// Return the script of a seed.
 pub(crate) fn script(seed: u64) -> Json {
     let mut maker = Maker {
         random: Random::new(seed),
@@ -44,17 +43,17 @@ pub(crate) fn resumable(seed: u64) -> Json {
     script
 }
 
-/// Where an agent stands.
+/// The position of an agent in the tree.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     depth: usize,
-    /// It runs beside others.
+    /// It runs in parallel with others.
     beside: bool,
-    /// An agent above it has a model.
+    /// One of its ancestors has a model.
     below_model: bool,
-    /// It is a tool, alone in its run.
+    /// It is an agent tool, alone in its run.
     is_helper: bool,
-    /// It runs inside of one that is a tool.
+    /// It runs inside an agent tool.
     in_helper: bool,
 }
 
@@ -81,7 +80,7 @@ impl Maker {
             _ => json!({"maxIterations": 1 + self.random.below(3)}),
         };
         let wanted = match kind {
-            // Whose words are the last ones depends on who is quicker.
+            // The last text would depend on timing.
             "parallel" if place.in_helper => 1,
             _ => 1 + self.random.below(3),
         };
@@ -138,7 +137,7 @@ impl Maker {
         })
     }
 
-    /// An agent that is a tool of another one, if there is to be one.
+    /// Sometimes return an agent tool for another agent.
     fn helper(&mut self, place: Place) -> Value {
         if place.in_helper || self.named >= self.names || !self.random.chance(25) {
             return Value::Null;
@@ -151,7 +150,7 @@ impl Maker {
         })
     }
 
-    /// What the model of an agent says to one request.
+    /// The reply of an agent's model to one request.
     fn reply(&mut self, name: &str, place: Place, helper: &Value) -> Value {
         let mut parts = Vec::new();
         let calls = match self.random.below(100) {
@@ -164,14 +163,14 @@ impl Maker {
         }
         for _ in 0..calls {
             let call = self.call(name, place, helper);
-            // Two runs of one agent at once: who gets which reply depends on who is quicker.
+            // With two concurrent runs of one agent, timing decides which gets which reply.
             let is_helper = !helper.is_null() && call["name"] == helper["name"];
             let calls = |name: &Value| {
                 parts
                     .iter()
                     .any(|part| part["functionCall"]["name"] == *name)
             };
-            // Who must approve is asked before a handing over, which is not seen in a tool's run.
+            // Approval is requested before a transfer, which is invisible in the run of a tool.
             let is_hidden = place.in_helper
                 && ((call["name"] == "pay" && calls(&json!("transfer_to_agent")))
                     || (call["name"] == "transfer_to_agent" && calls(&json!("pay"))));
@@ -229,7 +228,7 @@ impl Maker {
         json!({"name": "transfer_to_agent", "args": {"agent_name": target}})
     }
 
-    /// What a callback does when it is called for the first time, the second time, and so on.
+    /// The steps of a callback, one per call.
     fn plan(&mut self, name: &str, place: Place) -> Value {
         let key = match place.beside {
             true => format!("of_{name}"),
@@ -278,7 +277,7 @@ impl Maker {
     }
 }
 
-/// An answer as a schema wants it.
+/// An answer that matches a schema.
 fn structured(number: u64) -> Value {
     let text = format!("{{\"title\": \"T{number}\"}}");
     json!({"responses": [{"content": {"role": "model", "parts": [{"text": text}]}}]})

@@ -1,5 +1,5 @@
-//! The turns of a script on our runner, whatever its agents are: what the user says, and what
-//! happens.
+//! Executes the turns of a script on our runner, for any agents: the user's messages and the
+//! resulting events.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -22,8 +22,8 @@ const INPUT: &str = "adk_request_input";
 /// The calls that a user can answer.
 const KINDS: [&str; 4] = [LATER, CONFIRM, CHOICE, INPUT];
 
-/// Plays the turns of a script; tells what happened in the form of the other side. What the models
-/// were asked is taken at the end.
+/// Execute the turns of a script; return the result in the form of the other side. The requests of
+/// the models are collected at the end.
 pub(crate) async fn turns(
     script: &Json,
     agent: Arc<dyn Agent>,
@@ -68,13 +68,13 @@ async fn stored(sessions: &Arc<dyn SessionService>) -> Session {
     read.await.expect("it can be read").expect("it is there")
 }
 
-/// One turn: its events, and how it failed.
-/// How many events are the user's.
+/// Return the number of events of the user.
 fn messages(session: &Session) -> usize {
     let said = session.events.iter().filter(|event| event.author == "user");
     said.count()
 }
 
+/// Run one turn; return its events and the code of its error.
 async fn turn(runner: &Runner, said: &Json, user: &mut User) -> (Vec<Json>, Option<String>) {
     let mode = match said["streaming"] == true {
         true => StreamingMode::Sse,
@@ -107,7 +107,7 @@ async fn turn(runner: &Runner, said: &Json, user: &mut User) -> (Vec<Json>, Opti
     (events, None)
 }
 
-/// What the user says: words, or an answer to a call that is open.
+/// The user's messages: text, or an answer to a pending call.
 ///
 /// ```text
 /// later, choice, input   answers the oldest open call of that kind
@@ -119,11 +119,11 @@ async fn turn(runner: &Runner, said: &Json, user: &mut User) -> (Vec<Json>, Opti
 /// with words             answers the oldest call of `later`, and says something
 /// ```
 ///
-/// The oldest is that of the first agent by name, the newest that of the last: who comes first of
-/// agents side by side is not the same on both sides.
+/// "Oldest" is the call of the first agent by name, "newest" that of the last, because the order of
+/// parallel agents differs between the sides.
 #[derive(Debug, Default)]
 struct User {
-    /// Who calls, and the id, by kind.
+    /// Author and id of each pending call, by kind.
     open: HashMap<String, Vec<(String, String)>>,
     answered: Option<Vec<Part>>,
 }
@@ -166,12 +166,12 @@ impl User {
         Content::new("user", parts)
     }
 
-    /// Answers to open calls of these kinds.
+    /// Answers to pending calls of these kinds.
     fn parts(&mut self, kinds: &[&str], how: &str, text: &str) -> Vec<Part> {
         let mut parts = Vec::new();
         for kind in kinds {
             let open = self.open.entry((*kind).to_owned()).or_default();
-            // It stays in order: those of one agent as they came.
+            // The sort is stable: calls of one agent keep their order.
             open.sort_by(|(one, _), (other, _)| one.cmp(other));
             let call = match how {
                 "newest" => open.pop(),
