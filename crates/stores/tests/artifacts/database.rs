@@ -1,4 +1,4 @@
-//! Artifacts as part of the SQLite file of sessions.
+//! Artifacts in the SQLite file of the sessions.
 
 use retain_core::{ArtifactKey, ArtifactService as _, Part, SessionLog as _};
 use retain_stores::{SqliteArtifactService, SqliteSessionService};

@@ -1,4 +1,4 @@
-//! What only a folder can get wrong.
+//! Failures that only a folder can have.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ async fn save(artifacts: &FileArtifactService, name: &str) -> Result<u64, Artifa
     artifacts.save_artifact(&key(name), part, None).await
 }
 
-/// All files below a folder.
+/// Return all files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -43,7 +43,7 @@ async fn artifact_names_stay_inside_the_root_and_their_scope() {
     let seed = 77_001;
     println!("seed {seed}");
     let outer = retain_testkit::scratch::folder();
-    // Deep enough that a few steps up end inside the folder that is looked at.
+    // Deep enough that a few `..` still end inside the checked folder.
     let root = outer.path().join("1/2/3/4/5/6/7/8/root");
     let artifacts = open(&root);
     let mut random = Random::new(seed);
@@ -55,7 +55,7 @@ async fn artifact_names_stay_inside_the_root_and_their_scope() {
             "s1".to_owned(),
             "a".to_owned(),
         ];
-        // Mostly the file is hostile, at times somebody else too.
+        // Usually the file name is hostile, sometimes another name too.
         let place = random.pick(&[3, 3, 3, 2, 1, 0]);
         names[place] = hostile_name(&mut random);
         if random.chance(20) {
@@ -116,7 +116,7 @@ fn paths_never_lead_upward() {
                     .all(|part| matches!(part, Component::Normal(_))),
                 "{key:?}"
             );
-            // Nothing was normalised away: two owners never share a folder.
+            // No component was normalized away: two owners never share a folder.
             assert_eq!(parts.count(), name.split('/').count(), "{key:?}");
             assert!(!name.contains('\0') && name.len() <= 2048, "{key:?}");
         }
@@ -185,7 +185,7 @@ async fn killed_save_leaves_no_version() {
     assert_eq!(loaded, Some(Part::text("x")));
     let listed = artifacts.list_artifact_keys("app", "ada", Some("s1")).await;
     assert_eq!(listed.unwrap(), ["a"]);
-    // The number that was taken stays taken: ADK, on the same folder, may still be writing it.
+    // The reserved number stays reserved: ADK, on the same folder, may still be writing it.
     let next = artifacts
         .save_artifact(&key("a"), Part::text("y"), None)
         .await;
@@ -208,7 +208,7 @@ async fn deleted_artifact_leaves_no_files() {
         .path()
         .join("apps/app/users/ada/sessions/s1/artifacts");
     assert_eq!(fs::read_dir(scope).unwrap().count(), 0);
-    // What a killed delete left is removed when the folder is opened.
+    // Opening the folder removes the files that a killed delete left.
     let left = folder.path().join(".deleted/1-1/0");
     fs::create_dir_all(&left).unwrap();
     fs::write(left.join("a"), "x").unwrap();
@@ -301,7 +301,7 @@ async fn read_only_folder_is_not_changed() {
     assert!(save(&artifacts, "a").await.is_err());
     assert!(artifacts.delete_artifact(&key("a")).await.is_err());
     assert_eq!(files(&root), before);
-    // Who may write removes what nobody needs, and what saves have left only if nobody else saves.
+    // A writer removes deleted files, and pending saves only if it has the folder alone.
     drop(FileArtifactStore::open(&root).unwrap());
     assert_eq!(left.each_ref().map(|left| left.exists()), [false, true]);
     drop(FileArtifactStore::open_alone(&root).unwrap());
@@ -316,7 +316,7 @@ async fn artifact_pages_are_ordered_and_complete() {
     for name in ["b", "a/c", "user:z", "a", "é", "a-b"] {
         save(&artifacts, name).await.unwrap();
     }
-    // A folder in which nothing was saved yet is none, and takes no place of a page.
+    // A folder without a finished save is not an artifact and is not counted in a page.
     let scope = folder
         .path()
         .join("apps/app/users/ada/sessions/s1/artifacts");

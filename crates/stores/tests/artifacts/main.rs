@@ -1,8 +1,8 @@
-//! Tests of where artifacts are kept.
+//! Tests of the artifact stores.
 //!
-//! `promises`: each promise, each store. `folder`: what only the folder can get wrong: leaving its
-//! root, half versions, links. `parity`: random operations (`script`) beside ADK. `rewind`: rewinding
-//! sessions beside ADK. `together`: artifacts on the database of the sessions. `database`: in its file.
+//! `promises`: each promise, each store. `folder`: escaping the root, partial versions, symlinks.
+//! `parity`: random operations (`script`) compared with ADK. `rewind`: rewinds compared with ADK.
+//! `together`: artifacts in the database of the sessions. `database`: in its SQLite file.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

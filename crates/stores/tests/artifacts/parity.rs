@@ -1,7 +1,7 @@
-//! The same random operations on our services and on Google's ADK give the same answers; and a
-//! folder that both use in turn is to each as if it had been alone.
+//! Random operations give the same answers on our services and on Google's ADK; on a folder that
+//! both use in turn, each behaves as if it were alone.
 //!
-//! The seed of a failing script is printed: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
+//! A failure prints the seed of its script: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
 
 use std::{
     io::{BufRead as _, BufReader, Lines, Write as _},
@@ -31,7 +31,7 @@ fn seeds() -> std::ops::Range<u64> {
     seed..seed + count
 }
 
-/// What the operations came to: scripts in which everything fails would prove nothing.
+/// Counts of outcomes: scripts in which every operation fails would prove nothing.
 #[derive(Debug, Default)]
 struct Seen {
     refused: u64,
@@ -118,7 +118,7 @@ fn uri(root: &Path) -> String {
     format!("file://{}", root.canonicalize().unwrap().display())
 }
 
-/// Fails at the first answer that is not the same. What errors say may differ.
+/// Fail at the first answer that differs. Error messages may differ.
 fn assert_same(seed: u64, number: usize, op: &Json, answers: [&Json; 2]) {
     let [ours, theirs] = answers;
     let same = match (ours.get("ok"), theirs.get("ok")) {
@@ -132,7 +132,7 @@ fn assert_same(seed: u64, number: usize, op: &Json, answers: [&Json; 2]) {
     );
 }
 
-/// ADK lists a file whose only save was refused; scripts call those `refused`.
+/// ADK lists a file whose only save was rejected; scripts name those files `refused`.
 fn without_refused(answer: &Json) -> Json {
     let Some(items) = answer.as_array() else {
         return answer.clone();
@@ -144,7 +144,7 @@ fn without_refused(answer: &Json) -> Json {
     Json::from(kept.cloned().collect::<Vec<Json>>())
 }
 
-/// Plays an operation on a service of ours. `root` is what addresses of files begin with.
+/// Execute an operation on one of our services. `root` is the prefix of file URIs.
 pub(crate) async fn play(artifacts: &dyn ArtifactService, op: &Json, root: &str) -> Json {
     match try_play(artifacts, op, root).await {
         Ok(answer) => Json::from(JsonMap::from([("ok", answer)])),
@@ -220,7 +220,7 @@ async fn try_play(
     })
 }
 
-/// A process that runs operations on ADK.
+/// A process that executes operations on ADK.
 pub(crate) struct Adk {
     process: Child,
     answers: Lines<BufReader<ChildStdout>>,

@@ -10,7 +10,7 @@ use retain_core::{
 use retain_stores::{FileArtifactStore, InMemoryArtifactStore};
 use retain_testkit::{ArtifactHarness, Durability};
 
-/// A store that several services share.
+/// A store shared by several services.
 #[derive(Debug, Clone)]
 struct Shared(Arc<InMemoryArtifactStore>);
 

@@ -1,7 +1,7 @@
-//! Rewinding the same random histories with ADK's runner and with each of our session stores and
-//! artifact services restores the same files, in the same versions, and says so in the same words.
+//! ADK's runner and each pair of our session stores and artifact services rewind the same random
+//! histories: they restore the same files and versions, and record it in the same way.
 //!
-//! The seed of a failing history is printed: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
+//! A failure prints the seed of its history: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
 
 use std::{any::Any, sync::Arc};
 
@@ -27,16 +27,16 @@ const PARTS: [&str; 4] = [
     r#"{"text":"hello"}"#,
     r#"{"inlineData":{"data":"AAEC_w==","mimeType":"image/png","displayName":"P"}}"#,
     r#"{"inlineData":{"data":"aGk=","mimeType":"text/plain"}}"#,
-    // What ADK takes for a file that is not there.
+    // ADK treats this part as a missing file.
     r#"{"inlineData":{"data":"","mimeType":"application/octet-stream"}}"#,
 ];
 
-/// One of our ways to keep a session and its files.
+/// One of our pairs of session store and artifact service.
 struct Ours {
     name: &'static str,
     sessions: Arc<dyn SessionLog>,
     artifacts: Arc<dyn ArtifactService>,
-    /// The database of both.
+    /// Keeps the database of both alive.
     _until_the_end: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -75,7 +75,7 @@ fn pairs(event: &Event) -> Json {
     Json::from(pairs.collect::<Vec<Json>>())
 }
 
-/// Every session store with every artifact service of the kind.
+/// Return every session store with every artifact service of the kind.
 async fn every_pair(folder: Option<&std::path::Path>) -> Vec<Ours> {
     let mut pairs = Vec::new();
     for number in 0..if folder.is_some() { 2 } else { 4 } {
@@ -130,7 +130,7 @@ async fn on_postgres() -> Ours {
     }
 }
 
-/// A history under way: operations go to ADK and to all of ours.
+/// A history in progress: operations go to ADK and to all of our pairs.
 struct History<'a> {
     seed: u64,
     service: String,
@@ -138,13 +138,13 @@ struct History<'a> {
     ours: Vec<Ours>,
     random: Random,
     invocation: u64,
-    /// Rewinds that restored a file, and that made one load as nothing.
+    /// Number of rewinds that restored a file, and that made one load as nothing.
     restored: u64,
     emptied: u64,
 }
 
 impl History<'_> {
-    /// Does the same everywhere; fails unless the answers are the same.
+    /// Execute the operation everywhere; fail unless the answers are equal.
     async fn same(&mut self, op: &Json) -> Json {
         let theirs = self.adk.play(&self.service, op);
         for ours in &self.ours {
@@ -182,7 +182,7 @@ impl History<'_> {
                 self.same(&op).await;
             }
             _ => {
-                // At times one that never was.
+                // Sometimes an invocation that does not exist.
                 let before = self.random.below(self.invocation + 2);
                 self.rewind(&format!("i{before}")).await;
                 self.invocation += 1;
@@ -190,7 +190,7 @@ impl History<'_> {
         }
     }
 
-    /// Saves up to three files; an event tells of them, or (seldom) nothing does.
+    /// Save up to three files; an event records them, or (seldom) none does.
     async fn save(&mut self, invocation: &str) {
         let mut delta = JsonMap::new();
         for _ in 0..1 + self.random.below(3) {
@@ -206,7 +206,7 @@ impl History<'_> {
         }
     }
 
-    /// Rewinds and looks at every version of every file.
+    /// Rewind and compare every version of every file.
     async fn rewind(&mut self, before: &str) {
         let op = self.op("rewind", vec![("invocation", before.into())]);
         let restored = self.same(&op).await;

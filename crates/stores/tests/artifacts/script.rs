@@ -1,9 +1,9 @@
-//! Random operations on artifacts, as JSON that both sides play.
+//! Random operations on artifacts, as JSON that both sides execute.
 
 use retain_core::{Json, JsonMap};
 use retain_testkit::random::Random;
 
-/// Which of ADK's services a script is for.
+/// The ADK service that a script is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flavour {
     Memory,
@@ -26,7 +26,7 @@ const SESSIONS: &[&str] = &[
     "x/ſessions",
 ];
 
-/// Few, so that they meet; and many spellings of the same.
+/// Few names, so that they collide, in many spellings.
 const FILES: &[&str] = &[
     "a",
     "a",
@@ -68,7 +68,7 @@ const FILES: &[&str] = &[
     "metadata.json/x",
 ];
 
-/// What both keep, in ADK's HTTP form.
+/// Parts that both sides store, in ADK's HTTP form.
 const PARTS: &[&str] = &[
     r#"{"text":"hello"}"#,
     r#"{"text":""}"#,
@@ -84,7 +84,7 @@ const PARTS: &[&str] = &[
     r#"{"text":"thinking","thought":true}"#,
 ];
 
-/// What a folder refuses, and the service in memory for the most part keeps.
+/// Parts that a folder rejects, and that the in-memory service mostly stores.
 const ODD_PARTS: &[&str] = &[
     r#"{}"#,
     r#"{"functionCall":{"name":"f","args":{}}}"#,
@@ -102,7 +102,7 @@ const ODD_PARTS: &[&str] = &[
 
 const NOTES: &[&str] = &["null", "{}", r#"{"k":[1,2.5,null],"snake_case":{"a":"é"}}"#];
 
-/// The operations of a seed.
+/// Return the operations of a seed.
 pub(crate) fn script(seed: u64, flavour: Flavour) -> Vec<Json> {
     let mut random = Random::new(seed);
     (0..60).map(|_| operation(&mut random, flavour)).collect()
@@ -136,7 +136,7 @@ fn operation(random: &mut Random, flavour: Flavour) -> Json {
     ]);
     fields.insert("session", session);
     if op == "save" {
-        // To load such a name is an error to ADK or not, depending on which folders there are.
+        // Whether ADK fails to load such a name depends on which folders exist.
         if random.chance(3) {
             file = "x".repeat(300);
         }

@@ -1,4 +1,4 @@
-//! Artifacts on the database of the sessions: gone with their session, and with the user.
+//! Artifacts in the database of the sessions: deleted with their session, erased with the user.
 
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use retain_core::{
 };
 use retain_testkit::TestClock;
 
-/// Sessions and artifacts on one database, and what is to be kept until the end.
+/// Sessions and artifacts on one database, and a guard that keeps it alive.
 struct Both {
     name: &'static str,
     clock: TestClock,
@@ -56,7 +56,7 @@ async fn databases() -> Vec<Both> {
 }
 
 impl Both {
-    /// Saves in sessions `s1` and `s2`, and for the user.
+    /// Save in sessions `s1` and `s2`, and for the user.
     async fn fill(&self) {
         for (session, name) in [("s1", "a"), ("s1", "a"), ("s1", "user:u"), ("s2", "b")] {
             self.save(session, name).await;
@@ -92,11 +92,11 @@ async fn deleting_a_session_deletes_its_artifacts_and_no_others() {
         let key = ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), "a");
         let left = both.artifacts.list_versions(&key).await.unwrap();
         assert!(left.is_empty(), "{name}");
-        // The other user of that name in another app, and a session that was never there, lose
-        // nothing.
+        // The user of the same name in another app, and a session that never existed, lose nothing.
         sessions.delete_session("other", "ada", "s2").await.unwrap();
         assert_eq!(both.seen("s2").await, ["b", "user:u"], "{name}");
-        // More than one step of an erase removes, so that none is removed uncounted with its session.
+        // More than one erase step removes, so that no artifact is removed uncounted with its
+        // session.
         for number in 0..100 {
             both.save("s2", &number.to_string()).await;
         }
@@ -122,7 +122,7 @@ async fn expired_session_is_swept_with_its_artifacts() {
         both.clock.tick(Duration::from_secs(61));
         assert_eq!(sessions.sweep().await.unwrap(), 1, "{name}");
         assert_eq!(both.seen("s1").await, ["user:u"], "{name}");
-        // Nor does a session that takes over the id of an expired one see what that one kept.
+        // A new session with the id of an expired one does not see its artifacts either.
         sessions.create(new.clone()).await.unwrap();
         both.fill().await;
         both.clock.tick(Duration::from_secs(61));

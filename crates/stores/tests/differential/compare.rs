@@ -1,8 +1,8 @@
-//! Compares the answers of one of our services with those of one of ADK's.
+//! Compares the answers of one of our services with those of one of ADK's services.
 //!
-//! Each of our answers is translated into the one that ADK must have given, and then the two must
-//! be equal. Where the two sides differ on purpose, a [`Rule`] translates; it says exactly what ADK
-//! does instead, so it fails as well where ADK turns out to do the same as we do.
+//! Each of our answers is translated into the answer that ADK must have given, and the two must be
+//! equal. A [`Rule`] translates an intended difference; it states exactly what ADK does instead, so
+//! it also fails where ADK does the same as Retain.
 
 mod adk;
 mod equal;
@@ -62,22 +62,22 @@ fn differ<T>(place: &str, expected: impl Into<Json>, found: &Json) -> Checked<T>
     })
 }
 
-/// A session key where ADK holds something else than we do, and why. `None`: no such key.
+/// State keys whose value differs in ADK, and why. `None`: no such state key.
 type Overlay = BTreeMap<String, (Option<Json>, Rule)>;
 
-/// What ADK holds otherwise of one session.
+/// What ADK stores differently for one session.
 #[derive(Debug, Default)]
 struct Twin {
-    /// The id it has there.
+    /// The id of the session in ADK.
     id: Option<(String, Rule)>,
     overlay: Overlay,
     /// Events that differ, by id.
     bodies: HashMap<String, (Json, Rule)>,
-    /// The time of its last update there.
+    /// The time of its last update in ADK.
     time: Option<f64>,
     /// The state it was created with.
     initial: JsonMap,
-    /// Its log holds a rewind that somebody else made.
+    /// Its log holds a rewind event that a client appended.
     has_foreign_rewind: bool,
 }
 
@@ -85,13 +85,13 @@ struct Twin {
 #[derive(Debug, Default)]
 struct Held {
     id: Option<(String, Rule)>,
-    /// The session's own keys in our copy, and where ADK's differ.
+    /// The session-scoped state in our copy, and where ADK's differs.
     state: JsonMap,
     overlay: Overlay,
-    /// The time of its last update in our copy, and in ADK's where that differs.
+    /// The time of the last update in our copy, and in ADK's if it differs.
     our_time: f64,
     time: Option<f64>,
-    /// The events it was read with, here and there.
+    /// The events at the time of the read, in Retain and in ADK.
     our_events: Vec<Json>,
     adk_events: Vec<Json>,
 }
@@ -102,13 +102,13 @@ pub(crate) struct Comparison<'a> {
     used: &'a mut Used,
     twins: HashMap<SessionKey, Twin>,
     slots: HashMap<usize, Held>,
-    /// The operation that is compared, and what the clock shows.
+    /// The current operation, and the time of the clock.
     op: usize,
     now_us: i64,
 }
 
 impl<'a> Comparison<'a> {
-    /// Compares `ours` with `theirs`, operation by operation.
+    /// Compare `ours` with `theirs`, operation by operation.
     pub(crate) fn run(
         service: Service,
         script: &Script,
@@ -230,7 +230,7 @@ impl<'a> Comparison<'a> {
         Ok(())
     }
 
-    /// A whole or partly read session as ADK gives it: `whole` has the log in order of arrival.
+    /// A full or partial read as ADK returns it; `whole` holds the log in order of arrival.
     fn read(
         &mut self,
         whole: &Json,
@@ -259,7 +259,7 @@ impl<'a> Comparison<'a> {
         Ok(self.session(session, expected))
     }
 
-    /// Our session as ADK says it, with these events.
+    /// Convert our session with these events to the form of ADK.
     fn session(&mut self, ours: &Json, events: Vec<Json>) -> Json {
         let key = key_of(ours);
         let Some(twin) = self.twins.get(&key) else {
@@ -296,7 +296,7 @@ impl<'a> Comparison<'a> {
         session
     }
 
-    /// A time of last update as ADK says it.
+    /// Convert a last update time to that of ADK.
     fn update_time(&mut self, time: f64) -> f64 {
         if self.service != Service::Database {
             return time;
@@ -308,7 +308,7 @@ impl<'a> Comparison<'a> {
         cut
     }
 
-    /// Our event as ADK says it.
+    /// Convert our event to the form of ADK.
     fn event(&mut self, key: &SessionKey, ours: &Json) -> Json {
         let body = self
             .twins
@@ -324,7 +324,7 @@ impl<'a> Comparison<'a> {
 
     fn new_event(&mut self, ours: &Json) -> Json {
         let mut event = JsonMap::new();
-        // Where ADK writes the field.
+        // ADK writes `nodeInfo` before the first of these fields.
         let behind = [
             "longRunningToolIds",
             "branch",
@@ -445,7 +445,7 @@ impl<'a> Comparison<'a> {
         self.same_session("fetched", &expected, &theirs["fetched"])
     }
 
-    /// An append that was refused on both sides.
+    /// An append that both sides rejected.
     fn failed(&mut self, slot: usize, given: &Json) {
         let (Some(held), true) = (self.slots.get_mut(&slot), self.service != Service::Memory)
         else {
@@ -460,8 +460,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// An append through a copy of a session that was deleted, while another one has its id. ADK
-    /// stores the event there, so nothing can be compared behind this.
+    /// An append through a copy of a deleted session whose id was reused. ADK stores the event in
+    /// the new session, so nothing after this can be compared.
     fn gone(&mut self, slot: usize, given: &Json, ours: &Outcome, theirs: &Json) -> Checked {
         if ours.result["error"] != "SessionNotFoundError" || ours.before != ours.after {
             return differ(
@@ -478,7 +478,7 @@ impl<'a> Comparison<'a> {
         self.same("event", &given["id"], &theirs["event"]["id"])
     }
 
-    /// What ADK gives an event that has no id or no time.
+    /// Set the id and time that ADK gives to an event without them.
     fn fill_in(&mut self, given: &Json, event: &mut Json) {
         let (op, now_us) = (self.op, self.now_us);
         let event = fields_mut(event);
@@ -492,7 +492,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Whether ADK holds the copy for too old.
+    /// Whether ADK rejects the copy as stale.
     fn is_refused(&self, slot: usize, ours: &Outcome) -> bool {
         let (Some(before), Some(held)) = (&ours.before, self.slots.get(&slot)) else {
             return false;
@@ -503,7 +503,7 @@ impl<'a> Comparison<'a> {
         refuses(self.service, stored, held.time.unwrap_or(held.our_time))
     }
 
-    /// Notes what ADK holds after an append of `ours`, which it stored as `event`.
+    /// Record what ADK holds after an append of `ours`, which it stored as `event`.
     fn stored(
         &mut self,
         key: &SessionKey,
@@ -528,7 +528,7 @@ impl<'a> Comparison<'a> {
         Ok(())
     }
 
-    /// The copy that the event was appended through.
+    /// Compare the copy through which the event was appended.
     fn live(
         &mut self,
         slot: usize,
@@ -594,7 +594,7 @@ impl<'a> Comparison<'a> {
             self.used.add(rule);
             return self.same("error", &"IntegrityError".into(), &theirs["error"]);
         }
-        // In memory an equal event changes nothing, and one that is not equal is stored again.
+        // In memory an equal event changes nothing, and a different one is stored again.
         let mut live = self.read(whole, whole, None, None)?;
         let has_temp = delta.keys().any(is_temp);
         let mut event = match same {
@@ -682,7 +682,7 @@ impl<'a> Comparison<'a> {
         if our_delta != delta {
             self.used.add(rule);
         }
-        // Keys that are the same on both sides, before and after.
+        // State keys that are equal on both sides, before and after.
         let is_idle = |name: &str| here.get(name) == there.get(name);
         if delta
             .keys()
@@ -690,7 +690,7 @@ impl<'a> Comparison<'a> {
         {
             self.used.add(Rule::RewindSaysOnlyChanges);
         }
-        // ADK's order of the keys is that of its own state; take the event as it is there.
+        // ADK orders state keys as in its own state; use the event as ADK returned it.
         let body = (theirs["event"].clone(), rule);
         if theirs["event"].to_string() != untranslated {
             twin.bodies.insert(id_of(&event).to_owned(), body);
@@ -701,7 +701,7 @@ impl<'a> Comparison<'a> {
         self.same_session("session", &expected, &theirs["session"])
     }
 
-    /// We refuse to look for an id that we refuse to store. ADK looks and finds nothing.
+    /// Retain rejects reads of an id that it would not store. ADK reads and finds nothing.
     fn impossible(&mut self, id: &str, ours: &Json, theirs: &Json) -> Checked {
         if ours["error"] != "Invalid" {
             return differ("our answer to an id that is refused", "Invalid", ours);
@@ -731,7 +731,7 @@ impl<'a> Comparison<'a> {
         };
         let (here, there, rule) = match kind {
             Probe::Nul => (refused("Invalid"), fine, Rule::NulIsRefused),
-            // A key is too large, an id is invalid.
+            // A state key is too large, an id is invalid.
             Probe::Long if ours["appended"] == "TooLarge" => {
                 (refused("TooLarge"), fine, Rule::LongIdsAreRefused)
             }
@@ -759,8 +759,8 @@ fn event_is_partial(event: &Json) -> bool {
     event["partial"] == true
 }
 
-/// Where ADK's state differs after `event`, which turned the first of our `states` into the second.
-/// An event sets its keys on both sides; only a rewind does more here.
+/// Return where ADK's state differs after `event`, which turned the first of our `states` into the
+/// second. An event sets its state keys on both sides; only a rewind does more in Retain.
 fn overlay_after(
     overlay: &Overlay,
     (before, after): (&JsonMap, &JsonMap),
@@ -790,7 +790,7 @@ fn overlay_after(
     Ok(differing)
 }
 
-/// The event that a conflict refused, as it would have been stored.
+/// Return the event that a conflict rejected, in its stored form.
 fn result_of_conflict(whole: &Json, given: &Json) -> Json {
     let stored = events_of(whole);
     let stored = stored.iter().find(|event| event["id"] == given["id"]);
@@ -799,7 +799,7 @@ fn result_of_conflict(whole: &Json, given: &Json) -> Json {
     event
 }
 
-/// The window that we promise: by time, then the newest so many, in order of arrival.
+/// The window that Retain promises: by time, then the newest `recent`, in order of arrival.
 fn our_window(mut log: Vec<Json>, recent: Option<usize>, after: Option<f64>) -> Vec<Json> {
     if let Some(after) = after {
         log.retain(|event| time_of(event) >= after);

@@ -1,7 +1,7 @@
-//! The same random operations on Retain and on Google's ADK give the same answers.
+//! Random operations give the same answers on Retain and on Google's ADK.
 //!
-//! Where they do not, a rule in `compare` says why and what ADK answers instead; anything else is a
-//! failure. The seed of a failing script is printed: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
+//! A rule in `compare` explains each intended difference and what ADK answers instead; any other
+//! difference fails. A failure prints its seed: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
 
 mod compare;
 mod run;
@@ -22,7 +22,7 @@ use retain_testkit::oracle::{Reference, is_long, setting};
 use run::{Player, ScriptClock, ScriptIds};
 use script::{Script, Step};
 
-/// The scripts of a normal run; every rule is needed in them.
+/// First seed of a normal run, whose scripts use every rule.
 const SEED: u64 = 20_260_731;
 const SCRIPTS: u64 = 300;
 
@@ -59,7 +59,7 @@ fn every_rule_is_documented() {
     }
 }
 
-/// Runs the scripts on both sides and fails if an answer differs; `None` if there is no ADK here.
+/// Run the scripts on both sides and fail if an answer differs; `None` if ADK is not installed.
 async fn compare_all(scripts: &[Script]) -> Option<Used> {
     let python = Reference::Adk.python("differential")?;
     let folder = retain_testkit::scratch::folder();
@@ -87,7 +87,7 @@ async fn compare_all(scripts: &[Script]) -> Option<Used> {
     Some(used)
 }
 
-/// What is needed to see a difference: the script up to it, and both answers.
+/// Return the text needed to see a difference: the script up to it, and both answers.
 fn report(name: &str, adk: Service, script: &Script, mismatch: &compare::Mismatch) -> String {
     let seed = script.seed;
     let mut text = format!(
@@ -100,7 +100,7 @@ fn report(name: &str, adk: Service, script: &Script, mismatch: &compare::Mismatc
     text
 }
 
-/// A service of ours that a script can be run on.
+/// One of our services that can run a script.
 enum Ours {
     Memory(InMemorySessionService, ScriptClock, ScriptIds),
     Sqlite(SqliteSessionService, ScriptClock, ScriptIds),
@@ -169,7 +169,7 @@ impl Adk {
         Adk { process, answers }
     }
 
-    /// The answers of ADK's services, in the order of [`Service::ALL`].
+    /// Return the answers of ADK's services, in the order of [`Service::ALL`].
     fn run(&mut self, script: &Script) -> Vec<Vec<Json>> {
         let steps: Vec<Json> = script.steps.iter().map(Step::to_json).collect();
         let (seed, steps) = (script.seed, Json::from(steps));

@@ -1,4 +1,4 @@
-//! Runs a script on a session service of ours, and answers in the form that the other side has.
+//! Runs a script on one of our session services, and answers in the form of the other side.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use retain_core::{
 
 use crate::script::{Op, Script};
 
-/// A clock that shows what the script says.
+/// A clock that the script sets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ScriptClock(Arc<AtomicI64>);
 
@@ -25,7 +25,7 @@ impl Clock for ScriptClock {
     }
 }
 
-/// Ids that say in which operation they were made, and as which one.
+/// Ids made of the operation and a counter.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ScriptIds(Arc<Mutex<(usize, usize)>>);
 
@@ -43,18 +43,18 @@ impl Ids for ScriptIds {
     }
 }
 
-/// What an operation answered, and the session it was about around it.
+/// The answer to an operation, and its session before and after.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// In the form of the other side.
+    /// The answer in the form of the other side.
     pub(crate) result: Json,
     /// The session with its whole log, before the operation.
     pub(crate) before: Option<Json>,
-    /// The same afterwards.
+    /// The same after the operation.
     pub(crate) after: Option<Json>,
 }
 
-/// A service of ours with the clock and the ids it was built with.
+/// One of our services with its clock and ids.
 pub(crate) struct Player<'a> {
     pub(crate) service: &'a dyn SessionLog,
     pub(crate) clock: ScriptClock,
@@ -69,7 +69,7 @@ struct Play {
 
 type Answer = Result<JsonMap, SessionError>;
 
-/// The error in the words of the other side, where it has one for it.
+/// The name of the error on the other side, if it has one.
 fn error_name(error: &SessionError) -> &'static str {
     match error {
         SessionError::NotFound { .. } => "SessionNotFoundError",
@@ -99,7 +99,7 @@ fn event_json(event: &Event) -> Json {
     json(event.to_json())
 }
 
-/// A listed session in the form of a session, as the other side lists them.
+/// Convert a listed session to the form in which the other side lists it.
 fn meta_json(meta: SessionMeta) -> Json {
     let mut session = Session::new(meta.app_name, meta.user_id, meta.id);
     session.state = meta.state.unwrap_or_default();
@@ -112,7 +112,7 @@ fn read_event(json: &Json) -> Event {
 }
 
 impl Player<'_> {
-    /// Runs the whole script.
+    /// Run the whole script.
     pub(crate) async fn run(&self, script: &Script) -> Vec<Outcome> {
         let mut play = Play::default();
         let mut outcomes = Vec::new();
@@ -274,7 +274,7 @@ fn appended(event: &Event, live: &Session) -> JsonMap {
 }
 
 impl Play {
-    /// Which session an operation is about.
+    /// Return the session that an operation is about.
     fn subject(&self, op: &Op) -> Option<SessionKey> {
         match op {
             Op::Look { of, .. } => self.named.get(&(*of)?).cloned(),

@@ -1,13 +1,13 @@
-//! Scripts: random sequences of session operations with every id and time said in advance.
+//! Scripts: random sequences of session operations with every id and time fixed in advance.
 //!
-//! The generator knows little: which sessions and events there should be, and which held copies of
-//! a session somebody else has written past. What an operation answers is no business of its own.
+//! The generator tracks only which sessions and events should exist, and which held copies are
+//! stale. It does not predict the answer to an operation.
 
 use std::collections::HashMap;
 
 use retain_core::{Json, JsonMap};
 
-/// When scripts begin, in microseconds since 1970.
+/// Start time of scripts, in microseconds since 1970.
 const START_US: i64 = 1_700_000_000_000_000;
 
 /// SplitMix64: the same seed gives the same script.
@@ -43,7 +43,7 @@ impl Random {
     }
 }
 
-/// What a probe sends that one side may refuse.
+/// Input of a probe that one side may reject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Probe {
     /// An id, name or key with a NUL character.
@@ -54,11 +54,11 @@ pub(crate) enum Probe {
     Empty,
     /// A field inside `actions` that ADK does not know.
     UnknownAction,
-    /// The id of an existing session without the spaces around it.
+    /// The id of an existing session, trimmed.
     Trimmed,
 }
 
-/// One operation. `of` names a session by the number it got at creation, `slot` a held copy.
+/// One operation. `of` names a session by its creation number, `slot` a held copy.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Create {
@@ -75,8 +75,8 @@ pub(crate) enum Op {
         after: Option<f64>,
         slot: Option<usize>,
     },
-    /// Looks for the session `of` under its id without the spaces around it, or (`None`) for one
-    /// that cannot be there, under an id that we refuse.
+    /// Read the session `of` under its trimmed id, or (`None`) one that cannot exist, under an id
+    /// that Retain rejects.
     Look {
         app: String,
         user: String,
@@ -94,13 +94,13 @@ pub(crate) enum Op {
         app: String,
         user: String,
     },
-    /// Appends through a held copy. `stale`: others have written since it was read.
+    /// Append through a held copy. `stale`: the session was written since the read.
     Append {
         slot: usize,
         event: Json,
         stale: bool,
     },
-    /// Appends an event whose id is in the log already. `same`: with the same body.
+    /// Append an event whose id is already in the log. `same`: with the same body.
     Repeat {
         of: usize,
         event: Json,
@@ -110,7 +110,7 @@ pub(crate) enum Op {
         of: usize,
         before: String,
     },
-    /// Creates a session, appends to it, deletes it.
+    /// Create a session, append to it, delete it.
     Probe {
         kind: Probe,
         app: String,
@@ -120,14 +120,14 @@ pub(crate) enum Op {
     },
 }
 
-/// An operation and what the clock shows meanwhile.
+/// An operation and the time of the clock during it.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) now_us: i64,
     pub(crate) op: Op,
 }
 
-/// Operations to run one after the other.
+/// Operations that run in sequence.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     pub(crate) seed: u64,
@@ -147,7 +147,7 @@ fn number(value: Option<usize>) -> Json {
 }
 
 impl Step {
-    /// The operation as the other side reads it.
+    /// Convert the operation to the form that the other side reads.
     pub(crate) fn to_json(&self) -> Json {
         let mut json = self.op.to_json();
         if let Some(fields) = json.as_object_mut() {
@@ -238,7 +238,7 @@ impl Op {
     }
 }
 
-/// Where a session lives: app, user, id.
+/// The address of a session: app, user, id.
 type Place = (String, String, String);
 
 /// A session that the script created.
@@ -246,21 +246,21 @@ type Place = (String, String, String);
 struct Known {
     place: Place,
     alive: bool,
-    /// What was appended to it, with id and time.
+    /// The appended events, with id and time.
     events: Vec<Json>,
 }
 
-/// A copy of a session that somebody holds.
+/// A held copy of a session.
 #[derive(Debug)]
 struct Held {
     place: Place,
-    /// The writes that the copy knows of.
+    /// Number of writes that the copy includes.
     writes: u64,
-    /// How often the session had been deleted when the copy was read.
+    /// Number of deletions of the session at the time of the read.
     deletions: u64,
 }
 
-/// Makes one script.
+/// Generates one script.
 #[derive(Debug)]
 struct Generator {
     random: Random,
@@ -268,7 +268,7 @@ struct Generator {
     now_us: i64,
     sessions: Vec<Known>,
     slots: Vec<Held>,
-    /// How often the session at a place was written, created or deleted.
+    /// Number of writes, creations and deletions of the session at an address.
     writes: HashMap<Place, u64>,
     deletions: HashMap<Place, u64>,
     blank_ids: Vec<&'static str>,
@@ -303,8 +303,8 @@ const KEYS: [&str; 20] = [
     "temp:",
 ];
 
-/// Values as JSON texts, so that numbers are sent as they are written here. A NUL and the
-/// outermost floats come in lists only: ADK's SQLite service damages them when it merges states.
+/// Values as JSON texts, so that numbers are sent as written here. A NUL and the extreme floats
+/// occur only in lists, because ADK's SQLite service corrupts them when it merges states.
 const VALUES: [&str; 35] = [
     "null",
     "true",
@@ -377,8 +377,8 @@ fn parse(text: &str) -> Json {
 }
 
 impl Script {
-    /// Somebody appends through a copy of a session that was deleted and created again since. From
-    /// there on the two sides differ, so this is the end of a script, and no part of another.
+    /// Appends through a copy of a session that was deleted and recreated since. The two sides
+    /// differ from there on, so this ends a script and is not part of another.
     pub(crate) fn reborn() -> Script {
         let app = "reborn".to_owned();
         let create = |number| Op::Create {
@@ -419,7 +419,7 @@ impl Script {
         }
     }
 
-    /// The script of a seed. Scripts of different seeds share no app.
+    /// Return the script of a seed. Scripts of different seeds share no app.
     pub(crate) fn generate(seed: u64) -> Script {
         let mut random = Random::new(seed);
         let mut generator = Generator {
@@ -495,7 +495,7 @@ impl Generator {
         }
     }
 
-    /// Mostly a session that is there.
+    /// Usually pick a session that exists.
     fn any(&mut self) -> usize {
         let any = self.random.below(self.sessions.len());
         match self.random.chance(90) {
@@ -515,7 +515,7 @@ impl Generator {
             }
             20..30 => Some(format!(" pad{number} ")),
             30..45 if number > 0 => {
-                // There already, or deleted before.
+                // An id that exists already, or was deleted before.
                 let (_, owner, id) = self.random.pick(&self.sessions).place.clone();
                 user = owner;
                 Some(id.replace("made", "remade"))
@@ -525,7 +525,7 @@ impl Generator {
         };
         let state = self.random.chance(70).then(|| self.delta(4));
         let app = self.app.clone();
-        // A made id is known only to who runs the script; it never comes twice.
+        // Only the runner of the script knows a generated id; it never repeats.
         let blank = id.as_deref().is_none_or(|id| id.trim().is_empty());
         let place_id = match (&id, blank) {
             (Some(id), false) => id.clone(),
@@ -583,7 +583,7 @@ impl Generator {
         }
     }
 
-    /// The time of an event, or one near it.
+    /// The time of an event, or a time near it.
     fn some_time(&mut self, of: usize) -> f64 {
         let times = self.sessions[of].events.iter();
         let mut times: Vec<f64> = times
@@ -609,7 +609,7 @@ impl Generator {
         let place = self.sessions[of].place.clone();
         self.written(&place);
         *self.deletions.entry(place.clone()).or_default() += 1;
-        // The name may be an old one for a session that was created again.
+        // The same address may occur several times, once per creation.
         for known in &mut self.sessions {
             if known.place == place {
                 known.alive = false;
@@ -658,7 +658,7 @@ impl Generator {
         let is_alive = |known: &Known| known.alive && known.place == place;
         let deletions = self.deletions.get(&place).copied().unwrap_or_default();
         if self.slots[slot].deletions != deletions && self.sessions.iter().any(is_alive) {
-            // A copy of the session that had this id before: see `Script::reborn`.
+            // The copy belongs to an earlier session with this id: see `Script::reborn`.
             return self.get();
         }
         let event = self.event();
@@ -770,8 +770,8 @@ impl Generator {
         for _ in 0..self.random.below(keys_max + 1) {
             let key = *self.random.pick(&KEYS);
             let mut value = self.random.json(&VALUES);
-            // ADK's SQLite service rounds integers above 64 bits under such keys, depending on
-            // the version of SQLite. That is an accident and not compared.
+            // ADK's SQLite service rounds integers above 64 bits under such keys, depending on the
+            // version of SQLite. That is an accident and is not compared.
             let is_odd = key.contains(['"', '\\', '.']) || key.is_empty();
             if is_odd && value.as_f64().is_some_and(|float| float.abs() > 1e19) {
                 value = 1.into();
@@ -812,7 +812,7 @@ impl Generator {
             event.insert("actions", self.actions());
         }
         if self.random.chance(90) {
-            // Not in the order of arrival, so that sorting by id would show.
+            // Ids are not in order of arrival, so that sorting by id would show.
             let number = self.events;
             let letter = *self.random.pick(&["a", "m", "z"]);
             event.insert("id", format!("{letter}-{number}").as_str());
@@ -838,7 +838,7 @@ impl Generator {
             actions.insert("escalate", true);
         }
         if self.random.chance(4) {
-            // A rewind that was made elsewhere.
+            // A rewind event that was made elsewhere.
             actions.insert("rewindBeforeInvocationId", self.invocation().as_str());
         }
         actions.into()
@@ -850,7 +850,7 @@ impl Generator {
             0..60 => now,
             60..72 => self.last_timestamp,
             72..84 => START_US as f64 / 1e6 + self.random.below(20) as f64 / 4.0,
-            // Finer than a microsecond.
+            // A fraction finer than a microsecond.
             84..92 => now + 0.123_456_7,
             92..94 => 0.0,
             _ => return None,

@@ -1,5 +1,5 @@
-//! Many writers and readers at once, on every store; and stores that are broken on purpose, to see
-//! that the checker finds it.
+//! Concurrent writers and readers on every store, and stores with injected faults, to check that
+//! the checker finds them.
 
 use std::sync::{Arc, OnceLock};
 

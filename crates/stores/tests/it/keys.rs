@@ -1,4 +1,4 @@
-//! API keys, in every store alike.
+//! API keys, the same in every store.
 
 use std::{any::Any, sync::Arc};
 
@@ -26,7 +26,7 @@ fn key(id: &str) -> ApiKey {
     }
 }
 
-/// Keys, the sessions beside them, and what is to be kept until both are no longer used.
+/// A key store, its sessions, and a guard that keeps the database alive.
 struct Kept {
     name: &'static str,
     store: Arc<dyn KeyStore>,
@@ -34,8 +34,8 @@ struct Kept {
     _until_the_end: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// Keys that are erased with their user: those on a session database. `second` opens it once more,
-/// as another process would.
+/// Key stores on a session database, whose keys are erased with their user. `second` opens it
+/// again, as another process would.
 async fn databases(second: bool) -> Vec<Kept> {
     #[allow(unused_mut, reason = "without databases there are none")]
     let mut kept = Vec::new();
@@ -102,7 +102,7 @@ async fn stored_keys_equal_the_added_keys() {
             [key("a"), everything],
             "{name}"
         );
-        // Ids are compared to the letter.
+        // Ids are case-sensitive.
         assert_eq!(store.key("A").await.unwrap(), None, "{name}");
     }
 }
@@ -156,7 +156,7 @@ async fn last_use_is_the_latest_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_changed_by_another_process_are_visible_at_once() {
     for both in databases(true).await.chunks(2) {
-        // Two connections are as good as two processes.
+        // Two connections behave like two processes.
         let (here, there) = (&both[0].store, &both[1].store);
         let name = both[0].name;
         there.add(&key("a")).await.unwrap();
@@ -212,7 +212,7 @@ async fn had_any_stays_true_after_the_keys_are_erased() {
             erase().await.unwrap();
             assert!(store.had_any().await.unwrap(), "{name}");
         }
-        // What is left is no key, and tells nothing.
+        // The remaining marker is not a key and reveals nothing.
         assert_eq!(store.keys().await.unwrap(), [], "{name}");
         assert_eq!(store.key("").await.unwrap(), None, "{name}");
         assert!(!store.revoke("", 5).await.unwrap(), "{name}");

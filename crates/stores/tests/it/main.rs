@@ -1,9 +1,8 @@
-//! Tests of every store alike.
+//! Tests that every store must pass.
 //!
-//! `promises`: each promise of the contract, each store. `model`: random operations against a
-//! plain model. `history`: many writers and readers at once, checked afterwards. `stores`: how
-//! each store is opened for them. `guard`: that no store is left out. `keys`: API keys.
-//! `layout`: the files of each backend.
+//! `promises`: each promise of the contract for each store. `model`: random operations against a
+//! plain model. `history`: concurrent writers and readers. `stores`: opens each store. `guard`: no
+//! store is left out. `keys`: API keys. `layout`: the files of each backend.
 
 mod guard;
 mod history;

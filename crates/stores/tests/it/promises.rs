@@ -1,4 +1,4 @@
-//! Every store keeps the same promises. One that a store cannot keep is named here with the reason.
+//! Every store keeps the same promises. Exceptions are listed here with their reason.
 
 mod in_memory {
     retain_testkit::session_promises!(crate::stores::in_memory());

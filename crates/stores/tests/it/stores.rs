@@ -1,11 +1,11 @@
-//! How each store is opened for the tests. One function a store.
+//! Opens each store for the tests, one function per store.
 
 use std::sync::{Arc, OnceLock};
 
 use retain_stores::InMemoryStore;
 use retain_testkit::{Durability, Harness, SharedStore, TestClock};
 
-/// The store in memory. A second instance is a second service on the same one.
+/// The in-memory store. A second instance is a second service on the same store.
 pub(crate) async fn in_memory() -> Harness {
     let store = OnceLock::new();
     Harness::new(Durability::Forgets, move |clock: TestClock| {
@@ -15,7 +15,7 @@ pub(crate) async fn in_memory() -> Harness {
     .await
 }
 
-/// A database of its own on a PostgreSQL server, which goes with the test.
+/// A separate database on a PostgreSQL server, dropped with the test.
 #[cfg(feature = "postgres")]
 pub(crate) async fn postgres() -> Harness {
     use retain_stores::{PostgresOptions, PostgresStore};
@@ -33,7 +33,7 @@ pub(crate) async fn postgres() -> Harness {
     .await
 }
 
-/// A SQLite file of its own in a folder that goes with the test.
+/// A separate SQLite file in a folder that is deleted with the test.
 #[cfg(feature = "sqlite")]
 pub(crate) async fn sqlite() -> Harness {
     use retain_stores::{SqliteOptions, SqliteStore};
@@ -43,7 +43,7 @@ pub(crate) async fn sqlite() -> Harness {
         let folder = Arc::clone(&folder);
         async move {
             let options = SqliteOptions::file(folder.path().join("sessions.db"));
-            // The tests close the store, they do not cut the power.
+            // The tests close the store and do not simulate a power failure.
             let options = options.with_durability(retain_stores::Durability::Off);
             let opened = SqliteStore::open(options.with_clock(Arc::new(clock))).await;
             opened.expect("a database")

@@ -1,4 +1,4 @@
-//! Connections that end in the middle: what was acknowledged is there, and there once.
+//! Interrupted connections: each acknowledged write is stored, and stored once.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::{
     texts, until,
 };
 
-/// What the ways of an append say that nothing else does.
+/// Text that only one of the two append paths sends.
 const FAST: &str = "in one";
 const SLOW: &str = "COMMIT\0";
 
-/// Two services on one database: one through the proxy, one straight.
+/// Two services on one database: one through the proxy, one direct.
 async fn two(proxy: &Proxy, uri: &str) -> (PostgresSessionService, PostgresSessionService) {
     (open(proxy.uri()).await, open(uri).await)
 }
@@ -37,13 +37,13 @@ async fn interrupted_append_is_stored_once() {
         let key = created(&sessions, &format!("{cut:?} {name}")).await;
         sessions.append(&key, event("first").into()).await.unwrap();
         if words == SLOW {
-            // What another process appends makes the head that is remembered old.
+            // An append by another process makes the cached head stale.
             straight.append(&key, event("other").into()).await.unwrap();
         }
         let before = texts(&straight, &key).await.len() as u64;
         let cuts = proxy.cuts();
         let mut cut_off = event(&format!("cut {name}"));
-        // An append in one round trip is known by what it says.
+        // This author identifies an append in one round trip.
         cut_off.author = "in one".to_owned();
         proxy.cut_next(cut, words);
         let appended = sessions.append(&key, cut_off.into()).await.unwrap();
@@ -75,7 +75,7 @@ async fn run_with_an_interrupted_begin_continues() {
         proxy.cut_next(Cut::After, words);
         let options = RunOptions::default().with_wait(Duration::from_secs(1));
         let begun = Append::from(first).beginning_run(options);
-        // Nobody else holds the session: whoever was cut off must not wait for himself.
+        // Nobody else holds the session: the interrupted caller must not wait for its own lease.
         let run = sessions.append(&key, begun).await.unwrap().run.unwrap();
         let within = Append::from(event("within")).within_run(run);
         sessions.append(&key, within).await.unwrap();
@@ -112,7 +112,7 @@ async fn interrupted_create_makes_one_session() {
         assert_eq!(forked.state["b"], "2");
         proxy.cut_next(cut, SLOW);
         sessions.delete_session("app", "ada", &id).await.unwrap();
-        // What is cut next is not what is done behind the scenes.
+        // The next cut must not hit background work.
         sessions.store().purge().await.unwrap();
         assert!(
             sessions
@@ -163,7 +163,7 @@ async fn terminated_backend_is_replaced() {
         let waiting = {
             let (sessions, key) = (sessions.clone(), key.clone());
             let append = match n % 2 {
-                // Shared keys go the longer way, with a transaction of more than one statement.
+                // Shared state keys take the slow path, a transaction of several statements.
                 0 => {
                     let mut shared = event(&format!("n{n}"));
                     shared.actions.state_delta.insert("user:n", n);
@@ -208,7 +208,7 @@ async fn store_survives_losing_all_connections() {
     let writers: Vec<_> = writers.collect();
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE application_name = 'retain' AND datname = current_database()";
-    // So many times and no more: on a slow machine nobody would get on between two of them.
+    // Exactly 20 times: on a slow machine no writer would progress between two of them.
     for _ in 0..20 {
         other.query(end, &[]).await.unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -223,7 +223,7 @@ async fn store_survives_losing_all_connections() {
     assert_eq!(texts.len(), 200, "something is there twice");
 }
 
-/// A future that is kept and not asked for must not keep the session from others.
+/// A future that is held but not polled must not block the session for others.
 #[tokio::test(flavor = "multi_thread")]
 async fn unpolled_append_does_not_block_others() {
     let Some(database) = database().await else {
@@ -235,7 +235,7 @@ async fn unpolled_append_does_not_block_others() {
         let mut shared = event(&format!("{n}"));
         shared.actions.state_delta.insert("user:n", n);
         let mut kept = sessions.append(&key, shared.into());
-        // As far as it comes in this time, and no further.
+        // Poll it for this long, and no further.
         let patience = Duration::from_micros(n * 100);
         let done = tokio::time::timeout(patience, &mut kept).await;
         sessions.append(&key, event("other").into()).await.unwrap();

@@ -1,5 +1,5 @@
-//! What is kept beside sessions, when connections end in the middle: it is there once, and whoever
-//! asked is told what became of it.
+//! Memories, artifacts and keys over interrupted connections: each write applies once, and the
+//! caller gets its result.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{
     proxy::{Cut, Proxy},
 };
 
-/// What ends a transaction, and does not stand where one begins: `READ COMMITTED`.
+/// Ends a transaction; `READ COMMITTED` at its start does not match.
 const COMMIT: &str = "COMMIT\0";
 
 fn batch(ids: [&str; 2]) -> Arc<MemoryBatch> {
@@ -65,7 +65,7 @@ async fn interrupted_memory_writes_apply_once() {
     assert_eq!(straight.check().await.unwrap(), Vec::<String>::new());
 }
 
-/// A future that somebody keeps and does not ask any more holds nobody up.
+/// A future that is held but no longer polled does not block others.
 #[tokio::test(flavor = "multi_thread")]
 async fn unpolled_memory_add_does_not_block_others() {
     let Some(database) = database().await else {
@@ -77,7 +77,7 @@ async fn unpolled_memory_add_does_not_block_others() {
     for number in 0..50 {
         let id = format!("kept {number}");
         let mut kept = memory.add(batch([&id, "b"]));
-        // As far as it comes in this time, and no further.
+        // Poll it for this long, and no further.
         let patience = Duration::from_micros(number * 100);
         let done = tokio::time::timeout(patience, &mut kept).await;
         let other = format!("other {number}");

@@ -1,4 +1,4 @@
-//! Who waits for whom. Rows that are held by somebody else stand for a long append there.
+//! Which operations wait for which. A row lock held by the test stands for a long append.
 
 use retain_core::{Append, SessionLog as _, SessionService as _};
 
@@ -20,7 +20,7 @@ async fn sessions_of_one_user_do_not_block_each_other() {
     sessions.append(&one, shared.into()).await.unwrap();
     let mut holder = database.client().await;
     let held = holder.transaction().await.unwrap();
-    // Somebody writes session one, and keys of the user and of the app.
+    // Another writer locks session one, and the state of the user and of the app.
     for lock in [
         "SELECT FROM retain_shared_bytes FOR UPDATE",
         "SELECT FROM retain_shared_state FOR UPDATE",
@@ -28,14 +28,14 @@ async fn sessions_of_one_user_do_not_block_each_other() {
     ] {
         held.execute(lock, &[]).await.unwrap();
     }
-    // Neither way of appending to session two needs any of it, nor does reading anything.
+    // Neither append path to session two needs these locks, and no read does.
     sessions.append(&two, event("a").into()).await.unwrap();
     let replica = open(&database.uri()).await;
     replica.append(&two, event("b").into()).await.unwrap();
     assert_eq!(texts(&replica, &two).await, ["a", "b"]);
     assert_eq!(texts(&sessions, &one).await, ["shared"]);
     assert_eq!(sessions.get_user_state("app", "ada").await.unwrap()["a"], 1);
-    // One that changes keys of the user does.
+    // An append that changes user state does.
     let waiting = {
         let (sessions, two) = (sessions.clone(), two.clone());
         let mut shared = event("c");
@@ -83,7 +83,7 @@ async fn appends_locking_in_different_orders_do_not_fail() {
     for key in &keys {
         assert_eq!(texts(&sessions, key).await.len(), 60);
     }
-    // Every key has what was written last, whoever else wrote.
+    // Every state key has its last written value, despite the other writers.
     let app = sessions.get_app_state("app").await.unwrap();
     for writer in 0..8 {
         let last = if writer % 2 == 0 { 28 } else { 29 };
@@ -98,7 +98,7 @@ async fn append_on_a_cached_head_is_one_statement() {
     };
     let proxy = Proxy::new(&database).await;
     let sessions = open(proxy.uri()).await;
-    // Nothing is done behind the scenes any more.
+    // No background work is left.
     sessions.store().purge().await.unwrap();
     let key = created(&sessions, "s").await;
     let before = proxy.commits();
@@ -122,7 +122,7 @@ async fn append_on_a_cached_head_is_one_statement() {
     let end = Append::from(event("z")).ending_run(run);
     sessions.append(&key, end).await.unwrap();
     assert_eq!(proxy.commits(), before);
-    // A replica that has read the session knows its head as well.
+    // A replica that has read the session has its head cached too.
     let replica_line = Proxy::new(&database).await;
     let replica = open(replica_line.uri()).await;
     replica.store().purge().await.unwrap();
@@ -132,8 +132,8 @@ async fn append_on_a_cached_head_is_one_statement() {
     assert_eq!(replica_line.commits(), before);
 }
 
-/// A session that somebody holds keeps those who write to it waiting, however many they are, and
-/// nobody else: they do not use up the connections.
+/// A locked session blocks all its writers, however many, and nobody else: they do not use up the
+/// connection pool.
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_session_does_not_exhaust_the_pool() {
     let Some(database) = database().await else {
@@ -179,7 +179,7 @@ async fn busy_session_does_not_exhaust_the_pool() {
     assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
 }
 
-/// Who is in a circle of locks is let go and tries again.
+/// The victim of a deadlock is aborted and retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn deadlock_is_retried() {
     let Some(database) = database().await else {
@@ -207,8 +207,8 @@ async fn deadlock_is_retried() {
     let waits = "SELECT count(*) = 1 FROM pg_stat_activity \
                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
     super::until(&looker, waits).await;
-    // It holds the user's keys and waits for the head. Whoever has waited longest looks first, sees
-    // the circle and gives up.
+    // The append holds the user state and waits for the head. The longest waiter checks first,
+    // detects the deadlock and is aborted.
     let lock = "SELECT FROM retain_shared_bytes FOR UPDATE";
     held.execute(lock, &[]).await.unwrap();
     held.commit().await.unwrap();
@@ -219,7 +219,7 @@ async fn deadlock_is_retried() {
     assert_eq!(sessions.get_user_state("app", "ada").await.unwrap()["a"], 2);
 }
 
-/// A fork reads from one snapshot; what it stands on may change under it.
+/// A fork reads from one snapshot, and its source may change meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn serialization_failure_is_retried() {
     let Some(database) = database().await else {
@@ -230,7 +230,7 @@ async fn serialization_failure_is_retried() {
     sessions.append(&key, event("a").into()).await.unwrap();
     let mut holder = database.client().await;
     let held = holder.transaction().await.unwrap();
-    // A change of an address, for which everybody waits who has read the old one.
+    // An update of the session id, for which every reader of the old one waits.
     let change = "UPDATE retain_sessions SET id = id || 'x'; UPDATE retain_sessions SET id = 's'";
     held.batch_execute(change).await.unwrap();
     let waiting = {
@@ -246,7 +246,7 @@ async fn serialization_failure_is_retried() {
     assert_eq!(texts(&sessions, &copy.key()).await, ["a"]);
 }
 
-/// Tables that somebody else keeps from being vacuumed take nothing from who has a user erased.
+/// Tables that another transaction locks against vacuum do not block an erase.
 #[tokio::test(flavor = "multi_thread")]
 async fn erase_does_not_wait_for_vacuum() {
     let Some(database) = database().await else {

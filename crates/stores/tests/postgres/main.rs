@@ -1,12 +1,12 @@
-//! What only the PostgreSQL store promises: its schema, its locks, its second attempts.
+//! Promises of the PostgreSQL store alone: its schema, its locks, its retries.
 //!
-//! - `opening`: addresses, schemas, and errors that say what to do
-//! - `locking`: who waits for whom, and who does not
-//! - `breaking`: connections that end in the middle, before COMMIT was heard and after
-//! - `keeping`: memories, artifacts and keys through such connections
+//! - `opening`: URIs, schemas, and errors that say what to do
+//! - `locking`: which operations wait for which
+//! - `breaking`: connections that end before or after COMMIT is acknowledged
+//! - `keeping`: memories, artifacts and keys over such connections
 //! - `replicas`: two processes on one database
-//! - `tls`: whom each `sslmode` believes
-//! - `remembering`: memories of several replicas, and damaged ones
+//! - `tls`: which certificates each `sslmode` trusts
+//! - `remembering`: memories of several replicas, and corrupt ones
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -26,7 +26,7 @@ use retain_stores::PostgresSessionService;
 use retain_testkit::postgres::TestDatabase;
 use tokio_postgres::Client;
 
-/// A database of its own; none where there is no server.
+/// A separate database, or `None` without a server.
 async fn database() -> Option<TestDatabase> {
     match retain_testkit::postgres::is_there() {
         true => Some(TestDatabase::new().await),
@@ -38,20 +38,20 @@ async fn open(uri: &str) -> PostgresSessionService {
     PostgresSessionService::connect(uri).await.unwrap()
 }
 
-/// A new session with the address ("app", "ada", `id`).
+/// Create the session ("app", "ada", `id`).
 async fn created(sessions: &PostgresSessionService, id: &str) -> SessionKey {
     let created = sessions.create_session("app", "ada", None, Some(id)).await;
     created.unwrap().key()
 }
 
-/// An event with a key of the session's.
+/// An event that sets a session-scoped state key.
 fn event(text: &str) -> Event {
     let mut event = Event::user_text(text);
     event.actions.state_delta.insert("last", text);
     event
 }
 
-/// The texts of a session's events, in order.
+/// Return the texts of a session's events, in order.
 async fn texts(sessions: &PostgresSessionService, key: &SessionKey) -> Vec<String> {
     let session = sessions.read(key, Window::ALL).await.unwrap().unwrap();
     let events = session.events.iter();
@@ -64,7 +64,7 @@ async fn texts(sessions: &PostgresSessionService, key: &SessionKey) -> Vec<Strin
         .collect()
 }
 
-/// Waits until `sql` gives true.
+/// Wait until `sql` returns true.
 async fn until(client: &Client, sql: &str) {
     for _ in 0..2000 {
         if client.query_one(sql, &[]).await.unwrap().get(0) {

@@ -1,4 +1,5 @@
-//! Opening: what is ours is migrated, what is not is left alone, and errors say what to do.
+//! Opening: Retain migrates its own schema, leaves foreign tables alone, and its errors say what to
+//! do.
 
 use retain_core::{SessionError, SessionLog as _, SessionService as _};
 use retain_stores::{PostgresOptions, PostgresSessionService, PostgresStore};
@@ -152,7 +153,7 @@ async fn event_bodies_round_trip_byte_for_byte() {
     assert_eq!(read.state["user:nul"], "x\u{0}y");
 }
 
-/// A host that takes the call and says nothing keeps nobody from the one behind it.
+/// A host that accepts the connection but never answers does not prevent the use of the next host.
 #[tokio::test(flavor = "multi_thread")]
 async fn unresponsive_host_is_skipped() {
     let Some(database) = database().await else {
@@ -166,11 +167,11 @@ async fn unresponsive_host_is_skipped() {
     let sessions = open(&uri).await;
     let key = created(&sessions, "s").await;
     sessions.append(&key, event("hello").into()).await.unwrap();
-    // It was asked.
+    // The silent host was tried.
     silent.accept().await.unwrap();
 }
 
-/// Who finds the schema as it should be takes no lock, and waits for nobody who has it.
+/// Opening a database with a current schema takes no lock and does not wait for its holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn opening_a_current_schema_takes_no_lock() {
     let Some(database) = database().await else {

@@ -1,4 +1,4 @@
-//! A line to the server that can be cut where it hurts.
+//! A proxy to the server that can cut a connection at a chosen message.
 
 use std::{
     sync::{
@@ -14,24 +14,24 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// What happens to the next thing that a client says.
+/// What happens to the next matching message of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     /// It never reaches the server.
     Before,
-    /// The server hears and does it, but nobody hears the server.
+    /// The server executes it, but its answer is dropped.
     After,
 }
 
 #[derive(Debug, Default)]
 struct Plan {
-    /// What is cut, and the words that it happens at. Empty words are in everything.
+    /// The cut, and the text that triggers it. An empty text matches every message.
     next: Mutex<Option<(Cut, &'static str)>>,
     commits: AtomicUsize,
     cuts: AtomicUsize,
 }
 
-/// A way to a test database.
+/// A proxy to a test database.
 #[derive(Debug)]
 pub(super) struct Proxy {
     plan: Arc<Plan>,
@@ -55,7 +55,7 @@ impl Proxy {
                 tokio::spawn(line(client, server, Arc::clone(&for_lines)));
             }
         });
-        // Encrypted, nobody would see where to cut.
+        // With encryption the proxy could not see where to cut.
         let uri = format!("{before}@{here}/{database}?sslmode=disable");
         Proxy { plan, uri }
     }
@@ -64,17 +64,17 @@ impl Proxy {
         &self.uri
     }
 
-    /// Cuts the line at the next message with these words.
+    /// Cut the connection at the next message that contains this text.
     pub(super) fn cut_next(&self, cut: Cut, words: &'static str) {
         *self.plan.next.lock().unwrap() = Some((cut, words));
     }
 
-    /// How often the line was cut.
+    /// Return the number of cuts.
     pub(super) fn cuts(&self) -> usize {
         self.plan.cuts.load(Ordering::SeqCst)
     }
 
-    /// How many transactions of more than one statement were committed.
+    /// Return the number of committed transactions with more than one statement.
     pub(super) fn commits(&self) -> usize {
         self.plan.commits.load(Ordering::SeqCst)
     }
@@ -84,7 +84,7 @@ fn has(message: &[u8], words: &str) -> bool {
     words.is_empty() || message.windows(words.len()).any(|w| w == words.as_bytes())
 }
 
-/// One connection, both ways.
+/// Forward one connection in both directions.
 async fn line(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
@@ -114,8 +114,8 @@ async fn line(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
             Some(Cut::After) => {
                 answers.abort();
                 let _ = to_server.write_all(said).await;
-                // The server goes on with what it has heard when the line ends, so this only has
-                // to be heard.
+                // The server executes received statements even if the connection ends, so it only
+                // has to receive this one.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 break;
             }

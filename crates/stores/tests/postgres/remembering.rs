@@ -1,4 +1,4 @@
-//! Remembering: replicas that write the memories of one user at once, and memories that are damaged.
+//! Memories: replicas that write the memories of one user concurrently, and corrupt memories.
 
 use std::{
     collections::BTreeMap,
@@ -48,7 +48,7 @@ fn batch(memories: Vec<NewMemory>) -> Arc<MemoryBatch> {
     })
 }
 
-/// What somebody knows who only follows marks.
+/// The state of a reader that only follows marks.
 #[derive(Default)]
 struct Follower {
     mark: MemoryMark,
@@ -56,7 +56,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Brings what is known up to the store's mark, as an index does.
+    /// Refresh up to the store's mark, as an index does.
     async fn follow(&mut self, store: &PostgresMemoryStore) {
         let now = store.mark(&ada()).await.unwrap();
         if now == self.mark {
@@ -87,7 +87,7 @@ impl Follower {
     }
 }
 
-/// What is stored, read anew.
+/// Read the stored memories anew.
 async fn stored(store: &PostgresMemoryStore) -> BTreeMap<u64, (u64, String)> {
     let all = MemoryRows::After {
         seq: 0,
@@ -103,9 +103,8 @@ async fn stored(store: &PostgresMemoryStore) -> BTreeMap<u64, (u64, String)> {
     .collect()
 }
 
-/// Eight writers, each with its own store, add, change and forget memories of one user. Whoever
-/// follows by marks alone knows in the end what is stored: no number was skipped, because it became
-/// visible after a later one.
+/// Eight writers, each with its own store, add, change and forget memories of one user. A reader
+/// that follows marks ends with the stored state: no number became visible after a later one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn reader_following_marks_sees_every_change() {
     if !is_there() {
@@ -147,7 +146,7 @@ async fn reader_following_marks_sees_every_change() {
     let store = open(&database).await;
     let expected = stored(&store).await;
     let mark = store.mark(&ada()).await.unwrap();
-    // Numbers are given once each, without gaps.
+    // Numbers are assigned once each, without gaps.
     assert_eq!(mark.last_seq, added);
     for follower in followers {
         let (follower, steps) = follower.await.unwrap();
@@ -160,7 +159,7 @@ async fn reader_following_marks_sees_every_change() {
     assert_eq!(counted.revision, mark.revision);
 }
 
-/// Does something; says how many memories are new.
+/// Execute a random write; return the number of new memories.
 async fn write(store: &PostgresMemoryStore, random: &mut Random, writer: u64, number: u64) -> u64 {
     let own = format!("w{writer}-{number}");
     let shared = format!("shared-{}", random.below(5));
@@ -194,7 +193,7 @@ async fn write(store: &PostgresMemoryStore, random: &mut Random, writer: u64, nu
     }
 }
 
-/// Users do not wait for each other, also if their first memories come at once.
+/// Users do not block each other, even if their first memories arrive concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_first_memories_create_one_scope() {
     if !is_there() {
@@ -218,7 +217,7 @@ async fn concurrent_first_memories_create_one_scope() {
     assert_eq!(stored(&store).await.len(), 8);
 }
 
-/// What cannot be an id is nobody's.
+/// An invalid id is not found.
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_with_a_nul_byte_are_not_found() {
     if !is_there() {
@@ -250,7 +249,7 @@ async fn ids_with_a_nul_byte_are_not_found() {
     assert_eq!(store.forget(&ada(), forget).await.unwrap().memories, 0);
 }
 
-/// A batch larger than one statement takes is written whole.
+/// A batch larger than one statement is written whole.
 #[tokio::test(flavor = "multi_thread")]
 async fn batch_larger_than_one_statement_is_written_atomically() {
     if !is_there() {
@@ -278,7 +277,7 @@ async fn batch_larger_than_one_statement_is_written_atomically() {
     assert_eq!(rows[&7].1.len(), text.len());
 }
 
-/// Two memories: `said`, and `told` by a tool and with notes.
+/// Two memories: `said`, and `told` by a tool and with metadata.
 async fn fill(store: &PostgresMemoryStore) {
     let told = NewMemory {
         origin: MemoryOrigin::Tool {
@@ -291,7 +290,7 @@ async fn fill(store: &PostgresMemoryStore) {
     store.add(batch(news)).await.unwrap();
 }
 
-/// Fails unless it is said that this memory cannot be read.
+/// Fail unless the error names this memory as unreadable.
 fn is_named<T: std::fmt::Debug>(result: Result<T, MemoryError>, damage: &str) {
     match result {
         Err(MemoryError::Corrupt { id, .. }) => assert_eq!(id, "told", "{damage}"),
@@ -343,7 +342,7 @@ async fn corrupt_memories_are_named() {
             });
             is_named(store.forget(&ada(), Arc::new(filter)).await, damage);
         }
-        // By its id it can be removed, and the rest is as it was.
+        // It can be removed by its id, and the rest is unchanged.
         let ids = Forget::Ids(vec!["told".to_owned()]);
         let receipt = store.forget(&ada(), Arc::new(ids)).await.unwrap();
         assert_eq!(receipt.memories, 1, "{damage}");
@@ -372,7 +371,7 @@ async fn check_reports_memory_rows_that_differ_from_their_counts() {
     assert!(named, "{problems:?}");
 }
 
-/// One receipt tells of everything, and of the memories nothing is left, also no hash.
+/// One receipt counts everything, and nothing of the memories is left, not even a hash.
 #[tokio::test(flavor = "multi_thread")]
 async fn erasing_a_user_erases_the_memories() {
     if !is_there() {
@@ -382,7 +381,7 @@ async fn erasing_a_user_erases_the_memories() {
     let (client, sessions) = (database.client().await, super::open(&database.uri()).await);
     let store = sessions.store().memory();
     super::created(&sessions, "s1").await;
-    // More than one step removes.
+    // More than one erase step removes.
     let many = (0..2500).map(|n| said(format!("m{n}"), "x"));
     store.add(batch(many.collect())).await.unwrap();
     let ids = Forget::Ids(vec!["m0".to_owned()]);
@@ -404,7 +403,7 @@ async fn erasing_a_user_erases_the_memories() {
         let found: i64 = client.query_one(&sql, &[]).await.unwrap().get(0);
         assert_eq!(found, left, "{table}");
     }
-    // Who knew the user before can tell.
+    // A reader with an older mark detects the erase.
     let again = batch(vec![said("m0".to_owned(), "x")]);
     assert_eq!(store.add(again).await.unwrap().added, 1);
     assert_ne!(

@@ -1,4 +1,4 @@
-//! Two processes on one database, each with what it remembers.
+//! Two processes on one database, each with its own cache.
 
 use retain_core::{Append, SessionError, SessionLog as _, SessionService as _};
 
@@ -21,7 +21,7 @@ async fn recreated_session_is_a_new_session() {
     let run = here.append(&key, run).await.unwrap().run.unwrap();
     there.delete_session("app", "ada", "s").await.unwrap();
     created(&there, "s").await;
-    // What is remembered here is of the session that is gone.
+    // The head cached here belongs to the deleted session.
     let late = here.append_event(&mut old, event("late")).await;
     assert!(
         matches!(late, Err(SessionError::NotFound { .. })),
@@ -48,7 +48,7 @@ async fn outdated_token_writes_nothing_despite_a_cached_head() {
     let key = created(&here, "s").await;
     let begin = |text: &str| Append::from(event(text)).beginning_run(Default::default());
     let old = here.append(&key, begin("one")).await.unwrap().run.unwrap();
-    // By the database's clock the lease has run out; the other replica takes over.
+    // The lease has expired by the database's clock; the other replica takes over.
     let new = there.append(&key, begin("two")).await.unwrap().run.unwrap();
     let late = Append::from(event("late")).within_run(old);
     let late = here.append(&key, late).await;

@@ -1,8 +1,8 @@
-//! TLS to a real server, which a stand-in before it speaks: whom each `sslmode` believes, and whom not.
+//! TLS to a real server behind a test proxy: which certificates each `sslmode` trusts.
 //!
-//! Certificates and keys below `tls/` were made for these tests and are good for nothing else:
-//! `server.pem` is made out to localhost and 127.0.0.1, `elsewhere.pem` to db.example, both signed by
-//! `ca.pem`; `its-own-ca.pem` has signed itself.
+//! Certificates and keys below `tls/` were made for these tests only: `server.pem` is issued to
+//! localhost and 127.0.0.1, `elsewhere.pem` to db.example, both signed by `ca.pem`;
+//! `its-own-ca.pem` is self-signed.
 
 use std::sync::{
     Arc,
@@ -35,15 +35,15 @@ const ITS_OWN_AUTHORITY: &str = concat!(
     "/tests/postgres/tls/its-own-ca.pem"
 );
 
-/// What a client asks with that wants TLS: a length of 8, and a number that is no version.
+/// The `SSLRequest` message: a length of 8, and a number that is not a protocol version.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// How the stand-in answers who asks for TLS.
+/// How the proxy answers a request for TLS.
 #[derive(Clone)]
 enum Answer {
-    /// With this certificate; and who does not ask is sent away.
+    /// With this certificate; clients that do not request TLS are rejected.
     Encrypted(TlsAcceptor),
-    /// That there is none.
+    /// That TLS is not supported.
     Plain,
 }
 
@@ -60,9 +60,9 @@ fn with(certificate: &[u8]) -> Answer {
     Answer::Encrypted(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// A stand-in before the server of a test database.
+/// A proxy in front of the server of a test database.
 struct StandIn {
-    /// The address of the database through it, up to the host.
+    /// The URI of the database through the proxy, up to the host.
     before: String,
     port: u16,
     name: String,
@@ -103,7 +103,7 @@ impl StandIn {
         PostgresSessionService::connect(&format!("{before}@{host}:{port}/{name}?{query}")).await
     }
 
-    /// Opens, and uses what was opened.
+    /// Open the store and use it.
     async fn works(&self, host: &str, query: &str) {
         let sessions = self.open(host, query).await;
         let sessions = sessions.unwrap_or_else(|error| panic!("{host} {query}: {error}"));
@@ -118,13 +118,13 @@ impl StandIn {
         error.to_string()
     }
 
-    /// How many connections were encrypted.
+    /// Return the number of encrypted connections.
     fn encrypted(&self) -> usize {
         self.encrypted.load(Ordering::SeqCst)
     }
 }
 
-/// One connection.
+/// Forward one connection.
 async fn line(mut client: TcpStream, server: String, answer: Answer, seen: Arc<AtomicUsize>) {
     let mut first = [0; 8];
     if client.read_exact(&mut first).await.is_err() {
@@ -140,7 +140,7 @@ async fn line(mut client: TcpStream, server: String, answer: Answer, seen: Arc<A
                 let _ = copy_bidirectional(&mut client, &mut server).await;
             }
         }
-        // As a server does that insists on it.
+        // As a server does that requires TLS.
         Answer::Encrypted(_) => (),
         Answer::Plain => {
             let mut server = TcpStream::connect(server).await.unwrap();
@@ -178,7 +178,7 @@ async fn sslmode_decides_which_certificates_are_trusted() {
         .is_refused("localhost", &roots("verify-full", OTHER_AUTHORITY))
         .await;
     assert!(refusal.contains("certificate"), "{refusal}");
-    // The system trusts none of these.
+    // The system trusts none of these certificates.
     here.is_refused("localhost", "sslmode=verify-full").await;
     here.works("localhost", "sslmode=require").await;
     here.works("localhost", "sslmode=prefer").await;
@@ -195,14 +195,14 @@ async fn sslmode_decides_which_certificates_are_trusted() {
     elsewhere
         .is_refused("localhost", &roots("verify-ca", OTHER_AUTHORITY))
         .await;
-    // Who names an authority wants it to count.
+    // An explicit root certificate is enforced even with `require`.
     elsewhere
         .is_refused("localhost", &roots("require", OTHER_AUTHORITY))
         .await;
     assert!(elsewhere.encrypted() > before);
 }
 
-/// As the documentation says: an authority is no server.
+/// As documented: a CA certificate cannot be a server certificate.
 #[tokio::test(flavor = "multi_thread")]
 async fn ca_certificate_used_by_the_server_is_rejected() {
     let Some(database) = database().await else {

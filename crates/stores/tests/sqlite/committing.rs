@@ -1,4 +1,4 @@
-//! Committing: together when there are many, alone when one fails, in turn with other processes.
+//! Commits: many appends share one, a failing append fails alone, other processes take turns.
 
 use retain_core::{
     Append, Conflict, Event, SessionError, SessionKey, SessionLog as _, SessionService as _, Window,
@@ -50,7 +50,7 @@ async fn bad_append_does_not_fail_others_in_its_transaction() {
     assert_eq!(session.events.len(), 151);
 }
 
-/// Another process that holds the write lock is waited for, and then everything goes on.
+/// An append waits for another process that holds the write lock, and then continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn append_waits_for_the_writer_of_another_process() {
     let folder = retain_testkit::scratch::folder();
@@ -71,7 +71,7 @@ async fn append_waits_for_the_writer_of_another_process() {
     assert_eq!(waiting.await.unwrap().unwrap().events[0].0, 2);
 }
 
-/// Without a multi-threaded runtime the writer's own thread does the work.
+/// Without a multi-threaded runtime the writer thread does the work.
 #[tokio::test(flavor = "current_thread")]
 async fn store_works_on_a_current_thread_runtime() {
     let folder = retain_testkit::scratch::folder();
@@ -85,7 +85,7 @@ async fn store_works_on_a_current_thread_runtime() {
     assert_eq!(read.events.len(), 20);
 }
 
-/// A caller that goes away in the middle leaves whole events behind, or none.
+/// A cancelled caller leaves whole batches or nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_append_is_stored_whole_or_not_at_all() {
     let folder = retain_testkit::scratch::folder();
@@ -119,7 +119,7 @@ async fn dropped_append_is_stored_whole_or_not_at_all() {
     );
 }
 
-/// A long session is read, deleted and erased in chunks; appends to others get in between.
+/// A long session is read, deleted and erased in chunks; other appends interleave.
 #[tokio::test(flavor = "multi_thread")]
 async fn appends_interleave_with_the_chunks_of_a_purge() {
     let folder = retain_testkit::scratch::folder();

@@ -1,4 +1,4 @@
-//! Long lists, of which what was read before is not read again.
+//! Long lists, whose unchanged entries are not read again.
 
 use retain_core::{Event, Session, SessionLog as _, SessionService as _, State};
 use retain_stores::SqliteSessionService;
@@ -17,7 +17,7 @@ async fn list(sessions: &SqliteSessionService) -> String {
     sessions.list_text("app", "ada", &[]).await.unwrap()
 }
 
-/// What a service shows that has listed before is what one shows that lists for the first time.
+/// Check that a service with a warm cache lists the same as a new one.
 async fn check(folder: &std::path::Path, sessions: &SqliteSessionService) -> String {
     let listed = list(sessions).await;
     assert_eq!(listed, list(&open(&folder.join("s.db")).await).await);
@@ -44,7 +44,7 @@ async fn long_list_shows_changes_by_other_processes() {
     elsewhere.rewind(&session.key(), "i").await.unwrap();
     let listed = check(folder.path(), &here).await;
     assert!(!listed.contains("777777"), "{listed}");
-    // Another session of the same id.
+    // Recreate a session with the same id.
     let deleted = elsewhere.delete_session("app", "ada", "s010");
     deleted.await.unwrap();
     assert_eq!(

@@ -1,12 +1,12 @@
-//! What only the SQLite store promises: its file, its transactions, its maintenance.
+//! Promises of the SQLite store alone: its file, its transactions, its maintenance.
 //!
-//! - `opening`: addresses, foreign files, schemas, and errors that say what to do
+//! - `opening`: URIs, foreign files, schemas, and errors that say what to do
 //! - `committing`: group commit, waiting for other processes, failing alone
 //! - `listing`: long lists
-//! - `maintaining`: purge, erase without a trace, backup, check, damage
-//! - `migrating`: everything of one file to another
-//! - `remembering`: damaged memories
-//! - `waiting`: for what another process writes
+//! - `maintaining`: purge, erase without a trace, backup, check, corruption
+//! - `migrating`: the whole content of one file to another
+//! - `remembering`: corrupt memories
+//! - `waiting`: for appends by another process
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -23,13 +23,13 @@ use std::path::Path;
 use retain_core::{Event, Session, SessionService as _};
 use retain_stores::{SqliteOptions, SqliteSessionService, SqliteStore};
 
-/// A service on the file at `path`.
+/// Open a service on the file at `path`.
 async fn open(path: &Path) -> SqliteSessionService {
     let store = SqliteStore::open(SqliteOptions::file(path)).await.unwrap();
     SqliteSessionService::over(store)
 }
 
-/// Creates session `id` with so many events, each with a text and a state key.
+/// Create session `id` with `events` events, each with a text and a state key.
 async fn fill(sessions: &SqliteSessionService, user: &str, id: &str, events: usize) -> Session {
     let created = sessions.create_session("app", user, None, Some(id)).await;
     let mut session = created.unwrap();

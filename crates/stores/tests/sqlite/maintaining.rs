@@ -1,4 +1,4 @@
-//! Maintaining: what is deleted is gone, what is copied is whole, what is damaged is named.
+//! Maintenance: deleted data is gone, a backup is whole, corruption is named.
 
 use std::{fs, sync::Arc};
 
@@ -9,7 +9,7 @@ use retain_core::{
 };
 use rusqlite::Connection;
 
-/// After an erase no byte of the user is in the database or its WAL, whatever pages were split.
+/// After an erase no byte of the user is in the database or its WAL, whichever pages were split.
 #[tokio::test(flavor = "multi_thread")]
 async fn erasing_a_user_leaves_no_byte_behind() {
     let folder = retain_testkit::scratch::folder();
@@ -20,7 +20,7 @@ async fn erasing_a_user_leaves_no_byte_behind() {
         let user = if n % 3 == 0 { "CANARY" } else { "other" };
         live.push(super::fill(&sessions, user, &format!("{user}-{n}"), 0).await);
     }
-    // Interleaved and of many sizes, so that rows are moved between pages.
+    // Interleaved and of many sizes, so that rows move between pages.
     for n in 0..2400 {
         let session = &mut live[(n * 7) % 12];
         let text = session.user_id.repeat(1 + (n * 31) % 90);
@@ -38,7 +38,7 @@ async fn erasing_a_user_leaves_no_byte_behind() {
     }
     let receipt = sessions.erase_user("app", "CANARY").await.unwrap();
     assert_eq!((receipt.sessions, receipt.events), (4, 800));
-    // 7 keys in each session, 5 of the user.
+    // 7 state keys in each session, 5 of the user.
     assert_eq!(receipt.state_keys, 4 * 7 + 5);
     for suffix in ["", "-wal", "-shm"] {
         let path = folder.path().join(format!("s.db{suffix}"));
@@ -54,7 +54,7 @@ async fn erasing_a_user_leaves_no_byte_behind() {
     assert_eq!(sessions.check().await.unwrap(), Vec::<String>::new());
 }
 
-/// A backup taken under load is a prefix of every session, whole, and opens by itself.
+/// A backup under load holds a whole prefix of every session, and opens by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn backup_under_load_is_consistent() {
     let folder = retain_testkit::scratch::folder();
@@ -83,12 +83,12 @@ async fn backup_under_load_is_consistent() {
         let state = sessions.state_at(&meta.key(), copy.position).await.unwrap();
         assert_eq!(copy.state, state);
     }
-    // It overwrites nothing.
+    // A backup overwrites nothing.
     let error = sessions.store().backup(&copy).await.unwrap_err();
     assert!(matches!(error, SessionError::Invalid { .. }), "{error}");
 }
 
-/// Damage is an error that names session and position; the rest stays readable.
+/// A corruption error names session and position; the rest stays readable.
 #[tokio::test]
 async fn unreadable_event_is_named() {
     let folder = retain_testkit::scratch::folder();
@@ -158,7 +158,7 @@ async fn unreadable_state_is_named() {
     );
 }
 
-/// A process that dies in the middle of a delete or an import leaves nothing for ever.
+/// A process that crashes during a delete or an import leaves no permanent rows.
 #[tokio::test]
 async fn abandoned_draft_is_purged_at_the_next_start() {
     let folder = retain_testkit::scratch::folder();

@@ -1,4 +1,5 @@
-//! Opening: what is ours is migrated, what is not is left alone, and errors say what to do.
+//! Opening: Retain migrates its own files, leaves foreign files alone, and its errors say what to
+//! do.
 
 use std::{fs, path::Path};
 
@@ -45,7 +46,7 @@ async fn database_opens_while_another_process_writes() {
     drop(super::open(&file).await);
     let other = Connection::open(&file).unwrap();
     let left = "INSERT INTO logs (purge_after_us) VALUES (0)";
-    // The second time there is something to purge, and no way to.
+    // The second time there is something to purge, but the write lock is held.
     for sql in ["", left] {
         other.execute_batch(sql).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -53,7 +54,7 @@ async fn database_opens_while_another_process_writes() {
         let none = sessions.list_sessions("app", Some("ada")).await.unwrap();
         assert_eq!(none.sessions, []);
         other.execute_batch("ROLLBACK").unwrap();
-        // Whoever comes later can write, and purges.
+        // Later writes succeed and purge.
         super::fill(&sessions, "ada", "s1", 1).await;
         sessions.delete_session("app", "ada", "s1").await.unwrap();
     }
@@ -141,8 +142,8 @@ async fn read_only_file_is_rejected() {
     let folder = retain_testkit::scratch::folder();
     let file = folder.path().join("s.db");
     drop(super::open(&file).await);
-    // Root may write to any file, so a database that is read-only to everybody is needed: an
-    // address below /proc cannot be created by anyone.
+    // Root may write to any file, so use a database that nobody can write: a path below /proc
+    // cannot be created by anyone.
     let message = refused(Path::new("/proc/retain.db")).await;
     assert!(
         message.contains("check that the folder exists and may be written"),

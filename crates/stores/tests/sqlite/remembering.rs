@@ -1,4 +1,4 @@
-//! Remembering: memories that are damaged are named, never skipped or taken for something else.
+//! Corrupt memories are named, never skipped or mistaken for something else.
 
 use std::{path::Path, sync::Arc};
 
@@ -20,7 +20,7 @@ async fn open(path: &Path) -> (SqliteStore, SqliteMemoryStore) {
     (store, memory)
 }
 
-/// Two memories: `said`, and `told` by a tool and with notes.
+/// Two memories: `said`, and `told` by a tool and with metadata.
 async fn fill(store: &SqliteMemoryStore) {
     let said = NewMemory {
         id: "said".to_owned(),
@@ -48,7 +48,7 @@ async fn fill(store: &SqliteMemoryStore) {
     store.add(Arc::new(batch)).await.unwrap();
 }
 
-/// Fails unless it is said that this memory cannot be read.
+/// Fail unless the error names this memory as unreadable.
 fn is_named<T: std::fmt::Debug>(result: Result<T, MemoryError>, id: &str, damage: &str) {
     match result {
         Err(MemoryError::Corrupt { id: named, .. }) => assert_eq!(named, id, "{damage}"),
@@ -95,7 +95,7 @@ async fn corrupt_memories_are_named() {
             });
             is_named(store.forget(&ada(), Arc::new(filter)).await, id, damage);
         }
-        // By its id it can be removed, and the rest is as it was.
+        // It can be removed by its id, and the rest is unchanged.
         if id == "told" {
             let ids = Forget::Ids(vec![id.to_owned()]);
             let receipt = store.forget(&ada(), Arc::new(ids)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Who waits for a session hears of what another process writes, without reading it all the time.
+//! A waiting tail sees appends by another process, without constant polling.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use retain_core::{Event, SessionKey, SessionLog as _, SessionService as _};
 use retain_stores::SqliteSessionService;
 use tokio::time::timeout;
 
-/// Less than after what time a waiter looks for itself, whatever it has heard.
+/// Less than the interval after which a waiter polls without a notification.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_tail_sees_appends_by_another_process() {
     let folder = retain_testkit::scratch::folder();
     let uri = format!("sqlite:///{}", folder.path().join("s.db").display());
-    // Two connections are as good as two processes.
+    // Two connections behave like two processes.
     let here = SqliteSessionService::connect(&uri).await.unwrap();
     let there = SqliteSessionService::connect(&uri).await.unwrap();
     here.create_session("app", "ada", None, Some("s1"))
@@ -22,7 +22,7 @@ async fn waiting_tail_sees_appends_by_another_process() {
         .unwrap();
     let key = SessionKey::new("app", "ada", "s1");
     let mut tail = here.tail(&key, 0);
-    // Until it waits.
+    // Time out first, so that the tail is waiting.
     for text in ["one", "two"] {
         assert!(
             timeout(Duration::from_millis(500), tail.next())

@@ -1,4 +1,4 @@
-//! What ADK's services do, where it is not what ours do.
+//! The behavior of ADK's services where it differs from ours.
 
 use retain_core::{Json, JsonMap, micros};
 
@@ -18,7 +18,7 @@ pub(crate) enum Service {
 impl Service {
     pub(crate) const ALL: [Service; 3] = [Service::Memory, Service::Sqlite, Service::Database];
 
-    /// As the oracle calls it.
+    /// The name that the oracle uses.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Service::Memory => "memory",
@@ -28,8 +28,8 @@ impl Service {
     }
 }
 
-/// Whether the service refuses an append through a copy that was last updated at `held`, when the
-/// stored session was at `stored`.
+/// Whether the service rejects an append through a copy that was last updated at `held`, when the
+/// stored session was updated at `stored`.
 pub(super) fn refuses(service: Service, stored: f64, held: f64) -> bool {
     match service {
         Service::Memory => false,
@@ -38,7 +38,7 @@ pub(super) fn refuses(service: Service, stored: f64, held: f64) -> bool {
     }
 }
 
-/// The log in the order in which an ADK service reads it.
+/// Return the log in the order in which an ADK service reads it.
 pub(super) fn sorted(mut log: Vec<Json>, service: Service) -> Vec<Json> {
     match service {
         Service::Memory => {}
@@ -58,7 +58,7 @@ pub(super) fn newest(mut events: Vec<Json>, recent: Option<usize>) -> Vec<Json> 
     events
 }
 
-/// The window that an ADK service gives.
+/// Return the window that an ADK service reads.
 pub(super) fn adk_window(
     service: Service,
     log: Vec<Json>,
@@ -82,7 +82,7 @@ pub(super) fn adk_window(
     }
 }
 
-/// Whether Python holds two values for equal.
+/// Whether two values are equal in Python.
 pub(super) fn equal_in_python(a: &Json, b: &Json) -> bool {
     let number = |json: &Json| match json {
         Json::Bool(value) => Some(Json::from(i64::from(*value))),
@@ -105,14 +105,14 @@ pub(super) fn equal_in_python(a: &Json, b: &Json) -> bool {
     }
 }
 
-/// Two integers are compared exactly, anything else as floats.
+/// Compare two integers exactly, anything else as floats.
 fn exact(a: &Json, b: &Json) -> bool {
     let is_integer = |json: &Json| matches!(json, Json::Number(number) if number.is_integer());
     is_integer(a) && is_integer(b)
 }
 
-/// The delta that ADK writes to go back before an invocation, given the log as it reads it and the
-/// session's own keys.
+/// Return the delta that ADK writes to rewind before an invocation, given the log as ADK reads it
+/// and the session-scoped state.
 pub(super) fn adk_rewind(log: &[Json], state: &JsonMap, invocation: &str) -> JsonMap {
     let is_first = |event: &&Json| event["invocationId"] == invocation;
     let before = log.iter().take_while(|event| !is_first(event));

@@ -1,11 +1,11 @@
-//! When two answers are the same.
+//! Equality of answers.
 
 use retain_core::{Json, Number};
 
 use super::{Checked, Comparison, Rule, differ, parts::fields_mut};
 
 impl Comparison<'_> {
-    /// Two sessions are the same; the order of state keys does not count.
+    /// Compare two sessions; the order of state keys does not count.
     pub(super) fn same_session(&mut self, place: &str, expected: &Json, found: &Json) -> Checked {
         if expected.is_null() || found.is_null() {
             return self.same(place, expected, found);
@@ -20,7 +20,7 @@ impl Comparison<'_> {
         self.same(place, &without_state(expected), &without_state(found))
     }
 
-    /// Two maps are the same; the order of their keys does not count.
+    /// Compare two maps; the order of their keys does not count.
     pub(super) fn same_map(&mut self, place: &str, expected: &Json, found: &Json) -> Checked {
         let (Some(ours), Some(theirs)) = (expected.as_object(), found.as_object()) else {
             return differ(place, expected.clone(), found);
@@ -57,7 +57,7 @@ impl Comparison<'_> {
         self.same(place, &expected, found)
     }
 
-    /// Two values are the same, the order of keys included.
+    /// Compare two values, including the order of keys.
     pub(super) fn same(&mut self, place: &str, expected: &Json, found: &Json) -> Checked {
         match (expected, found) {
             (Json::Object(a), Json::Object(b)) => {
@@ -77,7 +77,7 @@ impl Comparison<'_> {
             }
             _ if expected == found => Ok(()),
             (Json::Number(a), Json::Number(b)) => {
-                // The same kind, and the same 64-bit float: all that Python knows of it.
+                // Same type and same 64-bit float: Python keeps no more of a number.
                 if a.is_integer() == b.is_integer() && a.as_f64() == b.as_f64() && !big(a) {
                     self.used.add(Rule::NumbersKeepTheirDigits);
                     return Ok(());
@@ -89,7 +89,7 @@ impl Comparison<'_> {
     }
 }
 
-/// An integer that a float cannot say exactly. Python can.
+/// Whether a float cannot hold the integer exactly. Python can.
 fn big(number: &Number) -> bool {
     number.is_integer() && number.as_f64().is_none_or(|float| float != 0.0)
 }

@@ -1,4 +1,4 @@
-//! Small readings of sessions, events and states as JSON.
+//! Accessors for sessions, events and states as JSON.
 
 use retain_core::{Json, JsonMap, SessionKey, StateScope};
 
@@ -31,7 +31,7 @@ pub(super) fn ids(events: &[Json]) -> Vec<&str> {
     events.iter().map(id_of).collect()
 }
 
-/// The session's own keys of a merged state.
+/// Return the session-scoped keys of a merged state.
 pub(super) fn own_keys(state: &Json) -> JsonMap {
     let mut own = fields(state).clone();
     own.retain(|key, _| StateScope::of(key) == StateScope::Session);

@@ -1,10 +1,10 @@
-//! The differences that are meant to be, each with its reason.
+//! The intended differences, each with its reason.
 
 use std::collections::BTreeMap;
 
 macro_rules! rules {
     ($($(#[doc = $reason:literal])+ $name:ident,)+) => {
-        /// A difference that is meant to be. `docs/differences-from-adk.md` says the same to users.
+        /// An intended difference. `docs/differences-from-adk.md` documents it for users.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub(crate) enum Rule {
             $($(#[doc = $reason])+ $name,)+
@@ -17,76 +17,77 @@ macro_rules! rules {
 }
 
 rules! {
-    /// ADK's durable services refuse an append through a copy that is older than the store. Here
-    /// it is accepted: nothing is lost by it, as state is merged key by key in the store.
+    /// ADK's durable services reject an append through a copy that is older than the store. Retain
+    /// accepts it: nothing is lost, because the store merges state key by key.
     StaleWritersAreAccepted,
-    /// ADK's durable services give events back sorted by timestamp. Here the log is in the order
-    /// of arrival, as clocks go back and differ.
+    /// ADK's durable services return events sorted by timestamp. Retain returns them in order of
+    /// arrival, because clocks go backward and differ.
     OrderIsArrival,
-    /// `DatabaseSessionService` sorts events of one time by id. Part of the above.
+    /// `DatabaseSessionService` sorts events of equal time by id. Part of the rule above.
     EqualTimesStayInOrder,
-    /// ADK in memory takes the newest N first and then cuts off everything up to the last event
-    /// that is too old. Here it is as in ADK's durable services: by time first, then the newest N.
+    /// ADK in memory takes the newest N first and then drops everything up to the last event that
+    /// is too old. Retain does as ADK's durable services: by time first, then the newest N.
     WindowIsByTimeThenCount,
-    /// The same event again fails in ADK's durable services (and is stored twice in memory if it
-    /// carries `temp:` keys). Here it succeeds and changes nothing, so that a retry is safe.
+    /// Repeating an event fails in ADK's durable services (and stores it twice in memory if it has
+    /// `temp:` keys). In Retain it succeeds and changes nothing, so that a retry is safe.
     ExactRepeatsSucceed,
-    /// Another event under a known id fails in ADK's durable services with the error of the
-    /// database, and is stored beside the first one in memory. Here it is a conflict.
+    /// A different event with a known id fails in ADK's durable services with a database error, and
+    /// is stored beside the first one in memory. In Retain it is a conflict.
     OtherBodiesAreConflicts,
-    /// An append that fails in ADK's durable services leaves its `temp:` keys in the held copy.
+    /// A failed append in ADK's durable services leaves its `temp:` keys in the held copy.
     FailedAppendsChangeNothing,
-    /// ADK takes a copy of a deleted session for one of the session that was created under its id
-    /// since, and writes there (or refuses it for its age). Here it is a session that is gone.
+    /// ADK writes through a copy of a deleted session to a new session with the same id (or rejects
+    /// the copy as stale). In Retain the session is not found.
     CopiesDieWithTheirSession,
-    /// `DatabaseSessionService` takes a blank session id as it is. Here one is made, as in ADK's
-    /// other services.
+    /// `DatabaseSessionService` uses a blank session id as it is. Retain generates one, as ADK's
+    /// other services do.
     BlankIdsAreMade,
-    /// ADK in memory and on SQLite cuts the spaces off session ids. Here an id is what it is.
+    /// ADK in memory and on SQLite trims session ids. Retain keeps them unchanged.
     IdsAreNotTrimmed,
-    /// After a rewind ADK leaves `null` under keys that did not exist. Here they are gone.
+    /// After a rewind ADK leaves `null` under keys that did not exist. Retain removes them.
     RewindRemovesKeys,
-    /// A rewind in ADK forgets the state given at creation. Here it is restored.
+    /// A rewind in ADK loses the state given at creation. Retain restores it.
     RewindRestoresInitialState,
-    /// ADK replays the deltas of what it reads to find the state to go back to, and that is sorted
-    /// by timestamp. Here the log is in the order of arrival.
+    /// To rewind, ADK replays the deltas of the log as it reads it, sorted by timestamp. Retain
+    /// replays the log in order of arrival.
     RewindFollowsArrival,
-    /// ADK writes a `null` for a key that is `null` already. Here a rewind says only what changes.
+    /// ADK writes a `null` for a key that already is `null`. A rewind in Retain writes only
+    /// changes.
     RewindSaysOnlyChanges,
-    /// Python holds 1, 1.0 and `true` for equal, so a rewind in ADK leaves one in place of the
-    /// other. Here the value comes back as it was.
+    /// In Python 1, 1.0 and `true` are equal, so a rewind in ADK leaves one in place of the other.
+    /// Retain restores the exact value.
     OneIsNotTrue,
-    /// A rewind event that somebody else made is only stored by ADK. Here the state follows it.
+    /// ADK only stores a rewind event that a client appends. Retain also applies it to the state.
     RewindEventsAreFollowed,
-    /// A timestamp of 0 is stored by ADK. Here it means «not given», and the clock is asked.
+    /// ADK stores a timestamp of 0. In Retain it means "not given", and the clock sets it.
     ZeroTimeIsNow,
-    /// Every event of ADK has an id and a time from the start, also a partial one. Here both are
-    /// given by the append, and a partial event is not appended.
+    /// In ADK every event has an id and a time from the start, also a partial one. In Retain the
+    /// append sets both, and a partial event is not appended.
     PartialEventsAreNotFilledIn,
-    /// `DatabaseSessionService` cuts `last_update_time` to microseconds.
+    /// `DatabaseSessionService` truncates `last_update_time` to microseconds.
     LastUpdateTimeIsExact,
-    /// ADK drops event fields it does not know. Here they are kept.
+    /// ADK drops unknown event fields. Retain keeps them.
     UnknownFieldsAreKept,
-    /// ADK refuses events with an action it does not know. Here it is kept.
+    /// ADK rejects events with an unknown action. Retain keeps it.
     UnknownActionsAreKept,
-    /// ADK 2.13 writes an empty `nodeInfo` into every event. Here it is there if it was given.
+    /// ADK 2.13 writes an empty `nodeInfo` into every event. Retain writes it only if it was given.
     NodeInfoIsNotInvented,
-    /// ADK sorts `longRunningToolIds`. Here they stay as they were given; it is a set on both sides.
+    /// ADK sorts `longRunningToolIds`. Retain keeps their order; both sides treat them as a set.
     IdSetsKeepTheirOrder,
     /// Python rounds numbers to 64-bit floats and reads `-0` as 0; SQLite in ADK turns -0.0 in
-    /// state into 0.0. Here a number is kept as it was written.
+    /// state into 0.0. Retain keeps a number as it was written.
     NumbersKeepTheirDigits,
-    /// The keys of a state come in another order. It has no meaning on either side.
+    /// State keys have a different order. It has no meaning on either side.
     StateKeysHaveNoOrder,
-    /// Ids and keys with a NUL character are refused here: not every database can store them.
+    /// Retain rejects ids and keys with a NUL character, because not every database can store them.
     NulIsRefused,
-    /// Ids over 512 bytes and keys over 1024 are refused here.
+    /// Retain rejects ids over 512 bytes and keys over 1024 bytes.
     LongIdsAreRefused,
-    /// An app or user without a name is refused here.
+    /// Retain rejects an app or user without a name.
     EmptyNamesAreRefused,
 }
 
-/// How often each rule was needed.
+/// Number of uses of each rule.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Used(BTreeMap<Rule, u64>);
 

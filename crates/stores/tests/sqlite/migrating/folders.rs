@@ -1,4 +1,4 @@
-//! Artifacts between a database and a folder, which know different things of a file.
+//! Artifacts between a database and a folder, which store different metadata of a file.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -25,7 +25,7 @@ fn of(artifacts: Option<Arc<dyn retain_core::ArtifactStore>>) -> MigrationSide {
     }
 }
 
-/// A folder that nobody else uses.
+/// A folder that no other process uses.
 fn alone(path: &Path) -> MigrationSide {
     of(Some(Arc::new(FileArtifactStore::open_alone(path).unwrap())))
 }
@@ -68,13 +68,13 @@ async fn artifacts_migrate_to_a_folder_and_back() {
     let back = only_artifacts(side(open(&it.path("back.db"), &it.clock).await));
     let report = Migration::new(folder(), back.clone()).run().await.unwrap();
     assert_eq!(report.counts, there.counts);
-    // From a database to a database again: nothing was lost on the way.
+    // Database to folder to database: nothing was lost.
     let compared = Migration::new(only_artifacts(from), back)
         .run()
         .await
         .unwrap();
     assert_eq!(compared.copied, MigrationCounts::default());
-    // What leads upwards is a name in a database, and none in a folder.
+    // A name that leads upward is valid in a database, but not in a folder.
     let store = open(&it.path("from.db"), &it.clock).await;
     put(&store, "../x", Part::text("x")).await;
     let to_folder = Migration::new(only_artifacts(side(store)), folder());
@@ -89,7 +89,7 @@ async fn artifacts_migrate_to_a_folder_and_back() {
 /// The folder of the versions of `a.txt`.
 const VERSIONS: &str = "apps/app/users/ada/sessions/long/artifacts/a.txt/versions";
 
-/// Leaves what a save leaves that was killed: a number that is taken.
+/// Leave a pending version, as a killed save does: its number stays reserved.
 fn leave_pending(root: &Path) {
     let versions = root.join(VERSIONS);
     let saved = fs::read_dir(&versions).map_or(0, Iterator::count);
@@ -126,7 +126,7 @@ async fn version_number_taken_by_another_writer_is_not_skipped() {
     let from = only_artifacts(source(&it.path("from.db"), &it.clock).await);
     let root = it.path("folder");
     leave_pending(&root);
-    // Not by the one who has the folder alone: somebody may be saving.
+    // Not opened for exclusive use: another process may be saving.
     let store = FileArtifactStore::open(&root).unwrap();
     let refused = it.between(from, of(Some(Arc::new(store.clone()))), nobody());
     let refused = told(refused.await);

@@ -1,4 +1,4 @@
-//! Migrating: everything of one file to another, whatever happens on the way.
+//! Migration: the whole content of one file to another, whatever happens meanwhile.
 
 mod folders;
 #[cfg(feature = "postgres")]
@@ -28,7 +28,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use world::{APPS, api_key, everything, fill, open, side, source};
 
-/// A folder with a full database `from`, and a place for one.
+/// A folder with a full database `from`, and room for a target.
 struct Move {
     folder: TempDir,
     clock: TestClock,
@@ -46,7 +46,7 @@ impl Move {
         self.folder.path().join(name)
     }
 
-    /// Migrates to a file of this name.
+    /// Migrate to a file of this name.
     async fn to(&self, name: &str, watch: Arc<dyn MigrationWatch>) -> Outcome {
         self.run(&self.path("from.db"), &self.path(name), watch)
             .await
@@ -66,7 +66,7 @@ impl Move {
     ) -> Outcome {
         let clock = Arc::new(self.clock.clone());
         let migration = Migration::new(from, to).with_clock(clock);
-        // A task of its own, so that a watch that panics stops it as a crash would.
+        // A separate task, so that a panicking watch stops the migration as a crash would.
         let run = tokio::spawn(async move { migration.with_watch(watch).run().await });
         match run.await {
             Ok(outcome) => outcome,
@@ -87,7 +87,7 @@ fn told(outcome: Outcome) -> String {
     outcome.unwrap_err().to_string()
 }
 
-/// Does something at a step of a phase.
+/// Runs a function at a step of a phase.
 struct At<F> {
     phase: MigrationPhase,
     step: u64,
@@ -102,7 +102,7 @@ impl<F> std::fmt::Debug for At<F> {
     }
 }
 
-/// Step 0 is the beginning of the phase; a step that never comes does nothing.
+/// Step 0 is the start of the phase; a step that is never reached does nothing.
 fn at<F: Fn() + Send + Sync + 'static>(
     phase: MigrationPhase,
     step: u64,
@@ -136,7 +136,7 @@ impl<F: Fn() + Send + Sync + 'static> MigrationWatch for At<F> {
     }
 }
 
-/// Stops whoever comes here, as a crash would, and silently.
+/// Stop the migration silently, as a crash would.
 fn stopped() {
     std::panic::resume_unwind(Box::new("stopped on purpose"));
 }
@@ -159,7 +159,7 @@ async fn migration_copies_everything_and_keeps_the_source_unchanged() {
     }
     assert_eq!(report.copied, report.counts);
     let expected = MigrationCounts {
-        // Of each app: long, fork, lives for an hour, and two of others.
+        // Per app: long, fork, one with a TTL of an hour, and two of other users.
         sessions: 15,
         events: 3 * (33 + 26),
         shared_keys: 3 * 3 + 1,
@@ -183,7 +183,7 @@ async fn target_behaves_as_the_source_after_migration() {
     for name in ["from.db", "to.db"] {
         let store = open(&it.path(name), &it.clock).await;
         let sessions = StoreSessionService::over(store).with_clock(it.clock.clone());
-        // What is known is known there too, and a rewind goes back to the same state.
+        // A known event is known in the target too, and a rewind restores the same state.
         let read = sessions
             .read(&long, retain_core::Window::ALL)
             .await
@@ -209,7 +209,7 @@ async fn migration_stopped_at_any_step_resumes_to_the_same_result() {
     let expected = everything(&it.path("whole.db"), &it.clock).await;
     let steps = whole.counts.total();
     let mut stops = 0;
-    // Every step would take long and show the same; a prime meets all kinds.
+    // Testing every step would take long and show the same; a prime stride covers all kinds.
     for step in (1..steps).step_by(7) {
         let name = format!("to-{step}.db");
         let stop = at(MigrationPhase::Copy, step, stopped);
@@ -267,14 +267,14 @@ async fn differing_target_record_is_named_and_kept() {
                 store.artifacts().put(&place, new).await.unwrap();
             }
             "key" => store.keys().add(&api_key("z2")).await.unwrap(),
-            // One that is as in the source but for one thing.
+            // A migrated target that differs in one record.
             _ => {
                 it.to(&format!("{kind}.db"), nobody()).await.unwrap();
                 let ids = Arc::new(Forget::Ids(vec!["m7".into()]));
                 match kind {
                     "forgotten" => drop(store.memory().forget(&scope, ids).await.unwrap()),
                     _ => {
-                        // Of the same length, so that nothing else tells.
+                        // The same length, so that only the content differs.
                         let sql = "UPDATE memories SET content = replace(content, 'text', 'test')";
                         Connection::open(&path).unwrap().execute(sql, []).unwrap();
                     }
@@ -398,7 +398,7 @@ async fn verify_finds_every_tampered_record() {
             .unwrap_err();
         let text = format!("{error} {:?}", std::error::Error::source(&error));
         assert!(text.contains(named), "{sql}: {text}");
-        // A gap in a log is told by the store itself, when it is read.
+        // The store itself reports a gap in a log when it is read.
         let is_told = matches!(
             error,
             MigrationError::Mismatch { .. } | MigrationError::Failed { .. }
@@ -442,7 +442,7 @@ async fn source_written_during_migration_is_an_error() {
 #[tokio::test(flavor = "multi_thread")]
 async fn session_expiring_during_migration_is_not_a_difference() {
     for phase in [MigrationPhase::Copy, MigrationPhase::Verify] {
-        // Of its own: in the other one the time is up already.
+        // A separate database: in a shared one the TTL would have passed already.
         let it = Move::new().await;
         let clock = it.clock.clone();
         let pass = at(phase, 0, move || clock.tick(Duration::from_secs(3600)));
@@ -513,7 +513,7 @@ async fn migration_keeps_the_in_order_flag() {
     let mut statement = connection.prepare(sql).unwrap();
     let jumbled = statement.query_map([], |row| row.get(0)).unwrap();
     let jumbled: Vec<String> = jumbled.map(Result::unwrap).collect();
-    // What came after a rewind has an earlier time than the rewind itself.
+    // Events after a rewind have an earlier time than the rewind itself.
     assert_eq!(jumbled, ["long"; 3]);
 }
 
@@ -555,7 +555,7 @@ async fn long_sessions_and_memories_migrate_in_chunks() {
         let events: Vec<Event> = events.collect();
         sessions.append(&key, events.into()).await.unwrap();
     }
-    // Larger than what is held at a time.
+    // Larger than one chunk.
     let large = Event::user_text("x".repeat(5_000_000));
     sessions.append(&key, large.into()).await.unwrap();
     drop(sessions);

@@ -1,4 +1,4 @@
-//! To PostgreSQL and back: another engine loses nothing either.
+//! Migration to PostgreSQL and back: another engine loses nothing either.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ async fn stopped_migration_resumes_in_postgres() {
     let it = Move::new().await;
     let whole = it.to("whole.db", nobody()).await.unwrap();
     let steps = whole.counts.total();
-    // A prime meets all kinds.
+    // A prime stride covers all kinds.
     for step in (1..steps).step_by(31) {
         let database = TestDatabase::new().await;
         let ends = || async {

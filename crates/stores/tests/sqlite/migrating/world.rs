@@ -1,4 +1,4 @@
-//! A database with everything in it that a database can hold, and all that can be read of one.
+//! A database with everything that a database can hold, and a reader of all of it.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -14,17 +14,17 @@ use retain_core::{
 use retain_stores::{Durability, SqliteOptions, SqliteStore};
 use retain_testkit::{TestClock, TestIds};
 
-/// Apps with names that are not pleasant.
+/// Apps with hostile names.
 pub(super) const APPS: [&str; 3] = ["app", "it's \"so\"; DROP TABLE sessions --", "é🦀 %_"];
 
-/// The store in the file at `path`.
+/// Open the store in the file at `path`.
 pub(super) async fn open(path: &Path, clock: &TestClock) -> SqliteStore {
     let options = SqliteOptions::file(path).with_durability(Durability::Off);
     let options = options.with_clock(Arc::new(clock.clone()));
     SqliteStore::open(options).await.unwrap()
 }
 
-/// The file at `path`, as the end of a migration that is only read.
+/// Open the file at `path` as a read-only migration source.
 pub(super) async fn source(path: &Path, clock: &TestClock) -> MigrationSide {
     let options = SqliteOptions::file(path).read_only();
     let options = options.with_clock(Arc::new(clock.clone()));
@@ -70,7 +70,7 @@ async fn create(
     sessions.create(new).await.unwrap();
 }
 
-/// Fills the file at `path`. The clock has moved on when it is full.
+/// Fill the file at `path`, which advances the clock.
 pub(super) async fn fill(path: &Path, clock: &TestClock) {
     let store = open(path, clock).await;
     fill_memory(&store).await;
@@ -243,7 +243,7 @@ async fn fill_keys(store: &SqliteStore) {
     keys.note_use("m", 6).await.unwrap();
 }
 
-/// Everything that can be read of a database, as texts.
+/// Return everything that can be read of a database, as texts.
 pub(super) async fn everything(path: &Path, clock: &TestClock) -> Vec<String> {
     let store = open(path, clock).await;
     let mut all = Vec::new();
