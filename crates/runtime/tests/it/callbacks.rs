@@ -392,7 +392,7 @@ async fn callback_state_writes_are_stored_with_their_event() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callback_without_a_memory_service_gets_a_clear_error() {
+async fn callback_ingests_into_memory_or_gets_a_clear_error() {
     let (_, sessions) = services().await.remove(0);
     let with = |memory: bool| {
         let agent = LlmAgent::builder("a")

@@ -94,7 +94,7 @@ async fn approved_call_runs_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rejected_call_does_not_run_and_the_model_learns_it() {
+async fn rejected_call_does_not_run_and_is_reported_to_the_model() {
     for (name, sessions) in services().await {
         let (runner, paid) = payer(&sessions, vec![pay(), "As you wish.".into()]);
         turn(&runner, "Pay!").await;
