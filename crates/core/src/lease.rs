@@ -1,8 +1,9 @@
-//! Who may write a session now: the rule behind runs, applied by every store inside its transaction.
+//! The lease decides which run may write a session. Every store applies this rule inside its
+//! transaction.
 //!
-//! A run holds the session by a lease with a token that only ever grows. Taking, renewing and
-//! releasing ride on appends that are made anyway. Callers that find the session taken leave a
-//! ticket, so that a process with many runs cannot starve another one's single run.
+//! A lease carries a fencing token that only grows. Runs take, renew and release the lease as part
+//! of appends that they make anyway. A caller that finds the session busy leaves a ticket, so that
+//! a process with many runs cannot starve a single run of another process.
 
 use std::time::Duration;
 
@@ -11,15 +12,15 @@ use crate::ports::duration_us;
 /// The lease of a session as stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lease {
-    /// The last token given out, or the one before the first.
+    /// The token issued last. For a new session, the value before the first token.
     pub token: u64,
-    /// Until when that run holds the session, in microseconds by the store's clock. 0 when free.
+    /// When the lease expires, in microseconds by the store's clock. 0 if the session is free.
     pub until_us: i64,
 }
 
 impl Lease {
-    /// The lease of a new session. Tokens of different sessions differ, so that a run does not
-    /// outlive its session in another one of the same id.
+    /// The lease of a new session. Tokens depend on the incarnation, so that a run of a deleted
+    /// session cannot write to a later session with the same id.
     pub fn of_new_session(incarnation: u64) -> Lease {
         Lease {
             token: incarnation << 32,
@@ -28,51 +29,52 @@ impl Lease {
     }
 }
 
-/// What an append wants with the lease.
+/// How an append uses the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseUse {
-    /// Nothing: written from outside any run, always welcome.
+    /// Not at all: the append is outside any run and always admitted.
     Outside,
-    /// Take it for a new run, if it is free and no other caller came first.
+    /// Takes the lease for a new run, if it is free and no other ticket is older.
     Take {
-        /// This caller's name in the queue.
+        /// The caller's ticket in the queue.
         ticket: String,
-        /// Keep it so long; `None` gives it back with the same append.
+        /// How long the lease lasts; `None` releases it in the same append.
         ttl: Option<Duration>,
     },
     /// Write inside the run that holds `token`.
     Hold {
         /// The run's token.
         token: u64,
-        /// Keep it so long from now; `None` gives it back with this append.
+        /// How long the lease lasts from now; `None` releases it in this append.
         ttl: Option<Duration>,
     },
 }
 
-/// What a store does about the lease.
+/// Whether a store admits an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// Write, and store this lease. `token` goes to the caller if it holds a run now.
+    /// Write, and store this lease.
     Granted {
         /// The lease after the write.
         lease: Lease,
-        /// The caller's token, if it holds a run.
+        /// The caller's token, if it now holds the lease.
         token: Option<u64>,
     },
-    /// Another run holds it, or another caller is first in line. Leave a ticket; write nothing.
+    /// Another run holds the lease, or another ticket is older. Store a ticket and no events.
     Busy {
-        /// When the holder's lease ends if it is not renewed; 0 when it is free.
+        /// When the holder's lease expires unless it is renewed; 0 if it is free.
         until_us: i64,
     },
-    /// The run's token is outdated. Write nothing.
+    /// A later run has taken over, so the token is outdated. Write nothing.
     Lost,
 }
 
 impl Lease {
-    /// Decides about an append at `now_us`; `first_ticket` is the oldest live ticket of the session.
+    /// Decides about an append at `now_us`; `first_ticket` is the oldest live ticket of the
+    /// session.
     ///
-    /// A token stays good until a later run has taken over: an expired lease that nobody wanted is
-    /// simply renewed, since no other run can have been harmed.
+    /// A token stays valid until a later run takes the lease. An expired lease that no other run
+    /// took is renewed, because no other run can have written in between.
     pub fn admit(self, wanted: &LeaseUse, first_ticket: Option<&str>, now_us: i64) -> Admission {
         let until =
             |ttl: &Option<Duration>| ttl.map_or(0, |ttl| now_us.saturating_add(duration_us(ttl)));
@@ -99,7 +101,8 @@ impl Lease {
             LeaseUse::Hold { token, .. } if *token != self.token => Admission::Lost,
             LeaseUse::Hold { token, ttl } => Admission::Granted {
                 lease: Lease {
-                    // A run that has ended cannot go on writing: its token is used up.
+                    // Releasing the lease uses up the token, so that an ended run cannot write
+                    // again.
                     token: *token + u64::from(ttl.is_none()),
                     until_us: until(ttl),
                 },
@@ -158,7 +161,7 @@ mod tests {
         let hold = |token, ttl| LeaseUse::Hold { token, ttl };
         assert_eq!(held.admit(&hold(2, TTL), None, 50), granted(2, 150));
         assert_eq!(held.admit(&hold(2, None), None, 50), granted(3, 0));
-        // Expired, but nobody took over.
+        // Expired, but no other run took over.
         assert_eq!(held.admit(&hold(2, TTL), None, 500), granted(2, 600));
         assert_eq!(held.admit(&hold(1, TTL), None, 50), Admission::Lost);
     }

@@ -1,4 +1,5 @@
-//! What a store does with a batch: decided here, in its transaction, alike for every store.
+//! Decides what a store does with a batch. Every store calls this inside its transaction, so that
+//! all stores behave alike.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,12 +11,12 @@ use crate::{
     store::Batch,
 };
 
-/// What stands in the store about the session that a batch is for.
+/// The stored facts about a session that decide about a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct Standing<'a> {
     /// The session.
     pub key: &'a SessionKey,
-    /// Which of the sessions that ever had this address.
+    /// Tells this session from earlier ones with the same address.
     pub incarnation: u64,
     /// The last position of its log.
     pub position: u64,
@@ -27,29 +28,29 @@ pub struct Standing<'a> {
     pub now_us: i64,
 }
 
-/// What to do with the batch.
+/// The decision about a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Plan {
-    /// Write the events of the batch that `fresh` names, at their positions, and the lease.
+    /// Write the events listed in `fresh` at their positions, and write the lease.
     Write {
-        /// Each event of the batch as it will stand in the log, with its position. A repeat is the
-        /// event that was stored.
+        /// Each event of the batch as the log will hold it, with its position. A repeated event is
+        /// the one that was stored first.
         events: Vec<(u64, Arc<Event>)>,
-        /// Which events of the batch are new, by their place in it.
+        /// Indexes of the new events in the batch.
         fresh: Vec<usize>,
-        /// The lease afterwards.
+        /// The lease after the write.
         lease: Lease,
-        /// The run token for the caller.
+        /// The run token to return to the caller.
         token: Option<u64>,
     },
     /// Write nothing but the caller's ticket, if it has one.
     Busy {
-        /// When the holder's lease ends.
+        /// When the holder's lease expires.
         until_us: i64,
     },
 }
 
-/// Decides about `batch`. `stored` finds an event of the session by its id.
+/// Decides about `batch`. `stored` looks up an event of the session by its id.
 pub fn plan_append(
     standing: Standing<'_>,
     batch: &Batch,
@@ -72,7 +73,7 @@ pub fn plan_append(
             events.push((position, event));
         } else if let Some((position, event)) = match new.id_given {
             true => stored(id)?,
-            // An id that was made just now is nobody's yet.
+            // A generated id cannot be in the log yet, so skip the lookup.
             false => None,
         } {
             new.check_repeat(standing.key, position, &event)?;
@@ -82,13 +83,13 @@ pub fn plan_append(
             events.push((position, Arc::clone(&new.event)));
             fresh.push(place);
         }
-        // A batch of one, which most are, needs no map.
+        // Most batches hold one event and need no map.
         if batch.events.len() > 1 {
             in_batch.entry(id).or_insert(place);
         }
     }
     let is_repeat = fresh.is_empty() && !batch.events.is_empty();
-    // A run that is begun again needs its token, and waits for it like any other.
+    // A repeated append that begins a run needs a token, so it waits for the lease like any other.
     let begins = matches!(batch.lease, LeaseUse::Take { ttl: Some(_), .. });
     let admission = standing
         .lease
@@ -105,7 +106,7 @@ pub fn plan_append(
                 token,
             })
         }
-        // Everything is in the log already: that the lease has moved on takes nothing away.
+        // Every event is in the log already, so losing the lease does not make the append fail.
         Admission::Busy { .. } | Admission::Lost if is_repeat && !begins => Ok(Plan::Write {
             events,
             fresh,
@@ -117,11 +118,11 @@ pub fn plan_append(
     }
 }
 
-/// Decides about a lease that is prolonged or given back without writing.
+/// Decides about renewing or releasing a lease without an append.
 pub fn plan_renewal(standing: Standing<'_>, wanted: &LeaseUse) -> Result<Lease> {
     match (standing.lease.admit(wanted, None, standing.now_us), wanted) {
         (Admission::Granted { lease, .. }, _) => Ok(lease),
-        // To end what has ended, and was not taken since, is no mistake.
+        // Releasing a lease twice succeeds if no other run has taken it since.
         (Admission::Lost, LeaseUse::Hold { token, ttl: None })
             if Some(standing.lease.token) == token.checked_add(1)
                 && standing.lease.until_us == 0 =>

@@ -1,7 +1,7 @@
-//! `SessionService`: what users and the runner see, with ADK's methods; `SessionLog`: the rest.
+//! `SessionService` has ADK's session methods; `SessionLog` adds what ADK lacks.
 //!
-//! A service that is not ours (a remote one) implements [`SessionService`] alone. Ours, over any
-//! store, is [`StoreSessionService`](crate::StoreSessionService), and it has both.
+//! A third-party service, such as a remote one, implements [`SessionService`] only. Retain's own
+//! [`StoreSessionService`](crate::StoreSessionService) implements both over any store.
 
 use std::{
     fmt,
@@ -25,11 +25,11 @@ use crate::{
     store::EraseReceipt,
 };
 
-/// Sessions, as ADK's services offer them.
+/// Session operations as in ADK.
 #[async_trait]
 pub trait SessionService: fmt::Debug + Send + Sync + 'static {
-    /// Creates a session. Without an id, or with a blank one, an id is made.
-    /// `temp:` keys of the state are dropped, `app:` and `user:` keys are shared at once.
+    /// Creates a session. Generates an id if `session_id` is missing or blank. Drops `temp:` keys
+    /// of the state and shares `app:` and `user:` keys at once.
     async fn create_session(
         &self,
         app_name: &str,
@@ -38,7 +38,7 @@ pub trait SessionService: fmt::Debug + Send + Sync + 'static {
         session_id: Option<&str>,
     ) -> Result<Session>;
 
-    /// Reads a session; `None` if there is none.
+    /// Reads a session; `None` if it does not exist.
     async fn get_session(
         &self,
         app_name: &str,
@@ -54,63 +54,65 @@ pub trait SessionService: fmt::Debug + Send + Sync + 'static {
         user_id: Option<&str>,
     ) -> Result<ListSessionsResponse>;
 
-    /// Deletes a session with its events and state; no error if there is none. Keys that are
-    /// shared with other sessions stay, and so do memories that came from it. Its own artifacts go
-    /// with it where they are in the same database; elsewhere they stay.
+    /// Deletes a session with its events and state; succeeds if it does not exist. Shared state
+    /// keys and memories ingested from the session stay. Its artifacts are deleted if they are in
+    /// the same database, and stay otherwise.
     async fn delete_session(&self, app_name: &str, user_id: &str, session_id: &str) -> Result<()>;
 
-    /// Stores an event and takes it up into the caller's session. Gives back the event as stored:
-    /// with id and time, without `temp:` keys. A partial event comes back as it is, not stored.
+    /// Appends an event, applies it to the caller's session, and returns it as stored: with id and
+    /// time, without `temp:` keys. A partial event is returned unchanged and not stored.
     async fn append_event(&self, session: &mut Session, event: Event) -> Result<Event>;
 
-    /// As [`append_event`](Self::append_event), for a session that several tasks share.
+    /// Like [`append_event`](Self::append_event), for a session that several tasks share.
     async fn append_event_locked(&self, session: &SharedSession, event: Event) -> Result<Event>;
 
-    /// The keys of a user, without prefix.
+    /// Returns the state of a user. Its keys have no prefix.
     async fn get_user_state(&self, app_name: &str, user_id: &str) -> Result<JsonMap>;
 
-    /// The keys of an app, without prefix.
+    /// Returns the state of an app. Its keys have no prefix.
     async fn get_app_state(&self, app_name: &str) -> Result<JsonMap>;
 
-    /// Returns when everything acknowledged is as durable as it gets.
+    /// Returns when every acknowledged write is as durable as the store can make it.
     async fn flush(&self) -> Result<()>;
 
-    /// What may be stored, if the service has such limits.
+    /// The size limits of the service, if it has any.
     fn limits(&self) -> Option<&Limits> {
         None
     }
 
-    /// The log behind the sessions, for what ADK's methods cannot express. A runner uses
-    /// [`PlainSessionLog`](crate::PlainSessionLog) where there is none.
+    /// The log of the sessions, for operations that ADK's methods lack. A runner uses
+    /// [`PlainSessionLog`](crate::PlainSessionLog) if this is `None`.
     fn log(self: Arc<Self>) -> Option<Arc<dyn SessionLog>> {
         None
     }
 }
 
-/// The session log: positions, runs, rewind, fork, tail, export. What no ADK service has.
+/// The session log: positions, runs, rewind, fork, tail and export, which ADK's services lack.
 #[async_trait]
 pub trait SessionLog: SessionService {
-    /// Creates a session with everything that can be said about it.
+    /// Creates a session with all options.
     async fn create(&self, new: CreateSession) -> Result<Session>;
 
-    /// Creates a session with its history, as an import does: all of it, or nothing. As many events
-    /// as there are; their ids and times stay. The session's own keys are those of the state given
-    /// here, with the changes of the events on top. Keys that are shared are set from that state
-    /// where the app or the user does not have them; the events change none of them.
+    /// Creates a session with its history, completely or not at all. The events keep their ids and
+    /// times, and their number is not limited.
+    ///
+    /// The session's own state is the given state with the changes of the events on top. Shared
+    /// state keys are set from the given state only where the app or the user lacks them; the
+    /// events do not change shared state.
     async fn create_with_events(&self, new: CreateSession, events: Vec<Event>) -> Result<Session>;
 
-    /// Reads a session with the events of `window`; `None` if there is none.
+    /// Reads a session with the events of `window`; `None` if it does not exist.
     async fn read(&self, key: &SessionKey, window: Window) -> Result<Option<Session>>;
 
-    /// Brings a session up to date: reads what others appended since, and the state as it is now.
-    /// `temp:` keys stay. [`SessionError::NotFound`] if it is gone.
+    /// Refreshes a loaded session: reads the events that others appended since, and the current
+    /// state. Keeps `temp:` keys. Fails with [`SessionError::NotFound`] if the session was deleted.
     async fn refresh(&self, session: &mut Session) -> Result<()>;
 
     /// Lists sessions page by page.
     async fn list(&self, query: ListSessions) -> Result<ListSessionsResponse>;
 
-    /// All sessions of a user, with their states, as ADK's HTTP API lists them: camelCase JSON,
-    /// without events. Sessions whose ids begin with one of `hidden` are left out.
+    /// Lists all sessions of a user in the format of ADK's HTTP API: camelCase JSON with states and
+    /// without events. Omits sessions whose ids begin with one of `hidden`.
     async fn list_text(
         &self,
         app_name: &str,
@@ -118,40 +120,42 @@ pub trait SessionLog: SessionService {
         hidden: &'static [&'static str],
     ) -> Result<String>;
 
-    /// Appends events, all or none. The same events again succeed and change nothing.
+    /// Appends events, all or none. Appending the same events again succeeds and changes nothing.
     async fn append(&self, key: &SessionKey, append: Append) -> Result<Appended>;
 
-    /// As [`append`](Self::append), and takes the events up into a live session: the way of a run.
+    /// Like [`append`](Self::append), and applies the events to a live session. Runs use this.
     async fn append_live(&self, session: &SharedSession, append: Append) -> Result<Appended>;
 
-    /// Prolongs a run that has nothing to write for a while.
+    /// Renews the lease of a run that has nothing to append for a while.
     async fn renew_run(&self, key: &SessionKey, run: RunToken) -> Result<()>;
 
-    /// How long a run lasts without a write or a renewal.
+    /// How long a lease lasts without an append or a renewal.
     fn run_ttl(&self) -> Duration;
 
-    /// Ends a run that has nothing more to write.
+    /// Ends a run that has nothing more to append, and releases its lease.
     async fn end_run(&self, key: &SessionKey, run: RunToken) -> Result<()>;
 
-    /// The state as it was after `position` (0: as created). Session keys exactly; `app:` and
-    /// `user:` keys are shared and shown as they are now.
+    /// Returns the state as it was after `position` (0: at creation). Session keys are exact;
+    /// `app:` and `user:` keys are shared and have their current values.
     async fn state_at(&self, key: &SessionKey, position: u64) -> Result<State>;
 
-    /// Takes back everything from the first event of the invocation on, by appending: the
-    /// session's own keys become exactly what they were. Waits for its turn like a run.
-    /// Artifacts stay as they are; see [`rewind_with`](Self::rewind_with).
+    /// Undoes everything since the first event of the invocation by appending an event that
+    /// restores the session's own state exactly. Waits for the lease like a run. Does not change
+    /// artifacts; see [`rewind_with`](Self::rewind_with).
     async fn rewind(&self, key: &SessionKey, before_invocation_id: &str) -> Result<Appended> {
         let rewind = Rewind::before(before_invocation_id);
         self.rewind_with(key, rewind).await
     }
 
-    /// As [`rewind`](Self::rewind), and takes back what the session's artifacts became since, if
-    /// `rewind` says where they are kept.
+    /// Like [`rewind`](Self::rewind), and also restores the session's artifacts if `rewind` names
+    /// their service.
     ///
-    /// Artifacts are restored before the event is stored. If that fails, or if this is broken off,
-    /// there may be new versions that no event tells of, and the session is as it was: rewind again.
-    /// What a file was is taken from the log, so the outcome is the same. Whoever drops this breaks it
-    /// off: the file that is being restored is the last, and the session is free for others.
+    /// Artifacts are restored before the event is appended. If the rewind fails or is cancelled,
+    /// new artifact versions may exist that no event refers to, and the session is unchanged:
+    /// rewind again. Versions are taken from the log, so the result is the same.
+    ///
+    /// Dropping the future cancels the rewind: it stops after the current file and releases the
+    /// lease.
     async fn rewind_with(&self, key: &SessionKey, rewind: Rewind) -> Result<Appended>;
 
     /// Copies the log up to a position (default: all of it) into a new session of the same user.
@@ -162,42 +166,41 @@ pub trait SessionLog: SessionService {
         session_id: Option<&str>,
     ) -> Result<Session>;
 
-    /// Every event behind `position`, then each new one as it is stored; no gap, no repeat. Ends
-    /// with [`SessionError::NotFound`] when the session is deleted.
+    /// Streams every event after `position`, then each new one as it is stored, without gaps or
+    /// repeats. Ends with [`SessionError::NotFound`] when the session is deleted.
     fn tail(&self, key: &SessionKey, position: u64) -> EventStream;
 
-    /// One session, a user's or an app's as JSON Lines, without loss.
+    /// Exports the sessions of `scope` as JSON Lines, without loss.
     fn export(&self, scope: ExportScope) -> LineStream;
 
-    /// Reads JSON Lines that an export gave. Each session comes in whole or not at all.
+    /// Imports the JSON Lines of an export. Each session is imported completely or not at all.
     async fn import(&self, lines: LineStream) -> Result<ImportReceipt>;
 
-    /// Removes everything of a user and says how much that was.
+    /// Erases all data of a user and returns how much was erased.
     async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<EraseReceipt>;
 
-    /// Deletes the sessions whose time is up, and says how many.
+    /// Deletes expired sessions and returns how many it deleted.
     async fn sweep(&self) -> Result<u64>;
 
-    /// Looks for damage in the store. An empty list is a clean bill.
+    /// Checks the store for corruption. An empty list means that there is none.
     async fn check(&self) -> Result<Vec<String>>;
 
-    /// Whether the store can be used now: it is there, and its form is the one that this program
-    /// knows.
+    /// Fails unless the store is reachable and has the schema version that this program expects.
     async fn ready(&self) -> Result<()>;
 
-    /// How many events this service has acknowledged since it was made.
+    /// Number of events that this service has appended since it was created.
     fn appended_events(&self) -> u64 {
         0
     }
 }
 
-/// Events with their positions, as they come.
+/// A stream of events with their positions.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<(u64, Arc<Event>)>> + Send>>;
 
-/// Lines of an export, without line ends.
+/// The lines of an export, without line ends.
 pub type LineStream = Pin<Box<dyn Stream<Item = Result<String>> + Send>>;
 
-/// A session that several tasks hold. Cloning shares it.
+/// A session that several tasks share. Clones refer to the same session.
 ///
 /// ```
 /// use retain_core::{Session, SharedSession};
@@ -213,60 +216,60 @@ impl SharedSession {
         SharedSession(Arc::new(Mutex::new(session)))
     }
 
-    /// The session as it is now. Cheap.
+    /// Returns a copy of the session. Cheap.
     pub fn snapshot(&self) -> Session {
         self.lock().clone()
     }
 
-    /// Changes the session in place; nobody else sees it meanwhile.
+    /// Changes the session in place, under its lock.
     pub fn update<T>(&self, change: impl FnOnce(&mut Session) -> T) -> T {
         change(&mut self.lock())
     }
 
     fn lock(&self) -> MutexGuard<'_, Session> {
-        // A panic in `update` leaves a session that may lack an event; the store has it.
+        // After a panic in `update` the session may lack an event; the store has it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A session to be created.
+/// The options of a new session.
 #[derive(Debug, Clone, Default)]
 pub struct CreateSession {
     /// The app.
     pub app_name: String,
     /// The user.
     pub user_id: String,
-    /// The id; made if there is none.
+    /// The id; generated if missing or blank.
     pub session_id: Option<String>,
-    /// The state to begin with.
+    /// The initial state.
     pub state: Option<State>,
-    /// How long it lives after the last write; the service's default if not said.
+    /// The time to live after the last write. `None` uses the service's default.
     pub ttl: Option<Duration>,
 }
 
 /// Which sessions to list.
 #[derive(Debug, Clone, Default)]
 pub struct ListSessions {
-    /// Of this app.
+    /// Only sessions of this app.
     pub app_name: String,
-    /// Of this user only.
+    /// Only sessions of this user.
     pub user_id: Option<String>,
-    /// Where the last page ended.
+    /// The cursor at which the previous page ended.
     pub after: Option<ListCursor>,
-    /// At most so many; all if not said.
+    /// Maximum number of sessions (default: all).
     pub limit: Option<usize>,
-    /// With their state.
+    /// Whether to include the state of each session.
     pub with_state: bool,
 }
 
 /// Events to append.
 #[derive(Debug, Clone, Default)]
 pub struct Append {
-    /// The events, in order. Partial ones are left out.
+    /// The events, in order. Partial events are skipped.
     pub events: Vec<Event>,
-    /// Fail with a conflict unless the log ends here.
+    /// The position at which the log must end; otherwise the append fails with a conflict.
     pub expected: Option<u64>,
-    /// What this append has to do with a run.
+    /// How this append relates to a run.
     pub run: RunUse,
 }
 
@@ -292,19 +295,19 @@ impl Append {
         self
     }
 
-    /// Begins a run with this append, waiting for the lease as `options` say.
+    /// Begins a run with this append, and waits for the lease according to `options`.
     pub fn beginning_run(mut self, options: RunOptions) -> Append {
         self.run = RunUse::Begin(options);
         self
     }
 
-    /// Writes inside a run.
+    /// Appends within a run.
     pub fn within_run(mut self, run: RunToken) -> Append {
         self.run = RunUse::Within(run);
         self
     }
 
-    /// Writes the last events of a run and ends it.
+    /// Appends the last events of a run and ends it.
     pub fn ending_run(mut self, run: RunToken) -> Append {
         self.run = RunUse::End(run);
         self
@@ -394,7 +397,7 @@ impl RunOptions {
     }
 }
 
-/// What is to be taken back.
+/// What to undo.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -408,18 +411,18 @@ impl RunOptions {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Rewind {
-    /// Everything from the first event of this invocation on.
+    /// The invocation whose first event, and all later ones, are undone.
     pub before_invocation_id: String,
-    /// Where the session's artifacts are kept. Those that changed since get one more version, which
-    /// is what they were, or one that loads as nothing if they were not there. Names that begin with
-    /// `user:` stay, and so does what no event tells of.
+    /// The service that holds the session's artifacts. Each artifact that changed since gets a new
+    /// version with its earlier content, or an empty one if it did not exist. Artifacts with a
+    /// `user:` name stay, and so do those that no event refers to.
     pub artifacts: Option<Arc<dyn ArtifactService>>,
     /// How the rewind waits for the lease of the session.
     pub options: RunOptions,
 }
 
 impl Rewind {
-    /// Takes back everything from the first event of the invocation on.
+    /// Undoes everything since the first event of the invocation.
     pub fn before(invocation_id: impl Into<String>) -> Rewind {
         Rewind {
             before_invocation_id: invocation_id.into(),
@@ -428,38 +431,38 @@ impl Rewind {
         }
     }
 
-    /// With these options for the wait.
+    /// Sets the options of the wait for the lease.
     pub fn with_options(mut self, options: RunOptions) -> Rewind {
         self.options = options;
         self
     }
 
-    /// With the session's artifacts.
+    /// Also restores the session's artifacts from this service.
     pub fn with_artifacts(mut self, artifacts: Arc<dyn ArtifactService>) -> Rewind {
         self.artifacts = Some(artifacts);
         self
     }
 }
 
-/// The right to write a session inside a run. A later run makes it worthless.
+/// The fencing token of a run's lease. A later run makes it invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunToken(pub u64);
 
-/// What an append stored.
+/// The result of an append.
 #[derive(Debug, Clone, Default)]
 pub struct Appended {
     /// The events as stored, with their positions.
     pub events: Vec<(u64, Arc<Event>)>,
-    /// The run that was begun or goes on.
+    /// The run that the append began or continued.
     pub run: Option<RunToken>,
 }
 
 /// What to export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExportScope {
-    /// One session, and what it shares.
+    /// One session and its shared state.
     Session(SessionKey),
-    /// All sessions of a user, and what they share.
+    /// All sessions of a user and their shared state.
     User {
         /// The app.
         app: String,
@@ -473,11 +476,11 @@ pub enum ExportScope {
     },
 }
 
-/// What an import brought in.
+/// What an import added.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ImportReceipt {
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Events.
+    /// Number of events.
     pub events: u64,
 }

@@ -1,7 +1,8 @@
-//! `SessionStore`: what a database must do. The seam between rules and bytes.
+//! `SessionStore`: the trait that a database backend implements.
 //!
-//! Everything here arrives decided: ids and times are filled in, `temp:` keys are gone, deltas are
-//! cut by scope, sizes are checked. A store writes all of it or none, and reads in one snapshot.
+//! The service has already decided everything that arrives here: ids and times are filled in,
+//! `temp:` keys are removed, deltas are split by scope, and sizes are checked. A store writes a
+//! batch completely or not at all, and reads from one snapshot.
 
 use std::{collections::HashMap, fmt, ops::AddAssign, sync::Arc, time::Duration};
 
@@ -18,14 +19,14 @@ use crate::{
     transfer_store::TransferStore,
 };
 
-/// What one event changes, by scope. Keys are without prefix.
+/// State changes of one event, by scope. State keys have no prefix.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
-    /// App keys to set.
+    /// App state keys to set.
     pub app: JsonMap,
-    /// User keys to set.
+    /// User state keys to set.
     pub user: JsonMap,
-    /// Session keys to set, or (`None`) to make absent.
+    /// Session state keys to set, or (`None`) to remove.
     pub session: Vec<(String, Option<Json>)>,
 }
 
@@ -34,18 +35,18 @@ pub struct Changes {
 pub struct NewEvent {
     /// The event, with id and time and without `temp:` keys.
     pub event: Arc<Event>,
-    /// The event as stored: ADK's HTTP form.
+    /// The event as stored, in ADK's HTTP form.
     pub body: String,
-    /// Whether the caller gave the time. If not, a repeat may have another one.
+    /// Whether the caller set the time. If not, a retry may carry another time.
     pub time_given: bool,
-    /// Whether the caller gave the id. One that was made is new.
+    /// Whether the caller set the id. A generated id cannot be in the log yet.
     pub id_given: bool,
-    /// What it changes.
+    /// The state changes that the event makes.
     pub changes: Changes,
 }
 
 impl NewEvent {
-    /// Whether `stored` is this very event, appended before.
+    /// Whether `stored` is this event from an earlier append.
     pub fn is_repeat_of(&self, stored: &Event) -> bool {
         if self.time_given {
             return *self.event == *stored;
@@ -55,7 +56,8 @@ impl NewEvent {
         same_time == *stored
     }
 
-    /// `stored` stands at `position` under this event's id: fine if it is this event, else a conflict.
+    /// Accepts `stored`, found at `position` under this event's id, if it is the same event;
+    /// otherwise returns a conflict.
     pub fn check_repeat(&self, key: &SessionKey, position: u64, stored: &Event) -> Result<()> {
         if self.is_repeat_of(stored) {
             return Ok(());
@@ -70,54 +72,55 @@ impl NewEvent {
     }
 }
 
-/// Events to be written together, or not at all.
+/// Events that are written together, or not at all.
 #[derive(Debug, Clone)]
 pub struct Batch {
     /// The events, in order.
     pub events: Vec<NewEvent>,
-    /// Which of the sessions that ever had the address is meant, if the caller knows.
+    /// The expected incarnation, which tells this session from earlier ones with the same address.
+    /// `None` accepts any.
     pub incarnation: Option<u64>,
-    /// Where the log must end, if the caller cares.
+    /// The position at which the log must end. `None` accepts any.
     pub expected: Option<u64>,
-    /// What the writer wants with the run lease.
+    /// How the append uses the lease of the session.
     pub lease: LeaseUse,
-    /// How many bytes of keys and values a scope may grow to.
+    /// Maximum size of the state of one scope, in bytes of state keys and values.
     pub state_bytes_max: usize,
 }
 
-/// What a store answers to a batch.
+/// The result of writing a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Written {
-    /// All events are in the log, some perhaps since an earlier call.
+    /// All events are in the log, some perhaps from an earlier append.
     Done {
-        /// Each event of the batch as it stands in the log, with its position.
+        /// Each event of the batch as stored, with its position.
         events: Vec<(u64, Arc<Event>)>,
-        /// The run token, if the caller holds the lease now.
+        /// The run token, if the caller now holds the lease.
         token: Option<u64>,
     },
-    /// Another run holds the session or is first in line; nothing was written but a ticket.
+    /// Another run holds the lease or is first in the queue. The store wrote only a ticket.
     Busy {
-        /// When the holder's lease ends if it is not renewed, by the store's clock.
+        /// When the holder's lease expires unless it is renewed, by the store's clock.
         until_us: i64,
-        /// What time it is by the store's clock.
+        /// The current time by the store's clock.
         now_us: i64,
     },
 }
 
-/// A session to be created. Also the first record of its log: position 0.
+/// A session to create. It is also the first record of its log, at position 0.
 #[derive(Debug, Clone)]
 pub struct NewSession {
     /// Its address.
     pub key: SessionKey,
     /// The state given at creation, with prefixes, without `temp:` keys.
     pub initial: JsonMap,
-    /// The same, cut by scope.
+    /// The same state, split by scope.
     pub changes: Changes,
-    /// When it is created, in seconds since 1970.
+    /// The creation time, in seconds since 1970.
     pub create_time: f64,
-    /// How long it lives after the last write.
+    /// The time to live after the last write.
     pub ttl: Option<Duration>,
-    /// How many bytes of keys and values a scope may grow to.
+    /// Maximum size of the state of one scope, in bytes of state keys and values.
     pub state_bytes_max: usize,
 }
 
@@ -126,81 +129,81 @@ pub struct NewSession {
 pub struct Head {
     /// Its address.
     pub key: SessionKey,
-    /// Told apart from an earlier session with the same id.
+    /// Tells this session from an earlier one with the same id.
     pub incarnation: u64,
     /// The last position of the log.
     pub position: u64,
-    /// When it was created.
+    /// The creation time, in seconds since 1970.
     pub create_time: f64,
-    /// When it last changed: the time of the last event, or of creation.
+    /// The time of the last event, or of creation if there is none.
     pub last_update_time: f64,
-    /// How long it lives after the last write.
+    /// The time to live after the last write.
     pub ttl: Option<Duration>,
-    /// When it expires if nothing is written, in microseconds by the store's clock.
+    /// When the session expires unless it is written to, in microseconds by the store's clock.
     pub expires_us: Option<i64>,
-    /// Where it was forked from.
+    /// The session and position that this one was forked from.
     pub origin: Option<Origin>,
 }
 
-/// State by scope, keys without prefix.
+/// State by scope. State keys have no prefix.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ScopedState {
-    /// The app's keys.
+    /// The app state.
     pub app: JsonMap,
-    /// The user's keys.
+    /// The user state.
     pub user: JsonMap,
-    /// The session's own keys.
+    /// The session's own state.
     pub session: JsonMap,
 }
 
-/// How much of a session a read brings beside the events asked for.
+/// What a read returns in addition to the requested events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// The state of all scopes too.
+    /// The state of all scopes.
     State,
-    /// Events only; the state comes back empty.
+    /// Nothing; the returned state is empty.
     EventsOnly,
 }
 
-/// What a read brings, all from one snapshot.
+/// The result of a read, all from one snapshot.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The session.
     pub head: Head,
-    /// Its state now.
+    /// Its current state.
     pub state: ScopedState,
-    /// The events asked for, by position.
+    /// The requested events, by position.
     pub events: Vec<(u64, Arc<Event>)>,
 }
 
 /// Which sessions to list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListQuery {
-    /// Of this app.
+    /// Only sessions of this app.
     pub app: String,
-    /// Of this user only.
+    /// Only sessions of this user.
     pub user: Option<String>,
-    /// Behind this place.
+    /// Only sessions after this cursor.
     pub after: Option<ListCursor>,
-    /// At most so many.
+    /// Maximum number of sessions.
     pub limit: usize,
-    /// With their state.
+    /// Whether to include the state of each session.
     pub with_state: bool,
 }
 
-/// What a list brings, all from one snapshot. What sessions share stands there once.
+/// The result of a list, all from one snapshot. Shared state is returned once, not per session.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// The sessions. Their states, where asked for, hold their own keys only.
+    /// The sessions. If state was requested, each holds its own state keys only.
     pub sessions: Vec<SessionMeta>,
-    /// The app's keys.
+    /// The app state.
     pub app: JsonMap,
-    /// The keys of each user who has a session in the list.
+    /// The state of each user who has a session in the list.
     pub users: HashMap<String, JsonMap>,
 }
 
 impl Listing {
-    /// Puts what sessions share into the state of each.
+    /// Merges the shared state into the state of each session.
     pub(crate) fn spread_shared(&mut self) {
         let users_have_none = self.users.values().all(JsonMap::is_empty);
         if self.app.is_empty() && users_have_none {
@@ -215,18 +218,18 @@ impl Listing {
     }
 }
 
-/// What an erase removed.
+/// What an erase deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EraseReceipt {
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// State keys of those sessions and of the user.
+    /// Number of state keys of those sessions and of the user.
     pub state_keys: u64,
-    /// Versions of artifacts, where the store keeps some.
+    /// Number of artifact versions, if the store has artifacts.
     pub artifacts: u64,
-    /// Memories, where the store keeps some.
+    /// Number of memories, if the store has memories.
     pub memories: u64,
 }
 
@@ -240,24 +243,26 @@ impl AddAssign for EraseReceipt {
     }
 }
 
-/// What a database must do. Rules live in [`StoreSessionService`](crate::StoreSessionService);
-/// nothing here decides. Every method is atomic: it happens as a whole or not at all.
+/// The operations that a database backend implements.
+///
+/// The rules live in [`StoreSessionService`](crate::StoreSessionService); a store decides nothing.
+/// Every method is atomic: it takes effect completely or not at all.
 #[async_trait]
 pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// The store's name in errors, e.g. `sqlite`.
     fn name(&self) -> &'static str;
 
-    /// Creates a session and gives it as it then is; `AlreadyExists` if there is one.
+    /// Creates a session and returns it. Fails with `AlreadyExists` if the address is taken.
     async fn create(&self, new: NewSession) -> Result<Snapshot>;
 
-    /// Reads a session; `None` if there is none. Costs what it returns.
+    /// Reads a session; `None` if it does not exist. The cost is proportional to what is returned.
     async fn read(&self, key: &SessionKey, window: Window, want: Want) -> Result<Option<Snapshot>>;
 
-    /// Lists sessions ordered by (last update, user, id), with their state if asked.
+    /// Lists sessions ordered by (last update, user, id), with their state if requested.
     async fn list(&self, query: &ListQuery) -> Result<Listing>;
 
-    /// Writes the sessions of a list, with their states, behind what `text` has. A store that can
-    /// write them while it reads them does so.
+    /// Appends the listed sessions, with their states, to `text`. A backend that can write them
+    /// while it reads them should override this.
     async fn list_text(&self, query: &ListQuery, mut text: ListText) -> Result<ListText> {
         let mut listing = self.list(query).await?;
         listing.spread_shared();
@@ -268,30 +273,31 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
         Ok(text)
     }
 
-    /// Deletes a session and its log; false if there is none.
+    /// Deletes a session and its log; returns false if it does not exist.
     async fn delete(&self, key: &SessionKey) -> Result<bool>;
 
-    /// Appends a batch. In this order: a batch of repeats succeeds; [`Lease::admit`](crate::Lease)
-    /// decides about the rest; `expected` is compared. Positions are dense and start at 1.
-    /// Keys that no change names keep their value, whoever else writes.
+    /// Appends a batch. A batch that repeats stored events succeeds; otherwise
+    /// [`Lease::admit`](crate::Lease) decides, and then `expected` is compared. Positions are dense
+    /// and start at 1. State keys that the batch does not change keep their value, even if other
+    /// writers append at the same time.
     async fn append(&self, key: &SessionKey, batch: &Arc<Batch>) -> Result<Written>;
 
-    /// Prolongs (`Some`) or gives back (`None`) the lease of the run that holds `token`.
+    /// Renews (`Some`) or releases (`None`) the lease of the run that holds `token`.
     async fn renew(&self, key: &SessionKey, token: u64, ttl: Option<Duration>) -> Result<()>;
 
-    /// Takes a caller's ticket out of the queue for the lease.
+    /// Removes a caller's ticket from the queue for the lease.
     async fn withdraw(&self, key: &SessionKey, ticket: &str) -> Result<()>;
 
-    /// The keys of an app, or of a user of it.
+    /// Returns the state of an app, or of one of its users.
     async fn shared_state(&self, app: &str, user: Option<&str>) -> Result<JsonMap>;
 
-    /// The session's own keys as they were after `position`.
+    /// Returns the session's own state as it was after `position`.
     async fn state_at(&self, key: &SessionKey, position: u64) -> Result<JsonMap>;
 
-    /// The positions of the events with these ids; `None` where there is none.
+    /// Returns the position of each event id; `None` for an id that the log does not have.
     async fn positions_of(&self, key: &SessionKey, ids: &[String]) -> Result<Vec<Option<u64>>>;
 
-    /// The first position whose event belongs to the invocation.
+    /// Returns the position of the first event of the invocation.
     async fn first_of_invocation(&self, key: &SessionKey, invocation: &str) -> Result<Option<u64>>;
 
     /// Copies a log up to `position` into a new session `id` of the same user.
@@ -303,28 +309,28 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
         create_time: f64,
     ) -> Result<Head>;
 
-    /// Deletes up to `limit` sessions whose time is up, and says how many.
+    /// Deletes up to `limit` expired sessions and returns how many it deleted.
     async fn sweep(&self, limit: usize) -> Result<u64>;
 
-    /// Removes everything of a user, leaving no byte of it behind.
+    /// Erases all data of a user irrecoverably.
     async fn erase_user(&self, app: &str, user: &str) -> Result<EraseReceipt>;
 
-    /// Waits until the session may have changed behind `position`, or for some time. Waking too
-    /// often is allowed, missing a change is not.
+    /// Waits until the session may have changed after `position`, or until a timeout of the store.
+    /// Waking too often is allowed; missing a change is not.
     async fn changed(&self, key: &SessionKey, position: u64);
 
-    /// Looks for damage. An empty list is a clean bill.
+    /// Checks the stored data for corruption. An empty list means that there is none.
     async fn check(&self) -> Result<Vec<String>>;
 
-    /// Returns when everything acknowledged is as durable as it gets.
+    /// Returns when every acknowledged write is as durable as the store can make it.
     async fn flush(&self) -> Result<()>;
 
-    /// Whether it can be used now: it is there, and its form is the one that this program knows.
+    /// Fails unless the store is reachable and has the schema version that this program expects.
     async fn ready(&self) -> Result<()> {
         Ok(())
     }
 
-    /// The store's bulk transfer. Import, export and migration fail on a store that has none.
+    /// Returns the bulk transfer of the store. Import, export and migration fail if it has none.
     fn transfer(&self) -> Result<&dyn TransferStore> {
         Err(SessionError::Store {
             store: self.name(),
