@@ -1,25 +1,27 @@
-//! What can go wrong with sessions, by what a caller can do next.
+//! Errors of session operations, grouped by what the caller can do next.
 
 use std::time::Duration;
 
 use crate::{json::JsonError, limits::Limited, session::SessionKey};
 
-/// A cause from below: a driver, the file system, a codec.
+/// The underlying error of a driver, the file system or a codec.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of a session operation.
 pub type Result<T, E = SessionError> = std::result::Result<T, E>;
 
-/// Why a session operation failed. In every case nothing was changed, except that after
-/// [`SessionError::Store`] the outcome of a write may be unknown: append the same events again,
-/// they are stored once; and that a rewind that failed may have left versions of artifacts.
+/// Why a session operation failed.
+///
+/// A failed operation changes nothing, with two exceptions. After [`SessionError::Store`] the
+/// outcome of a write may be unknown: append the same events again, and they are stored once. A
+/// failed rewind may leave new artifact versions.
 // Exhaustive on purpose: a new variant must stop the server's match from compiling.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// There is no such session, or it was deleted or has expired. Create it.
+    /// The session does not exist, was deleted or has expired. Create it.
     #[error("session {key} not found")]
     NotFound {
-        /// The session asked for.
+        /// The requested session.
         key: SessionKey,
     },
     /// A session with this id exists. Use it or choose another id.
@@ -28,15 +30,15 @@ pub enum SessionError {
         /// The session that exists.
         key: SessionKey,
     },
-    /// The write does not fit what is stored. Read again and decide.
+    /// The write conflicts with stored data. Read again and decide.
     #[error("session {key}: {conflict}")]
     Conflict {
         /// The session.
         key: SessionKey,
-        /// What does not fit.
+        /// The cause of the conflict.
         conflict: Conflict,
     },
-    /// Another run writes this session and did not end in time. Try again later.
+    /// Another run holds the lease of this session and did not end in time. Try again later.
     #[error("session {key} is busy with another run; gave up after waiting {waited:?}")]
     RunBusy {
         /// The session.
@@ -55,10 +57,10 @@ pub enum SessionError {
     RunLost {
         /// The session.
         key: SessionKey,
-        /// The token that is no longer good.
+        /// The outdated token.
         token: u64,
     },
-    /// A run was begun inside a run of the same session, and would wait for itself.
+    /// A run of a session was started inside a run of the same session, and would wait for itself.
     #[error("session {key}: a run inside a run of the same session would wait for itself")]
     NestedRun {
         /// The session.
@@ -69,7 +71,7 @@ pub enum SessionError {
     InvocationNotFound {
         /// The session.
         key: SessionKey,
-        /// The invocation asked for.
+        /// The requested invocation.
         invocation_id: String,
     },
     /// The log does not reach this position.
@@ -77,12 +79,12 @@ pub enum SessionError {
     PositionNotFound {
         /// The session.
         key: SessionKey,
-        /// The position asked for.
+        /// The requested position.
         position: u64,
-        /// The last position there is.
+        /// The last position of the log.
         last: u64,
     },
-    /// An artifact could not be restored, so the session was not rewound. See the cause; then rewind
+    /// An artifact could not be restored, so the session was not rewound. Fix the cause and rewind
     /// again.
     #[error("session {key} was not rewound: artifact {filename:?} could not be restored")]
     Artifact {
@@ -90,13 +92,13 @@ pub enum SessionError {
         key: SessionKey,
         /// The artifact.
         filename: String,
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
-    /// The input cannot be taken as it is. Correct it.
+    /// The input is invalid. Correct it.
     #[error("{what} {reason}")]
     Invalid {
-        /// What is wrong, e.g. `user id`.
+        /// The invalid value, e.g. `user id`.
         what: String,
         /// Why, and what to do instead.
         reason: String,
@@ -108,90 +110,90 @@ pub enum SessionError {
         what: Limited,
         /// The limit.
         limit: u64,
-        /// What was sent.
+        /// The actual size.
         found: u64,
     },
-    /// A stored event or state value cannot be read. The data is damaged or from a newer version.
+    /// A stored event or state value cannot be read: it is corrupt or from a newer version.
     #[error("{place} of session {key} cannot be read")]
     Corrupt {
         /// The session.
         key: SessionKey,
-        /// Which entry, e.g. `event 17` or `state key "cart"`.
+        /// The record, e.g. `event 17` or `state key "cart"`.
         place: String,
         /// Why it cannot be read.
         source: BoxError,
     },
-    /// An import does not read as an export. Nothing of the session it names was imported.
+    /// The import is not a valid export. The session on that line was not imported.
     #[error("line {line} of the import: {reason}")]
     Import {
-        /// The line, from 1.
+        /// The line number, from 1.
         line: u64,
         /// What is wrong with it.
         reason: String,
     },
-    /// The store could not be opened. The message says what is there and what to do.
+    /// The store could not be opened. The message says why and what to do.
     #[error("cannot open {uri}: {reason}")]
     Open {
-        /// The store's address, without any password.
+        /// The URI of the store, without any password.
         uri: String,
-        /// What is in the way.
+        /// Why it could not be opened.
         reason: String,
-        /// The cause from below, if there is one.
+        /// The underlying error, if any.
         source: Option<BoxError>,
     },
-    /// The disk is full. Free some space; reading goes on and writing resumes by itself.
+    /// The disk is full. Free some space; reads continue, and writes resume without a restart.
     #[error("{store}: no space left to {operation}")]
     Full {
         /// The store.
         store: &'static str,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
-        /// The cause from below.
+        /// The underlying error.
         source: BoxError,
     },
-    /// This store or service cannot do that at all.
+    /// This store or service does not support the operation.
     #[error("{store} does not support {operation}")]
     Unsupported {
         /// The store.
         store: &'static str,
-        /// What was asked.
+        /// The unsupported operation.
         operation: &'static str,
     },
-    /// The store failed. Worth trying again.
+    /// The store failed. Retry.
     #[error("{store} failed to {operation}")]
     Store {
         /// The store.
         store: &'static str,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
-        /// The cause from below.
+        /// The underlying error.
         source: BoxError,
     },
 }
 
-/// What does not fit.
+/// Why a write conflicts with stored data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
-    /// The log has moved on since the caller looked.
+    /// The log has changed since the caller read it.
     #[error("expected the log to end at position {expected}, found {found}")]
     Position {
-        /// Where the caller thought it ends.
+        /// The position that the caller expected.
         expected: u64,
-        /// Where it ends.
+        /// The last position of the log.
         found: u64,
     },
-    /// The event id is taken by another event.
+    /// Another event already uses the event id.
     #[error("event id {id:?} is taken by another event, at position {position}")]
     EventId {
         /// The event id.
         id: String,
-        /// Where the other event stands.
+        /// The position of the other event.
         position: u64,
     },
 }
 
 impl SessionError {
-    /// Input that cannot be taken: `what` is wrong because of `reason`.
+    /// The error for an invalid input: `what` is invalid because of `reason`.
     pub fn invalid(what: impl Into<String>, reason: impl Into<String>) -> SessionError {
         SessionError::Invalid {
             what: what.into(),
@@ -199,7 +201,7 @@ impl SessionError {
         }
     }
 
-    /// A stored event that cannot be read.
+    /// The error for a stored event that cannot be read.
     pub fn corrupt_event(key: &SessionKey, position: u64, source: JsonError) -> SessionError {
         SessionError::Corrupt {
             key: key.clone(),
@@ -208,7 +210,7 @@ impl SessionError {
         }
     }
 
-    /// A stored state value that cannot be read.
+    /// The error for a stored state value that cannot be read.
     pub fn corrupt_state(key: &SessionKey, state_key: &str, source: JsonError) -> SessionError {
         SessionError::Corrupt {
             key: key.clone(),

@@ -1,14 +1,14 @@
-//! A session's events in memory: shared, append-only, cheap to clone and to push to.
+//! The events of a session in memory: shared, append-only, cheap to clone and to push to.
 //!
-//! Events sit in chunks behind reference counts. A clone copies two pointers; a push copies the
-//! last chunk at most, and every 64th push the list of chunks, which even for 100,000 events is a
-//! few microseconds. So a live session can be handed around and grown without copying its past.
+//! Events are stored in chunks behind reference counts. A clone copies two pointers. A push copies
+//! at most the last chunk, and every 64th push also copies the list of chunks, which takes a few
+//! microseconds even for 100,000 events. A live session can thus grow without copying its history.
 
 use std::{ops::Index, sync::Arc};
 
 use crate::event::Event;
 
-/// Events a chunk holds.
+/// Number of events in a chunk.
 const CHUNK: usize = 64;
 
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ struct Entry {
     event: Arc<Event>,
 }
 
-/// The events of a session, oldest first. Reads like a slice.
+/// The events of a session, oldest first. Behaves like a slice.
 ///
 /// ```
 /// use retain_core::{Event, Events};
@@ -38,47 +38,47 @@ pub struct Events {
 }
 
 impl Events {
-    /// How many events there are.
+    /// Number of events.
     pub fn len(&self) -> usize {
         self.chunks.len() * CHUNK + self.tail.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The event at `index`, counted from the oldest that is loaded.
+    /// Returns the event at `index`, counted from the oldest loaded event.
     pub fn get(&self, index: usize) -> Option<&Event> {
         self.entry(index).map(|entry| &*entry.event)
     }
 
-    /// The event at `index`, shared.
+    /// Returns the event at `index` as a shared pointer.
     pub fn get_shared(&self, index: usize) -> Option<Arc<Event>> {
         self.entry(index).map(|entry| Arc::clone(&entry.event))
     }
 
-    /// The position in the log of the event at `index`.
+    /// Returns the log position of the event at `index`.
     pub fn position(&self, index: usize) -> Option<u64> {
         self.entry(index).map(|entry| entry.position)
     }
 
-    /// The oldest event that is loaded.
+    /// Returns the oldest loaded event.
     pub fn first(&self) -> Option<&Event> {
         self.get(0)
     }
 
-    /// The newest event.
+    /// Returns the newest event.
     pub fn last(&self) -> Option<&Event> {
         self.get(self.len().checked_sub(1)?)
     }
 
-    /// The events, oldest first.
+    /// Iterates over the events, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Event> + ExactSizeIterator {
         (0..self.len()).map(|index| &self[index])
     }
 
-    /// The events with their positions in the log.
+    /// Iterates over the events with their log positions.
     pub fn iter_with_positions(
         &self,
     ) -> impl DoubleEndedIterator<Item = (u64, &Event)> + ExactSizeIterator {
@@ -88,7 +88,7 @@ impl Events {
         })
     }
 
-    /// Adds an event that stands at `position` of the log.
+    /// Adds the event at `position` of the log.
     pub fn push(&mut self, position: u64, event: impl Into<Arc<Event>>) {
         let event = event.into();
         let tail = Arc::make_mut(&mut self.tail);
@@ -99,7 +99,7 @@ impl Events {
         }
     }
 
-    /// Forgets every event behind the first `len`.
+    /// Drops every event after the first `len`.
     pub fn truncate(&mut self, len: usize) {
         if len >= self.len() {
             return;

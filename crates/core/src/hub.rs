@@ -1,4 +1,4 @@
-//! Wakes whoever waits for a session to change in this process.
+//! Wakes tasks of this process that wait for a session to change.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -9,8 +9,8 @@ use tokio::sync::{Notify, futures::Notified};
 
 use crate::session::SessionKey;
 
-/// A fixed set of bells; a session rings the one its key falls on. Somebody who waits for another
-/// session on the same bell wakes for nothing, looks and waits again.
+/// A fixed set of notifiers. Each session maps to one by the hash of its key, so a waiter may wake
+/// for another session; it then checks its own and waits again.
 #[derive(Debug)]
 pub struct ChangeHub {
     bells: Vec<Notify>,
@@ -27,13 +27,13 @@ impl Default for ChangeHub {
 }
 
 impl ChangeHub {
-    /// Says that the session has changed.
+    /// Notifies waiters that the session has changed.
     pub fn ring(&self, key: &SessionKey) {
         self.bell(key).notify_waiters();
     }
 
-    /// A future that ends at the next ring. Rings count from this call on, so look at the session
-    /// between getting the future and awaiting it.
+    /// Returns a future that completes at the next [`ring`](Self::ring). Rings count from this call
+    /// on, so check the session after this call and before awaiting the future.
     pub fn listen(&self, key: &SessionKey) -> Pin<Box<Notified<'_>>> {
         let mut ring = Box::pin(self.bell(key).notified());
         ring.as_mut().enable();

@@ -1,7 +1,7 @@
-//! API keys: who may use a server, for what, for whose data and until when. A key's secret is shown
-//! once and only its hash is kept.
+//! API keys: what a caller may do on a server, with which app's and user's data, and until when.
+//! The secret of a key is shown once; only its hash is stored.
 //!
-//! The way of a key: its text → [`KeyText::parse`] → [`KeyStore::key`] → [`ApiKey::verify`].
+//! How a key is checked: its text → [`KeyText::parse`] → [`KeyStore::key`] → [`ApiKey::verify`].
 
 use std::{fmt, str::FromStr};
 
@@ -11,24 +11,24 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::{Result, SessionError};
 
-/// What every key's text begins with, so that those who look for leaked secrets know one.
+/// The prefix of every key text, so that secret scanners recognize a leaked key.
 const PREFIX: &str = "retain_";
 
-/// Bytes of a secret. So many that guessing is hopeless and hashing need not be slow.
+/// Number of bytes of a secret: enough that it cannot be guessed, so that a fast hash is safe.
 pub const KEY_SECRET_BYTES: usize = 32;
 
-/// What a key may be used for.
+/// What a key permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeyScope {
     /// Read sessions, state and artifacts.
     SessionsRead,
-    /// Create, change and delete them.
+    /// Create, change and delete sessions, state and artifacts.
     SessionsWrite,
     /// Search and list memories.
     MemoryRead,
     /// Add and change memories.
     MemoryWrite,
-    /// Forget memories.
+    /// Delete memories.
     MemoryDelete,
     /// Run agents.
     Run,
@@ -37,7 +37,7 @@ pub enum KeyScope {
 }
 
 impl KeyScope {
-    /// All there are.
+    /// All scopes.
     pub const ALL: [KeyScope; 7] = [
         KeyScope::SessionsRead,
         KeyScope::SessionsWrite,
@@ -48,7 +48,7 @@ impl KeyScope {
         KeyScope::Admin,
     ];
 
-    /// Its name, e.g. `sessions:read`.
+    /// The name of the scope, e.g. `sessions:read`.
     pub fn name(self) -> &'static str {
         match self {
             KeyScope::SessionsRead => "sessions:read",
@@ -83,12 +83,12 @@ impl FromStr for KeyScope {
     }
 }
 
-/// A key as it is kept: everything but its secret.
+/// An API key as stored, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKey {
-    /// What it is called by; part of its text, and no secret.
+    /// The id of the key. It is part of the key text and not secret.
     pub id: String,
-    /// What its maker calls it.
+    /// The display name that its creator chose.
     pub name: String,
     /// The hash of its secret.
     pub hash: [u8; 32],
@@ -96,34 +96,34 @@ pub struct ApiKey {
     pub app: Option<String>,
     /// The only user it may touch; `None`: every user.
     pub user: Option<String>,
-    /// What it may be used for.
+    /// What it permits.
     pub scopes: Vec<KeyScope>,
-    /// When it was made, in microseconds since 1970.
+    /// When it was created, in microseconds since 1970.
     pub created_us: i64,
-    /// From when it is no longer good.
+    /// When it expires, in microseconds since 1970.
     pub expires_us: Option<i64>,
-    /// Since when it is no longer good.
+    /// When it was revoked, in microseconds since 1970.
     pub revoked_us: Option<i64>,
-    /// When it was last used, to the minute or so.
+    /// When it was last used, to about a minute.
     pub last_used_us: Option<i64>,
 }
 
-/// Why a key is not good.
+/// Why a key was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRefused {
-    /// There is no such key, or its secret is another one.
+    /// The key does not exist, or the secret is wrong.
     #[error("this key is not known")]
     Unknown,
-    /// Its time is over.
+    /// The key has expired.
     #[error("this key has expired")]
     Expired,
-    /// It was taken back.
+    /// The key was revoked.
     #[error("this key was revoked")]
     Revoked,
 }
 
 impl ApiKey {
-    /// Whether the key makes sense. Say so before it is added.
+    /// Checks that the key is valid. Call this before adding a key.
     pub fn check(&self) -> Result<()> {
         if self.scopes.is_empty() {
             let reason = "are missing: a key without any is good for nothing";
@@ -138,8 +138,8 @@ impl ApiKey {
         Ok(())
     }
 
-    /// Whether `secret` is this key's and the key is good now. In a time that does not tell how much
-    /// of the secret was right.
+    /// Checks that `secret` belongs to this key and that the key is valid at `now_us`. Compares in
+    /// constant time, so that timing does not reveal how much of the secret is right.
     pub fn verify(&self, secret: &str, now_us: i64) -> Result<(), KeyRefused> {
         if !bool::from(self.hash[..].ct_eq(&hash_of(secret)[..])) {
             return Err(KeyRefused::Unknown);
@@ -154,23 +154,23 @@ impl ApiKey {
     }
 }
 
-/// A key's text, taken apart: `retain_` id `_` secret.
+/// A parsed key text: `retain_` id `_` secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyText {
-    /// What the key is called by.
+    /// The id of the key.
     pub id: String,
     secret: String,
 }
 
 impl fmt::Debug for KeyText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A secret is in no log.
+        // Keep the secret out of logs.
         f.debug_tuple("KeyText").field(&self.id).finish()
     }
 }
 
 impl KeyText {
-    /// The text of a new key: `id` without its dashes, and random bytes.
+    /// The text of a new key, from `id` without its dashes and random bytes.
     pub fn new(id: &str, secret: [u8; KEY_SECRET_BYTES]) -> KeyText {
         let id = id.chars().filter(char::is_ascii_alphanumeric);
         let secret = secret.iter().map(|byte| format!("{byte:02x}"));
@@ -180,7 +180,7 @@ impl KeyText {
         }
     }
 
-    /// Reads what a caller has sent. `None` if it cannot be a key.
+    /// Parses the key text that a caller sent. Returns `None` if it has another form.
     pub fn parse(text: &str) -> Option<KeyText> {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
         let is_id = (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric());
@@ -192,23 +192,23 @@ impl KeyText {
         })
     }
 
-    /// The whole text, to be shown once.
+    /// Returns the whole key text, to show once.
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}_{}", self.id, self.secret)
     }
 
-    /// The secret alone.
+    /// Returns the secret alone.
     pub fn secret(&self) -> &str {
         &self.secret
     }
 
-    /// What is kept of the secret.
+    /// Returns the hash of the secret, which is what a store keeps.
     pub fn hash(&self) -> [u8; 32] {
         hash_of(&self.secret)
     }
 }
 
-/// Whether two secrets are the same, in a time that does not tell how much of them is.
+/// Compares two secrets in constant time, so that timing does not reveal how much of them is equal.
 pub fn is_same_secret(one: &str, other: &str) -> bool {
     hash_of(one)[..].ct_eq(&hash_of(other)[..]).into()
 }
@@ -217,31 +217,31 @@ fn hash_of(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// Where keys are kept. What another process changes counts at once.
+/// A store of API keys. Changes by another process take effect at once.
 #[async_trait]
 pub trait KeyStore: fmt::Debug + Send + Sync + 'static {
     /// Adds a key. Its id must be new.
     async fn add(&self, key: &ApiKey) -> Result<()>;
 
-    /// The key that is called so, as it is now.
+    /// Returns the current record of the key with this id.
     async fn key(&self, id: &str) -> Result<Option<ApiKey>>;
 
-    /// All keys, also those that are no longer good, in the order in which they were made.
+    /// Returns all keys, including expired and revoked ones, oldest first.
     async fn keys(&self) -> Result<Vec<ApiKey>>;
 
-    /// Whether there was ever a key, also if it is no longer good or was erased. From then on a
-    /// server asks for one.
+    /// Whether the store has ever held a key, even an expired, revoked or erased one. From then on
+    /// a server requires a key.
     async fn had_any(&self) -> Result<bool>;
 
-    /// Notes that there was a key once, without adding one: for a store that takes the place of
-    /// another, of which all keys were erased.
+    /// Records that a key existed, without adding one. A migration calls this for a store that
+    /// replaces one whose keys were all erased.
     async fn note_had_any(&self) -> Result<()>;
 
-    /// Takes a key back, for good. False if there is none. Once is enough: a second time changes
+    /// Revokes a key permanently. Returns false if it does not exist. Revoking a key twice changes
     /// nothing.
     async fn revoke(&self, id: &str, now_us: i64) -> Result<bool>;
 
-    /// Notes that the key was used.
+    /// Records that the key was used.
     async fn note_use(&self, id: &str, now_us: i64) -> Result<()>;
 }
 
@@ -302,7 +302,7 @@ mod tests {
         key.expires_us = Some(5);
         assert_eq!(key.verify(text.secret(), 4), Ok(()));
         assert_eq!(key.verify(text.secret(), 5), Err(KeyRefused::Expired));
-        // Who does not have the secret does not learn that its time is over.
+        // A caller with a wrong secret does not learn that the key has expired.
         assert_eq!(key.verify(other.secret(), 5), Err(KeyRefused::Unknown));
         key.revoked_us = Some(1);
         assert_eq!(key.verify(text.secret(), 4), Err(KeyRefused::Revoked));

@@ -1,8 +1,8 @@
-//! ADK's words and rules: events, sessions, state, and the ports behind which databases, clocks
-//! and ids stand. This crate does no IO and awaits nothing but a port.
+//! ADK's data types and rules: events, sessions, state, and the ports to databases, clocks and ids.
+//! This crate does no I/O of its own; it awaits only its ports.
 //!
-//! Start at [`SessionService`] to use sessions, at [`SessionStore`] to write a store, and at
-//! [`StoreSessionService`] to see the rules between the two.
+//! Start at [`SessionService`] to use sessions, at [`SessionStore`] to implement a store, and at
+//! [`StoreSessionService`] to read the rules between the two.
 
 mod actions;
 mod artifacts;
@@ -85,12 +85,12 @@ pub use store::{
     Batch, Changes, EraseReceipt, Head, ListQuery, Listing, NewEvent, NewSession, ScopedState,
     SessionStore, Snapshot, Want, Written,
 };
-/// Cancels a wait: see [`RunOptions::cancel`].
+/// Cancels a wait; see [`RunOptions::cancel`].
 pub use tokio_util::sync::CancellationToken;
 pub use transfer_store::{DraftId, LogHeader, StateOwner, TransferStore};
 pub use wire::{Bytes, Extra, IdSet, ShapeOf, Shaped};
 
-/// ADK's objects as data: what readers, validators, YAML files and API descriptions know of them.
+/// ADK's object schemas as data, for parsers, validators, YAML files and API descriptions.
 #[doc(hidden)]
 pub mod adk {
     pub use crate::wire::{

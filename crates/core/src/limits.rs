@@ -1,4 +1,4 @@
-//! A limit on everything that comes from outside.
+//! Size limits for everything that callers send.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use crate::{
     session::SessionKey,
 };
 
-/// What may be stored. Raise or lower it where a service is built.
+/// Size limits of stored data. Set them when you build a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of an app name, user id, session id, event id or invocation id. At most 512.
+    /// Maximum bytes of an app name, user id, session id, event id or invocation id; at most 512.
     pub id_bytes: usize,
-    /// Bytes of a state key.
+    /// Maximum bytes of a state key.
     pub state_key_bytes: usize,
-    /// Bytes of one event as JSON.
+    /// Maximum bytes of one event as JSON.
     pub event_bytes: usize,
-    /// Events in one append.
+    /// Maximum number of events in one append.
     pub batch_events: usize,
-    /// Bytes of all keys and values of one session, of one user or of one app.
+    /// Maximum bytes of all state keys and values of one session, one user or one app.
     pub state_bytes: usize,
 }
 
-/// What can be too large.
+/// The kinds of data that have a size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limited {
     /// One event as JSON, in bytes.
@@ -44,7 +44,7 @@ pub enum Limited {
 }
 
 impl Limited {
-    /// The field of [`Limits`] that says how much; `None` for what a store itself cannot exceed.
+    /// The field of [`Limits`] that sets the limit; `None` if the store itself sets it.
     pub fn setting(self) -> Option<&'static str> {
         match self {
             Limited::Event => Some("event_bytes"),
@@ -59,7 +59,7 @@ impl Limited {
     }
 }
 
-/// The name with its unit, as in errors.
+/// The name with its unit, as shown in errors.
 impl fmt::Display for Limited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -76,7 +76,7 @@ impl fmt::Display for Limited {
 }
 
 impl Limits {
-    /// Ids longer than this fit no store's index.
+    /// The longest id that fits the index of every store.
     pub const ID_BYTES_MAX: usize = 512;
 }
 
@@ -93,14 +93,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Fails unless app, user and session id can be stored exactly, on every store alike.
+    /// Fails unless every store can hold the app name, user id and session id exactly.
     pub fn check_key(&self, key: &SessionKey) -> Result<()> {
         self.check_id("app name", &key.app)?;
         self.check_id("user id", &key.user)?;
         self.check_id("session id", &key.id)
     }
 
-    /// Fails unless `id` can be stored exactly, on every store alike.
+    /// Fails unless every store can hold `id` exactly.
     pub fn check_id(&self, what: &'static str, id: &str) -> Result<()> {
         if id.is_empty() {
             return Err(SessionError::invalid(
@@ -111,7 +111,7 @@ impl Limits {
         self.check_text(what, id)
     }
 
-    /// As [`check_id`](Self::check_id), but empty is allowed.
+    /// Like [`check_id`](Self::check_id), but allows an empty id.
     pub(crate) fn check_text(&self, what: &'static str, id: &str) -> Result<()> {
         if id.contains('\0') {
             let reason = "holds a NUL character, which not every database can store; leave it out";
@@ -126,7 +126,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Fails unless `key` can be a state key.
+    /// Fails unless `key` is a valid state key.
     pub(crate) fn check_state_key(&self, key: &str) -> Result<()> {
         if key.contains('\0') {
             let reason = "holds a NUL character, which not every database can store; leave it out";
@@ -136,8 +136,8 @@ impl Limits {
     }
 }
 
-/// Fails with [`SessionError::TooLarge`] when something grows from `before` to `after` and over
-/// `limit`. What is over a limit that was lowered since may stay and shrink.
+/// Fails with [`SessionError::TooLarge`] if growing from `before` to `after` exceeds `limit`. Data
+/// that exceeds a limit lowered later may stay and shrink.
 pub fn check_growth(what: Limited, before: usize, after: usize, limit: usize) -> Result<()> {
     match after > before {
         true => check(what, after, limit),
@@ -145,7 +145,7 @@ pub fn check_growth(what: Limited, before: usize, after: usize, limit: usize) ->
     }
 }
 
-/// Fails with [`SessionError::TooLarge`] when `found` is over `limit`.
+/// Fails with [`SessionError::TooLarge`] if `found` exceeds `limit`.
 pub fn check(what: Limited, found: usize, limit: usize) -> Result<()> {
     if found <= limit {
         return Ok(());

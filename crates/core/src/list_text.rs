@@ -1,7 +1,7 @@
-//! A list of sessions as ADK's HTTP API writes it, made while a store reads them.
+//! Writes a list of sessions in the form of ADK's HTTP API while a store reads them.
 //!
-//! Ten thousand sessions are an ordinary list. What is borrowed from the store and written at once
-//! needs no room of its own, so nothing here holds a session.
+//! A list of ten thousand sessions is common. The store lends each session, which is written at
+//! once, so that no session is held in memory.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use crate::{
     state::StateScope,
 };
 
-/// About how long a session with little state is in a list, and for how many room is made at once.
+/// Bytes reserved for a session with little state, and the most sessions to reserve for.
 const LISTED_BYTES: usize = 128;
 const LISTED_MAX: usize = 100_000;
 
-/// The session's own keys and values as JSON, ready to stand in a list. A store may keep it for as
-/// long as no key changes.
+/// The session's own state as JSON, ready to copy into a list. A store may cache it until a state
+/// key changes.
 ///
-/// Every key has a comma before it, so that such texts can be put behind each other.
+/// Every key has a comma before it, so that such texts can be concatenated.
 ///
 /// ```
 /// use retain_core::OwnKeys;
@@ -31,7 +31,7 @@ const LISTED_MAX: usize = 100_000;
 pub struct OwnKeys(String);
 
 impl OwnKeys {
-    /// Adds a key. Where its value has no JSON form, nothing is added.
+    /// Adds a key. Adds nothing if the value has no JSON form.
     pub fn push(&mut self, key: &str, value: &Json) -> Result<(), JsonError> {
         let before = self.0.len();
         let mut writer = Writer::onto(std::mem::take(&mut self.0));
@@ -45,7 +45,7 @@ impl OwnKeys {
         Ok(())
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -57,20 +57,20 @@ impl From<OwnKeys> for String {
     }
 }
 
-/// A session as it lies in a store, for a list.
+/// A session borrowed from a store, for a list.
 #[derive(Debug, Clone, Copy)]
 pub struct Listed<'a> {
     /// Its id.
     pub id: &'a str,
     /// Its user.
     pub user: &'a str,
-    /// Its own keys, as [`OwnKeys`] writes them.
+    /// Its own state, as [`OwnKeys`] writes it.
     pub own_keys: &'a str,
     /// When it last changed.
     pub last_update_time: f64,
 }
 
-/// A list that is being written: camelCase, with states and without events.
+/// A list under construction: camelCase, with states and without events.
 ///
 /// ```
 /// use retain_core::{JsonMap, ListText, Listed};
@@ -89,9 +89,9 @@ pub struct ListText {
     out: String,
     app: String,
     hidden: &'static [&'static str],
-    /// What each user's sessions share, as [`OwnKeys`] are written.
+    /// The shared state of each user, in the form of [`OwnKeys`].
     shared: HashMap<String, String>,
-    /// The words between id and state of the user who came last, for mostly there is but one.
+    /// The text between id and state for the last user. Most lists have only one user.
     between: Option<Between>,
 }
 
@@ -104,7 +104,7 @@ struct Between {
 }
 
 impl ListText {
-    /// An empty list of an app. Sessions whose ids begin with one of `hidden` are left out.
+    /// Creates an empty list of an app. Skips sessions whose ids begin with one of `hidden`.
     pub fn new(app: &str, hidden: &'static [&'static str]) -> ListText {
         ListText {
             out: String::from("["),
@@ -115,12 +115,13 @@ impl ListText {
         }
     }
 
-    /// Makes room for so many sessions: growing a text of a megabyte copies it several times.
+    /// Reserves space for this many sessions, because growing a text of a megabyte copies it
+    /// several times.
     pub fn reserve(&mut self, sessions: usize) {
         self.out.reserve(sessions.min(LISTED_MAX) * LISTED_BYTES);
     }
 
-    /// Says what the sessions of a user share with others. Before any of them is added.
+    /// Sets the shared state of a user. Call this before adding the user's sessions.
     pub fn share(&mut self, user: &str, app: &JsonMap, own: &JsonMap) -> Result<()> {
         let mut keys = OwnKeys::default();
         for (scope, map) in [(StateScope::App, app), (StateScope::User, own)] {
@@ -173,7 +174,7 @@ impl ListText {
         Ok(())
     }
 
-    /// Adds a session that stands on its own, with what it shares already in its state.
+    /// Adds a session whose state already includes the shared state.
     pub fn add_meta(&mut self, session: &SessionMeta) -> Result<()> {
         let mut keys = OwnKeys::default();
         for (key, value) in session.state.iter().flat_map(|state| state.iter()) {
@@ -188,7 +189,7 @@ impl ListText {
         })
     }
 
-    /// The whole list.
+    /// Returns the finished list.
     pub fn finish(mut self) -> String {
         self.out.push(']');
         self.out

@@ -1,29 +1,29 @@
-//! Where time and ids come from. Nothing else in Retain asks for them, so that whole runs can be
-//! repeated exactly.
+//! The sources of time and ids. All of Retain takes them from here, so that tests can repeat whole
+//! runs exactly.
 
 use std::{
     fmt,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Tells the time.
+/// A source of time.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// Microseconds since 1970.
     fn now_us(&self) -> i64;
 
-    /// Seconds since 1970, as ADK writes them.
+    /// Seconds since 1970, in ADK's format.
     fn now(&self) -> f64 {
         seconds(self.now_us())
     }
 }
 
-/// Makes ids.
+/// A source of ids.
 pub trait Ids: fmt::Debug + Send + Sync + 'static {
-    /// A new id: in production a random UUID (version 4) as text.
+    /// Returns a new id: in production a random UUID (version 4) as text.
     fn new_id(&self) -> String;
 }
 
-/// The machine's clock.
+/// The system clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -32,7 +32,7 @@ impl Clock for SystemClock {
     fn now_us(&self) -> i64 {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => duration_us(since),
-            // A clock before 1970 is wrong, but no reason to fail: order never comes from it.
+            // A clock before 1970 is wrong but not an error, because no order depends on it.
             Err(before) => -duration_us(before.duration()),
         }
     }
@@ -49,17 +49,17 @@ impl Ids for RandomIds {
     }
 }
 
-/// Microseconds as float seconds.
+/// Converts microseconds to float seconds.
 pub fn seconds(micros: i64) -> f64 {
     micros as f64 / 1e6
 }
 
-/// A duration in whole microseconds; a longer one than fits is the longest there is.
+/// Converts a duration to whole microseconds, saturating at the maximum.
 pub fn duration_us(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Float seconds as microseconds, rounded; far-off values become the nearest end.
+/// Converts float seconds to microseconds, rounded and saturating.
 pub fn micros(seconds: f64) -> i64 {
     (seconds * 1e6).round() as i64
 }

@@ -1,5 +1,5 @@
-//! Takes secrets out of what is shown to others, by the rules of ADK 2.13: credentials beside an
-//! `authType`, in requests for credentials and their answers, and in `requestedAuthConfigs`.
+//! Removes secrets from JSON that is shown to others, by the rules of ADK 2.13: credentials next to
+//! an `authType`, in credential requests and their responses, and in `requestedAuthConfigs`.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use memchr::memmem::Finder;
 
 use crate::json::{Json, JsonMap};
 
-/// The function by which a tool asks for the user's credential.
+/// The function with which a tool requests the user's credential.
 const REQUEST_CREDENTIAL: &str = "adk_request_credential";
 
 const SECRETS: [&str; 24] = [
@@ -37,7 +37,7 @@ const SECRETS: [&str; 24] = [
     "api_key",
 ];
 
-/// ADK's kinds of credentials: values, names, and names in small letters.
+/// ADK's credential types: values, names, and names in lower case.
 const AUTH_TYPES: [&str; 13] = [
     "apiKey",
     "API_KEY",
@@ -63,7 +63,7 @@ const CREDENTIALS: [&str; 4] = [
 
 const AUTH_CONFIGS: [&str; 2] = ["requestedAuthConfigs", "requested_auth_configs"];
 
-/// Pieces of text of which one is in everything that holds a secret.
+/// Every text that holds a secret contains at least one of these.
 static MARKS: LazyLock<[Finder<'static>; 6]> = LazyLock::new(|| {
     [
         Finder::new("\"authType\""),
@@ -79,26 +79,27 @@ static REQUEST: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(REQUEST
 static CONFIGS: LazyLock<Finder<'static>> =
     LazyLock::new(|| Finder::new("\"requestedAuthConfigs\""));
 
-/// A JSON text that our own writer wrote, without the secrets in it. Most texts hold none, and are
-/// only looked through.
+/// Removes secrets from a JSON text that Retain's own writer wrote. Most texts hold none and are
+/// only scanned.
 pub fn redacted(text: String) -> String {
     if !may_hold_secrets(text.as_bytes()) {
         return text;
     }
     match Json::parse(&text) {
         Ok(value) => without_secrets(&value).to_string(),
-        // Our writer wrote it, so our reader reads it; and if not, better nothing than a secret.
+        // Retain wrote the text, so it should parse. If it does not, drop it rather than leak a
+        // secret.
         Err(_) => "null".to_owned(),
     }
 }
 
 fn may_hold_secrets(text: &[u8]) -> bool {
-    // A part of all of them but one. Where it is not, a text is looked through twice instead of
-    // seven times; where it is, as in every event, it is found at the beginning.
+    // Most marks contain this text. Without it, two scans replace seven; every event contains it
+    // near the start, where the scan ends early.
     if COMMON.find(text).is_none() && REQUEST.find(text).is_none() {
         return false;
     }
-    // Every event has this name, nearly always with nothing behind it.
+    // Every event has this field, which is nearly always empty.
     let mut configs = CONFIGS.find_iter(text);
     let name_len = CONFIGS.needle().len();
     configs.any(|at| !text[at + name_len..].starts_with(b":{}"))
@@ -142,7 +143,7 @@ fn without_secrets(value: &Json) -> Json {
     each(map, |_, value| without_secrets(value))
 }
 
-/// Without the names of secrets, at any depth.
+/// Removes the fields that hold secrets, at any depth.
 fn stripped(value: &Json) -> Json {
     match value {
         Json::Object(map) => {

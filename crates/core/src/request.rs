@@ -103,7 +103,8 @@ wire_object! {
 }
 
 wire_object! {
-    /// Tools that are declared together: our functions, or one that runs on the provider's side.
+    /// Tools that are declared together: functions that Retain calls, or one that the provider
+    /// runs.
     pub struct ModelTool: TOOL {
         /// Retrieval from a corpus.
         retrieval: Option<Json>,
@@ -119,7 +120,7 @@ wire_object! {
         code_execution: Option<JsonMap>,
         /// Google Search for enterprises.
         enterprise_web_search: Option<JsonMap>,
-        /// Functions that the model may ask us to call.
+        /// Functions that the model may call.
         function_declarations: Option<Vec<FunctionDeclaration>>,
         /// Google Search of older models.
         google_search_retrieval: Option<Json>,
@@ -135,7 +136,7 @@ wire_object! {
 }
 
 wire_object! {
-    /// A function that the model may ask us to call.
+    /// A function that the model may call.
     pub struct FunctionDeclaration: FUNCTION_DECLARATION {
         /// What it does.
         description: Option<String>,

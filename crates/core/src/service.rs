@@ -329,7 +329,7 @@ pub enum RunUse {
     End(RunToken),
 }
 
-/// How a run waits for the lease of its session, what cancels the wait, and which runs it is part of.
+/// How a run waits for the lease of its session, what cancels the wait, and which runs contain it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -414,8 +414,8 @@ pub struct Rewind {
     /// The invocation whose first event, and all later ones, are undone.
     pub before_invocation_id: String,
     /// The service that holds the session's artifacts. Each artifact that changed since gets a new
-    /// version with its earlier content, or an empty one if it did not exist. Artifacts with a
-    /// `user:` name stay, and so do those that no event refers to.
+    /// version with its earlier content, or a tombstone, which loads as `None`, if it did not
+    /// exist. Artifacts with a `user:` name stay, and so do those that no event refers to.
     pub artifacts: Option<Arc<dyn ArtifactService>>,
     /// How the rewind waits for the lease of the session.
     pub options: RunOptions,

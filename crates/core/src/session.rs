@@ -1,4 +1,4 @@
-//! `Session`: one conversation as a program holds it, and how it is asked for.
+//! `Session`: a conversation as loaded in memory, and the types that read and list sessions.
 
 use std::{fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     wire::{self, Extra},
 };
 
-/// The address of a session. A session id alone addresses nothing.
+/// The address of a session. A session id is unique only within its app and user.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionKey {
     /// The app.
@@ -37,7 +37,7 @@ impl SessionKey {
 }
 
 impl fmt::Display for SessionKey {
-    /// `"app"/"user"/"id"`, quoted so that no id can pass for another.
+    /// `"app"/"user"/"id"`, quoted so that no two addresses print alike.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}/{:?}/{:?}", self.app, self.user, self.id)
     }
@@ -45,8 +45,8 @@ impl fmt::Display for SessionKey {
 
 /// One conversation: its identity, its state and its events.
 ///
-/// Cheap to clone, however long the history. It changes only through appended events: setting
-/// `state` here is seen by nobody else.
+/// Cheap to clone, however long the history. Only appended events change a session; setting `state`
+/// here changes this copy only.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     /// Unique among the user's sessions.
@@ -55,19 +55,19 @@ pub struct Session {
     pub app_name: String,
     /// The user.
     pub user_id: String,
-    /// The session's own keys, and the shared ones under `app:` and `user:`.
+    /// The session's own state, and shared state under `app:` and `user:`.
     pub state: State,
-    /// The events that were asked for, oldest first.
+    /// The loaded events, oldest first.
     pub events: Events,
     /// When it last changed, in seconds since 1970.
     pub last_update_time: f64,
-    /// The state is that of this position; everything the log has up to it was seen.
+    /// The log position that `state` reflects: every event up to it has been applied.
     pub position: u64,
-    /// Tells this session from an earlier one of the same id. 0 if it was not read from a store.
+    /// Tells this session from an earlier one with the same id. 0 if not read from a store.
     pub incarnation: u64,
 }
 
-/// Two sessions are equal when they say the same, wherever they are stored.
+/// Two sessions are equal if their address and content are equal; the incarnation does not count.
 impl PartialEq for Session {
     fn eq(&self, other: &Session) -> bool {
         self.key() == other.key()
@@ -79,7 +79,7 @@ impl PartialEq for Session {
 }
 
 impl Session {
-    /// An empty session that is stored nowhere.
+    /// Creates an empty session that is not stored anywhere.
     pub fn new(
         app_name: impl Into<String>,
         user_id: impl Into<String>,
@@ -98,18 +98,18 @@ impl Session {
         SessionKey::new(&self.app_name, &self.user_id, &self.id)
     }
 
-    /// Writes ADK's HTTP form: camelCase.
+    /// Encodes the session in ADK's HTTP form: camelCase.
     pub fn to_json(&self) -> Result<String, crate::JsonError> {
         wire::to_text(&WireSession::from(self), crate::json::Form::Camel)
     }
 
-    /// Writes ADK's storage form: snake_case.
+    /// Encodes the session in ADK's storage form: snake_case.
     pub fn to_snake_json(&self) -> Result<String, crate::JsonError> {
         wire::to_text(&WireSession::from(self), crate::json::Form::Snake)
     }
 
-    /// Reads a session in either spelling. Events are numbered from 1. As in ADK, a session has no
-    /// other fields than these.
+    /// Parses a session in either spelling and numbers its events from 1. As in ADK, unknown fields
+    /// are an error.
     pub fn from_json(text: &str) -> Result<Session, crate::JsonError> {
         let wire: WireSession = wire::from_text(text)?;
         if let Some((name, _)) = wire.extra.iter().next() {
@@ -129,13 +129,14 @@ impl Session {
         })
     }
 
-    /// Applies a stored event: its `temp:` keys and its changes. An event that the session has
-    /// already changes nothing.
+    /// Applies a stored event: its `temp:` keys and its changes. An event that the session already
+    /// has changes nothing.
     ///
-    /// Events that were stored together may come in any order; this restores the order of the log.
+    /// Events that were appended together may arrive in any order; this restores the order of the
+    /// log.
     pub(crate) fn apply(&mut self, stored: &StoredEvent) {
         self.state.apply(&stored.temp);
-        // A repeat of something old: the state has it already, whether its event is loaded or not.
+        // A repeat of an old event: the state already reflects it, even if the event is not loaded.
         if stored.position <= self.position {
             return;
         }
@@ -173,18 +174,18 @@ impl Session {
     }
 }
 
-/// A stored event with what a live session applies.
+/// A stored event, with everything that a live session applies.
 #[derive(Debug)]
 pub(crate) struct StoredEvent {
     pub(crate) position: u64,
     pub(crate) event: Arc<Event>,
     pub(crate) temp: StateDelta,
-    /// What it did to the session's own keys, where its delta does not say it all.
+    /// Its changes to the session's own state, where they differ from its delta.
     pub(crate) changes: Vec<(String, Option<Json>)>,
 }
 
 wire::wire_object! {
-    /// A session on the wire.
+    /// A session in its JSON form.
     pub(crate) struct WireSession: SESSION {
         /// Its id.
         id: String,
@@ -201,7 +202,7 @@ wire::wire_object! {
     }
 }
 
-/// Events that are shared with the session they are written for.
+/// Events shared with the session that is being encoded.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct WireEvents(Vec<Arc<Event>>);
 
@@ -237,10 +238,10 @@ impl From<&Session> for WireSession {
     }
 }
 
-/// ADK's pure rule of what an event does to a live session: `temp:` keys into the live state, the
-/// delta trimmed of them and applied, time bumped, event pushed. Partial events do nothing.
+/// Applies an event to a live session as ADK does: sets its `temp:` keys, removes them from the
+/// delta, applies the delta, updates the time and adds the event. A partial event changes nothing.
 ///
-/// Gives back the event as it would be stored.
+/// Returns the event as it would be stored.
 pub fn apply_event_to_session(session: &mut Session, mut event: Event) -> Event {
     if event.is_partial() {
         return event;
@@ -257,27 +258,28 @@ pub fn apply_event_to_session(session: &mut Session, mut event: Event) -> Event 
     event
 }
 
-/// Which events a read of a session brings, as in ADK.
+/// Selects the events that a read of a session returns, as in ADK.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GetSessionConfig {
-    /// Only the newest so many. 0 brings none.
+    /// Only the newest N events. 0 returns none.
     pub num_recent_events: Option<usize>,
     /// Only events with this timestamp or a later one.
     pub after_timestamp: Option<f64>,
 }
 
-/// Which events a read of the log brings. Conditions add up: range, then time, then newest.
+/// Selects the events that a read of the log returns. The conditions apply in this order: range,
+/// time, newest, oldest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
-    /// From this position on.
+    /// The first position.
     pub first: u64,
-    /// Up to this position.
+    /// The last position, inclusive.
     pub last: u64,
     /// Only events with this timestamp or a later one.
     pub after_timestamp: Option<f64>,
-    /// Of those, only the newest so many.
+    /// Of those, only the newest N.
     pub newest: Option<usize>,
-    /// Of those, only the oldest so many: for reading on in steps.
+    /// Of those, only the oldest N, for reading in pages.
     pub oldest: Option<usize>,
 }
 
@@ -305,7 +307,7 @@ impl Window {
         }
     }
 
-    /// The events behind `position`.
+    /// The events after `position`.
     pub const fn after(position: u64) -> Window {
         Window {
             first: position.saturating_add(1),
@@ -336,13 +338,13 @@ impl From<GetSessionConfig> for Window {
 /// Where a forked session comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// The session's id; app and user are the same.
+    /// The id of the original session; its app and user are the same.
     pub session_id: String,
-    /// The last position it shares with its origin.
+    /// The last position that both sessions share.
     pub position: u64,
 }
 
-/// A session in a list: who and when, without events.
+/// A session in a list, without its events.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionMeta {
     /// The session's id.
@@ -357,11 +359,11 @@ pub struct SessionMeta {
     pub create_time: f64,
     /// The last position of its log.
     pub position: u64,
-    /// The merged state, if it was asked for.
+    /// The merged state, if it was requested.
     pub state: Option<State>,
-    /// Where it was forked from.
+    /// The session and position that this one was forked from.
     pub origin: Option<Origin>,
-    /// When it expires if nothing is written, in seconds since 1970.
+    /// When the session expires unless it is written to, in seconds since 1970.
     pub expire_time: Option<f64>,
 }
 
@@ -372,31 +374,31 @@ impl SessionMeta {
     }
 }
 
-/// The answer to a list, ordered by (last update, user, id) as in ADK.
+/// One page of a list, ordered by (last update, user, id) as in ADK.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ListSessionsResponse {
     /// The sessions.
     pub sessions: Vec<SessionMeta>,
-    /// Give this to the next call to go on; `None` at the end.
+    /// The cursor of the next page; `None` on the last page.
     pub next: Option<ListCursor>,
 }
 
-/// Where a list goes on. Opaque; print it and parse it.
+/// The position in a list at which the next page starts. Treat its text form as opaque.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListCursor {
-    /// Last update of the last session listed.
+    /// The last update of the last session on the page.
     pub last_update_time: f64,
-    /// Its user.
+    /// The user of that session.
     pub user: String,
-    /// Its id.
+    /// The id of that session.
     pub id: String,
 }
 
 const NO_CURSOR: &str = "is not one that a list gave out; leave it away to start over";
 
 impl ListCursor {
-    /// Fails unless a list can have given this out: no address holds a NUL character, and not every
-    /// store can compare with one.
+    /// Rejects a cursor with a NUL character. No address holds one, and not every store can compare
+    /// with one.
     pub(crate) fn check(&self) -> crate::Result<()> {
         match self.user.contains('\0') || self.id.contains('\0') {
             true => Err(crate::SessionError::invalid("list cursor", NO_CURSOR)),

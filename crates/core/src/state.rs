@@ -2,16 +2,16 @@
 
 use crate::json::{Json, JsonMap};
 
-/// Who shares a state key. Said by its prefix.
+/// The sessions that share a state key, as given by its prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StateScope {
-    /// `app:` — every session of every user of the app.
+    /// `app:`: every session of every user of the app.
     App,
-    /// `user:` — every session of this user of the app.
+    /// `user:`: every session of this user of the app.
     User,
-    /// No known prefix — this session.
+    /// No known prefix: this session.
     Session,
-    /// `temp:` — this live run only; never stored.
+    /// `temp:`: this live run only; never stored.
     Temp,
 }
 
@@ -37,7 +37,7 @@ impl StateScope {
         (StateScope::Session, key)
     }
 
-    /// The prefix that says this scope.
+    /// The key prefix of this scope.
     pub fn prefix(self) -> &'static str {
         match self {
             StateScope::App => "app:",
@@ -48,24 +48,24 @@ impl StateScope {
     }
 }
 
-/// Changes of state by key, with scope prefixes, in the order they were made.
+/// State changes by key, with scope prefixes, in the order they were made.
 pub type StateDelta = JsonMap;
 
-/// A delta cut by scope. Keys of `app` and `user` are without their prefix.
+/// A delta split by scope. State keys of `app` and `user` have no prefix.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ScopedDelta {
-    /// For the app.
+    /// Changes of the app state.
     pub app: StateDelta,
-    /// For the user.
+    /// Changes of the user state.
     pub user: StateDelta,
-    /// For the session.
+    /// Changes of the session's own state.
     pub session: StateDelta,
-    /// For the live run only; keys keep their prefix.
+    /// Changes for the live run only; these keys keep their prefix.
     pub temp: StateDelta,
 }
 
 impl ScopedDelta {
-    /// Cuts `delta` by the prefixes of its keys.
+    /// Splits `delta` by the prefixes of its keys.
     pub fn of(delta: &StateDelta) -> ScopedDelta {
         let mut scoped = ScopedDelta::default();
         for (key, value) in delta {
@@ -81,7 +81,7 @@ impl ScopedDelta {
     }
 }
 
-/// A session's state as an agent sees it: its own keys, and the shared ones under their prefix.
+/// The state of a session as an agent sees it: its own keys, and shared keys under their prefix.
 ///
 /// ```
 /// use retain_core::{State, StateDelta};
@@ -96,22 +96,22 @@ impl ScopedDelta {
 pub struct State(JsonMap);
 
 impl State {
-    /// No keys.
+    /// Creates an empty state.
     pub fn new() -> State {
         State::default()
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&Json> {
         self.0.get(key)
     }
 
-    /// Sets `key` and gives back what was there.
+    /// Sets `key` and returns its previous value.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<Json>) -> Option<Json> {
         self.0.insert(key, value)
     }
 
-    /// Removes `key`. ADK has no such change; only a rewind makes a key absent.
+    /// Removes `key`. ADK has no such change; only a rewind removes a key.
     pub fn remove(&mut self, key: &str) -> Option<Json> {
         self.0.remove(key)
     }
@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// Cuts `delta` by scope: (app, user, session, temp). Keys of app and user lose their prefix.
+    /// Splits `delta` into (app, user, session, temp). Keys of app and user lose their prefix.
     pub fn partition_by_scope(
         delta: &StateDelta,
     ) -> (StateDelta, StateDelta, StateDelta, StateDelta) {
@@ -131,7 +131,7 @@ impl State {
         (scoped.app, scoped.user, scoped.session, scoped.temp)
     }
 
-    /// `delta` without its `temp:` keys.
+    /// Returns `delta` without its `temp:` keys.
     pub fn trim_temp_keys(delta: &StateDelta) -> StateDelta {
         let mut kept = delta.clone();
         State::take_temp_keys(&mut kept);
@@ -155,7 +155,7 @@ impl State {
         State::take_temp_keys(&mut self.0)
     }
 
-    /// The state of three scopes as one, precedence as in ADK: app and user over session.
+    /// Merges three scopes into one state. As in ADK, app and user keys win over session keys.
     pub fn merged(session: JsonMap, app: &JsonMap, user: &JsonMap) -> State {
         let mut state = State(session);
         for (key, value) in app {
@@ -167,27 +167,27 @@ impl State {
         state
     }
 
-    /// All keys as a delta.
+    /// Returns all keys and values as a delta.
     pub fn to_delta(&self) -> StateDelta {
         self.0.clone()
     }
 
-    /// Keys and values in order.
+    /// Iterates over keys and values in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Json)> {
         self.0.iter()
     }
 
-    /// Whether `key` is there.
+    /// Whether the state has `key`.
     pub fn contains_key(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether the state has no keys.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -196,7 +196,7 @@ impl State {
 impl std::ops::Index<&str> for State {
     type Output = Json;
 
-    /// The value of `key`; `null` where there is none.
+    /// The value of `key`; `null` if the key is missing.
     fn index(&self, key: &str) -> &Json {
         &self.0[key]
     }
@@ -226,7 +226,7 @@ impl<K: Into<String>, V: Into<Json>, const N: usize> From<[(K, V); N]> for State
     }
 }
 
-/// The state that tools and callbacks write to: committed values under a pending delta.
+/// The state that tools and callbacks write to: committed values plus a pending delta.
 ///
 /// As in ADK 2.13, a read prefers the delta, a write is visible at once, and a container that was
 /// changed in place counts as written. There is no delete; `null` is a value.
@@ -243,12 +243,12 @@ impl<K: Into<String>, V: Into<Json>, const N: usize> From<[(K, V); N]> for State
 pub struct TrackedState {
     value: State,
     delta: StateDelta,
-    /// What containers held when they were lent out for changing.
+    /// Copies of the values that `get_mut` has lent, for detecting changes.
     lent: JsonMap,
 }
 
 impl TrackedState {
-    /// Starts from what is committed.
+    /// Starts from the committed state.
     pub fn new(value: State) -> TrackedState {
         TrackedState {
             value,
@@ -256,12 +256,12 @@ impl TrackedState {
         }
     }
 
-    /// The current value of `key`.
+    /// Returns the current value of `key`, including pending writes.
     pub fn get(&self, key: &str) -> Option<&Json> {
         self.value.get(key)
     }
 
-    /// Writes `key`: visible at once, and part of the delta.
+    /// Sets `key`: visible at once, and part of the delta.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<Json>) -> Option<Json> {
         let (key, value) = (key.into(), value.into());
         self.lent.remove(&key);
@@ -269,8 +269,8 @@ impl TrackedState {
         self.value.set(key, value)
     }
 
-    /// Lends the value of `key` for changing in place. If it is another one afterwards, the whole
-    /// value is part of the delta.
+    /// Lends the value of `key` for changing in place. If it changes, the whole value becomes part
+    /// of the delta.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Json> {
         let value = self.value.0.get_mut(key)?;
         if !self.lent.contains_key(key) {
@@ -279,12 +279,12 @@ impl TrackedState {
         Some(value)
     }
 
-    /// Whether anything was written.
+    /// Whether the delta has any key.
     pub fn has_delta(&mut self) -> bool {
         !self.delta().is_empty()
     }
 
-    /// What was written since the start or the last [`take_delta`](Self::take_delta).
+    /// Returns the writes since the start or the last [`take_delta`](Self::take_delta).
     pub fn delta(&mut self) -> &StateDelta {
         for (key, before) in std::mem::take(&mut self.lent) {
             if let Some(now) = self.value.get(&key)
@@ -296,13 +296,13 @@ impl TrackedState {
         &self.delta
     }
 
-    /// Hands the delta over and starts a new one; what was written stays visible.
+    /// Returns the delta and starts a new one; the written values stay visible.
     pub fn take_delta(&mut self) -> StateDelta {
         self.delta();
         std::mem::take(&mut self.delta)
     }
 
-    /// The current values.
+    /// Returns the current values.
     pub fn to_state(&self) -> &State {
         &self.value
     }

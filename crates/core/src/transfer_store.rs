@@ -1,4 +1,4 @@
-//! `TransferStore`: what a store must do for bulk transfer: import, export and migration.
+//! `TransferStore`: the operations of a store for import, export and migration.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use crate::{
     store::{Head, NewEvent, ScopedState, SessionStore},
 };
 
-/// The header of a log: what export writes and import reads before the events.
+/// The header of a log, which an export writes and an import reads before the events.
 #[derive(Debug, Clone)]
 pub struct LogHeader {
     /// The session.
     pub head: Head,
-    /// The state given at creation: position 0.
+    /// The initial state of the session, at position 0.
     pub initial: JsonMap,
 }
 
@@ -25,12 +25,12 @@ pub struct LogHeader {
 pub struct StateOwner {
     /// The app.
     pub app: String,
-    /// The user; `None`: the app itself.
+    /// The user; `None` for the app itself.
     pub user: Option<String>,
 }
 
 impl StateOwner {
-    /// The app.
+    /// Returns the owner of an app's state.
     pub fn app(app: impl Into<String>) -> StateOwner {
         StateOwner {
             app: app.into(),
@@ -38,7 +38,7 @@ impl StateOwner {
         }
     }
 
-    /// A user of the app.
+    /// Returns the owner of a user's state.
     pub fn user(app: impl Into<String>, user: impl Into<String>) -> StateOwner {
         StateOwner {
             app: app.into(),
@@ -56,27 +56,28 @@ impl fmt::Display for StateOwner {
     }
 }
 
-/// A log that readers do not see yet; finishing it makes it a session.
+/// The id of a draft: a log that readers do not see until it becomes a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftId(pub u64);
 
 /// Bulk transfer of whole logs and shared state, over a [`SessionStore`]. Every method is atomic.
 #[async_trait]
 pub trait TransferStore: SessionStore {
-    /// The session and the state it was created with.
+    /// Returns the session and its initial state.
     async fn log_header(&self, key: &SessionKey) -> Result<Option<LogHeader>>;
 
-    /// Starts a log that readers do not see and that will become the session `key`. Unfinished drafts
-    /// expire, and erasing the user deletes them.
+    /// Starts a draft that will become the session `key`. Unfinished drafts expire, and erasing the
+    /// user deletes them.
     async fn begin_draft(&self, key: &SessionKey) -> Result<DraftId>;
 
-    /// Adds events to a draft: (position, event).
+    /// Adds events with their positions to a draft.
     async fn extend_draft(&self, draft: DraftId, events: &[(u64, NewEvent)]) -> Result<()>;
 
-    /// Makes the draft a session; `AlreadyExists` (and the draft is gone) if there is one.
-    /// `shared` keys are set where the app or user does not have them yet. A session with a TTL
-    /// expires when the header says, or one TTL from now. If that time has passed, the result is
-    /// `NotFound` and nothing is changed.
+    /// Turns the draft into a session. Sets `shared` keys only where the app or user lacks them.
+    ///
+    /// Fails with `AlreadyExists`, and deletes the draft, if the session exists. A session with a
+    /// TTL expires when the header says, or one TTL from now; if that time has passed, this fails
+    /// with `NotFound` and changes nothing.
     async fn finish_draft(
         &self,
         draft: DraftId,
@@ -84,22 +85,22 @@ pub trait TransferStore: SessionStore {
         shared: &ScopedState,
     ) -> Result<Head>;
 
-    /// Up to `limit` addresses of sessions after `after`, ordered by (app, user, id) as bytes,
-    /// without expired ones.
+    /// Returns up to `limit` addresses of sessions after `after`, ordered by (app, user, id) as
+    /// bytes, without expired ones.
     async fn addresses(&self, after: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionKey>>;
 
-    /// Up to `limit` owners of shared state after `after`, in order.
+    /// Returns up to `limit` owners of shared state after `after`, in order.
     async fn state_owners(
         &self,
         after: Option<&StateOwner>,
         limit: usize,
     ) -> Result<Vec<StateOwner>>;
 
-    /// Sets the `shared` keys that the app, or this user of it, does not have yet; existing keys keep
-    /// their value. No session is needed.
+    /// Sets the `shared` keys that the app, or this user of it, lacks; existing keys keep their
+    /// value. Needs no session.
     async fn add_shared_keys(&self, app: &str, user: &str, shared: &ScopedState) -> Result<()>;
 
-    /// Sets the keys that the owner does not have yet; existing keys keep their value.
+    /// Sets the keys that the owner lacks; existing keys keep their value.
     async fn add_shared_state(&self, owner: &StateOwner, keys: &JsonMap) -> Result<()> {
         let mut shared = ScopedState::default();
         match owner.user {
@@ -110,8 +111,8 @@ pub trait TransferStore: SessionStore {
         self.add_shared_keys(&owner.app, user, &shared).await
     }
 
-    /// A name that identifies this database, whatever address it was opened by; `None` if it cannot
-    /// be opened twice.
+    /// Identifies this database independently of the URI it was opened with; `None` if it cannot be
+    /// opened twice.
     async fn identity(&self) -> Result<Option<String>> {
         Ok(None)
     }

@@ -13,7 +13,7 @@ use crate::{
     store::{Batch, SessionStore, Written},
 };
 
-/// What an append has stored, and what a live session takes from it.
+/// The events that an append stored, with everything that a live session applies.
 #[derive(Debug, Default)]
 pub(super) struct StoredBatch {
     events: Vec<StoredEvent>,
@@ -26,7 +26,7 @@ impl StoredBatch {
         self.events.iter().for_each(|stored| session.apply(stored));
     }
 
-    /// The first event as it was stored.
+    /// Returns the first event as stored.
     pub(super) fn into_event(self, key: &SessionKey) -> Result<Event> {
         let first = self.events.into_iter().next();
         let first = first.ok_or_else(|| SessionError::not_found(key))?;
@@ -100,7 +100,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         self.appended.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// Hands the batch to the store as part of the run it belongs to.
+    /// Passes the batch to the store with the lease that `run` implies.
     pub(super) async fn write(
         &self,
         key: &SessionKey,

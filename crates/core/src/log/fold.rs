@@ -1,4 +1,4 @@
-//! The state that a log means: what each event changed, replayed from the beginning.
+//! Replays a log from the beginning to compute the state and the changes of each event.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use crate::{
     state::ScopedDelta,
 };
 
-/// Replays a log and says what each event does to the session's own keys.
+/// Replays a log and computes what each event changes in the session's own state.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
     state: JsonMap,
-    /// Every value a key ever had, with its position; `None` where it became absent.
+    /// Every value that a key had, with its position; `None` where the key was removed.
     past: HashMap<String, Vec<(u64, Option<Json>)>>,
     /// The first position of each invocation.
     first: HashMap<String, u64>,
@@ -28,12 +28,12 @@ impl Fold {
         fold
     }
 
-    /// The session's own keys, as they are after the last step.
+    /// The session's own state after the last step.
     pub(super) fn state(&self) -> &JsonMap {
         &self.state
     }
 
-    /// What the event at `position` changes.
+    /// Returns what the event at `position` changes.
     pub(super) fn step(&mut self, position: u64, event: &Event) -> KeyChanges {
         let delta = ScopedDelta::of(&event.actions.state_delta).session;
         let rewound = event.actions.rewind_before_invocation_id.as_ref();

@@ -1,7 +1,7 @@
-//! Creates a session together with its history: all of it at once, or nothing.
+//! Creates a session together with its history, completely or not at all.
 //!
-//! Everything is checked first. Then the events go into a draft that nobody sees, and the draft
-//! becomes the session. What the events once did to keys that other sessions share is history.
+//! The service checks everything first. It then writes the events to a draft that no reader sees,
+//! and turns the draft into the session. The events do not change state shared with other sessions.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::{
     transfer_store::LogHeader,
 };
 
-/// Events moved at a time.
+/// Number of events written at a time.
 const STEP: usize = 256;
 
 impl<S: SessionStore> StoreSessionService<S> {
@@ -47,7 +47,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         created.ok_or_else(|| SessionError::not_found(key))
     }
 
-    /// The events with their positions, ready to be written.
+    /// Prepares the events for writing and numbers them.
     fn history(&self, new: &NewSession, events: Vec<Event>) -> Result<Vec<(u64, NewEvent)>> {
         let mut fold = Fold::new(&new.initial);
         let mut positions: HashMap<String, u64> = HashMap::new();
@@ -71,7 +71,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         Ok(ready)
     }
 
-    /// Fails if the keys that are new to the app or the user make its state too large.
+    /// Fails if new state keys would make the app's or the user's state too large.
     async fn check_shared(&self, key: &SessionKey, shared: &ScopedState) -> Result<()> {
         let limit = self.settings.limits.state_bytes;
         let scopes = [

@@ -1,7 +1,7 @@
-//! The queue for a session's lease: an append that begins a run waits here until the session is free.
+//! The queue for the lease of a session: an append that begins a run waits here.
 //!
 //! Waiters of one process queue in memory, in order. The first of them asks the store, and leaves a
-//! ticket there when another process is ahead. The append of the run's first events takes the lease,
+//! ticket there if another process is ahead. The append of the run's first events takes the lease,
 //! so a run without contention costs no extra write.
 
 use std::{
@@ -26,13 +26,13 @@ use crate::{
     store::{Batch, SessionStore, Written},
 };
 
-/// How often a waiter asks the store again when no one in this process reports a change.
+/// How often a waiter asks the store again when this process has seen no change.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A wait is cut to this, so that deadlines do not overflow.
+/// Longest possible wait, so that deadlines do not overflow.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The queues of this process, one for each session that a run waits for.
+/// The queues of this process, one for each session with waiting runs.
 #[derive(Debug, Default)]
 pub(super) struct LeaseQueues(Mutex<HashMap<SessionKey, Arc<Semaphore>>>);
 
@@ -78,12 +78,12 @@ impl Drop for QueueHead<'_> {
     }
 }
 
-/// A waiter's place in the queue of the store. Dropping it withdraws the place.
+/// A waiter's ticket in the store's queue. Dropping it withdraws the ticket.
 struct Ticket<S: SessionStore> {
     store: Arc<S>,
     key: SessionKey,
     id: String,
-    /// Whether the store may know it.
+    /// Whether the store may have the ticket.
     is_queued: bool,
 }
 

@@ -1,8 +1,8 @@
 //! The one implementation of the session rules, over any [`SessionStore`].
 //!
-//! Called by users and the runner through [`SessionService`] and [`SessionLog`]; each call settles
-//! what ADK says (`prepare`), waits for the lease where it begins a run (`lease_queue`), and then
-//! makes one call to the store.
+//! Users and the runner call it through [`SessionService`] and [`SessionLog`]. Each call applies
+//! ADK's rules (`prepare`), waits for the lease if it begins a run (`lease_queue`), and then makes
+//! one call to the store.
 
 mod append;
 mod fold;
@@ -50,7 +50,7 @@ use crate::{
 use lease_queue::LeaseQueues;
 pub use sweep::Sweeper;
 
-/// Sessions over a store: ADK's rules once, for every database.
+/// A session service over a store. It implements ADK's rules once, for every database.
 ///
 /// Cheap to clone; clones share the store. `InMemorySessionService` and `SqliteSessionService`
 /// are this type on their stores.
@@ -59,7 +59,7 @@ pub struct StoreSessionService<S> {
     store: Arc<S>,
     settings: Arc<Settings>,
     lease_queues: Arc<LeaseQueues>,
-    /// Events that were acknowledged.
+    /// Number of acknowledged events.
     appended: Arc<AtomicU64>,
 }
 
@@ -83,22 +83,22 @@ impl<S> Clone for StoreSessionService<S> {
     }
 }
 
-/// A store that is opened by an address.
+/// A store that is opened by a URI.
 #[async_trait]
 pub trait ConnectStore: SessionStore + Sized {
-    /// Opens the store at `uri`, bringing its schema up to date.
+    /// Opens the store at `uri` and migrates its schema if necessary.
     async fn connect(uri: &str) -> Result<Self>;
 }
 
 impl<S: ConnectStore> StoreSessionService<S> {
-    /// Opens the store at `uri`, bringing its schema up to date.
+    /// Opens the store at `uri` and migrates its schema if necessary.
     pub async fn connect(uri: &str) -> Result<Self> {
         Ok(Self::over(S::connect(uri).await?))
     }
 }
 
 impl<S: SessionStore + Default> StoreSessionService<S> {
-    /// A service on a new, empty store.
+    /// Creates a service on a new, empty store.
     pub fn new() -> Self {
         Self::over(S::default())
     }
@@ -111,7 +111,7 @@ impl<S: SessionStore + Default> Default for StoreSessionService<S> {
 }
 
 impl<S: SessionStore> StoreSessionService<S> {
-    /// A service on `store`.
+    /// Creates a service on `store`.
     pub fn over(store: S) -> Self {
         StoreSessionService {
             store: Arc::new(store),
@@ -127,7 +127,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         }
     }
 
-    /// Takes the time of events from `clock`.
+    /// Takes event times from `clock`.
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
         Arc::make_mut(&mut self.settings).clock = Arc::new(clock);
         self
@@ -139,25 +139,26 @@ impl<S: SessionStore> StoreSessionService<S> {
         self
     }
 
-    /// Sets what may be stored.
+    /// Sets the size limits.
     pub fn with_limits(mut self, limits: Limits) -> Self {
         Arc::make_mut(&mut self.settings).limits = limits;
         self
     }
 
-    /// Sets how long a run holds its session without a sign of life. Default: 30 seconds.
+    /// Sets how long a lease lasts without an append or a renewal. Default: 30 seconds.
     pub fn with_run_ttl(mut self, ttl: Duration) -> Self {
         Arc::make_mut(&mut self.settings).run_ttl = ttl;
         self
     }
 
-    /// Sets how long sessions live after the last write, unless they say otherwise. Default: for ever.
+    /// Sets the default time to live of sessions after the last write. By default they never
+    /// expire.
     pub fn with_session_ttl(mut self, ttl: Duration) -> Self {
         Arc::make_mut(&mut self.settings).session_ttl = Some(ttl);
         self
     }
 
-    /// The store, for what only this kind of store can do.
+    /// Returns the store, for operations that only this backend has.
     pub fn store(&self) -> &S {
         &self.store
     }
@@ -174,7 +175,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         Ok(session_of(created))
     }
 
-    /// Settles everything about a session that is to be created.
+    /// Validates a new session and fills in its id, time and time to live.
     fn settled(&self, new: CreateSession) -> Result<NewSession> {
         let settings = &self.settings;
         let given = new.session_id.filter(|id| !id.trim().is_empty());
@@ -201,7 +202,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         for key in initial.keys() {
             self.settings.limits.check_state_key(key)?;
         }
-        // A value may be too deep, or a float that JSON has no word for.
+        // A value may be nested too deeply, or a float that JSON cannot express.
         let text = to_stored_text(initial);
         let text = text.map_err(|e| SessionError::invalid("state", e.to_string()))?;
         let limits = &self.settings.limits;
@@ -230,7 +231,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             app: query.app_name,
             user: query.user_id,
             after: query.after,
-            // One more tells whether there is a next page.
+            // One extra session tells whether there is a next page.
             limit: limit.saturating_add(1),
             with_state: query.with_state,
         };
@@ -250,13 +251,13 @@ impl<S: SessionStore> StoreSessionService<S> {
         })
     }
 
-    /// Replaces what the session may have missed by what the log has.
+    /// Reads what the log has after the session's position, and replaces the state.
     async fn refresh_session(&self, session: &mut Session) -> Result<()> {
         let key = session.key();
         self.settings.limits.check_key(&key)?;
         let window = Window::after(session.position);
         let read = self.store.read(&key, window, Want::State).await?;
-        // Another session that took the id is not this one.
+        // A later session that reuses the id is not this one.
         let is_other = |head: &Head| ![0, head.incarnation].contains(&session.incarnation);
         let Some(read) = read.filter(|read| !is_other(&read.head)) else {
             return Err(SessionError::NotFound { key });
@@ -275,14 +276,14 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 }
 
-/// The answer to a batch that was not refused.
+/// Converts the result of a write into the result of an append.
 fn appended(key: &SessionKey, written: Written) -> Result<Appended> {
     match written {
         Written::Done { events, token } => Ok(Appended {
             events,
             run: token.map(RunToken),
         }),
-        // Only who takes a lease can find it taken, and that is handled where it is waited for.
+        // Only an append that takes the lease can be busy, and `lease_queue` handles that case.
         Written::Busy { .. } => Err(SessionError::RunBusy {
             key: key.clone(),
             waited: Duration::ZERO,

@@ -1,4 +1,4 @@
-//! Makes an event ready to be written: id, time, `temp:` keys, limits, scopes.
+//! Prepares an event for writing: id, time, `temp:` keys, limits and scopes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::{
 };
 
 impl<S: SessionStore> StoreSessionService<S> {
-    /// Settles everything about `event`. Returns its `temp:` keys beside it: no store gets them.
+    /// Validates `event` and fills in its id and time. Returns its `temp:` keys separately, because
+    /// they are not stored.
     pub(super) fn prepare(&self, mut event: Event) -> Result<(NewEvent, StateDelta)> {
         let settings = &self.settings;
         let temp = State::take_temp_keys(&mut event.actions.state_delta);
@@ -51,7 +52,7 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 }
 
-/// The changes that a delta means, key by key.
+/// Converts a delta into changes by key.
 pub(super) fn changes(delta: ScopedDelta) -> Changes {
     let session = delta.session.into_iter();
     Changes {

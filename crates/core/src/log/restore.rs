@@ -1,7 +1,7 @@
-//! Files in a rewind: which ones changed since, and how they become again what they were.
+//! Artifacts in a rewind: finds the files that have changed and restores their earlier content.
 //!
-//! The log says which version of a file an event made. Nothing is removed: a file gets one more
-//! version, with the content that it had, or one that says that there was none.
+//! The log records which version of a file an event saved. A rewind deletes nothing: it saves a new
+//! version with the earlier content, or a tombstone if the file did not exist.
 
 use std::collections::HashMap;
 
@@ -17,26 +17,26 @@ use crate::{
     store::{Head, SessionStore, Want},
 };
 
-/// How many events are read at a time.
+/// Number of events read at a time.
 const PAGE: u64 = 500;
 
-/// A file that is not what it was.
+/// A file that has changed since the position to restore.
 #[derive(Debug)]
 pub(super) struct Changed {
     filename: String,
-    /// The version that the log tells of last.
+    /// The version in the log now.
     now: u64,
-    /// The version that the log told of then; `None` if it told of none.
+    /// The version in the log at the position to restore; `None` if the log had none.
     then: Option<u64>,
 }
 
-/// What a rewind has restored so far. If it must look again, because somebody appended meanwhile,
-/// a file that did not change again gets no further version.
+/// The files that a rewind has restored so far. If the rewind must read again because of a
+/// concurrent append, it saves no further version of a file that did not change again.
 #[derive(Debug, Default)]
 pub(super) struct Restored(HashMap<String, (u64, u64)>);
 
 impl Restored {
-    /// Restores the files; gives the delta for the event, in ADK's order.
+    /// Restores the files and returns the artifact delta for the event, in ADK's order.
     pub(super) async fn restore(
         &mut self,
         artifacts: &dyn ArtifactService,
@@ -65,7 +65,7 @@ impl Restored {
     }
 }
 
-/// Saves one more version of the file, which is what it was. One that is gone cannot come back.
+/// Saves a new version with the earlier content. A version that was deleted becomes a tombstone.
 async fn save_as_then(
     artifacts: &dyn ArtifactService,
     session: &SessionKey,
@@ -81,8 +81,8 @@ async fn save_as_then(
 }
 
 impl<S: SessionStore> StoreSessionService<S> {
-    /// The files of the session that its log, up to `head`, tells of otherwise than it did before
-    /// the event at `first`.
+    /// Finds the files of the session whose version in the log differs between `head` and the event
+    /// before `first`.
     pub(super) async fn files_changed_since(
         &self,
         head: &Head,
@@ -93,7 +93,7 @@ impl<S: SessionStore> StoreSessionService<S> {
             return Ok(Vec::new());
         }
         let then = self.versions_told(head, 1, first - 1).await?;
-        // As ADK orders them: by the first event of the log that tells of the file.
+        // ADK orders the files by the first event that names them.
         let mut now = then.clone();
         for (filename, version) in &since {
             now.insert(filename, version.clone());
@@ -112,7 +112,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         changed.collect()
     }
 
-    /// The newest version of each file of the session that the events of a range tell of.
+    /// Returns the newest version of each of the session's files that a range of events names.
     async fn versions_told(&self, head: &Head, mut first: u64, last: u64) -> Result<JsonMap> {
         let mut versions = JsonMap::new();
         while first <= last {
@@ -129,7 +129,7 @@ impl<S: SessionStore> StoreSessionService<S> {
     }
 }
 
-/// The version that an event tells of. What is none cannot be taken back.
+/// Parses the version that an event names. A rewind fails if it is not a number.
 fn version_of(session: &SessionKey, filename: &str, told: &Json) -> Result<u64> {
     told.as_u64().ok_or_else(|| SessionError::Artifact {
         key: session.clone(),
@@ -143,7 +143,7 @@ fn version_of(session: &SessionKey, filename: &str, told: &Json) -> Result<u64> 
 
 fn take_up(versions: &mut JsonMap, event: &Event) {
     for (filename, version) in &event.actions.artifact_delta {
-        // What belongs to the user is not taken back.
+        // A rewind does not restore files that belong to the user.
         if !filename.starts_with(USER_ARTIFACT_PREFIX) {
             versions.insert(filename, version.clone());
         }

@@ -1,8 +1,8 @@
-//! Rewind: history is taken back by appending, and the state becomes exactly what it was. What
-//! happens to files is in `restore`.
+//! Rewind: undoes part of the history by appending an event, and restores the state exactly. The
+//! `restore` module handles artifacts.
 //!
-//! ADK forgets the state given at creation and leaves `null` where a key did not exist. Here the
-//! stored event carries ADK's deltas, so that ADK's readers agree, and the state follows the log.
+//! ADK forgets the initial state and leaves `null` where a key did not exist. Here the stored event
+//! carries ADK's deltas, so that ADK's readers agree, and the state follows the log.
 
 use std::{collections::HashMap, panic::resume_unwind, pin::pin, sync::Arc, time::Duration};
 
@@ -24,24 +24,24 @@ use crate::{
     store::{Batch, Head, NewEvent, SessionStore, Want, Written},
 };
 
-/// What a rewind goes by.
+/// The facts that a rewind is computed from.
 struct LookedBack {
     head: Head,
-    /// The session's own keys.
+    /// The session's own state now.
     current: JsonMap,
-    /// What they were.
+    /// The session's own state to restore.
     target: JsonMap,
-    /// The files that are not what they were, if files are to be restored.
+    /// The files that have changed since, if artifacts must be restored.
     files: Vec<Changed>,
 }
 
-/// Session keys to set or (`None`) to make absent.
+/// State keys to set, or (`None`) to remove.
 pub(crate) type KeyChanges = Vec<(String, Option<Json>)>;
 
 impl<S: SessionStore> StoreSessionService<S> {
-    /// Appends the event that takes back everything from the invocation on.
+    /// Appends the event that undoes everything since the invocation.
     ///
-    /// Runs on a task of its own, so that a caller who disconnects leaves no lease behind.
+    /// Runs on a task of its own, so that a caller that disconnects leaves no lease behind.
     pub(super) async fn rewind_before(
         &self,
         key: &SessionKey,
@@ -123,7 +123,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         }
     }
 
-    /// What is, and what was before the invocation. All of it belongs to one position.
+    /// Reads the current and the earlier state. Both are consistent with `head.position`.
     async fn look_back(&self, key: &SessionKey, rewind: &Rewind) -> Result<LookedBack> {
         let read = self.store.read(key, Window::NONE, Want::State).await?;
         let read = read.ok_or_else(|| SessionError::not_found(key))?;
@@ -145,7 +145,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         })
     }
 
-    /// The event that takes back everything from the invocation on, as of what was looked at.
+    /// Builds the batch that undoes everything since the invocation.
     fn rewind_batch(
         &self,
         rewind: &Rewind,
@@ -237,7 +237,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         }
     }
 
-    /// Gives each event the changes that it makes to the state left by the one before.
+    /// Computes the changes of each event relative to the state after the previous one.
     async fn follow(
         &self,
         key: &SessionKey,
@@ -246,11 +246,11 @@ impl<S: SessionStore> StoreSessionService<S> {
     ) -> Result<()> {
         let ids: Vec<String> = events.iter().map(|new| new.event.id.clone()).collect();
         let known = self.store.positions_of(key, &ids).await?;
-        // What the state was when an invocation of this very batch began.
+        // The state when each invocation of this batch began.
         let mut begun: HashMap<String, JsonMap> = HashMap::new();
         for (new, known) in events.iter_mut().zip(known) {
             if known.is_some() {
-                // A repeat: what it did is in the state already.
+                // A repeat: the state already reflects it.
                 continue;
             }
             let actions = &new.event.actions;
@@ -276,7 +276,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         Ok(())
     }
 
-    /// The session's own keys before the first event of the invocation, if there is one.
+    /// The session's own state before the first event of the invocation, if the log has one.
     async fn state_before(&self, key: &SessionKey, invocation: &str) -> Result<Option<JsonMap>> {
         match self.store.first_of_invocation(key, invocation).await? {
             Some(first) => self.store.state_at(key, first - 1).await.map(Some),
@@ -306,8 +306,8 @@ fn adk_delta(current: &JsonMap, target: &JsonMap) -> StateDelta {
     delta
 }
 
-/// What turns `current` into `target`, and then sets what `delta` adds to it. A `null` of the delta
-/// is ADK's word for a key that did not exist, and says nothing that `target` does not.
+/// Returns the changes that turn `current` into `target` and then apply `delta`. ADK writes `null`
+/// for a key that did not exist; `target` already says so, and these are skipped.
 pub(crate) fn changes_to(current: &JsonMap, target: &JsonMap, delta: &JsonMap) -> KeyChanges {
     let mut goal = target.clone();
     for (key, value) in delta {
@@ -323,7 +323,7 @@ pub(crate) fn changes_to(current: &JsonMap, target: &JsonMap, delta: &JsonMap) -
     changes
 }
 
-/// Makes the changes.
+/// Applies the changes.
 pub(crate) fn apply(state: &mut JsonMap, changes: &KeyChanges) {
     for (key, value) in changes {
         match value {

@@ -1,4 +1,4 @@
-//! Sweeping: what is left of expired sessions is removed, on request or every so often.
+//! Sweeping: deletes expired sessions, on request or periodically.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::StoreSessionService;
 use crate::{error::Result, store::SessionStore};
 
 impl<S: SessionStore> StoreSessionService<S> {
-    /// Deletes what has expired, a chunk at a time, letting others write in between.
+    /// Deletes expired sessions in chunks, so that other writes get in between.
     pub(super) async fn sweep_expired(&self) -> Result<u64> {
         const CHUNK: usize = 64;
         let mut swept = 0;
@@ -20,20 +20,20 @@ impl<S: SessionStore> StoreSessionService<S> {
         }
     }
 
-    /// Sweeps expired sessions every so often, until the [`Sweeper`] is dropped.
+    /// Deletes expired sessions at this interval until the [`Sweeper`] is dropped.
     pub fn start_sweeper(&self, every: Duration) -> Sweeper {
         let service = self.clone();
         Sweeper(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(every).await;
-                // A failing store fails its users too; the next round tries again.
+                // Ignore the error: callers see the store fail too, and the next sweep retries.
                 let _ = service.sweep_expired().await;
             }
         }))
     }
 }
 
-/// Sweeps expired sessions in the background as long as it lives.
+/// Deletes expired sessions in the background until it is dropped.
 #[derive(Debug)]
 pub struct Sweeper(tokio::task::JoinHandle<()>);
 

@@ -1,4 +1,5 @@
-//! Live tail: history, then every new event, read by position so that none is missed or repeated.
+//! Live tail: streams the history and then every new event. Reading by position means that none is
+//! missed or repeated.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -12,7 +13,7 @@ use crate::{
     store::{SessionStore, Want},
 };
 
-/// Events read at a time.
+/// Number of events read at a time.
 const STEP: usize = 256;
 
 struct Tail<S> {
@@ -20,13 +21,13 @@ struct Tail<S> {
     key: SessionKey,
     /// The last position that was read.
     position: u64,
-    /// The session that was there at first; another one of the same id is not ours.
+    /// The incarnation seen first; a later session with the same id is another one.
     incarnation: Option<u64>,
     ready: VecDeque<(u64, Arc<Event>)>,
     ended: bool,
 }
 
-/// The events behind `position`, and then each new one.
+/// Streams the events after `position`, and then each new one.
 pub(super) fn tail<S: SessionStore>(store: Arc<S>, key: SessionKey, position: u64) -> EventStream {
     let tail = Tail {
         store,

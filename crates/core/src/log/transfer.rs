@@ -1,7 +1,7 @@
-//! Export and import: logs as JSON Lines, without loss.
+//! Export and import of logs as JSON Lines, without loss.
 //!
-//! A session is a header line and a line an event; the header says how many follow, so that a
-//! file that was cut off is noticed. Shared keys have a line of their own before the sessions.
+//! A session is a header line and one line for each event. The header gives the number of events,
+//! so that an import detects a truncated file. Shared state has its own line before the sessions.
 
 use std::collections::HashSet;
 
@@ -19,13 +19,13 @@ use crate::{
     transfer_store::{DraftId, LogHeader},
 };
 
-/// Events moved at a time.
+/// Number of events moved at a time.
 const STEP: usize = 256;
 
-/// The format's version, said in every header.
+/// The version of the format, in every header.
 const VERSION: i64 = 1;
 
-/// The lines of everything in `scope`.
+/// Exports everything in `scope`.
 pub(super) fn export<S: SessionStore>(
     service: StoreSessionService<S>,
     scope: ExportScope,
@@ -36,7 +36,7 @@ pub(super) fn export<S: SessionStore>(
             ExportScope::User { app, user } => keys(&service, app, Some(user)).await?,
             ExportScope::App { app } => keys(&service, app, None).await?,
         };
-        // Keys that a user's sessions share are exported even where there is no session.
+        // Export a user's shared state even if the user has no session.
         let alone = match &scope {
             ExportScope::User { app, user } if keys.is_empty() => Some((app, user)),
             _ => None,
@@ -69,7 +69,7 @@ pub(super) fn export<S: SessionStore>(
     Box::pin(lines.try_flatten())
 }
 
-/// The addresses of a user's or an app's sessions, from one snapshot, in order.
+/// Returns the addresses of the sessions of a user or an app, sorted, from one snapshot.
 async fn keys<S: SessionStore>(
     service: &StoreSessionService<S>,
     app: &str,
@@ -117,7 +117,7 @@ async fn shared_line<S: SessionStore>(
     text(line)
 }
 
-/// The lines of one session. One of many that is deleted meanwhile is left out.
+/// Exports one session. Skips a session that was deleted meanwhile, unless `must_be_there`.
 fn session_lines<S: SessionStore>(
     service: StoreSessionService<S>,
     key: SessionKey,
@@ -199,7 +199,7 @@ fn text(line: JsonMap) -> Result<String> {
     text.map_err(|e| SessionError::invalid("export", e.to_string()))
 }
 
-/// Takes in what [`export`] gave.
+/// Imports the lines of an [`export`].
 pub(super) async fn import<S: SessionStore>(
     service: &StoreSessionService<S>,
     mut lines: LineStream,
@@ -226,23 +226,23 @@ pub(super) async fn import<S: SessionStore>(
 struct Import<'a, S> {
     service: &'a StoreSessionService<S>,
     receipt: ImportReceipt,
-    /// The last line of shared keys.
+    /// The last shared-state line.
     shared: Option<SharedLine>,
     open: Option<OpenLog>,
     line: u64,
 }
 
-/// A line of shared keys. They come with the sessions behind it, so that a session which is refused
-/// brings none; where there is no session, they come by themselves.
+/// A shared-state line. Its keys are written with the sessions after it, so that a rejected session
+/// adds none. Without any session they are written on their own.
 struct SharedLine {
     app: String,
     user: String,
     keys: ScopedState,
-    /// Whether a session of the user has brought them.
+    /// Whether a session of the user has written them.
     is_set: bool,
 }
 
-/// A session whose events are still coming in.
+/// A session whose events are being imported.
 struct OpenLog {
     header: LogHeader,
     draft: DraftId,
@@ -316,7 +316,7 @@ impl<S: SessionStore> Import<'_, S> {
         })
     }
 
-    /// Sets the last line's keys if no session has brought them.
+    /// Writes the last line's shared state if no session has written it.
     async fn end_shared(&mut self) -> Result<()> {
         match self.shared.take() {
             Some(line) if !line.is_set => {
@@ -412,7 +412,7 @@ impl<S: SessionStore> Import<'_, S> {
         Ok(())
     }
 
-    /// Makes the session that was coming in visible.
+    /// Publishes the session that is being imported.
     async fn close(&mut self) -> Result<()> {
         let Some(log) = self.open.take() else {
             return Ok(());

@@ -61,7 +61,7 @@ pub trait MemoryService: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Why a memory operation failed, by what a caller can do next.
+/// Why a memory operation failed, grouped by what the caller can do next.
 // Exhaustive on purpose: a new variant must stop the server's match from compiling.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
