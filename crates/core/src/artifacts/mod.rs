@@ -1,7 +1,7 @@
-//! Artifacts: files that agents and tools keep beside a session, by name and version.
+//! Artifacts: files that agents and tools store next to a session, by name and version.
 //!
-//! The way of a save: [`ArtifactService`] (ADK's methods) → [`StoreArtifactService`] (the rules,
-//! once) → `names` (checks, and where a name belongs) → [`ArtifactStore`] (keeps it).
+//! The path of a save: [`ArtifactService`] (ADK's methods) → [`StoreArtifactService`] (the rules) →
+//! `names` (validates a name and finds its scope) → [`ArtifactStore`] (stores it).
 
 mod names;
 mod reference;

@@ -203,7 +203,7 @@ fn is_python_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
 
-/// As Python's `casefold`, for texts that are compared with small ASCII words.
+/// Like Python's `casefold`, for texts that are compared with lower-case ASCII words.
 fn fold(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,5 @@
-//! `ArtifactReference`: an artifact whose content is another one, named by an `artifact://` address.
+//! `ArtifactReference`: an artifact whose content is another artifact, given by an `artifact://`
+//! URI.
 
 use std::fmt;
 

@@ -158,7 +158,7 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Why an artifact operation failed, by what a caller can do next.
+/// Why an artifact operation failed, grouped by what the caller can do next.
 // Exhaustive on purpose: a new variant must stop the server's match from compiling.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
@@ -178,7 +178,7 @@ pub enum ArtifactError {
     Reference {
         /// The reference.
         uri: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
     /// A stored version cannot be read. The data is corrupt or from a newer version.
@@ -201,7 +201,7 @@ pub enum ArtifactError {
         /// The cause.
         source: BoxError,
     },
-    /// The store failed. Worth trying again.
+    /// The store failed. Retry.
     #[error("{store} failed to {operation}")]
     Store {
         /// The store.

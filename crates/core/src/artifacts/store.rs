@@ -20,7 +20,7 @@ const ERASE_PAGE: usize = 500;
 pub struct NewArtifact {
     /// The content.
     pub part: Part,
-    /// Its media type, as [`ArtifactVersion`] tells it.
+    /// Its media type, as in [`ArtifactVersion`].
     pub mime_type: Option<String>,
     /// Custom metadata.
     pub custom_metadata: JsonMap,

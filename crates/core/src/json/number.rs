@@ -235,7 +235,8 @@ mod tests {
         assert!(!Number::from(f64::NEG_INFINITY).is_finite());
     }
 
-    /// Where two shortest texts are equally near, ADK writes the even one; the plain way does not.
+    /// If two shortest texts are equally near, ADK writes the even one; Rust's own formatting may
+    /// not.
     #[test]
     fn floats_are_the_shortest_text_that_reads_back() {
         assert_eq!(

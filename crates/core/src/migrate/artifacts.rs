@@ -1,7 +1,7 @@
 //! Artifacts with all their versions, one version in memory at a time.
 //!
-//! The two stores may mean different things by a name, so a place of one is always asked for by the
-//! place of the other that it becomes.
+//! The two stores may interpret names differently, so an address of one store is always converted
+//! to the address in the other.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Artifacts {
     ends: Ends<dyn ArtifactStore>,
-    /// Says when what belongs to a session goes with it.
+    /// Tells when a session expires, because its artifacts expire with it.
     sessions: Option<Arc<dyn TransferStore>>,
 }
 
@@ -65,7 +65,7 @@ impl Artifacts {
         })
     }
 
-    /// What stands at `place` of one end, with its place at the other.
+    /// Pairs the artifact at `place` of one side with its address on the other.
     fn pair(&self, end: End, place: ArtifactPlace) -> Result<Pair> {
         let what = name_of(&place);
         let refused = |error: ArtifactError| MigrationError::Refused {
@@ -117,7 +117,7 @@ impl Artifacts {
         let is_text = part.text.is_some();
         let part = part.to_json().map_err(failed(pair.what.as_str()))?;
         let notes = json_text(&pair.what, &about.custom_metadata)?;
-        // A folder knows no media type of texts, and a database calls it text/plain.
+        // A file store has no media type for texts; a database uses text/plain.
         let mime_type = about.mime_type.as_ref();
         let mime_type = mime_type.filter(|_| self.is_same_kind() || !is_text);
         let told = format!("{} {mime_type:?}", about.create_time.to_bits());
@@ -125,7 +125,7 @@ impl Artifacts {
         Ok(Line::new(format!("version {}", about.version), text))
     }
 
-    /// Compares the first versions, as many as both have.
+    /// Compares the first versions, up to the number that both sides have.
     async fn difference(
         &self,
         pair: &Pair,
@@ -169,7 +169,7 @@ impl Artifacts {
         Ok(count)
     }
 
-    /// The part and its media type: as they are, unless the target is of another kind.
+    /// Returns the part and its media type, converted if the target is another kind of store.
     fn as_target_keeps(
         &self,
         pair: &Pair,
@@ -198,7 +198,7 @@ impl Artifacts {
         self.ends.from.names() == self.ends.to.names()
     }
 
-    /// Refuses what cannot be in the target as it is in the source, before anything is written.
+    /// Fails before the first write if the target cannot store an artifact unchanged.
     async fn check_fit(&self) -> Result<()> {
         let mut taken = HashMap::new();
         let mut pages = self.places(End::Source);
@@ -207,7 +207,7 @@ impl Artifacts {
                 let pair = self.pair(End::Source, place)?;
                 let versions = self.versions(End::Source, &pair).await?;
                 check_dense(&pair, &versions)?;
-                // Stores of one kind take what the other one has.
+                // Stores of the same kind accept the same artifacts.
                 if self.is_same_kind() {
                     continue;
                 }
@@ -226,7 +226,7 @@ impl Artifacts {
         Ok(())
     }
 
-    /// When an artifact goes with its session.
+    /// Returns when the session of an artifact expires.
     async fn expires_us(&self, place: &ArtifactPlace) -> Result<Option<i64>> {
         let (Some(sessions), Some(id)) = (&self.sessions, &place.session) else {
             return Ok(None);
@@ -238,7 +238,7 @@ impl Artifacts {
     }
 }
 
-/// Versions are numbered as they come, so that only a list without gaps can be made again.
+/// The target numbers versions consecutively, so a list with gaps cannot be copied.
 fn check_dense(pair: &Pair, versions: &[ArtifactVersion]) -> Result<()> {
     let missing = (0..).zip(versions).find(|(n, about)| about.version != *n);
     let Some((number, _)) = missing else {
@@ -260,12 +260,12 @@ fn name_of(place: &ArtifactPlace) -> String {
     }
 }
 
-/// The same artifact's place where names mean something else.
+/// Converts an address to a store that interprets names differently.
 fn place_in(place: &ArtifactPlace, names: ArtifactNames) -> Result<ArtifactPlace, ArtifactError> {
     ArtifactPlace::of(&key_of(place), names)
 }
 
-/// What a caller would name it by.
+/// Returns the key with which a caller would address the artifact.
 fn key_of(place: &ArtifactPlace) -> ArtifactKey {
     let is_named = place.filename.starts_with(USER_ARTIFACT_PREFIX);
     let filename = match place.session.is_none() && !is_named {

@@ -1,9 +1,8 @@
-//! Moves everything that one store keeps to another: whatever they are, for only the ports are known
-//! here.
+//! Migrates all data of one store to another. It uses only the ports, so any two stores will do.
 //!
-//! The way of a migration: [`Migration::run`] → look at the source → compare what the target has
-//! already → copy what it lacks → compare everything → look at the source again. What is to be done
-//! is said once a kind: `shared`, `sessions`, `memories`, `artifacts`, `keys`, each a [`Section`].
+//! [`Migration::run`] surveys the source, compares the data that the target already has, copies the
+//! rest, compares everything, and surveys the source again. Each kind of data is a [`Section`]:
+//! `shared`, `sessions`, `memories`, `artifacts`, `keys`.
 
 mod artifacts;
 mod compare;
@@ -34,10 +33,10 @@ pub use outcome::{
 use outcome::{Result, failed};
 use rest::Look;
 
-/// One end of a migration: what a store keeps, kind by kind. `None`: nothing of this kind.
+/// One side of a migration: the stores by kind of data. `None` means that there is no such store.
 #[derive(Debug, Clone, Default)]
 pub struct MigrationSide {
-    /// Sessions, and the keys that they share.
+    /// Sessions and their shared state.
     pub sessions: Option<Arc<dyn TransferStore>>,
     /// Memories.
     pub memory: Option<Arc<dyn MemoryStore>>,
@@ -49,9 +48,9 @@ pub struct MigrationSide {
 
 /// A migration from one store to another.
 ///
-/// The source is only read, and must be at rest: that something was written to it meanwhile is an
-/// error at the end. In the target nothing is overwritten. A migration that was broken off goes on
-/// when it is run again.
+/// A migration only reads the source, which must not be written to meanwhile; a write is reported
+/// as an error at the end. It overwrites nothing in the target. Run an interrupted migration again
+/// to resume it.
 #[derive(Debug, Clone)]
 pub struct Migration {
     from: MigrationSide,
@@ -60,35 +59,35 @@ pub struct Migration {
     watch: Arc<dyn MigrationWatch>,
 }
 
-/// An end of a migration.
+/// A side of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Source,
     Target,
 }
 
-/// What is done with one kind of things.
+/// The steps of a migration for one kind of data.
 #[async_trait]
 trait Section: fmt::Debug + Send + Sync {
-    /// What the things are called, in plural.
+    /// The name of this kind of data, in plural.
     fn name(&self) -> &'static str;
 
-    /// Counts what an end has.
+    /// Counts the data of one side.
     async fn look(&self, end: End) -> Result<Look>;
 
-    /// Counts what the target has of it already. Anything that is not in the source, or different
-    /// there, is an error.
+    /// Counts the data that the target already has. Fails if the target has data that is missing in
+    /// the source or differs there.
     async fn there(&self) -> Result<MigrationCounts>;
 
-    /// Copies what the target lacks, and says what that was.
+    /// Copies the data that the target lacks, and counts it.
     async fn copy(&self) -> Result<MigrationCounts>;
 
-    /// Compares everything and counts it. The first difference is an error.
+    /// Compares and counts all data. Fails at the first difference.
     async fn verify(&self, both: &mut Both) -> Result<MigrationCounts>;
 }
 
 impl Migration {
-    /// A migration of everything that `from` keeps to `to`.
+    /// Creates a migration of all data of `from` to `to`.
     pub fn new(from: MigrationSide, to: MigrationSide) -> Migration {
         Migration {
             from,
@@ -104,20 +103,21 @@ impl Migration {
         self
     }
 
-    /// Tells `watch` how far it is.
+    /// Reports progress to `watch`.
     pub fn with_watch(mut self, watch: Arc<dyn MigrationWatch>) -> Migration {
         self.watch = watch;
         self
     }
 
-    /// What there is to do: writes nothing. Fails where [`run`](Self::run) would before it writes.
+    /// Counts the data to copy without writing anything. Fails where [`run`](Self::run) would fail
+    /// before its first write.
     pub async fn survey(&self) -> Result<MigrationSurvey> {
         self.check_apart().await?;
         let sections = self.sections().await?;
         Ok(self.look_around(&sections).await?.0)
     }
 
-    /// Copies what the target lacks, then compares both sides as wholes.
+    /// Copies the data that the target lacks, then compares both sides completely.
     pub async fn run(&self) -> Result<MigrationReport> {
         self.check_apart().await?;
         let sections = self.sections().await?;
@@ -182,7 +182,7 @@ impl Migration {
         Ok(all)
     }
 
-    /// Refuses a target that is the source.
+    /// Fails if source and target are the same store.
     async fn check_apart(&self) -> Result<()> {
         let (Some(from), Some(to)) = (&self.from.sessions, &self.to.sessions) else {
             return Ok(());
@@ -195,8 +195,8 @@ impl Migration {
         }
     }
 
-    /// A section for each kind that the source keeps. One that the target cannot keep is an error if
-    /// there is anything of it.
+    /// Returns a section for each kind of data that the source has. Fails if the source has data of
+    /// a kind that the target cannot store.
     async fn sections(&self) -> Result<Vec<Box<dyn Section>>> {
         let (from, to, watch) = (&self.from, &self.to, &self.watch);
         let mut sections: Vec<(Box<dyn Section>, bool)> = Vec::new();

@@ -1,11 +1,12 @@
-//! Expressions of time in a question, as spans of days: "yesterday", "last week", "in March",
-//! "on 5 May 2023", "two months ago", "last summer". English.
+//! Parses English time expressions in a query into spans of days: "yesterday", "last week", "in
+//! March", "on 5 May 2023", "two months ago", "last summer".
 //!
-//! Rules are tried at each word, the longest first. What is not time_match is left to the words.
+//! The parser tries the rules at each word, longest first. Words that no rule matches are ordinary
+//! words of the query.
 
 use super::calendar::{Day, date_of, day_at, month_named, month_start, weekday_named, weekday_of};
 
-/// Days from `from` up to, not with, `to`.
+/// The days from `from` to `to`, excluding `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) from: Day,
@@ -21,8 +22,8 @@ impl Span {
         Span::new(day - reach, day + reach + 1)
     }
 
-    /// How well a day fits: 1 inside, and falling to 0 over half the span's length outside, because
-    /// people remember times roughly.
+    /// How well a day fits: 1 inside, falling to 0 over half the span's length outside, because
+    /// people remember times only roughly.
     pub(crate) fn fit(self, day: Day) -> f32 {
         let outside = (self.from - day).max(day - self.to + 1).max(0);
         let reach = ((self.to - self.from) / 2).clamp(1, 30) + 1;
@@ -30,16 +31,16 @@ impl Span {
     }
 }
 
-/// The times that a question names.
+/// The times that a query names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) spans: Vec<Span>,
-    /// Places of words that mean something only from where the asker stands ("last", "ago"): no
-    /// memory is found by them.
+    /// Indexes of words that are relative to the time of the query ("last", "ago"). They match no
+    /// memory.
     pub(crate) relative: Vec<usize>,
 }
 
-/// What a rule time_match.
+/// The result of a rule.
 struct TimeMatch {
     words: usize,
     spans: Vec<Span>,
@@ -54,7 +55,7 @@ fn time_match(words: usize, span: Span, relative: bool) -> Option<TimeMatch> {
     })
 }
 
-/// A rule looks at the words from a place on.
+/// A rule reads the words from a position on.
 type Rule = fn(&WordCursor<'_>) -> Option<TimeMatch>;
 
 /// The longest expressions come first.
@@ -78,7 +79,7 @@ struct WordCursor<'a> {
 }
 
 impl<'a> WordCursor<'a> {
-    /// The word so many places on; empty beyond the end.
+    /// Returns the word at this offset; empty beyond the end.
     fn word(&self, offset: usize) -> &'a str {
         self.words.get(self.at + offset).copied().unwrap_or("")
     }
@@ -97,7 +98,7 @@ impl<'a> WordCursor<'a> {
         (1..=31).contains(&day).then_some(day as u8)
     }
 
-    /// The word before, over an article.
+    /// Returns the previous word, skipping an article.
     fn before(&self) -> &'a str {
         let mut before = self.words[..self.at].iter().rev();
         match before.next() {
@@ -115,7 +116,7 @@ impl<'a> WordCursor<'a> {
     }
 }
 
-/// The times in the words of a question (in lower case), seen from a day.
+/// Finds the times in the lower-case words of a query, relative to `today`.
 pub(crate) fn find_times(words: &[&str], today: Day) -> Times {
     let mut times = Times::default();
     let mut at = 0;
@@ -135,7 +136,7 @@ pub(crate) fn find_times(words: &[&str], today: Day) -> Times {
     times
 }
 
-/// 2023-05-08, 5/8/2023. Where day and month cannot be told apart, both are meant.
+/// 2023-05-08, 5/8/2023. If day and month are ambiguous, returns both readings.
 fn numeric_date(place: &WordCursor<'_>) -> Option<TimeMatch> {
     if let (Some(year), Some(month @ 1..=12), Some(day)) =
         (place.year(0), place.number(1), place.day_of_month(2))
@@ -173,7 +174,7 @@ fn month_day_year(place: &WordCursor<'_>) -> Option<TimeMatch> {
     if let Some(day) = place.day_of_month(1) {
         return dated(place, 2, month, Some(day));
     }
-    // "may" and "march" are words of their own.
+    // "may" and "march" are also ordinary words.
     let surely = !matches!(place.word(0), "may" | "march");
     let of = usize::from(place.word(1) == "of");
     if surely || place.after_preposition() || place.year(1 + of).is_some() {
@@ -182,7 +183,7 @@ fn month_day_year(place: &WordCursor<'_>) -> Option<TimeMatch> {
     None
 }
 
-/// A month, with or without a day; the year is the next word, or the last one that had it.
+/// A month, with or without a day. Without a year, the most recent one.
 fn dated(place: &WordCursor<'_>, words: usize, month: u8, day: Option<u8>) -> Option<TimeMatch> {
     let of = usize::from(place.word(words) == "of");
     let named = place.year(words + of);
@@ -206,7 +207,7 @@ fn latest_year(today: Day, month: u8, day: u8) -> i32 {
     }
 }
 
-/// Last summer, summer of 2022, in winter. Of the northern half of the world.
+/// Last summer, summer of 2022, in winter. Seasons of the northern hemisphere.
 fn season(place: &WordCursor<'_>) -> Option<TimeMatch> {
     let led = usize::from(matches!(place.word(0), "last" | "this"));
     let first_month: u8 = match place.word(led) {
@@ -233,7 +234,7 @@ fn season(place: &WordCursor<'_>) -> Option<TimeMatch> {
     time_match(words, span_of(year), false)
 }
 
-/// What a length of time is called, without its plural.
+/// Parses a unit of time, singular or plural.
 fn unit(word: &str) -> Option<Unit> {
     Some(match word.strip_suffix('s').unwrap_or(word) {
         "day" => Unit::Day,
@@ -254,7 +255,7 @@ enum Unit {
     Year,
 }
 
-/// How many, the words that say so, and whether it is a guess.
+/// Returns the amount, the number of words it takes, and whether it is approximate.
 fn amount(place: &WordCursor<'_>, offset: usize) -> Option<(i64, usize, bool)> {
     const NUMBERS: [&str; 12] = [
         "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
@@ -354,7 +355,7 @@ fn last_or_this(place: &WordCursor<'_>) -> Option<TimeMatch> {
     time_match(2, span, true)
 }
 
-/// The latest such weekday that is not after a day.
+/// Returns the latest such weekday that is not after `day`.
 fn latest(day: Day, weekday: u8) -> Day {
     day - (i64::from(weekday_of(day)) - i64::from(weekday)).rem_euclid(7)
 }
@@ -374,7 +375,7 @@ fn single_words(place: &WordCursor<'_>) -> Option<TimeMatch> {
     time_match(1, span, true)
 }
 
-/// On Friday: the last one.
+/// On Friday: the most recent one.
 fn weekday(place: &WordCursor<'_>) -> Option<TimeMatch> {
     let weekday = weekday_named(place.word(0))?;
     if place.before() != "on" || place.word(0).ends_with('s') {
@@ -396,7 +397,7 @@ fn year(place: &WordCursor<'_>) -> Option<TimeMatch> {
     )
 }
 
-/// The date of a day, for whoever explains.
+/// Formats a day for assertions.
 #[cfg(test)]
 fn shown(day: Day) -> String {
     let super::calendar::Date { year, month, day } = date_of(day);
@@ -407,7 +408,7 @@ fn shown(day: Day) -> String {
 mod tests {
     use super::*;
 
-    /// The spans that a question names on Wednesday, 14 June 2023: first and last day.
+    /// The spans, as first and last day, that a query names on Wednesday, 14 June 2023.
     fn spans(question: &str) -> Vec<String> {
         let question = question.to_lowercase();
         let words: Vec<&str> = question

@@ -1,87 +1,89 @@
-//! What goes into the index and what comes out of it.
+//! The documents and the search results of the index.
 
 use std::sync::Arc;
 
-/// One memory, as the index needs it.
+/// One memory in the form that the index needs.
 #[derive(Debug, Clone, Default)]
 pub struct Document {
-    /// Its number among the user's memories: dense enough, never used twice, ascending by arrival.
+    /// Its number among the user's memories: ascending by arrival, never reused, with few gaps.
     pub seq: u64,
-    /// The conversation it was said in. Memories of one conversation are neighbours.
+    /// The session of the memory. Memories of one session are neighbors.
     pub session: Option<Arc<str>>,
-    /// Its place in the conversation.
+    /// Its position in the session.
     pub order: u64,
-    /// Who said it.
+    /// The author.
     pub author: Option<Arc<str>>,
-    /// When it was said, in seconds since 1970.
+    /// The time of the message, in seconds since 1970.
     pub timestamp: f64,
-    /// What was said.
+    /// The text of the message.
     pub text: String,
-    /// What the index's [`Meaning`](super::Meaning) says of the text, if that was worked out before; it
-    /// is worked out otherwise. One of another length is none.
+    /// The vector of the text from the index's [`Meaning`](super::Meaning), if it was computed
+    /// before. If it is missing or has another length, the index computes it.
     pub meaning: Option<Vec<i8>>,
-    /// What it means, as the embedder that was given says; empty if there is none.
+    /// The vector from the configured embedder; empty if there is none.
     pub embedding: Vec<f32>,
 }
 
-/// A document that answers the question.
+/// A document that matches the query.
 #[derive(Debug, Clone)]
 pub struct Hit {
     /// Its number.
     pub seq: u64,
-    /// How well it answers: 0 to 1, to be compared within one search and, roughly, between searches.
+    /// How well it matches, from 0 to 1. Comparable within one search and, roughly, between
+    /// searches.
     pub score: f32,
-    /// Why it was found.
+    /// Why it matched.
     pub explanation: Explanation,
 }
 
-/// Why a document was found: what each signal gave, and the words that matched.
+/// Why a document matched: the contribution of each signal, and the matched words.
 ///
-/// A signal is between 0 and 1. What it gave is the signal times its share of the weights
-/// ([`Ranking`](super::Ranking)) of those signals that the question has: one that names no author has no
-/// signal of authors. So what the signals gave adds up to the score, and the weights of the words add up
-/// to `lexical`.
+/// A signal is between 0 and 1. Its contribution is the signal times its share of the weights
+/// ([`Ranking`](super::Ranking)) of the signals that the query has: a query that names no author
+/// has no author signal. The contributions add up to the score, and the weights of the words to
+/// `lexical`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Explanation {
-    /// The words of the question that were found, the weightiest first.
+    /// The matched words of the query, in descending order of weight.
     pub words: Vec<MatchedWord>,
-    /// From the words of the document, its neighbours, its author and its date.
+    /// From the words of the document, its neighbors, its author and its date.
     pub lexical: f32,
-    /// From the conversation as a whole.
+    /// From the session as a whole.
     pub session: f32,
-    /// Because the question names its author.
+    /// From the author, if the query names one.
     pub author: f32,
-    /// From the meaning of its own words.
+    /// From the vector of its own words.
     pub meaning: f32,
-    /// From the meaning of its words and those around it.
+    /// From the vector of its words and those of its neighbors.
     pub context: f32,
-    /// From the embedder that was given.
+    /// From the configured embedder.
     pub embedding: f32,
-    /// Because it is from the time that the question names.
+    /// From the time, if the query names one.
     pub time: f32,
-    /// Near-duplicates that it stands for: of the same author, with the same or nearly the same words.
+    /// Near-duplicates that it represents: by the same author, with the same or nearly the same
+    /// words.
     pub duplicates: Vec<u64>,
 }
 
-/// A word of the question that was found.
+/// A matched word of the query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatchedWord {
-    /// As it stands in the question.
+    /// The word as written in the query.
     pub word: String,
-    /// Where it was found.
+    /// Where it matched.
     pub place: MatchPlace,
-    /// What it gave.
+    /// Its contribution.
     pub weight: f32,
 }
 
-/// Where a word was found.
+/// Where a word matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MatchPlace {
-    /// In what was said.
+    /// In the message itself.
     Own,
-    /// In what was said right before or after.
+    /// In a message right before or after.
     Near,
-    /// As the author's name.
+    /// In the author's name.
     Author,
     /// In the date.
     Date,

@@ -1,8 +1,8 @@
-//! Meaning: a small vector of each memory, compared with that of the question.
+//! Semantic similarity: a small vector of each memory, compared with that of the query.
 //!
-//! The vectors lie one after the other in memory, so that comparing all of them is one walk. What a
-//! memory means together with its neighbours is no vector of its own: the likeness of a sum is the sum of
-//! likenesses, divided by the sum's length, and only that length is kept.
+//! The vectors are contiguous in memory, so that one pass compares them all. A memory together with
+//! its neighbors has no vector of its own: the dot product with a sum is the sum of the dot
+//! products, so only the length of the sum is stored.
 
 use super::{
     documents::Documents,
@@ -11,18 +11,18 @@ use super::{
     window::{AFTER, BEFORE, Window},
 };
 
-/// What turns a text into a small vector, in the process and without waiting.
+/// Turns a text into a small vector, in-process and without waiting.
 pub trait Meaning: Send + Sync {
-    /// How long its vectors are.
+    /// The number of dimensions of its vectors.
     fn dims(&self) -> usize;
 
-    /// The vector of a text, and the factor that makes it as long as it should be. A text of which
-    /// nothing is known has a vector of zeros. The first numbers say the most, as after an analysis of
-    /// principal components: the index looks at no more than 192 of them.
+    /// Returns the vector of a text and the factor that scales it to its proper length. A text
+    /// without known words has a vector of zeros. The first dimensions must carry the most
+    /// information, as after a principal component analysis: the index uses at most 192 of them.
     fn embed(&self, text: &str) -> (Vec<i8>, f32);
 
-    /// Whether it has something to say about a question. If not, the question is answered by words
-    /// alone: likenesses by chance would only mix up what the words have found.
+    /// Whether the model can interpret a query. If not, the search uses words only, because chance
+    /// similarities would disturb the ranking.
     fn knows(&self, _question: &str) -> bool {
         true
     }
@@ -42,19 +42,20 @@ impl<M: Meaning + ?Sized> Meaning for &M {
     }
 }
 
-/// Of 256 numbers the last quarter costs a quarter of the time and room, and finds nothing more.
+/// Of 256 dimensions, the last quarter costs a quarter of the time and memory and finds nothing
+/// more.
 const MOST_DIMS: usize = 192;
 
 /// The vectors of all memories, by slot.
 #[derive(Debug, Default)]
 pub(crate) struct Vectors {
     dims: usize,
-    /// From one to the next in the matrix: the rest is 0.
+    /// The distance between rows of the matrix, which are padded with 0.
     stride: usize,
     matrix: Vec<i8>,
-    /// 1 / the length of each; 0 where there is none.
+    /// 1 / the length of each vector; 0 if there is none.
     inverse_lengths: Vec<f32>,
-    /// 1 / the length of each one's sum with its neighbours.
+    /// 1 / the length of each vector's sum with its neighbors.
     context_inverse_lengths: Vec<f32>,
 }
 
@@ -68,7 +69,7 @@ impl Vectors {
         }
     }
 
-    /// Sets the vector of a slot. One that is too short is none.
+    /// Sets the vector of a slot. A vector that is too short counts as none.
     pub(crate) fn set(&mut self, slot: Slot, vector: &[i8]) {
         let at = slot as usize;
         if self.inverse_lengths.len() <= at {
@@ -87,7 +88,7 @@ impl Vectors {
         self.inverse_lengths[at] = inverse_length(row);
     }
 
-    /// Empties a slot.
+    /// Clears a slot.
     pub(crate) fn clear(&mut self, slot: Slot) {
         if (slot as usize) < self.inverse_lengths.len() {
             self.set(slot, &[]);
@@ -100,7 +101,7 @@ impl Vectors {
         &self.matrix[at * self.stride..at * self.stride + self.dims]
     }
 
-    /// Works the length of a memory's sum with its neighbours out anew.
+    /// Recomputes the length of a memory's sum with its neighbors.
     pub(crate) fn mix(&mut self, slot: Slot, documents: &Documents, window: &Window) {
         let mut sum = vec![0.0_f32; self.dims];
         each_around(slot, documents, window, |at, weight| {
@@ -115,7 +116,7 @@ impl Vectors {
         self.context_inverse_lengths[slot as usize] = if length > 0.0 { 1.0 / length } else { 0.0 };
     }
 
-    /// Compares all with a text's vector; nothing if it says nothing.
+    /// Compares all memories with the vector of a text; `None` if that vector is zero.
     pub(crate) fn compared_with(
         &self,
         vector: &[i8],
@@ -137,25 +138,25 @@ impl Vectors {
         Some(Likeness { own, in_context })
     }
 
-    /// Bytes in memory.
+    /// Size in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let lengths = &self.inverse_lengths;
         self.matrix.capacity() + lengths.capacity() * 8
     }
 }
 
-/// How like memories are to a question: cosines, by slot.
+/// The similarity of memories to a query: cosines, by slot.
 pub(crate) struct Likeness {
     /// Of a memory's own words.
     pub(crate) own: Vec<f32>,
-    /// Of a memory and its neighbours together.
+    /// Of a memory together with its neighbors.
     pub(crate) in_context: Vec<f32>,
 }
 
-/// For each slot the sum over it and its neighbours, by their weights.
+/// Returns for each slot the weighted sum over it and its neighbors.
 ///
-/// Neighbours mostly came one after the other, so they stand side by side: for those the sums are one
-/// walk, which the compiler does several at a time. The others are found by their links.
+/// Most neighbors arrived one after the other and are adjacent, so that one vectorized pass sums
+/// them. The others are found by their links.
 fn sums_around(values: &[f32], documents: &Documents, window: &Window) -> Vec<f32> {
     const WHOLE: usize = BEFORE + 1 + AFTER;
     let mut sums = vec![0.0; values.len()];
@@ -164,7 +165,7 @@ fn sums_around(values: &[f32], documents: &Documents, window: &Window) -> Vec<f3
         let (own, before) = (at(3), [at(2), at(1), at(0)]);
         let after = [at(4), at(5)];
         for (place, sum) in sums[BEFORE..BEFORE + inner].iter_mut().enumerate() {
-            // In the order of `each_around`: sums of floats depend on it.
+            // Same order as `each_around`, because float sums depend on it.
             let mut all = window.own * own[place];
             all += window.before[0] * before[0][place];
             all += window.before[1] * before[1][place];
@@ -181,7 +182,7 @@ fn sums_around(values: &[f32], documents: &Documents, window: &Window) -> Vec<f3
         });
         sums[slot] = sum;
     };
-    // How many slots up to this one, without a gap, stand right behind their neighbour.
+    // Number of slots up to this one that directly follow their neighbor, without a gap.
     let mut in_a_row = 0;
     for (slot, before) in documents.before[..values.len()].iter().enumerate() {
         let follows = slot > 0 && *before == slot as Slot - 1;
@@ -194,8 +195,8 @@ fn sums_around(values: &[f32], documents: &Documents, window: &Window) -> Vec<f3
     sums
 }
 
-/// A memory and its neighbours, with their weights. Plain loops: a chain of iterators takes several
-/// times as long.
+/// Calls `take` for a memory and its neighbors, with their weights. Uses plain loops, because a
+/// chain of iterators is several times slower.
 #[inline]
 fn each_around(
     slot: Slot,
@@ -235,23 +236,23 @@ fn inverse_length<N: Copy + Into<i32>>(vector: &[N]) -> f32 {
     }
 }
 
-/// Numbers are from minus this to this.
+/// The largest absolute value of a vector component.
 const LARGEST: i8 = 127;
-/// So many numbers are multiplied at a time.
+/// Number of components that are multiplied at a time.
 const LANES: usize = 16;
 
-/// The vector of a question, ready to be multiplied with many.
+/// The vector of a query, prepared for many dot products.
 ///
-/// Its numbers are made so small that the products of a lane fit into 16 bits, whatever they are
-/// multiplied with: so the compiler works on eight at a time on every machine, and nothing has to be
-/// widened. What that takes from a cosine is about a thousandth.
+/// Its components are scaled down so that the products of a lane always fit into 16 bits. The
+/// compiler can then process eight at a time on every machine without widening. This changes a
+/// cosine by about 0.001.
 struct Narrowed {
     numbers: Vec<[i16; LANES]>,
     inverse_length: f32,
 }
 
 impl Narrowed {
-    /// The direction of a vector; nothing if it has none.
+    /// Scales a vector down; `None` if it is zero.
     fn of(vector: &[i8]) -> Option<Narrowed> {
         let mut sums = [0_i32; LANES];
         for lanes in vector.chunks(LANES) {
@@ -278,7 +279,7 @@ impl Narrowed {
         })
     }
 
-    /// The sum of products with a vector that has no number below -[`LARGEST`].
+    /// Returns the dot product with a vector that has no component below -[`LARGEST`].
     #[inline]
     fn dot(&self, row: &[i8]) -> i32 {
         let (row, _) = row.as_chunks::<LANES>();
@@ -300,7 +301,7 @@ mod tests {
     use crate::index::documents::Row;
 
     fn numbers(random: &mut Random, count: usize) -> Vec<i8> {
-        // Often the largest there are, where sums would overflow first.
+        // Often the extreme values, where sums would overflow first.
         let number = |_| match random.below(4) {
             0 => i8::MIN,
             1 => i8::MAX,
@@ -316,7 +317,7 @@ mod tests {
             let cut = |it: i8| it.max(-LARGEST);
             let a: Vec<i8> = numbers(&mut random, count).into_iter().map(cut).collect();
             let b = numbers(&mut random, count).into_iter().map(cut).collect();
-            // Where sums are largest: the same direction, and each number as large as can be.
+            // The largest sums: the same direction, with each component at its maximum.
             let farthest = a.iter().map(|it| it.signum() * LARGEST).collect();
             let Some(narrowed) = Narrowed::of(&a) else {
                 assert!(a.iter().all(|it| *it == 0));
@@ -365,7 +366,7 @@ mod tests {
         dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
     }
 
-    /// The mixed vector is never made; this makes it.
+    /// Computes the mixed vector, which the index itself never does.
     fn mixed(rows: &[Vec<i8>], at: i64, window: &Window) -> Vec<f32> {
         let places = [0, -1, -2, -3, 1, 2];
         let weights = std::iter::once(&window.own)
@@ -445,7 +446,7 @@ mod tests {
             let mut documents = table(count);
             documents.before.fill(NONE);
             documents.after.fill(NONE);
-            // Two conversations that grow by turns, and end now and then.
+            // Two sessions that take turns and end now and then.
             let mut last = [NONE; 2];
             let mut speaks = 0;
             for slot in 0..count as Slot {

@@ -1,23 +1,23 @@
-//! What a memory has from its neighbours: an answer is often next to the words that were asked.
+//! The weights of a memory's neighbors: an answer is often next to the words of the query.
 
-/// How many places before and after a memory lend it something.
+/// Number of neighbors before a memory that count.
 pub(crate) const BEFORE: usize = 3;
-/// See [`BEFORE`].
+/// Number of neighbors after a memory that count.
 pub(crate) const AFTER: usize = 2;
 
-/// What a word is worth by where it was said, relative to the memory: a share of its own word's.
+/// The weight of a word by the distance of its message from the memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
     /// In the memory itself.
     pub own: f32,
-    /// In the one before, the second before, the third before.
+    /// In the three messages before, nearest first.
     pub before: [f32; BEFORE],
-    /// In the next one, and the one after it.
+    /// In the two messages after, nearest first.
     pub after: [f32; AFTER],
 }
 
 impl Window {
-    /// Measured for words.
+    /// The weights for words, chosen by measurement.
     pub(crate) const WORDS: Window = Window {
         own: 6.0,
         before: [4.0, 2.0, 1.0],

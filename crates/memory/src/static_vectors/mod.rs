@@ -1,12 +1,12 @@
-//! What texts mean, without a key and without a download: a table of word vectors, compiled in.
+//! Text embeddings without an API key or a download, from a compiled-in table of word vectors.
 //!
 //! ```text
 //! text → words (characters/) → word pieces (word_piece.rs) → rows (table.rs) → sum, direction (vector.rs)
 //! ```
 //!
-//! The table was distilled from all-MiniLM-L6-v2 by `scripts/distill-static-vectors`; where it comes
-//! from and under which licence is said in `data/README.md`. Frequent words have a small weight in it,
-//! so a sum of rows is a weighted one. The same text gives the same bytes on every machine.
+//! `scripts/distill-static-vectors` distilled the table from all-MiniLM-L6-v2; `data/README.md`
+//! gives its origin and license. Frequent words have small weights in the table, so a sum of rows
+//! is a weighted sum. The same text gives the same bytes on every machine.
 //!
 //! ```
 //! use retain_memory::static_vectors::StaticVectors;
@@ -34,7 +34,7 @@ use crate::index::Meaning;
 pub use vector::{StaticVector, scan};
 pub use word_piece::WordPiece;
 
-/// How many numbers a vector has.
+/// The number of dimensions of a vector.
 pub const DIMS: usize = 256;
 
 const FILE: &[u8] = include_bytes!("../../data/static-vectors.bin");
@@ -47,7 +47,7 @@ pub struct StaticVectors {
     word_piece: WordPiece,
 }
 
-/// Why there are no word vectors.
+/// Why the word vectors are unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StaticVectorsError {
@@ -56,7 +56,7 @@ pub enum StaticVectorsError {
 }
 
 impl StaticVectors {
-    /// The table of this program. It is checked when first asked for; that takes a few milliseconds.
+    /// Returns the compiled-in table. The first call verifies it, which takes a few milliseconds.
     pub fn get() -> Result<&'static StaticVectors, StaticVectorsError> {
         static VECTORS: OnceLock<Result<StaticVectors, StaticVectorsError>> = OnceLock::new();
         let vectors = VECTORS.get_or_init(|| StaticVectors::read(FILE));
@@ -77,27 +77,27 @@ impl StaticVectors {
         })
     }
 
-    /// The model and the hash of the table: to be stored beside vectors. Vectors of different ids
+    /// The model and the hash of the table; store it with each vector. Vectors with different ids
     /// cannot be compared.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// How many numbers a vector has.
+    /// The number of dimensions of a vector.
     pub fn dims(&self) -> usize {
         DIMS
     }
 
-    /// What cuts texts into the table's tokens.
+    /// Returns the tokenizer that splits texts into the table's tokens.
     pub fn word_piece(&self) -> &WordPiece {
         &self.word_piece
     }
 
-    /// What the text means. Words that are not known do not count; without any other it is zero.
+    /// Embeds a text. Unknown words do not count; a text without known words gives the zero vector.
     pub fn embed(&self, text: &str) -> StaticVector {
         let mut sum = [0.0; DIMS];
         for id in self.word_piece.ids(text) {
-            // The row of the unknown token is zero, and so are those of all special ones.
+            // The rows of the unknown token and of all special tokens are zero.
             if let Some((row, scale)) = self.table.row(usize::from(id)) {
                 vector::add(&mut sum, scale, &row.map(u8::cast_signed));
             }
@@ -116,7 +116,7 @@ impl Meaning for StaticVectors {
         (vector.numbers().to_vec(), vector.scale())
     }
 
-    /// The table is English. It has the single letters of many scripts, and they say nothing.
+    /// The table is English. It has single letters of many scripts, which carry no meaning.
     fn knows(&self, question: &str) -> bool {
         question.contains(|it: char| it.is_ascii_alphabetic())
     }

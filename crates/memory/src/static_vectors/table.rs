@@ -1,23 +1,23 @@
-//! The compiled-in table: reads its header, checks that it is whole, gives out its parts.
+//! The compiled-in table: parses its header, verifies its checksum and returns its parts.
 //!
-//! `scripts/distill-static-vectors` makes the file and describes its layout.
+//! `scripts/distill-static-vectors` writes the file and documents its layout.
 
 use super::{DIMS, StaticVectorsError};
 
 const MAGIC: &[u8; 8] = b"RETAINSV";
 const VERSION: u32 = 1;
 const HEADER: usize = 32;
-/// Ids of tokens are two bytes, one of which stands for none.
+/// Token ids have two bytes, and one value marks an empty slot.
 const MOST_ROWS: usize = u16::MAX as usize;
 
-/// The parts of a table that was checked.
+/// The parts of a verified table.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// What a number of each row is worth.
+    /// The scale of each row.
     pub(super) scales: Vec<f32>,
-    /// `DIMS` numbers a row.
+    /// `DIMS` components for each row.
     pub(super) rows: &'static [u8],
-    /// A token a line, in the order of the rows.
+    /// One token per line, in the order of the rows.
     pub(super) vocabulary: &'static str,
     pub(super) checksum: u64,
 }
@@ -54,14 +54,15 @@ impl Table {
         })
     }
 
-    /// The numbers of a row, and what they are worth.
+    /// Returns the components of a row and their scale.
     pub(super) fn row(&self, row: usize) -> Option<(&[u8; DIMS], f32)> {
         let (rows, _) = self.rows.as_chunks::<DIMS>();
         Some((rows.get(row)?, *self.scales.get(row)?))
     }
 }
 
-/// Over words of eight bytes, the last one filled up with zeros. It finds damage, not malice.
+/// A checksum over words of eight bytes, the last one padded with zeros. It detects corruption, not
+/// tampering.
 fn checksum(body: &[u8]) -> u64 {
     let (words, rest) = body.as_chunks::<8>();
     let mut last = [0; 8];

@@ -1,10 +1,11 @@
-//! What a text means, in 256 signed bytes: compact, compared by whole numbers.
+//! The vector of a text in 256 signed bytes: compact, and compared in integer arithmetic.
 
 use super::DIMS;
 
-/// The meaning of a text: a direction, as 256 signed bytes. Of a text without known words it is zero.
+/// The meaning of a text: a direction, as 256 signed bytes. A text without known words has the zero
+/// vector.
 ///
-/// Only the direction is kept, so the bytes say all: the same bytes are the same vector.
+/// Only the direction is stored, so equal bytes are equal vectors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StaticVector {
     /// From -127 to 127.
@@ -14,13 +15,13 @@ pub struct StaticVector {
 }
 
 impl StaticVector {
-    /// The vector of nothing: as near to everything as to its opposite.
+    /// The zero vector. Its cosine with every vector is 0.
     pub const ZERO: StaticVector = StaticVector {
         numbers: [0; DIMS],
         scale: 0.0,
     };
 
-    /// The direction of these numbers. Zero if it has none: all are 0, or one is not finite.
+    /// Returns the direction of these numbers; zero if all are 0 or one is not finite.
     pub fn from_floats(floats: &[f32; DIMS]) -> StaticVector {
         let largest = floats.iter().fold(0_f32, |most, it| most.max(it.abs()));
         let step = 127.0 / largest;
@@ -29,14 +30,14 @@ impl StaticVector {
         }
         let mut numbers = [0; DIMS];
         for (number, float) in numbers.iter_mut().zip(floats) {
-            // Rounds; `round` itself would be a call for each number.
+            // Rounds to nearest; calling `round` for each number would be slower.
             let steps = float * step;
             *number = (steps + 0.5_f32.copysign(steps)) as i32 as i8;
         }
         StaticVector::from_numbers(numbers)
     }
 
-    /// The direction of a sum of vectors, each taken as often as its weight says.
+    /// Returns the direction of a weighted sum of vectors.
     pub fn mixed<'a>(parts: impl IntoIterator<Item = (f32, &'a StaticVector)>) -> StaticVector {
         let mut sum = [0.0; DIMS];
         for (weight, vector) in parts {
@@ -45,12 +46,12 @@ impl StaticVector {
         StaticVector::from_floats(&sum)
     }
 
-    /// The bytes, to be stored.
+    /// Returns the bytes to store.
     pub fn to_bytes(&self) -> [u8; DIMS] {
         self.numbers.map(i8::cast_unsigned)
     }
 
-    /// The vector of stored bytes; `None` if they are no vector: not 256, or one is -128.
+    /// Parses stored bytes; `None` if there are not 256 of them or one is -128.
     pub fn from_bytes(bytes: &[u8]) -> Option<StaticVector> {
         let bytes: &[u8; DIMS] = bytes.try_into().ok()?;
         let numbers = bytes.map(u8::cast_signed);
@@ -58,22 +59,22 @@ impl StaticVector {
         all_small.then(|| StaticVector::from_numbers(numbers))
     }
 
-    /// The numbers, as a row of the matrix that [`scan`] looks through.
+    /// Returns the components, as a row of the matrix that [`scan`] reads.
     pub fn numbers(&self) -> &[i8; DIMS] {
         &self.numbers
     }
 
-    /// What the numbers are to be multiplied by to be of unit length; 0 if they are all 0.
+    /// The factor that scales the components to unit length; 0 if they are all 0.
     pub fn scale(&self) -> f32 {
         self.scale
     }
 
-    /// Whether nothing is known of the text.
+    /// Whether the text has no known words.
     pub fn is_zero(&self) -> bool {
         self.scale == 0.0
     }
 
-    /// How near the meanings are: the cosine, from -1 to 1. Nothing is near to zero: 0.
+    /// Returns the cosine of two vectors, from -1 to 1; 0 if one of them is zero.
     pub fn dot(&self, other: &StaticVector) -> f32 {
         let product = product(&self.numbers.map(i16::from), &other.numbers);
         cosine(product, self.scale * other.scale)
@@ -90,10 +91,11 @@ impl StaticVector {
     }
 }
 
-/// The cosines of one vector with many, which stand one behind the other in `matrix`.
+/// Computes the cosines of one vector with many, which are contiguous in `matrix`.
 ///
 /// # Panics
-/// If `matrix`, `scales` and `out` are not of as many vectors.
+///
+/// If `matrix`, `scales` and `out` do not hold the same number of vectors.
 pub fn scan(query: &StaticVector, matrix: &[i8], scales: &[f32], out: &mut [f32]) {
     let (rows, rest) = matrix.as_chunks::<DIMS>();
     assert!(rest.is_empty(), "the matrix ends inside a vector");
@@ -105,17 +107,17 @@ pub fn scan(query: &StaticVector, matrix: &[i8], scales: &[f32], out: &mut [f32]
     }
 }
 
-/// Adds a row to a sum. The order of the additions is fixed, so the sum is the same on every machine.
+/// Adds a row to a sum. The order of additions is fixed, so that every machine gets the same sum.
 pub(super) fn add(sum: &mut [f32; DIMS], scale: f32, row: &[i8; DIMS]) {
     for (sum, number) in sum.iter_mut().zip(row) {
         *sum += scale * f32::from(*number);
     }
 }
 
-/// The sum of the products, number by number. `wide` is of numbers from -127 to 127.
+/// Returns the dot product. The components of `wide` are between -127 and 127.
 ///
-/// Two products are added in 16 bits, where they fit: 2 * 127 * 128 is below 2^15. So the compiler
-/// makes eight of them at once with what every x86-64 has; plainly written it is half as fast.
+/// Two products are added in 16 bits, where they fit: 2 * 127 * 128 is below 2^15. The compiler can
+/// then process eight at a time on every x86-64; a plain loop is half as fast.
 fn product(wide: &[i16; DIMS], row: &[i8; DIMS]) -> i32 {
     let (wide, _) = wide.as_chunks::<32>();
     let (row, _) = row.as_chunks::<32>();
@@ -130,7 +132,7 @@ fn product(wide: &[i16; DIMS], row: &[i8; DIMS]) -> i32 {
     sums.iter().sum()
 }
 
-/// Rounding must not make two equal directions nearer than equal.
+/// Clamps the result, because rounding could push it beyond 1.
 fn cosine(product: i32, scale: f32) -> f32 {
     (product as f32 * scale).clamp(-1.0, 1.0)
 }
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     fn random_numbers(random: &mut Random) -> [i8; DIMS] {
-        // Often the largest there are, where sums would overflow first.
+        // Often the extreme values, where sums would overflow first.
         std::array::from_fn(|_| match random.below(4) {
             0 => 127,
             1 => -127,

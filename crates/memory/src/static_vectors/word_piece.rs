@@ -1,32 +1,34 @@
-//! From a text to ids of word pieces, equal to BERT's uncased tokenizer: the second half of the way.
+//! Turns words into word piece ids exactly as BERT's uncased tokenizer does: the second half of
+//! tokenization.
 //!
-//! A word is cut greedily: the longest piece of the vocabulary that it begins with, then the longest
-//! that goes on with what is left. If something is left for which there is no piece, or the word is
-//! very long, the whole word is unknown.
+//! A word is split greedily: first the longest piece of the vocabulary that it starts with, then
+//! the longest one that continues it. A word is unknown if a part has no piece or if it is very
+//! long.
 
 use super::{StaticVectorsError, characters::for_each_word};
 
-/// The token of words that cannot be cut.
+/// The token of words that cannot be split.
 const UNKNOWN: &str = "[UNK]";
-/// What a token begins with that goes on inside a word.
+/// The prefix of tokens that continue a word.
 const INSIDE: &str = "##";
 const LONGEST_WORD: usize = 100;
-/// In bytes. More than any vocabulary has; a stack buffer is that long.
+/// In bytes. Longer than any piece of the vocabulary; the size of a stack buffer.
 const LONGEST_PIECE: usize = 64;
 
-/// Cuts texts into the word pieces of BERT uncased.
+/// Splits texts into the word pieces of BERT uncased.
 ///
-/// Names of special tokens in a text, such as `[MASK]`, are text like all other.
+/// Names of special tokens in a text, such as `[MASK]`, are ordinary text.
 #[derive(Debug)]
 pub struct WordPiece {
     tokens: Vec<&'static str>,
-    /// Where a token is found by its hash: open addressing, half empty.
+    /// A hash table of tokens: open addressing, half empty.
     slots: Vec<Slot>,
     longest_piece: usize,
     unknown: u16,
 }
 
-/// A place for a token. The tag is more of its hash, so that few texts are compared in vain.
+/// A slot of the hash table. The tag holds more of the hash, so that few texts are compared in
+/// vain.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     id: u16,
@@ -38,7 +40,7 @@ const EMPTY: Slot = Slot {
     tag: 0,
 };
 
-/// Where in a word a piece stands.
+/// The position of a piece in a word.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum PiecePosition {
     Start,
@@ -46,7 +48,8 @@ enum PiecePosition {
 }
 
 impl WordPiece {
-    /// From a vocabulary with a token a line; the ids are the numbers of the lines.
+    /// Builds the tokenizer from a vocabulary with one token per line; the ids are the line
+    /// numbers.
     pub(super) fn new(vocabulary: &'static str) -> Result<WordPiece, StaticVectorsError> {
         let tokens: Vec<&str> = vocabulary.split_terminator('\n').collect();
         let longest_piece = tokens.iter().map(|it| it.len()).max().unwrap_or(0);
@@ -68,19 +71,19 @@ impl WordPiece {
         Ok(pieces)
     }
 
-    /// The ids of the text's pieces, in order.
+    /// Returns the ids of the text's pieces, in order.
     pub fn ids(&self, text: &str) -> Vec<u16> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 4);
         for_each_word(text, |word| self.cut(word, &mut ids));
         ids
     }
 
-    /// The id of words that cannot be cut.
+    /// The id of words that cannot be split.
     pub fn unknown(&self) -> u16 {
         self.unknown
     }
 
-    /// How many tokens there are.
+    /// Number of tokens.
     pub(super) fn len(&self) -> usize {
         self.tokens.len()
     }
@@ -119,7 +122,7 @@ impl WordPiece {
         }
     }
 
-    /// The longest piece that the text begins with, and its length in bytes.
+    /// Returns the longest piece that the text starts with, and its length in bytes.
     fn longest(&self, text: &str, place: PiecePosition) -> Option<(u16, usize)> {
         let reach = text.len().min(self.longest_piece);
         let mut hashes = [0; LONGEST_PIECE];
@@ -150,7 +153,7 @@ impl WordPiece {
         }
     }
 
-    /// The first slot of a hash, and its tag. There is a power of two of slots.
+    /// Returns the first slot of a hash, and its tag. The number of slots is a power of two.
     fn address(&self, hash: u64) -> (usize, u16) {
         let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let at = (mixed >> 40) as usize & (self.slots.len() - 1);
@@ -166,7 +169,7 @@ impl PiecePosition {
         }
     }
 
-    /// Whether the token is this text at this place.
+    /// Whether the token is this text at this position of a word.
     fn is_token(self, token: &str, text: &str) -> bool {
         match self {
             PiecePosition::Start => token == text,
@@ -175,7 +178,7 @@ impl PiecePosition {
     }
 }
 
-/// FNV-1a: the hash of a longer piece goes on from that of a shorter one.
+/// FNV-1a: the hash of a longer piece continues from that of a shorter one.
 fn step(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
 }

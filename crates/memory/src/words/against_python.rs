@@ -1,7 +1,8 @@
-//! What Rust and the tables say of every code point is what Python says.
+//! Compares the Unicode data of Rust and of the tables with Python, for every code point.
 //!
-//! Python 3.11 must agree on all that is assigned in its Unicode, the exceptions named here aside.
-//! A later Python knows more code points; it must agree on those that make words in Unicode 14.
+//! Python 3.11 must agree on everything that its Unicode version assigns, except for the exceptions
+//! below. A later Python has more code points; it must agree on those that form words in Unicode
+//! 14.
 
 use std::{
     collections::HashMap,
@@ -17,11 +18,11 @@ use super::*;
 
 const TABLES: &str = include_str!("tables.rs");
 
-/// Code points of Unicode 14 whose casing was changed later: beside them a capital sigma becomes
-/// another small one. Which Unicode Rust has depends on the compiler, so they may also agree.
+/// Code points of Unicode 14 whose casing changed later: next to them a capital sigma becomes
+/// another small one. The compiler decides which Unicode version Rust has, so they may also agree.
 const SIGMA_DIFFERS: [char; 2] = ['\u{295}', '\u{1171e}'];
 
-/// What `code_points.py` prints; `None` if there is no ADK here.
+/// Returns the output of `code_points.py`; `None` if ADK is not installed.
 fn ask_python(what: &str) -> Option<Output> {
     let python = Reference::Adk.python("code points")?;
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
@@ -49,7 +50,7 @@ impl Facts {
         changes.collect()
     }
 
-    /// The code points on which this is not what Python says.
+    /// Returns the code points on which `holds` differs from Python.
     fn differing(&self, name: &str, holds: impl Fn(char) -> bool) -> Vec<char> {
         let ranges = self.ranges(name);
         let differs = |c: &char| holds(*c) != is_in(&ranges, *c);
@@ -66,7 +67,7 @@ impl Facts {
     }
 }
 
-/// How a text ends in lower case.
+/// Whether the text in lower case ends with a final sigma.
 fn ends_final(text: String) -> bool {
     text.to_lowercase().ends_with('ς')
 }
@@ -132,7 +133,7 @@ fn the_tables_are_what_the_script_prints() {
         assert_eq!(String::from_utf8(output.stdout).unwrap(), TABLES);
         return;
     }
-    // Another Python has other tables. The test above still asks it about every code point.
+    // Another Python version has other tables. The test above still compares every code point.
     let reason = String::from_utf8(output.stderr).unwrap();
     assert!(reason.starts_with("the tables are of Unicode"), "{reason}");
 }

@@ -1,14 +1,14 @@
-//! The words of a text, and how many of a question's words a text has: ADK's rules, which are
-//! Python's rules.
+//! The words of a text, and the number of a query's words that a text contains, by ADK's rules,
+//! which are Python's.
 //!
-//! A word is a run of letters, digits and `_`, composed (NFC) and in lower case. The marks of a
-//! script are no letters in Python: a Thai or Hindi word with vowel signs is several words.
+//! A word is a run of letters, digits and `_`, composed (NFC) and in lower case. Python does not
+//! count combining marks as letters: a Thai or Hindi word with vowel signs is several words.
 //!
-//! Which code points make words is pinned to Unicode 14, that of Python 3.11 (`tables.rs`): in
-//! scripts that came later there are no words. Composing and lower case come from newer tables.
-//! A test compares all of it with Python, code point by code point. What remains is exotic:
-//! beside U+0295 and U+1171E a capital sigma may become the other small one, and code points of
-//! later versions have a lower case here, though no words are made of them.
+//! The code points that form words are pinned to Unicode 14, as in Python 3.11 (`tables.rs`):
+//! scripts added later have no words. Composition and lower case use newer tables. A test compares
+//! every code point with Python. Two differences remain: next to U+0295 and U+1171E a capital sigma
+//! may become the other small sigma, and code points of later versions have a lower case, though
+//! they form no words.
 
 #[cfg(test)]
 mod against_python;
@@ -22,17 +22,18 @@ use std::{
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
 
-/// Up to so many words are looked for in a text one by one. Of more, what is in the text is looked up
-/// among the words, so that a question of a megabyte costs little more than reading the text.
+/// Up to this many words are searched for in a text one by one. For longer queries the words of the
+/// text are looked up in the query, so that a query of a megabyte costs little more than reading
+/// the text.
 const FEW: usize = 16;
 
-/// The words of a question, each once.
+/// The distinct words of a query.
 #[derive(Debug)]
 pub(crate) struct Question {
     words: HashSet<String>,
-    /// The words between spaces, if they are few.
+    /// The words with a space on both sides, if there are at most [`FEW`].
     spaced: Vec<String>,
-    /// The words beyond ASCII, by their length.
+    /// The non-ASCII words, by length.
     beyond_ascii: BTreeMap<usize, HashSet<String>>,
 }
 
@@ -56,12 +57,12 @@ impl Question {
     }
 }
 
-/// What is known of a text to answer questions with.
+/// The searchable form of a text.
 #[derive(Debug)]
 pub(crate) struct Searchable {
-    /// The words, each between spaces. A set of them is hardly faster and takes five times the room.
+    /// The words, separated by spaces. A set is hardly faster and takes five times the memory.
     words: Box<str>,
-    /// The whole text in lower case; empty for an ASCII text, in which nothing is looked for.
+    /// The whole text in lower case; empty for an ASCII text, which needs no substring search.
     lower: Box<str>,
 }
 
@@ -86,10 +87,10 @@ impl Searchable {
         }
     }
 
-    /// How many words of the question the text has.
+    /// Returns the number of the query's words that the text contains.
     ///
-    /// A word beyond ASCII also counts when it stands inside another: many scripts put no spaces
-    /// between words.
+    /// A non-ASCII word also counts inside another word, because many scripts do not separate words
+    /// with spaces.
     pub(crate) fn matches(&self, question: &Question) -> usize {
         if question.words.len() > FEW {
             return self.matches_of_many(question);
@@ -118,13 +119,13 @@ impl Searchable {
     }
 }
 
-/// All that is so many bytes long and stands somewhere in the text.
+/// Returns all substrings of the text with this length in bytes.
 fn pieces(text: &str, length: usize) -> impl Iterator<Item = &str> {
     let starts = text.char_indices();
     starts.filter_map(move |(start, _)| text.get(start..start + length))
 }
 
-/// The text with letters and marks put together where there is a letter for both.
+/// Composes letters and marks (NFC).
 fn composed(text: &str) -> Cow<'_, str> {
     match is_nfc_quick(text.chars()) {
         IsNormalized::Yes => Cow::Borrowed(text),
@@ -132,14 +133,14 @@ fn composed(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The words of a composed text, in lower case. A word is taken by itself: a sigma at its end is
-/// final, whatever follows in the text.
+/// Returns the words of a composed text in lower case. Each word is lowered separately, so that a
+/// sigma at its end is final whatever follows in the text.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|c| !is_word(c)).filter(|word| !word.is_empty());
     words.map(str::to_lowercase)
 }
 
-/// The word cut wherever Latin meets another script, so that `python` is found in `私はpythonを使う`.
+/// Splits a word between Latin and other scripts, so that `python` is found in `私はpythonを使う`.
 fn script_runs(word: &str) -> impl Iterator<Item = &str> {
     let mut rest = word;
     std::iter::from_fn(move || {
@@ -159,7 +160,7 @@ fn is_latin(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || is_in(tables::LATIN, c)
 }
 
-/// Whether one of the ranges, which stand in order, has the character.
+/// Whether one of the sorted ranges contains the character.
 fn is_in(ranges: &[(u32, u32)], c: char) -> bool {
     let place = |(first, last): &(u32, u32)| {
         if *last < u32::from(c) {
@@ -213,7 +214,7 @@ mod tests {
         let numbers: Vec<String> = (0..200_000).map(|it| format!("w{it} ж{it}")).collect();
         let question = Question::new(&numbers.join(" "));
         let searchable = Searchable::new(&"w7 x ж8 w400000 Ж12 W7 ".repeat(2_000));
-        // And ж1, which is in ж12; ж0 and others are not.
+        // Also ж1, which is part of ж12; ж0 and others are not.
         assert_eq!(searchable.matches(&question), 4);
     }
 }

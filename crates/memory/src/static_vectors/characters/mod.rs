@@ -1,8 +1,8 @@
-//! From a text to words, as BERT's uncased tokenizer does it: the first half of the way to word pieces.
+//! Splits a text into words as BERT's uncased tokenizer does: the first half of tokenization.
 //!
-//! A text is cleaned, ideographs are set apart, letters are taken apart from their accents and made
-//! small, and punctuation is cut off. Which code points are which is pinned to the reference
-//! (`tables.rs`), so that a newer Unicode does not change vectors that are stored already.
+//! The tokenizer cleans the text, separates ideographs, removes accents, converts to lower case and
+//! splits off punctuation. The classes of code points are pinned to the reference (`tables.rs`), so
+//! that a newer Unicode version does not change stored vectors.
 
 mod tables;
 
@@ -18,7 +18,8 @@ pub(super) fn for_each_word(text: &str, take: impl FnMut(&str)) {
     while !rest.is_empty() {
         let (plain, after) = split_where(rest, |byte| !is_plain(byte));
         plain.bytes().for_each(|byte| words.add_plain(byte));
-        // Taking apart puts marks in order, so all that is between plain characters goes together.
+        // Decomposition reorders marks, so everything between plain characters is processed
+        // together.
         let (other, after) = split_where(after, is_plain);
         let cleaned = other.chars().filter_map(clean).flat_map(set_apart);
         let bare = cleaned.nfd().filter(|c| !is_in(tables::ACCENT, *c));
@@ -28,17 +29,18 @@ pub(super) fn for_each_word(text: &str, take: impl FnMut(&str)) {
     words.end_word();
 }
 
-/// The text before the first such byte, and the rest. Such bytes, or all others, are plain ones.
+/// Splits the text before the first byte for which `cut` is true. `cut` must tell plain bytes from
+/// all others, so that the split is between characters.
 fn split_where(text: &str, cut: impl Fn(u8) -> bool) -> (&str, &str) {
     text.split_at(text.bytes().position(cut).unwrap_or(text.len()))
 }
 
-/// Whether a byte is a character that only needs to be made small.
+/// Whether a byte is a character that needs nothing but lower case.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r')
 }
 
-/// Cuts at spaces, and around every punctuation.
+/// Splits at spaces and around every punctuation character.
 struct Words<F> {
     word: String,
     take: F,
@@ -77,7 +79,7 @@ impl<F: FnMut(&str)> Words<F> {
     }
 }
 
-/// Nothing for what is no text, a space for all that separates words. ASCII comes here only if it is
+/// Removes control characters and turns separators into spaces. ASCII arrives here only if it is
 /// not plain.
 fn clean(c: char) -> Option<char> {
     match c {
@@ -88,7 +90,7 @@ fn clean(c: char) -> Option<char> {
     }
 }
 
-/// Ideographs get spaces around them: each is a word.
+/// Puts spaces around ideographs, because each is a word.
 fn set_apart(c: char) -> impl Iterator<Item = char> {
     let space = is_in(tables::IDEOGRAPH, c).then_some(' ');
     space.into_iter().chain([c]).chain(space)
@@ -102,7 +104,7 @@ fn is_punctuation(c: char) -> bool {
     }
 }
 
-/// Whether one of the ranges, which stand in order, has the character.
+/// Whether one of the sorted ranges contains the character.
 fn is_in(ranges: &[(u32, u32)], c: char) -> bool {
     let code = u32::from(c);
     if ranges.first().is_none_or(|(first, _)| code < *first) {
