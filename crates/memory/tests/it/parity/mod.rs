@@ -1,6 +1,8 @@
-//! The same random operations on our service and on Google's ADK find the same, to the byte.
+//! Runs the same random operations on Retain's service and on Google's ADK; the results must be
+//! equal, byte for byte.
 //!
-//! The seed of a failing script is printed: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs it alone.
+//! A failure prints the seed of its script: `RETAIN_SEED=7 RETAIN_SCRIPTS=1` runs that script
+//! alone.
 
 mod script;
 mod texts;
@@ -18,7 +20,7 @@ const SCRIPTS: u64 = 300;
 #[tokio::test]
 async fn searches_find_what_adk_finds() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/parity/oracle.py");
-    // ADK writes times in the time zone of the machine; ours are always UTC.
+    // ADK writes times in the machine's time zone; Retain always uses UTC.
     let started = Oracle::start_with(Reference::Adk, "memory parity", script, |command| {
         command.env("TZ", "UTC");
     });
@@ -42,7 +44,7 @@ async fn searches_find_what_adk_finds() {
     }
 }
 
-/// What the searches came upon: scripts in which nothing is found would prove nothing.
+/// Statistics of the searches, because scripts that find nothing would prove nothing.
 #[derive(Debug, Default)]
 struct Seen {
     searches: u64,
@@ -65,7 +67,7 @@ impl Seen {
     }
 }
 
-/// Plays the script on a service of ours, and fails at the first answer that is not theirs.
+/// Runs the script on Retain's service and fails at the first result that differs from ADK's.
 async fn compare(script: &Script, theirs: &[Json], seen: &mut Seen) {
     let memory = InMemoryMemoryService::new();
     assert_eq!(theirs.len(), script.ops.len());
@@ -117,7 +119,7 @@ async fn play(
     Ok(None)
 }
 
-/// ADK's answer to each operation.
+/// Returns ADK's result of each operation.
 fn run_on_adk(adk: &mut Oracle, script: &Script) -> Vec<Json> {
     let ops: Vec<Json> = script.ops.iter().map(Op::to_json).collect();
     let request = JsonMap::from([("script", Json::from(script.seed)), ("ops", ops.into())]);

@@ -1,11 +1,11 @@
-//! Random scripts: sessions that grow, single events, deletions, and searches among them.
+//! Random scripts: growing sessions, single events and deletions, with searches in between.
 
 use retain_core::{Blob, Content, Event, FunctionCall, Json, JsonMap, LlmResponse, Part, Session};
 use retain_testkit::random::Random;
 
 use crate::parity::texts::Vocabulary;
 
-/// Apps, users and sessions whose names could be taken for one another.
+/// Names of apps, users and sessions that are easily confused.
 const NAMES: &[&str] = &[
     "a",
     "A",
@@ -45,7 +45,7 @@ pub(crate) struct Script {
     pub(crate) ops: Vec<Op>,
 }
 
-/// What a script has said so far.
+/// The generator of a script, with everything it has used so far.
 struct Author {
     random: Random,
     vocabulary: Vocabulary,
@@ -107,7 +107,7 @@ impl Author {
         }
     }
 
-    /// A new session, or one that has changed since it was last added.
+    /// Returns a new session, or one that has changed since it was last added.
     fn session(&mut self, app: &str, user: &str) -> Session {
         let known = self.random.below(1 + self.sessions.len() as u64) as usize;
         let mut session = match self.sessions.get(known) {
@@ -181,7 +181,7 @@ impl Author {
         }
     }
 
-    /// A time with all the digits a float has, now and then at an edge of the calendar.
+    /// Returns a time with all digits of a float, sometimes at an edge of the calendar.
     fn time(&mut self) -> f64 {
         match self.random.below(12) {
             0 => self

@@ -1,6 +1,6 @@
-//! Random texts in many scripts, and questions about them.
+//! Random texts in many scripts, and queries for them.
 //!
-//! All characters were assigned long before Unicode 14: every Python of today knows them.
+//! All characters were assigned long before Unicode 14, so every current Python supports them.
 
 use retain_testkit::random::Random;
 use unicode_normalization::UnicodeNormalization as _;
@@ -36,7 +36,7 @@ const SEPARATORS: &[&str] = &[
     "\u{200b}", "\0", "…", "¿", "",
 ];
 
-/// A corpus has few words, so that texts and questions meet.
+/// A small set of words, so that texts and queries have words in common.
 pub(crate) struct Vocabulary(Vec<String>);
 
 impl Vocabulary {
@@ -55,7 +55,7 @@ impl Vocabulary {
         text
     }
 
-    /// Some words, or pieces of a text that may be known, in another shape.
+    /// Returns some words, or pieces of an existing text, in a different form.
     pub(crate) fn question(&self, texts: &[String], random: &mut Random) -> String {
         let mut question = String::new();
         for _ in 0..1 + random.below(5) {
@@ -75,7 +75,7 @@ impl Vocabulary {
     }
 }
 
-/// Letters of one script, or of two in one word.
+/// Returns a word with letters of one script, or of two.
 fn word(random: &mut Random) -> String {
     let mut word = String::new();
     for _ in 0..if random.chance(30) { 2 } else { 1 } {

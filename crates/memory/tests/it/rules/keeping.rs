@@ -1,4 +1,4 @@
-//! What is kept of events, of whom, and what deleting does.
+//! Which events are stored as memories, how scopes are separated, and what a deletion does.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use retain_testkit::{TestClock, TestIds};
 use super::{event, found, session, shared, text};
 
 #[tokio::test]
-async fn a_memory_says_what_was_said_by_whom_and_when() {
+async fn memory_has_content_author_and_time() {
     let memory = InMemoryMemoryService::new();
     let parts = vec![Part::text("red"), Part::text("wine")];
     let session = session("a", "u", "s", vec![event("e1", parts)]);
@@ -28,7 +28,7 @@ async fn a_memory_says_what_was_said_by_whom_and_when() {
 }
 
 #[tokio::test]
-async fn users_and_apps_share_nothing() {
+async fn search_does_not_cross_users_or_apps() {
     let memory = InMemoryMemoryService::new();
     for (app, user) in [("a/u", "x"), ("a", "u/x"), ("a", "u")] {
         let id = format!("{app} {user}");
@@ -49,7 +49,7 @@ async fn users_and_apps_share_nothing() {
 }
 
 #[tokio::test]
-async fn a_session_added_again_replaces_what_it_was_and_keeps_its_place() {
+async fn session_added_again_is_replaced_in_place() {
     let memory = InMemoryMemoryService::new();
     let events = vec![text("1", "red"), text("2", "red")];
     let mut first = session("a", "u", "s1", events);
@@ -62,7 +62,7 @@ async fn a_session_added_again_replaces_what_it_was_and_keeps_its_place() {
     memory.add_session_to_memory(&first).await.unwrap();
     assert_eq!(found(&memory, "red").await, ["1", "2", "4", "3"]);
 
-    // The same ids with other words: what counts is what the session says now.
+    // The same ids with other text: the current content of the session counts.
     let rewritten = session("a", "u", "s1", vec![text("1", "blue")]);
     memory.add_session_to_memory(&rewritten).await.unwrap();
     assert_eq!(found(&memory, "red").await, ["3"]);
@@ -70,7 +70,7 @@ async fn a_session_added_again_replaces_what_it_was_and_keeps_its_place() {
 }
 
 #[tokio::test]
-async fn events_are_added_to_their_session_once() {
+async fn repeated_events_are_added_once_per_session() {
     let memory = InMemoryMemoryService::new();
     let whole = session("a", "u", "s", vec![text("1", "red")]);
     memory.add_session_to_memory(&whole).await.unwrap();
@@ -83,16 +83,16 @@ async fn events_are_added_to_their_session_once() {
         let add = memory.add_events_to_memory("a", "u", &more, session, None);
         add.await.unwrap();
     }
-    // Without a session they have one of their own, in which the ids are new.
+    // Without a session id the events form a session of their own, in which the ids are new.
     assert_eq!(found(&memory, "red").await, ["1", "2", "1", "2"]);
     assert!(found(&memory, "blue").await.is_empty());
-    // A session says what it is as a whole: what was added beside it goes.
+    // Adding a whole session replaces events that were added separately.
     memory.add_session_to_memory(&whole).await.unwrap();
     assert_eq!(found(&memory, "red").await, ["1", "1", "2"]);
 }
 
 #[tokio::test]
-async fn events_of_one_id_in_a_session_are_all_kept() {
+async fn events_with_the_same_id_in_a_session_are_all_stored() {
     let memory = InMemoryMemoryService::new();
     let twice = session("a", "u", "s", vec![text("1", "red"), text("1", "red")]);
     memory.add_session_to_memory(&twice).await.unwrap();
@@ -100,7 +100,7 @@ async fn events_of_one_id_in_a_session_are_all_kept() {
 }
 
 #[tokio::test]
-async fn an_event_without_parts_is_not_kept() {
+async fn event_without_parts_is_not_stored() {
     let memory = InMemoryMemoryService::new();
     let bare = Event {
         id: "1".into(),
@@ -113,7 +113,7 @@ async fn an_event_without_parts_is_not_kept() {
     let events = shared(vec![bare, empty, event("3", vec![])]);
     let add = memory.add_events_to_memory("a", "u", &events, None, None);
     add.await.unwrap();
-    // Their ids are free: nothing was kept under them.
+    // Nothing was stored under these ids, so they can be used.
     let events = shared(vec![text("1", "red"), text("2", "red"), text("3", "red")]);
     let add = memory.add_events_to_memory("a", "u", &events, None, None);
     add.await.unwrap();
@@ -138,7 +138,7 @@ async fn deleted_event_is_not_ingested_again() {
 }
 
 #[tokio::test]
-async fn deleting_nothing_remembers_nothing() {
+async fn deleting_an_unknown_id_leaves_no_tombstone() {
     let memory = InMemoryMemoryService::new();
     let other = session("a", "u", "t", vec![text("2", "blue")]);
     memory.add_session_to_memory(&other).await.unwrap();
@@ -154,7 +154,7 @@ async fn deleting_nothing_remembers_nothing() {
 }
 
 #[tokio::test]
-async fn memories_cannot_be_added_as_they_are() {
+async fn add_memory_is_unsupported() {
     let memory = InMemoryMemoryService::new();
     let entries = [MemoryEntry::default()];
     let add = memory.add_memory("a", "u", &entries, None);
@@ -168,7 +168,7 @@ async fn memories_cannot_be_added_as_they_are() {
 }
 
 #[tokio::test]
-async fn an_event_that_was_never_stored_gets_id_and_time() {
+async fn event_without_id_and_time_gets_both() {
     let clock = TestClock::default();
     let memory = InMemoryMemoryService::new()
         .with_clock(clock.clone())
@@ -187,7 +187,7 @@ async fn an_event_that_was_never_stored_gets_id_and_time() {
 }
 
 #[tokio::test]
-async fn a_time_that_cannot_be_said_is_left_out() {
+async fn time_outside_the_calendar_is_omitted() {
     let memory = InMemoryMemoryService::new();
     let late = Event {
         timestamp: 1e15,

@@ -1,11 +1,11 @@
-//! Which texts a question finds, and in which order.
+//! Which texts a query finds, and in which order.
 
 use retain_core::{MemoryService as _, Part};
 use retain_memory::InMemoryMemoryService;
 
 use super::{event, found, session, text};
 
-/// Whether a memory of the text is found.
+/// Whether a query finds a memory with this text.
 async fn finds(text: &str, query: &str) -> bool {
     let memory = InMemoryMemoryService::new();
     let session = session("a", "u", "s", vec![super::text("1", text)]);
@@ -29,7 +29,7 @@ async fn none_find(pairs: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn one_shared_word_is_enough_and_case_does_not_matter() {
+async fn one_common_word_matches_in_any_case() {
     all_find(&[
         ("I prefer high FLOORS.", "which floors?"),
         ("snake_case2", "SNAKE_CASE2"),
@@ -47,7 +47,7 @@ async fn one_shared_word_is_enough_and_case_does_not_matter() {
 }
 
 #[tokio::test]
-async fn a_word_beyond_ascii_is_also_found_inside_another() {
+async fn non_ascii_word_matches_inside_another() {
     all_find(&[
         ("我喜欢高楼层", "高楼"),
         ("Fußböden", "ßbö"),
@@ -59,7 +59,7 @@ async fn a_word_beyond_ascii_is_also_found_inside_another() {
 }
 
 #[tokio::test]
-async fn a_latin_word_inside_another_script_is_a_word() {
+async fn latin_word_inside_another_script_is_a_word() {
     all_find(&[
         ("私はPythonを使う", "python"),
         ("私はPythonを使う", "使う"),
@@ -69,16 +69,16 @@ async fn a_latin_word_inside_another_script_is_a_word() {
     .await;
     none_find(&[
         ("私はPythonを使う", "thon"),
-        // Full-width letters are another script to ADK.
+        // ADK treats full-width letters as another script.
         ("ａbｃ", "ab"),
-        // Only the text is cut, never the question.
+        // Only the text is split, never the query.
         ("python", "私はpython"),
     ])
     .await;
 }
 
 #[tokio::test]
-async fn composed_and_decomposed_letters_are_the_same() {
+async fn composed_and_decomposed_letters_match() {
     all_find(&[
         ("cafe\u{301}", "café"),
         ("café", "CAFE\u{301}"),
@@ -95,7 +95,7 @@ async fn composed_and_decomposed_letters_are_the_same() {
 }
 
 #[tokio::test]
-async fn lower_case_is_that_of_python() {
+async fn lower_case_is_equal_to_python() {
     all_find(&[
         ("ΟΔΟΣ", "οδος"),
         ("οδος", "ΟΔΟΣ"),
@@ -110,12 +110,12 @@ async fn lower_case_is_that_of_python() {
 
 #[tokio::test]
 async fn marks_end_a_word() {
-    // A Thai vowel sign is no letter in Python, unlike elsewhere: the question has two words.
+    // Python does not count a Thai vowel sign as a letter, so the query has two words.
     all_find(&[("ข", "ก\u{e31}ข"), ("x\u{301}y", "y")]).await;
 }
 
 #[tokio::test]
-async fn all_texts_of_an_event_count_and_nothing_else_does() {
+async fn only_text_parts_of_an_event_are_searched() {
     let memory = InMemoryMemoryService::new();
     let thought = Part {
         thought: Some(true),
@@ -137,7 +137,7 @@ async fn all_texts_of_an_event_count_and_nothing_else_does() {
 }
 
 #[tokio::test]
-async fn more_words_come_first_and_equals_in_the_order_they_came() {
+async fn hits_are_ordered_by_matched_words_then_arrival() {
     let memory = InMemoryMemoryService::new();
     let first = vec![
         text("1", "red"),
@@ -154,7 +154,7 @@ async fn more_words_come_first_and_equals_in_the_order_they_came() {
 }
 
 #[tokio::test]
-async fn ten_are_found_at_most() {
+async fn search_returns_at_most_ten() {
     let memory = InMemoryMemoryService::new();
     let mut events: Vec<_> = (0..15).map(|n| text(&n.to_string(), "red")).collect();
     events.push(text("best", "red blue"));

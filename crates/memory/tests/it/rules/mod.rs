@@ -1,5 +1,5 @@
-//! The rules of the memory service that finds by words, one test a rule. That they are ADK's is
-//! shown by the parity test; here they can be read.
+//! The rules of the memory service that searches by words, one test per rule. The parity test shows
+//! that they are ADK's; these tests make them readable.
 
 mod keeping;
 mod matching;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use retain_core::{Content, Event, LlmResponse, MemoryService as _, Part, Session};
 use retain_memory::InMemoryMemoryService;
 
-/// An event with an id, a time and these parts.
+/// Creates an event with an id, a time and these parts.
 fn event(id: &str, parts: Vec<Part>) -> Event {
     let content = Content {
         parts: Some(parts),
@@ -36,7 +36,7 @@ fn shared(events: Vec<Event>) -> Vec<Arc<Event>> {
     events.into_iter().map(Arc::new).collect()
 }
 
-/// The ids that a search finds for the user `u` of the app `a`.
+/// Returns the ids that a search finds for the user `u` of the app `a`.
 async fn found(memory: &InMemoryMemoryService, query: &str) -> Vec<String> {
     let found = memory.search_memory("a", "u", query).await;
     let memories = found.expect("a search succeeds").memories.into_iter();

@@ -1,5 +1,5 @@
-//! Random scripts: two services on one database, each with an index that follows, always agree with one
-//! that has just been opened, and nothing that was forgotten comes back.
+//! Random scripts: two services on one database, each with its own index, always agree with a newly
+//! opened one, and no forgotten memory comes back.
 
 use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use super::session_with;
 
 const WORDS: [&str; 6] = ["apples", "pears", "plums", "figs", "melons", "grapes"];
 
-/// One of the services with the sessions it stands on, as in a process of its own.
+/// A memory service and its session service, as in a process of their own.
 struct Process<S> {
     sessions: Arc<dyn SessionLog>,
     memory: StoreMemoryService<S>,
@@ -27,7 +27,7 @@ struct Process<S> {
 fn process<S: MemoryStore>(sessions: impl SessionLog, store: S, clock: &TestClock) -> Process<S> {
     let memory = StoreMemoryService::over(store)
         .with_clock(clock.clone())
-        // By words alone, so that what is found has a word to show for it.
+        // Search by words only, so that every hit has a matching word.
         .with_static_vectors(false)
         .with_ids(TestIds::new("m"));
     Process {
@@ -36,7 +36,7 @@ fn process<S: MemoryStore>(sessions: impl SessionLog, store: S, clock: &TestCloc
     }
 }
 
-/// What a service lists, and what it finds for each word.
+/// Returns what a service lists, and what it finds for each word.
 async fn seen<S: MemoryStore>(
     memory: &StoreMemoryService<S>,
 ) -> (Vec<(String, String)>, Vec<BTreeSet<String>>) {
@@ -71,7 +71,7 @@ fn text(random: &mut Random) -> String {
     format!("{} and {}", random.pick(&WORDS), random.pick(&WORDS))
 }
 
-/// Does something; `forgotten` are the ids that must not be seen any more.
+/// Runs a random operation; `forgotten` are the ids that must not be visible any more.
 async fn step<S: MemoryStore>(
     random: &mut Random,
     process: &Process<S>,
@@ -127,7 +127,7 @@ async fn step<S: MemoryStore>(
     }
 }
 
-/// Two processes on what `open` opens agree after each of many steps.
+/// Checks that two processes on what `open` opens agree after each step.
 async fn agree<S: MemoryStore, F>(seed: u64, clock: &TestClock, open: impl Fn() -> F)
 where
     F: Future<Output = Process<S>>,
@@ -151,8 +151,8 @@ where
         for (word, found) in WORDS.iter().zip(found) {
             let said = listed.iter().filter(|(_, text)| text.contains(word));
             let said: BTreeSet<String> = said.map(|(id, _)| id.clone()).collect();
-            // Copies of one text are one hit, and turns are found by those beside them. All that
-            // is found is there, and what is over finds nobody.
+            // Copies of a text are one hit, and a neighbor's words also match. Every hit must be
+            // listed, and expired memories match nothing.
             assert!(found.is_subset(&ids), "{place}: {word}");
             assert_eq!(found.is_empty(), said.is_empty(), "{place}: {word}");
         }
@@ -164,7 +164,7 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn services_on_one_file_agree_whatever_happens() {
+async fn services_on_one_file_agree_after_each_step() {
     for seed in [1, 2, 3] {
         let folder = retain_testkit::scratch::folder();
         let uri = format!("sqlite:///{}", folder.path().join("m.db").display());
@@ -179,7 +179,7 @@ async fn services_on_one_file_agree_whatever_happens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn services_on_one_server_agree_whatever_happens() {
+async fn services_on_one_postgres_agree_after_each_step() {
     if !is_there() {
         return;
     }

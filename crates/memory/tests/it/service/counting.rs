@@ -1,5 +1,5 @@
-//! A store that counts what is read, to see that indexes are built once and then only followed, and
-//! that fails or changes at the worst of times.
+//! A store that counts reads, to verify that an index is built once and then only refreshed. It can
+//! also fail or change data at the worst moment.
 
 use std::sync::{
     Arc, Mutex,
@@ -22,16 +22,16 @@ type Answer<T> = Result<T, MemoryError>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counting {
     pub(super) store: InMemoryMemoryStore,
-    /// Pages that were read for an index.
+    /// Number of pages read for an index.
     pages: Arc<AtomicUsize>,
-    /// The page behind which no more can be read; 0: all can.
+    /// The last page that can be read; 0 for no limit.
     last_page: Arc<AtomicUsize>,
-    /// What is changed, once, right before memories are read by their numbers.
+    /// An edit to apply once, right before memories are read by number.
     change: Arc<Mutex<Option<(String, MemoryEdit)>>>,
 }
 
 impl Counting {
-    /// So many more pages can be read.
+    /// Fails all reads after this many more pages.
     pub(super) fn fails_after(&self, pages: usize) {
         let last = self.pages.load(Ordering::SeqCst) + pages;
         self.last_page.store(last, Ordering::SeqCst);
@@ -81,7 +81,7 @@ impl MemoryStore for Counting {
             if last > 0 && page > last {
                 return Err(MemoryError::backend("the disk is on fire"));
             }
-            // Others get in while this one reads.
+            // Let other tasks run during the read.
             tokio::task::yield_now().await;
         }
         let change = match rows {
@@ -152,7 +152,7 @@ impl MemoryStore for Counting {
 }
 
 #[tokio::test]
-async fn an_index_is_built_once_and_then_followed() {
+async fn index_is_built_once_and_then_refreshed() {
     let store = Counting::default();
     let memory = StoreMemoryService::over(store.clone());
     let texts = (0..2500).map(|n| Event::user_text(format!("apples {n}")));
@@ -166,7 +166,7 @@ async fn an_index_is_built_once_and_then_followed() {
     while let Some(found) = searches.join_next().await {
         assert_eq!(found.unwrap().unwrap().memories.len(), 10);
     }
-    // Three pages of a thousand, for all eight.
+    // Three pages of a thousand, shared by all eight searches.
     assert_eq!(store.pages.load(Ordering::SeqCst), 3);
     memory.search_memory("app", "ada", "pears").await.unwrap();
     assert_eq!(store.pages.load(Ordering::SeqCst), 3);

@@ -1,4 +1,4 @@
-//! What memories take on the disk, and what is left of them when their user is erased.
+//! The size of memories on disk, and what remains after a user is erased.
 
 use std::{path::Path, sync::Arc};
 
@@ -12,7 +12,7 @@ use retain_stores::{SqliteSessionService, SqliteStore};
 
 use super::{found, session_with, sqlite};
 
-/// Whether the bytes stand in any file of the folder.
+/// Whether any file of the folder contains the bytes.
 fn stands_in(folder: &Path, bytes: &[u8]) -> bool {
     let files = std::fs::read_dir(folder).unwrap();
     let mut contents = files.map(|file| std::fs::read(file.unwrap().path()).unwrap());
@@ -20,7 +20,7 @@ fn stands_in(folder: &Path, bytes: &[u8]) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_of_a_user_who_is_erased() {
+async fn erased_user_leaves_no_bytes_on_disk() {
     let folder = retain_testkit::scratch::folder();
     let path = folder.path().join("sessions.db");
     let uri = format!("sqlite:///{}", path.display());
@@ -87,7 +87,7 @@ async fn nothing_is_left_of_a_user_who_is_erased() {
         .await
         .unwrap();
     assert_eq!(kept.memories.len(), 1);
-    // Who comes back begins anew: nothing of what was forgotten is remembered either.
+    // An erased user starts anew: the tombstones are gone too.
     memory.add_session_to_memory(&session).await.unwrap();
     let page = ListMemories {
         limit: 1000,
@@ -98,7 +98,7 @@ async fn nothing_is_left_of_a_user_who_is_erased() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deleting_a_session_leaves_what_was_remembered_of_it() {
+async fn deleting_a_session_keeps_its_memories() {
     let sessions = SqliteSessionService::connect("sqlite::memory:")
         .await
         .unwrap();
@@ -115,7 +115,7 @@ async fn deleting_a_session_leaves_what_was_remembered_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_memory_of_200_bytes_takes_at_most_one_and_a_half_kilobytes() {
+async fn memory_of_200_bytes_takes_at_most_1500_bytes_on_disk() {
     let folder = retain_testkit::scratch::folder();
     let path = folder.path().join("memory.db");
     let store = sqlite(&path).await;
@@ -127,7 +127,7 @@ async fn a_memory_of_200_bytes_takes_at_most_one_and_a_half_kilobytes() {
             dims: 256,
             bytes: vec![n as u8; 256],
         };
-        // Ids as they are in production: 36 characters.
+        // Ids as long as in production: 36 characters.
         PreparedMemory::new(NewMemory {
             id: format!("{n:036}"),
             session: Some(format!("{:036}", n / 20)),
@@ -152,7 +152,7 @@ async fn a_memory_of_200_bytes_takes_at_most_one_and_a_half_kilobytes() {
     };
     store.add(Arc::new(batch)).await.unwrap();
     drop(store);
-    // Closing brings everything into the one file.
+    // Closing the store moves all data into one file.
     let full = std::fs::metadata(&path).unwrap().len();
     let each = (full - empty) / entries;
     println!("{each} bytes on the disk for each memory");
@@ -160,7 +160,7 @@ async fn a_memory_of_200_bytes_takes_at_most_one_and_a_half_kilobytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_in_memory_keeps_memories_too() {
+async fn in_memory_database_stores_memories() {
     let store = SqliteStore::open(retain_stores::SqliteOptions::in_memory())
         .await
         .unwrap();
@@ -170,7 +170,7 @@ async fn a_database_in_memory_keeps_memories_too() {
     assert_eq!(found(&memory, "tea").await, ["I like tea."]);
 }
 
-/// Names the database to the second process, which is this very test, run again.
+/// Passes the database path to the second process, which runs this same test.
 const SECOND: &str = "RETAIN_MEMORY_OF_SECOND_PROCESS";
 
 #[tokio::test(flavor = "multi_thread")]

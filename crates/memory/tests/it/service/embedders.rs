@@ -1,4 +1,4 @@
-//! Embedders for tests, and what becomes of memories whose embedder fails or changes.
+//! Embedders for tests, and memories whose embedder fails or changes.
 
 use std::sync::{
     Arc,
@@ -16,7 +16,7 @@ use super::{found, session_with};
 
 const DIMS: usize = 2048;
 
-/// Texts are near that share words.
+/// An embedder for which texts with common words are similar.
 #[derive(Debug)]
 pub(super) struct WordEmbedder {
     id: String,
@@ -76,7 +76,7 @@ fn apples_and_pears() -> retain_core::Session {
 }
 
 #[tokio::test]
-async fn an_embedder_that_fails_holds_up_nobody() {
+async fn failing_embedder_does_not_block_ingest_or_search() {
     let store = InMemoryMemoryStore::default();
     let embedder = Arc::new(WordEmbedder::new("m1"));
     let memory = StoreMemoryService::over(store).with_embedder(embedder.clone());
@@ -89,7 +89,7 @@ async fn an_embedder_that_fails_holds_up_nobody() {
     memory.flush().await;
     let counted = memory.statistics("app", "ada").await.unwrap();
     assert_eq!((counted.entries, counted.embedded), (2, 0));
-    // When it works again, what lacks a vector gets one with the next that is added.
+    // When the embedder works again, the next ingest also embeds the memories without a vector.
     embedder.is_broken.store(false, Ordering::SeqCst);
     let more = session_with("s2", vec![Event::user_text("Plums are blue.")]);
     memory.add_session_to_memory(&more).await.unwrap();
@@ -100,7 +100,7 @@ async fn an_embedder_that_fails_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn another_model_embeds_anew() {
+async fn new_model_recomputes_all_vectors() {
     let store = InMemoryMemoryStore::default();
     let scope = retain_core::MemoryScope::new("app", "ada");
     let first = Arc::new(WordEmbedder::new("m1"));
@@ -117,7 +117,7 @@ async fn another_model_embeds_anew() {
     assert!(lacking.is_empty());
     let second = Arc::new(WordEmbedder::new("m2"));
     let memory = StoreMemoryService::over(store.clone()).with_embedder(second);
-    // The first search finds that vectors are another model's, and has them made.
+    // The first search detects vectors of another model and starts a new embedding.
     assert_eq!(found(&memory, "apples").await[0], "Apples are red.");
     memory.flush().await;
     let lacking = store
@@ -129,7 +129,7 @@ async fn another_model_embeds_anew() {
 }
 
 #[tokio::test]
-async fn the_nearest_are_given_and_embedded_once() {
+async fn search_returns_the_nearest_and_embeds_each_text_once() {
     let embedder = Arc::new(WordEmbedder::new("m1"));
     let memory = VectorMemoryService::new(embedder.clone()).with_top_k(2);
     let texts: Vec<Event> = (0..9)
@@ -158,7 +158,7 @@ async fn the_nearest_are_given_and_embedded_once() {
 }
 
 #[tokio::test]
-async fn the_same_id_in_two_sessions_is_two_memories_unless_they_say_the_same() {
+async fn same_id_in_two_sessions_is_two_memories_unless_equal() {
     let embedder = Arc::new(WordEmbedder::new("m1"));
     let memory = VectorMemoryService::new(embedder).with_min_score(0.5);
     let session_with_e1 = |id: &str, text: &str| {
@@ -178,12 +178,13 @@ async fn the_same_id_in_two_sessions_is_two_memories_unless_they_say_the_same() 
     }
     assert_eq!(found(&memory, "red apples").await, ["red apples"]);
     assert_eq!(found(&memory, "sour pears").await, ["sour pears"]);
-    // Said anew, it replaces what it said in this session.
+    // New content replaces the content of the memory in this session.
     let session = session_with_e1("s1", "dry plums");
     memory.add_session_to_memory(&session).await.unwrap();
     assert!(found(&memory, "red apples").await.is_empty());
     assert_eq!(found(&memory, "dry plums").await, ["dry plums"]);
-    // Gone from all sessions, and for good; others are left as they are.
+    // A deletion removes the memory from all sessions permanently and leaves other memories
+    // unchanged.
     let other = session_with("s3", vec![Event::user_text("green tea")]);
     memory.add_session_to_memory(&other).await.unwrap();
     memory
@@ -199,7 +200,7 @@ async fn the_same_id_in_two_sessions_is_two_memories_unless_they_say_the_same() 
 }
 
 #[tokio::test]
-async fn given_memories_without_an_id_are_told_apart() {
+async fn direct_entries_without_id_stay_separate() {
     let embedder = Arc::new(WordEmbedder::new("m1"));
     let memory = VectorMemoryService::new(embedder).with_min_score(0.5);
     let given = |text: &str, id: Option<&str>| MemoryEntry {
@@ -222,7 +223,7 @@ async fn given_memories_without_an_id_are_told_apart() {
     assert!(matches!(mute, Err(MemoryError::InvalidInput { .. })));
 }
 
-/// Says of one text that it is not a number.
+/// An embedder that returns NaN for one text and huge values for another.
 #[derive(Debug)]
 struct Odd;
 
@@ -251,7 +252,7 @@ impl Embedder for Odd {
 }
 
 #[tokio::test]
-async fn vectors_without_a_length_come_last_and_many_go_in_batches() {
+async fn overflowing_vectors_rank_last_and_texts_are_batched() {
     let memory = VectorMemoryService::new(Arc::new(Odd)).with_top_k(200);
     let mut texts = vec!["huge".to_owned()];
     texts.extend((0..150).map(|n| format!("plain {n}")));
@@ -266,7 +267,7 @@ async fn vectors_without_a_length_come_last_and_many_go_in_batches() {
 }
 
 #[tokio::test]
-async fn a_vector_that_is_no_number_is_an_error() {
+async fn nan_vector_is_an_error() {
     let memory = VectorMemoryService::new(Arc::new(Odd));
     let texts = ["plain", "odd"].map(Event::user_text).to_vec();
     let added = memory

@@ -1,4 +1,4 @@
-//! Vectors that are made behind the ingest: through refusals, changes of model and erasures.
+//! Embeddings that are computed after an ingest: rejected texts, changes of model and erasures.
 
 use std::{
     sync::{
@@ -20,13 +20,13 @@ use tokio::sync::Semaphore;
 
 use super::{found, session_with};
 
-/// Gives the length of a text, in as many dimensions as it is told.
+/// Embeds a text as its length, with a configurable number of dimensions.
 #[derive(Debug)]
 struct Lengths {
     dims: usize,
-    /// Who has what it takes to be answered.
+    /// Each call needs a permit before it returns.
     open: Semaphore,
-    /// Texts that it was asked for.
+    /// All requested texts.
     asked: Mutex<Vec<String>>,
     calls: AtomicUsize,
     is_broken: AtomicBool,
@@ -89,7 +89,7 @@ fn lengths_of(rows: &[MemoryRecord]) -> Vec<Option<f32>> {
 }
 
 #[tokio::test]
-async fn a_text_that_is_refused_keeps_nobody_else_without() {
+async fn rejected_text_does_not_block_other_embeddings() {
     let store = InMemoryMemoryStore::default();
     let embedder = Lengths::new(1);
     let memory = StoreMemoryService::over(store.clone()).with_embedder(embedder.clone());
@@ -108,7 +108,7 @@ async fn a_text_that_is_refused_keeps_nobody_else_without() {
 }
 
 #[tokio::test]
-async fn an_embedder_that_is_down_is_left_alone_for_a_while() {
+async fn failing_embedder_is_retried_after_a_minute() {
     let (store, clock) = (InMemoryMemoryStore::default(), TestClock::default());
     let embedder = Lengths::new(1);
     let memory = StoreMemoryService::over(store.clone())
@@ -120,11 +120,11 @@ async fn an_embedder_that_is_down_is_left_alone_for_a_while() {
     memory.add_session_to_memory(&session).await.unwrap();
     memory.flush().await;
     assert_eq!(embedder.calls(), 10);
-    // Each search asks for the vector of its question, and for nothing else.
+    // Each search embeds its query and nothing else.
     assert!(!found(&memory, "text").await.is_empty());
     memory.flush().await;
     assert_eq!(embedder.calls(), 11);
-    // Later it has the rest tried again, with nothing added.
+    // After a minute a search retries the remaining memories, without a new ingest.
     embedder.is_broken.store(false, Ordering::SeqCst);
     clock.tick(Duration::from_secs(60));
     found(&memory, "text").await;
@@ -137,13 +137,13 @@ async fn an_embedder_that_is_down_is_left_alone_for_a_while() {
 }
 
 #[tokio::test]
-async fn another_size_is_another_model() {
+async fn vectors_of_another_size_are_recomputed() {
     let store = InMemoryMemoryStore::default();
     let session = session_with("s1", vec![Event::user_text("I like tea.")]);
     let one = StoreMemoryService::over(store.clone()).with_embedder(Lengths::new(2));
     one.add_session_to_memory(&session).await.unwrap();
     one.flush().await;
-    // A clone has all but the embedder in common.
+    // A clone shares everything but the embedder.
     let two = one.clone().with_embedder(Lengths::new(3));
     for _ in 0..2 {
         assert_eq!(found(&two, "tea").await, ["I like tea."]);
@@ -154,13 +154,13 @@ async fn another_size_is_another_model() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn vectors_of_an_erased_user_do_not_come_back() {
+async fn late_vectors_of_an_erased_user_are_dropped() {
     let sessions = SqliteSessionService::connect("sqlite::memory:").await;
     let sessions = sessions.unwrap();
     let store = sessions.store().memory();
     let embedder = Lengths::new(1);
     let memory = StoreMemoryService::over(store.clone()).with_embedder(embedder.clone());
-    // Nothing is answered yet.
+    // Block all calls for now.
     embedder.open.forget_permits(Semaphore::MAX_PERMITS);
     let old = session_with("s1", vec![Event::user_text("a long and secret text")]);
     memory.add_session_to_memory(&old).await.unwrap();
@@ -168,11 +168,11 @@ async fn vectors_of_an_erased_user_do_not_come_back() {
         tokio::task::yield_now().await;
     }
     sessions.erase_user("app", "ada").await.unwrap();
-    // The same numbers and revisions as before.
+    // Memories with the same numbers and revisions as before.
     let new = session_with("s2", vec![Event::user_text("short")]);
     memory.add_session_to_memory(&new).await.unwrap();
     embedder.open.add_permits(1);
-    // It is asked for the new one, unless the old one's vector was taken for it.
+    // The embedder is called for the new memory, unless the old vector was applied to it.
     while embedder.asked.lock().unwrap().len() < 2 {
         assert_eq!(lengths_of(&rows(&store).await), [None]);
         tokio::task::yield_now().await;
@@ -184,7 +184,7 @@ async fn vectors_of_an_erased_user_do_not_come_back() {
 }
 
 #[tokio::test]
-async fn vectors_of_what_is_forgotten_or_changed_meanwhile_are_not_taken() {
+async fn late_vectors_of_forgotten_or_edited_memories_are_dropped() {
     let store = InMemoryMemoryStore::default();
     let embedder = Lengths::new(1);
     let memory = StoreMemoryService::over(store.clone()).with_embedder(embedder.clone());

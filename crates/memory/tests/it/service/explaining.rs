@@ -1,5 +1,4 @@
-//! What a search is told beside its question, with the real index on SQLite, and what each hit tells
-//! about itself.
+//! Search options with the real index on SQLite, and the explanation of each hit.
 
 use retain_core::{
     Content, Event, FunctionResponse, Json, JsonMap, MemoryFilter, MemoryKind, MemoryOrigin,
@@ -25,7 +24,7 @@ fn said(mut event: Event, timestamp: f64) -> Event {
     event
 }
 
-/// Three conversations, each on another day.
+/// Adds three sessions, each on another day.
 async fn talks(memory: &Memory) {
     let monday = vec![
         said(
@@ -75,7 +74,7 @@ fn sum(it: &Explanation) -> f32 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hit_says_why_it_was_found_and_where_it_comes_from() {
+async fn hit_explains_its_score_and_origin() {
     let (memory, _folder) = with_talks().await;
     let found = search(&memory, MemoryQuery::new("Which rooms on high floors?")).await;
     let best = &found[0];
@@ -103,7 +102,7 @@ async fn a_hit_says_why_it_was_found_and_where_it_comes_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn neighbours_and_times_are_told_as_such() {
+async fn explanation_names_neighbors_and_times() {
     let (memory, _folder) = with_talks().await;
     let found = search(&memory, MemoryQuery::new("hotel rooms")).await;
     let near = found.iter().find(|it| it.about.id == "monday-2").unwrap();
@@ -120,7 +119,7 @@ async fn neighbours_and_times_are_told_as_such() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_comes_below_the_least_score() {
+async fn hits_below_min_score_are_dropped() {
     let (memory, _folder) = with_talks().await;
     let asked = MemoryQuery::new("high floors in hotels");
     let all = search(&memory, asked.clone()).await;
@@ -139,7 +138,7 @@ async fn nothing_comes_below_the_least_score() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_and_budgets_keep_the_best() {
+async fn limit_and_token_budget_keep_the_best_hits() {
     let (memory, _folder) = with_talks().await;
     let asked = MemoryQuery::new("high floors in hotels");
     let all = search(&memory, asked.clone()).await;
@@ -147,7 +146,7 @@ async fn limits_and_budgets_keep_the_best() {
         let found = search(&memory, asked.clone().limit(limit)).await;
         assert_eq!(ids(&found), ids(&all[..limit]));
     }
-    // Nine tokens are 36 bytes: what is said on Monday first, and nothing more.
+    // Nine tokens are 36 bytes: exactly the first message of Monday.
     let first = all[0].entry.content.text_concat();
     assert_eq!(first.len(), 36);
     let found = search(&memory, asked.clone().token_budget(9)).await;
@@ -161,7 +160,7 @@ async fn limits_and_budgets_keep_the_best() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn filters_hold_whatever_the_ranking_says() {
+async fn filters_apply_regardless_of_ranking() {
     let (memory, _folder) = with_talks().await;
     let asked = |filter: MemoryFilter| MemoryQuery::new("high floors in hotels").filter(filter);
     let any = MemoryFilter::default;
@@ -216,7 +215,7 @@ async fn tool_responses_can_be_filtered_out() {
     let name = "web_search".to_owned();
     assert_eq!(tool.about.origin, MemoryOrigin::Tool { name });
     assert_eq!(tool.about.author.as_deref(), Some("web_search"));
-    // Who reads the entry alone is told too.
+    // The entry alone also shows that a tool is the author.
     assert_eq!(tool.entry.author.as_deref(), Some("web_search (tool)"));
     let people = MemoryFilter {
         origins: vec![OriginKind::Person, OriginKind::Agent],

@@ -1,4 +1,4 @@
-//! Searches with everything that can be said about them, and the indexes behind them.
+//! Searches with all options, and the indexes behind them.
 
 use retain_core::{
     Event, Forget, Json, JsonMap, MemoryFilter, MemoryKind, MemoryService as _, OriginKind,
@@ -21,7 +21,7 @@ async fn ids(memory: &InMemory, search: MemoryQuery) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn filters_leave_what_is_meant() {
+async fn search_and_list_apply_each_filter() {
     let (memory, _) = in_memory();
     let at = |mut event: Event, seconds: f64| {
         event.timestamp = seconds;
@@ -116,7 +116,7 @@ async fn filters_leave_what_is_meant() {
 }
 
 #[tokio::test]
-async fn no_more_is_found_than_there_is_room_for() {
+async fn search_respects_limit_and_token_budget() {
     let (memory, _) = in_memory();
     let short = "apples".to_owned();
     let long = format!("apples {}", "filler ".repeat(200));
@@ -128,7 +128,7 @@ async fn no_more_is_found_than_there_is_room_for() {
     let search = || MemoryQuery::new("apples");
     assert!(ids(&memory, search().limit(2)).await.len() <= 2);
     assert!(ids(&memory, search().limit(0)).await.is_empty());
-    // A budget that the long one does not fit into leaves room for short ones.
+    // A budget that is too small for the long message still admits short ones.
     let fits = ids(&memory, search().token_budget(4)).await;
     assert!(
         !fits.is_empty() && !fits.contains(&"s1-2".to_owned()),
@@ -138,7 +138,7 @@ async fn no_more_is_found_than_there_is_room_for() {
 }
 
 #[tokio::test]
-async fn pages_of_a_listing_follow_one_another() {
+async fn list_pages_cover_all_memories_in_order() {
     let (memory, _) = in_memory();
     let texts = (0..1203)
         .map(|n| Event::user_text(format!("text {n}")))
@@ -187,7 +187,7 @@ async fn forgotten_memory_leaves_the_index_at_once() {
 }
 
 #[tokio::test]
-async fn indexes_are_kept_within_their_bytes() {
+async fn index_cache_stays_within_its_bytes() {
     let (memory, _) = in_memory();
     let memory = memory.with_cache_bytes(1);
     for user in ["ada", "grace", "hedy"] {
@@ -201,7 +201,7 @@ async fn indexes_are_kept_within_their_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_index_follows_what_another_service_does() {
+async fn index_follows_changes_by_another_service() {
     let store = InMemoryMemoryStore::default();
     let one = StoreMemoryService::over(store.clone());
     let two = StoreMemoryService::over(store);
@@ -215,7 +215,7 @@ async fn an_index_follows_what_another_service_does() {
             .search_memory_with("app", "ada", search.clone())
             .await
             .unwrap();
-        // Near-duplicates stand for one another.
+        // A hit represents its near-duplicates.
         let stood_for: usize = found
             .iter()
             .map(|it| 1 + it.explanation.duplicates.len())
@@ -229,7 +229,7 @@ async fn an_index_follows_what_another_service_does() {
 }
 
 #[tokio::test]
-async fn forms_of_words_are_those_of_the_language() {
+async fn word_forms_match_by_language() {
     let (memory, _) = in_memory();
     let memory = memory.with_static_vectors(false);
     let session = session_with("s1", vec![Event::user_text("Die Katzen schliefen lange.")]);

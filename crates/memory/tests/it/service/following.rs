@@ -1,4 +1,4 @@
-//! Indexes that follow their store: through failures, changes in between, erasures and strangers.
+//! How an index follows its store: after failures, concurrent changes, erasures and unknown users.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use retain_testkit::{
 
 use super::{counting::Counting, found, in_memory, session_with};
 
-/// So many turns about apples, the first of them about nothing else.
+/// A session with this many messages; only the first is about apples.
 fn apples(id: &str, count: usize) -> retain_core::Session {
     let texts = (0..count).map(|n| match n {
         0 => "golden apples".to_owned(),
@@ -25,13 +25,13 @@ fn apples(id: &str, count: usize) -> retain_core::Session {
 }
 
 #[tokio::test]
-async fn an_update_that_breaks_off_leaves_no_ghosts() {
+async fn interrupted_refresh_leaves_no_stale_entries() {
     let store = Counting::default();
     let memory = StoreMemoryService::over(store.clone());
     let first = session_with("s0", vec![Event::user_text("hello there")]);
     memory.add_session_to_memory(&first).await.unwrap();
     assert_eq!(found(&memory, "hello").await, ["hello there"]);
-    // Of two pages the second cannot be read: the first is in the index, and its mark before it.
+    // The second of two pages fails: the index has the first page, but still its old mark.
     memory
         .add_session_to_memory(&apples("s1", 1500))
         .await
@@ -42,7 +42,7 @@ async fn an_update_that_breaks_off_leaves_no_ghosts() {
     store.works_again();
     let ids = Forget::Ids(vec!["s1-1".to_owned()]);
     memory.forget("app", "ada", ids).await.unwrap();
-    // A ghost would be the best hit, and be found nowhere.
+    // A stale entry would be the best hit and would be missing in the store.
     let search = MemoryQuery::new("golden apples").limit(1);
     let hits = memory
         .search_memory_with("app", "ada", search)
@@ -73,7 +73,7 @@ async fn forget_succeeds_even_if_the_index_fails_to_refresh() {
 }
 
 #[tokio::test]
-async fn filters_hold_for_what_changes_meanwhile() {
+async fn filter_applies_to_concurrent_edits() {
     let store = Counting::default();
     let memory = StoreMemoryService::over(store.clone());
     let notes = |team: &str| -> JsonMap {
@@ -109,7 +109,7 @@ async fn filters_hold_for_what_changes_meanwhile() {
 }
 
 #[tokio::test]
-async fn strangers_leave_nothing_in_the_cache() {
+async fn unknown_users_are_not_cached() {
     let (memory, _) = in_memory();
     for n in 0..100 {
         let found = memory
@@ -121,7 +121,7 @@ async fn strangers_leave_nothing_in_the_cache() {
 }
 
 #[tokio::test]
-async fn changed_texts_leave_the_index_at_once() {
+async fn edited_text_leaves_the_index_at_once() {
     let (memory, _) = in_memory();
     let secret: Vec<String> = (0..2000).map(|n| format!("secret{n}")).collect();
     let secret = secret.join(" ");
@@ -137,7 +137,7 @@ async fn changed_texts_leave_the_index_at_once() {
     assert!(memory.cache_size().1 + 5000 < with_secret);
 }
 
-/// A user who is erased by `sessions` leaves no index of what `store` kept.
+/// After `sessions` erases a user, the cache holds no index of that user's memories in `store`.
 async fn leaves_the_cache(sessions: impl SessionLog, store: impl MemoryStore) {
     let clock = TestClock::default();
     let memory = StoreMemoryService::over(store).with_clock(clock.clone());
@@ -151,7 +151,7 @@ async fn leaves_the_cache(sessions: impl SessionLog, store: impl MemoryStore) {
     assert_eq!(by_grace().await.unwrap().memories.len(), 1);
     assert_eq!(memory.cache_size().0, 2);
     sessions.erase_user("app", "ada").await.unwrap();
-    // Somebody else searches, a minute later.
+    // Another user searches a minute later.
     clock.tick(Duration::from_secs(60));
     by_grace().await.unwrap();
     assert_eq!(memory.cache_size().0, 1);
@@ -163,7 +163,7 @@ async fn leaves_the_cache(sessions: impl SessionLog, store: impl MemoryStore) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn users_who_are_erased_leave_the_cache() {
+async fn erased_user_leaves_the_cache() {
     let sessions = SqliteSessionService::connect("sqlite::memory:").await;
     let sessions = sessions.unwrap();
     let store = sessions.store().memory();
@@ -171,7 +171,7 @@ async fn users_who_are_erased_leave_the_cache() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn users_who_are_erased_from_a_server_leave_the_cache() {
+async fn erased_user_leaves_the_cache_on_postgres() {
     if !is_there() {
         return;
     }

@@ -1,5 +1,5 @@
-//! A conversation that grows in every way there is, and is added again after each: what is new is
-//! taken up, and nothing twice.
+//! A session that grows with every kind of event and is added again after each: only new content is
+//! ingested, and nothing twice.
 
 use retain_core::{
     Blob, Content, Event, EventActions, EventCompaction, FunctionCall, FunctionResponse, Json,
@@ -14,7 +14,7 @@ fn answer(parts: Vec<Part>) -> Event {
     event
 }
 
-/// What is said, and how many memories are to become of it.
+/// Returns the events, and the number of memories that each must become.
 fn growth() -> Vec<(Event, u64)> {
     let mut partial = Event::model_text("bot", "half");
     partial.response.partial = Some(true);
@@ -86,7 +86,7 @@ async fn growing_session_is_ingested_once() {
             all += new;
         }
     }
-    // Taken back is not forgotten: the events are still in the log.
+    // A rewind forgets nothing: the events are still in the log.
     let key = SessionKey::new("app", "ada", "s1");
     sessions.rewind(&key, "i4").await.unwrap();
     let stored = sessions

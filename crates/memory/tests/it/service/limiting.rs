@@ -1,4 +1,4 @@
-//! Limits, times to live, and ids that come twice: what is counted, and as what.
+//! Limits, TTLs and repeated ids: what counts against a limit, and how.
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,7 +41,7 @@ async fn entries(memory: &InMemory) -> u64 {
 }
 
 #[tokio::test]
-async fn the_same_id_twice_is_as_if_it_came_twice() {
+async fn repeated_id_in_a_call_is_applied_in_order() {
     let (memory, _) = in_memory();
     let any = IngestOptions::default();
     let events = [said("e", "pears"), said("e", "plums"), said("f", "figs")];
@@ -65,7 +65,7 @@ async fn the_same_id_twice_is_as_if_it_came_twice() {
             replaced: 1,
             ..MemoryAdded::default()
         },
-        // The captain is known; the pilot is not, and then the captain is not again.
+        // Each entry differs from the one stored before it, so both replace it.
         MemoryAdded {
             replaced: 2,
             ..MemoryAdded::default()
@@ -76,7 +76,8 @@ async fn the_same_id_twice_is_as_if_it_came_twice() {
         assert_eq!(found(&memory, "captain").await, ["Ada is a captain."]);
         assert!(found(&memory, "pilot").await.is_empty());
     }
-    // As the first in one call: what is known as it is must not be left out before the other comes.
+    // Like the first case, in one call: the last event equals the stored memory, but must not be
+    // skipped before the second event is applied.
     let mut session = Session::new("app", "ada", "s2");
     for (position, text) in [(1, "apples"), (2, "melons"), (3, "apples")] {
         session.events.push(position, said("g", text));
@@ -89,7 +90,7 @@ async fn the_same_id_twice_is_as_if_it_came_twice() {
 }
 
 #[tokio::test]
-async fn changes_by_hand_do_not_go_around_the_limits() {
+async fn edit_is_rejected_over_the_limit() {
     let (memory, _) = in_memory();
     let memory = memory.with_limits(MemoryLimits {
         bytes: 300,
@@ -113,7 +114,7 @@ async fn changes_by_hand_do_not_go_around_the_limits() {
 }
 
 #[tokio::test]
-async fn names_count_in_bytes() {
+async fn author_names_count_against_the_byte_limit() {
     let (memory, _) = in_memory();
     let memory = memory.with_limits(MemoryLimits {
         bytes: 1000,
@@ -126,7 +127,7 @@ async fn names_count_in_bytes() {
 }
 
 #[tokio::test]
-async fn an_add_that_is_over_a_limit_goes_on_later() {
+async fn ingest_over_the_rate_limit_resumes_later() {
     let (memory, clock) = in_memory();
     let memory = memory.with_limits(MemoryLimits {
         entries_per_minute: 600,
@@ -148,15 +149,15 @@ async fn an_add_that_is_over_a_limit_goes_on_later() {
 }
 
 #[tokio::test]
-async fn a_whole_past_is_taken_up_at_once_and_a_flood_is_not() {
+async fn default_rate_limit_admits_an_import_and_stops_a_flood() {
     let limits = MemoryLimits::default();
-    // A hundred things a day for five years; and it takes minutes to fill the memory.
+    // A hundred messages a day for five years; filling the memory takes at least five minutes.
     assert!(limits.entries_per_minute >= 100 * 365 * 5);
     assert!(limits.entries_per_minute * 5 <= limits.entries);
 }
 
 #[tokio::test]
-async fn what_is_over_takes_nobodys_place() {
+async fn expired_memories_do_not_count_against_limits() {
     let (memory, clock) = in_memory();
     let memory = memory.with_limits(MemoryLimits {
         entries: 2,
@@ -174,7 +175,7 @@ async fn what_is_over_takes_nobodys_place() {
             .await
             .is_err()
     );
-    // Within the same minute, so that nobody has swept.
+    // Within the same minute, so that no sweep has run.
     clock.tick(Duration::from_secs(10));
     assert_eq!(entries(&memory).await, 0);
     let added = memory.add_session_with(&turns("s2", 2), &any).await;
@@ -182,7 +183,7 @@ async fn what_is_over_takes_nobodys_place() {
 }
 
 #[tokio::test]
-async fn what_is_over_goes_as_fast_as_it_comes() {
+async fn ingest_sweeps_expired_memories_as_fast_as_they_come() {
     let (memory, clock) = in_memory();
     memory
         .add_session_with(&turns("s1", 3500), &seconds(10))
@@ -193,7 +194,7 @@ async fn what_is_over_goes_as_fast_as_it_comes() {
         let more = turns(&format!("more{n}"), 1);
         memory.add_session_to_memory(&more).await.unwrap();
     }
-    // Nothing is left to be removed by hand.
+    // No expired memory is left to delete.
     assert_eq!(memory.expire().await.unwrap(), 0);
 }
 
@@ -215,7 +216,7 @@ async fn expired_direct_entry_can_be_added_again() {
     }
     let added = memory.add_memory_with("app", "ada", &away, &ttl);
     assert_eq!(added.await.unwrap().added, 1);
-    // What was forgotten by hand stays so, and is counted as such.
+    // A memory that was forgotten explicitly stays forgotten and is counted as such.
     let ids = Forget::Ids(vec!["away".to_owned()]);
     memory.forget("app", "ada", ids).await.unwrap();
     let added = memory.add_memory_with("app", "ada", &away, &ttl);

@@ -1,5 +1,5 @@
-//! The memory services on their stores: what all promise, what only this one does, and what is left
-//! of it on the disk.
+//! The memory services on their stores: the contract of all services, the behavior of this one, and
+//! its data on disk.
 
 mod agreeing;
 mod counting;
@@ -28,7 +28,7 @@ use retain_testkit::{TestClock, TestIds, postgres::TestDatabase};
 
 type InMemory = StoreMemoryService<InMemoryMemoryStore>;
 
-/// A service in memory with a clock that stands still.
+/// Creates a service in memory with a clock that stands still.
 fn in_memory() -> (InMemory, TestClock) {
     let clock = TestClock::default();
     let memory = StoreMemoryService::over(InMemoryMemoryStore::default())
@@ -47,7 +47,7 @@ async fn postgres(database: &TestDatabase) -> PostgresMemoryStore {
     PostgresStore::open(options).await.unwrap().memory()
 }
 
-/// A session of `ada` in `app` with these events, whose ids are `ID-1`, `ID-2`…
+/// Creates a session of `ada` in `app` with these events, whose ids are `ID-1`, `ID-2`…
 fn session_with(id: &str, events: Vec<Event>) -> Session {
     let mut session = Session::new("app", "ada", id);
     for (position, mut event) in (1..).zip(events) {

@@ -1,4 +1,4 @@
-//! Every implementation keeps the same promises.
+//! Runs the contract tests on every implementation.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use retain_testkit::{
 
 use super::{embedders::WordEmbedder, postgres, shared, sqlite};
 
-/// A file that goes when the last who needs it has gone.
+/// Returns a database path in a folder that is deleted with its last user.
 fn file() -> (Arc<tempfile::TempDir>, std::path::PathBuf) {
     let folder = retain_testkit::scratch::folder();
     let path = folder.path().join("memory.db");

@@ -1,5 +1,5 @@
-//! However memories came, changed and went: an index that has followed all of it answers as one that is
-//! built anew.
+//! An index that has followed any sequence of changes gives the same results as one that is
+//! rebuilt.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn text(random: &mut Random) -> String {
     words.join(" ")
 }
 
-/// What a search says: who, how well, and for whom else.
+/// Returns the id, the score and the duplicates of each hit.
 async fn answers<S: MemoryStore>(
     memory: &StoreMemoryService<S>,
     query: &str,
@@ -67,7 +67,7 @@ async fn any_id<S: MemoryStore>(
     (!ids.is_empty()).then(|| random.pick(&ids))
 }
 
-/// Adds a conversation, longer than before if it is known, of which some memories end by themselves.
+/// Adds a session, which may have been added before with another length. Some memories expire.
 async fn talk<S: MemoryStore>(memory: &StoreMemoryService<S>, random: &mut Random) {
     let name = random.pick(&["a", "b", "c", "d"]);
     let turns = 1 + random.below(12);
@@ -130,7 +130,8 @@ async fn change<S: MemoryStore>(
     }
 }
 
-/// Changes what `store` keeps; after each change an index that has followed answers as a new one.
+/// Changes the data of `store`; after each change the refreshed index must give the same results as
+/// a new one.
 async fn follows<S: MemoryStore + Clone>(store: S, seed: u64) {
     let mut random = Random::new(seed);
     let clock = TestClock::default();
@@ -148,14 +149,14 @@ async fn follows<S: MemoryStore + Clone>(store: S, seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_index_that_followed_answers_as_one_built_anew() {
+async fn refreshed_index_equals_a_rebuilt_one() {
     for seed in 0..12 {
         follows(InMemoryMemoryStore::default(), seed).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_index_that_followed_a_server_answers_as_one_built_anew() {
+async fn refreshed_index_equals_a_rebuilt_one_on_postgres() {
     if !is_there() {
         return;
     }

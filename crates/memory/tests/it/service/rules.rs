@@ -1,4 +1,4 @@
-//! What is taken up, how it is labelled, changed, limited and forgotten.
+//! What is ingested, and how memories are labeled, edited, limited and forgotten.
 
 use std::{sync::Arc, time::Duration};
 
@@ -112,7 +112,7 @@ async fn tool_responses_are_ingested_on_request_and_labeled() {
 }
 
 #[tokio::test]
-async fn given_memories_are_kept_as_they_are() {
+async fn direct_entries_are_stored_unchanged() {
     let (memory, clock) = in_memory();
     let given = |id: Option<&str>, text: &str| MemoryEntry {
         content: Content::user(text),
@@ -150,7 +150,7 @@ async fn given_memories_are_kept_as_they_are() {
 }
 
 #[tokio::test]
-async fn memories_end_when_their_time_is_up() {
+async fn memories_expire_after_their_ttl() {
     let (memory, clock) = in_memory();
     let memory = memory.with_default_ttl(Duration::from_secs(100));
     let short = IngestOptions {
@@ -173,14 +173,14 @@ async fn memories_end_when_their_time_is_up() {
     assert_eq!(memory.expire().await.unwrap(), 1);
     memory.add_session_to_memory(&one).await.unwrap();
     assert_eq!(found(&memory, "apples").await, ["apples tomorrow"]);
-    // Adding sweeps too, once a minute.
+    // An ingest also sweeps, once a minute.
     clock.tick(Duration::from_secs(95));
     memory.add_session_to_memory(&one).await.unwrap();
     assert_eq!(memory.statistics("app", "ada").await.unwrap().entries, 0);
 }
 
 #[tokio::test]
-async fn changes_by_hand_are_found_and_stay() {
+async fn edit_is_found_and_survives_ingest() {
     let (memory, _) = in_memory();
     let session = session_with("s1", vec![Event::user_text("The door code is 1234.")]);
     memory.add_session_to_memory(&session).await.unwrap();
@@ -205,7 +205,7 @@ async fn changes_by_hand_are_found_and_stay() {
             .await
             .unwrap()
     );
-    // Another event of this id, in another session: which of them is meant?
+    // Another session has an event with this id, so the id is ambiguous.
     let mut other = session_with("s2", vec![]);
     let mut event = Event::user_text("Something else.");
     event.id = "s1-1".to_owned();
@@ -216,7 +216,7 @@ async fn changes_by_hand_are_found_and_stay() {
 }
 
 #[tokio::test]
-async fn limits_say_what_is_too_much() {
+async fn limit_error_names_the_limit() {
     let (memory, _) = in_memory();
     let memory = memory.with_limits(MemoryLimits {
         entries: 2,
@@ -244,7 +244,7 @@ async fn limits_say_what_is_too_much() {
 }
 
 #[tokio::test]
-async fn owners_that_cannot_be_kept_are_refused() {
+async fn invalid_app_user_or_session_is_rejected() {
     let (memory, _) = in_memory();
     for (app, user, id) in [
         ("", "ada", "s"),

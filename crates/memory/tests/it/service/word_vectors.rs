@@ -1,4 +1,4 @@
-//! Memories are found by meaning, through the vectors that are stored with them.
+//! Searches by meaning, with the vectors that are stored with memories.
 
 use std::sync::Arc;
 
@@ -53,9 +53,9 @@ async fn synonym_is_found_without_a_common_word() {
     }
 }
 
-/// Nothing of what was asked stands in what was said, and there is little to compare with.
+/// No query has a word in common with its answer, and there are few memories to compare with.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_handful_of_memories_the_one_that_is_meant_is_found() {
+async fn right_memory_of_a_few_is_found_by_meaning() {
     let folder = retain_testkit::scratch::folder();
     let memory = StoreMemoryService::over(sqlite(&folder.path().join("memory.db")).await);
     let said = [
@@ -91,7 +91,7 @@ async fn of_a_handful_of_memories_the_one_that_is_meant_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_table_only_words_find() {
+async fn without_static_vectors_only_words_match() {
     let folder = retain_testkit::scratch::folder();
     let store = sqlite(&folder.path().join("memory.db")).await;
     let memory = StoreMemoryService::over(store.clone()).with_static_vectors(false);
@@ -100,12 +100,12 @@ async fn without_the_table_only_words_find() {
     assert!(rows(&store).await[0].vectors.fixed.is_none());
     assert!(found(&memory, AUTOMOBILE).await.is_empty());
     assert_eq!(found(&memory, "cars?").await, [CAR]);
-    // What was taken up without a vector gets one when it is read by a service that has the table.
+    // A service with the table computes the vector of a memory that was ingested without one.
     let memory = memory.with_static_vectors(true);
     assert_eq!(found(&memory, AUTOMOBILE).await, [CAR]);
 }
 
-/// Writes a memory whose vector is of another text, by a table of this name.
+/// Writes a memory with the vector of another text and this model id.
 async fn write_with_vector_of(store: &SqliteMemoryStore, said: &str, vector_of: &str, model: &str) {
     let fixed = MemoryVector {
         model: model.to_owned(),
@@ -132,12 +132,12 @@ async fn write_with_vector_of(store: &SqliteMemoryStore, said: &str, vector_of: 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stored_vector_is_taken_if_it_is_of_this_table() {
+async fn stored_vector_is_used_if_its_model_matches() {
     let table = table();
     for (model, expected) in [(table.id(), KITTENS), ("another table", CAR)] {
         let folder = retain_testkit::scratch::folder();
         let store = sqlite(&folder.path().join("memory.db")).await;
-        // Each has the vector of the other, so who is found tells whose vector was taken.
+        // Each memory has the vector of the other, so the hit tells which vector was used.
         write_with_vector_of(&store, CAR, KITTENS, model).await;
         write_with_vector_of(&store, KITTENS, CAR, model).await;
         let memory = StoreMemoryService::over(store);
@@ -163,10 +163,10 @@ async fn updated_memory_is_found_by_its_new_meaning() {
 }
 
 #[tokio::test]
-async fn a_long_ingest_on_one_thread_leaves_it_free() {
+async fn long_ingest_yields_to_other_tasks() {
     let store = retain_stores::InMemoryMemoryStore::default();
     let memory = StoreMemoryService::over(store);
-    // The table is read before, so that it is not that which takes time.
+    // Load the table first, so that loading does not count.
     assert!(found(&memory, "kitten").await.is_empty());
     let long = "kitten basket adopted ".repeat(20_000);
     let session = session_with("s1", vec![Event::user_text(long)]);
@@ -174,7 +174,8 @@ async fn a_long_ingest_on_one_thread_leaves_it_free() {
         let memory = memory.clone();
         async move { memory.add_session_to_memory(&session).await }
     });
-    // Others get on while the text is read: this task is polled again and again before it is done.
+    // Other tasks make progress during the ingest: this task is polled many times before it
+    // finishes.
     let mut turns = 0_u32;
     while !ingest.is_finished() {
         tokio::task::yield_now().await;

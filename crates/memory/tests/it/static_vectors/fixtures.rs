@@ -1,4 +1,4 @@
-//! Recorded answers of the reference: they are compared on every machine.
+//! Recorded results of the reference, compared on every machine.
 
 use retain_core::Json;
 
@@ -20,7 +20,7 @@ fn recorded_texts_have_the_recorded_ids() {
 }
 
 #[test]
-fn a_word_of_more_than_a_hundred_characters_is_unknown() {
+fn word_of_more_than_100_characters_is_unknown() {
     let word_piece = vectors().word_piece();
     for letter in ["a", "é", "ж"] {
         let hundred = word_piece.ids(&letter.repeat(100));
@@ -31,7 +31,7 @@ fn a_word_of_more_than_a_hundred_characters_is_unknown() {
 }
 
 #[test]
-fn names_of_special_tokens_are_text() {
+fn special_token_names_are_ordinary_text() {
     let word_piece = vectors().word_piece();
     assert_eq!(word_piece.ids("[MASK]"), word_piece.ids("[ mask ]"));
     assert_eq!(word_piece.ids("##ing"), word_piece.ids("# # ing"));

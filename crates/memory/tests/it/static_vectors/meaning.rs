@@ -1,11 +1,11 @@
-//! Vectors of texts: near where meanings are near, the same everywhere, zero where nothing is known.
+//! Vectors of texts: similar for similar meanings, equal on every machine, zero for unknown words.
 
 use retain_memory::static_vectors::{DIMS, StaticVector};
 
 use super::vectors;
 
 #[test]
-fn alike_is_nearer_than_unlike() {
+fn similar_text_is_nearer_than_unrelated_text() {
     let near = |a: &str, b: &str| vectors().embed(a).dot(&vectors().embed(b));
     let triples = [
         ("I bought a dog", "my new puppy", "the tax return"),
@@ -36,7 +36,7 @@ fn alike_is_nearer_than_unlike() {
 }
 
 #[test]
-fn frequent_words_and_punctuation_say_less() {
+fn frequent_words_and_punctuation_weigh_less() {
     let near = |a: &str, b: &str| vectors().embed(a).dot(&vectors().embed(b));
     for (frequent, rare) in [("the", "violin"), ("and", "hospital"), ("was", "kitten")] {
         let both = format!("{frequent} {rare}");
@@ -51,7 +51,7 @@ fn frequent_words_and_punctuation_say_less() {
 }
 
 #[test]
-fn a_text_is_one_with_itself() {
+fn text_has_cosine_one_with_itself() {
     for text in ["violin", "the", "Zürich, 8 May", "a b c d e f g", "高楼"] {
         let vector = vectors().embed(text);
         assert!((0.99999..=1.0).contains(&vector.dot(&vector)), "{text}");
@@ -69,10 +69,10 @@ fn unknown_word_is_zero_and_does_not_count() {
     assert_eq!(with, vectors().embed("violin"));
 }
 
-/// The bytes that this text has had since the table was made. If they change, all stored vectors are
-/// of another table, and the id must have changed too.
+/// The bytes of this text since the table was built. If they change, stored vectors belong to
+/// another table, and the id must change too.
 #[test]
-fn bytes_and_id_are_those_of_the_table() {
+fn bytes_and_id_match_the_table() {
     assert_eq!(vectors().dims(), DIMS);
     let bytes = vectors()
         .embed("Ada lives in Zürich, on a high floor.")

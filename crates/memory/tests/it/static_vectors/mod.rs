@@ -1,4 +1,4 @@
-//! The compiled-in word vectors: tokens as the reference has them, and meanings that are some.
+//! The compiled-in word vectors: tokens equal to the reference, and meaningful vectors.
 
 mod fixtures;
 mod meaning;

@@ -1,6 +1,6 @@
-//! The same ids as the reference, the package `tokenizers`, for thousands of texts.
+//! Compares the ids of thousands of texts with the reference, the package `tokenizers`.
 //!
-//! The seed of a failing text is printed: `RETAIN_SEED=7 RETAIN_TEXTS=1` runs it alone.
+//! A failure prints the seed of its text: `RETAIN_SEED=7 RETAIN_TEXTS=1` runs that text alone.
 
 use retain_core::Json;
 use retain_testkit::{
@@ -14,7 +14,7 @@ const SEED: u64 = 20_261_116;
 const TEXTS: u64 = 6000;
 
 #[test]
-fn random_texts_have_the_ids_of_the_reference() {
+fn random_texts_have_the_same_ids_as_the_reference() {
     let Some(oracle) = start("word pieces of random texts") else {
         return;
     };
@@ -37,11 +37,11 @@ fn random_texts_have_the_ids_of_the_reference() {
 }
 
 #[test]
-fn every_code_point_is_cut_as_the_reference_cuts_it() {
+fn every_code_point_is_split_like_the_reference() {
     let Some(oracle) = start("word pieces of every code point") else {
         return;
     };
-    // What is beyond is not assigned.
+    // Code points beyond these ranges are not assigned.
     let code_points: Vec<char> = ('\0'..'\u{32400}')
         .chain('\u{e0000}'..'\u{e0200}')
         .collect();
@@ -61,7 +61,7 @@ fn start(test: &str) -> Option<Oracle> {
     })
 }
 
-/// The ids that the reference gives to each text.
+/// Returns the reference's ids of each text.
 fn ask(mut oracle: Oracle, texts: &[String]) -> Vec<Vec<u16>> {
     let texts: Vec<Json> = texts.iter().map(|text| text.as_str().into()).collect();
     let answers = oracle.ask_all(&texts);

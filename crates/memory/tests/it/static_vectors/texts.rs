@@ -1,4 +1,4 @@
-//! Random texts: what people write to each other, in many scripts, and what nobody writes.
+//! Random texts: typical messages in many scripts, and character sequences that nobody writes.
 
 use retain_testkit::random::Random;
 
@@ -95,7 +95,7 @@ fn word(random: &mut Random) -> String {
             letters(random, length)
         }
         16 => {
-            // Around the length from which on words are unknown.
+            // Around the length at which words become unknown.
             let length = 97 + random.below(8);
             letters(random, length)
         }
