@@ -9,7 +9,8 @@ use crate::{
 };
 
 wire_object! {
-    /// The effects of an event: changes of state and artifacts, transfer, escalation, compaction, rewind.
+    /// The effects of an event: changes of state and artifacts, transfer, escalation, compaction,
+    /// rewind.
     pub struct EventActions: EVENT_ACTIONS {
         /// The function response is the final answer; the model does not summarize it.
         skip_summarization: Option<bool>,

@@ -21,8 +21,8 @@ const PATH_MAX: usize = 2048;
 pub enum ArtifactNames {
     /// Names are arbitrary strings. A name without `user:` needs a session.
     Exact,
-    /// Names are relative paths inside their scope: `a//b`, `./a/b` and `a\b` are one file. Without a
-    /// session every name belongs to the user.
+    /// Names are relative paths inside their scope: `a//b`, `./a/b` and `a\b` are one file. Without
+    /// a session every name belongs to the user.
     Paths,
 }
 
@@ -73,8 +73,8 @@ impl ArtifactPlace {
         })
     }
 
-    /// Rejects a path that the folder layout itself uses. Only saving checks this: an existing artifact
-    /// of such a name can still be read and deleted.
+    /// Rejects a path that the folder layout itself uses. Only saving checks this: an existing
+    /// artifact of such a name can still be read and deleted.
     pub(super) fn check_free(&self) -> Result<(), ArtifactError> {
         let refused = |word: &str| {
             let reason = format!(

@@ -77,8 +77,8 @@ impl ArtifactReference {
         uri.starts_with(SCHEME).then_some(uri)
     }
 
-    /// Parses `uri` and checks that `key` may refer to it: same app and user, and the same session or
-    /// none.
+    /// Parses `uri` and checks that `key` may refer to it: same app and user, and the same session
+    /// or none.
     pub(super) fn within(key: &ArtifactKey, uri: &str) -> Result<ArtifactReference, ArtifactError> {
         let refused = |reason| ArtifactError::Reference {
             uri: uri.to_owned(),

@@ -22,8 +22,8 @@ const REFERENCES_MAX: usize = 5;
 
 const BINARY: &str = "application/octet-stream";
 
-/// The tombstone that a rewind saves as the newest version of an artifact that did not exist at that
-/// position. It loads as `None`.
+/// The tombstone that a rewind saves as the newest version of an artifact that did not exist at
+/// that position. It loads as `None`.
 pub fn artifact_tombstone() -> Part {
     Part::bytes(Vec::new(), BINARY)
 }
@@ -181,7 +181,8 @@ impl<S: ArtifactStore> ArtifactService for StoreArtifactService<S> {
     }
 
     async fn erase_user(&self, app_name: &str, user_id: &str) -> Result<u64, ArtifactError> {
-        // A user with a name that is invalid for artifacts may still have sessions, and must be erasable.
+        // A user with a name that is invalid for artifacts may still have sessions, and must be
+        // erasable.
         match names::check_owner(app_name, user_id, self.store.names()) {
             Ok(()) => self.store.erase_user(app_name, user_id).await,
             Err(_) => Ok(0),

@@ -144,11 +144,11 @@ pub trait ArtifactService: fmt::Debug + Send + Sync + 'static {
         version: Option<u64>,
     ) -> Result<Option<ArtifactVersion>, ArtifactError>;
 
-    /// Erases all artifacts of a user in an app, including those of sessions that no longer exist, and
-    /// returns the number of versions. An interrupted erase can be repeated.
+    /// Erases all artifacts of a user in an app, including those of sessions that no longer exist,
+    /// and returns the number of versions. An interrupted erase can be repeated.
     ///
-    /// The default implementation fails and deletes nothing: it cannot list the artifacts of unknown
-    /// sessions, and must not report a complete erase.
+    /// The default implementation fails and deletes nothing: it cannot list the artifacts of
+    /// unknown sessions, and must not report a complete erase.
     async fn erase_user(&self, _app_name: &str, _user_id: &str) -> Result<u64, ArtifactError> {
         Err(ArtifactError::Store {
             store: "the artifact service",

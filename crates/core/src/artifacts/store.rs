@@ -37,8 +37,8 @@ pub struct StoredArtifact {
     pub version: u64,
 }
 
-/// A store of artifacts. [`StoreArtifactService`](super::StoreArtifactService) has the rules; a store
-/// decides nothing. Every method is atomic.
+/// A store of artifacts. [`StoreArtifactService`](super::StoreArtifactService) has the rules; a
+/// store decides nothing. Every method is atomic.
 #[async_trait]
 pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
     /// How the store interprets names.
@@ -47,8 +47,8 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
     /// Stores a version after the newest one and returns its number: 0 for the first.
     async fn put(&self, place: &ArtifactPlace, new: NewArtifact) -> Result<u64, ArtifactError>;
 
-    /// The same with an expected version number: another number is an error and stores nothing, except
-    /// when another writer saves concurrently.
+    /// The same with an expected version number: another number is an error and stores nothing,
+    /// except when another writer saves concurrently.
     async fn put_at(
         &self,
         place: &ArtifactPlace,
@@ -88,18 +88,19 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
         session: Option<&str>,
     ) -> Result<Vec<String>, ArtifactError>;
 
-    /// At most `limit` artifact addresses after `after`, of all apps and users, ordered by app, user,
-    /// session (the user's own first) and name as bytes. A store that also has the sessions omits the
-    /// artifacts of expired ones.
+    /// At most `limit` artifact addresses after `after`, of all apps and users, ordered by app,
+    /// user, session (the user's own first) and name as bytes. A store that also has the sessions
+    /// omits the artifacts of expired ones.
     async fn places(
         &self,
         after: Option<&ArtifactPlace>,
         limit: usize,
     ) -> Result<Vec<ArtifactPlace>, ArtifactError>;
 
-    /// Erases all artifacts of a user in an app, including those of sessions that no longer exist, and
-    /// returns the number of versions. It is not atomic, because it may be large; an interrupted erase
-    /// can be repeated. A store whose [`places`](Self::places) omit artifacts must override this.
+    /// Erases all artifacts of a user in an app, including those of sessions that no longer exist,
+    /// and returns the number of versions. It is not atomic, because it may be large; an
+    /// interrupted erase can be repeated. A store whose [`places`](Self::places) omit artifacts
+    /// must override this.
     async fn erase_user(&self, app: &str, user: &str) -> Result<u64, ArtifactError> {
         // Sorts before all artifacts of the user, because no artifact has an empty name.
         let mut after = ArtifactPlace {

@@ -138,8 +138,8 @@ impl PartialEq<serde_json::Value> for Json {
     }
 }
 
-/// Passes the text of a JSON object to serde as a map of raw values, so that it can be flattened into
-/// another object. Only `serde_json` supports raw values.
+/// Passes the text of a JSON object to serde as a map of raw values, so that it can be flattened
+/// into another object. Only `serde_json` supports raw values.
 pub(crate) fn serialize_text<S: Serializer>(
     text: Result<String, super::JsonError>,
     serializer: S,

@@ -7,7 +7,8 @@ use super::Json;
 /// Below this size a scan over the keys is faster than a hash table. Most maps are smaller.
 const INDEXED_FROM: usize = 24;
 
-/// A map from text to [`Json`] in insertion order. Setting a key again keeps its place, as in Python.
+/// A map from text to [`Json`] in insertion order. Setting a key again keeps its place, as in
+/// Python.
 ///
 /// ```
 /// use retain_core::JsonMap;

@@ -20,7 +20,8 @@ enum Repr {
 impl Number {
     /// A number from a text that the reader has checked.
     pub(crate) fn from_json_text(text: &str) -> Number {
-        // Rust does not print 0 as "-0", so this stays a text, as does a number of more than 18 digits.
+        // Rust does not print 0 as "-0", so this stays a text, as does a number of more than 18
+        // digits.
         if text.len() <= 18
             && text != "-0"
             && let Ok(int) = text.parse::<i64>()

@@ -20,8 +20,8 @@ wire_object! {
         id: Option<String>,
         /// The author.
         author: Option<String>,
-        /// The time in ISO 8601, as ADK writes it. [`timestamp_text`](crate::timestamp_text) formats
-        /// seconds.
+        /// The time in ISO 8601, as ADK writes it. [`timestamp_text`](crate::timestamp_text)
+        /// formats seconds.
         timestamp: Option<String>,
     }
 }

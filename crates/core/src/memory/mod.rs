@@ -1,8 +1,8 @@
 //! Long-term memory: its data, and the ports to services and stores.
 //!
 //! A [`MemoryService`] ingests sessions or single events, and a search returns [`MemoryEntry`]s. A
-//! service with a database uses a [`MemoryStore`], which stores [`MemoryRecord`]s and asks `plan` what
-//! to do with a new one.
+//! service with a database uses a [`MemoryStore`], which stores [`MemoryRecord`]s and asks `plan`
+//! what to do with a new one.
 
 mod embedder;
 mod entry;

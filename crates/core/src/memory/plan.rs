@@ -137,8 +137,8 @@ pub struct MemoryLimits {
     pub entry_bytes: u64,
     /// Maximum number of memories that are ingested or edited for a user per clock minute.
     ///
-    /// It stops a flood, not an import: the default admits five years of a hundred messages a day, and
-    /// filling the memory up takes at least five minutes.
+    /// It stops a flood, not an import: the default admits five years of a hundred messages a day,
+    /// and filling the memory up takes at least five minutes.
     pub entries_per_minute: u64,
 }
 
@@ -214,8 +214,8 @@ pub enum MemoryPlan {
 /// Plans a batch as if its memories came one after the other.
 ///
 /// `last_seq` is the highest number that was ever assigned; inserted memories get the next ones.
-/// `look` returns the memories of the scope with the id of a new one, in any session, and whether the
-/// new one was forgotten.
+/// `look` returns the memories of the scope with the id of a new one, in any session, and whether
+/// the new one was forgotten.
 pub fn plan_batch<E>(
     batch: &MemoryBatch,
     mut last_seq: u64,
@@ -305,8 +305,8 @@ fn says_the_same(known: &KnownMemory, new: &PreparedMemory) -> bool {
         || is_bare && known.body_hash == new.hash_with(known.metadata_json.as_deref())
 }
 
-/// Finds the memory to edit. `same_id`: the memories with the requested id. `None` if there is none or
-/// it has expired; an error if there are several.
+/// Finds the memory to edit. `same_id`: the memories with the requested id. `None` if there is none
+/// or it has expired; an error if there are several.
 pub fn plan_edited(
     id: &str,
     same_id: Vec<MemoryRecord>,

@@ -174,8 +174,8 @@ pub struct MemoryRecord {
 }
 
 impl MemoryRecord {
-    /// The memory as ADK's entry. The author of a tool result is labeled, whatever the tool's name is:
-    /// a reader must not take it for a person's message.
+    /// The memory as ADK's entry. The author of a tool result is labeled, whatever the tool's name
+    /// is: a reader must not take it for a person's message.
     pub fn entry(&self) -> MemoryEntry {
         let author = match &self.about.origin {
             MemoryOrigin::Tool { name } => Some(format!("{name} (tool)")),

@@ -1,7 +1,7 @@
 //! `MemoryStore`: the port that a memory store implements.
 //!
-//! The arguments are final. Decisions that depend on stored rows are made by the functions of `plan`,
-//! which a store calls inside its transaction.
+//! The arguments are final. Decisions that depend on stored rows are made by the functions of
+//! `plan`, which a store calls inside its transaction.
 
 use std::{fmt, sync::Arc};
 
@@ -143,8 +143,9 @@ pub struct NewEmbedding {
 /// A store of memories. The rules are above it; a store decides nothing. Every method is atomic.
 #[async_trait]
 pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
-    /// Ingests a batch by [`plan_batch`](super::plan_batch) and [`plan_growth`](super::plan_growth). An
-    /// acknowledged batch is part of every later [`mark`](Self::mark), in every process.
+    /// Ingests a batch by [`plan_batch`](super::plan_batch) and
+    /// [`plan_growth`](super::plan_growth). An acknowledged batch is part of every later
+    /// [`mark`](Self::mark), in every process.
     async fn add(&self, batch: Arc<MemoryBatch>) -> Result<MemoryAdded, MemoryError>;
 
     /// The body hashes of the memories with these ids in this session; `None` where there is none.
@@ -182,8 +183,8 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         edit: Arc<MemoryEdit>,
     ) -> Result<bool, MemoryError>;
 
-    /// Deletes memories with their vectors and leaves tombstones: of the ids if ids were requested, or
-    /// else of each memory in its session.
+    /// Deletes memories with their vectors and leaves tombstones: of the ids if ids were requested,
+    /// or else of each memory in its session.
     async fn forget(
         &self,
         scope: &MemoryScope,
@@ -191,8 +192,8 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
     ) -> Result<ForgetReceipt, MemoryError>;
 
     /// Deletes up to `limit` expired memories of all users, as [`forget`](Self::forget) does, and
-    /// returns their number. Memories that were added directly leave no tombstone, because no ingest
-    /// brings them back.
+    /// returns their number. Memories that were added directly leave no tombstone, because no
+    /// ingest brings them back.
     async fn expire(&self, now_us: i64, limit: usize) -> Result<u64, MemoryError>;
 
     /// Statistics of the scope, without expired memories that were not [deleted](Self::expire) yet.
@@ -212,8 +213,8 @@ pub trait MemoryStore: fmt::Debug + Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<MemoryRecord>, MemoryError>;
 
-    /// Replaces the vectors of memories. `generation` is that of the scope when they were read: after an
-    /// erase numbers and revisions start anew, and old vectors must not be applied.
+    /// Replaces the vectors of memories. `generation` is that of the scope when they were read:
+    /// after an erase numbers and revisions start anew, and old vectors must not be applied.
     async fn set_embeddings(
         &self,
         scope: &MemoryScope,

@@ -1,5 +1,5 @@
-//! Compares two records as named lines of text, so that an error can name the first difference without
-//! revealing content.
+//! Compares two records as named lines of text, so that an error can name the first difference
+//! without revealing content.
 
 use std::fmt::Write as _;
 

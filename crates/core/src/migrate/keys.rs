@@ -1,5 +1,5 @@
-//! API keys in the order of their creation, and the mark that keys existed if all were erased: a server
-//! that required a key must still require one after a migration.
+//! API keys in the order of their creation, and the mark that keys existed if all were erased: a
+//! server that required a key must still require one after a migration.
 
 use async_trait::async_trait;
 use futures_util::future::try_join;

@@ -91,8 +91,8 @@ impl Memories {
         Ok(rows.into_iter().zip(hashes).collect())
     }
 
-    /// Compares the target's memories with the first ones of the source; returns their number and the
-    /// first difference.
+    /// Compares the target's memories with the first ones of the source; returns their number and
+    /// the first difference.
     async fn compare_beginning(&self, scope: &MemoryScope) -> Result<(u64, Option<String>)> {
         let (mut seq, mut count, mut pace) = (0, 0, Pace::new());
         loop {

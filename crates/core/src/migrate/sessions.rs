@@ -1,5 +1,5 @@
-//! Sessions with their logs. Each is written as a draft, so that the target has it completely or not at
-//! all; its events are copied in small pages.
+//! Sessions with their logs. Each is written as a draft, so that the target has it completely or
+//! not at all; its events are copied in small pages.
 
 use std::sync::Arc;
 
@@ -185,8 +185,8 @@ impl Sessions {
         Ok(count(&header.head))
     }
 
-    /// The changes of an event to the session's own state. The state after a rewind is read from the
-    /// source, because keeping every state would need unbounded memory.
+    /// The changes of an event to the session's own state. The state after a rewind is read from
+    /// the source, because keeping every state would need unbounded memory.
     async fn changes(
         &self,
         key: &SessionKey,

@@ -57,7 +57,8 @@ pub(crate) fn to_text<T: Wire>(value: &T, form: Form) -> Result<String, JsonErro
     writer.finish()
 }
 
-/// Writes `value` for storage: ADK's HTTP form, with a depth that leaves room to nest it in other texts.
+/// Writes `value` for storage: ADK's HTTP form, with a depth that leaves room to nest it in other
+/// texts.
 pub(crate) fn to_stored_text<T: Wire>(value: &T) -> Result<String, JsonError> {
     let mut writer = Writer::stored();
     value.write(&mut writer);

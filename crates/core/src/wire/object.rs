@@ -53,7 +53,8 @@ impl Extra {
         Ok(())
     }
 
-    /// Writes the fields. A field with a name of `known` is an error: the object could not be read back.
+    /// Writes the fields. A field with a name of `known` is an error: the object could not be read
+    /// back.
     pub(crate) fn write_fields(&self, known: &[&[FieldSchema]], writer: &mut Writer) {
         for (name, value) in self.iter() {
             if known
@@ -70,8 +71,9 @@ impl Extra {
     }
 }
 
-/// Declares a struct for one of ADK's objects: its table, structs whose fields lie flat beside its own
-/// (`with`), and a Rust type for each field. The table knows the names; unknown fields go to `extra`.
+/// Declares a struct for one of ADK's objects: its table, structs whose fields lie flat beside its
+/// own (`with`), and a Rust type for each field. The table knows the names; unknown fields go to
+/// `extra`.
 macro_rules! wire_object {
     (
         $(#[$meta:meta])*

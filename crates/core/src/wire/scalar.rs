@@ -148,8 +148,8 @@ impl<T: Wire> Wire for Box<T> {
     }
 }
 
-/// Bytes: base64 on the wire. The reader accepts both alphabets, with or without padding; the writer
-/// uses the URL-safe one with padding, as ADK does.
+/// Bytes: base64 on the wire. The reader accepts both alphabets, with or without padding; the
+/// writer uses the URL-safe one with padding, as ADK does.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Bytes(Arc<[u8]>);
 

@@ -166,8 +166,8 @@ impl ValueType {
     }
 }
 
-/// Stops the compiler unless a struct has exactly the fields of its table, in their order. The error
-/// is the name of the first field that differs.
+/// Stops the compiler unless a struct has exactly the fields of its table, in their order. The
+/// error is the name of the first field that differs.
 pub(crate) const fn assert_same_fields(table: &[FieldSchema], names: &[&str]) {
     // The reader marks the fields it has seen in the bits of a `u64`.
     assert!(names.len() <= 64, "too many fields");

@@ -144,8 +144,8 @@ fn respell_object(map: &JsonMap, objects: &[&ObjectSchema], form: Form) -> JsonM
                     Form::Camel => (field.camel, field.snake),
                     Form::Snake => (field.snake, field.camel),
                 };
-                // An object has both spellings of one field: the second keeps the other spelling, so
-                // that no value is lost.
+                // An object has both spellings of one field: the second keeps the other spelling,
+                // so that no value is lost.
                 let name = if out.contains_key(name) { other } else { name };
                 out.insert(name, respell(value, &field.value, form));
             }
