@@ -76,7 +76,7 @@ impl fmt::Display for Limited {
 }
 
 impl Limits {
-    /// The longest id that fits the index of every store.
+    /// Maximum bytes of an id. Longer ids do not fit the index of a store.
     pub const ID_BYTES_MAX: usize = 512;
 }
 

@@ -94,8 +94,8 @@ pub fn redacted(text: String) -> String {
 }
 
 fn may_hold_secrets(text: &[u8]) -> bool {
-    // Most marks contain this text. Without it, two scans replace seven; every event contains it
-    // near the start, where the scan ends early.
+    // All marks but one contain this text. Without it, two scans replace seven; every event
+    // contains it near the start, where the scan ends early.
     if COMMON.find(text).is_none() && REQUEST.find(text).is_none() {
         return false;
     }

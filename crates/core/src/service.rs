@@ -152,7 +152,7 @@ pub trait SessionLog: SessionService {
     ///
     /// Artifacts are restored before the event is appended. If the rewind fails or is cancelled,
     /// new artifact versions may exist that no event refers to, and the session is unchanged:
-    /// rewind again. Versions are taken from the log, so the result is the same.
+    /// rewind again. The log determines which content is restored, so the result is the same.
     ///
     /// Dropping the future cancels the rewind: it stops after the current file and releases the
     /// lease.

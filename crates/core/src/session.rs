@@ -180,7 +180,7 @@ pub(crate) struct StoredEvent {
     pub(crate) position: u64,
     pub(crate) event: Arc<Event>,
     pub(crate) temp: StateDelta,
-    /// Its changes to the session's own state, where they differ from its delta.
+    /// Its changes to the session's own state, because its delta may not show all of them.
     pub(crate) changes: Vec<(String, Option<Json>)>,
 }
 

@@ -98,7 +98,7 @@ pub enum Written {
         /// The run token, if the caller now holds the lease.
         token: Option<u64>,
     },
-    /// Another run holds the lease or is first in the queue. The store wrote only a ticket.
+    /// Another run holds the lease or is first in the queue. The store wrote at most a ticket.
     Busy {
         /// When the holder's lease expires unless it is renewed, by the store's clock.
         until_us: i64,

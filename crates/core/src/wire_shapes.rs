@@ -1,6 +1,6 @@
 //! Markers for the ADK objects that Retain passes on without reading them.
 //!
-//! Each is a marker for [`Shaped`](crate::Shaped); the fields stand in `wire/table.rs`.
+//! Each is a marker for [`Shaped`](crate::Shaped); `wire/table.rs` lists the fields.
 
 use crate::wire::{Sealed, ShapeOf, ValueType, table};
 

@@ -306,8 +306,8 @@ fn adk_delta(current: &JsonMap, target: &JsonMap) -> StateDelta {
     delta
 }
 
-/// Returns the changes that turn `current` into `target` and then apply `delta`. ADK writes `null`
-/// for a key that did not exist; `target` already says so, and these are skipped.
+/// Returns the changes that turn `current` into `target` and then apply `delta`. Skips each `null`
+/// of `delta`: ADK writes it for a key that did not exist, which `target` already covers.
 pub(crate) fn changes_to(current: &JsonMap, target: &JsonMap, delta: &JsonMap) -> KeyChanges {
     let mut goal = target.clone();
     for (key, value) in delta {

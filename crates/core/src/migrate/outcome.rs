@@ -140,8 +140,8 @@ impl MigrationWatch for Unwatched {
     fn advance(&self, _steps: u64) {}
 }
 
-/// The error of a migration, by what the user can do next. The source and the earlier data of the
-/// target are unchanged in every case.
+/// Why a migration failed, grouped by what the user can do next. The source and the earlier data of
+/// the target are unchanged in every case.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
     /// Source and target are the same store.

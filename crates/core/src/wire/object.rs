@@ -71,8 +71,8 @@ impl Extra {
     }
 }
 
-/// Declares a struct for one of ADK's objects: its table, structs whose fields lie flat beside its
-/// own (`with`), and a Rust type for each field. The table knows the names; unknown fields go to
+/// Declares a struct for one of ADK's objects: its table, structs whose fields are flattened into
+/// it (`with`), and a Rust type for each field. The table has the names; unknown fields go to
 /// `extra`.
 macro_rules! wire_object {
     (

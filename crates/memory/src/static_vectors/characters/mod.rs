@@ -79,8 +79,8 @@ impl<F: FnMut(&str)> Words<F> {
     }
 }
 
-/// Removes control characters and turns separators into spaces. ASCII arrives here only if it is
-/// not plain.
+/// Removes control, format and private-use characters, and turns separators into spaces. ASCII
+/// arrives here only if it is not plain.
 fn clean(c: char) -> Option<char> {
     match c {
         '\0'..='\u{7f}' => None,
