@@ -55,8 +55,8 @@ pub trait SessionService: fmt::Debug + Send + Sync + 'static {
     ) -> Result<ListSessionsResponse>;
 
     /// Deletes a session with its events and state; succeeds if it does not exist. Shared state
-    /// keys and memories ingested from the session stay. Its artifacts are deleted if they are in
-    /// the same database, and stay otherwise.
+    /// keys and memories ingested from the session stay. Its own artifacts are deleted if they are
+    /// in the same database, and stay otherwise.
     async fn delete_session(&self, app_name: &str, user_id: &str, session_id: &str) -> Result<()>;
 
     /// Appends an event, applies it to the caller's session, and returns it as stored: with id and

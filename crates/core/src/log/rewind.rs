@@ -123,7 +123,7 @@ impl<S: SessionStore> StoreSessionService<S> {
         }
     }
 
-    /// Reads the current and the earlier state. Both are consistent with `head.position`.
+    /// Reads the current state, the earlier state and the changed files, all as of one position.
     async fn look_back(&self, key: &SessionKey, rewind: &Rewind) -> Result<LookedBack> {
         let read = self.store.read(key, Window::NONE, Want::State).await?;
         let read = read.ok_or_else(|| SessionError::not_found(key))?;
