@@ -1,4 +1,4 @@
-//! How an `LlmAgent` is described.
+//! Builder for `LlmAgent`.
 
 use std::{future::Future, marker::PhantomData, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
     tools::ToolSource,
 };
 
-/// Describes an [`LlmAgent`], or a type `A` that is made of one.
+/// Builds an [`LlmAgent`], or a type `A` that wraps one.
 #[must_use]
 pub struct LlmAgentBuilder<A = LlmAgent> {
     name: String,
@@ -46,7 +46,7 @@ pub struct LlmAgentBuilder<A = LlmAgent> {
 }
 
 impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
-    /// Starts to describe an agent of that name.
+    /// Creates a builder for an agent with this name.
     pub fn new(name: impl Into<String>) -> Self {
         LlmAgentBuilder {
             name: name.into(),
@@ -73,120 +73,123 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         }
     }
 
-    /// What it is good for, in one line.
+    /// Sets a one-line description of the agent's purpose.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// The model, or its name. Without one, the agent asks that of the nearest agent above it.
+    /// Sets the model or its name. Without one, the agent uses the model of its nearest ancestor.
     pub fn model(mut self, model: impl Into<ModelSpec>) -> Self {
         self.model = Some(model.into());
         self
     }
 
-    /// Where a model's name is looked up, instead of among the built-in ones.
+    /// Sets the registry that resolves model names, instead of the built-in one.
     pub fn models(mut self, models: ModelRegistry) -> Self {
         self.models = models;
         self
     }
 
-    /// Adds an agent below it, to which its model may hand over.
+    /// Adds a sub-agent that the model may transfer to.
     pub fn sub_agent(mut self, agent: impl IntoAgent) -> Self {
         self.sub_agents.push(agent.into_agent());
         self
     }
 
-    /// Keeps the model from handing over to the agent above. The next turn then begins at the top.
+    /// Forbids the model to transfer to the parent agent. The next turn then starts at the root
+    /// agent.
     pub fn disallow_transfer_to_parent(mut self, disallow: bool) -> Self {
         self.disallow_transfer_to_parent = disallow;
         self
     }
 
-    /// Keeps the model from handing over to the agents beside it.
+    /// Forbids the model to transfer to sibling agents.
     pub fn disallow_transfer_to_peers(mut self, disallow: bool) -> Self {
         self.disallow_transfer_to_peers = disallow;
         self
     }
 
-    /// What the agent is told: a text with placeholders, or [`Instruction::provider`].
+    /// Sets the instruction: a text with placeholders, or [`Instruction::provider`].
     pub fn instruction(mut self, instruction: impl Into<Instruction>) -> Self {
         self.instruction = instruction.into();
         self
     }
 
-    /// What all agents of the runner are told, if this is its root.
+    /// Sets an instruction for all agents of the runner. Only the root agent's is used.
     pub fn global_instruction(mut self, instruction: impl Into<Instruction>) -> Self {
         self.global_instruction = instruction.into();
         self
     }
 
-    /// What never changes: sent first and as it is, so that providers can cache it. The
-    /// [`instruction`](Self::instruction) then follows the history as a content of its own.
+    /// Sets an instruction that never changes. It is sent first and verbatim, so that providers can
+    /// cache it. The [`instruction`](Self::instruction) then follows the history as a separate
+    /// content.
     pub fn static_instruction(mut self, instruction: impl Into<Content>) -> Self {
         self.static_instruction = Some(instruction.into());
         self
     }
 
-    /// Adds a tool or a set of tools.
+    /// Adds a tool or a toolset.
     pub fn tool(mut self, tool: impl Into<ToolSource>) -> Self {
         self.tools.push(tool.into());
         self
     }
 
-    /// Adds tools.
+    /// Adds several tools or toolsets.
     pub fn tools<T: Into<ToolSource>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
         self.tools.extend(tools.into_iter().map(Into::into));
         self
     }
 
-    /// How much of the history the model sees.
+    /// Sets how much of the history the model sees.
     pub fn include_contents(mut self, include: IncludeContents) -> Self {
         self.include_contents = include;
         self
     }
 
-    /// The form of the input when another agent calls this one.
+    /// Sets the schema of the input when another agent calls this one.
     pub fn input_schema<T: JsonSchema>(self) -> Self {
         self.input_schema_of(json_schema_of::<T>())
     }
 
-    /// The form of the input when another agent calls this one, as JSON Schema.
+    /// Sets the schema of the input when another agent calls this one, as JSON Schema.
     pub fn input_schema_of(mut self, schema: impl Into<Json>) -> Self {
         self.input_schema = Some(schema.into());
         self
     }
 
-    /// The form that the answer has to have: that of a Rust type.
+    /// Sets the schema of the answer from a Rust type.
     pub fn output_schema<T: JsonSchema + Serialize + DeserializeOwned>(self) -> Self {
         self.output_schema_of(OutputSchema::of::<T>())
     }
 
-    /// The form that the answer has to have.
+    /// Sets the schema of the answer.
     pub fn output_schema_of(mut self, schema: OutputSchema) -> Self {
         self.output_schema = Some(schema);
         self
     }
 
-    /// The state key under which the answer is kept.
+    /// Sets the state key under which the answer is stored.
     pub fn output_key(mut self, key: impl Into<String>) -> Self {
         self.output_key = Some(key.into());
         self
     }
 
-    /// Settings for the model.
+    /// Sets the generation parameters of the model.
     pub fn generate_content_config(mut self, config: GenerateContentConfig) -> Self {
         self.generate_content_config = Some(config);
         self
     }
 
-    /// Makes the agent plan.
+    /// Sets the planner of the agent.
     pub fn planner(mut self, planner: impl Planner) -> Self {
         self.planner = Some(Arc::new(planner));
         self
     }
 
-    /// Adds a callback before the agent. A content is given in its place.
+    /// Adds a callback that runs before the agent. If it returns content, the agent is skipped and
+    /// that content is its answer.
     pub fn before_agent<F, R>(mut self, callback: F) -> Self
     where
         F: Fn(CallbackContext) -> R + Send + Sync + 'static,
@@ -196,7 +199,8 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Adds a callback after the agent. A content is added to what it said.
+    /// Adds a callback that runs after the agent. Content that it returns is emitted as another
+    /// event.
     pub fn after_agent<F, R>(mut self, callback: F) -> Self
     where
         F: Fn(CallbackContext) -> R + Send + Sync + 'static,
@@ -206,7 +210,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Adds a callback before each model call: it hands the request on, or answers it.
+    /// Adds a callback before each model call. It passes on the request or answers it.
     pub fn before_model<F, R>(mut self, callback: F) -> Self
     where
         F: Fn(CallbackContext, LlmRequest) -> R + Send + Sync + 'static,
@@ -217,7 +221,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Adds a callback after each answer of the model. A response replaces it.
+    /// Adds a callback after each model response. A returned response replaces the original.
     pub fn after_model<F, R>(mut self, callback: F) -> Self
     where
         F: Fn(CallbackContext, LlmResponse) -> R + Send + Sync + 'static,
@@ -228,7 +232,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Adds a callback for when the model fails. A response is taken instead.
+    /// Adds a callback for model errors. A returned response replaces the error.
     pub fn on_model_error<F, R>(mut self, callback: F) -> Self
     where
         F: Fn(CallbackContext, Arc<LlmRequest>, Arc<ModelError>) -> R + Send + Sync + 'static,
@@ -240,7 +244,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Adds a callback before each tool: it hands the arguments on, or answers for the tool.
+    /// Adds a callback before each tool call. It passes on the arguments or answers for the tool.
     pub fn before_tool<F, R>(mut self, callback: F) -> Self
     where
         F: Fn(ToolContext, ToolCall) -> R + Send + Sync + 'static,
@@ -251,7 +255,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Adds a callback after each tool. A value replaces the result.
+    /// Adds a callback after each tool call. A returned value replaces the result.
     pub fn after_tool<F, R>(mut self, callback: F) -> Self
     where
         F: Fn(ToolContext, FinishedCall) -> R + Send + Sync + 'static,
@@ -262,7 +266,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// Adds a callback for when a tool fails. A value is taken as its result.
+    /// Adds a callback for tool errors. A returned value becomes the result.
     pub fn on_tool_error<F, R>(mut self, callback: F) -> Self
     where
         F: Fn(ToolContext, ToolCall, Arc<ToolError>) -> R + Send + Sync + 'static,
@@ -273,7 +277,7 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
         self
     }
 
-    /// The agent, if it can be as described.
+    /// Builds the agent, or returns an error if the name or a setting is invalid.
     pub fn build(self) -> Result<A, BuildError> {
         check_name(&self.name)?;
         if let Some(config) = &self.generate_content_config {
@@ -305,7 +309,8 @@ impl<A: From<LlmAgent>> LlmAgentBuilder<A> {
     }
 }
 
-/// An agent's name is a word, since models call agents by it, and `user` is the user.
+/// Checks an agent's name: models call agents by it, so it must be an identifier, and `user` is
+/// reserved for the user.
 pub(super) fn check_name(name: &str) -> Result<(), BuildError> {
     let what = format!("agent name {name:?}");
     if name == "user" {
@@ -318,7 +323,7 @@ pub(super) fn check_name(name: &str) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// Settings that have a place of their own may not come in by the back door.
+/// Rejects settings that have their own builder method.
 fn check_config(agent: &str, config: &GenerateContentConfig) -> Result<(), BuildError> {
     let misplaced = [
         (config.tools.is_some(), "tools", "`tool`"),

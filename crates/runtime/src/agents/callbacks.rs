@@ -1,6 +1,6 @@
-//! Callbacks of an agent: functions that are asked around the agent, its model and its tools.
+//! Agent callbacks: functions that run around the agent, its model and its tools.
 //!
-//! Each kind is a list. They are asked in order until one answers.
+//! Each kind is a list. Callbacks run in order until one returns a value.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
-/// Stands around an agent.
+/// A callback before or after an agent.
 pub(crate) type OnAgent = Arc<dyn Fn(CallbackContext) -> Answer<Option<Content>> + Send + Sync>;
 pub(crate) type OnRequest =
     Arc<dyn Fn(CallbackContext, LlmRequest) -> Answer<BeforeModel> + Send + Sync>;
@@ -31,12 +31,12 @@ pub(crate) type OnResult =
 type OnToolError =
     Arc<dyn Fn(ToolContext, ToolCall, Arc<ToolError>) -> Answer<Option<Json>> + Send + Sync>;
 
-/// What a callback before the model decides.
+/// The decision of a callback before a model call.
 #[derive(Debug)]
 pub enum BeforeModel {
-    /// Ask the model with this request, changed or not.
+    /// Call the model with this request, changed or not.
     Ask(Box<LlmRequest>),
-    /// Take this answer and do not ask.
+    /// Use this response and do not call the model.
     Answer(Box<LlmResponse>),
 }
 
@@ -52,7 +52,7 @@ impl From<LlmResponse> for BeforeModel {
     }
 }
 
-/// A call that the model wants.
+/// A tool call that the model requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
     /// The tool's name.
@@ -61,16 +61,16 @@ pub struct ToolCall {
     pub args: JsonMap,
 }
 
-/// What a callback before a tool decides.
+/// The decision of a callback before a tool call.
 #[derive(Debug)]
 pub enum BeforeTool {
-    /// Call it with these arguments, changed or not.
+    /// Call the tool with these arguments, changed or not.
     Call(JsonMap),
-    /// Take this result and do not call it.
+    /// Use this result and do not call the tool.
     Answer(Json),
 }
 
-/// A call that was made, and what it gave.
+/// A finished tool call and its result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishedCall {
     /// The tool's name.
@@ -81,7 +81,7 @@ pub struct FinishedCall {
     pub result: Json,
 }
 
-/// What is called before and after an agent.
+/// Callbacks that run before and after an agent.
 #[derive(Clone, Default)]
 pub struct AgentCallbacks {
     pub(crate) before: Vec<OnAgent>,
@@ -89,7 +89,8 @@ pub struct AgentCallbacks {
 }
 
 impl AgentCallbacks {
-    /// Adds a callback before the agent. An answer is given in its place.
+    /// Adds a callback that runs before the agent. If it returns content, the agent is skipped and
+    /// that content is its answer.
     pub fn before<F, R>(mut self, callback: F) -> AgentCallbacks
     where
         F: Fn(CallbackContext) -> R + Send + Sync + 'static,
@@ -100,7 +101,8 @@ impl AgentCallbacks {
         self
     }
 
-    /// Adds a callback after the agent. An answer is added to what it said.
+    /// Adds a callback that runs after the agent. Content that it returns is emitted as another
+    /// event.
     pub fn after<F, R>(mut self, callback: F) -> AgentCallbacks
     where
         F: Fn(CallbackContext) -> R + Send + Sync + 'static,
@@ -121,7 +123,7 @@ impl fmt::Debug for AgentCallbacks {
     }
 }
 
-/// What is called around the model.
+/// Callbacks around model calls.
 #[derive(Clone, Default)]
 pub(crate) struct ModelCallbacks {
     pub(crate) before: Vec<OnRequest>,
@@ -129,7 +131,7 @@ pub(crate) struct ModelCallbacks {
     pub(crate) on_error: Vec<OnModelError>,
 }
 
-/// What is called around tools.
+/// Callbacks around tool calls.
 #[derive(Clone, Default)]
 pub(crate) struct ToolCallbacks {
     pub(crate) before: Vec<OnCall>,
@@ -137,7 +139,7 @@ pub(crate) struct ToolCallbacks {
     pub(crate) on_error: Vec<OnToolError>,
 }
 
-/// Names the callback in its failure.
+/// Wraps an error of a callback with the names of the agent and the callback.
 pub(crate) fn callback_failed(
     agent: &str,
     callback: &'static str,

@@ -1,4 +1,4 @@
-//! Instructions: a text with placeholders, or a function that writes one.
+//! Instructions: a text with placeholders, or a function that returns one.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -12,19 +12,19 @@ type Provide = Arc<
         + Sync,
 >;
 
-/// What an agent is told.
+/// The instruction of an agent.
 ///
-/// A text may hold placeholders like `{user:name}` or `{topic?}`, filled from the session's state.
-/// A function's text is taken as it is.
+/// A text may contain placeholders such as `{user:name}` or `{topic?}`, which are filled from the
+/// session state. The text that a function returns is sent verbatim.
 #[derive(Clone)]
 pub enum Instruction {
     /// A text with placeholders.
     Text(String),
-    /// A function that writes it for each request.
+    /// A function that returns the instruction for each request.
     Provider(InstructionProvider),
 }
 
-/// A function that writes an instruction.
+/// A function that returns an instruction.
 #[derive(Clone)]
 pub struct InstructionProvider(Provide);
 
@@ -35,7 +35,7 @@ impl InstructionProvider {
 }
 
 impl Instruction {
-    /// An instruction that `provide` writes for each request.
+    /// Creates an instruction that `provide` returns for each request.
     pub fn provider<F, R>(provide: F) -> Instruction
     where
         F: Fn(ReadonlyContext) -> R + Send + Sync + 'static,

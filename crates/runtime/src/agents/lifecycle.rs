@@ -1,4 +1,4 @@
-//! An agent's run from outside: callbacks before, the agent, callbacks after.
+//! The lifecycle of an agent's run: callbacks before it, the agent, callbacks after it.
 
 use std::{panic::AssertUnwindSafe, pin::pin};
 
@@ -15,7 +15,7 @@ use crate::{
     telemetry,
 };
 
-/// Which end of an agent's run.
+/// Selects the callbacks before or after an agent's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Before,
@@ -25,7 +25,7 @@ enum End {
 /// Runs the agent that `ctx` is for.
 pub(crate) async fn run_agent(ctx: &InvocationContext) -> Result<()> {
     let span = telemetry::agent(ctx);
-    // Pinned here and not moved: agents inside agents would use up the stack.
+    // Pinned in place rather than moved: nested agents would otherwise exhaust the stack.
     let ran = pin!(run_inside(ctx)).instrument(span.clone()).await;
     ctx.leave();
     if let Err(error) = &ran
@@ -45,7 +45,7 @@ pub(crate) async fn run_agent(ctx: &InvocationContext) -> Result<()> {
 
 async fn run_inside(ctx: &InvocationContext) -> Result<()> {
     if flow::has_answered(ctx)? {
-        // Before the run was taken up: by itself, or by a callback in its place.
+        // The agent, or a callback in its place, had finished before the run was interrupted.
         ctx.end_of_agent().await?;
         return after(ctx).await;
     }
@@ -59,15 +59,15 @@ async fn run_inside(ctx: &InvocationContext) -> Result<()> {
     ctx.enter();
     run_body(ctx).await?;
     ctx.leave();
-    // As in ADK, an agent that hands over is not done: nothing comes after it.
+    // As in ADK, an agent that transfers is not done, so no `after_agent` callback runs.
     if ctx.is_ended() || ctx.has_handed_over() {
         return Ok(());
     }
     after(ctx).await
 }
 
-/// The agent's own work. In a resumable run an agent of one's own is done when it returns, unless it
-/// says so itself or somebody below it waits.
+/// Runs the agent itself. In a resumable run, a custom agent ends when it returns, unless it
+/// records its own end or a call below it waits for an answer.
 async fn run_body(ctx: &InvocationContext) -> Result<()> {
     let is_noted = ctx.agent.notes_its_end() || !ctx.is_resumable();
     let watch = EventWatch::default();
@@ -93,7 +93,7 @@ async fn after(ctx: &InvocationContext) -> Result<()> {
     Ok(())
 }
 
-/// Calls what comes after an agent whose run was cut off. Nothing that it says is taken.
+/// Runs the `after_agent` callbacks of a cancelled agent and discards the event that they return.
 pub(crate) async fn owed_after_agent(ctx: &InvocationContext) {
     if ctx.is_ended() {
         return;
@@ -105,7 +105,7 @@ pub(crate) async fn owed_after_agent(ctx: &InvocationContext) {
     }
 }
 
-/// Asks plugins and callbacks; gives the event that their answer or their writes make.
+/// Runs plugins and callbacks. Returns the event for their content or their writes, if any.
 async fn around(ctx: &InvocationContext, end: End) -> Result<Option<Event>> {
     if ctx.shared.plugins.is_empty() && ctx.agent.callbacks().is_none() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `LlmAgent`: an agent that asks a model, calls tools, and says what comes of it.
+//! `LlmAgent`: an agent that calls a model and tools and emits the results.
 
 use std::{fmt, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
 
 pub use crate::contents::IncludeContents;
 
-/// An agent that asks a model.
+/// An agent that calls a model.
 ///
 /// ```
 /// use retain_runtime::{LlmAgent, ScriptedModel};
@@ -54,17 +54,17 @@ pub struct LlmAgent {
 }
 
 impl LlmAgent {
-    /// Describes an agent of that name.
+    /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> LlmAgentBuilder {
         LlmAgentBuilder::new(name)
     }
 
-    /// The model that it asks; without one, that of the nearest agent above it.
+    /// The agent's own model. Without one, it uses the model of its nearest ancestor.
     pub fn model(&self) -> Option<&Arc<dyn Model>> {
         self.model.as_ref()
     }
 
-    /// The model that it asks in this run.
+    /// Returns the model for this run: the agent's own or that of its nearest ancestor.
     pub(crate) fn model_in(&self, ctx: &InvocationContext) -> Result<Arc<dyn Model>> {
         let above = ctx.shared.tree.ancestors(&self.name);
         let mut above = above.filter_map(|agent| agent.as_llm_agent()?.model.as_ref());
@@ -75,22 +75,22 @@ impl LlmAgent {
         })
     }
 
-    /// What it is told.
+    /// The agent's instruction.
     pub fn instruction(&self) -> &Instruction {
         &self.instruction
     }
 
-    /// Its tools, as they were given.
+    /// The agent's tools and toolsets, as they were added.
     pub fn tools(&self) -> &[ToolSource] {
         &self.tools
     }
 
-    /// The form that its input has when another agent calls it.
+    /// The schema of the input when another agent calls this one.
     pub fn input_schema(&self) -> Option<&Json> {
         self.input_schema.as_ref()
     }
 
-    /// Puts what an event of the agent says under its output key.
+    /// Stores the text of an event under the agent's output key.
     pub(crate) fn keep_output(&self, output: &mut OutputKeeper, event: &mut Event) -> Result<()> {
         let Some(key) = &self.output_key else {
             return Ok(());
@@ -106,7 +106,7 @@ impl LlmAgent {
         }
     }
 
-    /// Whether something may follow the agent's answer.
+    /// Whether `after_agent` callbacks may add an event after the agent's answer.
     pub(crate) fn has_after_callbacks(&self) -> bool {
         !self.agent_callbacks.after.is_empty()
     }

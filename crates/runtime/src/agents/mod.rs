@@ -1,4 +1,4 @@
-//! Agents: what a runner runs.
+//! Agents, which a runner runs.
 
 mod builder;
 mod callbacks;
@@ -34,7 +34,8 @@ pub use workflow::{
 
 use crate::{context::InvocationContext, error::Result};
 
-/// Something that answers a user. Most agents are [`LlmAgent`]s; one of your own is this trait.
+/// An agent answers a user's message. Most agents are [`LlmAgent`]s; implement this trait to write
+/// your own.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -60,45 +61,45 @@ use crate::{context::InvocationContext, error::Result};
 /// ```
 #[async_trait]
 pub trait Agent: fmt::Debug + Send + Sync + 'static {
-    /// The agent's name: a word that is not `user`, unique among the agents of a runner.
+    /// The agent's name: an identifier other than `user`, unique among the agents of a runner.
     fn name(&self) -> &str;
 
-    /// What it is good for, in words for other agents.
+    /// Describes the agent's purpose to other agents.
     fn description(&self) -> &str {
         ""
     }
 
-    /// What kind of agent it is, by ADK's name, for those who draw or list agents.
+    /// The ADK class name of the agent, for tools that draw or list agents.
     fn kind(&self) -> &'static str {
         "BaseAgent"
     }
 
-    /// The agents below it.
+    /// The agent's sub-agents.
     fn sub_agents(&self) -> &[Arc<dyn Agent>] {
         &[]
     }
 
-    /// What is called before and after it.
+    /// Callbacks that run before and after the agent.
     fn callbacks(&self) -> Option<&AgentCallbacks> {
         None
     }
 
-    /// Does the agent's work, by emitting events. What is emitted is stored.
+    /// Runs the agent, which emits events. Every emitted event is appended to the session.
     async fn run(&self, ctx: &InvocationContext) -> Result<()>;
 
-    /// The agent as one that asks a model, if it is one.
+    /// Returns the agent as an `LlmAgent`, if it is one.
     #[doc(hidden)]
     fn as_llm_agent(&self) -> Option<&LlmAgent> {
         None
     }
 
-    /// Whether it says itself when it is done, and says nothing but answers.
+    /// Whether the agent records its own end and emits only answers.
     #[doc(hidden)]
     fn notes_its_end(&self) -> bool {
         false
     }
 
-    /// Looks at an event that a callback gave in place of the agent, before it is emitted.
+    /// Lets the agent change an event that a callback returned in its place, before it is emitted.
     #[doc(hidden)]
     fn stamp_output(&self, _event: &mut retain_core::Event) -> Result<()> {
         Ok(())

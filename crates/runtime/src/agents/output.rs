@@ -1,4 +1,4 @@
-//! What an agent's answer leaves behind: `output_key`, and the schema that it follows.
+//! Output of an agent: storing the answer under `output_key` and checking it against its schema.
 
 use std::{fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::schema::json_schema_of;
 
 type Check = Arc<dyn Fn(&Json) -> Result<Json, BoxError> + Send + Sync>;
 
-/// The form that an agent's answer has to have.
+/// The schema that an agent's answer must follow.
 ///
 /// ```
 /// use retain_runtime::OutputSchema;
@@ -32,7 +32,7 @@ pub struct OutputSchema {
 }
 
 impl OutputSchema {
-    /// The form of a Rust type.
+    /// Derives the schema from a Rust type. Answers are validated by parsing them into that type.
     pub fn of<T: JsonSchema + Serialize + DeserializeOwned>() -> OutputSchema {
         let check = |value: &Json| {
             let value: T = serde_json::from_value(serde_json::to_value(value)?)?;
@@ -45,8 +45,8 @@ impl OutputSchema {
         }
     }
 
-    /// A JSON Schema that is sent to the model. Answers are read as JSON and not checked against
-    /// it, as in ADK.
+    /// Uses a JSON Schema that is sent to the model. As in ADK, answers are parsed as JSON but not
+    /// validated against the schema.
     pub fn json(schema: impl Into<Json>) -> OutputSchema {
         OutputSchema {
             name: "schema".to_owned(),
@@ -55,22 +55,22 @@ impl OutputSchema {
         }
     }
 
-    /// The schema.
+    /// Returns the JSON Schema.
     pub fn schema(&self) -> &Json {
         &self.schema
     }
 
-    /// Whether the form is that of a Rust type.
+    /// Whether the schema was derived from a Rust type.
     pub(crate) fn is_typed(&self) -> bool {
         self.check.is_some()
     }
 
-    /// Reads an answer; a fence of backquotes around it is taken off.
+    /// Parses an answer. A Markdown code fence around it is removed.
     pub fn parse(&self, text: &str) -> Result<Json, BoxError> {
         self.check(&Json::parse(without_fence(text))?)
     }
 
-    /// Checks a value and gives it as the type writes it, without nulls.
+    /// Validates a value and returns it as the Rust type serializes it, without nulls.
     pub(crate) fn check(&self, value: &Json) -> Result<Json, BoxError> {
         match &self.check {
             Some(check) => check(value),
@@ -85,7 +85,7 @@ impl fmt::Debug for OutputSchema {
     }
 }
 
-/// What is inside a Markdown fence, if the whole text is one.
+/// Returns the content of a Markdown code fence if the whole text is one, else the trimmed text.
 fn without_fence(text: &str) -> &str {
     let trimmed = text.trim();
     let inside = trimmed
@@ -115,15 +115,15 @@ fn without_nulls(value: Json) -> Json {
     }
 }
 
-/// Puts what the agent says into its events, under its output key.
+/// Copies the agent's answer into the state delta of its events, under the output key.
 #[derive(Debug, Default)]
 pub(crate) struct OutputKeeper {
-    /// Texts of this turn so far: a text beside a call is part of what the agent said.
+    /// Text of this run so far. Text next to a function call is part of the answer.
     said: String,
 }
 
 impl OutputKeeper {
-    /// Stamps an event of the flow.
+    /// Adds the output to an event of the flow.
     pub(crate) fn stamp(
         &mut self,
         key: &str,
@@ -146,7 +146,7 @@ impl OutputKeeper {
     }
 }
 
-/// Stamps an event if it is an answer to show.
+/// Adds the output to an event if it is a final response.
 pub(crate) fn stamp_final(
     key: &str,
     schema: Option<&OutputSchema>,
@@ -164,7 +164,7 @@ pub(crate) fn stamp_final(
     }
     let text = content.text_concat();
     let value = match schema {
-        // The empty end of a stream says nothing.
+        // The empty last chunk of a stream carries no answer.
         Some(_) if text.trim().is_empty() => return Ok(()),
         Some(schema) => schema.parse(&text)?,
         None => text.into(),

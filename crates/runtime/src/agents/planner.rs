@@ -1,4 +1,4 @@
-//! Planners: how an agent is made to think before it acts.
+//! Planners, which make an agent plan before it acts.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use crate::{
     models::LlmRequest,
 };
 
-/// Makes an agent plan: tells the model how, and reads its answers accordingly.
+/// Makes an agent plan: instructs the model and interprets its answers.
 #[async_trait]
 pub trait Planner: fmt::Debug + Send + Sync + 'static {
-    /// Adds to the request, by default the [`instruction`](Self::instruction). Thoughts in the
-    /// history are sent as plain text, so that the model sees its plan.
+    /// Changes the request; by default it appends the [`instruction`](Self::instruction). Thoughts
+    /// in the history are sent as plain text, so that the model sees its plan.
     async fn apply(&self, ctx: &ReadonlyContext, request: &mut LlmRequest) {
         if let Some(instruction) = self.instruction(ctx, request) {
             request.append_instruction(&instruction);
@@ -27,23 +27,23 @@ pub trait Planner: fmt::Debug + Send + Sync + 'static {
         }
     }
 
-    /// What the model is told.
+    /// Returns the planning instruction for the model.
     fn instruction(&self, ctx: &ReadonlyContext, request: &LlmRequest) -> Option<String>;
 
-    /// Rewrites the parts of an answer; `None` leaves them.
+    /// Rewrites the parts of a model response; `None` leaves them unchanged.
     fn process_response(&self, _ctx: &CallbackContext, _parts: &[Part]) -> Option<Vec<Part>> {
         None
     }
 }
 
-/// Lets the model plan with its own thinking.
+/// Plans with the model's built-in thinking.
 #[derive(Debug, Clone)]
 pub struct BuiltInPlanner {
     thinking_config: Json,
 }
 
 impl BuiltInPlanner {
-    /// With the provider's thinking settings.
+    /// Creates a planner with the provider's thinking configuration.
     pub fn new(thinking_config: impl Into<Json>) -> BuiltInPlanner {
         BuiltInPlanner {
             thinking_config: thinking_config.into(),

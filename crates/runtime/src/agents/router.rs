@@ -1,4 +1,5 @@
-//! Which agent a message goes to: who asked for what it answers, else who spoke last and may go on.
+//! Chooses the agent that handles a message: the agent whose call the message answers, else the
+//! last speaker that may continue.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use retain_core::{Content, Event, Events};
 use super::{Agent, tree::AgentTree};
 use crate::{contents::valid_events, interrupts::call_event, runner::INVOCATION_ABORTED};
 
-/// The agent to run on `message`, given the history before it.
+/// Returns the agent to run on `message`, given the history before it.
 pub(crate) fn agent_to_run(tree: &AgentTree, events: &Events, message: &Content) -> Arc<dyn Agent> {
     let valid = valid_events(events);
     let asked = asked_by(tree, &valid, message);
@@ -18,7 +19,7 @@ fn is_abort(event: &Event) -> bool {
     event.response.error_code.as_deref() == Some(INVOCATION_ABORTED)
 }
 
-/// The agent that made the call which the message answers.
+/// Returns the agent that made the function call that the message answers.
 fn asked_by<'a>(
     tree: &'a AgentTree,
     events: &[&Event],
@@ -33,7 +34,7 @@ fn asked_by<'a>(
     tree.find(&asked.author)
 }
 
-/// The agent that owns the conversation.
+/// Returns the agent that owns the conversation.
 fn speaks_on<'a>(tree: &'a AgentTree, events: &[&Event]) -> &'a Arc<dyn Agent> {
     for event in events.iter().rev().filter(|event| is_reply(event)) {
         if let Some(target) = handed_to(tree, event)
@@ -51,7 +52,7 @@ fn speaks_on<'a>(tree: &'a AgentTree, events: &[&Event]) -> &'a Arc<dyn Agent> {
     tree.root()
 }
 
-/// Whom an event hands over to, if it may.
+/// Returns the agent that an event transfers to, if that transfer is allowed.
 fn handed_to<'a>(tree: &'a AgentTree, event: &Event) -> Option<&'a Arc<dyn Agent>> {
     let name = event.actions.transfer_to_agent.as_deref()?;
     let targets = tree.transfer_targets(&event.author);
@@ -59,7 +60,7 @@ fn handed_to<'a>(tree: &'a AgentTree, event: &Event) -> Option<&'a Arc<dyn Agent
     tree.find(name).filter(|_| is_target)
 }
 
-/// Whether an event is what an agent said, and not about a run or a checkpoint.
+/// Whether an event is an agent's reply rather than an abort or a checkpoint.
 fn is_reply(event: &Event) -> bool {
     let has_parts = event
         .content()
@@ -71,8 +72,8 @@ fn is_reply(event: &Event) -> bool {
         && (event.response.error_code.is_none() || has_parts)
 }
 
-/// The branch on which an agent went on before: that of its latest event with one, in the run that
-/// an answer goes on with, or in any.
+/// Returns the branch on which an agent continues: the branch of its latest event that has one,
+/// within the resumed run if an invocation ID is given, else in any run.
 pub(crate) fn branch_of(
     events: &Events,
     agent: &str,

@@ -1,16 +1,16 @@
-//! The agents of a runner as a tree: who is below whom, found by name.
+//! The agents of a runner as a tree that is indexed by name.
 
 use std::{collections::HashMap, sync::Arc};
 
 use super::Agent;
 use crate::error::BuildError;
 
-/// Deeper trees are refused: each level is a future inside a future.
+/// Maximum depth of the tree. Each level nests one more future.
 const DEPTH_MAX: usize = 64;
-/// More agents are refused.
+/// Maximum number of agents.
 const AGENTS_MAX: usize = 10_000;
 
-/// The agents of a runner. Every name is there once.
+/// The agents of a runner. Names are unique.
 #[derive(Debug)]
 pub(crate) struct AgentTree {
     nodes: Vec<Node>,
@@ -24,7 +24,7 @@ struct Node {
 }
 
 impl AgentTree {
-    /// The tree below `root`, if it is one.
+    /// Builds the tree below `root`. Returns an error if it is not a valid tree.
     pub(crate) fn new(root: Arc<dyn Agent>) -> Result<AgentTree, BuildError> {
         let mut tree = AgentTree {
             nodes: Vec::new(),
@@ -66,23 +66,23 @@ impl AgentTree {
         Ok(())
     }
 
-    /// The agent at the top.
+    /// The root agent.
     pub(crate) fn root(&self) -> &Arc<dyn Agent> {
         &self.nodes[0].agent
     }
 
-    /// The agent of that name.
+    /// Returns the agent with this name.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<dyn Agent>> {
         Some(&self.nodes[*self.by_name.get(name)?].agent)
     }
 
-    /// The agent above the one of that name.
+    /// Returns the parent of the agent with this name.
     pub(crate) fn parent(&self, name: &str) -> Option<&Arc<dyn Agent>> {
         let parent = self.nodes[*self.by_name.get(name)?].parent?;
         Some(&self.nodes[parent].agent)
     }
 
-    /// The agents above the one of that name, nearest first.
+    /// Returns the ancestors of the agent with this name, nearest first.
     pub(crate) fn ancestors<'a>(
         &'a self,
         name: &'a str,
@@ -90,7 +90,7 @@ impl AgentTree {
         std::iter::successors(self.parent(name), |agent| self.parent(agent.name()))
     }
 
-    /// Calls `each` with the name of an agent and of all below it.
+    /// Calls `each` with the names of an agent and all its descendants.
     pub(crate) fn each_below(&self, name: &str, each: &mut dyn FnMut(&str)) {
         each(name);
         let agent = self.find(name);
@@ -104,8 +104,8 @@ impl AgentTree {
         self.nodes.iter().map(|node| &node.agent)
     }
 
-    /// The agents to which the one of that name may hand over: those below it, the one above it,
-    /// and those beside it, as far as it and they allow.
+    /// Returns the agents that this agent may transfer to: its sub-agents, its parent and its
+    /// siblings, unless one of them disallows it.
     pub(crate) fn transfer_targets(&self, name: &str) -> Vec<Arc<dyn Agent>> {
         let Some(agent) = self.find(name).and_then(|agent| agent.as_llm_agent()) else {
             return Vec::new();
@@ -130,8 +130,8 @@ impl AgentTree {
         targets
     }
 
-    /// Whether the conversation can go on from this agent to everywhere: it and all above it are
-    /// asked by a model and may hand over upwards.
+    /// Whether the conversation can reach every agent from this one: it and all its ancestors are
+    /// `LlmAgent`s that may transfer to their parent.
     pub(crate) fn is_transferable(&self, name: &str) -> bool {
         let may = |agent: &Arc<dyn Agent>| {
             let agent = agent.as_llm_agent();

@@ -1,7 +1,7 @@
 //! `AgentTool`: an agent as a tool of another one.
 //!
-//! The agent gets a session of its own, with a copy of the state, that is gone when it has answered.
-//! What it writes to the state is written by the caller, and the caller's artifacts are its own.
+//! The agent runs in its own temporary session with a copy of the caller's state. The caller
+//! applies the agent's state changes, and both share the caller's artifacts.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     runner::{EphemeralSessions, RunConfig, RunRequest, Runner, StreamingMode},
 };
 
-/// An agent that a model calls like a function. Its last words are the result.
+/// An agent that a model calls like a function. The agent's last answer is the result.
 ///
 /// ```
 /// use retain_runtime::{AgentTool, LlmAgent, ScriptedModel};
@@ -44,7 +44,7 @@ pub struct AgentTool {
 }
 
 impl AgentTool {
-    /// The agent as a tool of its name.
+    /// Wraps an agent as a tool with the agent's name.
     pub fn new(agent: impl IntoAgent) -> AgentTool {
         AgentTool {
             agent: agent.into_agent(),
@@ -54,20 +54,20 @@ impl AgentTool {
         }
     }
 
-    /// Lets the agent's words be the answer, without asking the calling model to put them again.
+    /// Returns the agent's answer to the user without asking the calling model to summarize it.
     pub fn skip_summarization(mut self, skip: bool) -> AgentTool {
         self.skip_summarization = skip;
         self
     }
 
-    /// Whether the caller's plugins are asked in the agent's run too. They are by default.
+    /// Sets whether the caller's plugins also run inside the agent's run (default: true).
     pub fn include_plugins(mut self, include: bool) -> AgentTool {
         self.include_plugins = include;
         self
     }
 
-    /// How long the agent may take for one call. By default there is no limit: an agent makes many
-    /// steps, and each call of a tool in it has its own.
+    /// Limits the duration of one call of the agent. There is no limit by default, because an agent
+    /// runs many steps and each tool call inside it has its own limit.
     pub fn time_limited(mut self, limit: Duration) -> AgentTool {
         self.time_limit = limit;
         self
@@ -142,9 +142,10 @@ impl Tool for AgentTool {
 
     async fn run(&self, ctx: ToolContext, args: JsonMap) -> Result<ToolOutput, ToolError> {
         let tool = self.clone();
-        // Now, and not when the agent begins: calls beside this one may write before that.
+        // Copy the state now rather than when the agent starts: parallel calls may write in
+        // between.
         let state = inherited(&ctx.state().to_state());
-        // A whole run inside of one: its agents begin with a stack of their own.
+        // This is a nested run, so the scheduler gives its agents their own stack.
         let scheduler = Arc::clone(ctx.invocation.shared.outermost_scheduler());
         let run = async move { tool.run_agent(ctx, args, state).await };
         let ran = scheduler.run(run).await;
@@ -169,7 +170,7 @@ impl AgentTool {
             sessions.create_session(ctx.app_name(), ctx.user_id(), Some(state), Some(&id));
         created.await.map_err(|error| failed(error.into()))?;
         let config = RunConfig {
-            // Only the last words count, and those must be whole.
+            // Only the last answer is used, and it must be complete.
             streaming_mode: StreamingMode::None,
             get_session_config: None,
             ..ctx.invocation.run_config().clone()
@@ -185,7 +186,7 @@ impl AgentTool {
         self.result(&ctx, heard)
     }
 
-    /// The arguments as the user's words.
+    /// Converts the arguments to the user's message.
     fn message(&self, args: &JsonMap) -> Result<Content, ToolError> {
         let request = args.get("request").and_then(Json::as_str);
         Ok(match (input_schema(&*self.agent), request) {
@@ -224,12 +225,12 @@ impl AgentTool {
     }
 }
 
-/// What was heard of the agent.
+/// What the tool collected from the agent's events.
 #[derive(Debug, Default)]
 struct Heard {
     content: Option<Content>,
     error: Option<String>,
-    /// Calls that wait for somebody.
+    /// IDs of calls that wait for an answer.
     open: BTreeSet<String>,
 }
 
@@ -253,7 +254,7 @@ impl Heard {
     }
 }
 
-/// The arguments as the schema has them: its properties in their order, without nulls.
+/// Serializes the arguments in the order of the schema's properties, without nulls.
 fn in_form(schema: &Json, args: &JsonMap) -> Result<String, ToolError> {
     let required = schema["required"].as_array().unwrap_or_default().iter();
     let missing = |name: &&str| args.get(name).is_none();
@@ -274,7 +275,7 @@ fn does_not_fit(error: BoxError) -> ToolError {
     ToolError::from(error).with_code("ValidationError")
 }
 
-/// The failure of the agent's run, in the words of what failed in it.
+/// Converts an error of the agent's run to a tool error with the message of its cause.
 fn failed(error: RunError) -> ToolError {
     ToolError {
         code: Some(error.code().to_owned()),
@@ -283,7 +284,7 @@ fn failed(error: RunError) -> ToolError {
     }
 }
 
-/// The state that the agent begins with: all but what belongs to ADK itself.
+/// Returns the state that the agent starts with: all state keys except ADK's internal ones.
 fn inherited(state: &State) -> State {
     let kept = state.iter().filter(|(key, _)| !key.starts_with("_adk"));
     kept.map(|(key, value)| (key, value.clone())).collect()
@@ -305,7 +306,7 @@ fn part_text(part: &Part) -> String {
         .unwrap_or_default()
 }
 
-/// The input schema of an agent, or of the first agent below it.
+/// Returns the input schema of an agent, or of its first sub-agent for a workflow agent.
 fn input_schema(agent: &dyn Agent) -> Option<&Json> {
     match agent.as_llm_agent() {
         Some(agent) => agent.input_schema(),
@@ -313,7 +314,7 @@ fn input_schema(agent: &dyn Agent) -> Option<&Json> {
     }
 }
 
-/// The output schema of an agent, or of the last agent below it.
+/// Returns the output schema of an agent, or of its last sub-agent for a workflow agent.
 fn output_schema(agent: &dyn Agent) -> Option<&OutputSchema> {
     match agent.as_llm_agent() {
         Some(agent) => agent.output_schema.as_ref(),

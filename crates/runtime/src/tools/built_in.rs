@@ -1,4 +1,4 @@
-//! Tools that ADK brings along: leaving a loop, and asking the user.
+//! Built-in tools of ADK: exiting a loop and asking the user.
 
 use retain_core::{Json, JsonMap};
 use schemars::JsonSchema;

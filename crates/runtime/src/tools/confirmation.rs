@@ -1,20 +1,20 @@
-//! Confirmation: a call that a person has to approve before its tool runs.
+//! Tool confirmation: a person must approve a call before its tool runs.
 
 use retain_core::{Json, JsonError, JsonMap};
 
-/// What a person said, or is asked, about a call.
+/// A confirmation request for a tool call, or the person's answer to it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolConfirmation {
-    /// Why the person is asked.
+    /// Why confirmation is requested.
     pub hint: String,
     /// Whether the call is approved.
     pub confirmed: bool,
-    /// What else is asked for, or was answered.
+    /// Additional data that is requested or was answered.
     pub payload: Option<Json>,
 }
 
 impl ToolConfirmation {
-    /// Reads what a client answered: the fields themselves, or a text of them under `response`.
+    /// Parses a client's answer: the fields themselves, or their JSON text under `response`.
     pub(crate) fn from_response(response: &JsonMap) -> Result<ToolConfirmation, JsonError> {
         let wrapped = response.get("response").and_then(Json::as_str);
         let answer = match wrapped.filter(|_| response.len() == 1) {
@@ -23,7 +23,7 @@ impl ToolConfirmation {
         };
         Ok(ToolConfirmation {
             hint: answer["hint"].as_str().unwrap_or_default().to_owned(),
-            // Only a plain yes is one.
+            // Only a literal `true` confirms the call.
             confirmed: answer["confirmed"].as_bool() == Some(true),
             payload: answer
                 .get("payload")

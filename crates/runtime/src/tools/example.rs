@@ -1,4 +1,4 @@
-//! `ExampleTool`: shows the model how it is done, in the system instruction.
+//! `ExampleTool`: adds few-shot examples to the system instruction.
 
 use std::{fmt, fmt::Write as _, sync::Arc};
 
@@ -13,27 +13,27 @@ use crate::{
     python_text::{python_repr, python_str},
 };
 
-/// What a user might say, and what is to be said and done then.
+/// A sample user message and the expected response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Example {
-    /// The user's words.
+    /// The user's message.
     pub input: Content,
-    /// What follows.
+    /// The messages and calls that follow it.
     pub output: Vec<Content>,
 }
 
-/// Finds examples that fit what the user said.
+/// Selects examples that match the user's message.
 pub trait ExampleProvider: fmt::Debug + Send + Sync + 'static {
-    /// The examples for `query`.
+    /// Returns the examples for `query`.
     fn examples(&self, query: &str) -> Vec<Example>;
 }
 
-/// Where examples come from.
+/// The source of examples.
 #[derive(Debug, Clone)]
 pub enum Examples {
-    /// Always these.
+    /// Always the same examples.
     Fixed(Vec<Example>),
-    /// Those that fit.
+    /// Examples that match the user's message.
     Provider(Arc<dyn ExampleProvider>),
 }
 
@@ -43,14 +43,14 @@ impl From<Vec<Example>> for Examples {
     }
 }
 
-/// Adds examples to each request. Never called.
+/// Adds examples to each request. The model never calls this tool.
 #[derive(Debug, Clone)]
 pub struct ExampleTool {
     examples: Examples,
 }
 
 impl ExampleTool {
-    /// Shows these examples.
+    /// Creates a tool that adds these examples.
     pub fn new(examples: impl Into<Examples>) -> ExampleTool {
         ExampleTool {
             examples: examples.into(),
@@ -98,7 +98,7 @@ impl Tool for ExampleTool {
     }
 }
 
-/// The examples as ADK words them.
+/// Formats the examples in the words of ADK.
 fn block(examples: &[Example], model: &str) -> String {
     let mut text = String::from(
         "<EXAMPLES>\nBegin few-shot\nThe following are examples of user queries and model \
@@ -158,7 +158,7 @@ fn push_part(text: &mut String, part: &Part, is_gemini: bool) {
     }
 }
 
-/// The call as it would be written in Python.
+/// Formats the call as Python code.
 fn call_text(call: &FunctionCall) -> String {
     let args = call.args.iter().flat_map(JsonMap::iter);
     let args = args.map(|(key, value)| match value {
@@ -170,7 +170,7 @@ fn call_text(call: &FunctionCall) -> String {
     format!("{name}({})", args.join(", "))
 }
 
-/// The fields of a response, those that are not there as well: ADK prints them all.
+/// Returns all fields of a response, including absent ones, because ADK prints them all.
 fn response_fields(response: &FunctionResponse) -> Json {
     let text = |value: &Option<String>| Json::from(value.clone());
     let answer = response.response.clone();

@@ -1,5 +1,5 @@
-//! The artifacts of a run, for an agent that is a tool in it: what the agent keeps is kept in the
-//! session of the caller, and the caller's event tells of it.
+//! The artifact service of an `AgentTool`: artifacts that the agent saves go to the caller's
+//! session, and the caller's event records them.
 
 use async_trait::async_trait;
 use retain_core::{
@@ -8,13 +8,13 @@ use retain_core::{
 
 use crate::context::ToolContext;
 
-/// Artifacts by way of the call that the agent answers. Whatever session the agent names, it is the
-/// caller's.
+/// Forwards artifact operations to the caller. Whatever session the agent names, the caller's
+/// session is used.
 #[derive(Debug)]
 pub(super) struct ForwardedArtifacts(ToolContext);
 
 impl ForwardedArtifacts {
-    /// Those of the caller, if it has any.
+    /// Returns the forwarding service if the caller has an artifact service.
     pub(super) fn of(ctx: &ToolContext) -> Option<ForwardedArtifacts> {
         let has_artifacts = ctx.invocation.shared.artifacts.is_some();
         has_artifacts.then(|| ForwardedArtifacts(ctx.clone()))

@@ -1,4 +1,4 @@
-//! `FunctionTool`: an async Rust function as a tool, its arguments typed.
+//! `FunctionTool`: an async Rust function with typed arguments as a tool.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -13,13 +13,13 @@ use crate::{context::ToolContext, error::ToolError, schema::json_schema_of};
 type Run =
     Arc<dyn Fn(ToolContext, JsonMap) -> Pin<Box<dyn Future<Output = Called> + Send>> + Send + Sync>;
 type Called = Result<ToolOutput, ToolError>;
-/// Whether a call with these arguments has to be approved.
+/// Whether a call with these arguments requires confirmation.
 type Confirms = Arc<dyn Fn(&JsonMap) -> bool + Send + Sync>;
 
-/// A tool that is a function.
+/// A tool that calls a Rust function.
 ///
-/// Its arguments are a type that can be read from JSON and has a schema; what the model gets wrong
-/// is told to the model, so that it can try again.
+/// Its argument type must implement `Deserialize` and `JsonSchema`. Invalid arguments are reported
+/// to the model, so that it can retry.
 ///
 /// ```
 /// use retain_runtime::{FunctionTool, ToolContext, ToolError};
@@ -48,13 +48,13 @@ pub struct FunctionTool {
     is_long_running: bool,
     confirms: Option<Confirms>,
     time_limit: Option<Duration>,
-    /// ADK's name for what it is, if it has one of its own.
+    /// The ADK class name of the tool, if it differs from the default.
     kind: Option<&'static str>,
     run: Run,
 }
 
 impl FunctionTool {
-    /// A tool that calls `function`.
+    /// Creates a tool that calls `function`.
     pub fn new<A, O, F, R>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -92,8 +92,8 @@ impl FunctionTool {
         }
     }
 
-    /// A tool with a schema of your own, that gets its arguments as they come. Only those that the
-    /// schema requires are looked for.
+    /// Creates a tool with a custom schema and untyped arguments. Only the presence of required
+    /// arguments is checked.
     pub fn untyped<F, R>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -116,31 +116,32 @@ impl FunctionTool {
         }
     }
 
-    /// With ADK's name for what it is.
+    /// Sets the ADK class name of the tool.
     pub(crate) fn of_kind(mut self, kind: &'static str) -> FunctionTool {
         self.kind = Some(kind);
         self
     }
 
-    /// Lets the result come later: an empty one leaves the call open, and the turn ends. It is
-    /// answered by a message with the function response.
+    /// Marks the tool as long-running: an empty result leaves the call open and ends the turn. A
+    /// later message with the function response answers the call.
     pub fn long_running(mut self) -> FunctionTool {
         self.is_long_running = true;
         self
     }
 
-    /// Lets a call take this long, whatever the run says. `Duration::MAX` is no limit.
+    /// Sets the timeout of a call, overriding that of the run. `Duration::MAX` disables the
+    /// timeout.
     pub fn time_limited(mut self, limit: Duration) -> FunctionTool {
         self.time_limit = Some(limit);
         self
     }
 
-    /// Lets a person approve each call before it runs.
+    /// Requires a person to approve each call before it runs.
     pub fn require_confirmation(self) -> FunctionTool {
         self.require_confirmation_when(|_| true)
     }
 
-    /// Lets a person approve calls with arguments for which `when` says so.
+    /// Requires a person to approve calls whose arguments satisfy `when`.
     pub fn require_confirmation_when(
         mut self,
         when: impl Fn(&JsonMap) -> bool + Send + Sync + 'static,
@@ -150,7 +151,7 @@ impl FunctionTool {
     }
 }
 
-/// The model is told that it need not, and must not, ask again.
+/// Tells the model not to call a long-running tool again while it is pending.
 const LONG_RUNNING_NOTE: &str = "NOTE: This is a long-running operation. Do not call this tool \
     again if it has already returned some intermediate or pending status.";
 
@@ -215,7 +216,7 @@ impl fmt::Debug for FunctionTool {
     }
 }
 
-/// A function without arguments declares none.
+/// Returns the parameters to declare, or `None` for a function without arguments.
 fn parameters_of(schema: Json) -> Option<Json> {
     let properties = schema.get("properties").and_then(Json::as_object);
     let is_empty = properties.is_none_or(JsonMap::is_empty);
@@ -225,7 +226,7 @@ fn parameters_of(schema: Json) -> Option<Json> {
     (!(is_empty && is_plain)).then_some(schema)
 }
 
-/// What the model is told if it left out arguments that the schema requires.
+/// Returns the error for the model if it omitted required arguments.
 pub(super) fn missing_parameters(
     tool: &str,
     parameters: Option<&Json>,
@@ -246,11 +247,11 @@ pub(super) fn missing_parameters(
     Some(JsonMap::from([("error", message)]).into())
 }
 
-/// The arguments as the function's type, or what the model is told about them.
+/// Parses the arguments into the function's argument type, or returns the error for the model.
 fn parse_args<A: DeserializeOwned>(tool: &str, args: JsonMap) -> Result<A, Json> {
     let value = serde_json::to_value(&args);
     let parsed = value.and_then(|value| match serde_json::from_value(value) {
-        // A function without arguments is one of `()`.
+        // A function without arguments may take `()`, which deserializes from null.
         Err(_) if args.is_empty() => serde_json::from_value(serde_json::Value::Null),
         parsed => parsed,
     });

@@ -1,7 +1,7 @@
-//! `load_artifacts`: tells the model which files there are, and brings those that it asks for.
+//! `load_artifacts`: lists the artifacts for the model and loads those that it requests.
 //!
-//! The tool itself only repeats the names. The request that carries its answer to the model gets the
-//! files behind it, and only this request: nothing of them is stored in the session.
+//! The tool itself only returns the requested names. The files are added to the request that
+//! carries this result to the model, and only to that request: the session does not store them.
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -30,15 +30,15 @@ const STATUS: &str = "artifact contents temporarily inserted and removed. to acc
 type Process =
     dyn Fn(Part, String) -> BoxFuture<'static, Result<Option<Part>, BoxError>> + Send + Sync;
 
-/// The tool that lets the model load artifacts.
+/// Returns the tool that lets the model load artifacts.
 pub fn load_artifacts_tool() -> LoadArtifactsTool {
     LoadArtifactsTool::default()
 }
 
-/// Tells the model which artifacts there are, and loads those that it asks for.
+/// Lists the artifacts for the model and loads those that it requests.
 ///
-/// Media that models take (pictures, sound, video, PDF) are sent as they are, text and its kin as
-/// text; of other files the model is told name, type and size.
+/// Media types that models accept (images, audio, video, PDF) are sent unchanged, and text formats
+/// as text. For other files the model receives name, type and size.
 #[derive(Clone, Default)]
 pub struct LoadArtifactsTool {
     process: Option<Arc<Process>>,
@@ -51,8 +51,9 @@ impl fmt::Debug for LoadArtifactsTool {
 }
 
 impl LoadArtifactsTool {
-    /// Lets `process` make of an artifact what the model is sent; of its name it is given the one
-    /// that it was loaded under. `None` leaves it out, and so does a failure, which is logged.
+    /// Sets a function that converts each artifact before it is sent to the model. It receives the
+    /// part and the name that the artifact was loaded under. Returning `None` omits the artifact,
+    /// and so does an error, which is logged.
     ///
     /// ```
     /// use retain_runtime::load_artifacts_tool;
@@ -69,7 +70,7 @@ impl LoadArtifactsTool {
         self
     }
 
-    /// Loads what the model asked for as `requested`; `None` if there is nothing to send.
+    /// Loads the artifact that the model requested; returns `None` if there is nothing to send.
     async fn load(
         &self,
         ctx: &ToolContext,
@@ -81,7 +82,7 @@ impl LoadArtifactsTool {
             return Ok(None);
         };
         let mut loaded = ctx.load_artifact(&name, None).await?;
-        // Some services list what is the user's without saying so.
+        // Some services list user-scoped artifacts without the `user:` prefix.
         if loaded.is_none() && !name.starts_with(USER_ARTIFACT_PREFIX) {
             name = format!("{USER_ARTIFACT_PREFIX}{name}");
             loaded = ctx.load_artifact(&name, None).await?;
@@ -91,7 +92,7 @@ impl LoadArtifactsTool {
             return Ok(None);
         };
         let Some(process) = &self.process else {
-            // The model's own word for it, because it reads the line about it.
+            // Use the name that the model requested, because the model reads it.
             return Ok(Some(safe_part(part, requested)));
         };
         Ok(process(part, name.clone()).await.unwrap_or_else(|error| {
@@ -183,7 +184,7 @@ fn instruction(listed: &[String]) -> String {
     )
 }
 
-/// The names in the tool's answers that stand last in the request.
+/// Returns the names in the tool's results that end the request.
 fn answered(request: &LlmRequest) -> Vec<String> {
     let last = request.contents.last();
     let responses = last.into_iter().flat_map(|last| last.function_responses());
@@ -198,7 +199,7 @@ fn answered(request: &LlmRequest) -> Vec<String> {
     names
 }
 
-/// The `artifact_names` of a call or an answer, which must be texts.
+/// Reads `artifact_names` from a call or a result; returns `None` unless all of them are strings.
 fn names_in(map: &JsonMap) -> Option<Vec<String>> {
     let Some(names) = map.get("artifact_names") else {
         return Some(Vec::new());
@@ -207,8 +208,8 @@ fn names_in(map: &JsonMap) -> Option<Vec<String>> {
     names.map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-/// The name of this session's that is meant. The model's word is not to be trusted: a name that was
-/// not listed is none. Models often leave `user:` out, or add it.
+/// Resolves a requested name to a listed one. The model's input is untrusted, so an unlisted name
+/// resolves to nothing. Models often omit or add the `user:` prefix.
 fn resolved(requested: &str, listed: &[String]) -> Option<String> {
     let is_listed = |name: &str| listed.iter().any(|known| known == name);
     if is_listed(requested) {

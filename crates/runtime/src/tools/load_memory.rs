@@ -1,7 +1,7 @@
-//! `load_memory`: lets the model search what is known of the user beyond this session.
+//! `load_memory`: lets the model search the user's memory beyond this session.
 //!
-//! What it found is given as data, each memory with its author and time. Huge texts are cut short: one
-//! memory must not make every request that follows too long for the model.
+//! Results are returned as data, each entry with its author and time. Huge texts are cut, because
+//! one entry must not make all later requests too long for the model.
 
 use async_trait::async_trait;
 use retain_core::{FunctionDeclaration, Json, JsonMap, MemoryEntry, SearchMemoryResponse};
@@ -25,11 +25,11 @@ You have memory. You can use it to answer questions. If any questions need
 you to look up the memory, you should call load_memory function with a query.
 ";
 
-/// How many letters all that was found may have: about 20,000 tokens.
+/// Limit for the characters of all results: about 20,000 tokens.
 const MAX_LETTERS: usize = 80_000;
 
-/// The tool that lets the model search memory. It is given about 20,000 tokens of text at most; where
-/// there is more, long memories are cut short.
+/// Returns the tool that lets the model search memory. Results have at most about 20,000 tokens of
+/// text; beyond that, long entries are cut.
 pub fn load_memory_tool() -> impl Tool {
     LoadMemory
 }
@@ -77,7 +77,7 @@ impl Tool for LoadMemory {
         let found = ctx.search_memory(query).await?;
         let memories = memories_json(&found)?;
         let response = JsonMap::from([("memories", Json::from(memories))]);
-        // As in ADK, the response stands as the one result.
+        // As in ADK, the whole response is the value of `result`.
         Ok(Json::from(JsonMap::from([("result", Json::from(response))])).into())
     }
 }
@@ -110,7 +110,7 @@ fn letters(memory: &MemoryEntry) -> usize {
     texts.map(|text| text.chars().count()).sum()
 }
 
-/// The memory with no more letters than that. Who said it and when stays, and so do its other parts.
+/// Cuts the texts of an entry to `room` characters. Author, time and other parts are kept.
 fn cut(mut memory: MemoryEntry, mut room: usize) -> MemoryEntry {
     let parts = memory.content.parts.iter_mut().flatten();
     for text in parts.filter_map(|part| part.text.as_mut()) {

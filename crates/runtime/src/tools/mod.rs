@@ -1,4 +1,4 @@
-//! Tools: what a model may ask us to do, and what adds to a request before the model is asked.
+//! Tools: functions that a model may call, and tools that extend a request before it is sent.
 
 mod agent_tool;
 mod built_in;
@@ -39,44 +39,44 @@ use crate::{
     plugins::panic_text,
 };
 
-/// Something that a model may ask for, or that prepares its requests.
+/// A tool that a model may call, or that extends the model's requests.
 ///
 /// Most tools are functions: see [`FunctionTool`].
 #[async_trait]
 pub trait Tool: fmt::Debug + Send + Sync + 'static {
-    /// The name by which it is called.
+    /// The name that the model calls the tool by.
     fn name(&self) -> &str;
 
-    /// What it does, in words for the model.
+    /// Describes the tool to the model.
     fn description(&self) -> &str {
         ""
     }
 
-    /// What kind of tool it is, by ADK's name, for those who draw or list tools.
+    /// The ADK class name of the tool, for programs that draw or list tools.
     fn kind(&self) -> &'static str {
         "BaseTool"
     }
 
-    /// The agent that it is, where it is one: what that agent's toolsets hold is let go of when the
-    /// runner is closed.
+    /// The agent that the tool wraps, if any. Closing the runner also closes the toolsets of that
+    /// agent.
     fn agent(&self) -> Option<&Arc<dyn Agent>> {
         None
     }
 
-    /// Whether its result comes later, in a message of its own.
+    /// Whether the result arrives later, in a separate message.
     fn is_long_running(&self) -> bool {
         false
     }
 
-    /// How the model is told about it. `None` for a tool that is never called.
+    /// The declaration that is sent to the model. `None` for a tool that is never called.
     fn declaration(&self) -> Option<FunctionDeclaration> {
         None
     }
 
-    /// Adds to the request, after the declaration was added.
+    /// Extends the request, after the tool's declaration was added.
     ///
-    /// If it fails or panics, the run fails. If it takes longer than a tool may in this run, it is
-    /// dropped, and the request goes on with what it has.
+    /// If this returns an error or panics, the run fails. If it exceeds the tool timeout of the
+    /// run, it is cancelled and the request is sent as it is.
     async fn process_request(
         &self,
         _ctx: &ToolContext,
@@ -85,39 +85,38 @@ pub trait Tool: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether a person has to approve a call with these arguments before it runs.
+    /// Whether a person must approve a call with these arguments before it runs.
     async fn requires_confirmation(&self, _ctx: &ToolContext, _args: &JsonMap) -> bool {
         false
     }
 
-    /// How long a call may take; as long as the run says if `None`, and without a limit if
-    /// `Duration::MAX`.
+    /// The timeout of a call. `None` uses the timeout of the run; `Duration::MAX` disables it.
     fn time_limit(&self) -> Option<Duration> {
         None
     }
 
-    /// Does what the model asked for.
+    /// Runs the tool.
     ///
-    /// It is dropped when its time is up or the run is cancelled, and that happens where it awaits.
-    /// What blocks its thread holds up the other calls of the run, and on a runtime with one thread
-    /// everything: put that into `tokio::task::spawn_blocking`.
+    /// The future is dropped at an await point when it times out or the run is cancelled. Blocking
+    /// the thread delays the other calls of the run, and on a single-threaded runtime all tasks:
+    /// move blocking work to `tokio::task::spawn_blocking`.
     async fn run(&self, _ctx: ToolContext, _args: JsonMap) -> Result<ToolOutput, ToolError> {
         let message = format!("tool {} is not there to be called", self.name());
         Err(ToolError::new(message))
     }
 }
 
-/// What a tool gives back.
+/// The output of a tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {
-    /// The result. What is no object reaches the model as `{"result": …}`.
+    /// The result. The model receives a value that is not an object as `{"result": …}`.
     pub result: Json,
-    /// Media beside it: parts with inline data or a file.
+    /// Additional media: parts with inline data or a file reference.
     pub media: Vec<Part>,
 }
 
 impl ToolOutput {
-    /// No result: for a long-running tool, that the answer comes later.
+    /// No result. For a long-running tool this means that the result arrives later.
     pub fn none() -> ToolOutput {
         ToolOutput::default()
     }
@@ -132,23 +131,23 @@ impl<T: Into<Json>> From<T> for ToolOutput {
     }
 }
 
-/// Tools that are found when they are needed, for example on a server.
+/// A set of tools that is resolved at run time, for example by asking a server.
 #[async_trait]
 pub trait Toolset: fmt::Debug + Send + Sync + 'static {
-    /// What it is called in messages to people.
+    /// The name of the toolset in logs and errors.
     fn name(&self) -> &str;
 
-    /// The tools for this run. If it fails, panics or takes longer than a tool may, the agent goes
-    /// on without them, and a log line says so.
+    /// Returns the tools for this run. If this fails, panics or exceeds the tool timeout, the agent
+    /// continues without them and a warning is logged.
     async fn tools(&self, ctx: &ReadonlyContext) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
 
-    /// Stands before the name of each tool, with an underscore.
+    /// A prefix for the name of each tool, joined with an underscore.
     fn prefix(&self) -> Option<&str> {
         None
     }
 
-    /// Adds to the request before its tools do. If it fails, panics or takes longer than a tool may
-    /// in this run, its tools are left out, and a log line says so.
+    /// Extends the request before the set's tools do. If this fails, panics or exceeds the tool
+    /// timeout of the run, the set's tools are omitted and a warning is logged.
     async fn process_request(
         &self,
         _ctx: &ToolContext,
@@ -157,16 +156,16 @@ pub trait Toolset: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Lets go of what it holds.
+    /// Releases the resources of the toolset.
     async fn close(&self) {}
 }
 
-/// A tool or a set of them, as an agent has them.
+/// A tool or a toolset, as an agent holds them.
 #[derive(Debug, Clone)]
 pub enum ToolSource {
     /// One tool.
     Tool(Arc<dyn Tool>),
-    /// A set.
+    /// A toolset.
     Set(Arc<dyn Toolset>),
 }
 
@@ -177,7 +176,7 @@ impl<T: Tool> From<T> for ToolSource {
 }
 
 impl<T: Tool> From<Arc<T>> for ToolSource {
-    /// A tool that others have too.
+    /// Shares a tool between several agents.
     fn from(tool: Arc<T>) -> ToolSource {
         ToolSource::Tool(tool)
     }
@@ -196,7 +195,7 @@ impl From<Arc<dyn Toolset>> for ToolSource {
 }
 
 impl ToolSource {
-    /// The tools that it stands for in this run.
+    /// Returns the tools of this source for this run.
     pub(crate) async fn resolve(&self, ctx: &ReadonlyContext) -> Vec<Arc<dyn Tool>> {
         let set = match self {
             ToolSource::Tool(tool) => return vec![Arc::clone(tool)],
@@ -221,17 +220,17 @@ impl ToolSource {
     }
 }
 
-/// What went wrong with something that was asked of a tool or a set.
+/// Why an operation of a tool or toolset failed.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// It said so itself, or panicked.
+    /// The operation returned an error or panicked.
     Failed(ToolError),
-    /// Its time is over.
+    /// The operation timed out.
     Late,
 }
 
 impl Trouble {
-    /// In words; `what` says what did not happen in time.
+    /// Converts to an error; `what` describes the operation that timed out.
     pub(crate) fn into_error(self, what: &str, limit: Duration) -> ToolError {
         match self {
             Trouble::Failed(error) => error,
@@ -242,7 +241,7 @@ impl Trouble {
     }
 }
 
-/// What the work gives, if it does so in time and without a panic.
+/// Runs the operation with a timeout and catches panics.
 pub(crate) async fn contained<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, ToolError>>,
@@ -258,7 +257,7 @@ pub(crate) async fn contained<T>(
     }
 }
 
-/// A tool under another name.
+/// A tool whose name has the prefix of its toolset.
 #[derive(Debug)]
 struct Prefixed {
     name: String,
@@ -319,17 +318,17 @@ impl Tool for Prefixed {
     }
 }
 
-/// The tools of one request, in the order in which they were declared.
+/// The tools of one request, in declaration order.
 #[derive(Debug, Clone, Default)]
 pub struct ToolMap(Vec<Arc<dyn Tool>>);
 
 impl ToolMap {
-    /// The tool of that name.
+    /// Returns the tool with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.0.iter().find(|tool| tool.name() == name)
     }
 
-    /// Adds a tool; gives back the one whose name it takes over.
+    /// Adds a tool and returns the one with the same name that it replaces.
     pub fn insert(&mut self, tool: Arc<dyn Tool>) -> Option<Arc<dyn Tool>> {
         match self.0.iter_mut().find(|known| known.name() == tool.name()) {
             Some(known) => Some(std::mem::replace(known, tool)),
@@ -340,12 +339,12 @@ impl ToolMap {
         }
     }
 
-    /// The names.
+    /// Returns the tool names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|tool| tool.name())
     }
 
-    /// Whether there are none.
+    /// Whether the map has no tools.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

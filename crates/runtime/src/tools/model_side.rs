@@ -1,4 +1,4 @@
-//! Tools that run on the model's side: declared, never called by us.
+//! Tools that the model provider runs: Retain declares them and never calls them.
 
 use async_trait::async_trait;
 use retain_core::{JsonMap, ModelTool};
@@ -6,11 +6,11 @@ use retain_core::{JsonMap, ModelTool};
 use super::Tool;
 use crate::{context::ToolContext, error::ToolError, models::LlmRequest};
 
-/// A tool of the model's own.
+/// A tool that the model provider runs.
 #[derive(Debug, Clone)]
 pub struct ModelSideTool {
     name: &'static str,
-    /// What it is called in the complaint about a model that does not have it.
+    /// The tool's name in the error about a model that does not support it.
     title: &'static str,
     kind: &'static str,
     tool: ModelTool,
@@ -30,7 +30,7 @@ pub fn google_search() -> ModelSideTool {
     }
 }
 
-/// Reads the pages whose addresses are in the conversation.
+/// Lets the model read the web pages whose URLs are in the conversation.
 pub fn url_context() -> ModelSideTool {
     let tool = ModelTool {
         url_context: Some(JsonMap::default()),
@@ -44,7 +44,7 @@ pub fn url_context() -> ModelSideTool {
     }
 }
 
-/// Writes code and runs it.
+/// Lets the model write and run code.
 pub fn code_execution() -> ModelSideTool {
     let tool = ModelTool {
         code_execution: Some(JsonMap::default()),
@@ -89,7 +89,7 @@ impl Tool for ModelSideTool {
     }
 }
 
-/// Whether the model is one of Google's: by its last name, in paths of any provider.
+/// Whether the model is a Gemini model, judged by the last segment of its name, for any provider.
 fn is_gemini(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     name.starts_with("gemini-")

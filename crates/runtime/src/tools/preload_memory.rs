@@ -1,8 +1,8 @@
-//! `preload_memory`: puts what is known about the user's message before it, on every model step.
+//! `preload_memory`: inserts matching memories before the user's message in every model request.
 //!
-//! Memory is searched once for a turn. What was recalled is data that somebody said once: it stands
-//! in a block that no text in it can close, and no text in it can pass for another memory: what begins
-//! at the margin is the time of a memory, or who said it.
+//! Memory is searched once per turn. Recalled text is untrusted, so it stands in a block that no
+//! text inside can close. No text inside can pass for another memory either: only a memory's time
+//! or author starts an unindented line.
 
 use std::sync::Arc;
 
@@ -19,32 +19,33 @@ use crate::{
     shared_content::SharedContent,
 };
 
-/// What memory gave for the user's message; nothing if it was not asked or failed.
+/// The search result for the user's message; `None` if no search ran or it failed.
 pub(crate) type Recalled = Option<Arc<SearchMemoryResponse>>;
 
-/// How the block is introduced: word for word ADK's.
+/// Introduces the block, in the exact words of ADK.
 pub(crate) const INTRODUCTION: &str = "The following content is from your previous conversations \
     with the user.\nThey may be useful for answering the user's current query.";
 pub(crate) const OPENING: &str = "<PAST_CONVERSATIONS>";
 pub(crate) const CLOSING: &str = "</PAST_CONVERSATIONS>";
-/// What stands before a line that goes on with the memory above it.
+/// The indentation of a line that continues a memory.
 pub(crate) const INDENT: &str = "  ";
-/// Who has said what nobody is named for, where it has to be told from what somebody said.
+/// The author label of an entry without an author whose text starts like a label.
 pub(crate) const UNNAMED: &str = "unknown";
 
-/// An entry that has to be cut shorter than this, in letters, says nothing.
+/// Entries are omitted rather than cut below this number of characters.
 const SHORTEST: usize = 80;
-/// An entry of up to so many letters is not cut short for the sake of others.
+/// Entries of up to this number of characters are not cut to make room for others.
 const ORDINARY: usize = 200;
 
-/// Recalls what fits the user's message, and puts it before the message. Never called.
+/// Searches memory for the user's message and inserts the entries before it. The model never calls
+/// this tool.
 #[derive(Debug, Clone, Copy)]
 pub struct PreloadMemoryTool {
     max_entries: usize,
     max_tokens: usize,
 }
 
-/// Recalls up to `max_entries` memories, and no more text than about 2,000 tokens.
+/// Recalls up to `max_entries` memories with at most about 2,000 tokens of text.
 pub fn preload_memory_tool(max_entries: usize) -> PreloadMemoryTool {
     PreloadMemoryTool {
         max_entries,
@@ -53,14 +54,14 @@ pub fn preload_memory_tool(max_entries: usize) -> PreloadMemoryTool {
 }
 
 impl PreloadMemoryTool {
-    /// Recalls no more text than about so many tokens, at four letters a token.
+    /// Limits the recalled text to about `max_tokens` tokens, at four characters per token.
     pub fn max_tokens(mut self, max_tokens: usize) -> PreloadMemoryTool {
         self.max_tokens = max_tokens;
         self
     }
 
-    /// What stands in the block. An entry that is too long for its share, or for what is left, is cut
-    /// short.
+    /// Returns the text of the block. Entries that exceed their share or the remaining room are
+    /// cut.
     fn text(&self, memories: &[MemoryEntry]) -> String {
         let mut left = self.max_tokens.saturating_mul(4);
         let all = memories.iter().take(self.max_entries);
@@ -79,7 +80,7 @@ impl PreloadMemoryTool {
             });
             left -= size.min(room);
         }
-        // As a whole, so that no mark can be put together from two entries.
+        // Defuse the joined text, so that two entries together cannot form a tag.
         defused(&entries.join("\n"))
     }
 }
@@ -123,7 +124,8 @@ impl Tool for PreloadMemoryTool {
     }
 }
 
-/// Searches memory for the user's message. A failure is logged: the turn goes on without.
+/// Searches memory for the user's message. On failure the run continues without memories and a
+/// warning is logged.
 async fn recall(ctx: &ToolContext) -> Recalled {
     let query = texts(ctx.user_content(), false).join(" ");
     if query.is_empty() {
@@ -143,8 +145,8 @@ async fn recall(ctx: &ToolContext) -> Recalled {
     }
 }
 
-/// How much each may take of what there is, if short ones stand whole and long ones share the rest: so
-/// that one that is huge does not hide what comes after it.
+/// Returns the size limit per entry: short entries stay whole and long ones share the rest, so that
+/// one huge entry does not displace those after it.
 pub(super) fn share(mut sizes: Vec<usize>, mut left: usize) -> usize {
     sizes.sort_unstable();
     let count = sizes.len();
@@ -158,7 +160,7 @@ pub(super) fn share(mut sizes: Vec<usize>, mut left: usize) -> usize {
     usize::MAX
 }
 
-/// The lines of an entry: when, then who and what. Only these begin at the margin.
+/// Returns the lines of an entry: its time, then author and text. Only these are unindented.
 fn entry_lines(memory: &MemoryEntry) -> Vec<String> {
     let time = memory.timestamp.as_ref().filter(|time| !time.is_empty());
     let time = time.map(|time| format!("Time: {}", time.replace(is_line_end, " ")));
@@ -171,7 +173,7 @@ fn entry_lines(memory: &MemoryEntry) -> Vec<String> {
     time.into_iter().chain(text).collect()
 }
 
-/// The text with every line but the first away from the margin.
+/// Indents every line of the text except the first.
 fn indented(text: &str) -> String {
     let text = text.replace("\r\n", "\n");
     let mut lines = text.split(is_line_end);
@@ -186,12 +188,12 @@ fn indented(text: &str) -> String {
     indented
 }
 
-/// A name as it stands before what was said: in one line, and not with words of its own behind a colon.
+/// Returns an author as a label: on one line, and without colons that could fake another label.
 fn label(author: &str) -> String {
     author.replace(is_line_end, " ").replace(is_colon, "_")
 }
 
-/// Whether a text that nobody is named for begins as if somebody was: with a word and a colon.
+/// Whether a text without an author starts like a label: one word and a colon.
 fn has_label(text: &str) -> bool {
     let Some((head, rest)) = text.split_once(is_colon) else {
         return false;
@@ -201,7 +203,7 @@ fn has_label(text: &str) -> bool {
     is_word && !rest.starts_with("//")
 }
 
-/// Everything that some reader takes for the end of a line.
+/// Whether some reader treats the character as a line break.
 fn is_line_end(character: char) -> bool {
     matches!(
         character,
@@ -209,7 +211,7 @@ fn is_line_end(character: char) -> bool {
     )
 }
 
-/// A colon, and what looks like one.
+/// Whether the character is a colon or looks like one.
 fn is_colon(character: char) -> bool {
     matches!(
         character,
@@ -230,7 +232,7 @@ fn is_colon(character: char) -> bool {
     )
 }
 
-/// The texts of a content that are not empty.
+/// Returns the non-empty texts of a content.
 fn texts(content: &Content, with_thoughts: bool) -> Vec<&str> {
     let spoken = content.parts().iter();
     let spoken = spoken.filter(|part| with_thoughts || part.thought != Some(true));
@@ -243,11 +245,11 @@ const NAME: &[char] = &[
     'P', 'A', 'S', 'T', 'C', 'O', 'N', 'V', 'E', 'R', 'S', 'A', 'T', 'I', 'O', 'N', 'S',
 ];
 
-/// The text with nothing in it that reads like a mark of the prompt, however it is spelt: a bracket
-/// and the block's name, with nothing but slashes, blanks and what cannot be seen between.
+/// Removes everything that reads like a tag of the prompt in any spelling: a bracket and the
+/// block's name, with only slashes, blanks and invisible characters between them.
 fn defused(text: &str) -> String {
     let text = OWN_INSTRUCTION.without_marks(&QUOTED_AGENT.without_marks(text));
-    // The letters as they look, and the brackets, each with the number of the letter that follows.
+    // The letters by appearance, and the brackets, each with the index of the letter after it.
     let (mut letters, mut brackets) = (Vec::new(), Vec::new());
     for (at, character) in text.char_indices() {
         for looks in looks(character) {

@@ -1,5 +1,5 @@
-//! `set_model_response`: the final answer as a tool call, for models that cannot follow a schema
-//! beside tools.
+//! `set_model_response`: returns the final answer as a tool call, for models that do not support an
+//! output schema together with tools.
 
 use async_trait::async_trait;
 use retain_core::{FunctionDeclaration, Json, JsonMap};
@@ -15,7 +15,7 @@ const DESCRIPTION: &str = "Set your final response using the required output sch
 Use this tool to provide your final structured answer instead
 of outputting text directly.";
 
-/// Takes the final answer, checks it and keeps it in the event's actions.
+/// Validates the final answer and stores it in the event's actions.
 #[derive(Debug)]
 pub(crate) struct SetModelResponseTool {
     schema: OutputSchema,
@@ -26,7 +26,7 @@ impl SetModelResponseTool {
         SetModelResponseTool { schema }
     }
 
-    /// A typed answer is the arguments themselves; any other stands in one of them.
+    /// A typed answer is the arguments themselves; an untyped answer is the `response` argument.
     fn parameters(&self) -> Json {
         if self.schema.is_typed() {
             return self.schema.schema().clone();

@@ -1,4 +1,4 @@
-//! `LoopAgent`: runs its agents again and again.
+//! `LoopAgent`: runs its sub-agents repeatedly.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::{
     error::{BuildError, Result},
 };
 
-/// The key under which the rounds that are over are noted.
+/// The state key that records the number of finished iterations.
 const ROUNDS: &str = "times_looped";
 
-/// Runs its agents again and again, until one of them escalates or the rounds are used up.
+/// Runs its sub-agents repeatedly until one of them escalates or the iteration limit is reached.
 #[derive(Debug)]
 pub struct LoopAgent {
     shell: Shell,
     max_iterations: Option<u32>,
 }
 
-/// Describes a [`LoopAgent`].
+/// Builds a [`LoopAgent`].
 #[must_use]
 #[derive(Debug)]
 pub struct LoopAgentBuilder {
@@ -36,7 +36,7 @@ pub struct LoopAgentBuilder {
 shell_builder!(LoopAgentBuilder);
 
 impl LoopAgent {
-    /// Describes an agent of that name.
+    /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> LoopAgentBuilder {
         LoopAgentBuilder {
             shell: Shell::named(name),
@@ -46,13 +46,13 @@ impl LoopAgent {
 }
 
 impl LoopAgentBuilder {
-    /// At most so many rounds. Without it the loop ends only when an agent escalates.
+    /// Limits the number of iterations. Without a limit the loop ends only when an agent escalates.
     pub fn max_iterations(mut self, rounds: u32) -> Self {
         self.max_iterations = Some(rounds);
         self
     }
 
-    /// The agent, if it can be as described.
+    /// Builds the agent, or returns an error if its name is invalid.
     pub fn build(self) -> Result<LoopAgent, BuildError> {
         Ok(LoopAgent {
             shell: self.shell.checked()?,
@@ -91,7 +91,7 @@ impl Agent for LoopAgent {
             }
             rounds += 1;
             if !watch.has_events() {
-                // Agents that emit nothing must not hold up the others.
+                // Sub-agents that emit nothing must not starve other tasks.
                 ctx.shared.scheduler.rest().await;
             }
         }
@@ -99,7 +99,7 @@ impl Agent for LoopAgent {
     }
 }
 
-/// The rounds that were over when the run broke off.
+/// Returns the number of iterations that had finished when the run was interrupted.
 fn rounds_in(state: &JsonMap) -> u32 {
     let rounds = state.get(ROUNDS).and_then(Json::as_u64);
     rounds

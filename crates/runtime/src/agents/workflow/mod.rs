@@ -1,4 +1,4 @@
-//! Agents that run others: one after the other, again and again, or side by side.
+//! Workflow agents: they run their sub-agents in sequence, in a loop, or in parallel.
 
 mod loop_agent;
 mod parallel;
@@ -14,9 +14,9 @@ pub use sequential::{SequentialAgent, SequentialAgentBuilder};
 use super::{Agent, AgentCallbacks, builder::check_name};
 use crate::error::BuildError;
 
-/// Something that can be an agent below another one.
+/// A type that can be added as a sub-agent.
 pub trait IntoAgent {
-    /// The agent, to be shared.
+    /// Converts the value to a shared agent.
     fn into_agent(self) -> Arc<dyn Agent>;
 }
 
@@ -32,7 +32,7 @@ impl IntoAgent for Arc<dyn Agent> {
     }
 }
 
-/// What all these agents have.
+/// Fields that all workflow agents share.
 #[derive(Debug, Default)]
 struct Shell {
     name: String,
@@ -60,23 +60,23 @@ impl Shell {
     }
 }
 
-/// The builder methods that all these agents have.
+/// Builder methods that all workflow agents share.
 macro_rules! shell_builder {
     ($builder:ident) => {
         impl $builder {
-            /// What it is good for, in words for other agents.
+            /// Describes the agent's purpose to other agents.
             pub fn description(mut self, description: impl Into<String>) -> Self {
                 self.shell.description = description.into();
                 self
             }
 
-            /// Adds an agent below it.
+            /// Adds a sub-agent.
             pub fn sub_agent(mut self, agent: impl $crate::agents::IntoAgent) -> Self {
                 self.shell.sub_agents.push(agent.into_agent());
                 self
             }
 
-            /// What is called before and after it.
+            /// Sets the callbacks that run before and after the agent.
             pub fn callbacks(mut self, callbacks: $crate::agents::AgentCallbacks) -> Self {
                 self.shell.callbacks = callbacks;
                 self
@@ -86,7 +86,7 @@ macro_rules! shell_builder {
 }
 use shell_builder;
 
-/// The methods of the trait that all these agents have.
+/// Methods of the `Agent` trait that all workflow agents share.
 macro_rules! shell_agent {
     () => {
         fn name(&self) -> &str {

@@ -1,4 +1,4 @@
-//! `ParallelAgent`: runs its agents side by side, each on a branch of its own.
+//! `ParallelAgent`: runs its sub-agents in parallel, each on its own branch.
 
 use std::sync::Arc;
 
@@ -13,14 +13,15 @@ use crate::{
     error::{BuildError, Result},
 };
 
-/// Runs its agents side by side. Each sees what led to it and its own events, not those of the
-/// others; state is shared by all. An agent directly below it that escalates ends the others.
+/// Runs its sub-agents in parallel. Each sees the history before it and its own events, not those
+/// of its siblings; all of them share the state. A direct sub-agent that escalates cancels the
+/// others.
 #[derive(Debug)]
 pub struct ParallelAgent {
     shell: Shell,
 }
 
-/// Describes a [`ParallelAgent`].
+/// Builds a [`ParallelAgent`].
 #[must_use]
 #[derive(Debug)]
 pub struct ParallelAgentBuilder {
@@ -30,7 +31,7 @@ pub struct ParallelAgentBuilder {
 shell_builder!(ParallelAgentBuilder);
 
 impl ParallelAgent {
-    /// Describes an agent of that name.
+    /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> ParallelAgentBuilder {
         ParallelAgentBuilder {
             shell: Shell::named(name),
@@ -39,7 +40,7 @@ impl ParallelAgent {
 }
 
 impl ParallelAgentBuilder {
-    /// The agent, if it can be as described.
+    /// Builds the agent, or returns an error if its name is invalid.
     pub fn build(self) -> Result<ParallelAgent, BuildError> {
         Ok(ParallelAgent {
             shell: self.shell.checked()?,
@@ -82,7 +83,7 @@ impl Agent for ParallelAgent {
 }
 
 impl ParallelAgent {
-    /// Runs those of the agents that are not done.
+    /// Runs the sub-agents that have not ended yet.
     async fn run_all(&self, ctx: &InvocationContext, watch: &EventWatch) -> Result<()> {
         let watched = ctx.watched(watch);
         let checkpoints = &ctx.shared.checkpoints;
@@ -96,7 +97,7 @@ impl ParallelAgent {
         loop {
             tokio::select! {
                 biased;
-                // What the others are doing is dropped.
+                // Returning drops the futures of the other sub-agents, which cancels them.
                 () = watch.escalated() => return Ok(()),
                 ran = runs.next() => match ran {
                     Some(ran) => ran?,

@@ -1,4 +1,4 @@
-//! `SequentialAgent`: runs its agents one after the other.
+//! `SequentialAgent`: runs its sub-agents one after the other.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::{
     error::{BuildError, Result},
 };
 
-/// Runs its agents one after the other. A call that waits for the user ends the turn; answering it
-/// goes on with the agent that asked.
+/// Runs its sub-agents one after the other. A function call that waits for the user ends the turn;
+/// the answer resumes the sub-agent that made the call.
 #[derive(Debug)]
 pub struct SequentialAgent {
     shell: Shell,
 }
 
-/// Describes a [`SequentialAgent`].
+/// Builds a [`SequentialAgent`].
 #[must_use]
 #[derive(Debug)]
 pub struct SequentialAgentBuilder {
@@ -32,7 +32,7 @@ pub struct SequentialAgentBuilder {
 shell_builder!(SequentialAgentBuilder);
 
 impl SequentialAgent {
-    /// Describes an agent of that name.
+    /// Creates a builder for an agent with this name.
     pub fn builder(name: impl Into<String>) -> SequentialAgentBuilder {
         SequentialAgentBuilder {
             shell: Shell::named(name),
@@ -41,7 +41,7 @@ impl SequentialAgent {
 }
 
 impl SequentialAgentBuilder {
-    /// The agent, if it can be as described.
+    /// Builds the agent, or returns an error if its name is invalid.
     pub fn build(self) -> Result<SequentialAgent, BuildError> {
         Ok(SequentialAgent {
             shell: self.shell.checked()?,

@@ -1,5 +1,5 @@
-//! One agent after the other: what sequences and loops share. Each step is noted before it begins,
-//! so that a run that is taken up again goes on where it was.
+//! Steps that sequences and loops share. Each step writes a checkpoint before it starts, so that a
+//! resumed run continues at that step.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Done,
-    /// An agent has asked to end.
+    /// A sub-agent escalated.
     Escalated,
-    /// A call waits for somebody.
+    /// A function call waits for an answer.
     Paused,
 }
 
-/// The key under which the agent of a step is noted.
+/// The state key that records the sub-agent of the current step.
 const CURRENT: &str = "current_sub_agent";
 
-/// Where the agent of `ctx` was, if the run was taken up again.
+/// The checkpoint of the agent of `ctx` in a resumed run.
 pub(super) struct Current {
-    /// The place of the agent at work; none if that agent is not there any more.
+    /// Index of the current sub-agent, or `None` if that sub-agent no longer exists.
     pub(super) place: Option<usize>,
-    /// All that was noted.
+    /// The whole checkpoint state.
     pub(super) state: JsonMap,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn current(ctx: &InvocationContext, agents: &[Arc<dyn Agent>]) -> Opt
     Some(Current { place, state })
 }
 
-/// Runs one step. `is_resumed` says that it was begun before.
+/// Runs one step. `is_resumed` means that the step had started before the run was interrupted.
 pub(super) async fn run(
     ctx: &InvocationContext,
     agent: &Arc<dyn Agent>,
