@@ -1,4 +1,4 @@
-//! A folder of agents: each folder in it with a `root_agent.yaml` is an app, as for ADK's server.
+//! A folder of agents: as in ADK's server, each subfolder with a `root_agent.yaml` is an app.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +18,10 @@ use crate::agents::Agent;
 
 const ROOT_AGENT: &str = "root_agent.yaml";
 
-/// The agents of a folder, by the names of their folders.
+/// The agents of a folder, by subfolder name.
 ///
-/// An agent is read once and kept. [`reload`](AgentsDir::reload) looks whether its files have
-/// changed and reads them again; nothing watches them meanwhile.
+/// An agent is loaded once and cached. [`reload`](AgentsDir::reload) loads it again if its files
+/// have changed; files are not watched in between.
 #[derive(Debug)]
 pub struct AgentsDir {
     root: PathBuf,
@@ -35,17 +35,17 @@ struct Kept {
     stamps: Vec<FileStamp>,
 }
 
-/// What [`AgentsDir::reload`] found.
+/// The result of [`AgentsDir::reload`].
 #[derive(Debug, Clone)]
 pub struct Reloaded {
-    /// The agent as its files are now.
+    /// The agent according to its current files.
     pub agent: Arc<dyn Agent>,
-    /// Whether it was read just now.
+    /// Whether the agent was loaded again.
     pub changed: bool,
 }
 
 impl AgentsDir {
-    /// The agents in `root`. Each is read when it is asked for.
+    /// Opens the folder `root`. Agents are loaded on demand.
     pub fn open(
         root: impl Into<PathBuf>,
         registry: ConfigRegistry,
@@ -59,12 +59,12 @@ impl AgentsDir {
         Ok(dir)
     }
 
-    /// The folder.
+    /// The path of the folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The names of the apps that are there now, sorted.
+    /// Returns the names of the current apps, sorted.
     pub fn apps(&self) -> Result<Vec<String>, ConfigError> {
         let of_root = |error| ConfigError::of_file(&self.root, unreadable(error));
         let mut apps = Vec::new();
@@ -81,7 +81,7 @@ impl AgentsDir {
         Ok(apps)
     }
 
-    /// The agent of an app: the kept one, or read now.
+    /// Returns the agent of an app, from the cache or from its files.
     pub fn load(&self, app: &str) -> Result<Arc<dyn Agent>, ConfigError> {
         match self.kept().get(app) {
             Some(kept) => return Ok(Arc::clone(&kept.agent)),
@@ -90,8 +90,8 @@ impl AgentsDir {
         self.read(app)
     }
 
-    /// The agent of an app, read again if one of its files has changed since. If it cannot be read
-    /// any more, [`load`](AgentsDir::load) goes on giving the one before.
+    /// Returns the agent of an app and loads it again if one of its files has changed. If loading
+    /// fails, [`load`](AgentsDir::load) still returns the previous agent.
     pub fn reload(&self, app: &str) -> Result<Reloaded, ConfigError> {
         let kept = self.kept().get(app).cloned();
         if let Some(Kept { agent, stamps }) = kept
@@ -120,7 +120,7 @@ impl AgentsDir {
         Ok(agent)
     }
 
-    /// A name is looked for among the apps, so that none leads out of the folder.
+    /// Looks the name up among the apps, so that no name can refer to a path outside the folder.
     fn check_app(&self, app: &str) -> Result<(), ConfigError> {
         let apps = self.apps()?;
         if apps.iter().any(|known| known == app) {
@@ -136,7 +136,8 @@ impl AgentsDir {
     }
 }
 
-/// As in ADK: letters, digits and underscores; what begins with two underscores is not an app.
+/// Whether a name is a valid app name. As in ADK: letters, digits and underscores, and no leading
+/// double underscore.
 fn is_app_name(name: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !name.is_empty() && !name.starts_with("__") && name.chars().all(is_word)

@@ -1,5 +1,4 @@
-//! Agents that are made of agents: sub-agents, agents in sequence, in a loop and side by side, and
-//! agents as tools.
+//! Agents that contain other agents: sub-agents, workflow agents and agents as tools.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use crate::{
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-/// Adds the agents below an `LlmAgent`, and where it may hand over to.
+/// Adds the sub-agents and the transfer settings of an `LlmAgent`.
 pub(super) fn with_sub_agents(
     mut agent: LlmAgentBuilder,
     loader: &mut Loader<'_>,
@@ -44,7 +43,7 @@ fn sub_agents(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<Vec<Arc<dy
     places.iter().map(|place| loader.reference(place)).collect()
 }
 
-/// What every agent has that asks no model itself.
+/// Fields that all workflow and custom agents have.
 pub(super) struct Common {
     pub(super) name: String,
     pub(super) description: String,
@@ -52,7 +51,7 @@ pub(super) struct Common {
     pub(super) callbacks: AgentCallbacks,
 }
 
-/// Reads what every agent has, from fields that may have more.
+/// Reads the common fields; other fields are ignored.
 pub(super) fn common(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<Common> {
     Ok(Common {
         name: fields.required("name")?.text()?.to_owned(),
@@ -62,12 +61,12 @@ pub(super) fn common(loader: &mut Loader<'_>, fields: &Fields<'_>) -> Result<Com
     })
 }
 
-/// Whether it is a key that every agent has.
+/// Whether all agents have this key.
 pub(super) fn is_common(key: &str) -> bool {
     table::SEQUENTIAL_AGENT_CONFIG.field(key).is_some()
 }
 
-/// An agent that only runs others.
+/// Builds a workflow agent.
 pub(super) fn build(
     loader: &mut Loader<'_>,
     class: WorkflowClass,
@@ -89,7 +88,7 @@ pub(super) fn build(
         sub_agents,
         callbacks,
     } = common(loader, &fields)?;
-    // The builders have the same methods and no trait in common.
+    // The builders have the same methods but no common trait.
     macro_rules! built {
         ($builder:expr) => {{
             let builder = $builder.description(description).callbacks(callbacks);
@@ -122,12 +121,12 @@ fn agent_callbacks(loader: &Loader<'_>, fields: &Fields<'_>) -> Result<AgentCall
     Ok(both)
 }
 
-/// An agent as a tool.
+/// Builds an `AgentTool`.
 pub(super) fn agent_tool(loader: &mut Loader<'_>, args: &Place<'_>) -> Result<ToolSource> {
     let fields = args.fields("the arguments of AgentTool", &table::AGENT_TOOL_CONFIG)?;
     let place = fields.required("agent")?;
     let agent = loader.reference(place)?;
-    // It runs alone, so it is a tree of its own.
+    // The agent runs in its own run, so its tree is checked separately.
     let tree = AgentTree::new(Arc::clone(&agent));
     tree.map_err(|error| place.error(error.to_string()))?;
     let tool = AgentTool::new(agent)

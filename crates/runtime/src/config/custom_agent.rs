@@ -1,4 +1,4 @@
-//! Agents of classes that a program registers: what their configuration says, and how they are made.
+//! Custom agent classes that a program registers: their configuration and construction.
 
 use std::{fmt, sync::Arc};
 
@@ -8,31 +8,31 @@ use serde::de::DeserializeOwned;
 use super::{composed, error::ConfigError, loader::Loader, place::Place};
 use crate::agents::{Agent, AgentCallbacks};
 
-/// Makes an agent of its configuration.
+/// Creates an agent from its configuration.
 pub(super) type MakeAgent =
     Arc<dyn Fn(CustomAgentConfig) -> Result<Arc<dyn Agent>, BoxError> + Send + Sync>;
 
-/// The configuration of an agent whose class a program has registered: what all agents have, read
-/// and built, and the rest as it stands in the file. See
+/// The configuration of an agent with a registered class. The common fields are parsed and built;
+/// the others are left as they are in the file. See
 /// [`ConfigRegistry::agent_class`](crate::ConfigRegistry::agent_class).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CustomAgentConfig {
     /// The agent's name.
     pub name: String,
-    /// What it does; empty if the file does not say.
+    /// The agent's description; empty if the file has none.
     pub description: String,
-    /// The agents below it.
+    /// The sub-agents.
     pub sub_agents: Vec<Arc<dyn Agent>>,
-    /// What runs before and after it.
+    /// Callbacks that run before and after the agent.
     pub callbacks: AgentCallbacks,
     /// All other keys of the file.
     pub fields: JsonMap,
 }
 
 impl CustomAgentConfig {
-    /// The other keys of the file as a type of yours. Let it `deny_unknown_fields`, and a key that is
-    /// misspelt is an error.
+    /// Parses the other keys of the file into a type. Use `deny_unknown_fields` on that type to
+    /// reject misspelled keys.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, BoxError> {
         let fields = serde_json::to_value(&self.fields)?;
         Ok(serde_json::from_value(fields)?)
@@ -48,7 +48,7 @@ impl fmt::Debug for CustomAgentConfig {
     }
 }
 
-/// The agent that `make` makes of the file.
+/// Builds the agent of a file with `make`.
 pub(super) fn build(
     loader: &mut Loader<'_>,
     make: &MakeAgent,

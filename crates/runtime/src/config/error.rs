@@ -1,11 +1,11 @@
-//! What is wrong with a configuration, and where.
+//! Errors in a configuration, with their location.
 
 use std::{
     fmt,
     path::{Path, PathBuf},
 };
 
-/// Why a configuration cannot be used. Printed as `file:line: key: problem`.
+/// Why a configuration is invalid. Displayed as `file:line: key: problem`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     file: PathBuf,
@@ -32,17 +32,17 @@ impl ConfigError {
         }
     }
 
-    /// The file that has to be changed.
+    /// The file with the error.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The line, counted from 1; `None` if it is the file as a whole.
+    /// The line number, starting at 1; `None` if the error concerns the whole file.
     pub fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// The way to the value, e.g. `tools[0].args`; empty for the file as a whole.
+    /// The path of the value, e.g. `tools[0].args`; empty if the error concerns the whole file.
     pub fn key(&self) -> &str {
         &self.key
     }

@@ -1,4 +1,4 @@
-//! Files of a configuration: read whole, and known again by size and time of change.
+//! Reading configuration files and detecting changes by size and modification time.
 
 use std::{
     fs, io,
@@ -6,10 +6,10 @@ use std::{
     time::SystemTime,
 };
 
-/// A configuration that is larger is a mistake.
+/// Maximum size of a configuration file. A larger file is probably not a configuration.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// How a file was when it was read.
+/// Size and modification time of a file when it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileStamp {
     path: PathBuf,
@@ -27,14 +27,14 @@ impl FileStamp {
         })
     }
 
-    /// Whether the file is still as it was.
+    /// Whether the file is unchanged.
     pub(super) fn is_current(&self) -> bool {
         FileStamp::of(&self.path).is_ok_and(|now| now == *self)
     }
 }
 
-/// The text of a file, and how the file was just before it was read: a change in between is seen
-/// as a change.
+/// Returns the text of a file and its stamp. The stamp is taken before reading, so that a
+/// concurrent change is detected later.
 pub(super) fn read(path: &Path) -> Result<(String, FileStamp), String> {
     let stamp = FileStamp::of(path).map_err(unreadable)?;
     if stamp.bytes > BYTES_MAX {
@@ -47,7 +47,7 @@ pub(super) fn read(path: &Path) -> Result<(String, FileStamp), String> {
     Ok((text, stamp))
 }
 
-/// Why a file cannot be read, as the end of a sentence about it.
+/// Describes why a file is unreadable, as the end of a sentence about it.
 pub(super) fn unreadable(error: io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "is not there".to_owned(),

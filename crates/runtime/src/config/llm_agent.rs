@@ -1,4 +1,4 @@
-//! An `LlmAgent` from its configuration.
+//! Builds an `LlmAgent` from its configuration.
 
 use std::{path::Path, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-/// The agent that the file describes.
+/// Builds the agent that the file describes.
 pub(super) fn build(loader: &mut Loader<'_>, place: &Place<'_>) -> Result<Arc<dyn Agent>> {
     let keys = place.pairs("an LlmAgent")?;
     if let Some((_, global)) = keys.iter().find(|(key, _)| *key == "global_instruction") {
@@ -48,11 +48,11 @@ pub(super) fn build(loader: &mut Loader<'_>, place: &Place<'_>) -> Result<Arc<dy
     Ok(Arc::new(agent))
 }
 
-/// A key that one would expect, since agents in code have it.
+/// The error for a key that users expect because agents in code have it.
 const GLOBAL_INSTRUCTION: &str = "ADK takes no global_instruction from YAML; put it into the \
     `instruction` of each agent, or build the agent in code";
 
-/// The agent's own model; `None` if it is inherited.
+/// Returns the agent's own model; `None` if it is inherited.
 fn model(
     registry: &ConfigRegistry,
     fields: &Fields<'_>,
@@ -86,7 +86,7 @@ fn model(
     }
 }
 
-/// A name that begins with a dot lies in the folder of its file.
+/// Resolves a name that starts with a dot relative to the folder of its file.
 fn local_name(name: &Place<'_>) -> Result<Option<String>> {
     let text = name.name()?;
     let folder = name.file().parent().and_then(Path::file_name);
@@ -96,7 +96,7 @@ fn local_name(name: &Place<'_>) -> Result<Option<String>> {
         .map(|folder| format!("{folder}{text}")))
 }
 
-/// The name in a reference to code.
+/// Returns the name in a code reference.
 fn code_name<'a>(place: &Place<'a>) -> Result<Place<'a>> {
     let fields = place.fields("a code reference", &table::CODE_CONFIG)?;
     fields.required("name").cloned()
@@ -135,7 +135,7 @@ fn with_output(
     Ok(agent)
 }
 
-/// What the callbacks under a key stand for.
+/// Resolves the callbacks under a key.
 pub(super) fn callbacks<T: Clone>(
     fields: &Fields<'_>,
     key: &str,

@@ -1,5 +1,5 @@
-//! Follows a configuration from file to file. Files are only read in and below the folder of the
-//! one that names them.
+//! Loads a configuration and the files it refers to. A file may refer only to files in or below its
+//! own folder.
 
 use std::{
     path::{Component, Path, PathBuf},
@@ -24,11 +24,11 @@ use crate::agents::{Agent, AgentTree};
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-/// A file that names itself over others is found; this bounds what can be named without that.
+/// Maximum nesting of files. Cycles are detected separately; this bounds chains without a cycle.
 const DEPTH_MAX: usize = 64;
 const FILES_MAX: usize = 10_000;
 
-/// The agent of a file, and the files that it was made from.
+/// Loads the agent of a file. Also returns stamps of all files it was built from.
 pub(super) fn load(
     file: &Path,
     registry: &ConfigRegistry,
@@ -46,22 +46,22 @@ pub(super) fn load(
     Ok((agent, loader.stamps))
 }
 
-/// What is known while an agent is made of its files.
+/// State of loading an agent from its files.
 pub(super) struct Loader<'r> {
     pub(super) registry: &'r ConfigRegistry,
-    /// The files on the way to the one that is being read.
+    /// The chain of files from the root file to the one being read.
     open: Vec<PathBuf>,
     stamps: Vec<FileStamp>,
 }
 
-/// What kind of agent a file describes.
+/// The class of agent that a file describes.
 #[derive(Debug, Clone, Copy)]
 enum AgentClass {
     Llm,
     Workflow(WorkflowClass),
 }
 
-/// The kinds of agents that only run others.
+/// Classes of workflow agents.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WorkflowClass {
     Sequential,
@@ -69,7 +69,7 @@ pub(super) enum WorkflowClass {
     Parallel,
 }
 
-/// Names of the classes, the modules of ADK that they come from, and what they mean.
+/// Class names, the ADK modules that define them, and the classes they map to.
 #[rustfmt::skip]
 const CLASSES: [(&str, &str, AgentClass); 5] = [
     ("LlmAgent", "llm_agent", AgentClass::Llm),
@@ -80,7 +80,7 @@ const CLASSES: [(&str, &str, AgentClass); 5] = [
 ];
 
 impl Loader<'_> {
-    /// Reads a file. `unreadable` tells whoever asked for it.
+    /// Reads a file. `unreadable` builds the error that points to the reference to it.
     fn file(
         &mut self,
         file: &Path,
@@ -114,7 +114,7 @@ impl Loader<'_> {
         }
     }
 
-    /// The agent that a reference means: `config_path` or `code`.
+    /// Resolves an agent reference: `config_path` or `code`.
     pub(super) fn reference(&mut self, place: &Place<'_>) -> Result<Arc<dyn Agent>> {
         let fields = place.fields("an agent reference", &table::AGENT_REF_CONFIG)?;
         match (fields.get("config_path"), fields.get("code")) {
@@ -140,7 +140,7 @@ impl Loader<'_> {
         let unreadable = |problem: String| place.error(format!("{path:?} {problem}"));
         let real = file.canonicalize().map_err(files::unreadable);
         let real = real.map_err(unreadable)?;
-        // A link may lead elsewhere than its name says.
+        // A symbolic link may point outside the folder.
         let open_folder = self.open.last().and_then(|open| open.parent());
         if open_folder.is_some_and(|folder| !real.starts_with(folder)) {
             return Err(place.error(format!("{path:?} leads out of the folder; {INSIDE}")));
@@ -182,7 +182,7 @@ fn leads_out(path: &Path) -> bool {
 }
 
 fn class_of(place: &Place<'_>, own: &Names<MakeAgent>) -> Result<AgentClass> {
-    // ADK takes an empty class for the usual one.
+    // As in ADK, an empty class means `LlmAgent`.
     let name = match place.text()? {
         "" => return Ok(AgentClass::Llm),
         name => name,

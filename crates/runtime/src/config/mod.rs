@@ -1,8 +1,9 @@
-//! Agents from files: ADK's YAML configurations, read into what a runner runs.
+//! Agents from ADK's YAML configuration files.
 //!
-//! `loader` reads files and follows what they name; `yaml` gives values with their lines, `place`
-//! reads them as what they should be; `llm_agent`, `composed`, `custom_agent` and `tools` build from them what
-//! [`ConfigRegistry`] and the built-in names stand for. [`AgentsDir`] is a folder of such agents.
+//! `loader` reads files and resolves references between them. `yaml` parses values with their line
+//! numbers and `place` reads them as expected types. `llm_agent`, `composed`, `custom_agent` and
+//! `tools` build agents and tools from them, with the names of [`ConfigRegistry`] and the built-in
+//! ones. [`AgentsDir`] is a folder of such agents.
 
 mod agents_dir;
 mod composed;
@@ -32,12 +33,12 @@ use retain_core::Json;
 
 use crate::agents::Agent;
 
-/// The values of a YAML text, as ADK's reader takes them.
+/// Parses a YAML text into JSON, as ADK's YAML parser does.
 pub(crate) fn yaml_to_json(text: &str) -> Result<Json, ConfigError> {
     Ok(yaml::parse(Path::new("the text"), text)?.to_json())
 }
 
-/// ADK's agent configuration: a YAML file that describes an agent, and the files that it names.
+/// ADK's agent configuration: a YAML file that describes an agent, and the files it refers to.
 ///
 /// ```
 /// use retain_runtime::{AgentConfig, ConfigRegistry};
@@ -58,7 +59,7 @@ pub(crate) fn yaml_to_json(text: &str) -> Result<Json, ConfigError> {
 pub struct AgentConfig;
 
 impl AgentConfig {
-    /// The agent that `path` describes.
+    /// Loads the agent that the file at `path` describes.
     pub fn load(
         path: impl AsRef<Path>,
         registry: &ConfigRegistry,

@@ -1,5 +1,5 @@
-//! `generate_content_config`, and the contents that stand in configurations, key by key: so that
-//! an error has the line of its key.
+//! Reads `generate_content_config` and contents in configurations key by key, so that an error has
+//! the line of its key.
 
 use retain_core::{Content, GenerateContentConfig, Json, JsonError, JsonMap, Part, adk::table};
 
@@ -11,7 +11,7 @@ use super::{
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-/// Settings for which an agent has a key of its own.
+/// Settings for which an agent has its own configuration key.
 const AGENT_KEYS: [(&str, &str); 3] = [
     ("tools", "tools"),
     ("system_instruction", "instruction"),
@@ -30,7 +30,7 @@ pub(super) fn settings(place: &Place<'_>) -> Result<GenerateContentConfig> {
             return Err(value.error(unknown_key(key, WHAT, &settings_keys())));
         };
         if let Some((_, instead)) = AGENT_KEYS.iter().find(|(name, _)| field.snake == *name) {
-            // As in ADK, an empty value says nothing.
+            // As in ADK, an empty value is ignored.
             if value.is_empty() {
                 continue;
             }
@@ -46,14 +46,15 @@ pub(super) fn settings(place: &Place<'_>) -> Result<GenerateContentConfig> {
     GenerateContentConfig::from_json(&all).map_err(|error| place.error(problem(&error)))
 }
 
-/// The keys to suggest for an unknown one.
+/// Returns the keys to suggest for an unknown key.
 fn settings_keys() -> Vec<&'static str> {
     let names = table::GENERATE_CONTENT_CONFIG.snake_names();
     let names = names.filter(|name| !AGENT_KEYS.iter().any(|(key, _)| key == name));
     names.collect()
 }
 
-/// One setting, alone. A number may be written as a text, which some numbers are in YAML: `1e-3`.
+/// Reads one setting. A number may be given as a string, because YAML 1.1 reads numbers such as
+/// `1e-3` as strings.
 fn setting(key: &str, place: &Place<'_>) -> Result<(Json, GenerateContentConfig)> {
     let read = |json: &Json| {
         let alone = Json::from(JsonMap::from([(key, json.clone())]));
@@ -74,7 +75,7 @@ fn setting(key: &str, place: &Place<'_>) -> Result<(Json, GenerateContentConfig)
     settings.ok_or_else(|| place.error(problem_inside(&error)))
 }
 
-/// Where a model is reached is not for the agent to say, as in ADK.
+/// As in ADK, an agent must not set the base URL of its model.
 fn check_transport(settings: &GenerateContentConfig, place: &Place<'_>) -> Result<()> {
     let options = settings.http_options.as_ref();
     let url = options.and_then(|it| it.get("base_url").or_else(|| it.get("baseUrl")));
@@ -84,7 +85,7 @@ fn check_transport(settings: &GenerateContentConfig, place: &Place<'_>) -> Resul
     }
 }
 
-/// A content: a text, parts, or a content with its role.
+/// Reads a content: a string, parts, or a content with its role.
 pub(super) fn content_or_text(place: &Place<'_>) -> Result<Content> {
     if let Some(text) = place.as_text() {
         return Ok(Content::user(text));
@@ -106,7 +107,7 @@ fn with_parts(parts: Vec<Part>) -> Content {
     content
 }
 
-/// A content with role and parts.
+/// Reads a content with role and parts.
 pub(super) fn content(place: &Place<'_>) -> Result<Content> {
     let fields = place.fields("a content", &table::CONTENT)?;
     for place in fields.list("parts")? {
@@ -133,7 +134,7 @@ fn part(place: &Place<'_>) -> Result<Part> {
     }
 }
 
-/// What a JSON reader says, without the byte of a text that nobody has seen.
+/// Formats a JSON error without the byte offset, which refers to a text that the user never sees.
 fn problem(error: &JsonError) -> String {
     match error.path() {
         "" => error.message().to_owned(),
@@ -141,7 +142,7 @@ fn problem(error: &JsonError) -> String {
     }
 }
 
-/// The same for an object of one key, which the place names already.
+/// Like `problem`, for an object with one key that the location already names.
 fn problem_inside(error: &JsonError) -> String {
     match error.path().split_once('.') {
         Some((_, path)) => format!("{path}: {}", error.message()),

@@ -1,6 +1,6 @@
-//! Which known name was probably meant.
+//! Suggests the known name that was probably meant.
 
-/// `did you mean …?` if a name is near, and all known ones otherwise.
+/// Returns `did you mean …?` if a known name is similar, else the list of known names.
 pub(super) fn did_you_mean<'n>(
     name: &str,
     known: impl Iterator<Item = &'n str> + Clone,
@@ -16,7 +16,8 @@ pub(super) fn did_you_mean<'n>(
     }
 }
 
-/// The known name that is fewest changes away, if a third of the letters at most would change.
+/// Returns the known name with the smallest edit distance, if at most a third of the letters
+/// differ.
 fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let short = |name: &str| name.to_lowercase().replace(['-', '_'], "");
     let wanted = short(name);

@@ -1,5 +1,5 @@
-//! A value of a configuration together with where it stands, and how it is read as what it should
-//! be. Every error about a configuration begins here.
+//! A configuration value with its location, and methods that read it as an expected type. All
+//! errors about configuration values are created here.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::{
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-/// A value and the way to it.
+/// A value and its path.
 #[derive(Debug, Clone)]
 pub(super) struct Place<'a> {
     file: &'a Path,
@@ -23,7 +23,7 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The whole file.
+    /// The root value of a file.
     pub(super) fn root(file: &'a Path, node: &'a Node) -> Place<'a> {
         Place {
             file,
@@ -53,7 +53,7 @@ impl<'a> Place<'a> {
         matches!(&self.node.value, Value::Scalar(Json::Null))
     }
 
-    /// Whether it is an empty text, list or map.
+    /// Whether the value is an empty string, list or map.
     pub(super) fn is_empty(&self) -> bool {
         match &self.node.value {
             Value::List(items) => items.is_empty(),
@@ -62,7 +62,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// A text, if it is one.
+    /// Returns the string, if the value is one.
     pub(super) fn as_text(&self) -> Option<&'a str> {
         match &self.node.value {
             Value::Scalar(json) => json.as_str(),
@@ -74,7 +74,7 @@ impl<'a> Place<'a> {
         self.as_text().ok_or_else(|| self.expected("a text"))
     }
 
-    /// A text that says something.
+    /// Reads a non-empty string.
     pub(super) fn name(&self) -> Result<&'a str> {
         match self.text()? {
             "" => Err(self.error("expected a name, found an empty text")),
@@ -82,7 +82,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// True or false. ADK takes some texts and numbers for it, so they are taken here too.
+    /// Reads a boolean. Accepts the same strings and numbers as ADK.
     pub(super) fn bool(&self) -> Result<bool> {
         let Value::Scalar(json) = &self.node.value else {
             return Err(self.expected("true or false"));
@@ -100,7 +100,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// A whole number from 0, also as a text, as ADK takes it.
+    /// Reads a non-negative integer. As in ADK, it may be a string.
     pub(super) fn count(&self) -> Result<u32> {
         let number = match &self.node.value {
             Value::Scalar(Json::String(text)) => text.trim().parse().ok(),
@@ -147,14 +147,14 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The keys of a map, whatever they are, with their values.
+    /// Returns the keys of a map with their values, without checking the keys.
     pub(super) fn pairs(&self, what: &str) -> Result<Vec<(&'a str, Place<'a>)>> {
         let entries = self.entries(what)?.iter();
         let pairs = entries.map(|entry| (entry.key.as_str(), self.inside(entry)));
         Ok(pairs.collect())
     }
 
-    /// A map with any keys.
+    /// Reads a map with any keys.
     pub(super) fn some_fields(&self, what: &'static str) -> Result<Fields<'a>> {
         Ok(Fields {
             map: self.clone(),
@@ -163,7 +163,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// A map that has no other keys than the fields of `object`.
+    /// Reads a map that may only have the fields of `object` as keys.
     pub(super) fn fields(&self, what: &'static str, object: &ObjectSchema) -> Result<Fields<'a>> {
         let known: Vec<&str> = object.snake_names().collect();
         let pairs = self.pairs(what)?;
@@ -174,13 +174,13 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Says that a key is not known, and which one may have been meant.
+/// Formats the error about an unknown key, with a suggestion.
 pub(super) fn unknown_key(key: &str, what: &str, known: &[&str]) -> String {
     let hint = did_you_mean(key, known.iter().copied(), "known keys");
     format!("is not a key of {what}; {hint}")
 }
 
-/// The values of a map whose keys are known.
+/// The values of a map by key.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     map: Place<'a>,
@@ -189,19 +189,19 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The map itself.
+    /// Returns the map itself.
     pub(super) fn map(&self) -> &Place<'a> {
         &self.map
     }
 
-    /// The value of a key, if there is one. A key without a value is as good as none.
+    /// Returns the value of a key. A null value counts as missing.
     pub(super) fn get(&self, key: &str) -> Option<&Place<'a>> {
         let pair = self.pairs.iter().find(|(known, _)| *known == key);
         pair.map(|(_, place)| place)
             .filter(|place| !place.is_null())
     }
 
-    /// The value of a key that has to be there.
+    /// Returns the value of a required key.
     pub(super) fn required(&self, key: &str) -> Result<&Place<'a>> {
         let pair = self.pairs.iter().find(|(known, _)| *known == key);
         pair.map(|(_, place)| place).ok_or_else(|| {
@@ -218,17 +218,17 @@ impl<'a> Fields<'a> {
         self.get(key).map(Place::bool).transpose()
     }
 
-    /// The items of a list; none if the key is not there.
+    /// Returns the items of a list, or no items if the key is missing.
     pub(super) fn list(&self, key: &str) -> Result<Vec<Place<'a>>> {
         let items = self.get(key).map(Place::list).transpose()?;
         Ok(items.unwrap_or_default())
     }
 }
 
-/// How long a text is repeated in a message.
+/// Maximum number of characters of a string that an error quotes.
 const SHOWN_MAX: usize = 40;
 
-/// What a value is, in words.
+/// Describes a value for an error message.
 fn found(node: &Node) -> String {
     match &node.value {
         Value::List(_) => "a list".to_owned(),

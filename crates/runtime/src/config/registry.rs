@@ -1,6 +1,7 @@
-//! What a configuration may name: models, tools, callbacks, schemas, examples and agents.
+//! The registry of names that a configuration may use: models, tools, callbacks, schemas, examples
+//! and agents.
 //!
-//! ADK imports what a name stands for; a Rust program registers it here.
+//! ADK imports the Python object of a name; a Rust program registers it here.
 
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
@@ -29,16 +30,16 @@ use crate::{
 type ModelOf = Arc<dyn Fn(&str, &str) -> Result<Arc<dyn Model>, BuildError> + Send + Sync>;
 type MakeTool = Arc<dyn Fn(JsonMap) -> Result<ToolSource, BoxError> + Send + Sync>;
 
-/// How a tool comes from a configuration.
+/// How a registered tool is created.
 #[derive(Clone)]
 pub(super) enum RegisteredTool {
-    /// It is there already and takes no `args`.
+    /// An existing tool that takes no `args`.
     Ready(ToolSource),
-    /// It is made from its `args`.
+    /// A function that creates the tool from its `args`.
     Made(MakeTool),
 }
 
-/// Where a program registers what its agent configurations name.
+/// Registers the objects that agent configurations refer to by name.
 ///
 /// ```
 /// use retain_runtime::{ConfigRegistry, FunctionTool};
@@ -75,7 +76,8 @@ impl Default for ConfigRegistry {
 }
 
 impl ConfigRegistry {
-    /// Knows what is built in: the offline model, ADK's tools, and `google.genai.types.LatLng`.
+    /// Creates a registry of the built-in names: the offline model, ADK's tools, and
+    /// `google.genai.types.LatLng`.
     pub fn new() -> ConfigRegistry {
         let registry = ConfigRegistry {
             model_of: Arc::new(|_, _| Err(BuildError::new("the registry", "has no models"))),
@@ -94,12 +96,12 @@ impl ConfigRegistry {
         schemas::register(registry.models(ModelRegistry::default()))
     }
 
-    /// Where the name of an agent's `model` is looked up.
+    /// Sets the registry that resolves an agent's `model`.
     pub fn models(self, models: ModelRegistry) -> Self {
         self.model_of(move |_, name| models.model(name))
     }
 
-    /// Lets a function choose the model: it gets the agent's name, and the name of its `model`.
+    /// Sets a function that chooses the model from the agent's name and its `model`.
     pub fn model_of(
         mut self,
         choose: impl Fn(&str, &str) -> Result<Arc<dyn Model>, BuildError> + Send + Sync + 'static,
@@ -108,19 +110,19 @@ impl ConfigRegistry {
         self
     }
 
-    /// A model that configurations name as `model_code`.
+    /// Registers a model that configurations name as `model_code`.
     pub fn model_code(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         self.models.insert(name, model);
         self
     }
 
-    /// A tool or a set of tools. A built-in one of that name is replaced.
+    /// Registers a tool or toolset. It replaces a built-in tool of the same name.
     pub fn tool(mut self, name: impl Into<String>, tool: impl Into<ToolSource>) -> Self {
         self.tools.insert(name, RegisteredTool::Ready(tool.into()));
         self
     }
 
-    /// A function that makes a tool from the `args` that stand in the configuration.
+    /// Registers a function that creates a tool from the `args` in the configuration.
     pub fn tool_from_args(
         mut self,
         name: impl Into<String>,
@@ -131,13 +133,13 @@ impl ConfigRegistry {
         self
     }
 
-    /// Finds examples for an `ExampleTool`.
+    /// Registers an example provider for `ExampleTool`.
     pub fn examples(mut self, name: impl Into<String>, provider: impl ExampleProvider) -> Self {
         self.examples.insert(name, Arc::new(provider));
         self
     }
 
-    /// A form for `input_schema` and `output_schema`: that of a Rust type.
+    /// Registers a schema for `input_schema` and `output_schema`, derived from a Rust type.
     pub fn schema<T: JsonSchema + Serialize + DeserializeOwned>(
         self,
         name: impl Into<String>,
@@ -145,20 +147,20 @@ impl ConfigRegistry {
         self.schema_of(name, OutputSchema::of::<T>())
     }
 
-    /// A form for `input_schema` and `output_schema`.
+    /// Registers a schema for `input_schema` and `output_schema`.
     pub fn schema_of(mut self, name: impl Into<String>, schema: OutputSchema) -> Self {
         self.schemas.insert(name, schema);
         self
     }
 
-    /// An agent that configurations name as `code`.
+    /// Registers an agent that configurations name as `code`.
     pub fn agent(mut self, name: impl Into<String>, agent: Arc<dyn Agent>) -> Self {
         self.agents.insert(name, agent);
         self
     }
 
-    /// An agent class of your own, which configurations name as `agent_class`: a function that makes
-    /// an agent of what stands in the file. A built-in class of that name is replaced.
+    /// Registers a custom agent class that configurations name as `agent_class`: a function that
+    /// creates an agent from its configuration. It replaces a built-in class of the same name.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -189,7 +191,7 @@ impl ConfigRegistry {
         self
     }
 
-    /// A callback for `before_agent_callbacks` and `after_agent_callbacks`.
+    /// Registers a callback for `before_agent_callbacks` and `after_agent_callbacks`.
     pub fn agent_callback<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
     where
         F: Fn(CallbackContext) -> R + Send + Sync + 'static,
@@ -200,7 +202,7 @@ impl ConfigRegistry {
         self
     }
 
-    /// A callback for `before_model_callbacks`.
+    /// Registers a callback for `before_model_callbacks`.
     pub fn before_model<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
     where
         F: Fn(CallbackContext, LlmRequest) -> R + Send + Sync + 'static,
@@ -211,7 +213,7 @@ impl ConfigRegistry {
         self
     }
 
-    /// A callback for `after_model_callbacks`.
+    /// Registers a callback for `after_model_callbacks`.
     pub fn after_model<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
     where
         F: Fn(CallbackContext, LlmResponse) -> R + Send + Sync + 'static,
@@ -222,7 +224,7 @@ impl ConfigRegistry {
         self
     }
 
-    /// A callback for `before_tool_callbacks`.
+    /// Registers a callback for `before_tool_callbacks`.
     pub fn before_tool<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
     where
         F: Fn(ToolContext, ToolCall) -> R + Send + Sync + 'static,
@@ -233,7 +235,7 @@ impl ConfigRegistry {
         self
     }
 
-    /// A callback for `after_tool_callbacks`.
+    /// Registers a callback for `after_tool_callbacks`.
     pub fn after_tool<F, R>(mut self, name: impl Into<String>, callback: F) -> Self
     where
         F: Fn(ToolContext, FinishedCall) -> R + Send + Sync + 'static,
@@ -259,7 +261,7 @@ impl fmt::Debug for ConfigRegistry {
     }
 }
 
-/// Things of one kind by name.
+/// Registered objects of one kind, by name.
 #[derive(Clone)]
 pub(super) struct Names<T> {
     kind: &'static str,
@@ -286,7 +288,7 @@ impl<T> Names<T> {
         self.by_name.keys().map(String::as_str)
     }
 
-    /// What the name at `place` stands for.
+    /// Returns the object that the name at `place` refers to.
     pub(super) fn find(&self, place: &Place<'_>) -> Result<&T, ConfigError> {
         let name = place.name()?;
         self.get(name).ok_or_else(|| {

@@ -1,10 +1,10 @@
-//! What a plain YAML scalar means: the same as for the YAML reader of ADK, which follows YAML 1.1.
+//! Plain YAML scalars, interpreted as by ADK's YAML parser, which follows YAML 1.1.
 //!
-//! `yes` is true, `012` is ten, `1e5` is a text. Dates and numbers in base sixty stay texts.
+//! `yes` is true, `012` is ten, `1e5` is a string. Dates and base-60 numbers stay strings.
 
 use retain_core::Json;
 
-/// The value of a scalar without quotes.
+/// Returns the value of an unquoted scalar.
 pub(super) fn plain(text: &str) -> Json {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Json::Null,
@@ -19,7 +19,7 @@ pub(super) fn plain(text: &str) -> Json {
     if let Some(number) = integer(text) {
         return number.into();
     }
-    // A number that JSON cannot say (infinity) stays a text.
+    // A number that JSON cannot represent (infinity) stays a string.
     match float(text) {
         Some(number) if number.is_finite() => number.into(),
         _ => text.into(),
@@ -53,7 +53,7 @@ fn integer(text: &str) -> Option<i64> {
     i64::from_str_radix(&format!("{sign}{digits}"), radix).ok()
 }
 
-/// A float has a point, and its exponent a sign.
+/// Parses a float: it must have a decimal point, and an exponent must have a sign.
 fn float(text: &str) -> Option<f64> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = match digits.split_once(['e', 'E']) {

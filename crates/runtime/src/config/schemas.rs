@@ -1,4 +1,4 @@
-//! Schemas that configurations may name without anybody registering them.
+//! Schemas that configurations may name without registering them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! Checks the keys inside the values of `generate_content_config` against ADK's table. The provider
-//! gets these values unchanged, so that nothing after this finds a misspelled key.
+//! Checks the keys inside `generate_content_config` against ADK's table. The values are sent to the
+//! provider unchanged, so a misspelled key would otherwise go unnoticed.
 
 use retain_core::adk::ValueType;
 
@@ -8,7 +8,7 @@ use super::{
     place::{Place, unknown_key},
 };
 
-/// Fails if the value has an unknown key, at any depth.
+/// Returns an error if the value has an unknown key at any depth.
 pub(super) fn check(
     what: &str,
     expected: &ValueType,

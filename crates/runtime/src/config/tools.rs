@@ -1,4 +1,4 @@
-//! Tools of a configuration: ADK's by their names, and those that were registered.
+//! Tools of a configuration: ADK's built-in tools by name, and registered tools.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::tools::{
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-/// The names of ADK's tools: bare, and inside of `google.adk.tools` with their module.
+/// Names of ADK's built-in tools: the bare name, and the path below `google.adk.tools`.
 const BUILT_IN: [(&str, &str); 10] = [
     ("AgentTool", "agent_tool.AgentTool"),
     ("ExampleTool", "example_tool.ExampleTool"),
@@ -38,7 +38,7 @@ const BUILT_IN: [(&str, &str); 10] = [
     ("url_context", "url_context_tool.url_context"),
 ];
 
-/// The tool that an item of `tools` means.
+/// Resolves an item of `tools`.
 pub(super) fn tool(loader: &mut Loader<'_>, place: &Place<'_>) -> Result<ToolSource> {
     let fields = place.fields("a tool", &table::ADK_TOOL_CONFIG)?;
     let name = fields.required("name")?;

@@ -1,7 +1,7 @@
-//! From the text of a YAML file to values that know their lines.
+//! Parses YAML into values with line numbers.
 //!
-//! Stricter than YAML where it helps people: a key may stand in a map only once. Anchors, aliases
-//! and merge keys (`<<`) work; tags other than those of YAML itself are refused.
+//! Stricter than YAML: a map may not repeat a key. Anchors, aliases and merge keys (`<<`) are
+//! supported; tags other than YAML's own are rejected.
 
 use std::{collections::HashMap, path::Path};
 
@@ -10,17 +10,17 @@ use retain_core::{Json, JsonMap};
 
 use super::{error::ConfigError, scalar};
 
-/// Aliases can make a small file stand for something huge.
+/// Maximum number of values, because aliases can expand a small file to a huge one.
 const VALUES_MAX: usize = 100_000;
 
-/// A value, and the line on which it begins.
+/// A value and the line on which it starts.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) line: usize,
     pub(super) value: Value,
 }
 
-/// What a value is.
+/// The kinds of values.
 #[derive(Debug, Clone)]
 pub(super) enum Value {
     Scalar(Json),
@@ -37,7 +37,7 @@ pub(super) struct Entry {
 }
 
 impl Node {
-    /// The value without its lines.
+    /// Returns the value without line numbers.
     pub(super) fn to_json(&self) -> Json {
         match &self.value {
             Value::Scalar(json) => json.clone(),
@@ -59,7 +59,7 @@ impl Node {
     }
 }
 
-/// Reads a text that holds one document.
+/// Parses a text with exactly one document.
 pub(super) fn parse(file: &Path, text: &str) -> Result<Node, ConfigError> {
     let mut builder = Builder {
         file,
@@ -154,7 +154,7 @@ impl<'t> Builder<'_, 't> {
     }
 
     fn alias(&mut self, anchor: usize, line: usize) -> Result<Node, ConfigError> {
-        // An alias inside of what it names has nothing to stand for yet.
+        // An alias inside its own anchor refers to an unfinished value.
         let Some(node) = self.anchors.get(&anchor).cloned() else {
             return Err(self.error(line, "the alias stands inside of what it names"));
         };
@@ -228,7 +228,7 @@ impl<'t> Builder<'_, 't> {
         Ok(Value::Map(entries))
     }
 
-    /// The entries of a merge key: those of a map, or of a list of maps, the first of which wins.
+    /// Adds the entries of a merge key: a map, or a list of maps in which the first wins.
     fn merge(&self, value: Node, merged: &mut Vec<Entry>) -> Result<(), ConfigError> {
         match value.value {
             Value::Map(entries) => merged.extend(entries),

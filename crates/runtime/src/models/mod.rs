@@ -1,4 +1,4 @@
-//! The models' port: one request in, a stream of answers out.
+//! The model interface: one request in, a stream of responses out.
 
 mod aggregate;
 mod named;
@@ -19,10 +19,10 @@ pub use scripted::{ScriptedModel, ScriptedReply};
 
 use crate::error::ModelError;
 
-/// Answers as they come. Dropping it cancels the call.
+/// A stream of responses. Dropping it cancels the call.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<LlmResponse, ModelError>> + Send>>;
 
-/// A model that can be asked.
+/// A language model.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -46,24 +46,25 @@ pub type ModelStream = Pin<Box<dyn Stream<Item = Result<LlmResponse, ModelError>
 /// }
 /// ```
 pub trait Model: fmt::Debug + Send + Sync + 'static {
-    /// The name under which it is asked, e.g. `gemini-2.5-flash`.
+    /// The model's name, e.g. `gemini-2.5-flash`.
     fn name(&self) -> &str;
 
-    /// Asks. With `stream` the answer comes in pieces marked `partial`, and then whole; without, it
-    /// comes whole.
+    /// Sends a request. With `stream`, the response arrives in chunks marked `partial` and then in
+    /// full; without, only in full.
     fn generate(&self, request: Arc<LlmRequest>, stream: bool) -> ModelStream;
 
-    /// What the model can do that others cannot.
+    /// Returns the optional capabilities of the model.
     fn capabilities(&self) -> ModelCapabilities {
         ModelCapabilities::default()
     }
 }
 
-/// What a model can do that others cannot.
+/// Optional capabilities of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelCapabilities {
-    /// It follows an output schema and calls tools in one request.
+    /// The model supports an output schema and tools in the same request.
     pub output_schema_and_tools: bool,
-    /// It pairs calls and answers by id, so ids that we made must be sent back to it.
+    /// The model matches function responses to calls by ID, so generated IDs must be sent back to
+    /// it.
     pub pairs_calls_by_id: bool,
 }

@@ -1,11 +1,11 @@
-//! Models chosen by name: `offline`, and whatever else is registered.
+//! Resolves models by name: `offline` and registered names.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::Model;
 use crate::error::BuildError;
 
-/// A model as an agent names it: by a name to look up, or the model itself.
+/// A model as an agent specifies it: a name to resolve, or the model itself.
 #[derive(Debug, Clone)]
 pub enum ModelSpec {
     /// A name, resolved when the agent is built.
@@ -46,7 +46,7 @@ impl<M: Model> From<M> for ModelSpec {
 
 type Make = Arc<dyn Fn(&str) -> Result<Arc<dyn Model>, BuildError> + Send + Sync>;
 
-/// Which names stand for which models.
+/// Maps model names to models.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -62,7 +62,7 @@ pub struct ModelRegistry {
 }
 
 impl Default for ModelRegistry {
-    /// Knows the models that are built in.
+    /// Creates a registry with the built-in models.
     fn default() -> ModelRegistry {
         let mut registry = ModelRegistry {
             by_prefix: BTreeMap::new(),
@@ -73,7 +73,8 @@ impl Default for ModelRegistry {
 }
 
 impl ModelRegistry {
-    /// Lets names that begin with `prefix` stand for what `make` gives. The longest prefix wins.
+    /// Registers `make` as the constructor for names that start with `prefix`. The longest prefix
+    /// wins.
     pub fn register(
         &mut self,
         prefix: impl Into<String>,
@@ -82,7 +83,7 @@ impl ModelRegistry {
         self.by_prefix.insert(prefix.into(), Arc::new(make));
     }
 
-    /// The model that `name` stands for.
+    /// Returns the model for `name`.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, BuildError> {
         let fits = |prefix: &&String| name.starts_with(prefix.as_str());
         let best = self.by_prefix.keys().filter(fits).max_by_key(|p| p.len());
@@ -98,7 +99,7 @@ impl ModelRegistry {
         }
     }
 
-    /// The model that `spec` means.
+    /// Returns the model for `spec`.
     pub fn resolve(&self, spec: &ModelSpec) -> Result<Arc<dyn Model>, BuildError> {
         match spec {
             ModelSpec::Named(name) => self.model(name),

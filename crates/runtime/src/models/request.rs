@@ -1,4 +1,4 @@
-//! `LlmRequest`: what a model is asked, as the flow's steps build it up.
+//! `LlmRequest`: a model request, built up by the steps of the flow.
 
 use std::{fmt, sync::Arc};
 
@@ -19,13 +19,13 @@ pub struct LlmRequest {
     pub contents: Vec<SharedContent>,
     /// Instruction, settings and declared tools.
     pub config: GenerateContentConfig,
-    /// The tools that calls in the answer are looked up in.
+    /// The tools that handle function calls in the response.
     pub tools: ToolMap,
-    /// The interaction that this one goes on from, for providers that keep the history themselves.
+    /// The interaction that this request continues, for providers that store the history.
     pub previous_interaction_id: Option<String>,
-    /// Instructions that tools asked for while the request was built.
+    /// Instructions that tools added while the request was built.
     pub(crate) dynamic_instructions: Vec<String>,
-    /// Where contents of the static instruction end, once they stand at the front.
+    /// Tracks the contents of the static instruction at the front.
     static_prefix: StaticPrefix,
 }
 
@@ -34,9 +34,9 @@ pub struct LlmRequest {
 enum StaticPrefix {
     #[default]
     None,
-    /// There are such contents; they are not in place yet.
+    /// The request has such contents, but they are not inserted yet.
     Pending,
-    /// They are the first so many.
+    /// This many leading contents belong to the static instruction.
     Placed(usize),
 }
 
@@ -62,13 +62,13 @@ impl LlmRequest {
         }
     }
 
-    /// Adds an instruction that a tool wants to give for this request.
+    /// Adds an instruction of a tool for this request.
     pub fn append_dynamic_instruction(&mut self, text: impl Into<String>) {
         self.dynamic_instructions.push(text.into());
     }
 
-    /// Adds a content to the system instruction: its texts, and references to its data, which
-    /// follow as contents of the user.
+    /// Adds a static instruction: its texts go into the system instruction, with references to its
+    /// data, which follows as user contents.
     pub fn append_static_instruction(&mut self, content: &Content) {
         let mut texts = Vec::new();
         let mut data = Vec::new();
@@ -89,7 +89,7 @@ impl LlmRequest {
         }
     }
 
-    /// Declares a tool, if it has a declaration, and lets calls find it.
+    /// Declares a tool and registers it for calls, if it has a declaration.
     pub fn append_tool(&mut self, tool: &Arc<dyn Tool>) {
         let Some(mut declaration) = tool.declaration() else {
             return;
@@ -117,19 +117,19 @@ impl LlmRequest {
         }
     }
 
-    /// Lets the model use a tool of its own side.
+    /// Adds a tool that the model provider runs.
     pub fn append_model_tool(&mut self, tool: ModelTool) {
         self.config.tools.get_or_insert_default().push(tool);
     }
 
-    /// Asks for an answer that follows `schema`.
+    /// Requests an answer that follows `schema`.
     pub fn set_output_schema(&mut self, schema: Json) {
         self.config.response_schema = Some(schema);
         self.config.response_mime_type = Some("application/json".to_owned());
     }
 
-    /// Puts contents that belong to this request alone before the user's current turn, and behind
-    /// the contents of a static instruction.
+    /// Inserts contents for this request only, before the user's current turn and after the
+    /// contents of a static instruction.
     pub fn insert_before_user_turn(&mut self, contents: Vec<SharedContent>) {
         if contents.is_empty() {
             return;
@@ -146,7 +146,7 @@ impl LlmRequest {
     }
 }
 
-/// How a static instruction speaks of data, and the content that brings it.
+/// Returns the text with which a static instruction refers to data, and the content with the data.
 fn referenced(part: &Part, number: usize) -> Option<(String, Content)> {
     let (kind, id, about, data) = if let Some(blob) = &part.inline_data {
         let about = [

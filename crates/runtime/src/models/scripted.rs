@@ -1,4 +1,4 @@
-//! `ScriptedModel`: says what it was told to say, for tests, replays and examples.
+//! `ScriptedModel`: returns scripted responses, for tests, replays and examples.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,7 @@ use retain_core::{Content, FunctionCall, LlmResponse};
 use super::{LlmRequest, Model, ModelCapabilities, ModelStream};
 use crate::error::ModelError;
 
-/// One answer of a script: responses in order, the last of which may be a failure.
+/// One reply of a script: responses in order, optionally followed by an error.
 #[derive(Debug, Default)]
 pub struct ScriptedReply {
     responses: Vec<LlmResponse>,
@@ -19,14 +19,14 @@ pub struct ScriptedReply {
 }
 
 impl From<&str> for ScriptedReply {
-    /// A text.
+    /// A text response.
     fn from(text: &str) -> ScriptedReply {
         LlmResponse::of(Content::model(text)).into()
     }
 }
 
 impl From<String> for ScriptedReply {
-    /// A text.
+    /// A text response.
     fn from(text: String) -> ScriptedReply {
         text.as_str().into()
     }
@@ -45,7 +45,7 @@ impl From<LlmResponse> for ScriptedReply {
 }
 
 impl From<Vec<LlmResponse>> for ScriptedReply {
-    /// Several responses to one request: pieces, then the whole.
+    /// Several responses to one request: partial chunks, then the complete response.
     fn from(responses: Vec<LlmResponse>) -> ScriptedReply {
         ScriptedReply {
             responses,
@@ -55,14 +55,14 @@ impl From<Vec<LlmResponse>> for ScriptedReply {
 }
 
 impl From<FunctionCall> for ScriptedReply {
-    /// A call.
+    /// A function call.
     fn from(call: FunctionCall) -> ScriptedReply {
         vec![call].into()
     }
 }
 
 impl From<Vec<FunctionCall>> for ScriptedReply {
-    /// Several calls at once.
+    /// Several function calls in one response.
     fn from(calls: Vec<FunctionCall>) -> ScriptedReply {
         let parts = calls.into_iter().map(Into::into).collect();
         LlmResponse::of(Content::new("model", parts)).into()
@@ -80,7 +80,7 @@ impl From<ModelError> for ScriptedReply {
 
 type Answer = Box<dyn FnMut(&LlmRequest) -> ScriptedReply + Send>;
 
-/// A model with a script. Remembers what it was asked.
+/// A model with scripted replies. It records the requests it receives.
 ///
 /// ```
 /// use retain_runtime::ScriptedModel;
@@ -109,7 +109,7 @@ impl std::fmt::Debug for ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// A model that has nothing to say yet.
+    /// Creates a model without replies.
     pub fn new(name: impl Into<String>) -> ScriptedModel {
         ScriptedModel {
             name: name.into(),
@@ -118,13 +118,13 @@ impl ScriptedModel {
         }
     }
 
-    /// Answers the next request that has no answer yet.
+    /// Adds a reply for the next request without one.
     pub fn reply(self, reply: impl Into<ScriptedReply>) -> ScriptedModel {
         self.script().replies.push_back(reply.into());
         self
     }
 
-    /// Answers every request that the script says nothing about.
+    /// Sets a function that answers requests after the script has ended.
     pub fn otherwise<R: Into<ScriptedReply>>(
         self,
         mut answer: impl FnMut(&LlmRequest) -> R + Send + 'static,
@@ -133,13 +133,13 @@ impl ScriptedModel {
         self
     }
 
-    /// Claims these abilities.
+    /// Sets the capabilities that the model reports.
     pub fn with_capabilities(mut self, capabilities: ModelCapabilities) -> ScriptedModel {
         self.capabilities = capabilities;
         self
     }
 
-    /// What it was asked so far.
+    /// Returns the requests received so far.
     pub fn requests(&self) -> Vec<Arc<LlmRequest>> {
         self.script().requests.clone()
     }
@@ -170,7 +170,7 @@ impl Model for ScriptedModel {
                 ModelError::new(message).into()
             }
         };
-        // As a real model, it does not send pieces to who wants the whole.
+        // Like a real model, send partial chunks only if streaming was requested.
         let wanted = move |response: &LlmResponse| stream || response.partial != Some(true);
         let responses = reply.responses.into_iter().filter(wanted).map(Ok);
         let all: Vec<_> = responses.chain(reply.failure.map(Err)).collect();

@@ -1,8 +1,8 @@
-//! `SaveFilesAsArtifactsPlugin`: files in a user's message become artifacts, and the message says
-//! which.
+//! `SaveFilesAsArtifactsPlugin`: saves files of a user's message as artifacts and replaces them by
+//! a text with their names.
 //!
-//! They are saved when the message arrives, and the message's own event tells of them: the log knows
-//! of a file as soon as it has the message.
+//! The files are saved when the message arrives, and the message's own event records them: the log
+//! knows a file as soon as it has the message.
 
 use async_trait::async_trait;
 use retain_core::{ArtifactError, ArtifactKey, ArtifactService, Blob, Content, FileData, Part};
@@ -10,20 +10,19 @@ use retain_core::{ArtifactError, ArtifactKey, ArtifactService, Blob, Content, Fi
 use super::{Hooked, Plugin, ReadMessage};
 use crate::error::error_kind;
 
-/// What providers take inside of a request, in bytes.
+/// Maximum size of a file in bytes: the limit of providers for inline data.
 const SIZE_MAX: usize = 20 * 1024 * 1024;
 
 const MEGABYTE: f64 = 1024.0 * 1024.0;
 
-/// Addresses that models can read themselves.
+/// URI schemes that models can read directly.
 const SCHEMES: [&str; 3] = ["gs", "https", "http"];
 
-/// Keeps the files of users' messages as artifacts, under their display names; in the message stands
-/// a text in their place. Files that are too large, over 20 MB, are refused with a text that says
-/// so.
+/// Saves the files of users' messages as artifacts under their display names and replaces each by a
+/// text in the message. A file over 20 MB is rejected, and the text says so.
 ///
-/// Beside it belongs [`load_artifacts_tool`](crate::load_artifacts_tool), or a tool that reads them.
-/// A name that begins with `user:` is kept for all sessions of the user.
+/// Add [`load_artifacts_tool`](crate::load_artifacts_tool) or another tool that reads artifacts. A
+/// file whose name starts with `user:` is available in all sessions of the user.
 ///
 /// ```
 /// # fn add(runner: retain_runtime::RunnerBuilder) -> retain_runtime::RunnerBuilder {
@@ -44,7 +43,7 @@ impl Default for SaveFilesAsArtifactsPlugin {
 }
 
 impl SaveFilesAsArtifactsPlugin {
-    /// The plugin under ADK's name for it.
+    /// Creates the plugin with ADK's plugin name.
     pub fn new() -> SaveFilesAsArtifactsPlugin {
         SaveFilesAsArtifactsPlugin {
             name: "save_files_as_artifacts_plugin".to_owned(),
@@ -52,20 +51,19 @@ impl SaveFilesAsArtifactsPlugin {
         }
     }
 
-    /// Under another name.
+    /// Sets the plugin's name.
     pub fn named(mut self, name: impl Into<String>) -> SaveFilesAsArtifactsPlugin {
         self.name = name.into();
         self
     }
 
-    /// Whether the address of a file follows the text, where the model can read it itself. It does
-    /// by default.
+    /// Sets whether the URI of a file follows the text if models can read that URI (default: true).
     pub fn attach_file_reference(mut self, attach: bool) -> SaveFilesAsArtifactsPlugin {
         self.attach_file_reference = attach;
         self
     }
 
-    /// Saves a file of the message; gives what stands in its place, and the version.
+    /// Saves a file of the message; returns the parts that replace it, and the version.
     async fn keep(
         &self,
         artifacts: &dyn ArtifactService,
@@ -128,7 +126,7 @@ impl Plugin for SaveFilesAsArtifactsPlugin {
     }
 }
 
-/// What the message says instead of a file that is too large.
+/// Returns the text that replaces a file that is too large.
 fn refusal(name: &str, blob: &Blob) -> Option<Part> {
     let size = blob.data.as_ref().map_or(0, |data| data.len());
     if size <= SIZE_MAX {
@@ -144,7 +142,7 @@ fn refusal(name: &str, blob: &Blob) -> Option<Part> {
     Some(Part::text(format!("[Upload Error: {reason}]")))
 }
 
-/// The address of the file, if models can read it.
+/// Returns a part with the URI of the file, if models can read it.
 async fn reference(
     artifacts: &dyn ArtifactService,
     key: &ArtifactKey,

@@ -1,8 +1,8 @@
-//! Values as Python prints them: what ADK puts into prompts with `str()`, `repr()` and
+//! Formats values as Python does, because ADK puts them into prompts with `str()`, `repr()` and
 //! `json.dumps()`.
 //!
-//! A model that was tuned on ADK's prompts, and a provider that caches them, see the same bytes.
-//! Printed is what Python 3.11 prints for the value that the JSON reads as.
+//! Models tuned on ADK's prompts and providers that cache them then see the same bytes. The output
+//! is that of Python 3.11 for the parsed JSON value.
 
 mod unprintable;
 
@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use retain_core::{DEPTH_MAX, Json, JsonMap, Number};
 use unprintable::UNPRINTABLE;
 
-/// What `str(value)` prints: a text as it is, anything else as [`python_repr`].
+/// Formats like `str(value)`: a string unchanged, any other value as [`python_repr`].
 ///
 /// ```
 /// use retain_core::Json;
@@ -27,21 +27,21 @@ pub fn python_str(value: &Json) -> String {
     }
 }
 
-/// What `repr(value)` prints.
+/// Formats like `repr(value)`.
 pub fn python_repr(value: &Json) -> String {
     let mut out = String::new();
     push_value(&mut out, value, &REPR, 0);
     out
 }
 
-/// What `repr()` prints for a dict of these entries.
+/// Formats a dict of these entries like `repr()`.
 pub fn python_repr_map(map: &JsonMap) -> String {
     let mut out = String::new();
     push_entries(&mut out, map.iter(), &REPR, 0);
     out
 }
 
-/// As [`python_repr_map`], with the keys of the dict itself (not of those inside it) sorted.
+/// Like [`python_repr_map`], with the top-level keys sorted.
 pub fn python_repr_sorted(map: &JsonMap) -> String {
     let mut entries: Vec<(&str, &Json)> = map.iter().collect();
     entries.sort_by_key(|(key, _)| *key);
@@ -50,14 +50,14 @@ pub fn python_repr_sorted(map: &JsonMap) -> String {
     out
 }
 
-/// What `json.dumps(value, ensure_ascii=False)` prints for a dict of these entries.
+/// Formats a dict of these entries like `json.dumps(value, ensure_ascii=False)`.
 pub fn python_json_map(map: &JsonMap) -> String {
     let mut out = String::new();
     push_entries(&mut out, map.iter(), &JSON, 0);
     out
 }
 
-/// What `json.dumps(map, ensure_ascii=False, sort_keys=True)` prints.
+/// Formats like `json.dumps(map, ensure_ascii=False, sort_keys=True)`.
 pub fn python_json_sorted(map: &JsonMap) -> String {
     fn sorted(value: &Json) -> Json {
         match value {
@@ -75,14 +75,14 @@ pub fn python_json_sorted(map: &JsonMap) -> String {
     python_json_map(&sorted_map(map))
 }
 
-/// What `json.dumps(value, ensure_ascii=False)` prints.
+/// Formats like `json.dumps(value, ensure_ascii=False)`.
 pub fn python_json(value: &Json) -> String {
     let mut out = String::new();
     push_value(&mut out, value, &JSON, 0);
     out
 }
 
-/// What `json.dumps(value)` prints: letters beyond ASCII are escaped.
+/// Formats like `json.dumps(value)`, which escapes non-ASCII characters.
 ///
 /// ```
 /// use retain_runtime::python_text::python_json_ascii;
@@ -103,17 +103,18 @@ pub fn python_json_ascii(value: &Json) -> String {
     out
 }
 
-/// The text without the outer characters that Python counts as space.
+/// Trims the characters that Python treats as whitespace.
 pub fn python_strip(text: &str) -> &str {
     text.trim_matches(is_python_space)
 }
 
-/// Python counts the four separators of ASCII as space, Unicode and Rust do not.
+/// Whether Python treats the character as whitespace. Unlike Unicode and Rust, it includes the four
+/// ASCII separators.
 fn is_python_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
 
-/// How one of the two languages spells what they spell differently.
+/// The tokens that `repr` and JSON spell differently.
 struct Spelling {
     null: &'static str,
     truth: [&'static str; 2],
@@ -138,7 +139,7 @@ static JSON: Spelling = Spelling {
     push_text: push_json_text,
 };
 
-/// Nothing that is stored is deeper than [`DEPTH_MAX`]; what is shows as Python shows a circle.
+/// Stored values are at most [`DEPTH_MAX`] deep; a deeper one is printed like a cycle in Python.
 fn push_value(out: &mut String, value: &Json, spelling: &Spelling, depth: usize) {
     match value {
         Json::Null => out.push_str(spelling.null),
@@ -188,7 +189,7 @@ fn push_entries<'a>(
 fn push_number(out: &mut String, number: &Number, spelling: &Spelling) {
     let text = number.to_string();
     if number.is_integer() {
-        // Python has no negative zero among its integers.
+        // Python integers have no negative zero.
         return out.push_str(if text == "-0" { "0" } else { &text });
     }
     match text.parse::<f64>() {
@@ -210,7 +211,7 @@ fn push_float(out: &mut String, float: f64, spelling: &Spelling) {
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if !(-4..16).contains(&exponent) {
         let sign = if exponent < 0 { '-' } else { '+' };
-        // Writing to a String cannot fail.
+        // Writing to a `String` never fails.
         let _ = write!(out, "{mantissa}e{sign}{:02}", exponent.abs());
         return;
     }
@@ -230,9 +231,9 @@ fn push_float(out: &mut String, float: f64, spelling: &Spelling) {
     let _ = write!(out, "{whole}.{fraction}");
 }
 
-/// The fewest digits that read back to the same float, as `1.5e-7`.
+/// Returns the shortest decimal that parses to the same float, such as `1.5e-7`.
 ///
-/// Where two texts of that length are equally near, Python takes the even one and Rust the upper.
+/// If two decimals of that length are equally near, Python chooses the even one and Rust the upper.
 fn shortest(float: f64) -> String {
     let shortest = format!("{float:e}");
     let mantissa = shortest.split('e').next().unwrap_or_default();
@@ -244,7 +245,7 @@ fn shortest(float: f64) -> String {
     }
 }
 
-/// A text in quotes: single ones, unless that would need an escape and double ones would not.
+/// Writes a quoted string: in single quotes, unless only double quotes avoid an escape.
 fn push_repr_text(out: &mut String, text: &str) {
     let quote = match text.contains('\'') && !text.contains('"') {
         true => '"',
@@ -268,7 +269,7 @@ fn push_repr_text(out: &mut String, text: &str) {
 
 fn push_code(out: &mut String, c: char) {
     let code = c as u32;
-    // Writing to a String cannot fail.
+    // Writing to a `String` never fails.
     let _ = match code {
         0..=0xff => write!(out, "\\x{code:02x}"),
         0x100..=0xffff => write!(out, "\\u{code:04x}"),
@@ -300,7 +301,7 @@ fn push_json_text(out: &mut String, text: &str) {
             '\t' => out.push_str("\\t"),
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
-            // Writing to a String cannot fail.
+            // Writing to a `String` never fails.
             '\0'..='\u{1f}' => drop(write!(out, "\\u{:04x}", c as u32)),
             c => out.push(c),
         }
@@ -381,7 +382,7 @@ mod tests {
     fn too_deep_a_value_ends_in_dots() {
         let deep = (0..100_000).fold(Json::Null, |inner, _| vec![inner].into());
         assert!(python_repr(&deep).contains("[[...]]"));
-        // Dropping so deep a value one level after the other would overflow the stack.
+        // Dropping such a deep value recursively would overflow the stack.
         std::mem::forget(deep);
     }
 

@@ -1,15 +1,15 @@
-//! Where two values differ, told so that a person sees it.
+//! Finds differences between two values and formats them for people.
 
 use std::fmt;
 
 use retain_core::Json;
 
-/// Something that is not as it was recorded.
+/// A deviation from the recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
-    /// In which request, call, event.
+    /// The request, call or event that differs.
     place: String,
-    /// Where in it.
+    /// The JSON path of the difference.
     path: String,
     expected: String,
     found: String,
@@ -24,7 +24,7 @@ impl fmt::Display for Difference {
 }
 
 impl Difference {
-    /// One that is told in words.
+    /// Creates a difference that is described in words.
     pub fn of(
         place: impl Into<String>,
         expected: impl Into<String>,
@@ -39,7 +39,7 @@ impl Difference {
     }
 }
 
-/// Where two values differ.
+/// Returns the differences between two values.
 pub fn differences(place: &str, expected: &Json, found: &Json) -> Vec<Difference> {
     let mut all = Vec::new();
     walk(expected, found, "$", &mut |path, expected, found| {
@@ -84,7 +84,7 @@ fn walk(expected: &Json, found: &Json, path: &str, tell: Tell<'_>) {
     }
 }
 
-/// Both values as texts, from shortly before the first letter that differs.
+/// Formats both values, starting shortly before the first differing character.
 fn excerpts(expected: Option<&Json>, found: Option<&Json>) -> (String, String) {
     let text = |value: Option<&Json>| value.map_or("nothing".to_owned(), Json::to_string);
     let (expected, found) = (text(expected), text(found));

@@ -1,4 +1,4 @@
-//! Answers runs from recordings, and compares what they ask for with what was recorded: the
+//! Answers runs from recordings and compares their requests and calls with the recorded ones: the
 //! protocol of ADK's conformance tests.
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //! tool call    → plugin.rs: compare the call, run the tool, give the recorded result
 //! ```
 //!
-//! The first difference ends the run with an error that names the place.
+//! The first difference ends the run with an error that names its location.
 
 mod difference;
 mod model;
@@ -33,20 +33,20 @@ use model::ReplayModel;
 use plugin::ReplayPlugin;
 use request::{comparable_request, recorded_request, request_json};
 
-/// How many runs are followed at once. A run that was cut off leaves its place behind.
+/// Maximum number of tracked runs. An aborted run is not removed until newer runs evict it.
 const RUNS_MAX: usize = 256;
 
-/// Calls of models and tools in the order in which they were made.
+/// Recorded model and tool calls, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Recordings(Arc<[Json]>);
 
 impl Recordings {
-    /// From entries as they stand in a file.
+    /// Creates recordings from the entries of a file.
     pub fn new(entries: Vec<Json>) -> Recordings {
         Recordings(entries.into())
     }
 
-    /// From the text of a file that `adk conformance record` wrote.
+    /// Parses a file that `adk conformance record` wrote.
     pub fn from_yaml(text: &str) -> Result<Recordings, BoxError> {
         let file = yaml_to_json(text)?;
         match file["recordings"].as_array() {
@@ -56,30 +56,30 @@ impl Recordings {
         }
     }
 
-    /// All of them.
+    /// Returns all entries.
     pub fn entries(&self) -> &[Json] {
         &self.0
     }
 }
 
-/// What one run is answered from.
+/// The recordings for one run.
 #[derive(Debug, Clone)]
 pub struct Script {
     /// The recordings of the whole conversation.
     pub recordings: Recordings,
-    /// Which of the user's messages begins the run, counted from 0.
+    /// Index of the user message that starts the run, counted from 0.
     pub message: i64,
 }
 
-/// Knows which runs are to be replayed.
+/// Decides which runs must be replayed.
 #[async_trait]
 pub trait Scripts: std::fmt::Debug + Send + Sync + 'static {
-    /// What a run is answered from that begins on a session with this state; `None` if it is a run
-    /// like any other.
+    /// Returns the script for a run on a session with this state; `None` if the run must not be
+    /// replayed.
     async fn script(&self, state: &State) -> Result<Option<Script>, BoxError>;
 }
 
-/// Replays runs. Cloning shares it.
+/// Replays runs. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Replay {
     scripts: Arc<dyn Scripts>,
@@ -91,23 +91,23 @@ pub struct Replay {
 #[derive(Debug, Default)]
 struct Runs {
     by_id: HashMap<String, Run>,
-    /// Their ids, oldest first.
+    /// The run IDs, oldest first.
     order: VecDeque<String>,
-    /// What was found in all of them, where that is kept.
+    /// The differences of all runs, if they are kept.
     differences: Vec<Difference>,
 }
 
-/// One run, and how far it is.
+/// The progress of one run.
 #[derive(Debug)]
 struct Run {
     script: Script,
-    /// How many recordings an agent has used, by agent and kind.
+    /// Number of recordings used, by agent and kind.
     used: HashMap<(String, Kind), usize>,
-    /// The recorded results of the tools that run, by call.
+    /// Recorded results of the running tool calls, by call ID.
     running: HashMap<String, (String, Json)>,
 }
 
-/// What a recording is of.
+/// The kind of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Model,
@@ -124,7 +124,7 @@ impl Kind {
 }
 
 impl Replay {
-    /// Replays what `scripts` says.
+    /// Creates a replay of the runs that `scripts` selects.
     pub fn new(scripts: impl Scripts) -> Replay {
         Replay {
             scripts: Arc::new(scripts),
@@ -134,25 +134,27 @@ impl Replay {
         }
     }
 
-    /// Whether tools must give what was recorded. Otherwise they run for their effects only.
+    /// Sets whether the results of tools must equal the recorded ones. Otherwise tools run only for
+    /// their side effects.
     pub fn check_results(mut self, check: bool) -> Replay {
         self.checks_results = check;
         self
     }
 
-    /// Whether what was found is kept for [`differences`](Self::differences). It grows with every
-    /// run that differs: nothing for a server, whose clients are told anyway.
+    /// Sets whether differences are kept for [`differences`](Self::differences). The list grows
+    /// with every run that differs: do not use this in a server, whose clients receive the error
+    /// anyway.
     pub fn keep_differences(mut self, keep: bool) -> Replay {
         self.keeps_differences = keep;
         self
     }
 
-    /// What a runner needs beside [`model`](Self::model).
+    /// Returns the plugin, which a runner needs in addition to [`model`](Self::model).
     pub fn plugin(&self) -> Arc<dyn Plugin> {
         Arc::new(ReplayPlugin(self.clone()))
     }
 
-    /// The model that agents ask under a name. Runs that are not replayed go to `otherwise`.
+    /// Returns a model with this name. Runs that are not replayed go to `otherwise`.
     pub fn model(
         &self,
         name: impl Into<String>,
@@ -165,7 +167,7 @@ impl Replay {
         })
     }
 
-    /// What was found in all runs so far, if that is [kept](Self::keep_differences).
+    /// Returns the differences of all runs so far, if they are [kept](Self::keep_differences).
     pub fn differences(&self) -> Vec<Difference> {
         self.runs().differences.clone()
     }
@@ -174,8 +176,8 @@ impl Replay {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a run is replayed; `state` is its session's. One that was begun as a replay and has
-    /// lost its place to newer ones fails: it must never come to the real model or its tools.
+    /// Whether a run is replayed; `state` is the state of its session. A replayed run that newer
+    /// runs have evicted fails: it must never reach the real model or tools.
     async fn is_replayed(&self, run: &str, state: &State) -> Result<bool, BoxError> {
         if self.runs().by_id.contains_key(run) {
             return Ok(true);
@@ -197,7 +199,7 @@ impl Replay {
             used: HashMap::new(),
             running: HashMap::new(),
         };
-        // A run that a later message goes on with has the same id.
+        // A resumed run has the same ID.
         if runs.by_id.insert(id.to_owned(), run).is_some() {
             return;
         }
@@ -209,14 +211,14 @@ impl Replay {
         }
     }
 
-    /// Forgets a run.
+    /// Removes a run.
     fn end(&self, id: &str) -> Option<Run> {
         let mut runs = self.runs();
         runs.order.retain(|known| known != id);
         runs.by_id.remove(id)
     }
 
-    /// The next recording of `kind` for this agent, and where it stands.
+    /// Returns the next recording of `kind` for this agent, and its location.
     fn next(&self, run: &str, agent: &str, kind: Kind) -> (String, Option<Json>) {
         let mut runs = self.runs();
         let Some(run) = runs.by_id.get_mut(run) else {
@@ -239,7 +241,7 @@ impl Replay {
         (place, recording)
     }
 
-    /// Fails if there are differences, and keeps them where that is wished.
+    /// Returns an error if there are differences, and keeps them if configured.
     fn check(&self, found: Vec<Difference>) -> Result<(), String> {
         let Some(first) = found.first().map(Difference::to_string) else {
             return Ok(());
@@ -250,7 +252,7 @@ impl Replay {
         Err(first)
     }
 
-    /// One difference.
+    /// Reports one difference.
     fn differs<T>(
         &self,
         place: String,
@@ -263,7 +265,7 @@ impl Replay {
         Err(told)
     }
 
-    /// What was recorded as the answer to a request, if the request is as it was recorded.
+    /// Returns the recorded responses to a request, if the request equals the recorded one.
     fn answer(
         &self,
         run: &str,
@@ -279,7 +281,7 @@ impl Replay {
         let theirs = comparable_request(theirs.map_err(|problem| format!("{place}: {problem}"))?);
         self.check(differences(&place, &theirs, &ours))?;
         let read = |response: &Json| LlmResponse::from_json(&response.to_string());
-        // Recorders before 2.x knew of one response to a request only.
+        // ADK recorders before 2.x stored only one response per request.
         let responses = match recording["llm_responses"].as_array() {
             Some(responses) => responses.iter().map(read).collect(),
             None if recording["llm_response"].is_null() => Ok(Vec::new()),
@@ -288,7 +290,7 @@ impl Replay {
         responses.map_err(|problem: retain_core::JsonError| format!("{place}: {problem}"))
     }
 
-    /// What was recorded for the message of a run and never asked for.
+    /// Reports recordings for the message of a run that were never used.
     fn unused(&self, run: &Run) -> Option<Difference> {
         let message = run.script.message;
         let recordings = run.script.recordings.entries().iter();
@@ -310,7 +312,7 @@ mod tests {
 
     use super::*;
 
-    /// Replays nothing, on sessions that ask for it.
+    /// Requests a replay for sessions but has no recordings.
     #[derive(Debug)]
     struct Asked;
 

@@ -1,4 +1,4 @@
-//! The model of runs that are replayed.
+//! The model of replayed runs.
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use crate::{
     models::{LlmRequest, Model, ModelCapabilities, ModelStream},
 };
 
-/// Labels by which the plugin tells the model who asks. Labels are for bills, and not compared.
+/// Labels by which the plugin tells the model which run and agent send a request. Requests are
+/// compared without labels.
 pub(super) const RUN_LABEL: &str = "retain_replay_run";
 pub(super) const AGENT_LABEL: &str = "retain_replay_agent";
 
-/// Answers runs that are replayed from their recordings, and lets another model answer the rest.
+/// Answers replayed runs from their recordings and passes other runs to another model.
 #[derive(Debug)]
 pub(super) struct ReplayModel {
     pub(super) name: String,

@@ -1,4 +1,4 @@
-//! The hooks of runs that are replayed: where they begin and end, and around their tools.
+//! Hooks of replayed runs: at their start and end, and around their tool calls.
 
 use async_trait::async_trait;
 use retain_core::{BoxError, Content, Json, JsonMap, LlmResponse};
@@ -15,7 +15,7 @@ use crate::{
     tools::Tool,
 };
 
-/// Checks the calls of tools, lets them run, and puts the recorded results in place of theirs.
+/// Checks tool calls, lets the tools run, and replaces their results by the recorded ones.
 #[derive(Debug)]
 pub(super) struct ReplayPlugin(pub(super) Replay);
 
@@ -84,7 +84,8 @@ impl Plugin for ReplayPlugin {
         let theirs = called(call["name"].clone(), recorded_args);
         self.0.check(differences(&place, &theirs, &ours))?;
         let response = recording["tool_response"]["response"].clone();
-        // An agent that is called as a tool was not recorded: its answer is taken.
+        // The inner run of an `AgentTool` was not recorded: use its recorded result without running
+        // it.
         if tool.kind() == "AgentTool" {
             return Ok(Some(response));
         }

@@ -1,4 +1,4 @@
-//! What is compared of a request to a model.
+//! Normalizes model requests for comparison.
 
 use retain_core::{Content, GenerateContentConfig, Json, JsonMap};
 
@@ -8,7 +8,7 @@ fn text(problem: impl ToString) -> String {
     problem.to_string()
 }
 
-/// A request of ours in the form of the recordings.
+/// Converts a request to the format of the recordings.
 pub(super) fn request_json(request: &LlmRequest) -> Result<Json, String> {
     let contents = request.contents.iter().map(|content| snake(content));
     let contents = contents.collect::<Result<Vec<Json>, String>>()?;
@@ -26,7 +26,7 @@ fn snake(content: &Content) -> Result<Json, String> {
     Json::parse(&content.to_snake_json().map_err(text)?).map_err(text)
 }
 
-/// A recorded request, spelled as ours is.
+/// Converts a recorded request to the spelling of `request_json`.
 pub(super) fn recorded_request(recorded: &Json) -> Result<Json, String> {
     let contents = recorded["contents"].as_array().unwrap_or_default().iter();
     let contents = contents.map(|content| {
@@ -45,7 +45,7 @@ pub(super) fn recorded_request(recorded: &Json) -> Result<Json, String> {
     Ok(map.into())
 }
 
-/// What is compared of a request.
+/// Removes the fields of a request that are not compared.
 pub(super) fn comparable_request(mut request: Json) -> Json {
     let Some(map) = request.as_object_mut() else {
         return request;
@@ -68,8 +68,8 @@ pub(super) fn comparable_request(mut request: Json) -> Json {
     request
 }
 
-/// The model sees a description of the parameters in the tool's own; how a schema says it in
-/// addition differs from library to library.
+/// The model reads the description of the parameters in that of the tool. The details of the schema
+/// differ between libraries, so they are normalized.
 fn normalize_declaration(declaration: &mut JsonMap) {
     declaration.remove("response");
     declaration.remove("response_json_schema");
@@ -94,7 +94,7 @@ fn comparable_schema(schema: &Json) -> Json {
     for (key, value) in map.iter() {
         match (key, value) {
             ("title" | "default" | "description", _) => {}
-            // Its keys are the names of parameters, which may be any word.
+            // The keys are parameter names, which may be any word.
             ("properties", Json::Object(properties)) => {
                 let properties = properties.iter();
                 let properties = properties.map(|(name, schema)| (name, comparable_schema(schema)));

@@ -1,8 +1,8 @@
-//! From pieces to the whole: puts a streamed answer together, for models that answer in pieces.
+//! Aggregates the chunks of a streamed response into the complete response.
 //!
-//! Every piece is handed on at once, marked partial; the whole comes once at the end. Texts that
-//! follow one another become one part, thoughts and words apart, and calls whose arguments stream
-//! in become whole calls.
+//! Every chunk is passed on at once, marked as partial; the complete response follows at the end.
+//! Adjacent texts are merged into one part, thoughts separately from answer text, and function
+//! calls with streamed arguments are assembled.
 
 mod path;
 
@@ -12,7 +12,7 @@ use retain_core::{
     Bytes, Content, FunctionCall, Ids, Json, JsonMap, LlmResponse, Part, UsageMetadata,
 };
 
-/// Puts the pieces of one answer together.
+/// Aggregates the chunks of one response.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -29,19 +29,19 @@ use retain_core::{
 #[derive(Debug)]
 pub struct StreamAggregator {
     ids: Arc<dyn Ids>,
-    /// The last piece, without its content; `None` before the first.
+    /// The last chunk without its content; `None` before the first chunk.
     last: Option<LlmResponse>,
     finish_reason: Option<String>,
     usage: Option<UsageMetadata>,
     grounding: Option<LlmResponse>,
     citation: Option<LlmResponse>,
-    /// What is whole so far. A call that streams in has its place kept.
+    /// The finished parts. `None` reserves the position of a call that is still streaming.
     parts: Vec<Option<Part>>,
     text: Option<OpenText>,
     call: Option<OpenCall>,
 }
 
-/// A text that may go on.
+/// A text that may continue in the next chunk.
 #[derive(Debug)]
 struct OpenText {
     text: String,
@@ -49,20 +49,20 @@ struct OpenText {
     signature: Option<Bytes>,
 }
 
-/// A call that may go on.
+/// A function call that may continue in the next chunk.
 #[derive(Debug)]
 struct OpenCall {
     place: usize,
     id: String,
     name: Option<String>,
     args: Json,
-    /// Texts that stream into an argument, by path.
+    /// String arguments that are still streaming, by path.
     texts: Vec<(String, String)>,
     signature: Option<Bytes>,
 }
 
 impl StreamAggregator {
-    /// Makes ids for calls that have none.
+    /// Creates an aggregator. `ids` generates IDs for calls without one.
     pub fn new(ids: Arc<dyn Ids>) -> StreamAggregator {
         StreamAggregator {
             ids,
@@ -77,7 +77,7 @@ impl StreamAggregator {
         }
     }
 
-    /// Takes a piece up, and gives it back to be handed on.
+    /// Adds a chunk and returns it, marked as partial, for the caller to pass on.
     pub fn push(&mut self, mut piece: LlmResponse) -> LlmResponse {
         let content = piece.content.as_mut();
         let parts = content.and_then(|content| content.parts.as_mut());
@@ -105,7 +105,7 @@ impl StreamAggregator {
         piece
     }
 
-    /// The whole answer; `None` if there was no piece.
+    /// Returns the complete response; `None` if there was no chunk.
     pub fn finish(mut self) -> Option<LlmResponse> {
         let last = self.last.take()?;
         self.close_text();
@@ -117,7 +117,7 @@ impl StreamAggregator {
                 let message = last.error_message.filter(|_| last.finish_reason.is_some());
                 (Some(reason.to_owned()), message)
             }
-            // An error without an end of its own: the prompt was refused.
+            // An error without a finish reason means that the prompt was blocked.
             _ if last.finish_reason.is_none() => (last.error_code, last.error_message),
             _ => (None, None),
         };
@@ -160,13 +160,13 @@ impl StreamAggregator {
             signature: None,
         });
         open.text.push_str(&text);
-        // The signature may come with any piece; the first one counts.
+        // The signature may arrive with any chunk; keep the first one.
         if open.signature.is_none() {
             open.signature = signature.filter(|signature| !signature.is_empty());
         }
     }
 
-    /// Takes up a call, whole or in pieces. Each piece gets the call's id.
+    /// Adds a function call or a chunk of one. Each chunk gets the ID of its call.
     fn push_call(&mut self, part: &mut Part) {
         let signature = part.thought_signature.clone();
         let Some(call) = part.function_call.as_mut() else {
@@ -190,14 +190,14 @@ impl StreamAggregator {
         if let Some(open) = &mut self.call {
             open.take_up(call, signature);
         }
-        // Providers leave `false` away, so that a piece that does not say is the last.
+        // Providers omit `false`, so a chunk without `will_continue` is the last.
         if call.will_continue != Some(true) {
             self.close_text();
             self.close_call();
         }
     }
 
-    /// Sees to it that a call is open, and that it is this one.
+    /// Ensures that the open call is this one.
     fn open_call(&mut self, call: &mut FunctionCall) {
         let open_name = self.call.as_ref().and_then(|open| open.name.as_deref());
         let name = call.name.as_deref().filter(|name| !name.is_empty());
@@ -244,7 +244,7 @@ impl StreamAggregator {
         let Some(mut open) = self.call.take() else {
             return;
         };
-        // A call that never got a name is none.
+        // Drop a call that never received a name.
         let Some(name) = open.name.take() else {
             return;
         };
@@ -299,7 +299,7 @@ impl OpenCall {
             (Some(number), _, _) => number.clone(),
             (None, Some(truth), _) => truth.clone(),
             (None, None, Some(_)) => Json::Null,
-            // An empty container has no form here and is left out.
+            // An empty container has no representation here and is omitted.
             (None, None, None) => return,
         };
         self.texts.retain(|(known, _)| known != path);
@@ -314,13 +314,13 @@ impl OpenCall {
         let steps = path::parse(path);
         let before = path::get(&self.args, &steps).and_then(Json::as_str);
         let whole = before.unwrap_or_default().to_owned() + text;
-        // Keeps the argument's place among the others.
+        // Reserve the argument's position among the others.
         path::set(&mut self.args, &steps, "".into());
         self.texts.push((path.to_owned(), whole));
     }
 }
 
-/// Parts without calls that repeat an id of the model's own.
+/// Removes function calls that repeat an ID which the model assigned.
 fn without_repeats(parts: impl Iterator<Item = Part>) -> Vec<Part> {
     let mut seen = Vec::new();
     let mut kept = Vec::new();

@@ -1,8 +1,8 @@
-//! The small part of JSONPath in which models say where a piece of an argument belongs.
+//! The subset of JSONPath with which models address a chunk of an argument.
 
 use retain_core::{Json, JsonMap};
 
-/// Arrays do not grow beyond this: a path is no way to ask for gigabytes.
+/// Maximum array index, so that a path cannot make an array allocate gigabytes.
 const INDEX_MAX: usize = 10_000;
 
 /// One step of a path.
@@ -12,7 +12,7 @@ pub(super) enum Step {
     Index(usize),
 }
 
-/// Reads a path like `$.a[0]['b c']`. What makes no sense is skipped.
+/// Parses a path such as `$.a[0]['b c']`. Invalid parts are skipped.
 pub(super) fn parse(path: &str) -> Vec<Step> {
     let path = path
         .strip_prefix("$.")
@@ -34,7 +34,7 @@ pub(super) fn parse(path: &str) -> Vec<Step> {
     steps
 }
 
-/// What stands behind an opening bracket, and how long it is with the closing one.
+/// Parses the step after an opening bracket; returns it with its length including the closing one.
 fn bracketed(inside: &str) -> Option<(Step, usize)> {
     if let Some(quote) = inside.chars().next().filter(|c| *c == '\'' || *c == '"') {
         let (key, len) = until(&inside[1..], |c| c == quote)?;
@@ -50,7 +50,7 @@ fn bracketed(inside: &str) -> Option<(Step, usize)> {
     number.map(|number| (Step::Index(number), end + 1))
 }
 
-/// A key up to the next dot or bracket, and how much of the text it takes.
+/// Parses a key up to the next dot or bracket; returns it with its length.
 fn plain(text: &str) -> (Option<Step>, usize) {
     let dot = usize::from(text.starts_with('.'));
     let body = &text[dot..];
@@ -62,8 +62,8 @@ fn plain(text: &str) -> (Option<Step>, usize) {
     }
 }
 
-/// The unescaped text before the first character that ends it, and its length as written. `None`
-/// if nothing ends it.
+/// Returns the unescaped text before the first terminator, and its escaped length. `None` without a
+/// terminator.
 fn until(text: &str, is_end: impl Fn(char) -> bool) -> Option<(String, usize)> {
     let mut is_escaped = false;
     for (at, c) in text.char_indices() {
@@ -109,7 +109,7 @@ fn unescape(text: &str) -> String {
     out
 }
 
-/// The value at a path.
+/// Returns the value at a path.
 pub(super) fn get<'a>(value: &'a Json, steps: &[Step]) -> Option<&'a Json> {
     steps.iter().try_fold(value, |value, step| match step {
         Step::Key(key) => value.as_object()?.get(key),
@@ -117,8 +117,8 @@ pub(super) fn get<'a>(value: &'a Json, steps: &[Step]) -> Option<&'a Json> {
     })
 }
 
-/// Puts a value at a path, making what is missing on the way. A path that does not fit what is
-/// there changes nothing, nor does an empty one.
+/// Sets the value at a path and creates missing containers. An empty path, or one that conflicts
+/// with existing values, changes nothing.
 pub(super) fn set(value: &mut Json, steps: &[Step], new: Json) {
     if !steps.is_empty() {
         put(value, steps, new);

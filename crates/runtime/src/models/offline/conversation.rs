@@ -1,4 +1,4 @@
-//! A request as the offline model reads it: what was said last, what is known, what can be asked.
+//! A request as the offline model reads it: the last message, known passages, and available memory.
 
 use retain_core::{Content, Json};
 
@@ -12,35 +12,35 @@ use crate::{
     tools::LOAD_MEMORY,
 };
 
-/// What a request is about.
+/// The parsed request.
 #[derive(Debug)]
 pub(super) struct Conversation<'a> {
-    /// What the user said last; `None` if nothing.
+    /// The user's last message, if any.
     pub(super) message: Option<Message<'a>>,
-    /// What can be quoted.
+    /// Passages that an answer may quote.
     pub(super) passages: Vec<Passage<'a>>,
     pub(super) memory: Memory<'a>,
-    /// Whether the agent has said anything before.
+    /// Whether the agent has spoken before.
     pub(super) has_spoken: bool,
 }
 
-/// Whether memory can be searched.
+/// The state of memory search.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Memory<'a> {
-    /// There is no tool for it.
+    /// `load_memory` is not declared.
     Absent,
-    /// It can, and was not in this turn.
+    /// Memory search is available and was not used in this turn.
     Unasked,
-    /// It was in this turn; with the error, if it failed.
+    /// Memory was searched in this turn; holds the error if the search failed.
     Asked(Option<&'a str>),
 }
 
-/// The texts of a message; none if it has only media.
+/// The texts of a message; empty if it has only media.
 #[derive(Debug)]
 pub(super) struct Message<'a>(Vec<&'a str>);
 
 impl<'a> Conversation<'a> {
-    /// Reads a request.
+    /// Parses a request.
     pub(super) fn read(request: &'a LlmRequest) -> Conversation<'a> {
         let contents: Vec<&Content> = request.contents.iter().map(|content| &**content).collect();
         let current = contents.iter().rposition(|content| is_message(content));
@@ -75,17 +75,17 @@ impl<'a> Conversation<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Whether there is no text in it.
+    /// Whether the message has no text.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub(super) fn text(&self) -> String {
         self.0.join(" ")
     }
 
-    /// The sentences that ask, and those that do not.
+    /// Splits the message into questions and statements.
     pub(super) fn questions_and_statements(&self) -> (Vec<&'a str>, Vec<&'a str>) {
         let all = self.0.iter().flat_map(|text| sentences(text));
         all.map(|(_, sentence)| sentence)
@@ -93,7 +93,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// How memory stands after what happened in this turn.
+/// Returns the state of memory search after the events of this turn.
 fn memory<'a>(request: &LlmRequest, turn: &[&'a Content]) -> Memory<'a> {
     let mut calls = turn.iter().flat_map(|content| content.function_calls());
     if calls.any(|call| call.name.as_deref() == Some(LOAD_MEMORY)) {
@@ -117,7 +117,7 @@ fn is_declared(request: &LlmRequest, name: &str) -> bool {
     declared.any(|declaration| declaration.name.as_deref() == Some(name))
 }
 
-/// Whether a content is something that the user said.
+/// Whether a content is a message of the user.
 fn is_message(content: &Content) -> bool {
     let is_put_there =
         |text| is_recalled(text) || is_own_instruction(text) || text == QUOTED_AGENT_PREAMBLE;
@@ -131,7 +131,7 @@ fn is_model(content: &Content) -> bool {
     content.role.as_deref() == Some("model")
 }
 
-/// The texts of a content that say something, thoughts left out.
+/// Returns the non-blank texts of a content, without thoughts.
 fn texts(content: &Content) -> impl Iterator<Item = &str> {
     let spoken = content.parts().iter();
     let spoken = spoken.filter(|part| part.thought != Some(true));

@@ -1,7 +1,7 @@
-//! Finding the passage that answers a question: by the words they share, the rarer the better.
+//! Finds the passage that answers a question, by shared words weighted by rarity.
 //!
-//! A passage is one sentence, or two that follow one another where the second adds words of the
-//! question. One look at each sentence is enough, so the time grows with the text and no faster.
+//! A passage is one sentence, or two adjacent sentences if the second adds words of the question.
+//! Each sentence is scanned once, so the time is linear in the length of the text.
 
 use std::{cmp::Ordering, collections::HashMap};
 
@@ -12,44 +12,44 @@ use super::{
     words::{sentences, stem, words},
 };
 
-/// More words of a question are not looked at.
+/// Maximum number of question words that are used.
 const WORDS_MAX: usize = 64;
 
-/// What a question is about.
+/// The topic of a question.
 #[derive(Debug)]
 pub(super) struct Topic {
-    /// The content words as they stand in the question.
+    /// The content words as they appear in the question.
     pub(super) words: Vec<String>,
-    /// The place of each stem.
+    /// The index of each stem.
     stems: HashMap<String, usize>,
 }
 
-/// A passage that was found.
+/// A passage that matches the question.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found<'p, 'a> {
     pub(super) passage: &'p Passage<'a>,
-    /// The sentences of it that answer.
+    /// The sentences to quote.
     pub(super) quote: &'a str,
-    /// Whether it has most of the question's words, and not only some.
+    /// Whether the quote has at least two thirds of the question's words.
     pub(super) is_sure: bool,
     weight: f64,
-    /// One sentence is better than two.
+    /// Number of quoted sentences; one is preferred to two.
     sentences: usize,
     place: usize,
 }
 
-/// A sentence and the question's words in it, a bit for each.
+/// A sentence with a bit set of the question's words in it.
 struct Sentence<'p, 'a> {
     passage: &'p Passage<'a>,
     text: &'a str,
     matches: u64,
-    /// Which sentence of the passage it is, and at which byte it begins.
+    /// The index of the sentence in the passage, and its byte offset.
     place: usize,
     start: usize,
 }
 
 impl Topic {
-    /// What `question` is about.
+    /// Extracts the topic of `question`.
     pub(super) fn of(question: &str) -> Topic {
         let mut stems = HashMap::new();
         let mut kept = Vec::new();
@@ -66,7 +66,7 @@ impl Topic {
         Topic { words: kept, stems }
     }
 
-    /// The passage that fits best, if any fits at all.
+    /// Returns the best match, if any passage matches.
     pub(super) fn find<'p, 'a>(&self, passages: &'p [Passage<'a>]) -> Option<Found<'p, 'a>> {
         let sentences = self.sentences(passages);
         let weights = self.weights(&sentences);
@@ -84,7 +84,7 @@ impl Topic {
         best
     }
 
-    /// The sentences that state something, with the question's words in each.
+    /// Returns the sentences that are not questions, with the question's words in each.
     fn sentences<'p, 'a>(&self, passages: &'p [Passage<'a>]) -> Vec<Sentence<'p, 'a>> {
         let mut all = Vec::new();
         for passage in passages {
@@ -106,7 +106,7 @@ impl Topic {
         all
     }
 
-    /// How much each word of the question weighs: the rarer, the more.
+    /// Returns the weight of each question word; rarer words weigh more.
     fn weights(&self, sentences: &[Sentence<'_, '_>]) -> Vec<f64> {
         let mut weights = Vec::with_capacity(self.stems.len());
         for place in 0..self.stems.len() {
@@ -117,7 +117,7 @@ impl Topic {
         weights
     }
 
-    /// How well the sentence fits, with the next one if it is given; `None` if too little does.
+    /// Rates the sentence, with the next one if given; `None` if too few words match.
     fn rate<'p, 'a>(
         &self,
         weights: &[f64],
@@ -143,8 +143,8 @@ impl Topic {
 }
 
 impl Found<'_, '_> {
-    /// Sure ones first, then the user's own, then by weight; of equals the latest statement is
-    /// taken, so that it replaces what was said before it.
+    /// Sure matches win, then the user's own, then the heavier. Among equals the latest statement
+    /// wins, so that it replaces earlier ones.
     fn cmp(&self, other: &Self) -> Ordering {
         let is_users = |found: &Self| found.passage.speaker == Speaker::User;
         self.is_sure
@@ -162,7 +162,7 @@ impl<'a> Sentence<'_, 'a> {
         std::ptr::eq(self.passage, other.passage) && self.place == other.place + 1
     }
 
-    /// The text from here to the end of `next`, which follows.
+    /// Returns the text from here to the end of `next`, which follows.
     fn up_to(&self, next: &Sentence<'_, 'a>) -> &'a str {
         let range = self.start..next.start + next.text.len();
         self.passage.text.get(range).unwrap_or(self.text)

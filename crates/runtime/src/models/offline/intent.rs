@@ -1,8 +1,8 @@
-//! What somebody means by a sentence: a question, a greeting, thanks, or a statement.
+//! Classifies a sentence: question, greeting, thanks, farewell or statement.
 
 use super::words::words;
 
-/// What a message is.
+/// The kind of a courtesy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Courtesy {
     Greeting,
@@ -10,8 +10,8 @@ pub(super) enum Courtesy {
     Farewell,
 }
 
-/// Words that begin a question, also without its mark. Those that begin statements as often are left
-/// to the mark.
+/// Words that start a question even without a question mark. Words that start statements as often
+/// are not listed.
 const ASKING_WORDS: [&str; 36] = [
     "what", "which", "who", "whom", "whose", "why", "wer", "wann", "warum", "wieso", "weshalb",
     "welche", "welcher", "welches", "welchen", "quel", "quelle", "quels", "quelles", "pourquoi",
@@ -19,7 +19,7 @@ const ASKING_WORDS: [&str; 36] = [
     "dimmi", "dime", "qual", "quais", "quem", "waarom",
 ];
 
-/// Word sequences that begin a question.
+/// Phrases that start a question.
 const ASKING_PHRASES: [&[&str]; 19] = [
     &["tell", "me"],
     &["remind", "me"],
@@ -42,7 +42,7 @@ const ASKING_PHRASES: [&[&str]; 19] = [
     &["qu", "est", "ce"],
 ];
 
-/// These ask only before a verb or a measure: «when I was young» does not.
+/// Words that start a question only before a verb or a measure: "when I was young" does not ask.
 const ASKING_BEFORE_VERB: [&str; 3] = ["when", "where", "how"];
 const VERBS: &str = "is are was were am do does did can could will would should has have had s many much \
     old long far often about big tall";
@@ -52,7 +52,7 @@ const GREETINGS: &str = "hi hello hey hiya greetings howdy hallo moin servus bon
 const THANKS: &str = "thanks thank thx danke merci gracias grazie obrigado obrigada bedankt dank";
 const FAREWELLS: &str = "bye goodbye tschüss ciao adieu adiós arrivederci tchau doei cheers";
 
-/// Whether the sentence asks.
+/// Whether the sentence is a question.
 pub(super) fn is_question(sentence: &str) -> bool {
     let told = sentence
         .trim_end_matches(|letter: char| letter.is_whitespace() || "\"'’”»)]}*_!".contains(letter));
@@ -73,11 +73,11 @@ pub(super) fn is_question(sentence: &str) -> bool {
     if ASKING_BEFORE_VERB.contains(&word.as_str()) {
         return is_listed(VERBS, next);
     }
-    // «What a day!» is no question.
+    // "What a day!" is not a question.
     ASKING_WORDS.contains(&word.as_str()) && !["a", "an", ""].contains(&next)
 }
 
-/// Whether the word means whoever is spoken to.
+/// Whether the word addresses the listener.
 pub(super) fn is_you(word: &str) -> bool {
     is_listed(
         "you your yourself du dich dir dein tu te toi vous tú te ti você jij je",
@@ -85,7 +85,7 @@ pub(super) fn is_you(word: &str) -> bool {
     )
 }
 
-/// Whether the whole message is a courtesy.
+/// Returns the courtesy if the whole message is one.
 pub(super) fn courtesy(message: &str) -> Option<Courtesy> {
     let words: Vec<String> = words(message).take(5).collect();
     let [first, rest @ ..] = words.as_slice() else {

@@ -1,7 +1,7 @@
-//! `OfflineModel`: answers without a network and without a key, by quoting what it was told.
+//! `OfflineModel`: answers without a network or an API key by quoting what it was told.
 //!
-//! It gets a request like any model: `conversation` reads it into passages, `finding` looks for the
-//! one that answers the question, `sayings` puts it into words.
+//! `conversation` parses a request into passages, `finding` searches for the passage that answers
+//! the question, and `sayings` formats the answer.
 
 mod conversation;
 mod finding;
@@ -25,15 +25,15 @@ use conversation::{Conversation, Memory, Message};
 use finding::Topic;
 use passages::{Passage, Speaker};
 
-/// The code of an answer that cannot have the form that was asked for.
+/// The error code if the answer does not fit the requested schema.
 const REFUSED: &str = "OFFLINE_MODEL_CANNOT_FOLLOW_SCHEMA";
 
-/// A model that needs no network: it takes note of statements, and answers questions with the
+/// A model that needs no network: it acknowledges statements and answers questions by quoting a
 /// sentence that it was told.
 ///
-/// It looks at recalled memories, at the results of `load_memory` (which it calls, if it may, when
-/// it knows no answer) and at the conversation. It quotes, with date and session where they are
-/// known, or says that it knows nothing; it never makes anything up. The same request always has
+/// It searches recalled memories, the results of `load_memory` and the conversation. If it finds no
+/// answer and `load_memory` is available, it calls that tool. It quotes, with date and session if
+/// known, or says that it knows nothing; it never invents an answer. The same request always has
 /// the same answer.
 ///
 /// ```
@@ -55,7 +55,7 @@ const REFUSED: &str = "OFFLINE_MODEL_CANNOT_FOLLOW_SCHEMA";
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OfflineModel;
 
-/// What the model does about a request.
+/// The model's reaction to a request.
 #[derive(Debug, PartialEq)]
 enum Reply {
     Says(String),
@@ -63,7 +63,7 @@ enum Reply {
 }
 
 impl OfflineModel {
-    /// The model. It has no settings.
+    /// Creates the model, which has no settings.
     pub fn new() -> OfflineModel {
         OfflineModel
     }
@@ -95,7 +95,7 @@ impl Model for OfflineModel {
     }
 }
 
-/// What to do about a request.
+/// Chooses the reaction to a request.
 fn reply(request: &LlmRequest) -> Reply {
     let conversation = Conversation::read(request);
     match &conversation.message {
@@ -117,7 +117,7 @@ fn to_message(conversation: &Conversation<'_>, message: &Message<'_>) -> Reply {
     let statements = statements.join(" ");
     match to_question(conversation, &questions.join(" ")) {
         Reply::Says(said) if !statements.is_empty() && intent::courtesy(&statements).is_none() => {
-            // The answer says what it comes from, so the note need not.
+            // The answer already identifies the model, so omit the introduction.
             Reply::Says(format!("{} {said}", sayings::noted(&statements, true)))
         }
         reply => reply,
@@ -154,18 +154,18 @@ fn to_question(conversation: &Conversation<'_>, question: &str) -> Reply {
     })
 }
 
-/// Whether the question is about who answers, as «How are you?».
+/// Whether the question is about the model itself, such as "How are you?".
 fn is_about_the_model(topic: &Topic, question: &str) -> bool {
     let says_you = words::words(question).any(|word| intent::is_you(&word));
     says_you && topic.words.is_empty() && !is_about_everything(topic, question)
 }
 
-/// Whether the question is what is known at all, as «What do you remember?».
+/// Whether the question asks for everything known, such as "What do you remember?".
 fn is_about_everything(topic: &Topic, question: &str) -> bool {
     topic.words.is_empty() && words::words(question).any(|word| stop_words::is_asking(&word))
 }
 
-/// What the user stated, the latest first.
+/// Returns the user's statements, latest first.
 fn latest_first<'p, 'a>(passages: &'p [Passage<'a>]) -> Vec<(&'p Passage<'a>, &'p str)> {
     let of_user = |passage: &&Passage<'_>| passage.speaker == Speaker::User;
     let mut passages: Vec<_> = passages.iter().filter(of_user).collect();
@@ -188,7 +188,7 @@ fn latest_first<'p, 'a>(passages: &'p [Passage<'a>]) -> Vec<(&'p Passage<'a>, &'
     all
 }
 
-/// The answer in the form that the request wants.
+/// Converts the answer to the output schema of the request, if it has one.
 fn in_form(request: &LlmRequest, text: String) -> LlmResponse {
     let config = &request.config;
     let schema = config
@@ -218,7 +218,7 @@ fn piece(text: &str) -> LlmResponse {
     }
 }
 
-/// The whole answer, with what a provider says beside it.
+/// Returns the complete response with the metadata that a provider adds.
 fn finished(request: &LlmRequest, said: &str, whole: LlmResponse) -> LlmResponse {
     let texts = request.contents.iter().flat_map(|content| content.parts());
     let texts = texts.filter_map(|part| part.text.as_deref());
@@ -237,7 +237,7 @@ fn finished(request: &LlmRequest, said: &str, whole: LlmResponse) -> LlmResponse
     }
 }
 
-/// About as many tokens as a model would count: four letters are one.
+/// Estimates the number of tokens at four characters per token.
 fn tokens<'t>(texts: impl IntoIterator<Item = &'t str>) -> i64 {
     let letters: usize = texts.into_iter().map(|text| text.chars().count()).sum();
     i64::try_from(letters.div_ceil(4)).unwrap_or(i64::MAX)

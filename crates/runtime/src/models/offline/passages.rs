@@ -1,49 +1,49 @@
-//! What an offline model has been told: passages out of a request, each with who said it and when.
+//! Passages that the offline model was told, each with its speaker and time.
 //!
-//! They come from three places: the block of recalled memories that `preload_memory` puts into the
-//! contents, the results of `load_memory`, and the turns of the conversation itself.
+//! They come from three sources: the block of recalled memories that `preload_memory` inserts into
+//! the contents, the results of `load_memory`, and the conversation itself.
 
 use retain_core::{FunctionResponse, Json, MemoryEntry};
 
 use super::sayings::is_own;
 use crate::tools::{CLOSING, INDENT, INTRODUCTION, LOAD_MEMORY, OPENING, UNNAMED};
 
-/// Something that was said.
+/// A passage of text that somebody said.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Passage<'a> {
     pub(super) text: &'a str,
     pub(super) speaker: Speaker<'a>,
     pub(super) told: Told<'a>,
-    /// Grows with what is known of its time.
+    /// Sort key: later passages compare greater.
     pub(super) recency: Recency,
 }
 
-/// Who said it.
+/// The speaker of a passage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker<'a> {
     User,
     /// This agent, in this conversation.
     Agent,
-    /// Somebody with a name.
+    /// Another named author.
     Named(&'a str),
     Unknown,
 }
 
-/// Where and when it was said.
+/// Where and when a passage was said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told<'a> {
-    /// In the message that is answered.
+    /// In the message that is being answered.
     JustNow,
     /// Earlier in this conversation.
     Here,
-    /// In another one, as memory tells.
+    /// In another session, according to memory.
     Elsewhere {
         time: Option<&'a str>,
         session: Option<&'a str>,
     },
 }
 
-/// Conversation after memory, then by time, then by place.
+/// Orders the conversation after memory, then by time, then by position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Recency {
     is_here: bool,
@@ -59,16 +59,16 @@ impl Recency {
     }
 }
 
-/// Collects passages in the order of the contents.
+/// Collects passages in content order.
 #[derive(Debug, Default)]
 pub(super) struct Passages<'a> {
     pub(super) all: Vec<Passage<'a>>,
 }
 
 impl<'a> Passages<'a> {
-    /// Takes up what was said in this conversation.
+    /// Adds a text of this conversation.
     pub(super) fn add_turn(&mut self, text: &'a str, speaker: Speaker<'a>, told: Told<'a>) {
-        // What the offline model said itself is a quotation or no fact.
+        // The offline model's own texts are quotations or contain no facts.
         if speaker == Speaker::Agent && is_own(text) {
             return;
         }
@@ -85,14 +85,14 @@ impl<'a> Passages<'a> {
         });
     }
 
-    /// Takes up the block of recalled memories, if `text` is one.
+    /// Adds the block of recalled memories, if `text` is one.
     pub(super) fn add_recalled(&mut self, text: &'a str) {
         let inside = text.split_once(OPENING).map_or("", |(_, inside)| inside);
         let inside = inside.rsplit_once(CLOSING).map_or(inside, |(it, _)| it);
         let (mut time, mut begun) = (None, None);
         let mut at = 0;
         for line in inside.split_inclusive('\n') {
-            // A line that is indented, or empty, goes on with the text before it.
+            // An indented or empty line continues the text before it.
             let goes_on = line.starts_with(INDENT) || line.trim().is_empty();
             if !goes_on && let Some(from) = begun.take() {
                 self.add_line_entry(time.take(), &inside[from..at]);
@@ -109,7 +109,7 @@ impl<'a> Passages<'a> {
         }
     }
 
-    /// Takes up an entry of the block: `author: text`, or a text alone.
+    /// Adds an entry of the block: `author: text`, or only text.
     fn add_line_entry(&mut self, time: Option<&'a str>, entry: &'a str) {
         let entry = entry.trim();
         let is_name = |name: &str| {
@@ -123,7 +123,7 @@ impl<'a> Passages<'a> {
         }
     }
 
-    /// Takes up what `load_memory` found.
+    /// Adds the results of `load_memory`.
     pub(super) fn add_found(&mut self, response: &'a FunctionResponse) {
         let answer = response.response.as_ref();
         let result = answer.and_then(|answer| answer.get("result").and_then(Json::as_object));
@@ -159,7 +159,7 @@ impl<'a> Passages<'a> {
         let recency = Recency {
             is_here: false,
             seconds: time.and_then(seconds_of).unwrap_or(f64::NEG_INFINITY),
-            // Of equals memory gives the best first.
+            // Memory returns the best match first, so earlier entries win among equals.
             place: -self.place(),
         };
         self.all.push(Passage {
@@ -180,7 +180,7 @@ pub(super) fn is_recalled(text: &str) -> bool {
     text.starts_with(INTRODUCTION) && text.contains(OPENING)
 }
 
-/// Whether a response is an answer of `load_memory`.
+/// Whether a response is a result of `load_memory`.
 pub(super) fn is_of_load_memory(response: &FunctionResponse) -> bool {
     response.name.as_deref() == Some(LOAD_MEMORY)
 }

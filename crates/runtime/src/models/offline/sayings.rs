@@ -1,7 +1,7 @@
-//! What the offline model says, in words.
+//! The texts of the offline model.
 //!
-//! It says what it is in its first sentence of a conversation and in every answer to a question,
-//! and not each time that it takes note of something.
+//! The model introduces itself in the first answer of a conversation and marks every answer to a
+//! question, but not each acknowledgment.
 
 use super::{
     finding::Found,
@@ -9,29 +9,29 @@ use super::{
     passages::{Passage, Speaker, Told},
 };
 
-/// Stands behind every answer to a question.
+/// Ends every answer to a question.
 const MARK: &str = "(offline model: I only quote what I was told)";
-/// Stands in the first sentence of a conversation.
+/// Ends the first answer of a conversation.
 const INTRODUCTION: &str = "I am the offline model: ask me, and I quote what I was told.";
 const NOTED: &str = "Noted: \"";
-/// What is noted is quoted up to so many letters; what is answered, up to so many.
+/// Maximum numbers of quoted characters: in acknowledgments, and in answers.
 const NOTED_MAX: usize = 120;
 const QUOTED_MAX: usize = 1_000;
-/// So many statements are an overview.
+/// Maximum number of statements in an overview.
 pub(super) const OVERVIEW_MAX: usize = 3;
 
-/// Whether a text is one of these sayings.
+/// Whether a text was written by this module.
 pub(super) fn is_own(text: &str) -> bool {
     text.starts_with(NOTED) || text.contains(MARK) || text.contains(INTRODUCTION)
 }
 
-/// To a statement.
+/// Answers a statement.
 pub(super) fn noted(statement: &str, has_spoken: bool) -> String {
     let noted = format!("{NOTED}{}\"", shortened(statement, NOTED_MAX));
     introduced(noted, has_spoken)
 }
 
-/// To a greeting, thanks, or good bye.
+/// Answers a greeting, thanks, or a farewell.
 pub(super) fn courtesy(courtesy: Courtesy, has_spoken: bool) -> String {
     let said = match courtesy {
         Courtesy::Greeting => "Hello!",
@@ -41,12 +41,12 @@ pub(super) fn courtesy(courtesy: Courtesy, has_spoken: bool) -> String {
     introduced(said.to_owned(), has_spoken)
 }
 
-/// To a question about the model.
+/// Answers a question about the model.
 pub(super) fn introduction() -> String {
     INTRODUCTION.to_owned()
 }
 
-/// To a message without text.
+/// Answers a message without text.
 pub(super) fn no_text(is_media: bool) -> String {
     let why = match is_media {
         true => "I can only read text, and there is none in your message.",
@@ -55,7 +55,7 @@ pub(super) fn no_text(is_media: bool) -> String {
     format!("{why} {MARK}")
 }
 
-/// To a question that a passage answers.
+/// Answers a question with a matching passage.
 pub(super) fn answered(found: &Found<'_, '_>) -> String {
     let (who, told, quote) = (who(found.passage), told(found.passage), found.quote);
     let quote = shortened(quote, QUOTED_MAX);
@@ -73,7 +73,7 @@ pub(super) fn answered(found: &Found<'_, '_>) -> String {
     }
 }
 
-/// To a question that nothing answers. `failure` is why memory could not be searched.
+/// Answers a question without a match. `failure` is the error of the memory search.
 pub(super) fn unknown(failure: Option<&str>) -> String {
     match failure {
         None => format!("I know nothing about that yet. Tell me, and I can quote it. {MARK}"),
@@ -86,7 +86,7 @@ pub(super) fn unknown(failure: Option<&str>) -> String {
     }
 }
 
-/// To a question about everything: the latest statements.
+/// Answers a question about everything known, with the latest statements.
 pub(super) fn overview(latest_first: &[(&Passage<'_>, &str)]) -> String {
     let said = latest_first.iter().map(|(passage, statement)| {
         let statement = shortened(statement, NOTED_MAX);
@@ -99,7 +99,7 @@ pub(super) fn overview(latest_first: &[(&Passage<'_>, &str)]) -> String {
     }
 }
 
-/// The first saying of a conversation tells who speaks.
+/// Adds the introduction to the first answer of a conversation.
 fn introduced(said: String, has_spoken: bool) -> String {
     match has_spoken {
         true => said,
@@ -129,7 +129,7 @@ fn told(passage: &Passage<'_>) -> String {
     }
 }
 
-/// The day of an ISO 8601 time; any other text as it is.
+/// Returns the date of an ISO 8601 time, or any other text unchanged.
 fn day(time: &str) -> &str {
     match time.split_once('T') {
         Some((day, _)) if day.len() == 10 => day,
@@ -137,7 +137,7 @@ fn day(time: &str) -> &str {
     }
 }
 
-/// A text on one line, cut off where it gets long.
+/// Returns the text on one line, truncated to `letters_max` characters.
 fn shortened(text: &str, letters_max: usize) -> String {
     let mut short = String::new();
     let mut letters = 0;

@@ -1,10 +1,10 @@
-//! An answer in the form of an output schema, as far as a text can honestly fill it.
+//! Fits an answer to an output schema, without inventing values.
 
 use retain_core::{Json, JsonMap};
 
-/// The answer in the form of `schema`, as JSON; or why it cannot be.
+/// Returns the answer as JSON that follows `schema`, or the reason why it does not fit.
 ///
-/// A text can fill a schema that asks for a text, and an object that needs no other field.
+/// A text fits a string schema, or an object schema that requires no other field.
 pub(super) fn filled(schema: &Json, answer: &str) -> Result<String, String> {
     if is_text(schema) {
         return Ok(Json::from(answer).to_string());
@@ -36,7 +36,7 @@ pub(super) fn filled(schema: &Json, answer: &str) -> Result<String, String> {
     }
 }
 
-/// Whether any text fits the schema.
+/// Whether the schema accepts any string.
 fn is_text(schema: &Json) -> bool {
     let is_string = |kind: &Json| {
         let kind = kind.as_str();

@@ -1,9 +1,9 @@
-//! Words of a question that say nothing about what it is about, in a few languages.
+//! Stop words of questions, in several languages.
 //!
-//! Only questions are looked up here. A word means different things in different languages (`hat`,
-//! `son`, `war`), so the list is that of the language the question seems to be in.
+//! Only questions are filtered. A word has different meanings in different languages (`hat`, `son`,
+//! `war`), so only the list of the question's apparent language applies.
 
-/// Words that ask what somebody knows or was told: they are about the asking.
+/// Words that ask what somebody knows or was told. They do not belong to the topic.
 const ASKING: &str = "remember recall know knew tell told say said mention mentioned remind \
     weißt erinnerst gesagt erzählt sais souviens dit sabes recuerdas dije sai ricordi detto lembra \
     lembras disse weet herinner gezegd";
@@ -49,10 +49,10 @@ const DUTCH: &str = "aan al alles als ben bij dan dat de der deze die dit doe ee
 
 const LANGUAGES: [&str; 7] = [ENGLISH, GERMAN, FRENCH, SPANISH, ITALIAN, PORTUGUESE, DUTCH];
 
-/// The words of a question that say what it is about, in its order.
+/// Returns the content words of a question, in order.
 pub(super) fn content_words(words: Vec<String>) -> Vec<String> {
     let is_listed = |list: &str, word: &str| list.split(' ').any(|listed| listed == word);
-    // A sample tells the language; of equals the first is taken.
+    // A sample determines the language; the first list wins among equals.
     let sample = &words[..words.len().min(40)];
     let hits = |list: &&str| sample.iter().filter(|word| is_listed(list, word)).count();
     let language = LANGUAGES.iter().rev().max_by_key(|list| hits(list));

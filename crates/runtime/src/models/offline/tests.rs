@@ -1,4 +1,4 @@
-//! The offline model as a caller sees it: a request in, responses out.
+//! Tests the offline model from the outside: a request in, responses out.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const MARK: &str = "(offline model: I only quote what I was told)";
 const ALPHA: &str = "My favorite project is Project Alpha.";
 const WHICH: &str = "What is my favorite project?";
 
-/// A conversation, built turn by turn.
+/// Builds a conversation turn by turn.
 #[derive(Default)]
 struct Talk(LlmRequest);
 
@@ -45,7 +45,7 @@ impl Talk {
         self
     }
 
-    /// The model called `load_memory`, which gave `answer`.
+    /// Adds a call of `load_memory` with the result `answer`.
     fn loaded(self, answer: &str) -> Talk {
         let call = FunctionCall::new("load_memory", JsonMap::from([("query", "x")]));
         let answer = Json::parse(answer).unwrap().as_object().unwrap().clone();
@@ -83,7 +83,7 @@ impl Talk {
         self.response().content.unwrap().text_concat()
     }
 
-    /// The query with which it calls `load_memory`.
+    /// Returns the query of the model's `load_memory` call, if it makes one.
     fn asks_memory(self) -> Option<String> {
         let content = self.response().content?;
         let call = content.function_calls().next()?.clone();
@@ -131,7 +131,7 @@ fn a_question_is_answered_from_recalled_memories() {
         Talk::default().recalled(&lines).user(WHICH).says(),
         expected
     );
-    // Behind the results of tools the block stands last.
+    // After tool results the block comes last.
     assert_eq!(
         Talk::default().user(WHICH).recalled(&lines).says(),
         expected
@@ -144,7 +144,7 @@ fn a_question_that_it_cannot_answer_goes_to_memory_and_is_answered_from_there() 
     assert_eq!(asked().asks_memory().as_deref(), Some("favorite project"));
     let expected = format!("You told me on 2026-11-16 in session s1: \"{ALPHA}\" {MARK}");
     assert_eq!(asked().found(ALPHA).says(), expected);
-    // What was found once is known in later turns.
+    // Search results stay known in later turns.
     let later = asked()
         .found(ALPHA)
         .agent(&expected)

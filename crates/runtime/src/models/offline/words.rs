@@ -1,21 +1,21 @@
-//! Words and sentences of a text, as far as finding a passage needs them.
+//! Splits a text into words and sentences for passage search.
 //!
-//! Light on purpose: lower case, English endings cut off. Both the question and the passages go
-//! through it, so a stem need not be a word, it only has to be the same for both.
+//! Simple on purpose: lower case, with English suffixes removed. Questions and passages are stemmed
+//! alike, so a stem need not be a real word.
 
-/// Dots behind these end no sentence.
+/// A period after one of these does not end a sentence.
 const ABBREVIATIONS: [&str; 12] = [
     "mr", "mrs", "ms", "dr", "prof", "st", "vs", "e.g", "i.e", "z.b", "bzw", "no",
 ];
 
-/// The words of a text in lower case.
+/// Returns the words of a text in lower case.
 pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
     text.split(|letter: char| !letter.is_alphanumeric())
         .flat_map(pieces)
         .map(str::to_lowercase)
 }
 
-/// A run of letters as words: scripts that write without spaces give one word a letter.
+/// Splits a run of letters into words: in scripts without spaces each character is a word.
 fn pieces(run: &str) -> impl Iterator<Item = &str> {
     let mut rest = run;
     std::iter::from_fn(move || {
@@ -30,12 +30,12 @@ fn pieces(run: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether the letter is of a script that sets no spaces between words: Chinese and Japanese.
+/// Whether the character belongs to a script without spaces between words: Chinese and Japanese.
 fn is_unspaced(letter: char) -> bool {
     matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}')
 }
 
-/// A word without the endings that make no difference: `lives`, `lived`, `living` are one.
+/// Removes inflectional suffixes: `lives`, `lived` and `living` have the same stem.
 pub(super) fn stem(word: &str) -> String {
     let mut stem = word.replace("our", "or");
     let long = |stem: &str, least: usize| stem.chars().count() >= least;
@@ -59,7 +59,7 @@ pub(super) fn stem(word: &str) -> String {
     }
 }
 
-/// `plann` of `planned` is `plan`; `fill` stays as it is.
+/// Removes a doubled final consonant: `plann` of `planned` becomes `plan`; `fill` is unchanged.
 fn undoubled(stem: &str) -> String {
     let mut letters = stem.chars().rev();
     let (last, before) = (letters.next(), letters.next());
@@ -71,7 +71,7 @@ fn undoubled(stem: &str) -> String {
     }
 }
 
-/// The sentences of a text, trimmed, each with the byte that it begins at.
+/// Returns the trimmed sentences of a text, each with its byte offset.
 pub(super) fn sentences(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -94,7 +94,7 @@ pub(super) fn sentences(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// The sentence between two bytes, if there is a word in it.
+/// Returns the sentence between two byte offsets, if it contains a word.
 fn sentence(text: &str, start: usize, end: usize) -> Option<(usize, &str)> {
     let untrimmed = &text[start..end];
     let begun = untrimmed.trim_start();
@@ -107,7 +107,7 @@ fn is_end(follows: Option<char>) -> bool {
 }
 
 fn is_abbreviation(text: &str) -> bool {
-    // An abbreviation is short; looking further back would cost time with every dot.
+    // An abbreviation is short; scanning further back for every period would be slow.
     let end = text.char_indices().rev().take(5).last();
     let end = end.map_or("", |(at, _)| &text[at..]);
     let word = end.rsplit(char::is_whitespace).next().unwrap_or(end);
