@@ -1,4 +1,4 @@
-//! `McpToolset` in agent configurations: ADK's names and arguments.
+//! `McpToolset` in agent configurations, with ADK's names and arguments.
 //!
 //! ```yaml
 //! tools:
@@ -21,7 +21,7 @@ use crate::{
     toolset::McpToolset,
 };
 
-/// The names by which configurations know the toolset; ADK has two spellings.
+/// Names of the toolset in configurations; ADK has two spellings.
 pub const NAMES: [&str; 8] = [
     "McpToolset",
     "MCPToolset",
@@ -37,24 +37,24 @@ const STDIO_SERVER: &str = "stdio_server_params";
 const STDIO: &str = "stdio_connection_params";
 const SSE: &str = "sse_connection_params";
 const HTTP: &str = "streamable_http_connection_params";
-/// Where the server is: exactly one of these is given.
+/// Keys that describe the server: exactly one must be present.
 const CONNECTIONS: [&str; 4] = [STDIO_SERVER, STDIO, SSE, HTTP];
-/// What ADK does with credentials is not done here.
+/// ADK's authentication keys, which are not supported.
 const AUTH: [&str; 3] = ["auth_scheme", "auth_credential", "credential_key"];
 
-/// Whether a configuration may start programs.
+/// Whether a configuration may start child processes.
 ///
-/// The file names a program and its arguments, so its author can run any code. Allow it for
-/// files of your own, and for no others.
+/// The file names a program and its arguments, so its author can run any code. Allow this only for
+/// your own files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildProcesses {
-    /// Configurations may name servers that are started as child processes.
+    /// Configurations may name servers that run as child processes.
     Allowed,
-    /// They may only name servers that are reached over HTTP.
+    /// Configurations may name only servers over HTTP.
     Refused,
 }
 
-/// Lets configurations name the toolset.
+/// Registers the toolset for configurations.
 pub fn register(registry: ConfigRegistry, processes: ChildProcesses) -> ConfigRegistry {
     NAMES.iter().fold(registry, |registry, name| {
         registry.tool_from_args(*name, move |args| {
@@ -64,11 +64,11 @@ pub fn register(registry: ConfigRegistry, processes: ChildProcesses) -> ConfigRe
     })
 }
 
-/// The toolset that the `args` of a configuration describe.
+/// Creates a toolset from the `args` of a configuration.
 ///
 /// # Errors
 ///
-/// What cannot be, in words that name the key.
+/// Returns a message that names the invalid key.
 pub fn toolset_from_args(args: &JsonMap, processes: ChildProcesses) -> Result<McpToolset, String> {
     let options = [
         "tool_filter",
@@ -194,7 +194,7 @@ fn http(args: &JsonMap) -> Result<HttpServer, String> {
     Ok(server.terminate_on_close(terminates.unwrap_or(true)))
 }
 
-/// The arguments in one place of the configuration. `null` counts as not given.
+/// The arguments of one map in the configuration. A null value counts as missing.
 struct Fields<'a>(&'a JsonMap);
 
 impl<'a> Fields<'a> {
@@ -262,7 +262,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Errors do not show the value: it may be a key.
+/// Reads a string. Errors do not show the value, which may be a secret.
 fn text(name: &str, value: &Json) -> Result<String, String> {
     let text = value.as_str().map(str::to_owned);
     text.ok_or_else(|| format!("`{name}` must be a text; put it in quotes"))

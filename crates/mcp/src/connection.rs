@@ -1,10 +1,9 @@
-//! The connection of a toolset: one session, made when it is needed and made anew when it broke.
+//! The connection of a toolset: one session, created on demand and recreated after it breaks.
 //!
-//! What may be repeated: listing and reading, once, whenever the connection broke, or no answer came
-//! in time: a server that hangs is replaced by a new one. A call of a tool, once, if the server has
-//! certainly not seen it: the child process was gone before the call was written, nobody listened at
-//! the address, or the server said that it does not know the session. A call that the server may have
-//! seen is never repeated: it may have done something.
+//! Listing and reading are retried once if the connection broke or timed out: a hanging server is
+//! replaced. A tool call is retried once only if the server did not receive it: the child process
+//! had ended before the call was written, the connection was refused, or the server reported an
+//! unknown session. Any other call is never retried, because it may have had side effects.
 
 use std::sync::{
     Arc,
@@ -21,16 +20,16 @@ use crate::{
     server::McpServer,
 };
 
-/// A server, and the session with it if there is one.
+/// A server and the current session, if any.
 #[derive(Debug)]
 pub(crate) struct Connection {
     server: McpServer,
     current: Mutex<Current>,
-    /// How often it was tried to connect, to the end.
+    /// Number of finished connection attempts.
     attempts: AtomicU64,
 }
 
-/// What came of the last attempt to connect, if it is not over.
+/// The result of the last connection attempt.
 #[derive(Debug, Default)]
 struct Current {
     session: Option<Arc<Session>>,
@@ -46,7 +45,7 @@ impl Connection {
         }
     }
 
-    /// All tools of the server.
+    /// Lists all tools of the server.
     pub(crate) async fn tools(&self) -> Result<Vec<ServerTool>, Failure> {
         let limit = self.server.connect_timeout();
         self.ask(Failure::ends_session, |session| {
@@ -55,7 +54,7 @@ impl Connection {
         .await
     }
 
-    /// All resources of the server.
+    /// Lists all resources of the server.
     pub(crate) async fn resources(&self) -> Result<Vec<ServerResource>, Failure> {
         let limit = self.server.connect_timeout();
         self.ask(Failure::ends_session, |session| {
@@ -64,7 +63,7 @@ impl Connection {
         .await
     }
 
-    /// What a resource says.
+    /// Reads a resource.
     pub(crate) async fn read(&self, uri: &str) -> Result<Vec<ResourceBody>, Failure> {
         let limit = self.server.connect_timeout();
         let uri: Arc<str> = uri.into();
@@ -75,7 +74,7 @@ impl Connection {
         .await
     }
 
-    /// What a tool answers, as the protocol writes it.
+    /// Calls a tool and returns its result in protocol form.
     pub(crate) async fn call(&self, tool: &str, args: &JsonMap) -> Result<Json, Failure> {
         let limit = self.server.call_timeout();
         let (tool, args): (Arc<str>, _) = (tool.into(), Arc::new(args.clone()));
@@ -94,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// Asks, and asks once more where `may_repeat` allows it.
+    /// Sends a request and retries it once if `may_repeat` allows it.
     async fn ask<T>(
         &self,
         may_repeat: fn(&Failure) -> bool,
@@ -116,7 +115,7 @@ impl Connection {
         }
     }
 
-    /// The session that there is, or a new one.
+    /// Returns the current session, or connects.
     async fn session(&self) -> Result<Arc<Session>, Failure> {
         let attempts = self.attempts.load(Ordering::Relaxed);
         // Concurrent callers wait for the same attempt.
@@ -126,7 +125,8 @@ impl Connection {
             current.session = Some(Arc::clone(&session));
             return Ok(session);
         }
-        // And fails with it: if each tried for himself, the last would wait for all of them.
+        // They also share its failure: if each retried in turn, the last would wait for all of
+        // them.
         let has_waited = self.attempts.load(Ordering::Relaxed) != attempts;
         if let Some(failure) = current.failure.as_ref().filter(|_| has_waited) {
             return Err(failure.clone());
@@ -153,7 +153,7 @@ impl Connection {
     }
 }
 
-/// A failure to connect is never repeated from outside: it was here.
+/// Marks a connection failure as final, because `session` has already retried it.
 fn not_connected(failure: Failure) -> Failure {
     let message = format!("Failed to create MCP session: {failure}");
     Failure::new(FailureKind::Hopeless, message)

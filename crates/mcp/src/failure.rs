@@ -1,13 +1,13 @@
-//! What can go wrong between us and a server, by what may be done next.
+//! Errors of communication with a server, classified by what the caller may do next.
 
 use std::{fmt, time::Duration};
 
 use retain_runtime::ToolError;
 
-/// Why a server did not answer as it should.
+/// Why a request to a server failed.
 ///
-/// The words are for models, logs and stored events: no header, variable or query of a URL is in
-/// them.
+/// The message goes to models, logs and stored events, so it contains no header, environment
+/// variable or URL query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Failure {
@@ -15,20 +15,19 @@ pub(crate) struct Failure {
     message: String,
 }
 
-/// What a failure says about the request that failed.
+/// What a failure implies for the request and the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// The server answered with an error of the protocol. The session is good.
+    /// The server returned a protocol error. The session is usable.
     Told,
-    /// The server did not answer a call in time, or what it answered has no meaning. It may have done
-    /// what was asked; the session is kept.
+    /// The server did not answer a call in time, or its answer was invalid. It may have executed
+    /// the request; the session is kept.
     Unanswered,
-    /// The connection broke or the server hangs, and it may have done what was asked.
+    /// The connection broke or the server hangs. It may have executed the request.
     Broken,
-    /// The connection broke, and the server has certainly not seen the request.
+    /// The connection broke before the server received the request.
     Unseen,
-    /// The server cannot be started or reached as it is described. Nothing is gained by trying
-    /// again.
+    /// The server cannot be started or reached with this configuration. Retrying does not help.
     Hopeless,
 }
 
@@ -40,20 +39,20 @@ impl Failure {
         }
     }
 
-    /// A call that was not answered in time; in the words of the Python SDK.
+    /// A call timed out. The message is that of the Python SDK.
     pub(crate) fn late(method: &str) -> Failure {
         let message = format!("Request '{method}' timed out");
         Failure::new(FailureKind::Unanswered, message)
     }
 
-    /// A list or the like that was not answered in time. Other than a call that takes long, it says
-    /// that the server is out of order.
+    /// A request such as listing timed out. Unlike a slow call, this means that the server is
+    /// broken.
     pub(crate) fn hanging(method: &str) -> Failure {
         let Failure { message, .. } = Failure::late(method);
         Failure::new(FailureKind::Broken, message)
     }
 
-    /// A connection that did not come about in time.
+    /// Connecting timed out.
     pub(crate) fn no_connection_within(limit: Duration) -> Failure {
         let message = format!(
             "timed out after {}s waiting for the session to become ready",
@@ -62,12 +61,12 @@ impl Failure {
         Failure::new(FailureKind::Unseen, message)
     }
 
-    /// Whether the session that failed is of no more use.
+    /// Whether the session is unusable after this failure.
     pub(crate) fn ends_session(&self) -> bool {
         matches!(self.kind, FailureKind::Broken | FailureKind::Unseen)
     }
 
-    /// Whether the same request may be sent again, though its server does something each time.
+    /// Whether the request may be retried even if it is not idempotent.
     pub(crate) fn is_unseen(&self) -> bool {
         self.kind == FailureKind::Unseen
     }
@@ -79,7 +78,7 @@ impl From<Failure> for ToolError {
     }
 }
 
-/// Seconds as Python prints a float.
+/// Formats seconds as Python prints a float.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

@@ -1,9 +1,9 @@
-//! Tools of MCP servers for agents: [`McpToolset`] starts or reaches a server, declares its tools,
-//! and calls them.
+//! Tools of MCP servers for agents: [`McpToolset`] connects to a server, declares its tools and
+//! calls them.
 //!
-//! A server is a [child process](StdioServer) or is [reached over HTTP](HttpServer). The connection
-//! is made when the tools are first asked for, is made anew when it broke, and ends with the
-//! toolset. [`register`] lets agent configurations name the toolset, as ADK's do.
+//! A server is a [child process](StdioServer) or [reached over HTTP](HttpServer). The connection is
+//! created when the tools are first needed, recreated after it breaks, and closed with the toolset.
+//! [`register`] lets agent configurations name the toolset, as in ADK.
 //!
 //! ```
 //! use retain_mcp::{McpToolset, StdioServer};
@@ -12,9 +12,9 @@
 //! # let _ = tools;
 //! ```
 //!
-//! The way of a call: [`McpToolset`] → `tool` → `connection`, which keeps the session and decides
-//! what may be repeated → `client`, the only module that knows the protocol's library → `result`,
-//! which gives the answer the shape that ADK stores.
+//! The path of a call: [`McpToolset`] → `tool` → `connection`, which owns the session and decides
+//! about retries → `client`, the only module that uses the MCP library → `result`, which converts
+//! the answer to the form that ADK stores.
 
 mod client;
 mod config;

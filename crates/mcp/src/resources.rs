@@ -1,7 +1,7 @@
-//! `load_mcp_resource`: lets the model read the resources of a server. Names and words are ADK's.
+//! `load_mcp_resource`: lets the model read the resources of a server. Names and texts are ADK's.
 //!
-//! The model is told the names; when it asks for some, the next request, and only that, has what
-//! they say.
+//! The model receives the names. When it requests some of them, their contents are added to the
+//! next request only.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ const DESCRIPTION: &str =
 const STATUS: &str = "resource contents temporarily inserted and removed. to access these \
     resources, call load_mcp_resource tool again.";
 
-/// The type of data of which the server says none.
+/// The MIME type of data for which the server names none.
 const OCTETS: &str = "application/octet-stream";
 
-/// The tool.
+/// The `load_mcp_resource` tool.
 #[derive(Debug)]
 pub(crate) struct LoadMcpResource {
     name: String,
@@ -40,7 +40,7 @@ impl LoadMcpResource {
         LoadMcpResource { name, connection }
     }
 
-    /// The resources that the last content asks for.
+    /// Returns the resources that the last content requests.
     fn wanted(&self, request: &LlmRequest) -> Vec<String> {
         let last = request.contents.last();
         let parts = last.map(|content| content.parts()).unwrap_or_default();
@@ -90,7 +90,7 @@ impl Tool for LoadMcpResource {
         })
     }
 
-    /// A server that does not answer costs its resources, and not the request.
+    /// If the server does not answer, the request is sent without its resources.
     async fn process_request(
         &self,
         _ctx: &ToolContext,

@@ -1,16 +1,16 @@
-//! What a tool answered, in the shape in which ADK stores it: the keys of the protocol in the order
-//! of the Python SDK's fields, `_meta` as `meta`, nothing that is null, and `isError` always.
+//! Converts tool results to the form that ADK stores: protocol keys in the field order of the
+//! Python SDK, `_meta` as `meta`, no null values, and always `isError`.
 //!
-//! What the server owns (`structuredContent`, `_meta`, schemas) stays as it came.
+//! Free-form values of the server (`structuredContent`, `_meta`, schemas) are unchanged.
 
 use retain_core::{Json, JsonMap};
 
-/// How an object is written: its keys in their order, and what their values are.
+/// The form of an object: its keys in order, and the kinds of their values.
 struct Shape(&'static [(&'static str, Value)]);
 
-/// What stands behind a key.
+/// The kind of a value.
 enum Value {
-    /// It stays as it is.
+    /// Any value, unchanged.
     Whole,
     /// An object of that shape.
     One(&'static Shape),
@@ -105,7 +105,7 @@ static TOOL: Shape = Shape(&[
     (META, Whole),
 ]);
 
-/// The answer of a tool.
+/// Converts the result of a tool.
 pub(crate) fn stored_result(wire: &Json) -> JsonMap {
     let mut wire = wire.as_object().cloned().unwrap_or_default();
     if wire.get("isError").is_none_or(Json::is_null) {
@@ -114,7 +114,7 @@ pub(crate) fn stored_result(wire: &Json) -> JsonMap {
     shaped(&wire, &RESULT)
 }
 
-/// What a server said of a tool.
+/// Converts the description of a tool.
 pub(crate) fn stored_tool(wire: &Json) -> JsonMap {
     wire.as_object()
         .map(|wire| shaped(wire, &TOOL))

@@ -1,26 +1,26 @@
-//! Where a server is and how it is reached: what `McpToolset` is made with.
+//! Server configuration for `McpToolset`: where a server is and how to reach it.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
 use percent_encoding::percent_decode_str;
 use retain_core::Bytes;
 
-/// How long connecting may take where nothing else is said; as in ADK.
+/// Default timeout for connecting, as in ADK.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an HTTP server may take for an answer where nothing else is said; as in ADK.
+/// Default timeout for an answer of an HTTP server, as in ADK.
 const HTTP_CALL_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A server that tools come from.
+/// A server that provides tools.
 #[derive(Debug, Clone, PartialEq)]
 pub enum McpServer {
     /// A child process.
     Stdio(StdioServer),
-    /// A server of the transport "streamable HTTP".
+    /// A server with the "streamable HTTP" transport.
     Http(HttpServer),
 }
 
 impl McpServer {
-    /// How long connecting and listing may take.
+    /// The timeout for connecting and listing.
     pub(crate) fn connect_timeout(&self) -> Duration {
         match self {
             McpServer::Stdio(server) => server.timeout,
@@ -28,7 +28,7 @@ impl McpServer {
         }
     }
 
-    /// How long a call may take.
+    /// The timeout for a call.
     pub(crate) fn call_timeout(&self) -> Duration {
         match self {
             McpServer::Stdio(server) => server.call_timeout.unwrap_or(server.timeout),
@@ -49,11 +49,11 @@ impl From<HttpServer> for McpServer {
     }
 }
 
-/// A program that is started for the toolset, spoken to over its standard input and output, and
-/// ended with the toolset, together with all that it started.
+/// A program that the toolset starts and talks to over standard input and output. It ends with the
+/// toolset, together with all processes that it started.
 ///
-/// Of our environment it gets `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM` and `USER`, and nothing
-/// else: keys for models are none of its business.
+/// It inherits only `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM` and `USER` from the environment,
+/// because it must not see API keys of models.
 #[derive(Clone, PartialEq)]
 pub struct StdioServer {
     pub(crate) command: String,
@@ -65,7 +65,7 @@ pub struct StdioServer {
 }
 
 impl StdioServer {
-    /// The program of that name or path.
+    /// Creates a server from the name or path of a program.
     pub fn new(command: impl Into<String>) -> StdioServer {
         StdioServer {
             command: command.into(),
@@ -77,32 +77,32 @@ impl StdioServer {
         }
     }
 
-    /// With arguments.
+    /// Adds arguments.
     pub fn args<T: Into<String>>(mut self, args: impl IntoIterator<Item = T>) -> StdioServer {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// With a variable in its environment.
+    /// Sets an environment variable.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> StdioServer {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// In a folder.
+    /// Sets the working directory.
     pub fn cwd(mut self, folder: impl Into<PathBuf>) -> StdioServer {
         self.cwd = Some(folder.into());
         self
     }
 
-    /// How long it may take to come up, and, as in ADK, to answer: 5 seconds, unless you say so. A
-    /// program that is downloaded first needs more.
+    /// Sets the timeout for startup and, as in ADK, for answers (default: 5 seconds). A program
+    /// that must be downloaded first needs more.
     pub fn timeout(mut self, timeout: Duration) -> StdioServer {
         self.timeout = timeout;
         self
     }
 
-    /// How long it may take to answer a call, where that is not the time in which it comes up.
+    /// Sets the timeout for answers to calls, if it differs from the startup timeout.
     pub fn call_timeout(mut self, timeout: Duration) -> StdioServer {
         self.call_timeout = Some(timeout);
         self
@@ -110,7 +110,7 @@ impl StdioServer {
 }
 
 impl fmt::Debug for StdioServer {
-    /// Values of variables and arguments may be keys.
+    /// Omits the values of variables and arguments, which may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.env.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("StdioServer")
@@ -124,9 +124,9 @@ impl fmt::Debug for StdioServer {
     }
 }
 
-/// A server on HTTP, with the transport "streamable HTTP".
+/// A server over HTTP with the "streamable HTTP" transport.
 ///
-/// The transport before it, HTTP+SSE, is not spoken.
+/// The older HTTP+SSE transport is not supported.
 #[derive(Clone, PartialEq)]
 pub struct HttpServer {
     pub(crate) url: String,
@@ -137,7 +137,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// The server at this URL.
+    /// Creates a server with this URL.
     pub fn new(url: impl Into<String>) -> HttpServer {
         HttpServer {
             url: url.into(),
@@ -148,26 +148,26 @@ impl HttpServer {
         }
     }
 
-    /// With a header in every request, for example `Authorization`. It is sent to this server only:
-    /// redirects to others are not followed.
+    /// Adds a header to every request, for example `Authorization`. It is sent only to this server:
+    /// redirects to other hosts are not followed.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> HttpServer {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// How long connecting and listing may take; 5 seconds, unless you say so.
+    /// Sets the timeout for connecting and listing (default: 5 seconds).
     pub fn timeout(mut self, timeout: Duration) -> HttpServer {
         self.timeout = timeout;
         self
     }
 
-    /// How long a call may take, and how long nothing may come; 5 minutes, unless you say so.
+    /// Sets the timeout for a call and for reading from a stream (default: 5 minutes).
     pub fn call_timeout(mut self, timeout: Duration) -> HttpServer {
         self.call_timeout = timeout;
         self
     }
 
-    /// Whether the server is told when the session is over. It is, unless you say so.
+    /// Sets whether the session is terminated on the server when it closes (default: true).
     pub fn terminate_on_close(mut self, terminate: bool) -> HttpServer {
         self.terminates_on_close = terminate;
         self
@@ -175,7 +175,7 @@ impl HttpServer {
 }
 
 impl fmt::Debug for HttpServer {
-    /// Values of headers, and of a query, may be keys.
+    /// Omits the values of headers and of the URL query, which may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("HttpServer")
@@ -188,17 +188,17 @@ impl fmt::Debug for HttpServer {
     }
 }
 
-/// What a server is sent that may be a key. Some servers repeat it when they refuse something.
+/// Values sent to a server that may be secrets. Some servers repeat them in error messages.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<String>);
 
-/// Shorter values are not secrets; removing them would damage ordinary words.
+/// Shorter values are not treated as secrets, because redacting them would damage ordinary words.
 const SECRET_MIN: usize = 6;
 
 impl Secrets {
     pub(crate) fn of(server: &McpServer) -> Secrets {
         let McpServer::Http(server) = server else {
-            // What a child process is given is its own to tell.
+            // A child process may print its own configuration.
             return Secrets::default();
         };
         let headers = server
@@ -207,12 +207,12 @@ impl Secrets {
             .flat_map(|(_, value)| of_header(value));
         let mut all: Vec<String> = headers.chain(of_url(&server.url)).collect();
         all.retain(|it| it.len() >= SECRET_MIN);
-        // What holds another one goes first.
+        // Redact longer values first, because they may contain shorter ones.
         all.sort_by_key(|it| std::cmp::Reverse(it.len()));
         Secrets(all)
     }
 
-    /// The text with none of them in it.
+    /// Redacts all secrets in the text.
     pub(crate) fn without(&self, text: &str) -> String {
         let text = text.to_owned();
         self.0.iter().fold(text, |text, it| text.replace(it, "…"))
@@ -220,7 +220,7 @@ impl Secrets {
 }
 
 fn of_header(value: &str) -> Vec<String> {
-    // "Bearer …": a server may repeat the key without that word.
+    // For "Bearer …", a server may repeat the key without that word.
     let key = value.split_whitespace().next_back().unwrap_or_default();
     let mut all = vec![value.to_owned(), key.to_owned()];
     let is_basic = value
@@ -233,7 +233,7 @@ fn of_header(value: &str) -> Vec<String> {
     all
 }
 
-/// The URL's name and password and the values of its query: as they are written, and as they are read.
+/// Returns the user name, password and query values of a URL, both encoded and decoded.
 fn of_url(url: &str) -> Vec<String> {
     let url = url.split('#').next().unwrap_or_default();
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
@@ -254,7 +254,7 @@ fn of_url(url: &str) -> Vec<String> {
     if let Some((login, _)) = authority.rsplit_once('@') {
         let login = match login.contains(':') {
             true => login.to_owned(),
-            // So it is sent where there is no password.
+            // This is how the login is sent without a password.
             false => format!("{login}:"),
         };
         all.extend(of_login(&login));
@@ -263,7 +263,7 @@ fn of_url(url: &str) -> Vec<String> {
     all
 }
 
-/// A name and a password: alone, together, and as in "Basic …".
+/// Returns the user name and password: separately, together, and encoded as for "Basic …".
 fn of_login(login: &str) -> Vec<String> {
     let (name, password) = login.split_once(':').unwrap_or((login, ""));
     let coded = Bytes::from(login.as_bytes()).to_base64();
@@ -282,7 +282,7 @@ fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// A URL without its query and without a name and password.
+/// Removes the query, user name and password from a URL.
 pub(crate) fn without_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = url.split_once("://") else {
@@ -324,7 +324,7 @@ mod tests {
         let secrets = Secrets::of(&server.into());
         let said = "canary-1 canary-2 [Bearer canary-4] (canary-4) on 1";
         assert_eq!(secrets.without(said), "… … […] (…) on 1");
-        // A name and a password are sent as one word, and queries are read by those who get them.
+        // User name and password are sent as one value, and servers decode query values.
         let server = HttpServer::new("https://canary-5:canary%2D6@host/?key=canary%2F7+8&n=%zz%4");
         let secrets = Secrets::of(&server.into());
         let login = "Basic Y2FuYXJ5LTU6Y2FuYXJ5LTY= Y2FuYXJ5LTU6Y2FuYXJ5LTY";
@@ -334,7 +334,7 @@ mod tests {
         let keyed = HttpServer::new("https://canary-key@host/");
         let secrets = Secrets::of(&keyed.into());
         assert_eq!(secrets.without("Basic Y2FuYXJ5LWtleTo="), "Basic …=");
-        // The receiver of a header can read the login in it too.
+        // The server can decode the login in a header.
         let basic = HttpServer::new("https://host/")
             .header("Authorization", "Basic Y2FuYXJ5LTU6Y2FuYXJ5LTY=");
         let secrets = Secrets::of(&basic.into());

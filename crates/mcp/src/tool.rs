@@ -15,12 +15,12 @@ use crate::{
     toolset::named,
 };
 
-/// Whether a person has to approve a call with these arguments.
+/// Whether a person must approve a call with these arguments.
 pub(crate) type Confirms = Arc<dyn Fn(&JsonMap) -> bool + Send + Sync>;
 
-/// A tool that a server has.
+/// A tool of a server.
 pub(crate) struct McpTool {
-    /// With the prefix of its set; the server does not know that.
+    /// The name with the prefix of the toolset, which the server does not know.
     name: String,
     tool: ServerTool,
     connection: Arc<Connection>,
@@ -42,7 +42,7 @@ impl McpTool {
         }
     }
 
-    /// What the model is sent: the server's words are marked as such.
+    /// Returns the declaration for the model, with the server's texts enclosed in markers.
     fn fenced_declaration(&self) -> FunctionDeclaration {
         let output = self.tool.output_schema.as_ref();
         FunctionDeclaration {
@@ -54,7 +54,7 @@ impl McpTool {
         }
     }
 
-    /// The page that displays the tool's answer, if it has one: an "MCP App".
+    /// Returns the URI of the page that displays the tool's result (an "MCP App"), if any.
     fn page(&self) -> Option<&str> {
         let meta = self.tool.wire.get("_meta")?;
         let nested = meta.get("ui").and_then(|ui| ui.get("resourceUri"));
@@ -65,7 +65,7 @@ impl McpTool {
             .find(|uri| uri.starts_with("ui://"))
     }
 
-    /// Lets the user interface show the page.
+    /// Asks the user interface to show the page.
     fn show_page(&self, ctx: &ToolContext, uri: &str, args: JsonMap) {
         let widget = JsonMap::from([
             ("id", Json::from(ctx.function_call_id().unwrap_or_default())),
@@ -119,7 +119,7 @@ impl Tool for McpTool {
         _ctx: &ToolContext,
         request: &mut LlmRequest,
     ) -> Result<(), ToolError> {
-        // The last of that name is the one that was just added.
+        // Search from the end for the declaration that was just added.
         let tools = request.config.tools.iter_mut().flatten().rev();
         let mut declared =
             tools.flat_map(|tool| tool.function_declarations.iter_mut().flatten().rev());
@@ -155,7 +155,7 @@ impl Tool for McpTool {
     }
 }
 
-/// What the model is told of a call that failed: it goes on, as in ADK.
+/// Returns the error for the model. As in ADK, the run continues after a failed call.
 fn told(failure: &Failure) -> Json {
     let lead = match failure.kind {
         FailureKind::Told | FailureKind::Unanswered => "MCP tool execution failed",

@@ -1,4 +1,4 @@
-//! `McpToolset`: the tools of a server, as an agent has them.
+//! `McpToolset`: the tools of a server as a toolset of an agent.
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use crate::{
     tool::{Confirms, McpTool},
 };
 
-/// Names that the framework has for calls of its own: a server must not take them.
+/// Names that the framework uses for its own calls. Tools of a server must not have them.
 const RESERVED: [&str; 5] = [
     "adk_request_confirmation",
     "adk_request_credential",
@@ -28,7 +28,7 @@ const RESERVED: [&str; 5] = [
     "set_model_response",
     "transfer_to_agent",
 ];
-/// For as many runs at once the list of tools is kept until they are over.
+/// Maximum number of concurrent runs whose tool list is cached.
 const RUNS_MAX: usize = 64;
 
 type Filter = Arc<dyn Fn(&ReadonlyContext, &str) -> bool + Send + Sync>;
@@ -36,8 +36,8 @@ type Tools = Vec<Arc<dyn Tool>>;
 
 /// The tools of an MCP server.
 ///
-/// The toolset starts or connects to the server when a run first needs its tools, and closes it when the
-/// toolset is closed or dropped.
+/// The toolset starts or connects to the server when a run first needs its tools. It disconnects
+/// when it is closed or dropped.
 pub struct McpToolset {
     server: McpServer,
     connection: Arc<Connection>,
@@ -50,8 +50,8 @@ pub struct McpToolset {
     of_runs: Mutex<VecDeque<(RunId, Tools)>>,
 }
 
-/// Which run it is. The name of a run alone would not do: clients choose it, and what a filter keeps
-/// for one user would be another's.
+/// Identifies a run. The invocation ID alone is not sufficient: clients choose it, so one user
+/// could receive the filtered tools of another.
 #[derive(Debug, PartialEq, Eq)]
 struct RunId {
     session: SessionKey,
@@ -68,7 +68,7 @@ impl RunId {
 }
 
 impl McpToolset {
-    /// All tools of the server.
+    /// Creates a toolset with all tools of the server.
     pub fn new(server: impl Into<McpServer>) -> McpToolset {
         let server = server.into();
         McpToolset {
@@ -84,7 +84,8 @@ impl McpToolset {
         }
     }
 
-    /// Uses only the tools with these names, as the server spells them. An empty list disables the filter, as in ADK.
+    /// Uses only the tools with these names, as the server spells them. An empty list disables the
+    /// filter, as in ADK.
     pub fn tool_filter<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         self.filter = match names.is_empty() {
@@ -94,7 +95,7 @@ impl McpToolset {
         self
     }
 
-    /// Only the tools for which `keep` says so, in each run anew.
+    /// Uses only the tools that `keep` accepts, evaluated in each run.
     pub fn tool_filter_when(
         mut self,
         keep: impl Fn(&ReadonlyContext, &str) -> bool + Send + Sync + 'static,
@@ -103,19 +104,19 @@ impl McpToolset {
         self
     }
 
-    /// Stands before the name of each tool, with an underscore, so that two servers may have tools
-    /// of one name.
+    /// Prefixes the name of each tool, joined with an underscore, so that tools of two servers may
+    /// have the same name.
     pub fn tool_name_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into()).filter(|prefix| !prefix.is_empty());
         self
     }
 
-    /// Lets a person approve each call before it is made.
+    /// Requires a person to approve each call before it runs.
     pub fn require_confirmation(self) -> Self {
         self.require_confirmation_when(|_| true)
     }
 
-    /// Lets a person approve calls with arguments for which `when` says so.
+    /// Requires a person to approve calls whose arguments satisfy `when`.
     pub fn require_confirmation_when(
         mut self,
         when: impl Fn(&JsonMap) -> bool + Send + Sync + 'static,
@@ -124,19 +125,19 @@ impl McpToolset {
         self
     }
 
-    /// Asks the server for its tools no more often than this. Otherwise each run asks once.
+    /// Caches the tool list for this long. Without it, each run requests the list once.
     pub fn tool_list_cache_ttl(mut self, ttl: Duration) -> Self {
         self.list_is_good_for = Some(ttl);
         self
     }
 
-    /// Lets the model read the server's resources too, with the tool `load_mcp_resource`.
+    /// Adds the tool `load_mcp_resource`, with which the model reads the server's resources.
     pub fn use_mcp_resources(mut self) -> Self {
         self.uses_resources = true;
         self
     }
 
-    /// Where the tools come from.
+    /// The server that provides the tools.
     pub fn server(&self) -> &McpServer {
         &self.server
     }
@@ -158,10 +159,10 @@ impl McpToolset {
         Ok(tools)
     }
 
-    /// The tools that this run may use, by name: a stable order lets providers cache.
+    /// Returns the tools for this run, sorted by name: a stable order lets providers cache.
     fn chosen(&self, ctx: &ReadonlyContext, mut tools: Vec<ServerTool>) -> Tools {
         tools.retain(|tool| {
-            // Also with its prefix, which a server may have been told.
+            // Check the prefixed name too, because a server may know the prefix.
             let named = named(self.prefix.as_deref(), &tool.name);
             if [&*tool.name, &*named]
                 .iter()
@@ -211,7 +212,7 @@ impl Toolset for McpToolset {
         "McpToolset"
     }
 
-    /// A run asks the server once: the tools do not change under the model's feet.
+    /// Requests the list once per run, so that the tools do not change during the run.
     async fn tools(&self, ctx: &ReadonlyContext) -> Result<Tools, ToolError> {
         let run = RunId::of(ctx);
         if let Some(tools) = self.of_run(&run) {
@@ -227,7 +228,7 @@ impl Toolset for McpToolset {
     }
 }
 
-/// The name by which the model knows a tool.
+/// Returns the name that the model sees for a tool.
 pub(crate) fn named(prefix: Option<&str>, name: &str) -> String {
     match prefix {
         Some(prefix) => format!("{prefix}_{name}"),

@@ -1,7 +1,7 @@
-//! A server that is a child process: how it is started and spoken to.
+//! A server as a child process: starting it and communicating with it.
 //!
-//! Whatever ends the transport ends the whole group of the process: an agent leaves no processes
-//! behind, also when the server is a script that started others.
+//! Closing or dropping the transport ends the whole process group, so that no process is left
+//! behind even if the server is a script that started others.
 
 use std::{
     collections::HashSet,
@@ -28,18 +28,18 @@ use crate::{
     server::StdioServer,
 };
 
-/// What a child process gets of our environment; as in ADK.
+/// Environment variables that a child process inherits, as in ADK.
 const INHERITED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
-/// How long it is waited for what a process may have said before it ended: all that is on its way.
+/// How long to read remaining output after the process has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// As much as is logged of a line that the server writes for people.
+/// Maximum number of bytes of one logged line.
 const LINE_MAX: u64 = 4096;
 
 /// The transport to a child process.
 pub(super) struct ChildProcess {
     io: AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>,
     group: Group,
-    /// Until when it is read from a process that has ended.
+    /// Deadline for reading from a process that has ended.
     heard_until: Option<Instant>,
     sent: Sent,
 }
@@ -63,7 +63,7 @@ impl ChildProcess {
         })
     }
 
-    /// What it was sent.
+    /// Returns the set of sent calls.
     pub(super) fn sent(&self) -> Sent {
         self.sent.clone()
     }
@@ -89,7 +89,7 @@ fn command(server: &StdioServer) -> Command {
     command
 }
 
-/// What the server writes for people goes into our log, where those look who want to know more.
+/// Logs the standard error of the server at debug level.
 async fn log_lines(server: String, stderr: ChildStderr) {
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();
@@ -113,7 +113,7 @@ impl Transport<RoleClient> for ChildProcess {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        // Whether they were seen is asked of calls only.
+        // Only calls need to be tracked.
         let id = match &message {
             JsonRpcMessage::Request(request) => match &request.request {
                 ClientRequest::CallToolRequest(_) => Some(request.id.clone()),
@@ -130,14 +130,14 @@ impl Transport<RoleClient> for ChildProcess {
             sent.insert(id.clone());
             let done = sending.await;
             if done.is_err() {
-                // Nobody read the end of the line.
+                // The server did not receive the whole line.
                 sent.take(&id);
             }
             done
         }
     }
 
-    /// Its output need not end with the process: what it started may hold it.
+    /// The output may stay open after the process ended, because its child processes may hold it.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let until = match self.heard_until {
             Some(until) => until,
@@ -151,15 +151,15 @@ impl Transport<RoleClient> for ChildProcess {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        // The end of its input tells the server that it is over. Where the server does not read,
-        // what is still being written to it stands before that end for ever.
+        // Closing its input tells the server to exit. If the server does not read, pending writes
+        // would block the close forever.
         let closed = timeout(PATIENCE, self.io.close()).await;
         self.group.end().await;
         closed.unwrap_or(Ok(()))
     }
 }
 
-/// Which calls may have reached the server.
+/// The calls that may have reached the server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sent(Arc<Mutex<HashSet<RequestId>>>);
 
@@ -174,7 +174,7 @@ impl Sent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Forgets a request; says whether it may have reached the server.
+    /// Removes a request; returns whether it may have reached the server.
     pub(super) fn take(&self, id: &RequestId) -> bool {
         let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sent.remove(id)

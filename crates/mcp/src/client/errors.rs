@@ -1,4 +1,4 @@
-//! The library's errors as ours: what they say about the request, in words without secrets.
+//! Converts errors of the MCP library to `Failure`s without secrets.
 
 use rmcp::{
     ServiceError,
@@ -11,18 +11,18 @@ use crate::{
     server::Secrets,
 };
 
-/// What is said where nothing more is known.
+/// The message if nothing more is known.
 pub(super) const CLOSED: &str = "Connection closed";
-/// As much as is told of what a server wrote where no error of the protocol was.
+/// Maximum number of characters quoted from an answer that is not a protocol error.
 const TOLD_MAX: usize = 300;
 
-/// An answer that is none.
+/// The answer is invalid.
 pub(super) fn no_answer() -> Failure {
     let message = "the server's answer is none that the protocol knows";
     Failure::new(FailureKind::Unanswered, message)
 }
 
-/// A request that failed.
+/// Converts the error of a request.
 pub(super) fn of_request(error: &ServiceError, secrets: &Secrets) -> Failure {
     match error {
         ServiceError::McpError(error) => {
@@ -38,7 +38,7 @@ pub(super) fn of_request(error: &ServiceError, secrets: &Secrets) -> Failure {
     }
 }
 
-/// A session that did not come about.
+/// Converts the error of session initialization.
 pub(super) fn of_start(error: &ClientInitializeError, secrets: &Secrets) -> Failure {
     match error {
         ClientInitializeError::TransportError { error, .. } => {
@@ -62,13 +62,13 @@ pub(super) fn of_start(error: &ClientInitializeError, secrets: &Secrets) -> Fail
     }
 }
 
-/// A message that was not sent, or whose answer did not come.
+/// Converts an error of sending a message or of receiving its answer.
 fn of_transport(error: &DynamicTransportError, secrets: &Secrets) -> Failure {
     let cause = error
         .error
         .downcast_ref::<StreamableHttpError<reqwest::Error>>();
     let Some(cause) = cause else {
-        // Half a line at most has reached the child process: no message.
+        // The child process received at most half a line, which is not a message.
         return Failure::new(FailureKind::Unseen, CLOSED);
     };
     let (kind, message) = match cause {
@@ -81,7 +81,7 @@ fn of_transport(error: &DynamicTransportError, secrets: &Secrets) -> Failure {
         StreamableHttpError::Client(error) if error.is_timeout() => {
             (FailureKind::Broken, "nothing came from the server".into())
         }
-        // The library's own words have the URL, and that may have a key.
+        // The library's message contains the URL, which may contain a secret.
         StreamableHttpError::Client(_) => (FailureKind::Broken, CLOSED.into()),
         StreamableHttpError::SessionExpired => (
             FailureKind::Unseen,
@@ -116,7 +116,7 @@ fn of_transport(error: &DynamicTransportError, secrets: &Secrets) -> Failure {
     Failure::new(kind, message)
 }
 
-/// What a server said with an HTTP status that is none of success.
+/// Formats an unsuccessful HTTP response.
 fn unexpected(said: &str) -> String {
     let said = shortened(said);
     let is_elsewhere = ["HTTP 404", "HTTP 405"]

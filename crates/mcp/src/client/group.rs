@@ -1,6 +1,8 @@
-//! The process groups of servers: a child process and all that it started, which end together.
+//! Process groups of servers: a child process and all processes that it started, which end
+//! together.
 //!
-//! All that live are known in one place, so that a program that ends at once leaves none behind.
+//! All live groups are recorded in one place, so that a program that exits immediately can end them
+//! all.
 
 use std::{
     io,
@@ -13,20 +15,20 @@ use tokio::{
     time::{Duration, timeout},
 };
 
-/// How long a child process has to end by itself, and again after it was asked to.
+/// How long a child process may take to exit by itself, and again after SIGTERM.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The groups that live.
+/// The live groups.
 static LIVE: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 fn live() -> MutexGuard<'static, Vec<Pid>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends the program at once with this code, and with it all servers that are child processes, with all
-/// that they started. For who cannot wait until toolsets are closed.
+/// Exits the program immediately with this code and kills all server child processes with
+/// everything they started. Use it if the program cannot wait until toolsets are closed.
 pub fn exit_at_once(code: i32) -> ! {
-    // Held to the end: no server is started any more.
+    // Held until exit, so that no new server starts.
     let live = live();
     for group in live.iter() {
         let _ = kill_process_group(*group, Signal::KILL);
@@ -34,15 +36,15 @@ pub fn exit_at_once(code: i32) -> ! {
     std::process::exit(code)
 }
 
-/// A child process and all that it started.
+/// A child process and all processes that it started.
 pub(super) struct Group {
     child: Child,
-    /// `None` when it is over.
+    /// `None` after the process has ended.
     id: Option<Pid>,
 }
 
 impl Group {
-    /// Starts it, as the leader of a group of its own.
+    /// Starts the process as the leader of its own group.
     pub(super) fn spawn(command: &mut Command) -> io::Result<Group> {
         let mut live = live();
         let child = command.process_group(0).spawn()?;
@@ -52,20 +54,20 @@ impl Group {
         Ok(Group { child, id })
     }
 
-    /// Its standard output, input and error, once.
+    /// Takes the standard output, input and error of the process. Succeeds once.
     pub(super) fn pipes(&mut self) -> Option<(ChildStdout, ChildStdin, ChildStderr)> {
         let child = &mut self.child;
         let pipes = (child.stdout.take(), child.stdin.take(), child.stderr.take());
         Some((pipes.0?, pipes.1?, pipes.2?))
     }
 
-    /// Done when the process has ended. What it started ends with it.
+    /// Waits until the process has ended, then kills the rest of its group.
     pub(super) async fn ended(&mut self) {
         let _ = self.child.wait().await;
         self.over();
     }
 
-    /// Waits until the process ends; asks it to, and then makes it.
+    /// Waits for the process to exit, then sends SIGTERM and finally SIGKILL.
     pub(super) async fn end(&mut self) {
         if timeout(PATIENCE, self.ended()).await.is_ok() {
             return;
@@ -79,7 +81,7 @@ impl Group {
 
     fn signal(&self, signal: Signal) {
         if let Some(id) = self.id {
-            // A group that is gone is what was wanted.
+            // The group may already be gone, which is fine.
             let _ = kill_process_group(id, signal);
         }
     }

@@ -1,4 +1,4 @@
-//! A server that is reached over HTTP: the client, its headers, its redirects and its timeouts.
+//! The HTTP client for servers: headers, redirects and timeouts.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -21,14 +21,14 @@ use crate::{
     server::HttpServer,
 };
 
-/// Headers that are the protocol's own.
+/// Headers that the protocol sets itself.
 const RESERVED: [&str; 4] = [
     "accept",
     "mcp-session-id",
     "mcp-protocol-version",
     "last-event-id",
 ];
-/// How often a stream that broke is asked for again, and how long at first until that.
+/// Number of retries for a broken stream, and the first delay between them.
 const STREAM_RETRIES: usize = 3;
 const STREAM_PAUSE: Duration = Duration::from_millis(200);
 const REDIRECTS_MAX: usize = 10;
@@ -36,7 +36,7 @@ const REDIRECTS_MAX: usize = 10;
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Posted = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
 
-/// The transport to the server; nothing is sent yet.
+/// Creates the transport to the server. Nothing is sent yet.
 pub(super) fn transport(
     server: &HttpServer,
 ) -> Result<StreamableHttpClientTransport<HttpClient>, Failure> {
@@ -57,12 +57,12 @@ pub(super) fn transport(
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
-/// Why the headers cannot be sent, if they cannot.
+/// Returns an error if the headers are invalid.
 pub(crate) fn check_headers(given: &[(String, String)]) -> Result<(), String> {
     headers(given).map(|_| ())
 }
 
-/// Errors name the header, and never its value.
+/// Parses headers. Errors name the header but never its value.
 fn headers(given: &[(String, String)]) -> Result<Headers, String> {
     let mut headers = Headers::new();
     for (name, value) in given {
@@ -80,13 +80,14 @@ fn headers(given: &[(String, String)]) -> Result<Headers, String> {
 }
 
 fn client(server: &HttpServer) -> reqwest::Result<reqwest::Client> {
-    // The first caller sets the provider of the whole process; all our crates choose this one.
+    // The first caller sets the crypto provider of the process; all crates of Retain choose this
+    // one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(server.timeout)
         .read_timeout(server.call_timeout)
-        // A connection whose answer was not read to its end would be waited for.
+        // Reuse would wait for a connection whose response was not read to the end.
         .pool_max_idle_per_host(0)
         .redirect(Policy::custom(|attempt| match is_safe(&attempt) {
             true => attempt.follow(),
@@ -95,8 +96,8 @@ fn client(server: &HttpServer) -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-/// Whether a redirect leads to the same server and keeps the request what it is: headers may be
-/// keys, and go nowhere else.
+/// Whether a redirect stays on the same server and keeps method and body: headers may be secrets
+/// and must not go elsewhere.
 fn is_safe(attempt: &Attempt<'_>) -> bool {
     let previous = attempt.previous();
     let is_same = previous
@@ -105,7 +106,7 @@ fn is_safe(attempt: &Attempt<'_>) -> bool {
     is_same && matches!(attempt.status().as_u16(), 307 | 308) && previous.len() <= REDIRECTS_MAX
 }
 
-/// The library's client, which also knows how servers in the field say that a session is over.
+/// The library's client, extended by the ways in which real servers report an expired session.
 #[derive(Clone)]
 pub(super) struct HttpClient {
     client: reqwest::Client,
@@ -204,7 +205,7 @@ impl StreamableHttpClient for HttpClient {
     }
 }
 
-/// The library logs its errors, and a URL may have a key in it.
+/// Removes the URL, which may contain a secret, because the library logs its errors.
 fn without_url(error: StreamableHttpError<reqwest::Error>) -> StreamableHttpError<reqwest::Error> {
     match error {
         StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
@@ -212,9 +213,8 @@ fn without_url(error: StreamableHttpError<reqwest::Error>) -> StreamableHttpErro
     }
 }
 
-/// The protocol wants HTTP 404 for a session that the server does not know. Servers made after the
-/// examples of the TypeScript SDK answer 400 instead, with an error of their own; it comes before
-/// anything is done.
+/// Detects an expired session. The protocol requires HTTP 404 for it, but servers based on the
+/// TypeScript SDK's examples answer 400 with their own error, before executing the request.
 fn told_expired(posted: Posted, has_session: bool) -> Posted {
     let is_expired = match &posted {
         Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(told), _)) => {

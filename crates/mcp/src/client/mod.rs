@@ -1,5 +1,5 @@
-//! The protocol: the only module that names the MCP library, so that its next major costs one
-//! folder. Gives a session, and answers as JSON.
+//! The protocol layer: the only module that uses the MCP library, so that its next major version
+//! affects only this folder. It provides a session whose answers are JSON.
 
 mod child;
 mod errors;
@@ -35,51 +35,51 @@ use child::{ChildProcess, Sent};
 pub use group::exit_at_once;
 pub(crate) use http::check_headers;
 
-/// How long a session may take to say goodbye: longer than a child process has for it.
+/// Timeout for closing a session; longer than a child process has to exit.
 const GOODBYE: Duration = Duration::from_secs(10);
 
-/// What a server says of one of its tools.
+/// A tool as the server describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ServerTool {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) input_schema: Json,
     pub(crate) output_schema: Option<Json>,
-    /// All of it, as it came.
+    /// The complete description as received.
     pub(crate) wire: Json,
 }
 
-/// A resource that a server has.
+/// A resource of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ServerResource {
     pub(crate) name: String,
     pub(crate) uri: String,
 }
 
-/// What a resource says.
+/// The contents of a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ResourceBody {
     Text(String),
-    /// Base64, with the type of the data.
+    /// Base64 data with its MIME type.
     Blob(String, Option<String>),
     Unknown,
 }
 
-/// A session with a server that has said hello.
+/// An initialized session with a server.
 pub(crate) struct Session {
     peer: Peer<RoleClient>,
     running: Mutex<Option<RunningService<RoleClient, ClientConfig>>>,
-    /// What a child process was sent. HTTP tells it by its errors.
+    /// Calls sent to a child process. For HTTP, errors tell whether a call was received.
     sent: Option<Sent>,
     secrets: Secrets,
 }
 
 impl Session {
-    /// Starts or reaches the server, and says hello.
+    /// Connects to the server and initializes the session.
     ///
-    /// In a task of its own, which is ended if nobody waits for it any more: the library holds on to
-    /// the span in which it is started for as long as the session lasts, and the run that first
-    /// needs a server would not be over before that.
+    /// This runs in a separate task, which is cancelled with the caller. The library holds the
+    /// current span for the lifetime of the session, so otherwise the span of the first run would
+    /// not end before the session.
     pub(crate) async fn connect(server: &McpServer) -> Result<Session, Failure> {
         let limit = server.connect_timeout();
         let mut task = JoinSet::new();
@@ -116,12 +116,12 @@ impl Session {
         })
     }
 
-    /// Whether it is known to be over.
+    /// Whether the session is known to be closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.peer.is_transport_closed()
     }
 
-    /// All tools of the server, in its order.
+    /// Lists all tools of the server, in its order.
     pub(crate) async fn tools(&self, limit: Duration) -> Result<Vec<ServerTool>, Failure> {
         let tools = self
             .within("tools/list", limit, self.peer.list_all_tools())
@@ -129,7 +129,7 @@ impl Session {
         tools.iter().map(server_tool).collect()
     }
 
-    /// All resources of the server, in its order.
+    /// Lists all resources of the server, in its order.
     pub(crate) async fn resources(&self, limit: Duration) -> Result<Vec<ServerResource>, Failure> {
         let listed = self
             .within("resources/list", limit, self.peer.list_all_resources())
@@ -141,7 +141,7 @@ impl Session {
         Ok(listed.into_iter().map(resource).collect())
     }
 
-    /// What a resource says.
+    /// Reads a resource.
     pub(crate) async fn read(
         &self,
         uri: &str,
@@ -152,9 +152,9 @@ impl Session {
         Ok(read.contents.into_iter().map(body_of).collect())
     }
 
-    /// Calls a tool; gives the answer as the protocol writes it.
+    /// Calls a tool and returns its result in protocol form.
     ///
-    /// If the caller goes away or the time is over, the server is told that nobody waits.
+    /// If the caller is cancelled or the call times out, the server receives a cancellation.
     pub(crate) async fn call(
         &self,
         tool: &str,
@@ -172,7 +172,7 @@ impl Session {
             .peer
             .send_cancellable_request(request, PeerRequestOptions::no_options())
             .await
-            // It stands in no queue yet.
+            // The request was not queued yet.
             .map_err(|_| Failure::new(FailureKind::Unseen, errors::CLOSED))?;
         let mut waiting = Waiting {
             session: self,
@@ -193,7 +193,7 @@ impl Session {
         }
     }
 
-    /// A question that changes nothing, and that a server in order answers soon.
+    /// Sends an idempotent request, which a healthy server answers quickly.
     async fn within<T>(
         &self,
         method: &str,
@@ -205,12 +205,12 @@ impl Session {
         answer.map_err(|error| errors::of_request(&error, &self.secrets))
     }
 
-    /// Says goodbye: ends the child process, or the session of the HTTP server.
+    /// Closes the session: ends the child process, or the session on the HTTP server.
     pub(crate) async fn close(&self) {
-        // Taken out first: nobody else waits while the goodbye is said.
+        // Take the session out first, so that no other caller waits while it closes.
         let running = self.running.lock().await.take();
         if let Some(mut running) = running {
-            // A server that does not hear it is ended all the same when the connection is dropped.
+            // If the server does not react, dropping the connection ends it anyway.
             let _ = running.close_with_timeout(GOODBYE).await;
         }
     }
@@ -224,7 +224,7 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// A call that a server works on. If it is dropped before it is over, the server is told.
+/// A call that the server is executing. Dropping it before it is over sends a cancellation.
 struct Waiting<'s> {
     session: &'s Session,
     id: RequestId,
@@ -232,7 +232,7 @@ struct Waiting<'s> {
 }
 
 impl Waiting<'_> {
-    /// Whether the call may have reached the server. It is forgotten with that.
+    /// Whether the call may have reached the server. Also stops tracking the call.
     fn was_seen(&self) -> bool {
         let sent = self.session.sent.as_ref();
         sent.is_none_or(|sent| sent.take(&self.id))
@@ -248,7 +248,7 @@ impl Drop for Waiting<'_> {
         let reason = "nobody waits for the answer".to_owned();
         let params = CancelledNotificationParam::new(Some(self.id.clone()), Some(reason));
         let cancelled = CancelledNotification::new(params);
-        // It is in the queue when it was polled once; nobody need wait until it is sent.
+        // One poll queues the notification; waiting until it is sent is not necessary.
         let told = self.session.peer.send_notification(cancelled.into());
         let _ = told.now_or_never();
     }
@@ -284,7 +284,7 @@ fn body_of(contents: ResourceContents) -> ResourceBody {
     }
 }
 
-/// By way of text: the library has floats of 32 bits, which are only as text what they were.
+/// Convert via text: the library has 32-bit floats, which keep their value only as text.
 fn json_of(value: &impl Serialize) -> Result<Json, Failure> {
     let text = serde_json::to_string(value).ok();
     let json = text.and_then(|text| Json::parse(&text).ok());
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
     use crate::server::StdioServer;
 
-    /// Says hello, tells of no tools, and answers nothing more.
+    /// Initializes, lists no tools, and then answers nothing.
     const SILENT: &str = r#"
 answer() {
   id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
@@ -310,7 +310,7 @@ while read -r line; do
 done
 "#;
 
-    /// A connection lasts for as long as its program, and so does what is kept of each request.
+    /// A connection lives as long as the program, so data kept per request would accumulate.
     #[tokio::test]
     async fn of_requests_that_are_over_nothing_is_kept() {
         let long = Duration::from_secs(60);

@@ -1,8 +1,8 @@
-//! The trace that a call is part of, for a server that has spans of its own.
+//! Trace context of a call, for servers that record their own spans.
 
 use rmcp::model::RequestMetaObject;
 
-/// What a call says besides its arguments; nothing, if nobody collects spans.
+/// Returns the metadata of a call with the trace context; `None` if no spans are collected.
 #[cfg(feature = "otel")]
 pub(super) fn meta() -> Option<RequestMetaObject> {
     use opentelemetry::trace::TraceContextExt as _;
@@ -14,7 +14,7 @@ pub(super) fn meta() -> Option<RequestMetaObject> {
         let mut meta = RequestMetaObject::new();
         let (trace, span_id) = (span.trace_id(), span.span_id());
         let flags = span.trace_flags().to_u8();
-        // The format of the W3C.
+        // The W3C Trace Context format.
         meta.set_traceparent(format!("00-{trace}-{span_id}-{flags:02x}"));
         let state = span.trace_state().header();
         if !state.is_empty() {
@@ -24,7 +24,7 @@ pub(super) fn meta() -> Option<RequestMetaObject> {
     })
 }
 
-/// What a call says besides its arguments: spans are collected with the feature `otel` only.
+/// Returns no metadata: spans are collected only with the feature `otel`.
 #[cfg(not(feature = "otel"))]
 pub(super) fn meta() -> Option<RequestMetaObject> {
     None
