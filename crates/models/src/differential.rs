@@ -1,5 +1,5 @@
-//! The same requests give what Google's ADK hands to the libraries of Anthropic and LiteLLM, but for
-//! differences that are documented: each is named here by the words of its row.
+//! Compares requests with those that Google's ADK passes to the libraries of Anthropic and LiteLLM.
+//! Documented differences are allowed; each is identified by words of its row.
 
 use retain_core::{Content, GenerateContentConfig, Json, JsonMap};
 use retain_runtime::{LlmRequest, ModelError};
@@ -9,17 +9,17 @@ fn json(text: &str) -> Json {
     Json::parse(text).expect("JSON")
 }
 
-/// What is compared, and what is known to differ.
+/// What is compared, and which differences are known.
 pub(crate) struct Comparison<'a> {
     /// `claude` or `openai`, as the oracle calls it.
     pub(crate) provider: &'a str,
-    /// The model, as ADK is asked for it.
+    /// The model name for ADK.
     pub(crate) model: &'a str,
-    /// What we send.
+    /// Builds Retain's request.
     pub(crate) ours: &'a dyn Fn(&LlmRequest) -> Result<Json, ModelError>,
-    /// Takes out of both what says the same in other words.
+    /// Removes equivalent parts that are spelled differently from both requests.
     pub(crate) alike: &'a dyn Fn(&mut Json, &mut Json),
-    /// Requests that differ, each with words of `docs/differences-from-adk.md` that say why.
+    /// Requests that differ, each with words of `docs/differences-from-adk.md` that document it.
     pub(crate) known: &'a [(&'a str, &'a str)],
 }
 
@@ -89,7 +89,7 @@ fn cases(provider: &str, model: &str) -> Vec<Json> {
     cases.as_array().expect("a list").iter().map(case).collect()
 }
 
-/// ADK's answers to all cases.
+/// Returns ADK's answers to all cases.
 fn ask(provider: &str, cases: &[Json]) -> Option<Vec<Json>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/oracle.py");
     let mut oracle = Oracle::start(
@@ -102,7 +102,7 @@ fn ask(provider: &str, cases: &[Json]) -> Option<Vec<Json>> {
     Some(answers)
 }
 
-/// The order of fields says nothing, nor does a point in a number; JSON in a text is what it says.
+/// Compares ignoring field order and number formatting; JSON in strings is compared as JSON.
 fn is_same(ours: &Json, theirs: &Json) -> bool {
     match (ours, theirs) {
         (Json::Number(a), Json::Number(b)) => a.as_f64() == b.as_f64(),

@@ -1,8 +1,8 @@
-//! Models over HTTP: Gemini, OpenAI-compatible and Anthropic, behind the runtime's port `Model`.
+//! Models over HTTP: Gemini, OpenAI-compatible servers and Anthropic, as implementations of the
+//! runtime's `Model`.
 //!
-//! A provider is a pure translation (`provider`): a request to an HTTP call, bytes to answers.
-//! Everything that can go wrong between is in `http`, once for all of them. `registry` chooses
-//! among them by name.
+//! A provider is a pure translation (`provider`): a request to an HTTP call, bytes to responses.
+//! `http` handles the network and its errors for all of them. `registry` selects models by name.
 
 mod anthropic;
 #[cfg(test)]

@@ -1,40 +1,40 @@
-//! Which provider a model's name means: our own spellings, and those that ADK's agents have.
+//! Maps model names to providers: Retain's own spellings and those of ADK agents.
 
-/// A model by its provider.
+/// A model with its provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Named {
-    /// One of Google's, where the settings say.
+    /// A Gemini model; the settings choose the service.
     Gemini(String),
-    /// One of Google's, on Vertex AI.
+    /// A Gemini model on Vertex AI.
     GeminiOnVertex(String),
-    /// Claude, at Anthropic if there is a key for it.
+    /// Claude, at Anthropic if it has an API key.
     Claude(String),
-    /// Claude, on Vertex AI.
+    /// Claude on Vertex AI.
     ClaudeOnVertex(String),
-    /// On a server that speaks as OpenAI does.
+    /// A model on an OpenAI-compatible server.
     Compatible(&'static Server, String),
     /// A deployment on Azure.
     Azure(String),
-    /// On an Ollama server.
+    /// A model on an Ollama server.
     Ollama(String),
 }
 
-/// A server that speaks as OpenAI does.
+/// An OpenAI-compatible server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Server {
-    /// What names begin with.
+    /// The prefix of model names.
     pub(crate) prefix: &'static str,
-    /// Where it is; `None` if that has to be said.
+    /// The base URL; `None` if it must be configured.
     pub(crate) base_url: Option<&'static str>,
-    /// Variables that say where it is instead.
+    /// Variables that override the base URL.
     pub(crate) base_url_variables: &'static [&'static str],
-    /// Variables that hold its key.
+    /// Variables that hold the API key.
     pub(crate) key_variables: &'static [&'static str],
-    /// Whether it is one's own, and may do without a key.
+    /// Whether the server is self-hosted and may not need an API key.
     pub(crate) is_own: bool,
 }
 
-/// The prefixes are LiteLLM's, as are the variables.
+/// The prefixes and variables are LiteLLM's.
 pub(crate) static SERVERS: [Server; 10] = [
     Server {
         prefix: "openai/",
@@ -108,8 +108,8 @@ pub(crate) static SERVERS: [Server; 10] = [
     },
 ];
 
-/// What names begin with that are known, beside the servers' prefixes. ADK's classes may stand
-/// before a name, with a colon.
+/// Known prefixes of names, in addition to the servers' prefixes. A name may start with an ADK
+/// class and a colon.
 pub(crate) const PREFIXES: [&str; 27] = [
     "gemini-",
     "gemini/",
@@ -141,7 +141,7 @@ pub(crate) const PREFIXES: [&str; 27] = [
 ];
 
 impl Named {
-    /// The model that `name` selects; `None` if the name is unknown.
+    /// Returns the model that `name` selects; `None` if the name is unknown.
     pub(crate) fn of(name: &str) -> Option<Named> {
         if let Some((class, rest)) = name.split_once(':') {
             match class.to_ascii_lowercase().as_str() {
@@ -188,7 +188,7 @@ fn is_googles(model: &str) -> bool {
     families.iter().any(|family| model.starts_with(family))
 }
 
-/// `gpt-4o`, `o3-mini`.
+/// Whether the model is one of OpenAI's, such as `gpt-4o` or `o3-mini`.
 fn is_openais(model: &str) -> bool {
     let numbered = model.strip_prefix('o').unwrap_or_default();
     let digits = numbered.chars().take_while(char::is_ascii_digit).count();

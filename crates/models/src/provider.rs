@@ -1,4 +1,4 @@
-//! One provider's wire form: a pure translation without network and clock.
+//! The interface of a provider: a pure translation to and from its wire format, without I/O.
 
 use std::{fmt, time::Duration};
 
@@ -7,59 +7,59 @@ use retain_runtime::{LlmRequest, ModelCapabilities, ModelError, SharedContent};
 
 use crate::http::{Call, SseEvent, Trouble};
 
-/// How one provider is spoken to.
+/// Translates requests and responses for one provider.
 pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
-    /// The HTTP call for a request. It does not contain the API key.
+    /// Builds the HTTP call for a request. It does not contain the API key.
     fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError>;
 
-    /// Reads an answer that came whole. A provider may also say in it that it has failed.
+    /// Parses a complete response. A provider may also report a failure in it.
     fn whole(&self, body: &str) -> Result<LlmResponse, Trouble>;
 
-    /// Reads a streamed answer.
+    /// Creates a reader for a streamed response.
     fn reader(&self) -> Box<dyn StreamReader>;
 
-    /// What a failed call says, in the provider's own words.
+    /// Parses the body of an unsuccessful response.
     fn failure(&self, status: u16, body: &str) -> Failure;
 
-    /// Whether an error of this code, told where an answer should be, may be gone with the next
-    /// attempt. Asked only as long as nothing of the answer was handed on.
+    /// Whether an error with this code, sent in place of an answer, is transient. Called only
+    /// before any part of the answer was passed on.
     fn may_pass(&self, _code: &str) -> bool {
         false
     }
 
-    /// What the model can do that others cannot.
+    /// Returns the optional capabilities of the model.
     fn capabilities(&self) -> ModelCapabilities;
 }
 
-/// Reads one streamed answer, event by event.
+/// Reads one streamed response, event by event.
 pub(crate) trait StreamReader: Send {
-    /// Merges an event; returns the pieces to pass on. An error ends the stream.
+    /// Merges an event; returns the chunks to pass on. An error ends the stream.
     fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble>;
 
-    /// The stream is over: gives the whole answer, or an error if it was cut off.
+    /// Ends the stream: returns the complete response, or an error if it was truncated.
     fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble>;
 
-    /// Whether the provider has said that nothing follows. What comes later is not waited for.
+    /// Whether the provider has signaled the end. Later data is not awaited.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// What a provider says of a call that failed.
+/// A failed call as the provider describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The provider's own code, e.g. `RESOURCE_EXHAUSTED`.
     pub(crate) code: String,
-    /// The provider's own words.
+    /// The provider's own message.
     pub(crate) message: String,
-    /// When to try again, where the body says so. A `Retry-After` header counts before it.
+    /// The retry delay, if the body has one. A `Retry-After` header takes precedence.
     pub(crate) retry_after: Option<Duration>,
-    /// Whether trying again cannot help, whatever the status: a quota that is used up, say.
+    /// Whether retrying cannot help whatever the status, for example because a quota is exhausted.
     pub(crate) is_final: bool,
 }
 
 impl Failure {
-    /// A failure that the status alone decides about.
+    /// Creates a failure for which only the status decides about retries.
     pub(crate) fn new(code: impl Into<String>, message: impl Into<String>) -> Failure {
         Failure {
             code: code.into(),
@@ -76,7 +76,8 @@ impl From<Failure> for ModelError {
     }
 }
 
-/// The contents to send: the last word is the user's, as models answer nothing otherwise.
+/// Returns the contents to send. The last one must be the user's, because models do not answer
+/// otherwise.
 pub(crate) fn contents_of(request: &LlmRequest) -> Vec<SharedContent> {
     let mut contents = request.contents.clone();
     let prompt = match contents.last() {
@@ -91,7 +92,7 @@ pub(crate) fn contents_of(request: &LlmRequest) -> Vec<SharedContent> {
     contents
 }
 
-/// A refusal that is not in the provider's own form: a proxy's page, say.
+/// Creates a failure from a body that is not in the provider's format, such as a proxy's page.
 pub(crate) fn plain_failure(status: u16, body: &str) -> Failure {
     const SHOWN: usize = 500;
     let body = body.trim();

@@ -1,4 +1,4 @@
-//! `Models`: all providers behind one client, chosen by the name of a model.
+//! `Models`: all providers with one HTTP client, selected by model name.
 
 use std::sync::Arc;
 
@@ -31,33 +31,33 @@ pub struct Models {
     http: Http,
 }
 
-/// A model that can be asked as things are.
+/// A model that is usable with the current settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suggested {
-    /// Its name.
+    /// The model name.
     pub name: &'static str,
-    /// The variable that makes it possible.
+    /// The environment variable that makes the model usable.
     pub variable: &'static str,
 }
 
 impl Models {
-    /// Models that are reached as the environment says.
+    /// Creates models that are configured by the environment.
     pub fn from_env() -> Result<Models, BuildError> {
         Models::new(ModelSettings::from_env())
     }
 
-    /// Models that are reached as the settings say.
+    /// Creates models with these settings.
     pub fn new(settings: ModelSettings) -> Result<Models, BuildError> {
         let http = Http::new(HttpSettings::default())?;
         Ok(Models::with_http(settings, http))
     }
 
-    /// As [`Models::new`], over a client with settings of its own.
+    /// Like [`Models::new`], with a configured HTTP client.
     pub fn with_http(settings: ModelSettings, http: Http) -> Models {
         Models { settings, http }
     }
 
-    /// The model that `name` means. Without its key there is none; the error names the variable.
+    /// Returns the model for `name`. If its API key is missing, the error names the variable.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, BuildError> {
         match Named::of(name) {
             Some(Named::Gemini(_) | Named::GeminiOnVertex(_)) => Ok(Arc::new(self.gemini(name)?)),
@@ -69,7 +69,7 @@ impl Models {
         }
     }
 
-    /// The Gemini model of that name, also on Vertex AI.
+    /// Returns the Gemini model with this name, on the Gemini API or Vertex AI.
     pub(crate) fn gemini(&self, name: &str) -> Result<Gemini, BuildError> {
         match Named::of(name) {
             Some(Named::GeminiOnVertex(model)) => self.gemini_at(&model, true),
@@ -78,7 +78,7 @@ impl Models {
         }
     }
 
-    /// The Claude model of that name, also on Vertex AI.
+    /// Returns the Claude model with this name, at Anthropic or on Vertex AI.
     pub(crate) fn claude(&self, name: &str) -> Result<Claude, BuildError> {
         match Named::of(name) {
             Some(Named::ClaudeOnVertex(model)) => self.claude_on_vertex(name, &model),
@@ -87,8 +87,8 @@ impl Models {
         }
     }
 
-    /// The model of that name on a server that speaks as OpenAI does. A name without a server's
-    /// prefix is looked for at OpenAI, or at the address that `OPENAI_BASE_URL` names.
+    /// Returns the model with this name on an OpenAI-compatible server. A name without a server
+    /// prefix means OpenAI, or the server at `OPENAI_BASE_URL`.
     pub(crate) fn openai(&self, name: &str) -> Result<OpenAi, BuildError> {
         match Named::of(name) {
             Some(Named::Compatible(server, model)) => self.compatible(name, server, &model),
@@ -98,22 +98,22 @@ impl Models {
         }
     }
 
-    /// The embedder that `name` means, e.g. `openai/text-embedding-3-small@512`; see
-    /// [`EmbedderSpec`]. Without its key there is none; the error names the variable.
+    /// Returns the embedder for `name`, e.g. `openai/text-embedding-3-small@512`; see
+    /// [`EmbedderSpec`]. If its API key is missing, the error names the variable.
     pub fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, BuildError> {
         let spec: EmbedderSpec = name.parse()?;
         spec.open(&self.http, &|variable| self.settings.get(variable))
     }
 
-    /// Names for agents to choose from, the offline model among them. A model whose key is missing
-    /// says so when it is asked, and other agents are none the worse.
+    /// Returns a registry of all model names, including the offline model. A model without an API
+    /// key fails when it is called, so it does not affect other agents.
     pub fn registry(&self) -> ModelRegistry {
         let models = self.clone();
         registry_of(move |name| Ok(models.model_or_why_not(name)))
     }
 
-    /// Names for agents to choose from, the offline model among them. Keys come from the environment
-    /// when an agent is built; a missing one is an error that names the variable.
+    /// Returns a registry of all model names, including the offline model. API keys are read from
+    /// the environment when an agent is built; a missing one is an error that names the variable.
     pub fn env_registry() -> ModelRegistry {
         registry_of(|name| Models::from_env()?.model(name))
     }
@@ -131,7 +131,7 @@ impl Models {
         }
     }
 
-    /// The best model for which there is a key; `None` without any.
+    /// Returns the best model with an API key; `None` without any API key.
     pub fn suggested(&self) -> Option<Suggested> {
         const KEYS: [(&str, &str); 4] = [
             ("GOOGLE_API_KEY", "gemini-3.5-flash"),
@@ -140,7 +140,7 @@ impl Models {
             ("OPENAI_API_KEY", "gpt-4o"),
         ];
         let found = KEYS.iter().find(|(variable, name)| {
-            // Which models another server has is not known.
+            // The models of a custom server are unknown.
             let is_elsewhere = name.starts_with("gpt-")
                 && self
                     .settings
@@ -160,7 +160,7 @@ impl Models {
         Gemini::new(model, settings, &self.http)
     }
 
-    /// A variable of Google's, also by the name that LiteLLM has for it.
+    /// Returns a Google variable, also by LiteLLM's name for it.
     fn google(&self, variable: &str) -> Option<String> {
         let other = match variable {
             "GOOGLE_CLOUD_PROJECT" => "VERTEXAI_PROJECT",
@@ -205,7 +205,8 @@ impl Models {
         ))
     }
 
-    /// Project and location of a model on Vertex AI: those of its name, or else those that are set.
+    /// Returns project and location of a model on Vertex AI, from its name or else from the
+    /// settings.
     fn vertex_place(&self, model: &str) -> Option<(String, String)> {
         let steps: Vec<&str> = model.split('/').collect();
         if let ["projects", project, "locations", location, ..] = steps[..] {
@@ -263,7 +264,7 @@ impl Models {
     }
 }
 
-/// A registry in which `make` answers for every name of a provider.
+/// Creates a registry in which `make` handles all names of providers.
 fn registry_of(
     make: impl Fn(&str) -> Result<Arc<dyn Model>, BuildError> + Clone + Send + Sync + 'static,
 ) -> ModelRegistry {
@@ -289,7 +290,7 @@ fn missing_address(name: &str, variable: &str) -> BuildError {
     )
 }
 
-/// A model that cannot be asked, and says why when it is.
+/// A model that is not usable; each call fails with the reason.
 #[derive(Debug)]
 struct Unready {
     name: String,
@@ -314,7 +315,7 @@ mod tests {
     use super::*;
     use crate::testing::{Server, answer};
 
-    /// What stands in the file never wins over the environment, by whichever name.
+    /// The file never overrides the environment, whatever the variable's name.
     #[tokio::test]
     async fn a_token_of_the_environment_wins_over_a_key_of_the_file() {
         let said = r#"{"content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn"}"#;
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!(sent.header("x-api-key"), None);
     }
 
-    /// A name must not send a token of Google's elsewhere.
+    /// A name must not send a Google token to another host.
     #[test]
     fn a_place_that_is_none_is_refused() {
         let models = |location: &str| {
@@ -358,7 +359,7 @@ mod tests {
         }
     }
 
-    /// An address may hold a password, and models are printed with their agents.
+    /// A URL may contain a password, and models are printed with their agents.
     #[test]
     fn no_model_prints_the_password_of_its_address() {
         let address = "https://me:canary-5b1c9f@models.example/v1";

@@ -1,11 +1,11 @@
-//! `ModelSettings`: keys and addresses, from the environment or, where that is silent, a file.
+//! `ModelSettings`: API keys and URLs from the environment or, as a fallback, from a file.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::names::{SERVERS, Server};
 
-/// Which providers can be reached, and how: what the usual environment variables say, e.g.
-/// `GOOGLE_API_KEY` or `OPENAI_BASE_URL`. An empty variable says nothing.
+/// Settings of the providers, from the usual environment variables such as `GOOGLE_API_KEY` or
+/// `OPENAI_BASE_URL`. An empty variable counts as unset.
 ///
 /// ```
 /// use retain_models::ModelSettings;
@@ -28,12 +28,12 @@ impl Default for ModelSettings {
 }
 
 impl ModelSettings {
-    /// What the environment says.
+    /// Reads the environment.
     pub fn from_env() -> ModelSettings {
         ModelSettings::by(|name| std::env::var(name).ok())
     }
 
-    /// What these variables say.
+    /// Reads variables with this function.
     pub(crate) fn by(
         variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> ModelSettings {
@@ -43,7 +43,7 @@ impl ModelSettings {
         }
     }
 
-    /// These variables and no others.
+    /// Uses only these variables.
     pub fn from_variables<N: Into<String>, V: Into<String>>(
         variables: impl IntoIterator<Item = (N, V)>,
     ) -> ModelSettings {
@@ -56,7 +56,7 @@ impl ModelSettings {
         }
     }
 
-    /// What a variable is where the environment does not have it.
+    /// Sets the value of a variable for the case that the environment does not have it.
     #[must_use]
     pub fn with_fallback(
         mut self,
@@ -69,9 +69,9 @@ impl ModelSettings {
         self
     }
 
-    /// The variable that a setting of a provider stands for, e.g. `api-key` of `anthropic` for
-    /// `ANTHROPIC_API_KEY`. Where there are several it is the one that counts least, so that a file
-    /// never wins over the environment.
+    /// Returns the variable for a setting of a provider, e.g. `ANTHROPIC_API_KEY` for `api-key` of
+    /// `anthropic`. Of several variables it is the one with the lowest precedence, so that a file
+    /// never overrides the environment.
     ///
     /// | provider | settings |
     /// |---|---|
@@ -109,7 +109,7 @@ impl ModelSettings {
         })
     }
 
-    /// Whether a variable says something.
+    /// Whether a variable is set and not empty.
     pub fn has(&self, variable: &str) -> bool {
         self.get(variable).is_some()
     }
@@ -118,14 +118,14 @@ impl ModelSettings {
         self.first_of(&[variable])
     }
 
-    /// The first of these variables that says something. One of the environment counts before all of
-    /// the file, by whichever name.
+    /// Returns the value of the first of these variables that is set. Any of them in the
+    /// environment takes precedence over all in the file.
     pub(crate) fn first_of(&self, variables: &[&str]) -> Option<String> {
         let found = self.first_with_name(variables);
         found.map(|(_, value)| value)
     }
 
-    /// The same with its name.
+    /// Like `first_of`, with the variable's name.
     pub(crate) fn first_with_name<'a>(&self, variables: &[&'a str]) -> Option<(&'a str, String)> {
         let says = |value: &String| !value.trim().is_empty();
         let set = |name: &str| (self.first)(name).filter(says);
@@ -139,7 +139,7 @@ impl ModelSettings {
 }
 
 impl fmt::Debug for ModelSettings {
-    /// Names, never values.
+    /// Prints names, never values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.otherwise.keys()).finish()
     }
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(settings.get("A").as_deref(), Some("environment"));
         assert_eq!(settings.get("B").as_deref(), Some("file"));
         assert!(!settings.has("C") && !settings.has("D"));
-        // By whichever name, the environment counts before the file.
+        // The environment takes precedence over the file, whatever the variable's name.
         let first = settings.first_with_name(&["D", "B", "A"]);
         assert_eq!(first, Some(("A", "environment".to_owned())));
         assert_eq!(settings.first_of(&["D", "B"]).as_deref(), Some("file"));

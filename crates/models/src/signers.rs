@@ -1,28 +1,28 @@
-//! The provider that signed a thought. A provider wants its own signatures back and refuses others', so that a
-//! session which changes its model goes on without the thoughts of the other.
+//! Determines which provider signed a thought. A provider requires its own signatures back and
+//! rejects others, so a session that changes its model continues without the earlier thoughts.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::openai::reasoning_details;
 
-/// Claude's are long. Shorter texts may be anything.
+/// Minimum length of Claude's signatures. Shorter texts may be anything.
 const CLAUDES_SHORTEST: usize = 24;
 
-/// Claude's signature as the text that it is; `None` for what certainly is none.
+/// Returns the signature as text if it may be Claude's.
 pub(crate) fn may_be_claudes(signature: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(signature).ok()?;
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=-_".contains(c);
     (!text.is_empty() && text.chars().all(is_base64)).then_some(text)
 }
 
-/// Whether a signature is certainly not Gemini's, whose are bytes and no text: base64 of Claude's,
-/// or the JSON that other servers sign with.
+/// Whether a signature is certainly not Gemini's, which are raw bytes: it is Claude's base64, or
+/// the JSON of OpenAI-compatible servers.
 pub(crate) fn is_not_geminis(signature: &[u8]) -> bool {
     let is_claudes = signature.len() >= CLAUDES_SHORTEST && STANDARD.decode(signature).is_ok();
     is_claudes || !reasoning_details(signature).is_empty()
 }
 
-/// Whether a signature is certainly not of a server that speaks as OpenAI does.
+/// Whether a signature is certainly not from an OpenAI-compatible server.
 pub(crate) fn is_not_openais(signature: &[u8]) -> bool {
     !signature.is_empty() && reasoning_details(signature).is_empty()
 }
@@ -31,7 +31,7 @@ pub(crate) fn is_not_openais(signature: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Signatures as their providers give them, shortened: of Claude, of Gemini, of OpenRouter.
+    /// Shortened real signatures: of Claude, Gemini and OpenRouter.
     const CLAUDES: &[u8] = b"EqQBCgIYAhIM1gbcDa9GJwZA2b3h";
     const GEMINIS: &[u8] = &[0x0a, 0xc3, 0x28, 0x01, 0xfe, 0x12, 0x99, 0x80, 0x77];
     const OPENROUTERS: &[u8] = br#"[{"type":"reasoning.encrypted","data":"gAAAA"}]"#;
@@ -42,7 +42,7 @@ mod tests {
             (CLAUDES, true, false, false),
             (GEMINIS, false, true, false),
             (OPENROUTERS, false, false, true),
-            // What Google documents for calls that it has not made.
+            // The value that Google documents for calls that Gemini did not make.
             (b"skip_thought_signature_validator", true, true, false),
             (b"", false, true, true),
         ] {

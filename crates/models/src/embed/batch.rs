@@ -1,15 +1,15 @@
-//! How many texts a provider takes at once.
+//! Splits texts into batches within the limits of a provider.
 
-/// The most that goes into one call.
+/// Limits of one call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// How many texts.
+    /// Maximum number of texts.
     pub(super) texts: usize,
-    /// How many bytes they have together. Providers count tokens, of which there are fewer.
+    /// Maximum total size in bytes. Providers count tokens, of which there are fewer.
     pub(super) bytes: usize,
 }
 
-/// The texts in batches, in their order. A text that is too long alone has a batch of its own.
+/// Splits the texts into batches, in order. A text that exceeds the limit gets its own batch.
 pub(super) fn batches(texts: &[String], limits: Limits) -> Vec<&[String]> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);

@@ -15,19 +15,19 @@ use crate::{
     provider::Failure,
 };
 
-/// Where Gemini is.
+/// The base URL of the Gemini API.
 const BASE_URL: &str = "https://generativelanguage.googleapis.com";
-/// The version of its interface, unless the address names another.
+/// The API version, unless the base URL names another.
 const API_VERSION: &str = "v1beta";
-/// Gemini takes 100 texts at once.
+/// Gemini accepts 100 texts per call.
 const LIMITS: Limits = Limits {
     texts: 100,
     bytes: 256 * 1024,
 };
-/// Questions and memories are embedded alike, so that neither is told to be one or the other.
+/// Queries and memories are embedded alike, so the task type is symmetric.
 const TASK_TYPE: &str = "SEMANTIC_SIMILARITY";
 
-/// An embedder of the Gemini API.
+/// An embedder that uses the Gemini API.
 ///
 /// ```
 /// use retain_core::Embedder as _;
@@ -49,8 +49,9 @@ pub struct GeminiEmbedder {
 }
 
 impl GeminiEmbedder {
-    /// A model, with the key of the environment: `GOOGLE_API_KEY` or `GEMINI_API_KEY`. The number of
-    /// dimensions may follow behind `@`: `gemini-embedding-001@1536`.
+    /// Creates an embedder with the API key from the environment: `GOOGLE_API_KEY` or
+    /// `GEMINI_API_KEY`. The number of dimensions may follow after `@`:
+    /// `gemini-embedding-001@1536`.
     ///
     /// ```no_run
     /// let embedder = retain_models::GeminiEmbedder::from_env("gemini-embedding-001")?;
@@ -62,11 +63,11 @@ impl GeminiEmbedder {
         spec.gemini(&Http::new(HttpSettings::default())?, &super::variable)
     }
 
-    /// A model, asked for vectors of `dims` dimensions.
+    /// Creates an embedder that requests vectors with `dims` dimensions.
     pub fn new(http: Http, key: Secret, model: impl Into<String>, dims: usize) -> GeminiEmbedder {
         let model = model.into();
         let model = model.strip_prefix("models/").unwrap_or(&model).to_owned();
-        // Newer models are told the task in words, or not at all.
+        // Newer models expect the task in the prompt, or not at all.
         let takes_task = model == "gemini-embedding-001" || model.starts_with("text-embedding");
         let embedder = GeminiEmbedder {
             http,
@@ -81,8 +82,8 @@ impl GeminiEmbedder {
         embedder.with_task_type(takes_task.then_some(TASK_TYPE))
     }
 
-    /// What the vectors are for, e.g. `RETRIEVAL_DOCUMENT`. Vectors of one task are not those of
-    /// another, so it is part of the id.
+    /// Sets the task type, e.g. `RETRIEVAL_DOCUMENT`. Vectors of different task types are not
+    /// comparable, so it is part of the ID.
     #[must_use]
     pub fn with_task_type(mut self, task_type: Option<&str>) -> GeminiEmbedder {
         self.id = format!("gemini/{}/{}", self.model, self.dims);
@@ -94,7 +95,7 @@ impl GeminiEmbedder {
         self
     }
 
-    /// Another address than the usual one. One of Google's may end in a version.
+    /// Sets the base URL. A Google URL may end in a version.
     #[must_use]
     pub fn with_base_url(mut self, base_url: &str) -> GeminiEmbedder {
         let (base_url, version) = gemini::split_version(base_url.trim());
@@ -145,7 +146,7 @@ impl EmbedWire for GeminiEmbedder {
         })
     }
 
-    /// Gemini gives no numbers to its vectors: they come in the order of the texts.
+    /// Parses the vectors, which Gemini returns in the order of the texts, without indexes.
     fn vectors(&self, body: &Json, count: usize) -> Result<Vec<Vec<f32>>, ModelError> {
         let embeddings = body["embeddings"].as_array();
         let embeddings = embeddings.ok_or_else(|| malformed("the answer has no vectors"))?;

@@ -1,7 +1,7 @@
-//! Embedders over HTTP: what texts mean, as vectors, said by a provider's model.
+//! Embedders over HTTP: a provider's model turns texts into vectors.
 //!
-//! Texts go in batches (`batch`); what comes back is checked (`vectors`): one vector a text, in
-//! their order, each of the size that was asked for, and of length one.
+//! Texts are sent in batches (`batch`) and the vectors are checked (`vectors`): one per text, in
+//! order, with the requested number of dimensions, and normalized to length 1.
 
 mod batch;
 mod gemini;
@@ -22,28 +22,28 @@ use self::batch::Limits;
 use crate::http::{Auth, Call, Exchange, Http, Trouble, malformed};
 use crate::provider::Failure;
 
-/// A variable of the environment.
+/// Reads an environment variable.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// How one provider is asked for vectors: a pure translation.
+/// Translates embedding requests for one provider.
 trait EmbedWire: Send + Sync {
     fn call(&self, texts: &[String]) -> Result<Call, ModelError>;
 
-    /// One vector a text, in their order. `count` is how many there should be.
+    /// Parses one vector per text, in order. `count` is the expected number.
     fn vectors(&self, body: &Json, count: usize) -> Result<Vec<Vec<f32>>, ModelError>;
 
     fn failure(&self, status: u16, body: &str) -> Failure;
 
-    /// What an answer says that is none, though its status says otherwise.
+    /// Returns the failure in a response with a successful status, if it reports one.
     fn failure_in(&self, body: &Json) -> Option<Failure>;
 
-    /// Whether such a failure may be gone with the next attempt.
+    /// Whether a failure with this code is transient.
     fn may_pass(&self, code: &str) -> bool;
 }
 
-/// Asks for the vectors of all texts, batch by batch.
+/// Requests the vectors of all texts, batch by batch.
 async fn embed(
     wire: &dyn EmbedWire,
     http: &Http,

@@ -1,4 +1,4 @@
-//! `OpenAiEmbedder`: vectors from `/embeddings`, of OpenAI or a server with the same interface.
+//! `OpenAiEmbedder`: vectors from `/embeddings` of OpenAI or a compatible server.
 
 use async_trait::async_trait;
 use retain_core::{BoxError, Bytes, Embedder, Json, JsonMap};
@@ -12,13 +12,13 @@ use crate::{
     provider::Failure,
 };
 
-/// OpenAI takes 2048 texts and 300 000 tokens at once; others take less.
+/// OpenAI accepts 2048 texts and 300 000 tokens per call; others accept less.
 const LIMITS: Limits = Limits {
     texts: 128,
     bytes: 256 * 1024,
 };
 
-/// An embedder behind OpenAI's interface: OpenAI itself, Azure, Ollama, vLLM, LM Studio.
+/// An embedder with OpenAI's API: OpenAI itself, Azure, Ollama, vLLM, LM Studio.
 ///
 /// ```
 /// use retain_core::Embedder as _;
@@ -34,14 +34,14 @@ pub struct OpenAiEmbedder {
     auth: Auth,
     model: String,
     dims: usize,
-    /// Whether the size is asked for. Models that have one size only refuse that.
+    /// Whether to send the number of dimensions. Models with a fixed size reject it.
     asks_for_dims: bool,
     id: String,
 }
 
 impl OpenAiEmbedder {
-    /// A model, with the key and the address of the environment: `OPENAI_API_KEY`,
-    /// `OPENAI_BASE_URL`; for `ollama/…`, `OLLAMA_HOST`. The number of dimensions may follow behind
+    /// Creates an embedder with the API key and URL from the environment: `OPENAI_API_KEY`,
+    /// `OPENAI_BASE_URL`; for `ollama/…`, `OLLAMA_HOST`. The number of dimensions may follow after
     /// `@`: `text-embedding-3-small@512`.
     ///
     /// ```no_run
@@ -59,8 +59,8 @@ impl OpenAiEmbedder {
         spec.openai(&Http::new(HttpSettings::default())?, &super::variable)
     }
 
-    /// A model of a server, whose vectors have `dims` dimensions. OpenAI's third generation of
-    /// models is asked for that many; others are taken at their word and checked.
+    /// Creates an embedder for vectors with `dims` dimensions. The number is sent to OpenAI's third
+    /// generation of models; for others it is only checked.
     pub fn new(
         http: Http,
         server: OpenAiServer,
@@ -79,7 +79,7 @@ impl OpenAiEmbedder {
         }
     }
 
-    /// Sends the number of dimensions with each request, for models that can shorten their vectors.
+    /// Sends the number of dimensions with each request, for models that can shorten vectors.
     #[must_use]
     pub fn with_requested_dims(mut self) -> OpenAiEmbedder {
         self.asks_for_dims = true;
@@ -129,7 +129,7 @@ impl EmbedWire for OpenAiEmbedder {
         }
         let mut vectors = vec![None; count];
         for (place, item) in data.iter().enumerate() {
-            // A server that does not count gives them in their order.
+            // A server that omits the index returns the vectors in order.
             let index = match &item["index"] {
                 Json::Null => Some(place),
                 index => index.as_u64().and_then(|index| usize::try_from(index).ok()),
@@ -157,7 +157,7 @@ impl EmbedWire for OpenAiEmbedder {
     }
 }
 
-/// A list of numbers, or the bytes of them in base64, which some servers send unasked.
+/// Parses a list of numbers, or their bytes in base64, which some servers send unrequested.
 fn numbers(value: &Json) -> Result<Vec<f32>, ModelError> {
     let Some(text) = value.as_str() else {
         return vectors::of_list(value);

@@ -8,12 +8,12 @@ use retain_runtime::BuildError;
 use super::{GeminiEmbedder, OpenAiEmbedder};
 use crate::{Http, OpenAiServer, Secret};
 
-/// The number of dimensions of models that are known, if none is named.
+/// Default numbers of dimensions of known models.
 const KNOWN: [(&str, usize); 11] = [
     ("text-embedding-3-small", 1536),
     ("text-embedding-3-large", 3072),
     ("text-embedding-ada-002", 1536),
-    // Gemini's own advice for size against quality.
+    // Gemini's recommendation for size versus quality.
     ("gemini-embedding-001", 768),
     ("gemini-embedding-2", 768),
     ("nomic-embed-text", 768),
@@ -24,8 +24,8 @@ const KNOWN: [(&str, usize); 11] = [
     ("snowflake-arctic-embed", 1024),
 ];
 
-/// Which embedder: `provider/model`, and `@` with the number of dimensions where the model has no
-/// usual one or can do with fewer.
+/// Identifies an embedder: `provider/model`, and `@` with the number of dimensions if the model has
+/// no default or can produce fewer.
 ///
 /// | name | key | address |
 /// |---|---|---|
@@ -40,13 +40,13 @@ const KNOWN: [(&str, usize); 11] = [
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbedderSpec {
-    /// Whose interface it is behind.
+    /// The provider whose API is used.
     provider: Provider,
     /// The provider's name for the model.
     pub model: String,
-    /// How many dimensions its vectors have.
+    /// The number of dimensions of its vectors.
     pub dims: usize,
-    /// Whether the number was named.
+    /// Whether the number was given explicitly.
     is_named: bool,
 }
 
@@ -99,7 +99,7 @@ impl FromStr for EmbedderSpec {
     }
 }
 
-/// The number for a model that is known; Ollama adds a tag behind `:`.
+/// Returns the default number for a known model; Ollama adds a tag after `:`.
 fn usual_dims(model: &str) -> Option<usize> {
     let bare = model.split(':').next().unwrap_or_default();
     let found = KNOWN.iter().find(|(known, _)| *known == bare);
@@ -107,7 +107,8 @@ fn usual_dims(model: &str) -> Option<usize> {
 }
 
 impl EmbedderSpec {
-    /// The embedder. `variable` gives the value of an environment variable, or what stands for it.
+    /// Creates the embedder. `variable` returns the value of an environment variable or a
+    /// substitute.
     pub fn open(
         &self,
         http: &Http,
@@ -158,7 +159,7 @@ impl EmbedderSpec {
 
     fn at(&self, http: &Http, server: OpenAiServer) -> OpenAiEmbedder {
         let embedder = OpenAiEmbedder::new(http.clone(), server, self.model.as_str(), self.dims);
-        // A number that is not the model's usual one is asked for.
+        // Request a number that differs from the model's default.
         let usual = usual_dims(&self.model);
         let is_shorter = self.is_named && usual.is_some_and(|usual| usual != self.dims);
         match is_shorter {
@@ -175,7 +176,7 @@ impl EmbedderSpec {
     }
 }
 
-/// The first of the variables that is set and not blank.
+/// Returns the first of the variables that is set and not blank.
 fn first_set(variable: &dyn Fn(&str) -> Option<String>, names: &[&str]) -> Option<String> {
     let mut values = names.iter().filter_map(|name| variable(name));
     values.find(|value| !value.trim().is_empty())

@@ -1,11 +1,11 @@
-//! What a vector has to be before anybody stores it.
+//! Validates vectors before they are stored.
 
 use retain_core::Json;
 use retain_runtime::ModelError;
 
 use crate::http::malformed;
 
-/// The numbers in a list.
+/// Parses a list of numbers.
 pub(super) fn of_list(list: &Json) -> Result<Vec<f32>, ModelError> {
     let items = list
         .as_array()
@@ -15,8 +15,8 @@ pub(super) fn of_list(list: &Json) -> Result<Vec<f32>, ModelError> {
     numbers.ok_or_else(|| malformed("a vector contains a value that is not a number"))
 }
 
-/// Sees to it that a vector has its size and the length one. Models give shortened vectors as they
-/// cut them, and one that is not of length one weighs more or less than others.
+/// Checks the number of dimensions and normalizes the vector to length 1. Models return shortened
+/// vectors without normalizing them, and other lengths would distort similarity.
 pub(super) fn check(vector: &mut [f32], dims: usize) -> Result<(), ModelError> {
     if vector.len() != dims {
         let found = vector.len();
@@ -25,7 +25,7 @@ pub(super) fn check(vector: &mut [f32], dims: usize) -> Result<(), ModelError> {
         ))
         .with_code("WrongDimensions"));
     }
-    // In double precision: numbers that are large or small would be lost in their squares.
+    // Use double precision, because squares of large or small numbers would lose it.
     let squares = vector.iter().map(|number| f64::from(*number).powi(2));
     let length = squares.sum::<f64>().sqrt();
     if !(length.is_finite() && length > 0.0) {

@@ -1,4 +1,4 @@
-//! `Address`: where a provider stands, which may hold a password and is not printed whole.
+//! `Address`: the base URL of a provider, which may contain a password and is never printed whole.
 
 use std::{fmt, ops::Deref};
 
@@ -7,12 +7,12 @@ use reqwest::Url;
 
 use super::{Secret, Secrets};
 
-/// The address of a provider. `Debug` tells the host alone.
+/// The base URL of a provider. `Debug` prints only the host.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address(String);
 
 impl Address {
-    /// The address without what ends it by habit.
+    /// Creates an address without surrounding spaces and trailing slashes.
     pub(crate) fn new(address: impl AsRef<str>) -> Address {
         Address(address.as_ref().trim().trim_end_matches('/').to_owned())
     }
@@ -44,7 +44,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The host of an address, which is all that messages tell of it.
+/// Returns the host of a URL, which is the only part that messages contain.
 pub(crate) fn host_of(url: &str) -> String {
     match Url::parse(url) {
         Ok(url) => match (url.host_str(), url.port()) {
@@ -56,7 +56,7 @@ pub(crate) fn host_of(url: &str) -> String {
     }
 }
 
-/// Adds what is secret in an address: a password, and the header that it becomes.
+/// Adds the secrets in a URL: the password, and its encoding in a header.
 pub(super) fn add_secrets(url: &str, secrets: &Secrets) {
     let Ok(url) = Url::parse(url) else { return };
     if let Some(password) = url.password() {

@@ -1,4 +1,4 @@
-//! `Auth`: how a call says who pays for it. The last thing that is added before it is sent.
+//! `Auth`: the credentials of a call, added just before it is sent.
 
 use std::{fmt, sync::Arc};
 
@@ -11,27 +11,27 @@ use super::{Http, Secret};
 /// How a call is authorized.
 #[derive(Debug, Clone)]
 pub(crate) enum Auth {
-    /// Not at all: a server of one's own.
+    /// No credentials: a self-hosted server.
     None,
-    /// By a key in a header of its own, e.g. `x-goog-api-key`.
+    /// An API key in a separate header, e.g. `x-goog-api-key`.
     Header(&'static str, Secret),
-    /// By a key as `Authorization: Bearer`.
+    /// An API key as `Authorization: Bearer`.
     Bearer(Secret),
-    /// By a token that is fetched and ends after a while.
+    /// A token that is fetched and expires.
     Tokens(Arc<dyn TokenSource>),
 }
 
-/// Gives tokens that end after a while.
+/// Provides tokens that expire.
 #[async_trait]
 pub(crate) trait TokenSource: fmt::Debug + Send + Sync + 'static {
-    /// A token that is good for now.
+    /// Returns a valid token.
     async fn token(&self, http: &Http) -> Result<Secret, ModelError>;
 
-    /// The provider has refused this token: it is not to be given again.
+    /// Reports that the provider rejected this token; it must not be returned again.
     fn refused(&self, token: &Secret);
 }
 
-/// The header that authorizes one call, and its secret part.
+/// The authorization header of one call, and its secret.
 #[derive(Debug)]
 pub(super) struct AuthHeader {
     pub(super) name: HeaderName,
@@ -40,7 +40,7 @@ pub(super) struct AuthHeader {
 }
 
 impl Auth {
-    /// The header for a call that is made now.
+    /// Returns the header for a call that is made now.
     pub(super) async fn header(&self, http: &Http) -> Result<Option<AuthHeader>, ModelError> {
         let (name, secret, text) = match self {
             Auth::None => return Ok(None),
@@ -52,7 +52,7 @@ impl Auth {
             Auth::Bearer(secret) => bearer(secret.clone()),
             Auth::Tokens(source) => bearer(source.token(http).await?),
         };
-        // The error would tell the value.
+        // Discard the error, because it contains the value.
         let Ok(mut value) = HeaderValue::from_str(&text) else {
             return Err(
                 ModelError::new("the key has characters that cannot be sent in a header")
@@ -67,7 +67,7 @@ impl Auth {
         }))
     }
 
-    /// Whether a refusal of this token may be cured by fetching another.
+    /// Whether fetching a new token may help after this token was rejected.
     pub(super) fn renew(&self, token: &Secret) -> bool {
         match self {
             Auth::Tokens(source) => {

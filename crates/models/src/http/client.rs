@@ -1,4 +1,4 @@
-//! `Http`: the one client that all models share, with its timeouts.
+//! `Http`: the client that all models share, with its timeouts.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -19,17 +19,18 @@ use super::{
 };
 use crate::provider::Failure;
 
-/// How long a provider may take, and how often it is asked.
+/// Timeouts and retries of calls to a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpSettings {
-    /// For making the connection.
+    /// Timeout for connecting.
     pub connect_timeout: Duration,
-    /// For each silence: before a streamed answer begins, and between two of its pieces. An answer
-    /// that comes whole may take the total time to begin.
+    /// Timeout for each pause: before a streamed response begins, and between two chunks. A
+    /// response that is not streamed may take the total timeout to begin.
     pub idle_timeout: Duration,
-    /// For a call with all its attempts, without the time that the caller holds the stream.
+    /// Timeout for a call with all its attempts, excluding the time in which the caller holds the
+    /// stream.
     pub total_timeout: Duration,
-    /// When a call is made again.
+    /// The retry policy.
     pub retries: Retries,
 }
 
@@ -44,14 +45,14 @@ impl Default for HttpSettings {
     }
 }
 
-/// The largest answer that is read.
+/// Maximum size of a response.
 const BODY_MAX: usize = 256 << 20;
-/// The most that is read of a refusal.
+/// Maximum number of bytes read from an error response.
 const REFUSAL_MAX: usize = 1 << 20;
 
 /// The HTTP client of all models. Clones share connections.
 ///
-/// Proxies are taken from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`).
+/// Proxies are read from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`).
 #[derive(Clone)]
 pub struct Http {
     inner: Arc<Inner>,
@@ -69,23 +70,23 @@ impl fmt::Debug for Http {
     }
 }
 
-/// Reads what a refusal says.
+/// Parses an error response.
 pub(crate) type ReadFailure<'a> = dyn Fn(u16, &str) -> Failure + Send + Sync + 'a;
 
-/// A call with all that it takes to make it.
+/// A call with everything needed to make it.
 pub(crate) struct Exchange<'a> {
     call: Call,
     auth: &'a Auth,
     failure: Box<ReadFailure<'a>>,
     pub(super) options: Options,
-    /// Whether the answer is to come in pieces.
+    /// Whether the response is streamed.
     stream: bool,
-    /// What is not to be told of it.
+    /// Secrets that must be redacted from errors.
     pub(super) secrets: Secrets,
 }
 
 impl<'a> Exchange<'a> {
-    /// A call whose answer comes whole.
+    /// Creates a call whose response is not streamed.
     pub(crate) fn new(
         call: Call,
         auth: &'a Auth,
@@ -103,7 +104,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The same with options of its request, and an answer in pieces if so.
+    /// Sets the options of the request and whether the response is streamed.
     pub(super) fn with(self, options: Options, stream: bool) -> Exchange<'a> {
         for value in options.headers.values() {
             if let Ok(value) = value.to_str() {
@@ -119,19 +120,19 @@ impl<'a> Exchange<'a> {
 }
 
 impl Http {
-    /// A client with these settings.
+    /// Creates a client with these settings.
     pub fn new(settings: HttpSettings) -> Result<Http, BuildError> {
         Http::with_clock(settings, Arc::new(SystemClock))
     }
 
-    /// A client that reads dates by this clock.
+    /// Creates a client with this clock, which is used to interpret dates.
     pub fn with_clock(settings: HttpSettings, clock: Arc<dyn Clock>) -> Result<Http, BuildError> {
-        // A provider that was set before stays.
+        // Keep a crypto provider that is already installed.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let client = builder(&settings).build().or_else(|error| {
-            // A server of one's own may still be reached.
+            // A self-hosted server without TLS may still be reachable.
             tracing::warn!(
                 reason = causes(&error),
                 "no authority for certificates is known: models behind https cannot be reached"
@@ -161,7 +162,7 @@ impl Http {
         &self.inner.client
     }
 
-    /// A client that goes by no proxy, for a host that only this machine has. It speaks plain HTTP.
+    /// Creates a client without proxy and TLS, for a host that only this machine can reach.
     pub(crate) fn direct(&self) -> Result<Client, ModelError> {
         let client = builder(self.settings()).no_proxy().tls_certs_only([]);
         client
@@ -169,7 +170,7 @@ impl Http {
             .map_err(|error| ModelError::new(causes(&error)).with_code("InvalidRequest"))
     }
 
-    /// The attempts of a call that begins now.
+    /// Starts the attempts of a call.
     pub(super) fn attempts(&self, options: &Options) -> Attempts {
         let settings = self.settings();
         let total = options.total_timeout.unwrap_or(settings.total_timeout);
@@ -203,7 +204,7 @@ impl Http {
         }
     }
 
-    /// Makes a call, as often as it takes, and reads its answer, which comes whole.
+    /// Makes a call with retries and parses its complete response.
     pub(crate) async fn ask<T>(
         &self,
         exchange: &Exchange<'_>,
@@ -223,7 +224,7 @@ impl Http {
         }
     }
 
-    /// Waits for the next attempt; returns the error if there is none.
+    /// Waits for the next attempt, or returns the error if there is none.
     pub(crate) async fn wait(
         &self,
         attempts: &mut Attempts,
@@ -239,7 +240,7 @@ impl Http {
         Ok(())
     }
 
-    /// The whole body. How long it takes to begin is the provider's affair, up to the deadline.
+    /// Reads the whole body. It may begin at any time before the deadline.
     pub(super) async fn text(
         &self,
         mut answer: Answer,
@@ -254,7 +255,8 @@ impl Http {
         String::from_utf8(body).map_err(|_| malformed("the answer is not UTF-8").into())
     }
 
-    /// One attempt: sends the call and waits for the head of the answer. A refusal is trouble.
+    /// Makes one attempt: sends the call and waits for the response headers. An error status is an
+    /// `Err`.
     pub(super) async fn open(
         &self,
         exchange: &Exchange<'_>,
@@ -281,7 +283,7 @@ impl Http {
             }
             let token = header.as_ref().map(|header| &header.secret);
             if status == StatusCode::UNAUTHORIZED && std::mem::take(&mut may_renew) {
-                // A token may have been taken back before its time.
+                // A token may be revoked before it expires.
                 if token.is_some_and(|token| auth.renew(token)) {
                     continue;
                 }
@@ -315,7 +317,7 @@ impl Http {
             request = request.header(*name, value);
         }
         request = request.headers(options.headers.clone());
-        // A key of the request's own takes the place of ours.
+        // An authorization header of the request replaces ours.
         if let Some(auth) = auth.filter(|auth| !options.headers.contains_key(&auth.name)) {
             request = request.header(&auth.name, &auth.value);
         }
@@ -327,7 +329,7 @@ impl Http {
         self.exchange(request, host, until).await
     }
 
-    /// Sends, and waits for the head of the answer.
+    /// Sends a request and waits for the response headers.
     async fn exchange(
         &self,
         request: RequestBuilder,
@@ -345,8 +347,7 @@ impl Http {
         }
     }
 
-    /// What a refusal says, without the key should it be repeated in it: it is blotted out before
-    /// anything is cut.
+    /// Reads an error response. Secrets that it repeats are redacted before anything is truncated.
     async fn refusal(
         &self,
         mut answer: Answer,
@@ -358,7 +359,7 @@ impl Http {
         let headers: HeaderMap = answer.response.headers().clone();
         let until = deadline.min(from_now(self.settings().idle_timeout));
         let mut body = Vec::new();
-        // As much as comes; the status alone says enough.
+        // Read as much as arrives; the status alone is sufficient.
         while let Ok(Some(chunk)) = answer.chunk(until).await {
             body.extend_from_slice(&chunk);
             if body.len() > REFUSAL_MAX {
@@ -367,7 +368,7 @@ impl Http {
         }
         let body = secrets.redact(&String::from_utf8_lossy(&body));
         let mut failure = failure(status, &body);
-        // Once more, as JSON may have spelled it otherwise.
+        // Redact again after parsing, because JSON may have escaped the secret.
         failure.code = secrets.redact(&failure.code);
         failure.message = secrets.redact(&failure.message);
         tracing::debug!(host = answer.host, status, code = %failure.code, "a model refused");
@@ -379,16 +380,16 @@ fn builder(settings: &HttpSettings) -> ClientBuilder {
     Client::builder()
         .user_agent(concat!("retain/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(settings.connect_timeout)
-        // A key is never carried to where somebody else points.
+        // Never send an API key to a redirect target.
         .redirect(reqwest::redirect::Policy::none())
-        // We count attempts ourselves.
+        // Retries are handled by `Attempts`.
         .retry(reqwest::retry::never())
         .tcp_keepalive(Duration::from_secs(60))
         .http2_keep_alive_interval(Duration::from_secs(30))
         .http2_keep_alive_timeout(Duration::from_secs(20))
 }
 
-/// An answer whose head has come.
+/// A response whose headers have arrived.
 #[derive(Debug)]
 pub(crate) struct Answer {
     response: Response,
@@ -397,14 +398,14 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Whether the body is JSON, not a stream: some servers do not stream though asked to.
+    /// Whether the body is JSON: some servers do not stream although requested.
     pub(crate) fn is_json(&self) -> bool {
         let kind = self.response.headers().get(CONTENT_TYPE);
         kind.and_then(|kind| kind.to_str().ok())
             .is_some_and(|kind| kind.trim_start().starts_with("application/json"))
     }
 
-    /// The next bytes of the body; `None` at its end.
+    /// Returns the next bytes of the body; `None` at its end.
     pub(crate) async fn chunk(&mut self, until: Instant) -> Result<Option<Vec<u8>>, Trouble> {
         match timeout_at(until, self.response.chunk()).await {
             Err(_) => Err(Trouble::passing(timed_out(
@@ -424,12 +425,12 @@ impl Answer {
     }
 }
 
-/// An answer that is not what it should be.
+/// Creates an error for an invalid response.
 pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
     ModelError::new(message).with_code("MalformedResponse")
 }
 
-/// A stream that ended, as streams do, before the answer in it did.
+/// Creates an error for a stream that ended before the response was complete.
 pub(crate) fn cut_off(message: impl Into<String>) -> ModelError {
     ModelError::new(message).with_code("CutOff")
 }
@@ -438,7 +439,7 @@ fn timed_out(host: &str, doing: &str) -> ModelError {
     ModelError::new(format!("{host}: timed out {doing}")).with_code("TimeoutError")
 }
 
-/// What went wrong on the way, told without the address, which may hold a password.
+/// Converts a transport error, without the URL, which may contain a password.
 fn broken(host: &str, error: reqwest::Error) -> Trouble {
     let error = error.without_url();
     if error.is_builder() {
@@ -460,7 +461,7 @@ fn broken(host: &str, error: reqwest::Error) -> Trouble {
     Trouble::passing(ModelError::new(message).with_code("ConnectionError"))
 }
 
-/// An error with its causes, which reqwest does not print.
+/// Formats an error with its causes, which reqwest does not print.
 fn causes(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -472,14 +473,14 @@ fn causes(error: &reqwest::Error) -> String {
     text
 }
 
-/// That long from now. A time that no clock shows is some years.
+/// Returns the instant after this duration, limited to 10 years to avoid overflow.
 pub(super) fn from_now(time: Duration) -> Instant {
     const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
     Instant::now() + time.min(YEARS)
 }
 
-/// A number between 0 and 1.
+/// Returns a random number between 0 and 1.
 fn chance() -> f64 {
-    // Without a source of chance, waits are merely less spread.
+    // Without a source of randomness, delays are only less spread.
     getrandom::u32().map_or(0.5, |bits| f64::from(bits) / f64::from(u32::MAX))
 }

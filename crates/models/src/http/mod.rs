@@ -1,4 +1,4 @@
-//! The way to a provider and back: one client, keys, timeouts, retries, server-sent events.
+//! HTTP access to providers: client, API keys, timeouts, retries and server-sent events.
 //!
 //! ```text
 //! HttpModel::generate (model) → Provider::call → Http::send (client, retry) → Sse (sse) → StreamReader

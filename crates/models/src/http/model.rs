@@ -1,4 +1,4 @@
-//! `HttpModel`: a provider behind HTTP, as the runtime's `Model`.
+//! `HttpModel`: a provider over HTTP as the runtime's `Model`.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::provider::{Provider, StreamReader};
 
-/// A model behind HTTP. Clones are cheap.
+/// A model over HTTP. Clones are cheap.
 pub(crate) struct HttpModel<P> {
     name: String,
     provider: Arc<P>,
@@ -45,7 +45,7 @@ impl<P: Provider> fmt::Debug for HttpModel<P> {
 }
 
 impl<P: Provider> HttpModel<P> {
-    /// A model that is asked under `name`.
+    /// Creates a model with this name.
     pub(crate) fn new(
         name: impl Into<String>,
         provider: P,
@@ -60,7 +60,7 @@ impl<P: Provider> HttpModel<P> {
         }
     }
 
-    /// The call for a request, with all that it takes to make it.
+    /// Builds the call for a request.
     fn exchange(&self, request: &LlmRequest, stream: bool) -> Result<Exchange<'_>, ModelError> {
         let call = self.provider.call(request, stream)?;
         let options = Options::of(&request.config)?;
@@ -68,7 +68,7 @@ impl<P: Provider> HttpModel<P> {
         Ok(Exchange::new(call, &self.auth, failure).with(options, stream))
     }
 
-    /// Asks for an answer that comes whole.
+    /// Requests a response that is not streamed.
     async fn whole(&self, request: &LlmRequest) -> Result<LlmResponse, ModelError> {
         let exchange = self.exchange(request, false)?;
         self.http.ask(&exchange, |body| self.read(body)).await
@@ -79,7 +79,7 @@ impl<P: Provider> HttpModel<P> {
         answer.map_err(|trouble| self.judged(trouble))
     }
 
-    /// Asks for an answer in pieces, and waits for the first.
+    /// Requests a streamed response and waits for its first chunk.
     async fn begin(&self, request: &LlmRequest) -> Result<Going, ModelError> {
         let exchange = self.exchange(request, true)?;
         let mut attempts = self.http.attempts(&exchange.options);
@@ -93,7 +93,7 @@ impl<P: Provider> HttpModel<P> {
         }
     }
 
-    /// One attempt, up to the first piece: until then nobody has seen anything of it.
+    /// Makes one attempt up to the first chunk: until then it can be retried unnoticed.
     async fn attempt(&self, exchange: &Exchange<'_>, deadline: Instant) -> Result<Going, Trouble> {
         let answer = self.http.open(exchange, deadline).await?;
         let mut going = Going {
@@ -121,7 +121,8 @@ impl<P: Provider> HttpModel<P> {
         Ok(going)
     }
 
-    /// Trouble before the first piece: the provider knows which of its errors pass.
+    /// Classifies an error before the first chunk: the provider knows which of its errors are
+    /// transient.
     fn judged(&self, mut trouble: Trouble) -> Trouble {
         let code = trouble.error.code.as_deref();
         let may_pass = code.is_some_and(|code| self.provider.may_pass(code));
@@ -166,28 +167,28 @@ impl<P: Provider> Model for HttpModel<P> {
     }
 }
 
-/// How a stream stands.
+/// The state of a stream.
 enum State {
     Begin(Arc<LlmRequest>),
     Going(Box<Going>),
     Over,
 }
 
-/// A streamed answer that has begun.
+/// A streamed response that has begun.
 struct Going {
-    /// Where more comes from; `None` when all of it has come.
+    /// The source of more chunks; `None` after the end.
     source: Option<Source>,
     ready: VecDeque<LlmResponse>,
-    /// What went wrong after the pieces that are ready.
+    /// The error that follows the ready chunks.
     failed: Option<ModelError>,
     deadline: Instant,
-    /// When the caller was given a piece: what it takes to ask for the next is its own time.
+    /// When the caller received the last chunk. The time until it requests the next does not count.
     left_at: Option<Instant>,
-    /// What is not to be told of it.
+    /// Secrets that must be redacted from errors.
     secrets: Secrets,
 }
 
-/// Bytes, events, pieces.
+/// Turns bytes into events and chunks.
 struct Source {
     answer: Answer,
     sse: Sse,
@@ -195,7 +196,7 @@ struct Source {
 }
 
 impl Going {
-    /// The next piece; `None` after the whole answer.
+    /// Returns the next chunk; `None` after the complete response.
     async fn next(&mut self, http: &Http) -> Option<Result<LlmResponse, ModelError>> {
         if let Some(left_at) = self.left_at.take() {
             self.deadline += left_at.elapsed();
@@ -210,8 +211,8 @@ impl Going {
         next.or_else(|| self.failed.take().map(Err))
     }
 
-    /// Reads more bytes, or handles the end. Pieces before a failure are returned
-    /// first: how the bytes were cut makes no difference.
+    /// Reads more bytes, or handles the end. Chunks before an error are returned first, so that the
+    /// result does not depend on how the bytes were split.
     async fn read_on(&mut self, http: &Http) -> Result<(), Trouble> {
         let Err(trouble) = self.absorb(http).await else {
             return Ok(());
@@ -236,7 +237,7 @@ impl Going {
             None => source.sse.finish(),
         };
         for event in events {
-            // What follows the end is not waited for, so it is not read either.
+            // Ignore data after the end, which is not awaited either.
             if !source.reader.is_done() {
                 self.ready.extend(source.reader.push(&event)?);
             }
@@ -247,7 +248,7 @@ impl Going {
         }
         if is_done || is_over {
             let last = source.reader.finish().map_err(|trouble| Trouble {
-                // It broke off: if nobody has seen anything of it, another one may not.
+                // The stream was truncated: if no chunk was passed on yet, a retry may succeed.
                 may_pass: !is_done && !trouble.is_final,
                 ..trouble
             })?;

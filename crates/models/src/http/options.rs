@@ -1,4 +1,4 @@
-//! ADK's `http_options` of a request: headers of one's own, and a time for this call alone.
+//! ADK's `http_options` of a request: additional headers and a timeout for this call.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use retain_core::{GenerateContentConfig, Json};
 use retain_runtime::ModelError;
 
-/// What a request wants otherwise than usual.
+/// Options of one request.
 #[derive(Debug, Default)]
 pub(super) struct Options {
-    /// Values are marked as sensitive: they may be keys.
+    /// Values are marked as sensitive, because they may be secrets.
     pub(super) headers: HeaderMap,
     pub(super) total_timeout: Option<Duration>,
 }
 
-/// One of the options, which may be spelled in either way.
+/// Returns an option by its camel-case or snake-case name.
 pub(crate) fn http_option(
     config: &GenerateContentConfig,
     camel: &str,

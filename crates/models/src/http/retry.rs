@@ -1,4 +1,4 @@
-//! When a call that failed is made again, and how long is waited before.
+//! Retries of failed calls and the delays between them.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use tokio::time::Instant;
 
 use crate::provider::Failure;
 
-/// How often and how long a call is tried again.
+/// The retry policy of calls.
 ///
-/// A call is never made again after the first piece of its answer was handed on.
+/// A call is never retried after the first chunk of its response was passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
-    /// How many times a call is made at most; `1` never tries again.
+    /// Maximum number of attempts; `1` disables retries.
     pub attempts: u32,
-    /// The wait after the first failure. It doubles each time, and part of it is left to chance.
+    /// The delay after the first failure. It doubles each time, with random jitter.
     pub first_wait: Duration,
-    /// The longest wait that we choose ourselves.
+    /// The maximum delay, unless the provider requests a longer one.
     pub longest_wait: Duration,
-    /// All waits of a call together. A provider that asks for more (`Retry-After`) is not waited
-    /// for: the call fails at once.
+    /// The maximum sum of all delays of a call. If a provider requests more (`Retry-After`), the
+    /// call fails at once.
     pub budget: Duration,
 }
 
@@ -37,7 +37,7 @@ impl Default for Retries {
 }
 
 impl Retries {
-    /// Every call is made once.
+    /// Makes every call once, without retries.
     pub fn none() -> Retries {
         Retries {
             attempts: 1,
@@ -50,22 +50,23 @@ impl Retries {
 #[derive(Debug)]
 pub(crate) struct Trouble {
     pub(crate) error: ModelError,
-    /// Whether another attempt may go better.
+    /// Whether a retry may succeed.
     pub(crate) may_pass: bool,
-    /// How long the provider wants to be left alone.
+    /// The retry delay that the provider requests.
     pub(crate) after: Option<Duration>,
-    /// The provider says that trying again cannot help.
+    /// The provider says that retrying cannot help.
     pub(crate) is_final: bool,
 }
 
-/// Something is wrong with an answer: another one would not be better.
+/// An invalid response is not retried, because another would be invalid too.
 impl From<ModelError> for Trouble {
     fn from(error: ModelError) -> Trouble {
         Trouble::lasting(error)
     }
 }
 
-/// What a provider says where an answer should be. Whether it passes, only the provider knows.
+/// A failure that a provider reports in place of an answer. Only the provider knows whether it is
+/// transient.
 impl From<Failure> for Trouble {
     fn from(failure: Failure) -> Trouble {
         Trouble {
@@ -83,7 +84,7 @@ impl From<Trouble> for ModelError {
 }
 
 impl Trouble {
-    /// Nothing that passes.
+    /// Creates a permanent error.
     pub(crate) fn lasting(error: ModelError) -> Trouble {
         Trouble {
             error,
@@ -93,7 +94,7 @@ impl Trouble {
         }
     }
 
-    /// Something between us and the provider.
+    /// Creates a transient error, such as a network error.
     pub(crate) fn passing(error: ModelError) -> Trouble {
         Trouble {
             may_pass: true,
@@ -101,7 +102,7 @@ impl Trouble {
         }
     }
 
-    /// An answer that is a refusal.
+    /// Creates an error from a response with an error status.
     pub(crate) fn refused(
         status: u16,
         headers: &HeaderMap,
@@ -127,7 +128,7 @@ fn status_may_pass(status: u16) -> bool {
     matches!(status, 408 | 409 | 425 | 429 | 500 | 502 | 503 | 504 | 529)
 }
 
-/// What the headers say about when to come back: milliseconds, seconds or a date.
+/// Returns the retry delay in the headers: milliseconds, seconds or a date.
 fn retry_after(headers: &HeaderMap, clock: &dyn Clock) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let millis = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok());
@@ -145,8 +146,8 @@ fn retry_after(headers: &HeaderMap, clock: &dyn Clock) -> Option<Duration> {
     Some(since.saturating_sub(now))
 }
 
-/// A wait of `seconds`; `None` if they are not a valid time. A time beyond every clock is still a long
-/// wait: the server must not be called at once.
+/// Converts `seconds` to a delay; `None` if they are invalid. A number that overflows is still a
+/// long delay: the server must not be called at once.
 pub(crate) fn wait_of(seconds: f64) -> Option<Duration> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(wait) => Some(wait),
@@ -173,7 +174,7 @@ impl Attempts {
         }
     }
 
-    /// When the call has to be over, with all its attempts.
+    /// The deadline of the call with all its attempts.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -198,16 +199,17 @@ impl Attempts {
         Ok(wait)
     }
 
-    /// Waits grow, and are spread so that callers who failed together do not come back together.
+    /// Computes the delay: exponential with jitter, so that callers that failed together do not
+    /// retry together.
     fn wait(&self, asked: Option<Duration>, chance: f64) -> Duration {
-        // Settings may have times that cannot be multiplied.
+        // Limit the delay, because large settings would overflow.
         const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
         let first = self.retries.first_wait.min(A_YEAR);
         let doubled = 2u32.saturating_pow(self.made - 1);
         let own = first.saturating_mul(doubled).min(A_YEAR);
         let own = own.min(self.retries.longest_wait);
         match asked {
-            // Never earlier than asked for.
+            // Never retry earlier than requested.
             Some(asked) => asked.saturating_add(first.mul_f64(chance)),
             None => own.mul_f64(0.5 + chance / 2.0),
         }

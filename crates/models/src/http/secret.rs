@@ -1,4 +1,4 @@
-//! `Secret`: a key that cannot be printed by accident; `Secrets`: all that is secret about a call.
+//! `Secret`: an API key that cannot be printed by accident. `Secrets`: all secrets of a call.
 
 use std::{
     fmt,
@@ -7,8 +7,7 @@ use std::{
 
 use retain_runtime::ModelError;
 
-/// A key or a token, without the spaces and ends of lines around it. Neither `Debug` nor `Display`
-/// tells anything of it.
+/// An API key or a token, without surrounding whitespace. Neither `Debug` nor `Display` reveals it.
 ///
 /// ```
 /// use retain_models::Secret;
@@ -18,38 +17,38 @@ use retain_runtime::ModelError;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
-/// Shorter texts are not secrets, and would match ordinary words.
+/// Shorter texts are not redacted, because they would match ordinary words.
 const SHORTEST_REDACTED: usize = 6;
 
 impl Secret {
-    /// The key itself, to be sent.
+    /// Returns the secret itself, for sending it.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the secret is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// All that is secret about one call, so that nothing of it is told of the call: its key, tokens
-/// that were fetched for it, headers of the caller's own. Clones are the same.
+/// All secrets of one call, which must not appear in errors: its API key, tokens fetched for it,
+/// and headers of the caller. Clones share their contents.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Secrets(Arc<Mutex<Vec<Secret>>>);
 
 impl Secrets {
-    /// One more thing that nobody is to read.
+    /// Adds a secret.
     pub(crate) fn add(&self, secret: Secret) {
         let mut known = self.known();
         if secret.0.len() >= SHORTEST_REDACTED && !known.contains(&secret) {
             known.push(secret);
-            // The longest first: one may be a part of another.
+            // The longest first, because one may be part of another.
             known.sort_by_key(|secret| std::cmp::Reverse(secret.0.len()));
         }
     }
 
-    /// `text` with every secret in it blotted out.
+    /// Redacts every secret in `text`.
     pub(crate) fn redact(&self, text: &str) -> String {
         let known = self.known();
         known.iter().fold(text.to_owned(), |text, secret| {
@@ -57,9 +56,9 @@ impl Secrets {
         })
     }
 
-    /// The error without secrets, should the provider have repeated them.
+    /// Redacts secrets that the provider repeated in an error.
     pub(crate) fn clear(&self, mut error: ModelError) -> ModelError {
-        // With what is below the cause.
+        // Include the causes below the source.
         let said = error
             .source
             .as_ref()

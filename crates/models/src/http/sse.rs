@@ -1,19 +1,19 @@
-//! Server-sent events out of bytes, however those are cut.
+//! Parses server-sent events from bytes, however they are split.
 //!
-//! Follows the WHATWG rules for lines, fields and comments. Two things are stricter or laxer: text
-//! that is not UTF-8 is an error, so that nothing changes silently, and an event that the
-//! stream ends in is given, as some servers leave out the last empty line.
+//! Follows the WHATWG rules for lines, fields and comments, with two exceptions: text that is not
+//! UTF-8 is an error, so that nothing changes silently, and an unterminated last event is returned,
+//! because some servers omit the last empty line.
 
 /// One event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SseEvent {
-    /// Its kind, where the server says it.
+    /// The event type, if the server sends it.
     pub(crate) event: Option<String>,
-    /// Its data; several lines are joined by `\n`.
+    /// The data; several lines are joined by `\n`.
     pub(crate) data: String,
 }
 
-/// What cannot be read as events.
+/// Why a stream is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SseError {
     /// A line is not valid UTF-8.
@@ -31,17 +31,17 @@ impl SseError {
     }
 }
 
-/// No event of a provider is larger: pictures come in base64, and the largest are some 30 MB.
+/// Maximum size of an event: images are sent in base64, and the largest have about 30 MB.
 pub(crate) const EVENT_MAX: usize = 128 << 20;
 
-/// Puts events together.
+/// Parses a stream of events.
 #[derive(Debug, Default)]
 pub(crate) struct Sse {
-    /// Bytes of the line that is not ended yet.
+    /// Bytes of the unfinished line.
     line: Vec<u8>,
-    /// The last byte was `\r`: a `\n` that follows belongs to the same end of line.
+    /// The last byte was `\r`: a following `\n` belongs to the same line break.
     after_cr: bool,
-    /// The first line may begin with a byte order mark.
+    /// Whether the first line was read, which may start with a byte order mark.
     begun: bool,
     event: Option<String>,
     data: Option<String>,
@@ -49,8 +49,8 @@ pub(crate) struct Sse {
 }
 
 impl Sse {
-    /// Adds bytes; returns the events that they complete, including those before an error,
-    /// and nothing is read behind it.
+    /// Adds bytes and returns the events that they complete. Events before an error are returned;
+    /// nothing after it is parsed.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<SseEvent> {
         let mut events = Vec::new();
         if self.error.is_none() {
@@ -59,7 +59,7 @@ impl Sse {
         events
     }
 
-    /// The stream is over: gives the event that it ended in.
+    /// Ends the stream and returns its unterminated last event.
     pub(crate) fn finish(&mut self) -> Vec<SseEvent> {
         let mut events = Vec::new();
         if self.error.is_none() && !self.line.is_empty() {
@@ -71,7 +71,7 @@ impl Sse {
         events
     }
 
-    /// What could not be read.
+    /// Returns the error of an invalid stream.
     pub(crate) fn error(&self) -> Option<SseError> {
         self.error
     }
@@ -126,7 +126,7 @@ impl Sse {
                 None => self.data = Some(value.to_owned()),
             },
             "event" => self.event = Some(value.to_owned()),
-            // Comments keep the line alive; ids and retry times are for those who reconnect.
+            // Comments keep the connection alive; IDs and retry times are only for reconnecting.
             _ => {}
         }
         Ok(())
