@@ -1,4 +1,4 @@
-//! An answer that came whole, and what a streamed one shares with it.
+//! Parses complete responses; streamed ones share parts of this.
 
 use retain_core::{Bytes, Content, FunctionCall, Json, JsonMap, LlmResponse, Part, Shaped};
 use retain_runtime::ModelError;
@@ -6,10 +6,10 @@ use retain_runtime::ModelError;
 use super::{output_schema, usage::Usage};
 use crate::http::malformed;
 
-/// What a refusal says: Claude gives no words of its own for it.
+/// The error message of a refusal, for which Claude provides no text.
 const REFUSED: &str = "Claude refused to answer (stop_reason: refusal)";
 
-/// Reads a `message`.
+/// Parses a `message`.
 pub(super) fn whole(message: &Json) -> Result<LlmResponse, ModelError> {
     let Some(blocks) = message["content"].as_array() else {
         return Err(malformed("the answer has no content"));
@@ -29,28 +29,28 @@ pub(super) fn whole(message: &Json) -> Result<LlmResponse, ModelError> {
     Ok(said.response(stop_reason, message["model"].as_str(), &usage))
 }
 
-/// Whether an answer ended for want of room. A call at its end is then not what was meant, whatever
-/// its arguments look like.
+/// Whether the response was truncated by the token limit. A call at its end is then incomplete,
+/// even if its arguments parse.
 pub(super) fn was_cut(stop_reason: Option<&str>) -> bool {
     stop_reason.is_some_and(|reason| finish_reason(reason) == "MAX_TOKENS")
 }
 
-/// Says that a call which an end cut off is not made.
+/// Logs that a truncated call is dropped.
 pub(super) fn leave_out_call() {
     tracing::warn!("a call was cut off by the limit of tokens and is left out");
 }
 
-/// What an answer has said.
+/// The content of a response.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     parts: Vec<Part>,
     citations: Vec<Json>,
-    /// Bytes of text so far, which is where citations count from.
+    /// Length of the text so far in bytes, for the offsets of citations.
     text_len: usize,
 }
 
 impl Said {
-    /// Adds a block that is whole. `input` is that of a call.
+    /// Adds a complete block. `input` holds the arguments of a call.
     pub(super) fn add(&mut self, block: &Json, input: Option<JsonMap>) {
         let text = |key: &str| block[key].as_str().unwrap_or_default();
         let part = match text("type") {
@@ -84,7 +84,7 @@ impl Said {
         self.parts.push(part);
     }
 
-    /// What a text rests on is said of the text as a whole.
+    /// Adds citations, which refer to the whole text block.
     fn cite(&mut self, len: usize, citations: Option<&[Json]>) {
         let (start, end) = (self.text_len, self.text_len + len);
         self.text_len = end;
@@ -100,7 +100,7 @@ impl Said {
         }
     }
 
-    /// The answer.
+    /// Builds the response.
     pub(super) fn response(
         self,
         stop_reason: Option<&str>,

@@ -1,5 +1,5 @@
-//! A part as a content block. What Claude cannot take is left out, and a warning says so: a part
-//! stays in the history, so a refusal would end the session for good.
+//! Converts parts to content blocks. Unsupported parts are dropped with a warning: a part stays in
+//! the history, so an error would make the session unusable forever.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use retain_core::{Bytes, Json, JsonMap, Part};
@@ -19,12 +19,12 @@ impl Block {
         Block { json: json.into() }
     }
 
-    /// The id of the call that it is.
+    /// The ID of the call, if the block is one.
     pub(super) fn call(&self) -> Option<&str> {
         self.json["id"].as_str()
     }
 
-    /// The id of the call that it is the result of.
+    /// The ID of the call that the block is the result of.
     pub(super) fn result_of(&self) -> Option<&str> {
         self.json["tool_use_id"].as_str()
     }
@@ -37,13 +37,13 @@ impl Block {
     }
 }
 
-/// Whether a part is nothing but a text without words, which the API refuses.
+/// Whether a part is only a blank text, which the API rejects.
 pub(super) fn is_empty_text(part: &Part) -> bool {
     let is_empty = part.text.as_deref().is_some_and(|text| !has_words(text));
     is_empty && part.thought_signature.is_none() && !has_data(part)
 }
 
-/// Whether there is anything in a text but white space: the API refuses a block without.
+/// Whether a text is not blank: the API rejects blank blocks.
 pub(super) fn has_words(text: &str) -> bool {
     !text.trim().is_empty()
 }
@@ -59,7 +59,7 @@ fn has_data(part: &Part) -> bool {
         || part.tool_response.is_some()
 }
 
-/// The block for a part; `None` where there is nothing to send.
+/// Returns the block for a part; `None` if there is nothing to send.
 pub(super) fn block(
     part: &Part,
     is_user: bool,
@@ -100,7 +100,7 @@ pub(super) fn block(
     Ok(data(part, is_user))
 }
 
-/// A thought goes back as it came: with its signature, or as the sealed text it was.
+/// Returns a thought unchanged: with its signature, or in its encrypted form.
 fn thought(part: &Part) -> Option<Block> {
     let signature = part.thought_signature.as_deref();
     let Some(signature) = signature.and_then(signers::may_be_claudes) else {
@@ -108,7 +108,7 @@ fn thought(part: &Part) -> Option<Block> {
         return None;
     };
     let block = match &part.text {
-        // Thoughts that are not shown are empty, and signed all the same.
+        // Hidden thoughts have an empty text but are signed as well.
         Some(text) => [
             ("type", "thinking"),
             ("thinking", text.as_str()),
@@ -121,7 +121,7 @@ fn thought(part: &Part) -> Option<Block> {
     Some(Block::new(block))
 }
 
-/// Media, in the message or at an address.
+/// Converts inline media or media at a URL.
 fn data(part: &Part, is_user: bool) -> Option<Block> {
     let (mime_type, source) = if let Some(blob) = &part.inline_data {
         let data = blob.data.as_ref()?;
@@ -153,19 +153,19 @@ fn data(part: &Part, is_user: bool) -> Option<Block> {
     }
 }
 
-/// Where media is.
+/// The source of media.
 pub(super) enum Source<'a> {
     Bytes(&'a Bytes),
     Address(&'a str),
 }
 
-/// A media type without its parameters.
+/// Returns a media type without its parameters.
 pub(super) fn plain_type(mime_type: &str) -> String {
     let plain = mime_type.split(';').next().unwrap_or_default();
     plain.trim().to_ascii_lowercase()
 }
 
-/// Pictures, PDF and plain text are taken.
+/// Converts media; images, PDF and plain text are supported.
 pub(super) fn media_block(mime_type: &str, source: &Source<'_>) -> Option<JsonMap> {
     let is_image = matches!(
         mime_type,
@@ -188,7 +188,7 @@ pub(super) fn media_block(mime_type: &str, source: &Source<'_>) -> Option<JsonMa
             ])
         }
         Source::Address(uri) if is_image || mime_type == "application/pdf" => {
-            // Google's storage is closed to others, and what is not encrypted is not fetched.
+            // Google's storage is not public, and Claude fetches only over HTTPS.
             uri.starts_with("https://").then_some(())?;
             JsonMap::from([("type", "url"), ("url", uri)])
         }

@@ -1,23 +1,23 @@
-//! Ids that tie results to calls, as the API takes them: letters, digits, `_` and `-`, each once.
+//! Call IDs in the form that the API accepts: letters, digits, `_` and `-`, and unique.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The ids of one conversation. An id that the API would refuse gets a stand-in, the same for the
-/// call and its result: so does one that an earlier call has, as some servers count their calls anew
-/// in every turn. A result without an id belongs to the oldest open call without one.
+/// The call IDs of one conversation. An invalid ID is replaced, consistently for the call and its
+/// result. A repeated ID is replaced too, because some servers restart counting in every turn. A
+/// result without an ID belongs to the oldest open call without one.
 #[derive(Debug, Default)]
 pub(super) struct CallIds {
-    /// What calls of the latest turn that had one are sent as, by the id that they came with.
+    /// Sent IDs of the latest turn's calls, by original ID.
     sent: BTreeMap<String, Sent>,
-    /// Calls without an id that have no result yet: function and stand-in.
+    /// Calls without an ID that have no result yet: function name and replacement ID.
     open: Vec<(String, String)>,
-    /// All ids that calls were sent with.
+    /// All IDs of sent calls.
     used: BTreeSet<String>,
     made: usize,
     turn: usize,
 }
 
-/// The ids that calls of one turn, which came with the same id, are sent with.
+/// The sent IDs of calls in one turn that have the same original ID.
 #[derive(Debug, Default)]
 struct Sent {
     turn: usize,
@@ -25,12 +25,12 @@ struct Sent {
 }
 
 impl CallIds {
-    /// A turn of the model begins. Results belong to calls of the latest one.
+    /// Starts a turn of the model. Results belong to calls of the latest turn.
     pub(super) fn begin_turn(&mut self) {
         self.turn += 1;
     }
 
-    /// The id of a call of `function`.
+    /// Returns the ID of a call of `function`.
     pub(super) fn of_call(&mut self, id: Option<&str>, function: &str) -> String {
         let Some(id) = id.filter(|id| !id.is_empty()) else {
             let made = self.make();
@@ -51,7 +51,7 @@ impl CallIds {
         sent
     }
 
-    /// The id of the call that a result of `function` belongs to.
+    /// Returns the ID of the call that a result of `function` belongs to.
     pub(super) fn of_result(&mut self, id: Option<&str>, function: &str) -> String {
         if let Some(id) = id.filter(|id| !id.is_empty()) {
             return self.of_result_with(id);
@@ -66,12 +66,12 @@ impl CallIds {
     fn of_result_with(&mut self, id: &str) -> String {
         let known = self.sent.get_mut(id);
         match known.and_then(|sent| match sent.ids.len() {
-            // A call may have more than one result; the last one has all that follow.
+            // A call may have several results; all further ones belong to the last call.
             0 | 1 => sent.ids.front().cloned(),
             _ => sent.ids.pop_front(),
         }) {
             Some(sent) => sent,
-            // A result that no call belongs to.
+            // A result without a call.
             None if is_taken(id) => id.to_owned(),
             None => self.make(),
         }
@@ -88,7 +88,7 @@ impl CallIds {
     }
 }
 
-/// Whether the API takes an id as it is.
+/// Whether the API accepts an ID unchanged.
 fn is_taken(id: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     id.chars().all(fits)

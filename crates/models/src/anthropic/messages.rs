@@ -1,4 +1,4 @@
-//! Contents as messages: user and assistant by turns, results before anything else.
+//! Converts contents to messages: user and assistant alternate, and results come first.
 
 use retain_core::{Json, JsonMap};
 use retain_runtime::{ModelError, SharedContent};
@@ -9,11 +9,11 @@ use super::{
     tool_result,
 };
 
-/// What stands for a turn of the user that is empty: leaving it out would let the conversation end
-/// with the assistant, which would then be asked to go on with its own sentence.
+/// Replaces an empty user turn: without it the conversation would end with the assistant, and
+/// Claude would continue its own sentence.
 const EMPTY_TURN: &str = ".";
 
-/// What ADK says where nobody has said anything, and where the model spoke last.
+/// ADK's texts for an empty conversation, and for one that ends with the model.
 const NOTHING_SAID: &str = "Handle the requests as specified in the System Instruction.";
 const GO_ON: &str = "Continue processing previous requests as instructed. Exit or provide a \
                      summary if no more outputs are needed.";
@@ -24,7 +24,7 @@ enum Role {
     Assistant,
 }
 
-/// The messages for a conversation.
+/// Returns the messages for a conversation.
 pub(super) fn messages(contents: &[SharedContent]) -> Result<Json, ModelError> {
     let mut ids = CallIds::default();
     let mut turns: Vec<(Role, Vec<Block>)> = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn messages(contents: &[SharedContent]) -> Result<Json, ModelError> {
     Ok(turns.collect::<Vec<Json>>().into())
 }
 
-/// Every call has its result in the turn that follows.
+/// Ensures that every call has its result in the next turn.
 fn answer_all_calls(turns: &mut [(Role, Vec<Block>)]) {
     for place in 1..turns.len() {
         let (before, rest) = turns.split_at_mut(place);
@@ -84,7 +84,7 @@ fn answer_all_calls(turns: &mut [(Role, Vec<Block>)]) {
 }
 
 fn message(role: Role, mut blocks: Vec<Block>) -> Json {
-    // Stable: results keep their order, and so does the rest.
+    // The sort is stable, so results keep their order, and so do the other blocks.
     blocks.sort_by_key(|block| block.result_of().is_none());
     let role = match role {
         Role::User => "user",

@@ -1,4 +1,4 @@
-//! Anthropic's Messages API: Claude, at Anthropic and on Vertex AI.
+//! Anthropic's Messages API: Claude at Anthropic and on Vertex AI.
 //!
 //! ```text
 //! LlmRequest → request (messages → blocks, tools) → HTTP → answer | stream → LlmResponse
@@ -29,7 +29,7 @@ use crate::{
     provider::{Failure, Provider, StreamReader, plain_failure},
 };
 
-/// Where Anthropic itself answers.
+/// The base URL of Anthropic.
 pub(crate) const BASE_URL: &str = "https://api.anthropic.com";
 
 /// A Claude model.
@@ -46,8 +46,8 @@ pub(crate) const BASE_URL: &str = "https://api.anthropic.com";
 pub struct Claude(HttpModel<Messages>);
 
 impl Claude {
-    /// The model of this name, with the key of the environment: `ANTHROPIC_API_KEY` or
-    /// `ANTHROPIC_AUTH_TOKEN`, or the project of Vertex AI.
+    /// Creates the model with credentials from the environment: `ANTHROPIC_API_KEY` or
+    /// `ANTHROPIC_AUTH_TOKEN`, or a Vertex AI project.
     ///
     /// ```no_run
     /// let model = retain_models::Claude::from_env("claude-sonnet-5")?;
@@ -57,12 +57,12 @@ impl Claude {
         Models::from_env()?.claude(name)
     }
 
-    /// A model at Anthropic, paid for by an API key.
+    /// Creates a model at Anthropic with an API key.
     pub fn new(model: impl Into<String>, key: Secret, http: Http) -> Claude {
         Claude::at(BASE_URL, model, key, http)
     }
 
-    /// A model at another address that speaks the same, e.g. a gateway.
+    /// Creates a model at another compatible server, e.g. a gateway.
     pub fn at(
         base_url: impl Into<String>,
         model: impl Into<String>,
@@ -72,7 +72,7 @@ impl Claude {
         Claude::with_auth(base_url.into(), model, Auth::Header("x-api-key", key), http)
     }
 
-    /// A model that is paid for by a bearer token.
+    /// Creates a model with a bearer token.
     pub fn with_token(
         base_url: impl Into<String>,
         model: impl Into<String>,
@@ -91,7 +91,7 @@ impl Claude {
         Claude(HttpModel::new(model, provider, auth, http))
     }
 
-    /// A model that Google serves on Vertex AI.
+    /// Creates a model on Vertex AI.
     pub(crate) fn on_vertex(
         base_url: String,
         model: impl Into<String>,
@@ -127,24 +127,24 @@ pub(crate) enum Place {
         /// E.g. `https://api.anthropic.com`.
         base_url: Address,
     },
-    /// Vertex AI: the model is in the address, and the body says which version it is written to.
+    /// Vertex AI: the URL contains the model, and the body contains the API version.
     Vertex {
         /// E.g. `https://H/v1/projects/P/locations/L`.
         base_url: Address,
     },
 }
 
-/// The wire form of one model.
+/// The wire format of one model.
 #[derive(Debug, Clone)]
 pub(crate) struct Messages {
-    /// As the provider calls it.
+    /// The provider's name for the model.
     model: String,
     place: Place,
 }
 
 impl Messages {
-    /// The model by the last piece of its name: `anthropic/claude-x` and
-    /// `projects/…/models/claude-x` are `claude-x`.
+    /// Creates the wire format for the last segment of the name: `anthropic/claude-x` and
+    /// `projects/…/models/claude-x` mean `claude-x`.
     pub(crate) fn new(name: &str, place: Place) -> Messages {
         Messages {
             model: own_name(name).to_owned(),
@@ -152,7 +152,7 @@ impl Messages {
         }
     }
 
-    /// The model that a request means: a callback may have named another one.
+    /// Returns the model of a request: a callback may have changed it.
     fn model_of<'a>(&'a self, request: &'a LlmRequest) -> &'a str {
         match request.model.is_empty() {
             true => &self.model,
@@ -175,7 +175,7 @@ impl Messages {
     }
 }
 
-/// The name as the provider has it.
+/// Returns the provider's name for the model.
 pub(crate) fn own_name(name: &str) -> &str {
     let name = name.strip_prefix("anthropic/").unwrap_or(name);
     match name.starts_with("projects/") {
@@ -187,7 +187,7 @@ pub(crate) fn own_name(name: &str) -> &str {
 impl Provider for Messages {
     fn call(&self, request: &LlmRequest, stream: bool) -> Result<Call, ModelError> {
         let model = self.model_of(request);
-        // It may become part of an address, and must not lead elsewhere.
+        // The name may become part of the URL and must not change its path.
         let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.@:".contains(c);
         if !model.chars().all(is_fine) || model.contains("..") {
             return Err(refused(format!(
@@ -233,13 +233,13 @@ impl Provider for Messages {
 
     fn failure(&self, status: u16, body: &str) -> Failure {
         match Json::parse(body) {
-            // Vertex AI answers in Google's own form where Claude was not reached.
+            // Vertex AI uses Google's error format if the request did not reach Claude.
             Ok(told) if !told["error"].is_null() => failure_of(&told["error"], &status.to_string()),
             _ => plain_failure(status, body),
         }
     }
 
-    /// <https://platform.claude.com/docs/en/api/errors>; Google's codes come on Vertex AI.
+    /// See <https://platform.claude.com/docs/en/api/errors>; Vertex AI uses Google's codes.
     fn may_pass(&self, code: &str) -> bool {
         matches!(
             code,
@@ -249,14 +249,14 @@ impl Provider for Messages {
 
     fn capabilities(&self) -> ModelCapabilities {
         ModelCapabilities {
-            // A forced answer would cut the calls of tools short.
+            // Forcing an answer would prevent tool calls.
             output_schema_and_tools: false,
             pairs_calls_by_id: true,
         }
     }
 }
 
-/// What an error object says: Anthropic names a `type`, Google a `status`.
+/// Parses an error object: Anthropic sends a `type`, Google a `status`.
 fn failure_of(error: &Json, otherwise: &str) -> Failure {
     let code = ["type", "status", "code"]
         .iter()
@@ -268,7 +268,7 @@ fn failure_of(error: &Json, otherwise: &str) -> Failure {
     Failure::new(code.unwrap_or(otherwise), message)
 }
 
-/// A request that cannot be put as Claude takes it.
+/// Creates the error for a request that Claude does not support.
 fn refused(message: impl Into<String>) -> ModelError {
     ModelError::new(message).with_code("InvalidRequest")
 }

@@ -1,6 +1,6 @@
-//! An answer that follows a schema, as ADK has Claude give it: the schema is the input of a tool
-//! that Claude is made to call, and its call is the answer. All models take this; a schema of its
-//! own (`output_config.format`) only the newest do.
+//! Structured output as ADK does it: the schema is the input of a tool that Claude is forced to
+//! call, and the call is the answer. All models support this; only the newest support a native
+//! schema (`output_config.format`).
 
 use retain_core::{FunctionCall, Json, JsonMap, Part};
 use retain_runtime::python_text::python_json;
@@ -15,17 +15,17 @@ const VALUE: &str = "retain_structured_value";
 const DESCRIPTION: &str = "Provide your final answer. Call this tool exactly once, with your whole \
                            answer in the structure its input describes.";
 
-/// Whether a function of this name would be taken for an answer.
+/// Whether a function with this name would be mistaken for the answer.
 pub(super) fn is_reserved(name: &str) -> bool {
     name == ANSWER || name == VALUE
 }
 
-/// Whether the arguments of this call, as they stream in, are the text of the answer.
+/// Whether the streamed arguments of this call are the text of the answer.
 pub(super) fn streams_as_text(name: &str) -> bool {
     name == ANSWER
 }
 
-/// The tool for a schema, and the choice that makes Claude call it.
+/// Returns the tool for a schema, and the tool choice that forces Claude to call it.
 pub(super) fn as_tool(schema: &Json, thinks: bool) -> (Json, Json) {
     let (schema, is_wrapped) = as_object(json_schema(schema));
     let name = if is_wrapped { VALUE } else { ANSWER };
@@ -35,7 +35,7 @@ pub(super) fn as_tool(schema: &Json, thinks: bool) -> (Json, Json) {
         ("input_schema", schema),
     ]);
     let mut choice = match thinks {
-        // Claude refuses to be made to call while it thinks.
+        // Claude rejects a forced call while thinking is enabled.
         true => JsonMap::from([("type", "auto")]),
         false => JsonMap::from([("type", "tool"), ("name", name)]),
     };
@@ -43,8 +43,8 @@ pub(super) fn as_tool(schema: &Json, thinks: bool) -> (Json, Json) {
     (tool.into(), choice.into())
 }
 
-/// Puts the answer in the place of the call that brought it. What Claude said beside it would be
-/// read as part of it, so only thoughts stay.
+/// Replaces the call by the answer. Only thoughts are kept, because other text would be read as
+/// part of the answer.
 pub(super) fn unwrap(parts: Vec<Part>) -> Vec<Part> {
     let answer = parts.iter().find_map(|part| {
         let call = part.function_call.as_ref()?;

@@ -1,4 +1,4 @@
-//! The body of a request, but for what depends on who serves the model.
+//! Builds the body of a request, except the fields that depend on the service.
 
 use retain_core::{GenerateContentConfig, Json, JsonMap};
 use retain_runtime::{LlmRequest, ModelError};
@@ -6,10 +6,10 @@ use retain_runtime::{LlmRequest, ModelError};
 use super::{blocks::has_words, messages, output_schema, refused, tools};
 use crate::http::http_option;
 
-/// The least that Claude can be given to think with.
+/// Claude's minimum thinking budget in tokens.
 const LEAST_BUDGET: i64 = 1024;
 
-/// What an answer may have where nothing is said: the API wants a number.
+/// Default limit for answer tokens, which the API requires.
 const MAX_TOKENS: i64 = 8192;
 
 pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
@@ -23,7 +23,7 @@ pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
     let budget = thinking
         .as_ref()
         .and_then(|it| it["budget_tokens"].as_i64());
-    // What is thought counts as answered, so that the answer has its room beside it.
+    // Thinking counts as output, so add the budget to leave room for the answer.
     let usual = MAX_TOKENS.saturating_add(budget.unwrap_or(0));
     body.insert("max_tokens", config.max_output_tokens.unwrap_or(usual));
     let system = config.system_instruction.as_ref();
@@ -53,7 +53,7 @@ pub(super) fn body(request: &LlmRequest) -> Result<JsonMap, ModelError> {
     Ok(body)
 }
 
-/// How much Claude thinks: a budget of 0 is not at all, below it as much as it likes.
+/// Converts the thinking config: a budget of 0 disables thinking, a negative one makes it adaptive.
 fn thinking(config: &GenerateContentConfig) -> Result<Option<Json>, ModelError> {
     let Some(asked) = config.thinking_config.as_ref().filter(|c| !c.is_null()) else {
         return Ok(None);
@@ -78,7 +78,7 @@ fn thinking(config: &GenerateContentConfig) -> Result<Option<Json>, ModelError> 
             )));
         }
         0 => JsonMap::from([("type", "disabled")]),
-        // Without a display the thoughts are paid for and not shown.
+        // Without `display` the thoughts are billed but not returned.
         ..0 => JsonMap::from([("type", "adaptive"), ("display", "summarized")]),
         _ => JsonMap::from([
             ("type", Json::from("enabled")),
@@ -118,7 +118,7 @@ fn add_tools(
     Ok(())
 }
 
-/// Models that think refuse to be told how to choose words.
+/// Adds sampling parameters, which models reject while thinking is enabled.
 fn add_sampling(body: &mut JsonMap, config: &GenerateContentConfig, thinks: bool) {
     let top_k = config.top_k.map(|top_k| Json::from(top_k as i64));
     let sampling = [
@@ -139,7 +139,7 @@ fn add_sampling(body: &mut JsonMap, config: &GenerateContentConfig, thinks: bool
     }
 }
 
-/// Settings that have no counterpart.
+/// Warns about settings without a counterpart.
 fn tell_what_is_ignored(config: &GenerateContentConfig) {
     let settings = [
         ("seed", config.seed.is_some()),

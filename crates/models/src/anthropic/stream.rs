@@ -1,4 +1,4 @@
-//! A streamed answer: blocks by index, each begun, added to and ended.
+//! Reads a streamed response: indexed blocks that start, grow and stop.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::{
     provider::StreamReader,
 };
 
-/// Puts a streamed answer together.
+/// Reads a streamed response.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     blocks: BTreeMap<u64, Open>,
@@ -25,23 +25,23 @@ pub(super) struct Reader {
     is_done: bool,
 }
 
-/// A block as far as it has come.
+/// A block that is still growing.
 #[derive(Debug)]
 struct Open {
-    /// As it began.
+    /// The block as it started.
     block: JsonMap,
-    /// All of its text, or of its thought.
+    /// The text or thought so far.
     text: String,
     signature: String,
-    /// The arguments of a call, as text.
+    /// The arguments of a call as JSON text.
     input: String,
-    /// What its text rests on.
+    /// The citations of the text.
     citations: Vec<Json>,
 }
 
 impl StreamReader for Reader {
     fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble> {
-        // Some gateways keep the line alive so.
+        // Some gateways keep the connection alive with empty events.
         if event.data.trim().is_empty() {
             return Ok(Vec::new());
         }
@@ -70,7 +70,7 @@ impl StreamReader for Reader {
                 None
             }
             "error" => return Err(failure_of(&data["error"], "error").into()),
-            // `ping`, `content_block_stop`, and what comes with later versions.
+            // `ping`, `content_block_stop`, and events of later versions.
             _ => None,
         };
         Ok(piece.into_iter().collect())
@@ -84,7 +84,7 @@ impl StreamReader for Reader {
         let last = self.blocks.keys().next_back().copied();
         let mut said = Said::default();
         for (index, open) in std::mem::take(&mut self.blocks) {
-            // The call is as incomplete as the answer says it is, also if what has come can be read.
+            // The call is incomplete even if its arguments parse.
             if was_cut && open.is_half_a_call(Some(index) == last) {
                 answer::leave_out_call();
                 continue;
@@ -187,7 +187,7 @@ impl Open {
         }
     }
 
-    /// The block as it would have come whole.
+    /// Returns the block as in a complete response.
     fn whole(mut self) -> Json {
         let key = match self.block["type"].as_str() {
             Some("text") => "text",
@@ -200,13 +200,13 @@ impl Open {
         self.block.into()
     }
 
-    /// Whether it is a call of an answer that was cut off, and not whole: the last one, or one whose
-    /// arguments cannot be read.
+    /// Whether this is an incomplete call of a truncated response: the last block, or one with
+    /// invalid arguments.
     fn is_half_a_call(&self, is_last: bool) -> bool {
         self.arguments().is_err() || (is_last && self.block["type"] == "tool_use")
     }
 
-    /// The arguments of a call: streamed, or else those it began with.
+    /// Returns the arguments of a call: the streamed ones, or else those of the start event.
     fn arguments(&self) -> Result<Option<JsonMap>, ModelError> {
         if self.input.trim().is_empty() {
             return Ok(self.block["input"].as_object().cloned());
@@ -228,7 +228,7 @@ fn index(data: &Json) -> u64 {
     data["index"].as_u64().unwrap_or(0)
 }
 
-/// A piece of text to hand on; an empty one says nothing.
+/// Returns a chunk of text to pass on; `None` if it is empty.
 fn shown(text: String, thought: Option<bool>) -> Option<Part> {
     (!text.is_empty()).then(|| Part {
         thought,
@@ -236,7 +236,7 @@ fn shown(text: String, thought: Option<bool>) -> Option<Part> {
     })
 }
 
-/// The kind of a block that never began.
+/// Returns the type of a block without a start event.
 fn kind_of(delta: &str) -> &'static str {
     match delta {
         "thinking_delta" | "signature_delta" => "thinking",

@@ -1,4 +1,4 @@
-//! What a function answered, as a `tool_result`: text as ADK puts it, and media beside it.
+//! Converts function responses to `tool_result` blocks: text as in ADK, plus media.
 
 use retain_core::{Bytes, FunctionResponse, Json, JsonMap};
 use retain_runtime::python_text::{python_json_ascii, python_str};
@@ -32,7 +32,8 @@ pub(super) fn block(response: &FunctionResponse, ids: &mut CallIds) -> Json {
     .into()
 }
 
-/// A call that never got its result, as a run was cut off. Without one Claude refuses the history.
+/// Creates a result for a call without one, because its run was interrupted. Claude rejects a
+/// history without it.
 pub(super) fn missing(id: &str) -> Json {
     JsonMap::from([
         ("type", Json::from("tool_result")),
@@ -46,7 +47,7 @@ pub(super) fn missing(id: &str) -> Json {
 const MISSING: &str =
     "There is no result: the run may have been cut off before the function ended.";
 
-/// The result itself where there is one, else the whole answer as JSON.
+/// Returns the result itself if there is one, else the whole response as JSON.
 fn text(response: Option<&JsonMap>) -> String {
     let Some(response) = response.filter(|response| !response.is_empty()) else {
         return String::new();
@@ -72,7 +73,7 @@ fn text(response: Option<&JsonMap>) -> String {
     python_json_ascii(&response.clone().into())
 }
 
-/// One item of a result in the form that MCP servers give.
+/// Formats one item of a result in MCP format.
 fn line(item: &Json) -> String {
     match (item["type"].as_str(), &item["text"]) {
         (Some("text"), Json::String(text)) => text.to_string(),

@@ -1,4 +1,4 @@
-//! Declared functions, and which of them Claude may or must call.
+//! Converts declared functions and the tool choice.
 
 use retain_core::{FunctionDeclaration, GenerateContentConfig, Json, JsonMap};
 use retain_runtime::ModelError;
@@ -6,7 +6,7 @@ use retain_runtime::ModelError;
 use super::{output_schema, refused};
 use crate::openai::schema::json_schema;
 
-/// The functions as `tools`.
+/// Returns the functions as `tools`.
 pub(super) fn declared(config: &GenerateContentConfig) -> Result<Vec<Json>, ModelError> {
     let mut declared = Vec::new();
     for tool in config.tools.iter().flatten() {
@@ -49,8 +49,8 @@ fn tool_of(function: &FunctionDeclaration) -> Result<Json, ModelError> {
     .into())
 }
 
-/// The schema of a function's arguments as Claude takes it: that of an object, which says at its top
-/// what it has and not what it is one of.
+/// Converts the schema of a function's arguments: Claude requires an object schema without
+/// alternatives at the top level.
 fn input_schema(function: &str, schema: Option<Json>) -> Json {
     let map = schema.as_ref().and_then(Json::as_object).cloned();
     let mut map = map.unwrap_or_default();
@@ -81,7 +81,7 @@ fn input_schema(function: &str, schema: Option<Json>) -> Json {
     map.into()
 }
 
-/// The tools that are offered, and how Claude is to choose among them.
+/// Returns the offered tools and the tool choice.
 pub(super) fn chosen(
     mut tools: Vec<Json>,
     config: &GenerateContentConfig,

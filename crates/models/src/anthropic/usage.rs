@@ -1,9 +1,9 @@
-//! Token counts: Claude counts what came from and went to its cache apart, and thoughts with the
-//! answer; Gemini's form has the first inside the prompt and the second apart.
+//! Token counts: Claude counts cached tokens separately and includes thoughts in the answer;
+//! Gemini's format includes cached tokens in the prompt and counts thoughts separately.
 
 use retain_core::{Json, UsageMetadata};
 
-/// The counts of one answer, as they come in.
+/// The counts of one response so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     input: Option<i64>,
@@ -25,7 +25,7 @@ impl Usage {
         self.thinking = count(thinking, self.thinking);
     }
 
-    /// `None` where nothing was counted.
+    /// Returns the counts in Gemini's format; `None` if nothing was counted.
     pub(super) fn metadata(&self) -> Option<UsageMetadata> {
         if *self == Usage::default() {
             return None;

@@ -1,4 +1,4 @@
-//! What Gemini answers, read as ADK reads it.
+//! Parses Gemini's responses as ADK does.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::{
     provider::{Failure, plain_failure},
 };
 
-/// Reads a text as JSON.
+/// Parses a text as JSON.
 pub(super) fn parsed(text: &str) -> Result<Json, ModelError> {
     Json::parse(text).map_err(|error| {
         malformed(format!("Gemini's answer cannot be read: {error}")).with_source(error)
     })
 }
 
-/// The answer in a response, or what it says was wrong.
+/// Converts a response, or returns the error that it reports.
 pub(super) fn response_of(response: &Json) -> Result<LlmResponse, Trouble> {
     if let Some(failure) = failure_in(response, None) {
         return Err(failure.into());
@@ -83,8 +83,7 @@ fn copy(into: &mut JsonMap, name: &str, from: &Json, theirs: &str) {
     }
 }
 
-/// The fields as ADK's object. What is said about an answer and cannot be read is left out; the
-/// answer itself has to be readable.
+/// Converts the fields to `LlmResponse`. Invalid metadata is dropped; invalid content is an error.
 fn typed(mut fields: JsonMap) -> Result<LlmResponse, ModelError> {
     loop {
         let text = Json::from(fields.clone()).to_json();
@@ -110,14 +109,14 @@ pub(crate) fn may_pass(code: &str) -> bool {
     )
 }
 
-/// What a refusal says.
+/// Parses an error response.
 pub(crate) fn failure(status: u16, body: &str) -> Failure {
     let said = Json::parse(body).ok();
     said.and_then(|said| failure_in(&said, Some(status)))
         .unwrap_or_else(|| plain_failure(status, body))
 }
 
-/// The error in a body or an event: `{"error": {…}}`, or a list of one such.
+/// Returns the error in a body or an event: `{"error": {…}}`, or a list with one such object.
 pub(crate) fn failure_in(said: &Json, status: Option<u16>) -> Option<Failure> {
     let said = match said.as_array() {
         Some([one]) => one,
@@ -140,14 +139,14 @@ pub(crate) fn failure_in(said: &Json, status: Option<u16>) -> Option<Failure> {
     })
 }
 
-/// `{"@type": "…/google.rpc.RetryInfo", "retryDelay": "34.07s"}`.
+/// Parses `{"@type": "…/google.rpc.RetryInfo", "retryDelay": "34.07s"}`.
 fn retry_delay(detail: &Json) -> Option<Duration> {
     let seconds = detail["retryDelay"].as_str()?.strip_suffix('s')?;
     wait_of(seconds.parse().ok()?)
 }
 
-/// `{"@type": "…/google.rpc.QuotaFailure", "violations": [{"quotaId": "…PerDay…"}]}`: no wait of
-/// seconds helps.
+/// Whether a daily quota is exhausted, so that a short delay does not help: `{"@type":
+/// "…/google.rpc.QuotaFailure", "violations": [{"quotaId": "…PerDay…"}]}`.
 fn is_used_up_for_today(detail: &Json) -> bool {
     let violations = detail["violations"].as_array().unwrap_or_default();
     let id = |violation: &Json| violation["quotaId"].as_str().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Which of Google's two services is asked: the Gemini API or Vertex AI, and at which address.
+//! Google's two services, the Gemini API and Vertex AI, and their URLs.
 
 use std::borrow::Cow;
 
@@ -7,9 +7,9 @@ use retain_runtime::ModelError;
 /// One of Google's two services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Backend {
-    /// The Gemini API, by API key.
+    /// The Gemini API, with an API key.
     Api,
-    /// Vertex AI. Without a project it is called with an API key ("express mode").
+    /// Vertex AI. Without a project it uses an API key ("express mode").
     Vertex {
         project: Option<String>,
         location: String,
@@ -21,7 +21,7 @@ impl Backend {
         matches!(self, Backend::Vertex { .. })
     }
 
-    /// The version of its API that is used unless another is asked for.
+    /// The default API version.
     pub(super) fn version(&self) -> &'static str {
         match self {
             Backend::Api => "v1beta",
@@ -29,12 +29,12 @@ impl Backend {
         }
     }
 
-    /// Where it stands, for a model of this path.
+    /// Returns the base URL for a model with this path.
     pub(super) fn base_url(&self, model_path: &str) -> String {
         let Backend::Vertex { project, location } = self else {
             return "https://generativelanguage.googleapis.com".to_owned();
         };
-        // A model that is given with its place is asked there.
+        // A location in the model's path takes precedence.
         let place = location_of(model_path).unwrap_or(location);
         match project.is_none() && location_of(model_path).is_none() {
             true => vertex_url("global"),
@@ -42,7 +42,8 @@ impl Backend {
         }
     }
 
-    /// Project and location become part of an address: they must not lead elsewhere.
+    /// Validates project and location, which become part of the URL and must not change its host or
+    /// path.
     pub(super) fn check_place(&self) -> Result<(), ModelError> {
         match self {
             Backend::Vertex { project, location } => {
@@ -52,7 +53,7 @@ impl Backend {
         }
     }
 
-    /// The path of a model below the version.
+    /// Returns the path of a model below the API version.
     pub(super) fn model_path(&self, model: &str) -> Result<String, ModelError> {
         check(model)?;
         let begins = |prefixes: &[&str]| prefixes.iter().any(|p| model.starts_with(p));
@@ -77,7 +78,7 @@ impl Backend {
         })
     }
 
-    /// The full name of a cache.
+    /// Returns the full name of a cache.
     pub(super) fn cache_name(&self, name: &str) -> String {
         const CACHES: &str = "cachedContents";
         let is_bare = !name.contains('/');
@@ -100,7 +101,7 @@ impl Backend {
     }
 }
 
-/// Where Vertex AI stands for a location.
+/// Returns the base URL of Vertex AI for a location.
 pub(crate) fn vertex_url(location: &str) -> String {
     match location {
         "global" => "https://aiplatform.googleapis.com".to_owned(),
@@ -109,14 +110,14 @@ pub(crate) fn vertex_url(location: &str) -> String {
     }
 }
 
-/// The location in `projects/…/locations/…/…`.
+/// Returns the location in `projects/…/locations/…/…`.
 fn location_of(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("projects/")?;
     let mut steps = rest.split('/').skip(1);
     (steps.next()? == "locations").then(|| steps.next())?
 }
 
-/// Refuses a project or a location of Vertex AI that is none. A project may have a domain before it.
+/// Rejects an invalid project or location of Vertex AI. A project may have a domain prefix.
 pub(crate) fn check_place(project: &str, location: &str) -> Result<(), ModelError> {
     let is_of = |text: &str, others: &str| {
         !text.is_empty()
@@ -132,7 +133,7 @@ pub(crate) fn check_place(project: &str, location: &str) -> Result<(), ModelErro
     Err(ModelError::new(wrong).with_code("InvalidRequest"))
 }
 
-/// A model's name becomes part of an address: it must not lead elsewhere.
+/// Validates a model name, which becomes part of the URL and must not change its path.
 fn check(model: &str) -> Result<(), ModelError> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_./:@".contains(c);
     if model.is_empty() || model.contains("..") || !model.chars().all(is_fine) {
@@ -142,7 +143,7 @@ fn check(model: &str) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// The bare name of a model that may be given with its path, as ADK reads it.
+/// Returns the bare name of a model that may be given with its path, as ADK does.
 pub(super) fn bare_name(model: &str) -> &str {
     if let Some(model) = model.strip_prefix("models/") {
         return model;

@@ -1,4 +1,4 @@
-//! Credentials for Vertex AI: a service account, a user, the machine's account, or a given token.
+//! Credentials for Vertex AI: a service account, a user, the machine's account, or an access token.
 
 use std::{fmt, path::Path, path::PathBuf};
 
@@ -7,22 +7,22 @@ use retain_runtime::BuildError;
 
 use crate::Secret;
 
-/// Where Google's tools say which file holds the credentials.
+/// The variable in which Google's tools name the credentials file.
 pub(super) const FILE_VARIABLE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
 
 /// Credentials for Vertex AI.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum GoogleCredentials {
-    /// A token that somebody else sees to.
+    /// An access token that the caller manages.
     AccessToken(Secret),
-    /// A service account, by its key.
+    /// A service account with its key.
     ServiceAccount(ServiceAccount),
-    /// A user that has logged in with `gcloud auth application-default login`.
+    /// A user who logged in with `gcloud auth application-default login`.
     User(UserCredentials),
-    /// The service account of the machine, asked of the metadata server at this host.
+    /// The machine's service account, provided by the metadata server at this host.
     MetadataServer {
-        /// `metadata.google.internal`, unless told otherwise.
+        /// By default `metadata.google.internal`.
         host: String,
     },
 }
@@ -37,7 +37,7 @@ pub struct ServiceAccount {
     pub(super) project: Option<String>,
 }
 
-/// What `gcloud` keeps of a user who has logged in.
+/// Credentials that `gcloud` stores for a logged-in user.
 #[derive(Clone)]
 pub struct UserCredentials {
     pub(super) client_id: String,
@@ -59,13 +59,13 @@ impl fmt::Debug for UserCredentials {
     }
 }
 
-/// Where tokens are given out, unless the file says otherwise.
+/// The default token endpoint.
 const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 const METADATA_HOST: &str = "metadata.google.internal";
 
 impl GoogleCredentials {
-    /// Looks where Google's own tools look: the file that `GOOGLE_APPLICATION_CREDENTIALS` names,
-    /// the file that `gcloud` keeps, the metadata server.
+    /// Searches where Google's own tools do: the file named by `GOOGLE_APPLICATION_CREDENTIALS`,
+    /// the file of `gcloud`, the metadata server.
     pub fn find(env: &dyn Fn(&str) -> Option<String>) -> Result<GoogleCredentials, BuildError> {
         let set = |name: &str| env(name).filter(|value| !value.is_empty());
         if let Some(path) = set(FILE_VARIABLE) {
@@ -81,7 +81,7 @@ impl GoogleCredentials {
         Ok(GoogleCredentials::MetadataServer { host })
     }
 
-    /// Reads a file with credentials.
+    /// Reads a credentials file.
     pub fn from_file(path: &Path) -> Result<GoogleCredentials, BuildError> {
         let what = || format!("credentials file {}", path.display());
         let text = std::fs::read_to_string(path)
@@ -89,10 +89,10 @@ impl GoogleCredentials {
         GoogleCredentials::from_json(&text).map_err(|error| BuildError::new(what(), error.reason))
     }
 
-    /// Reads the text of such a file.
+    /// Parses the text of a credentials file.
     pub fn from_json(text: &str) -> Result<GoogleCredentials, BuildError> {
         let wrong = |reason: String| BuildError::new("Google credentials", reason);
-        // The error tells a place, never what stands there.
+        // The error contains the position but never the text at it.
         let file = Json::parse(text)
             .map_err(|error| wrong(format!("are not JSON (at byte {})", error.offset())))?;
         let optional = |name: &str| file[name].as_str().map(str::to_owned);
@@ -133,7 +133,7 @@ impl GoogleCredentials {
         }
     }
 
-    /// The project that pays for a user's calls.
+    /// The project that is billed for a user's calls.
     pub(super) fn quota_project(&self) -> Option<&str> {
         match self {
             GoogleCredentials::User(user) => user.quota_project.as_deref(),

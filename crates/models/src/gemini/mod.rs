@@ -1,7 +1,7 @@
-//! Gemini, by API key and through Vertex AI.
+//! Gemini, with an API key or through Vertex AI.
 //!
-//! ADK's own words are Gemini's, so little is translated. What is done to a request and to an
-//! answer follows ADK 2.13 and Google's client library.
+//! ADK uses Gemini's data model, so little is translated. Requests and responses are processed as
+//! in ADK 2.13 and Google's client library.
 
 pub(crate) mod answer;
 mod backend;
@@ -49,8 +49,8 @@ pub struct Gemini {
 }
 
 impl Gemini {
-    /// The model of this name, with the key or the credentials of Vertex AI from the environment:
-    /// `GOOGLE_API_KEY` or `GEMINI_API_KEY`, or `GOOGLE_GENAI_USE_VERTEXAI` and what it needs.
+    /// Creates the model with an API key or Vertex AI credentials from the environment:
+    /// `GOOGLE_API_KEY` or `GEMINI_API_KEY`, or `GOOGLE_GENAI_USE_VERTEXAI` and its settings.
     ///
     /// ```no_run
     /// let model = retain_models::Gemini::from_env("gemini-2.5-flash")?;
@@ -60,7 +60,7 @@ impl Gemini {
         Models::from_env()?.gemini(name)
     }
 
-    /// The model of this name, reached as the settings say.
+    /// Creates the model with these settings.
     pub fn new(
         name: impl Into<String>,
         settings: impl Into<GeminiSettings>,
@@ -132,14 +132,14 @@ impl Model for Gemini {
     }
 }
 
-/// Gemini's wire form.
+/// The wire format of Gemini.
 #[derive(Debug)]
 struct GeminiWire {
     name: String,
     backend: Backend,
     base_url: Option<Address>,
     api_version: Option<String>,
-    /// The project that pays for a user's calls.
+    /// The project that is billed for a user's calls.
     payer: Option<String>,
 }
 
@@ -186,7 +186,7 @@ impl Provider for GeminiWire {
     fn whole(&self, body: &str) -> Result<LlmResponse, Trouble> {
         let response = answer::parsed(body)?;
         match &response {
-            // A stream that a proxy has gathered.
+            // A proxy collected the stream into a list.
             Json::Array(responses)
                 if !responses.is_empty() && answer::failure_in(&response, None).is_none() =>
             {

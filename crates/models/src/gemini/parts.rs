@@ -1,7 +1,7 @@
-//! Contents as each of the two services takes them.
+//! Converts contents for each of the two services.
 //!
-//! They are Gemini's own form already, so most go as they are. Refused is what the other service
-//! has alone, in the words of Google's client library.
+//! Contents already have Gemini's format, so most are sent unchanged. Fields that only the other
+//! service supports are rejected, as in Google's client library.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use retain_runtime::{ModelError, safe_part};
 use super::backend::Backend;
 use crate::signers;
 
-/// A field that only the other service takes.
+/// Creates the error about a field that only the other service supports.
 pub(super) fn only_elsewhere(field: &str, backend: &Backend) -> ModelError {
     let (takes, asked) = match backend.is_vertex() {
         true => ("the Gemini API", "Vertex AI"),
@@ -21,7 +21,7 @@ pub(super) fn only_elsewhere(field: &str, backend: &Backend) -> ModelError {
     ModelError::new(message).with_code("InvalidRequest")
 }
 
-/// The content's JSON text; `None` if nothing is left of it.
+/// Returns the content as JSON text; `None` if no part is left.
 pub(super) fn content_text(
     content: &Content,
     backend: &Backend,
@@ -53,7 +53,7 @@ pub(super) fn content_text(
     Ok(Some(text))
 }
 
-/// A thought that another provider signed: Gemini refuses it, and the session with it.
+/// Whether another provider signed the thought: Gemini would reject the whole request.
 fn is_anothers(part: &Part) -> bool {
     let signature = part.thought_signature.as_deref();
     part.thought == Some(true) && signature.is_some_and(signers::is_not_geminis)
@@ -91,7 +91,7 @@ fn check(part: &Part, backend: &Backend) -> Result<(), ModelError> {
     }
 }
 
-/// Whether the part goes otherwise than it is. Names of files are for Vertex AI alone.
+/// Whether the part must be changed. Only Vertex AI supports file names.
 fn is_changed(part: &Part, backend: &Backend) -> bool {
     let file = part.file_data.as_ref();
     part.inline_data.is_some()

@@ -1,4 +1,4 @@
-//! From a request to the body that is sent.
+//! Builds the body of a request.
 
 use retain_core::{FunctionDeclaration, GenerateContentConfig, Json, JsonMap, ModelTool};
 use retain_runtime::{LlmRequest, ModelError};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{http::http_option, provider::contents_of};
 
-/// The body for a request, as JSON text.
+/// Returns the body for a request as JSON text.
 pub(super) fn body(request: &LlmRequest, backend: &Backend) -> Result<String, ModelError> {
     let contents: Result<Vec<String>, ModelError> = contents_of(request)
         .iter()
@@ -26,7 +26,7 @@ pub(super) fn body(request: &LlmRequest, backend: &Backend) -> Result<String, Mo
             .with_code("InvalidRequest")
     })?;
     let contents = contents?.join(",");
-    // Contents are written once and spliced in: with pictures in them they are large.
+    // Contents are serialized once and spliced in, because images make them large.
     Ok(match rest.strip_prefix("{}") {
         Some(_) => format!(r#"{{"contents":[{contents}]}}"#),
         None => format!(r#"{{"contents":[{contents}],{}"#, &rest[1..]),
@@ -42,7 +42,7 @@ fn merge(into: &mut JsonMap, from: &Json) {
     }
 }
 
-/// All that stands beside the contents.
+/// Returns all fields except the contents.
 fn settings(config: &GenerateContentConfig, backend: &Backend) -> Result<JsonMap, ModelError> {
     refuse(config, backend)?;
     let mut out = JsonMap::new();
@@ -72,7 +72,7 @@ fn settings(config: &GenerateContentConfig, backend: &Backend) -> Result<JsonMap
     if let Some(config) = &config.tool_config {
         out.insert("toolConfig", tool_config(config, backend)?);
     }
-    // The Gemini API takes no labels; the runtime puts one on every request.
+    // The Gemini API rejects labels, and the runtime adds one to every request.
     if let Some(labels) = config.labels.as_ref().filter(|_| backend.is_vertex()) {
         out.insert("labels", labels.clone());
     }
@@ -100,7 +100,7 @@ fn settings(config: &GenerateContentConfig, backend: &Backend) -> Result<JsonMap
     Ok(out)
 }
 
-/// Refuses what only the other service takes.
+/// Rejects settings that only the other service supports.
 fn refuse(config: &GenerateContentConfig, backend: &Backend) -> Result<(), ModelError> {
     let refused = match backend {
         Backend::Api => [
@@ -137,7 +137,7 @@ fn refuse(config: &GenerateContentConfig, backend: &Backend) -> Result<(), Model
     }
 }
 
-/// How the model is to answer.
+/// Returns the generation config.
 fn generation(config: &GenerateContentConfig, backend: &Backend) -> Result<JsonMap, ModelError> {
     let mut out = JsonMap::new();
     put(&mut out, "temperature", config.temperature);
@@ -218,7 +218,7 @@ fn texts(texts: &[String]) -> Vec<Json> {
     texts.iter().map(|text| text.as_str().into()).collect()
 }
 
-/// A voice may be given by its name alone.
+/// Converts a speech config, which may be only the name of a voice.
 fn speech(config: &Json) -> Json {
     let Some(name) = config.as_str() else {
         return camel(config);
@@ -270,7 +270,7 @@ fn tool_config(config: &Json, backend: &Backend) -> Result<Json, ModelError> {
     }
 }
 
-/// The tools, with all functions together in the last.
+/// Converts the tools and merges all functions into the last one.
 fn tools_of(tools: &[ModelTool], backend: &Backend) -> Result<Vec<Json>, ModelError> {
     let mut out = Vec::new();
     let mut functions = Vec::new();

@@ -1,9 +1,8 @@
-//! Settings that come in either spelling, written in Google's: camelCase, nothing that is null.
+//! Converts settings to Google's spelling: camelCase, without nulls.
 
 use retain_core::{Json, JsonMap};
 
-/// The value with all its keys in camelCase and without nulls. For objects without keys of the
-/// user's own.
+/// Converts all keys to camelCase and removes nulls. Only for objects without user-defined keys.
 pub(super) fn camel(value: &Json) -> Json {
     match value {
         Json::Object(map) => camel_map(map).into(),
@@ -12,14 +11,14 @@ pub(super) fn camel(value: &Json) -> Json {
     }
 }
 
-/// The same for a map.
+/// Like `camel`, for a map.
 pub(super) fn camel_map(map: &JsonMap) -> JsonMap {
     let kept = map.iter().filter(|(_, value)| !value.is_null());
     kept.map(|(key, value)| (camel_key(key), camel(value)))
         .collect()
 }
 
-/// `snake_case` as `snakeCase`.
+/// Converts `snake_case` to `snakeCase`.
 pub(super) fn camel_key(key: &str) -> String {
     let mut out = String::with_capacity(key.len());
     let mut raise = false;

@@ -1,15 +1,15 @@
-//! Schemas as Gemini takes them: a part of OpenAPI, without references.
+//! Converts schemas to Gemini's format: a subset of OpenAPI, without references.
 //!
-//! A schema for answers is rewritten as Google's client library does it: references are put in
-//! place, null becomes `nullable`, properties get their order. What Rust's derived schemas have
-//! beyond that is said in Gemini's words where there are any, and else left out.
+//! Response schemas are converted as in Google's client library: references are resolved, null
+//! becomes `nullable`, properties get an order. Other keywords of Rust's derived schemas are
+//! expressed in Gemini's format if possible and dropped otherwise.
 
 use retain_core::{Json, JsonMap};
 use retain_runtime::ModelError;
 
 use super::respell::camel_key;
 
-/// What a schema may say.
+/// Keywords that Gemini supports.
 const KEYWORDS: [&str; 25] = [
     "additionalProperties",
     "defs",
@@ -38,7 +38,7 @@ const KEYWORDS: [&str; 25] = [
     "type",
 ];
 
-/// The parameters or the answer of a function: Gemini's own schema, spelled as it is sent.
+/// Converts the spelling of a function's parameter or response schema, which has Gemini's format.
 pub(super) fn spelled(schema: &Json) -> Json {
     let Json::Object(map) = schema else {
         return schema.clone();
@@ -63,7 +63,7 @@ pub(super) fn spelled(schema: &Json) -> Json {
     out.into()
 }
 
-/// The schema of an answer.
+/// Converts the schema of an answer.
 pub(super) fn of_answer(schema: &Json, is_vertex: bool) -> Result<Json, ModelError> {
     let defs = schema.get("$defs").or_else(|| schema.get("definitions"));
     let mut walk = Walk {
@@ -74,10 +74,10 @@ pub(super) fn of_answer(schema: &Json, is_vertex: bool) -> Result<Json, ModelErr
     walk.convert(schema)
 }
 
-/// One walk through a schema.
+/// The state of one conversion.
 struct Walk {
     defs: JsonMap,
-    /// The references that are being put in place.
+    /// The references that are being resolved, to detect cycles.
     open: Vec<String>,
     is_vertex: bool,
 }
@@ -107,7 +107,7 @@ impl Walk {
         Ok(finished(node))
     }
 
-    /// The Gemini API has no word for further properties.
+    /// Rejects `additionalProperties`, which the Gemini API does not support.
     fn check(&self, node: &JsonMap) -> Result<(), ModelError> {
         let further = node.get("additionalProperties");
         let is_said =
@@ -120,7 +120,7 @@ impl Walk {
         Ok(())
     }
 
-    /// A reference with what it means put in its place; what stands beside it stays.
+    /// Resolves a reference; the keywords next to it are kept.
     fn referenced(&mut self, name: String, beside: JsonMap) -> Result<Json, ModelError> {
         if self.open.contains(&name) {
             tracing::warn!(
@@ -177,7 +177,7 @@ impl Walk {
     }
 }
 
-/// OpenAPI has no type `null`: a schema is `nullable` instead.
+/// Replaces the type `null`, which OpenAPI does not have, by `nullable`.
 fn null_to_nullable(node: &mut JsonMap) {
     let is_null = |schema: &Json| schema.get("type").and_then(Json::as_str) == Some("null");
     match node.get("type").cloned() {
@@ -225,7 +225,7 @@ fn null_to_nullable(node: &mut JsonMap) {
     }
 }
 
-/// The node in Gemini's words. What it has none for is left out, and that is told.
+/// Converts a node to Gemini's keywords. Unsupported ones are dropped with a warning.
 fn finished(mut node: JsonMap) -> Json {
     if let Some(one) = node.remove("const") {
         node.insert("enum", vec![one]);

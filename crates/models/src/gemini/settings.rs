@@ -1,4 +1,4 @@
-//! How Gemini is reached: by API key, or through Vertex AI.
+//! Settings of Gemini: an API key, or Vertex AI.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use retain_runtime::BuildError;
 use super::credentials::GoogleCredentials;
 use crate::{Secret, http::Address};
 
-/// How Gemini is reached.
+/// Settings of Gemini.
 ///
 /// ```
 /// use retain_models::{GeminiAccess, GeminiSettings};
@@ -21,14 +21,14 @@ use crate::{Secret, http::Address};
 pub struct GeminiSettings {
     /// The credentials.
     pub access: GeminiAccess,
-    /// Another address than Google's own.
+    /// A base URL other than Google's.
     pub base_url: Option<String>,
-    /// Another version of the API than the usual one (`v1beta`, on Vertex AI `v1beta1`).
+    /// An API version other than the default (`v1beta`, on Vertex AI `v1beta1`).
     pub api_version: Option<String>,
 }
 
 impl fmt::Debug for GeminiSettings {
-    /// Of the address the host alone: it may hold a password.
+    /// Prints only the host of the base URL, which may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let base_url = self.base_url.as_ref().map(Address::new);
         f.debug_struct("GeminiSettings")
@@ -43,13 +43,13 @@ impl fmt::Debug for GeminiSettings {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum GeminiAccess {
-    /// The Gemini API, by a key from Google AI Studio.
+    /// The Gemini API, with an API key from Google AI Studio.
     ApiKey(Secret),
     /// Vertex AI in a project.
     Vertex {
-        /// The project that pays.
+        /// The project that is billed.
         project: String,
-        /// Where, e.g. `global` or `us-central1`.
+        /// The location, e.g. `global` or `us-central1`.
         location: String,
         /// The credentials.
         credentials: GoogleCredentials,
@@ -69,8 +69,8 @@ impl From<GeminiAccess> for GeminiSettings {
 }
 
 impl GeminiSettings {
-    /// Reads the variables that Google's client library reads; `env` gives their values. A `model`
-    /// that is given as `projects/…` is one of Vertex AI.
+    /// Reads the variables of Google's client library; `env` returns their values. A `model` that
+    /// starts with `projects/` is on Vertex AI.
     pub fn from_env(
         model: &str,
         env: &dyn Fn(&str) -> Option<String>,
@@ -104,7 +104,7 @@ fn vertex_from_env(
 ) -> Result<GeminiAccess, BuildError> {
     let set = |name: &str| env(name).filter(|value| !value.trim().is_empty());
     let (project, location) = (set("GOOGLE_CLOUD_PROJECT"), set("GOOGLE_CLOUD_LOCATION"));
-    // A project counts before a key.
+    // A project takes precedence over an API key.
     if let Some(key) = key.filter(|_| project.is_none() && location.is_none()) {
         return Ok(GeminiAccess::VertexKey(key.into()));
     }
@@ -134,7 +134,7 @@ fn is_true(value: &str) -> bool {
     matches!(value.trim().to_lowercase().as_str(), "true" | "1")
 }
 
-/// A base address of Google's that ends in a version, as ADK reads it: the address and the version.
+/// Splits the version off a Google base URL that ends in one, as ADK does.
 pub(crate) fn split_version(base_url: &str) -> (&str, Option<&str>) {
     let trimmed = base_url.trim_end_matches('/');
     let host = trimmed.split("://").nth(1).unwrap_or_default();

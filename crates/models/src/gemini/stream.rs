@@ -1,4 +1,4 @@
-//! A streamed answer, put together as ADK does it.
+//! Reads a streamed response as ADK does.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::{
     provider::StreamReader,
 };
 
-/// Reads the events of one answer.
+/// Reads the events of one response.
 pub(super) struct GeminiReader {
     pieces: Option<StreamAggregator>,
-    /// Counts may come with an answer that is left out.
+    /// Token counts, which may arrive with a candidate that is ignored.
     usage: Option<UsageMetadata>,
-    /// What the last event said of its end. A piece with content has no place for it.
+    /// The finish message of the last event. A chunk with content has no field for it.
     finish_message: Option<String>,
-    /// A call has begun whose arguments are still to come.
+    /// Whether a call has begun whose arguments are incomplete.
     is_in_call: bool,
-    /// An answer has begun, and Gemini has not said yet why it ended.
+    /// Whether a candidate has begun that has no finish reason yet.
     is_open: bool,
     warned: bool,
 }
@@ -84,7 +84,7 @@ impl GeminiReader {
 
 impl StreamReader for GeminiReader {
     fn push(&mut self, event: &SseEvent) -> Result<Vec<LlmResponse>, Trouble> {
-        // No event of Google's; some proxies end streams so.
+        // Google does not send this event, but some proxies end streams with it.
         if event.data.trim() == "[DONE]" {
             self.is_open = false;
             return Ok(Vec::new());
@@ -119,7 +119,7 @@ impl StreamReader for GeminiReader {
     }
 }
 
-/// Only what is said about the answer as a whole.
+/// Keeps only the data about the response as a whole.
 fn without_candidates(mut response: Json) -> Json {
     if let Some(response) = response.as_object_mut() {
         response.remove("candidates");

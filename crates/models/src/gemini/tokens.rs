@@ -1,4 +1,4 @@
-//! Tokens for Vertex AI: fetched when needed, kept, and renewed before they end.
+//! Access tokens for Vertex AI: fetched on demand, cached, and renewed before they expire.
 
 use std::sync::Mutex;
 
@@ -22,12 +22,12 @@ use crate::{
 };
 
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
-/// How long a token is asked for; Google gives no longer ones.
+/// The requested lifetime of a token, which is Google's maximum.
 const LIFETIME_S: i64 = 3600;
-/// A token is renewed that long before its end, so that none ends under way.
+/// How long before its expiry a token is renewed, so that none expires during a call.
 const AHEAD_US: i64 = 225 * 1_000_000;
 
-/// Gives tokens for credentials.
+/// Provides tokens for credentials.
 #[derive(Debug)]
 pub(super) struct Tokens {
     credentials: GoogleCredentials,
@@ -106,12 +106,12 @@ impl TokenSource for Tokens {
 fn read_token(text: &str, now_us: i64) -> Result<Held, ModelError> {
     let said = Json::parse(text).unwrap_or_default();
     let Some(token) = said["access_token"].as_str() else {
-        // What it says instead may be a token of another kind: nothing is told of it.
+        // The response may contain another kind of token, so the error does not quote it.
         return Err(not_given(
             "Google's answer to a request for a token has none",
         ));
     };
-    // Metadata servers pad theirs with dots.
+    // Metadata servers pad their tokens with dots.
     let token = token.trim_end_matches('.');
     let lifetime = said["expires_in"].as_f64().unwrap_or(0.0) as i64;
     Ok(Held {
@@ -124,7 +124,7 @@ fn not_given(message: impl Into<String>) -> ModelError {
     ModelError::new(message).with_code("UNAUTHENTICATED")
 }
 
-/// What a refusal of a token says: `{"error": "invalid_grant", "error_description": "…"}`.
+/// Parses the error of a token request: `{"error": "invalid_grant", "error_description": "…"}`.
 fn token_failure(status: u16, body: &str) -> Failure {
     let said = Json::parse(body).unwrap_or_default();
     let words = said["error_description"].as_str();
@@ -144,7 +144,7 @@ fn token_failure(status: u16, body: &str) -> Failure {
     }
 }
 
-/// Requests a token with a form. A refusal may repeat the form's secrets.
+/// Requests a token with a form. An error response may repeat the form's secrets.
 async fn post_form(
     http: &Http,
     url: &str,
@@ -166,7 +166,7 @@ async fn post_form(
 async fn ask_metadata(http: &Http, host: &str) -> Result<String, ModelError> {
     let path = "computeMetadata/v1/instance/service-accounts/default/token";
     let url = format!("http://{host}/{path}");
-    // A proxy has a metadata server of its own, or none: the token would be another's.
+    // Bypass proxies: a proxy's metadata server, if any, would return another account's token.
     let direct = http.direct()?;
     let ask = |_: &Client| direct.get(&url).header("metadata-flavor", "Google");
     http.fetch(&url, &ask, &token_failure, &Secrets::default())
@@ -190,7 +190,7 @@ fn refresh_form(user: &UserCredentials) -> String {
     ])
 }
 
-/// A form with a claim that an account has signed (RFC 7523).
+/// Returns the form with a signed assertion (RFC 7523).
 fn assertion_form(assertion: &str) -> String {
     form(&[
         ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
@@ -198,7 +198,7 @@ fn assertion_form(assertion: &str) -> String {
     ])
 }
 
-/// The claim, signed by the account: for an hour it is as good as a key.
+/// Creates an assertion signed by the account. It is as sensitive as a key for one hour.
 fn assertion(account: &ServiceAccount, clock: &dyn Clock) -> Result<String, ModelError> {
     let now = clock.now_us() / 1_000_000;
     let mut header = JsonMap::from([("alg", "RS256"), ("typ", "JWT")]);

@@ -1,6 +1,6 @@
-//! An answer that is being put together: from a message, or from the pieces of one.
+//! Assembles an answer from a complete message or from chunks.
 //!
-//! An unstreamed message is handled as one piece, so that both ways give the same result.
+//! A complete message is handled as one chunk, so that both give the same result.
 
 use retain_core::{Bytes, Content, FunctionCall, Json, LlmResponse, Part, Shaped, UsageMetadata};
 
@@ -10,10 +10,10 @@ use super::{
     signature::{self, Details},
 };
 
-/// LiteLLM hides signatures in ids, behind this.
+/// LiteLLM hides signatures in IDs, after this separator.
 const SIGNATURE_IN_ID: &str = "__thought__";
 
-/// What has come of an answer.
+/// The answer so far.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     model: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct Answer {
     citations: Vec<Json>,
 }
 
-/// A call that may go on.
+/// A call that may continue in the next chunk.
 #[derive(Debug, Default)]
 struct Call {
     index: Option<u64>,
@@ -67,7 +67,7 @@ impl Answer {
         parts.map(|part| self.piece(part)).collect()
     }
 
-    /// Whether the model has said why it stopped.
+    /// Whether the finish reason was received.
     pub(super) fn is_finished(&self) -> bool {
         self.finish_reason.is_some()
     }
@@ -92,7 +92,7 @@ impl Answer {
                 .unwrap_or_default(),
         );
         match message["content"].as_array() {
-            // Some servers give thoughts among the pieces of the content.
+            // Some servers send thoughts as blocks of the content.
             Some(blocks) => blocks
                 .iter()
                 .for_each(|block| match block["type"].as_str() {
@@ -135,7 +135,7 @@ impl Answer {
         if call.id.is_none() {
             call.id = text(piece, "id").map(str::to_owned);
         }
-        // Some servers say the name with every piece.
+        // Some servers repeat the name in every chunk.
         if let Some(name) = text(function, "name").filter(|name| *name != call.name) {
             call.name.push_str(name);
         }
@@ -147,7 +147,7 @@ impl Answer {
         call.signature = signature::of_call(piece).or(call.signature.take());
     }
 
-    /// Which call a piece belongs to; `None` if it begins one.
+    /// Returns the index of the call that a chunk belongs to; `None` if it starts a new one.
     fn place_of(&self, piece: &Json, function: &Json) -> Option<usize> {
         let (index, id) = (piece["index"].as_u64(), text(piece, "id"));
         let begins = text(function, "name").is_some();
@@ -157,13 +157,13 @@ impl Answer {
             let last = self.calls.len().checked_sub(1).filter(|_| !begins);
             return known.or(last);
         };
-        // The latest, as some servers count every call as the first.
+        // Take the latest, because some servers number every call as the first.
         let place = self
             .calls
             .iter()
             .rposition(|call| call.index == Some(index))?;
         let call = &self.calls[place];
-        // Looked at last: to read all arguments again with every piece would take its time.
+        // Evaluated last, because parsing all arguments for every chunk would be slow.
         let is_another = || match (id, call.id.as_deref()) {
             (Some(id), Some(known)) => id != known,
             _ => !call.arguments.is_empty() && arguments::parse(&call.arguments).is_some(),
@@ -172,7 +172,7 @@ impl Answer {
         (!is_new).then_some(place)
     }
 
-    /// The whole answer.
+    /// Returns the complete answer.
     pub(super) fn finish(&mut self) -> LlmResponse {
         let whole = std::mem::take(self);
         let mut finish = Finish::of(whole.finish_reason.as_deref());
@@ -208,7 +208,7 @@ impl Answer {
     }
 }
 
-/// The choice that counts: the first one.
+/// Returns the first choice; others are ignored.
 fn first_choice(chunk: &Json) -> Option<&Json> {
     let choices = chunk["choices"].as_array().unwrap_or_default();
     choices
@@ -216,7 +216,7 @@ fn first_choice(chunk: &Json) -> Option<&Json> {
         .find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)
 }
 
-/// All words in a value, in whichever form a server gives them.
+/// Extracts all text of a value, in any format that servers use.
 fn words(value: &Json) -> String {
     if let Some(text) = value.as_str() {
         return text.to_owned();
@@ -243,9 +243,9 @@ fn thought_part(text: String, signature: Option<Bytes>) -> Part {
     }
 }
 
-/// The calls as parts; the names of those whose arguments cannot be read. One such call takes the
-/// others with it: nobody should act on half of what was meant. The last one of an answer that was
-/// cut off may have no arguments yet.
+/// Converts the calls to parts, or returns the names of those with invalid arguments. One invalid
+/// call discards all, because acting on half of them may be wrong. The last call of a truncated
+/// answer may lack its arguments.
 fn calls(calls: Vec<Call>, was_cut: bool) -> Result<Vec<Part>, Vec<String>> {
     let (mut parts, mut malformed) = (Vec::new(), Vec::new());
     let last = calls.len().saturating_sub(1);
@@ -292,7 +292,7 @@ impl Call {
     }
 }
 
-/// Why the model stopped, in Gemini's words, and what is wrong with that.
+/// The finish reason in Gemini's format, with an error message if it is not a success.
 struct Finish {
     reason: &'static str,
     error: Option<String>,
@@ -319,8 +319,8 @@ impl Finish {
         Finish::new(reason, Some(error))
     }
 
-    /// Calls that cannot be read. A server does not look into them, so that only an end that was
-    /// not of the model's own choice explains them better.
+    /// Records invalid calls. Servers do not validate calls, so only truncation or a safety stop is
+    /// a better explanation.
     fn malformed(&mut self, names: &[String]) {
         let names = names.join(", ");
         tracing::warn!(
@@ -353,8 +353,8 @@ fn usage_of(usage: &Json) -> UsageMetadata {
     let thoughts = count(&usage["completion_tokens_details"]["reasoning_tokens"]);
     let thoughts = thoughts.filter(|count| *count > 0);
     let sum = prompt.saturating_add(answer);
-    // Most servers count thoughts as part of the answer, and Gemini's form has them apart. A total of
-    // more says that they were apart already.
+    // Most servers include thoughts in the answer tokens; Gemini's format counts them separately. A
+    // total above the sum means that they were already separate.
     let inside = match total.is_none_or(|total| total == sum) {
         true => thoughts.unwrap_or(0).min(answer.max(0)),
         false => 0,
@@ -369,7 +369,7 @@ fn usage_of(usage: &Json) -> UsageMetadata {
     }
 }
 
-/// A citation in Gemini's form.
+/// Converts a citation to Gemini's format.
 fn citation(annotation: &Json) -> Option<Json> {
     let cited = annotation.get("url_citation")?;
     let fields = [
@@ -393,7 +393,7 @@ fn average(tokens: &[Json]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Log probabilities in Gemini's form.
+/// Converts log probabilities to Gemini's format.
 fn logprobs(tokens: &[Json]) -> Option<Json> {
     if tokens.is_empty() {
         return None;

@@ -1,10 +1,10 @@
-//! The arguments of a call: a JSON object in a text, or what servers make of that.
+//! Parses the arguments of a call: a JSON object as text, or a variation of it.
 
 use retain_core::{Json, JsonMap};
 
-/// Reads the arguments leniently; `None` if they are not an object.
+/// Parses the arguments leniently; `None` if they are not an object.
 ///
-/// Beside an object: nothing at all, an object in a text in a text, and one in Markdown fences.
+/// Also accepts an empty text, an object encoded twice, and an object in a Markdown fence.
 pub(super) fn parse(text: &str) -> Option<JsonMap> {
     let text = text.trim();
     if text.is_empty() {
@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str) -> Option<JsonMap> {
     }
 }
 
-/// What stands between fences.
+/// Returns the text inside a Markdown fence.
 fn unfenced(text: &str) -> Option<&str> {
     let inside = text.strip_prefix("```")?.strip_suffix("```")?.trim();
     let inside = match inside.get(..4) {

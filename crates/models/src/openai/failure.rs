@@ -1,11 +1,11 @@
-//! What an error says: the many forms in which servers say it.
+//! Parses errors in the many formats of servers.
 
 use retain_core::Json;
 
 use super::json::text;
 use crate::provider::{Failure, plain_failure};
 
-/// What a refused call says.
+/// Parses the body of an error response.
 pub(crate) fn of_body(status: u16, body: &str) -> Failure {
     match Json::parse(body) {
         Ok(json) => of_json(Some(status), &json),
@@ -13,9 +13,9 @@ pub(crate) fn of_body(status: u16, body: &str) -> Failure {
     }
 }
 
-/// What an answer that is an error says, also one in the middle of a stream.
+/// Parses an error object, also one in the middle of a stream.
 pub(super) fn of_json(status: Option<u16>, json: &Json) -> Failure {
-    // vLLM says it flat, Ollama as a text, frameworks in `detail`.
+    // vLLM sends it flat, Ollama as a string, web frameworks in `detail`.
     let error = match json.get("error") {
         Some(error) if !error.is_null() => error,
         _ => json,
@@ -32,7 +32,7 @@ pub(super) fn of_json(status: Option<u16>, json: &Json) -> Failure {
             None => format!("the server answered {json}"),
         },
     };
-    // OpenRouter tells in a place of its own what the provider behind it said.
+    // OpenRouter puts the upstream provider's message in a separate field.
     if let Some(raw) = text(&error["metadata"], "raw") {
         message.push_str(": ");
         message.push_str(raw);
@@ -42,8 +42,8 @@ pub(super) fn of_json(status: Option<u16>, json: &Json) -> Failure {
     failure
 }
 
-/// A code that is a number, also one in quotation marks, repeats the status; a type that is a word
-/// says more.
+/// Returns the error code. A numeric code, also as a string, only repeats the status, so a textual
+/// type is preferred.
 fn code(status: Option<u16>, error: &Json) -> String {
     let code = error.get("code").filter(|code| !code.is_null());
     let code = code.map(|code| {
@@ -63,7 +63,7 @@ fn code(status: Option<u16>, error: &Json) -> String {
         .unwrap_or_else(|| "error".to_owned())
 }
 
-/// The error in an answer, if it is one: servers also send them with status 200.
+/// Returns the error in a response, if it is one: servers also send errors with status 200.
 pub(crate) fn in_answer(json: &Json) -> Option<Failure> {
     let is_there = json.get("error").is_some_and(|error| !error.is_null());
     let is_flat = json["object"] == "error";

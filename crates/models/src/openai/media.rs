@@ -1,14 +1,14 @@
-//! Pictures, sound, films and documents: as far as a server takes them.
+//! Converts images, audio, video and documents, as far as a server supports them.
 //!
-//! For what it does not take a line says so, and a warning: a part stays in the history, so that a
-//! refusal would end the session for good.
+//! Unsupported media is replaced by a line of text, with a warning: a part stays in the history, so
+//! an error would make the session unusable forever.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use retain_core::{Blob, FileData, Json};
 
 use super::{json::object, server::Kind};
 
-/// Documents that chat completions take as files.
+/// Document types that chat completions accept as files.
 const DOCUMENTS: [(&str, &str); 6] = [
     ("application/pdf", "pdf"),
     ("application/msword", "doc"),
@@ -24,7 +24,7 @@ const DOCUMENTS: [(&str, &str); 6] = [
     ("application/x-sh", "sh"),
 ];
 
-/// The media types of endings, for addresses that come without one.
+/// MIME types by file extension, for URLs without one.
 const ENDINGS: [(&str, &str); 11] = [
     ("png", "image/png"),
     ("jpg", "image/jpeg"),
@@ -41,13 +41,13 @@ const ENDINGS: [(&str, &str); 11] = [
 
 /// A piece of a message's content.
 pub(super) enum Piece {
-    /// Words, which can be joined to others.
+    /// Text, which can be joined with other text.
     Text(String),
-    /// Anything else, as it is sent.
+    /// Any other content, as it is sent.
     Media(Json),
 }
 
-/// The piece for data in the message itself; `None` if there is none.
+/// Converts inline data; `None` if there is none.
 pub(super) fn inline(kind: Kind, blob: &Blob) -> Option<Piece> {
     let data = blob.data.as_ref().filter(|data| !data.is_empty())?;
     let mime = media_type(blob.mime_type.as_deref().unwrap_or_default());
@@ -77,10 +77,10 @@ pub(super) fn inline(kind: Kind, blob: &Blob) -> Option<Piece> {
     Some(Piece::Media(media))
 }
 
-/// The piece for data at an address; `None` if there is none.
+/// Converts data at a URL; `None` if there is none.
 pub(super) fn at_address(kind: Kind, file: &FileData) -> Option<Piece> {
     let uri = file.file_uri.as_deref().filter(|uri| !uri.is_empty())?;
-    // Files that were uploaded before have ids like this.
+    // IDs of uploaded files look like this.
     if kind.is_openai() && (uri.starts_with("file-") || uri.starts_with("assistant-")) {
         return Some(Piece::Media(file_piece([("file_id", uri.into())])));
     }
@@ -116,11 +116,11 @@ fn file_piece<const N: usize>(fields: [(&str, Json); N]) -> Json {
     object([("type", "file".into()), ("file", object(fields))])
 }
 
-/// The media type without its parameters.
+/// Returns the media type without its parameters.
 fn media_type(mime: &str) -> String {
     let bare = mime.split(';').next().unwrap_or_default();
     match bare.trim().to_lowercase() {
-        // Not its name, and yet what many call it.
+        // A common alias.
         alias if alias == "image/jpg" => "image/jpeg".to_owned(),
         mime => mime,
     }
@@ -131,7 +131,7 @@ fn document_ending(mime: &str) -> Option<&'static str> {
     found.map(|(_, ending)| *ending)
 }
 
-/// What an address or a name says by its ending.
+/// Guesses the media type from the extension of a URL or name.
 fn guessed(uri: &str, name: Option<&str>) -> Option<String> {
     let path = uri.split(['?', '#']).next().unwrap_or_default();
     [Some(path), name].into_iter().flatten().find_map(|name| {
@@ -141,7 +141,7 @@ fn guessed(uri: &str, name: Option<&str>) -> Option<String> {
     })
 }
 
-/// The short name of a sound's format.
+/// Returns the short name of an audio format.
 fn sound_format(mime: &str) -> &str {
     let name = mime.split_once('/').map_or("", |(_, name)| name);
     let name = name.strip_prefix("x-").unwrap_or(name);
@@ -152,7 +152,7 @@ fn sound_format(mime: &str) -> &str {
     }
 }
 
-/// Text in UTF-8; or else byte by byte, which loses nothing.
+/// Decodes UTF-8 text, or else Latin-1, which loses nothing.
 fn decoded(data: &[u8]) -> String {
     match std::str::from_utf8(data) {
         Ok(text) => text.to_owned(),
@@ -173,7 +173,7 @@ fn left_out(kind: Kind, mime: &str) -> Piece {
     ))
 }
 
-/// Says what an address is like, but not the address: it may hold a signature.
+/// Describes a dropped file without its URL, which may contain a signature.
 fn file_left_out(kind: Kind, uri: &str, mime: &str) -> Piece {
     let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
     let mime = known(mime);

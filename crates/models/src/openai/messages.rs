@@ -1,4 +1,4 @@
-//! The conversation: contents in Gemini's form to messages in OpenAI's.
+//! Converts contents in Gemini's format to messages in OpenAI's.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,13 +15,13 @@ use super::{
 };
 use crate::{provider::contents_of, signers};
 
-/// ADK's words in place of an answer that a tool never gave: a server refuses a call without one.
+/// ADK's text for a missing tool result: a server rejects a call without one.
 const NO_RESULT: &str = "Error: Missing tool result (tool execution may have been interrupted \
                          before a response was recorded).";
-/// ADK's words where the user's last message is empty.
+/// ADK's text for an empty last user message.
 const NOTHING_SAID: &str = "Handle the requests as specified in the System Instruction.";
 
-/// All messages of a request.
+/// Returns all messages of a request.
 pub(super) fn messages(kind: Kind, request: &LlmRequest) -> Result<Json, ModelError> {
     let mut messages = Messages {
         kind,
@@ -31,7 +31,7 @@ pub(super) fn messages(kind: Kind, request: &LlmRequest) -> Result<Json, ModelEr
     };
     let instruction = request.config.system_instruction.clone();
     let instruction = instruction.filter(|text| !text.is_empty());
-    // What a server cannot be told by a field of its own it is told in words.
+    // Settings without a field on this server are described in the system message.
     let form = tools::form_in_words(kind, &request.config);
     let told: Vec<String> = instruction.into_iter().chain(form).collect();
     if !told.is_empty() {
@@ -48,7 +48,7 @@ pub(super) fn messages(kind: Kind, request: &LlmRequest) -> Result<Json, ModelEr
     Ok(list(messages.out))
 }
 
-/// Whether there is nothing in a content that a model could answer.
+/// Whether a content has nothing that a model could answer.
 fn is_mute(content: &Content) -> bool {
     let has_something = |part: &Part| {
         part.text.as_ref().is_some_and(|text| !text.is_empty())
@@ -63,13 +63,13 @@ struct Messages {
     kind: Kind,
     out: Vec<Json>,
     ids: CallIds,
-    /// Calls that have no answer yet.
+    /// IDs of calls without a result so far.
     pending: Vec<String>,
 }
 
 impl Messages {
     fn content(&mut self, content: &Content) -> Result<(), ModelError> {
-        // Answers come first: nothing else may stand between a call and its answer.
+        // Results come first, because nothing may stand between a call and its result.
         let mut rest = Vec::new();
         for part in content.parts() {
             match &part.function_response {
@@ -98,7 +98,7 @@ impl Messages {
         self.out.push(message);
     }
 
-    /// Gives calls that were never answered an answer that says so.
+    /// Adds a placeholder result for each call without one.
     fn settle(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -195,7 +195,7 @@ impl Messages {
             ("type", "function".into()),
             ("function", function),
         ]);
-        // Gemini signs its calls, also where it is asked through a server in between.
+        // Gemini signs its calls, also behind an intermediate server.
         if let Some(signature) = signature.filter(|_| self.kind.takes_unknown_fields()) {
             let signature = Json::from(STANDARD.encode(&**signature));
             let signature = object([("thought_signature", signature)]);
@@ -205,7 +205,7 @@ impl Messages {
         Ok(out.into())
     }
 
-    /// The fields in which the server wants its thoughts back.
+    /// Returns the fields in which the server expects its thoughts.
     fn thoughts(&self, thoughts: &[&Part]) -> JsonMap {
         let mut fields = JsonMap::new();
         let text: String = thoughts
@@ -232,7 +232,7 @@ impl Messages {
         fields
     }
 
-    /// What a part becomes in a content; `None` for what has no place in one.
+    /// Converts a part to a content piece; `None` if it is not content.
     fn piece(&self, part: &Part) -> Option<Piece> {
         if let Some(text) = part.text.as_ref().filter(|text| !text.is_empty()) {
             return Some(Piece::Text(text.clone()));
@@ -270,7 +270,7 @@ fn tool_message(id: &str, content: &str) -> Json {
     ])
 }
 
-/// The texts as one, if there is nothing but text.
+/// Joins the texts, if all pieces are text.
 fn joined(pieces: &[Piece]) -> Option<String> {
     let texts = pieces.iter().map(|piece| match piece {
         Piece::Text(text) => Some(text.as_str()),
@@ -280,7 +280,7 @@ fn joined(pieces: &[Piece]) -> Option<String> {
     texts.map(|texts| texts.join("\n"))
 }
 
-/// The media that a tool gave with its answer, as parts that can follow it.
+/// Returns the media of a tool result as parts that can follow it.
 fn media_of(response: &FunctionResponse) -> Vec<Part> {
     let parts = response.parts.as_ref().and_then(|parts| parts.as_array());
     let part_of = |media: &Json| {
@@ -309,13 +309,13 @@ fn degraded(what: &str, how: &str) {
     tracing::warn!("{what} {how}: chat completions have no place for it");
 }
 
-/// Ids that servers take: every call has one, and its answer has the same.
+/// Call IDs that the server accepts: every call has one, and its result has the same.
 struct CallIds {
     kind: Kind,
     made: usize,
-    /// Ids that are not taken, and what is sent instead.
+    /// Replacements for IDs that the server rejects.
     instead: HashMap<String, String>,
-    /// Calls that came without an id, by name, until their answer comes.
+    /// Calls without an ID, by name, until their result arrives.
     nameless: VecDeque<(String, String)>,
 }
 
@@ -344,7 +344,7 @@ impl CallIds {
         id
     }
 
-    /// The id of an answer. One without is that of the first call that waits for it.
+    /// Returns the ID of a result. A result without one belongs to the first open call.
     fn of_response(&mut self, response: &FunctionResponse, pending: &[String]) -> String {
         if let Some(id) = response.id.as_ref().filter(|id| !id.is_empty()) {
             return self.sent(id);

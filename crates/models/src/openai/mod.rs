@@ -1,5 +1,5 @@
-//! OpenAI's chat completions, and all servers that speak them: requests (`request`, `messages`,
-//! `tools`), whole answers (`answer`), streamed ones (`stream`) and errors (`failure`).
+//! OpenAI's chat completions and compatible servers: requests (`request`, `messages`, `tools`),
+//! complete responses (`answer`), streamed ones (`stream`) and errors (`failure`).
 
 mod answer;
 mod arguments;
@@ -33,8 +33,8 @@ use crate::{
     provider::{Failure, Provider, StreamReader},
 };
 
-/// A model behind OpenAI's chat completions: OpenAI's own, Azure's, or any that a server with the
-/// same interface runs.
+/// A model with OpenAI's chat completions API: OpenAI's own, Azure's, or one on a compatible
+/// server.
 ///
 /// ```
 /// use retain_models::{Http, HttpSettings, OpenAi, OpenAiServer};
@@ -57,9 +57,9 @@ impl fmt::Debug for OpenAi {
 }
 
 impl OpenAi {
-    /// The model of this name, with the key and the address of the environment. A prefix names the
-    /// server: `ollama/…`, `groq/…`, `openrouter/…` and more, each with its own variables. Without
-    /// one it is OpenAI (`OPENAI_API_KEY`), or the server at `OPENAI_BASE_URL`.
+    /// Creates the model with the API key and URL from the environment. A prefix names the server:
+    /// `ollama/…`, `groq/…`, `openrouter/…` and more, each with its own variables. Without a prefix
+    /// it is OpenAI (`OPENAI_API_KEY`), or the server at `OPENAI_BASE_URL`.
     ///
     /// ```no_run
     /// let model = retain_models::OpenAi::from_env("gpt-4o")?;
@@ -69,7 +69,7 @@ impl OpenAi {
         Models::from_env()?.openai(name)
     }
 
-    /// A model of a server, by the server's own name for it; for Azure, that of the deployment.
+    /// Creates a model by the server's name for it; for Azure, by the name of the deployment.
     pub fn new(http: Http, server: OpenAiServer, model: impl Into<String>) -> OpenAi {
         let model = model.into();
         let chat = Chat {
@@ -80,7 +80,7 @@ impl OpenAi {
         OpenAi::of(http, chat)
     }
 
-    /// The same under another name, e.g. `openai/gpt-5`.
+    /// Sets the name in the runtime, e.g. `openai/gpt-5`.
     pub fn with_name(self, name: impl Into<String>) -> OpenAi {
         let chat = Chat {
             name: name.into(),
@@ -119,12 +119,12 @@ impl Model for OpenAi {
     }
 }
 
-/// The answers as `change` leaves them; `None` is left out.
+/// Applies `change` to all responses; `None` drops a response.
 fn changed(answers: ModelStream, change: fn(LlmResponse) -> Option<LlmResponse>) -> ModelStream {
     Box::pin(answers.filter_map(move |answer| async move { answer.map(change).transpose() }))
 }
 
-/// Extracts the answer from the object that wraps it; pieces of that object are not passed on.
+/// Extracts the answer from the object that wraps it; chunks of that object are dropped.
 fn unwrapped(mut answer: LlmResponse) -> Option<LlmResponse> {
     let is_piece = answer.partial == Some(true);
     let Some(parts) = answer.content.as_mut().and_then(|it| it.parts.as_mut()) else {
@@ -144,8 +144,8 @@ fn unwrapped(mut answer: LlmResponse) -> Option<LlmResponse> {
     Some(answer)
 }
 
-/// The answer without its thoughts; `None` if it was a piece of one. Those that a call builds on
-/// stay: a server that signed them wants them back.
+/// Removes thoughts; returns `None` for a chunk that is one. Thoughts before a call are kept,
+/// because a server that signed them requires them back.
 fn without_thoughts(mut answer: LlmResponse) -> Option<LlmResponse> {
     let is_piece = answer.partial == Some(true);
     let Some(parts) = answer.content.as_mut().and_then(|it| it.parts.as_mut()) else {
@@ -160,13 +160,13 @@ fn without_thoughts(mut answer: LlmResponse) -> Option<LlmResponse> {
     (!is_gone).then_some(answer)
 }
 
-/// Chat completions of one model of one server.
+/// The chat completions of one model on one server.
 #[derive(Debug, Clone)]
 struct Chat {
     server: OpenAiServer,
-    /// What the model is called here.
+    /// The model's name in the runtime.
     name: String,
-    /// What the server calls it.
+    /// The server's name for the model.
     model: String,
 }
 
@@ -214,7 +214,7 @@ impl Provider for Chat {
     }
 }
 
-/// A request that cannot be made.
+/// Creates the error for an unsupported request.
 pub(crate) fn refused(message: impl Into<String>) -> ModelError {
     ModelError::new(message).with_code("InvalidRequest")
 }

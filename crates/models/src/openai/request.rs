@@ -1,4 +1,4 @@
-//! The body of a call: a request in ADK's form to one in OpenAI's.
+//! Builds the body of a call in OpenAI's format.
 
 use retain_core::{GenerateContentConfig, Json, JsonMap};
 use retain_runtime::{LlmRequest, ModelError};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::http::http_option;
 
-/// The body as JSON text.
+/// Returns the body as JSON text.
 pub(super) fn body(
     kind: Kind,
     model: &str,
@@ -77,7 +77,7 @@ fn settings(kind: Kind, model: &str, config: &GenerateContentConfig) -> JsonMap 
     fields
 }
 
-/// How words are chosen, as far as it is said.
+/// Returns the sampling parameters that are set.
 fn sampling(kind: Kind, config: &GenerateContentConfig) -> Vec<(&'static str, Json)> {
     let logprobs = (config.response_logprobs == Some(true) && kind.takes_logprobs())
         .then_some((true, config.logprobs));
@@ -101,8 +101,8 @@ fn sampling(kind: Kind, config: &GenerateContentConfig) -> Vec<(&'static str, Js
     said.collect()
 }
 
-/// OpenAI's models that think refuse to be told how to choose words; those from `gpt-5.1` on do so
-/// unless they are told not to think.
+/// Whether the model rejects sampling parameters. OpenAI's thinking models do; those from `gpt-5.1`
+/// on accept them if thinking is disabled.
 fn refuses_sampling(kind: Kind, model: &str, effort: Option<&str>) -> bool {
     let is_o_series = model
         .strip_prefix('o')
@@ -121,7 +121,7 @@ fn texts(texts: &[String]) -> Json {
     super::json::list(texts.iter().map(|text| text.as_str().into()))
 }
 
-/// `topK` is a number with a point in Gemini's form, and a count everywhere else.
+/// Converts `topK`, a float in Gemini's format, to an integer if possible.
 fn count_or_share(value: f64) -> Json {
     match value.fract() == 0.0 && value.abs() < 1e9 {
         true => Json::from(value as i64),
@@ -129,8 +129,7 @@ fn count_or_share(value: f64) -> Json {
     }
 }
 
-/// How much the model is to think, in OpenAI's words. A budget of tokens becomes the word that ADK
-/// has for it.
+/// Converts the thinking config to OpenAI's reasoning effort. A token budget is mapped as in ADK.
 fn reasoning_effort(kind: Kind, model: &str, config: &GenerateContentConfig) -> Option<String> {
     let thinking = config.thinking_config.as_ref()?;
     let level = either(thinking, "thinkingLevel", "thinking_level").and_then(Json::as_str);
@@ -144,7 +143,7 @@ fn reasoning_effort(kind: Kind, model: &str, config: &GenerateContentConfig) -> 
         _ => return None,
     };
     let knows_minimal = match kind.is_openai() {
-        // It came with the first of them, and went with the next.
+        // `gpt-5` introduced `minimal`, and `gpt-5.1` removed it.
         true => !may_stop_thinking(model),
         false => kind.knows_minimal_effort(),
     };
@@ -171,7 +170,8 @@ fn reasoning_effort(kind: Kind, model: &str, config: &GenerateContentConfig) -> 
     Some(effort)
 }
 
-/// OpenAI's models up to `gpt-5` refuse not to think, those from `gpt-5.1` on do as they are told.
+/// Whether thinking can be disabled: OpenAI's models up to `gpt-5` reject that, those from
+/// `gpt-5.1` on support it.
 fn may_stop_thinking(model: &str) -> bool {
     let version = model.strip_prefix("gpt-").unwrap_or_default();
     let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
@@ -179,7 +179,7 @@ fn may_stop_thinking(model: &str) -> bool {
     is_later || version.starts_with("5.")
 }
 
-/// OpenAI's models before the thinking ones refuse to be told how much to think.
+/// Whether the model supports a reasoning effort: OpenAI's older models reject it.
 fn may_think(model: &str) -> bool {
     let older = ["gpt-3", "gpt-4", "chatgpt-4o", "gpt-35"];
     !older.iter().any(|name| model.starts_with(name))
@@ -220,7 +220,7 @@ fn warn_of_what_is_left_out(kind: Kind, config: &GenerateContentConfig) {
         ("imageConfig", config.image_config.is_some()),
         ("mediaResolution", config.media_resolution.is_some()),
         ("audioTimestamp", config.audio_timestamp.is_some()),
-        // `labels` say who asks, in every request: nothing that anybody would miss.
+        // `labels` is not listed: every request has labels, and dropping them has no effect.
         ("routingConfig", config.routing_config.is_some()),
         (
             "modelSelectionConfig",
@@ -247,7 +247,7 @@ pub(super) fn hides_thoughts(config: &GenerateContentConfig) -> bool {
     shown.and_then(Json::as_bool) == Some(false)
 }
 
-/// The model's name on the wire: the one it was made with, or the one that a callback has set.
+/// Returns the model's name on the wire: the configured one, or one that a callback set.
 pub(super) fn wire_model<'a>(name: &str, model: &'a str, request: &'a LlmRequest) -> &'a str {
     let asked = request.model.as_str();
     if asked.is_empty() || asked == name {

@@ -1,10 +1,10 @@
-//! Schemas, from Gemini's form or JSON Schema, to the JSON Schema that OpenAI takes.
+//! Converts schemas, in Gemini's format or JSON Schema, to the JSON Schema that OpenAI accepts.
 
 use retain_core::{Json, JsonMap};
 
 use super::json::{list, object};
 
-/// Keywords whose values are schemas by name.
+/// Keywords whose values map names to schemas.
 const MAPS: [&str; 5] = [
     "properties",
     "$defs",
@@ -12,7 +12,7 @@ const MAPS: [&str; 5] = [
     "patternProperties",
     "dependentSchemas",
 ];
-/// Keywords whose values are schemas, or lists of them.
+/// Keywords whose values are schemas or lists of schemas.
 const SCHEMAS: [&str; 13] = [
     "items",
     "prefixItems",
@@ -30,7 +30,7 @@ const SCHEMAS: [&str; 13] = [
 ];
 /// Keywords whose values may be `null`.
 const VALUES: [&str; 3] = ["default", "const", "examples"];
-/// Gemini gives 64-bit counts as texts.
+/// Gemini sends 64-bit counts as strings.
 const COUNTS: [&str; 6] = [
     "minItems",
     "maxItems",
@@ -40,10 +40,10 @@ const COUNTS: [&str; 6] = [
     "maxProperties",
 ];
 
-/// The JSON Schema that says what `schema` says, in whichever form that is.
+/// Converts a schema in either format to JSON Schema.
 ///
-/// Types become lower-case, `nullable` a type, snake-case keywords camel-case. What is JSON Schema
-/// already stays as it is.
+/// Types become lower case, `nullable` becomes a type, and snake-case keywords become camel case.
+/// JSON Schema is unchanged.
 pub(crate) fn json_schema(schema: &Json) -> Json {
     let Some(fields) = schema.as_object() else {
         return schema.clone();
@@ -53,7 +53,7 @@ pub(crate) fn json_schema(schema: &Json) -> Json {
     for (key, value) in fields {
         let key = keyword(key);
         match key {
-            // An order of properties and what is not said mean nothing here.
+            // Property order and null values have no meaning here.
             "propertyOrdering" => {}
             _ if value.is_null() && !VALUES.contains(&key) => {}
             "nullable" => is_nullable = value.as_bool() == Some(true),
@@ -72,7 +72,7 @@ pub(crate) fn json_schema(schema: &Json) -> Json {
     out.into()
 }
 
-/// The camel-case name of a keyword.
+/// Returns the camel-case name of a keyword.
 fn keyword(key: &str) -> &str {
     match key {
         "any_of" => "anyOf",
@@ -137,7 +137,7 @@ fn count(value: &Json) -> Json {
     number.map_or_else(|| value.clone(), Json::from)
 }
 
-/// Lets the value be `null` as well.
+/// Allows `null` in addition.
 fn allow_null(schema: &mut JsonMap) {
     let null = Json::from("null");
     let types = match schema.get("type") {
@@ -161,15 +161,15 @@ fn allow_null(schema: &mut JsonMap) {
 /// The property that wraps an answer that is not an object.
 const VALUE: &str = "response";
 
-/// The schema of an object, which providers want an answer to be: `schema` itself, or one with it as
-/// its only property. Whether that was needed.
+/// Returns an object schema, because providers require one for an answer: `schema` itself, or an
+/// object with it as its only property. The flag tells whether wrapping was needed.
 pub(crate) fn as_object(mut schema: Json) -> (Json, bool) {
     let choices = ["anyOf", "oneOf", "allOf"];
     let has_choices = choices.iter().any(|choice| schema.get(choice).is_some());
     if schema["type"] == "object" && !has_choices {
         return (schema, false);
     }
-    // References are looked up from the top.
+    // Definitions stay at the top, where references are resolved.
     let definitions = ["$defs", "definitions"].map(|name| {
         let map = schema.as_object_mut().and_then(|map| map.remove(name));
         (name, map)
@@ -185,15 +185,15 @@ pub(crate) fn as_object(mut schema: Json) -> (Json, bool) {
     (around.into(), true)
 }
 
-/// What an answer holds that [`as_object`] has put into a property; `None` if it is not of that form.
+/// Returns the value in an answer that [`as_object`] wrapped; `None` if it is not wrapped.
 pub(crate) fn value_in(answer: &Json) -> Option<&Json> {
     answer
         .get(VALUE)
         .filter(|_| answer.as_object().is_some_and(|map| map.len() == 1))
 }
 
-/// The schema as OpenAI's strict mode wants it: objects are closed, all their properties required,
-/// a reference stands alone, and a choice is `anyOf`. What it has no word for stays; see
+/// Converts the schema for OpenAI's strict mode: objects are closed with all properties required, a
+/// reference stands alone, and `oneOf` becomes `anyOf`. Unsupported keywords stay; see
 /// [`is_strict`].
 pub(super) fn strict(schema: &Json) -> Json {
     let Some(fields) = schema.as_object() else {
@@ -202,7 +202,7 @@ pub(super) fn strict(schema: &Json) -> Json {
     if let Some(reference) = fields.get("$ref") {
         return object([("$ref", reference.clone())]);
     }
-    // One of one is that one: so Pydantic gives a reference something beside it.
+    // `allOf` with one item equals that item; Pydantic uses it to add keywords to a reference.
     if let Some([only]) = fields.get("allOf").and_then(Json::as_array) {
         let mut both = fields.clone();
         both.remove("allOf");
@@ -212,7 +212,7 @@ pub(super) fn strict(schema: &Json) -> Json {
     let mut out = JsonMap::new();
     for (key, value) in fields {
         match key {
-            // What is always given has no default, and what tells choices apart is in them.
+            // Required properties need no default, and the alternatives contain the discriminator.
             "default" | "discriminator" => {}
             "properties" | "$defs" | "definitions" => drop(out.insert(key, strict_by_name(value))),
             "oneOf" if !fields.contains_key("anyOf") => {
@@ -249,8 +249,8 @@ fn strict_nested(value: &Json) -> Json {
     }
 }
 
-/// Whether strict mode takes a schema that [`strict`] has made: there is no map of any keys in it, no
-/// value of any kind, and no keyword that it does not know.
+/// Whether strict mode accepts a schema that [`strict`] returned: it has no map with arbitrary
+/// keys, no untyped value, and no unsupported keyword.
 pub(super) fn is_strict(schema: &Json) -> bool {
     const UNKNOWN: [&str; 9] = [
         "oneOf",
@@ -327,7 +327,7 @@ mod tests {
               "required": ["type"], "$defs": {"D": {"type": "object"}}, "additionalProperties": false}"##,
         );
         assert_eq!(json_schema(&gemini), expected);
-        // What is JSON Schema stays as it is.
+        // JSON Schema is unchanged.
         assert_eq!(json_schema(&expected), expected.clone());
     }
 

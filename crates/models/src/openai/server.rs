@@ -1,21 +1,21 @@
-//! Which servers there are, and what each of them takes.
+//! Known servers and the features that each supports.
 
 use reqwest::Url;
 
 use crate::http::{Address, Secret, percent_encode};
 
-/// OpenAI takes no longer ids of calls.
+/// OpenAI's maximum length of call IDs.
 const ID_MAX: usize = 40;
-/// Where OpenAI itself is.
+/// The base URL of OpenAI.
 const OPENAI: &str = "https://api.openai.com/v1";
-/// Where Ollama is, if nothing else is said.
+/// The default base URL of Ollama.
 const OLLAMA: &str = "http://localhost:11434/v1";
 
-/// What follows an endpoint of Azure's where no version is named:
+/// The path that follows an Azure endpoint without an API version:
 /// <https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle>.
 const AZURE_V1: &str = "/openai/v1";
 
-/// A server that speaks OpenAI's chat completions.
+/// A server with OpenAI's chat completions API.
 ///
 /// ```
 /// use retain_models::{OpenAiServer, Secret};
@@ -28,11 +28,11 @@ pub struct OpenAiServer {
     pub(super) kind: Kind,
     base_url: Address,
     pub(super) key: Option<Secret>,
-    /// For Azure alone.
+    /// Only for Azure.
     api_version: Option<String>,
 }
 
-/// Servers that differ in what they take.
+/// Servers that differ in supported features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     OpenAi,
@@ -46,13 +46,13 @@ pub(super) enum Kind {
     Other,
 }
 
-/// The field in which a server wants to see thoughts again.
+/// The field in which a server expects thoughts of earlier turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ThoughtField {
-    /// It gives none and takes none.
+    /// The server neither returns nor accepts thoughts.
     None,
     ReasoningContent,
-    /// With `reasoning_details`, which hold the signatures.
+    /// Together with `reasoning_details`, which contain the signatures.
     Reasoning,
 }
 
@@ -67,8 +67,8 @@ impl OpenAiServer {
         OpenAiServer::ollama_at(OLLAMA)
     }
 
-    /// Ollama somewhere else: `host`, `host:port` or an address, with or without `/v1`, as
-    /// `OLLAMA_HOST` gives it.
+    /// Ollama at another host: `host`, `host:port` or a URL, with or without `/v1`, as in
+    /// `OLLAMA_HOST`.
     pub fn ollama_at(host: &str) -> OpenAiServer {
         let host = host.trim().trim_end_matches('/');
         let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
@@ -76,7 +76,7 @@ impl OpenAiServer {
             Some(at) => rest.split_at(at),
             None => (rest, "/v1"),
         };
-        // As Ollama's own client: an address with a scheme has the scheme's usual port.
+        // Like Ollama's own client, use the scheme's default port for a URL with a scheme.
         let port = match authority.rsplit_once(':') {
             Some((_, port)) if port.parse::<u16>().is_ok() => "",
             _ if host.contains("://") => "",
@@ -89,8 +89,8 @@ impl OpenAiServer {
     }
 
     /// A deployment on Azure. `endpoint` is e.g. `https://name.openai.azure.com`; the model is the
-    /// name of the deployment. Without an `api_version` (or with an endpoint that ends in
-    /// `/openai/v1`) it is asked at Azure's newer address, which needs none.
+    /// name of the deployment. Without an `api_version`, or with an endpoint that ends in
+    /// `/openai/v1`, Azure's newer URL is used, which needs no version.
     pub fn azure(endpoint: &str, api_version: &str, key: Secret) -> OpenAiServer {
         let endpoint = endpoint.trim().trim_end_matches('/');
         let is_newer = endpoint.ends_with(AZURE_V1);
@@ -107,8 +107,8 @@ impl OpenAiServer {
         }
     }
 
-    /// Any server, by the address before `/chat/completions`: vLLM, LM Studio, OpenRouter. OpenAI,
-    /// Azure, OpenRouter, Groq, Mistral and DeepSeek are known by their hosts.
+    /// Any server, by the URL before `/chat/completions`: vLLM, LM Studio, OpenRouter. OpenAI,
+    /// Azure, OpenRouter, Groq, Mistral and DeepSeek are recognized by their hosts.
     pub fn at(base_url: &str, key: Option<Secret>) -> OpenAiServer {
         let base_url = Address::new(base_url);
         OpenAiServer {
@@ -119,7 +119,7 @@ impl OpenAiServer {
         }
     }
 
-    /// The address of a call for `model`. `what` is e.g. `chat/completions`.
+    /// Returns the URL of a call for `model`. `what` is e.g. `chat/completions`.
     pub(crate) fn url(&self, what: &str, model: &str) -> String {
         let base = &self.base_url;
         match &self.api_version {
@@ -131,7 +131,7 @@ impl OpenAiServer {
         }
     }
 
-    /// How a call says who pays for it.
+    /// Returns the credentials of a call.
     pub(crate) fn auth(&self) -> crate::http::Auth {
         use crate::http::Auth;
         match (&self.key, self.kind) {
@@ -161,13 +161,13 @@ impl Kind {
         known.map_or(Kind::Other, |(_, kind)| *kind)
     }
 
-    /// OpenAI's own models, which refuse fields that they do not know.
+    /// Whether the server hosts OpenAI's own models, which reject unknown fields.
     pub(super) fn is_openai(self) -> bool {
         matches!(self, Kind::OpenAi | Kind::Azure)
     }
 
-    /// Where the limit of tokens goes. The older name is refused by OpenAI's thinking models, and
-    /// the newer one is not known to many other servers.
+    /// Returns the field for the token limit. OpenAI's thinking models reject the older name, and
+    /// many other servers do not know the newer one.
     pub(super) fn max_tokens_field(self) -> &'static str {
         match self.is_openai() {
             true => "max_completion_tokens",
@@ -183,7 +183,7 @@ impl Kind {
         }
     }
 
-    /// Whether fields that are not OpenAI's own are taken: these servers refuse a request for one.
+    /// Whether fields that are not OpenAI's own are accepted: the listed servers reject them.
     pub(super) fn takes_unknown_fields(self) -> bool {
         !matches!(
             self,
@@ -191,12 +191,12 @@ impl Kind {
         )
     }
 
-    /// Whether a stream has to be asked for its usage. Mistral gives it unasked, and refuses to be.
+    /// Whether a stream must request usage counts. Mistral always sends them and rejects the field.
     pub(super) fn is_asked_for_usage(self) -> bool {
         self != Kind::Mistral
     }
 
-    /// Groq and Mistral refuse to be asked for the probabilities of words.
+    /// Whether log probabilities are supported: Groq and Mistral reject the field.
     pub(super) fn takes_logprobs(self) -> bool {
         !matches!(self, Kind::Groq | Kind::Mistral)
     }
@@ -208,17 +208,17 @@ impl Kind {
         }
     }
 
-    /// Whether an answer can be given a schema. DeepSeek can only be told of it.
+    /// Whether a response schema is supported. DeepSeek needs it in the prompt.
     pub(super) fn takes_schemas(self) -> bool {
         self != Kind::DeepSeek
     }
 
-    /// Whether `minimal` is known as a word for how much to think.
+    /// Whether the reasoning effort `minimal` is supported.
     pub(super) fn knows_minimal_effort(self) -> bool {
         matches!(self, Kind::OpenAi | Kind::Azure | Kind::OpenRouter)
     }
 
-    /// Whether a server takes the id of a call.
+    /// Whether the server accepts this call ID.
     pub(super) fn takes_call_id(self, id: &str) -> bool {
         match self {
             Kind::Mistral => id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
@@ -226,7 +226,7 @@ impl Kind {
         }
     }
 
-    /// An id for the call of that number, which a server takes.
+    /// Creates a call ID that the server accepts, from a number.
     pub(super) fn call_id(self, number: usize) -> String {
         match self {
             Kind::Mistral => format!("call{number:05}"),
@@ -234,7 +234,7 @@ impl Kind {
         }
     }
 
-    /// Whether pictures of this type are taken. Servers that are not known may take any.
+    /// Whether images of this type are supported. Unknown servers may support any.
     pub(super) fn takes_picture(self, mime: &str) -> bool {
         match self {
             Kind::OpenAi | Kind::Azure | Kind::OpenRouter => matches!(
@@ -246,12 +246,12 @@ impl Kind {
         }
     }
 
-    /// Whether pictures may be given by their address.
+    /// Whether image URLs are supported.
     pub(super) fn takes_picture_urls(self) -> bool {
         self != Kind::Ollama
     }
 
-    /// Whether sound of this format is taken.
+    /// Whether audio in this format is supported.
     pub(super) fn takes_audio(self, format: &str) -> bool {
         match self {
             Kind::OpenAi | Kind::Azure => matches!(format, "wav" | "mp3"),
@@ -271,12 +271,12 @@ impl Kind {
         )
     }
 
-    /// Whether documents may be given by their address.
+    /// Whether document URLs are supported.
     pub(super) fn takes_document_urls(self) -> bool {
         self == Kind::OpenRouter
     }
 
-    /// For messages to people.
+    /// The name of the server in messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Kind::OpenAi => "OpenAI",
@@ -316,7 +316,7 @@ mod tests {
             azure.url("embeddings", "../a b?c"),
             "https://x.openai.azure.com/openai/deployments/..%2Fa%20b%3Fc/embeddings?api-version=2024-10-21"
         );
-        // Without a version, or by an address that needs none.
+        // Without a version, or with a URL that needs none.
         for (endpoint, version) in [
             ("https://x.openai.azure.com/", ""),
             ("https://x.openai.azure.com", " "),

@@ -1,21 +1,21 @@
-//! What a server wants back with a thought: kept as the thought's signature, word for word.
+//! Data that a server requires back with a thought, stored unchanged as the thought's signature.
 //!
-//! OpenRouter gives `reasoning_details`, blocks that hold the signatures of the models behind it.
-//! They come in pieces, are put together, and stand as JSON in the signature of the thought part.
+//! OpenRouter sends `reasoning_details`, blocks with the signatures of the upstream models. They
+//! arrive in chunks, are merged, and stored as JSON in the signature of the thought part.
 
 use retain_core::{Bytes, Json, JsonMap};
 
 use super::json::list;
 
-/// Fields that grow from piece to piece; all others are set.
+/// Fields that grow with each chunk; all others are replaced.
 const GROWING: [&str; 3] = ["text", "summary", "data"];
 
-/// Blocks that are being put together.
+/// Blocks that are being merged.
 #[derive(Debug, Default)]
 pub(super) struct Details(Vec<JsonMap>);
 
 impl Details {
-    /// Merges a piece: the value of `reasoning_details`.
+    /// Merges a chunk: the value of `reasoning_details`.
     pub(super) fn push(&mut self, pieces: &Json) {
         let pieces = pieces.as_array().unwrap_or_default();
         for piece in pieces.iter().filter_map(Json::as_object) {
@@ -30,7 +30,7 @@ impl Details {
         }
     }
 
-    /// The signature that keeps them, if there is more to them than text.
+    /// Returns the signature that stores the blocks, if they contain more than text.
     pub(super) fn signature(&self) -> Option<Bytes> {
         let is_signed = |block: &JsonMap| {
             let given = |field| {
@@ -59,7 +59,7 @@ fn grow(block: &mut JsonMap, piece: &JsonMap) {
     }
 }
 
-/// The blocks in a signature; none if it is another provider's.
+/// Returns the blocks in a signature; none if it is another provider's.
 pub(crate) fn details(signature: &[u8]) -> Vec<Json> {
     let text = std::str::from_utf8(signature).ok();
     let blocks = text.and_then(|text| Json::parse(text).ok());
@@ -73,7 +73,7 @@ pub(crate) fn details(signature: &[u8]) -> Vec<Json> {
     }
 }
 
-/// The signature on a call, wherever servers put Gemini's.
+/// Returns the signature of a call, from any field in which servers put Gemini's.
 pub(super) fn of_call(call: &Json) -> Option<Bytes> {
     let google = &call["extra_content"]["google"];
     let places = [

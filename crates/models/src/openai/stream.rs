@@ -1,4 +1,4 @@
-//! A streamed answer: chunks as server-sent events, `[DONE]` at the end.
+//! Reads a streamed response: chunks as server-sent events, ended by `[DONE]`.
 
 use retain_core::{Json, LlmResponse};
 use retain_runtime::ModelError;
@@ -9,7 +9,7 @@ use crate::{
     provider::StreamReader,
 };
 
-/// Reads one streamed answer.
+/// Reads one streamed response.
 #[derive(Debug, Default)]
 pub(super) struct ChunkReader {
     answer: Answer,
@@ -34,7 +34,8 @@ impl StreamReader for ChunkReader {
     }
 
     fn finish(&mut self) -> Result<Vec<LlmResponse>, Trouble> {
-        // Some servers leave out `[DONE]`, some the reason; one of both says that all has come.
+        // Some servers omit `[DONE]`, some the finish reason; either one means that the answer is
+        // complete.
         if !self.is_done && !self.answer.is_finished() {
             return Err(cut_off("the stream ended before the answer did").into());
         }
@@ -48,7 +49,7 @@ impl StreamReader for ChunkReader {
 
 fn parse(data: &str, event: &SseEvent) -> Result<Json, ModelError> {
     let chunk = Json::parse(data);
-    // An error that is told as a word is told as an event, too.
+    // An error may also be an event of type `error`.
     if event.event.as_deref() == Some("error") {
         let error = chunk.unwrap_or_else(|_| data.into());
         let error = match error.get("error").is_some() {

@@ -1,4 +1,4 @@
-//! Tools: function declarations, which of them may be called, and the answer's schema.
+//! Converts tools: function declarations, the tool choice, and the response schema.
 
 use retain_core::{FunctionDeclaration, GenerateContentConfig, Json, JsonMap, ModelTool};
 use retain_runtime::ModelError;
@@ -9,14 +9,14 @@ use super::{
     server::Kind,
 };
 
-/// OpenAI takes no longer descriptions of tools.
+/// OpenAI's maximum length of tool descriptions.
 const DESCRIPTION_MAX: usize = 1024;
-/// What the schema of an answer is called, if it has no title.
+/// The name of a response schema without a title.
 const SCHEMA_NAME: &str = "response";
-/// OpenAI takes no longer names.
+/// OpenAI's maximum length of names.
 const NAME_MAX: usize = 64;
 
-/// `tools` and `tool_choice`, as far as there are any.
+/// Returns `tools` and `tool_choice`, if there are any.
 pub(super) fn tools(kind: Kind, config: &GenerateContentConfig) -> Result<JsonMap, ModelError> {
     let mut fields = JsonMap::new();
     let mut declarations = Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn tools(kind: Kind, config: &GenerateContentConfig) -> Result<JsonMa
     }
     let choice = Choice::of(config);
     if let Some(allowed) = &choice.allowed {
-        // Servers that take no list of names take a shorter list of tools.
+        // Not all servers support a list of allowed names, so send only the allowed tools.
         declarations.retain(|it| it.name.as_ref().is_some_and(|name| allowed.contains(name)));
     }
     if declarations.is_empty() {
@@ -40,7 +40,7 @@ pub(super) fn tools(kind: Kind, config: &GenerateContentConfig) -> Result<JsonMa
     Ok(fields)
 }
 
-/// Whether and what the model has to call.
+/// Whether the model must call a function, and which.
 #[derive(Default)]
 struct Choice {
     word: Option<&'static str>,
@@ -81,8 +81,8 @@ impl Choice {
     }
 }
 
-/// A tool that runs on the side of a provider of its own is refused: to leave it out would let the
-/// model make up what it should have looked up.
+/// Rejects tools that another provider runs. Dropping them would let the model invent what it
+/// should look up.
 fn only_functions(kind: Kind, tool: &ModelTool) -> Result<(), ModelError> {
     let others = [
         ("retrieval", tool.retrieval.is_some()),
@@ -136,8 +136,8 @@ fn parameters(declaration: &FunctionDeclaration) -> Json {
     schema
 }
 
-/// The description. What the function gives has no field of its own and is told in it, in ADK's
-/// words, if there is room.
+/// Returns the description. The response schema has no field, so it is appended in ADK's words if
+/// there is room.
 fn description(declaration: &FunctionDeclaration) -> String {
     let plain = declaration.description.clone().unwrap_or_default();
     let given = declaration.response_json_schema.as_ref();
@@ -172,7 +172,7 @@ fn description(declaration: &FunctionDeclaration) -> String {
     }
 }
 
-/// With the keys of all objects in their order, as ADK writes it.
+/// Sorts the keys of all objects, as in ADK.
 fn sorted(value: &Json) -> Json {
     if let Some(items) = value.as_array() {
         return list(items.iter().map(sorted));
@@ -186,12 +186,12 @@ fn sorted(value: &Json) -> Json {
     pairs.collect::<JsonMap>().into()
 }
 
-/// The schema that an answer has to follow.
+/// The schema that an answer must follow.
 struct Form {
     name: String,
-    /// That of an object.
+    /// An object schema.
     schema: Json,
-    /// Whether the answer is not an object and comes in a property of one.
+    /// Whether the answer is not an object and is wrapped in a property.
     is_wrapped: bool,
 }
 
@@ -215,7 +215,7 @@ fn schema_of(config: &GenerateContentConfig) -> Option<&Json> {
     given.filter(|schema| !schema.is_null())
 }
 
-/// Whether it is what OpenAI has for a schema, and not one.
+/// Whether the value is OpenAI's own `response_format` rather than a schema.
 fn is_own_format(given: &Json) -> bool {
     matches!(given["type"].as_str(), Some("json_object" | "json_schema"))
 }
@@ -225,7 +225,7 @@ pub(super) fn is_wrapped(config: &GenerateContentConfig) -> bool {
     Form::of(config).is_some_and(|form| form.is_wrapped)
 }
 
-/// `response_format`, if the answer has to have a form.
+/// Returns `response_format`, if the answer must be JSON.
 pub(super) fn response_format(kind: Kind, config: &GenerateContentConfig) -> Option<Json> {
     let any_json = object([("type", "json_object".into())]);
     let Some(given) = schema_of(config) else {
@@ -259,7 +259,7 @@ pub(super) fn response_format(kind: Kind, config: &GenerateContentConfig) -> Opt
     ]))
 }
 
-/// The form of the answer in words, for a server that takes no schema.
+/// Describes the schema in words, for a server that does not support schemas.
 pub(super) fn form_in_words(kind: Kind, config: &GenerateContentConfig) -> Option<String> {
     let form = Form::of(config).filter(|_| !kind.takes_schemas())?;
     let schema = form.schema;
@@ -268,7 +268,7 @@ pub(super) fn form_in_words(kind: Kind, config: &GenerateContentConfig) -> Optio
     ))
 }
 
-/// The title, in the letters that OpenAI takes in names.
+/// Returns the title with only the characters that OpenAI allows in names.
 fn schema_name(schema: &Json) -> String {
     let title = text(schema, "title").unwrap_or(SCHEMA_NAME);
     let is_taken = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
