@@ -1,9 +1,11 @@
 //! The connection of a toolset: one session, created on demand and recreated after it breaks.
 //!
 //! Listing and reading are retried once if the connection broke or timed out: a hanging server is
-//! replaced. A tool call is retried once only if the server did not receive it: the child process
-//! had ended before the call was written, the connection was refused, or the server reported an
-//! unknown session. Any other call is never retried, because it may have had side effects.
+//! replaced.
+//!
+//! A tool call is retried once only if the server did not receive it: the child process had ended
+//! before the call was written, the connection was refused, or the server reported an unknown
+//! session. Any other call is never retried, because it may have had side effects.
 
 use std::sync::{
     Arc,

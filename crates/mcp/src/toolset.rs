@@ -28,7 +28,7 @@ const RESERVED: [&str; 5] = [
     "set_model_response",
     "transfer_to_agent",
 ];
-/// Maximum number of concurrent runs whose tool list is cached.
+/// Maximum number of runs whose tool list is cached; the oldest is evicted first.
 const RUNS_MAX: usize = 64;
 
 type Filter = Arc<dyn Fn(&ReadonlyContext, &str) -> bool + Send + Sync>;

@@ -78,7 +78,7 @@ impl ModelSettings {
     /// | `gemini` | `api-key`, `base-url` |
     /// | `vertex` | `use`, `project`, `location`, `credentials`, `base-url` |
     /// | `anthropic` | `api-key`, `base-url` |
-    /// | `openai`, `openrouter`, `groq` and other servers that speak so | `api-key`, `base-url` |
+    /// | `openai`, `openrouter`, `groq` and compatible servers | `api-key`, `base-url` |
     /// | `azure` | `api-key`, `base-url`, `api-version` |
     /// | `ollama` | `base-url` |
     pub fn variable_of(provider: &str, setting: &str) -> Option<&'static str> {

@@ -27,10 +27,10 @@ const KNOWN: [(&str, usize); 11] = [
 /// Identifies an embedder: `provider/model`, and `@` with the number of dimensions if the model has
 /// no default or can produce fewer.
 ///
-/// | name | key | address |
+/// | name | API key | base URL |
 /// |---|---|---|
 /// | `gemini/…` | `GOOGLE_API_KEY` or `GEMINI_API_KEY` | `GOOGLE_GEMINI_BASE_URL` |
-/// | `openai/…` | `OPENAI_API_KEY`, none needed with an address | `OPENAI_BASE_URL` |
+/// | `openai/…` | `OPENAI_API_KEY`, not required with a base URL | `OPENAI_BASE_URL` |
 /// | `ollama/…` | none | `OLLAMA_HOST` or `OLLAMA_API_BASE` |
 ///
 /// ```

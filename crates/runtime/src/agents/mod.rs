@@ -93,7 +93,7 @@ pub trait Agent: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Whether the agent records its own end and emits only answers.
+    /// Whether the agent records its own end. Each of its messages is then an answer.
     #[doc(hidden)]
     fn notes_its_end(&self) -> bool {
         false

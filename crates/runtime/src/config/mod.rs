@@ -1,9 +1,10 @@
 //! Agents from ADK's YAML configuration files.
 //!
 //! `loader` reads files and resolves references between them. `yaml` parses values with their line
-//! numbers and `place` reads them as expected types. `llm_agent`, `composed`, `custom_agent` and
-//! `tools` build agents and tools from them, with the names of [`ConfigRegistry`] and the built-in
-//! ones. [`AgentsDir`] is a folder of such agents.
+//! numbers and `place` reads them as expected types.
+//!
+//! `llm_agent`, `composed`, `custom_agent` and `tools` build agents and tools from them, with the
+//! names of [`ConfigRegistry`] and the built-in ones. [`AgentsDir`] is a folder of such agents.
 
 mod agents_dir;
 mod composed;

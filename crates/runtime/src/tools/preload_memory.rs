@@ -1,8 +1,8 @@
 //! `preload_memory`: inserts matching memories before the user's message in every model request.
 //!
-//! Memory is searched once per turn. Recalled text is untrusted, so it stands in a block that no
-//! text inside can close. No text inside can pass for another memory either: only a memory's time
-//! or author starts an unindented line.
+//! Memory is searched once per turn. Recalled text is untrusted, so it is enclosed in a block that
+//! no text inside can close. No text inside can pass for another memory either: only a memory's
+//! time or author starts an unindented line.
 
 use std::sync::Arc;
 

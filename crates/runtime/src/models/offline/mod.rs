@@ -32,9 +32,10 @@ const REFUSED: &str = "OFFLINE_MODEL_CANNOT_FOLLOW_SCHEMA";
 /// sentence that it was told.
 ///
 /// It searches recalled memories, the results of `load_memory` and the conversation. If it finds no
-/// answer and `load_memory` is available, it calls that tool. It quotes, with date and session if
-/// known, or says that it knows nothing; it never invents an answer. The same request always has
-/// the same answer.
+/// answer and `load_memory` is available, it calls that tool.
+///
+/// It quotes, with date and session if known, or says that it knows nothing; it never invents an
+/// answer. The same request always has the same answer.
 ///
 /// ```
 /// use std::sync::Arc;
