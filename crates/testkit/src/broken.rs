@@ -1,4 +1,4 @@
-//! Stores that are broken on purpose, to see that the checkers find it.
+//! Stores that are broken on purpose, to prove that the checkers detect each fault.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -9,31 +9,31 @@ use retain_core::{Batch, Snapshot, Written};
 
 use crate::wrapper::Meddler;
 
-/// What is wrong with the store.
+/// The fault that a broken store has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// An event is acknowledged and not stored.
+    /// An append is acknowledged but an event is not stored.
     DropsAnEvent,
-    /// Two events of a batch are stored the other way round.
+    /// Two events of a batch are stored in the wrong order.
     SwapsTwoEvents,
-    /// A read shows an event twice.
+    /// A read returns an event twice.
     DoublesAnEvent,
-    /// A session key that an event sets is not set.
+    /// A session state key that an event sets is not stored.
     ForgetsAStateKey,
-    /// A user key that an event sets is not set.
+    /// A user state key that an event sets is not stored.
     ForgetsASharedKey,
-    /// A read brings what an earlier one brought.
+    /// A read returns an earlier snapshot.
     ShowsThePast,
     /// The state of a read is older than its events.
     TearsReads,
     /// The expected position is not compared.
     IgnoresThePosition,
-    /// A caller is told another position than the event has.
+    /// The caller gets a position that differs from the stored one.
     TellsAnotherPosition,
 }
 
 impl Fault {
-    /// Every fault there is.
+    /// Every fault.
     pub const ALL: [Fault; 9] = [
         Fault::DropsAnEvent,
         Fault::SwapsTwoEvents,
@@ -47,7 +47,7 @@ impl Fault {
     ];
 }
 
-/// Commits a fault every so often.
+/// Injects a fault at regular intervals.
 #[derive(Debug)]
 pub struct Breaker {
     fault: Fault,
@@ -57,7 +57,7 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// Commits `fault` at every `every`th chance.
+    /// Inject `fault` at every `every`th opportunity.
     pub fn new(fault: Fault, every: u64) -> Breaker {
         Breaker {
             fault,
@@ -67,13 +67,13 @@ impl Breaker {
         }
     }
 
-    /// Whether it is time, given that there is a chance.
+    /// Whether to inject `fault` now; counts the opportunity if it is one.
     fn strikes(&self, fault: Fault, is_chance: bool) -> bool {
         let is_chance = self.fault == fault && is_chance;
         is_chance && self.chances.fetch_add(1, Ordering::SeqCst) % self.every == self.every - 1
     }
 
-    /// The first whole read that was seen, once there is a later one of the same session.
+    /// Return the first complete snapshot of the session once a later one has been read.
     fn past_of(&self, snapshot: &Snapshot) -> Option<Snapshot> {
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         let known = past

@@ -18,10 +18,10 @@ use crate::{
 const APPS: [&str; 2] = ["app", "app2"];
 const USERS: [&str; 2] = ["ada", "grace"];
 const IDS: [&str; 3] = ["s", "t", "fork"];
-/// How many operations a failure shows.
+/// Number of operations that a failure prints.
 const SHOWN: usize = 12;
 
-/// One thing to ask.
+/// One operation on the store and the model.
 #[derive(Debug, Clone)]
 enum Operation {
     Create(SessionKey, JsonMap, Option<Duration>),
@@ -43,7 +43,7 @@ enum Operation {
 }
 
 impl Operation {
-    /// The session that it changes, if it is about one.
+    /// The session that the operation changes, if it changes one.
     fn key(&self) -> Option<&SessionKey> {
         match self {
             Operation::Append(key, _) | Operation::Rewind(key, _) | Operation::Fork(key, ..) => {
@@ -72,8 +72,8 @@ impl fmt::Display for Operation {
     }
 }
 
-/// Asks a store and the model the same `operations`; the first difference fails the test and
-/// prints the seed.
+/// Run the same random operations on a store and the model; fail at the first difference and print
+/// the seed.
 pub async fn run_model_test(harness: Harness, seed: u64, operations: usize) {
     let mut driver = Driver {
         logs: vec![harness.service(), harness.second().await],
@@ -92,7 +92,7 @@ pub async fn run_model_test(harness: Harness, seed: u64, operations: usize) {
         let touched = operation.key().cloned();
         let (mut found, mut expected) = driver.ask(operation).await;
         if let (Some(key), true) = (touched, found == expected) {
-            // What was changed unseen would be found much later, and be hard to explain.
+            // Read at once: an unnoticed change would surface much later and be hard to explain.
             (found, expected) = driver.ask(Operation::Read(key, Window::ALL)).await;
         }
         assert!(
@@ -109,9 +109,9 @@ struct Driver {
     logs: Vec<Arc<dyn SessionLog>>,
     model: Model,
     random: Random,
-    /// Tokens that were given out, good or outdated.
+    /// Run tokens issued so far, current or outdated.
     runs: Vec<(SessionKey, RunToken)>,
-    /// How many events were made.
+    /// Number of events created.
     events: u64,
     recent: VecDeque<String>,
 }
@@ -210,7 +210,7 @@ impl Driver {
         }
     }
 
-    /// A new event, an old one again, or another one under an old id.
+    /// A new event, an old one again, or a different one under an old id.
     fn event(&mut self, key: &SessionKey) -> Event {
         let last = self.model.position(key).unwrap_or(0);
         if last > 0 && self.random.chance(15) {
@@ -226,7 +226,7 @@ impl Driver {
         self.events += 1;
         let mut event = Event::user_text("x");
         event.id = format!("e{}", self.events);
-        // Equal, backward and far-off times; 0 leaves the time to the store.
+        // Equal, decreasing and distant times; 0 leaves the time to the store.
         event.timestamp = match self.random.below(9) {
             8 => 3e9 + self.random.below(3) as f64,
             time => 10.0 * time as f64,
@@ -280,7 +280,7 @@ impl Driver {
         Some(self.runs[self.runs.len() - back].clone())
     }
 
-    /// The answers of the store and of the model.
+    /// Run the operation on the store and on the model and return both answers.
     async fn ask(&mut self, operation: Operation) -> (Answer, Answer) {
         let log = self.random.pick(&self.logs);
         match operation {
@@ -325,7 +325,7 @@ impl Driver {
         }
     }
 
-    /// The operations that are about more than one session.
+    /// Operations that concern more than one session.
     async fn ask_around(
         &mut self,
         log: &Arc<dyn SessionLog>,
@@ -351,7 +351,7 @@ impl Driver {
                 (kind(found), self.model.sweep())
             }
             Operation::Erase(app, user) => {
-                // Whether expired sessions count is not promised, so they are swept before.
+                // Whether expired sessions count is unspecified, so sweep them first.
                 let swept = log.sweep().await.map(|count| count.to_string());
                 assert_eq!(kind(swept), self.model.sweep());
                 let found = log.erase_user(app, user).await.map(|receipt| {
@@ -399,7 +399,7 @@ impl Driver {
     ) -> (Answer, Answer) {
         let expected = self.model.rewind_delta(key, invocation);
         if expected == Err("RunBusy".to_owned()) {
-            // A rewind waits for its turn, and time stands still here.
+            // A rewind would wait for the lease, and the test clock stands still.
             return (Ok(String::new()), Ok(String::new()));
         }
         let found: Result<Appended> = log.rewind(key, invocation).await;
@@ -462,7 +462,7 @@ async fn create(
     kind(log.create(new).await.map(whole_text))
 }
 
-/// A list as a text, read in pages of `limit`.
+/// A session list as text, read in pages of `limit`.
 async fn list(log: &Arc<dyn SessionLog>, query: &ListSessions, limit: usize) -> Result<String> {
     let mut lines = Vec::new();
     let mut query = ListSessions {

@@ -1,11 +1,11 @@
-//! The state that a log means, worked out the plain way: a whole copy for every position.
+//! Computes the state of a log the simple way: a full copy for every position.
 
 use retain_core::{Event, JsonMap, ScopedDelta};
 
-/// The session's own keys after each position: the first entry is the state as created.
+/// The session's own state after each position; the first element is the initial state.
 ///
-/// A rewind goes back to the state before the first event of the invocation it names; what its
-/// delta sets on top is set, except for `null`, ADK's word for a key that did not exist.
+/// A rewind restores the state before the first event of the invocation it names. Its delta is then
+/// applied, except for `null`, which in ADK means that the state key did not exist.
 pub fn states_by_position<'a>(
     initial: &JsonMap,
     events: impl IntoIterator<Item = &'a Event>,
@@ -15,7 +15,8 @@ pub fn states_by_position<'a>(
     for event in events {
         let rewound = event.actions.rewind_before_invocation_id.as_deref();
         let first = rewound.and_then(|id| invocations.iter().position(|known| *known == id));
-        // The event at index `first` stands at position `first + 1`; the state before it is `first`.
+        // The event at index `first` has position `first + 1`; the state before it is
+        // `states[first]`.
         let mut state = states[first.unwrap_or(states.len() - 1)].clone();
         for (key, value) in ScopedDelta::of(&event.actions.state_delta).session {
             if first.is_none() || !value.is_null() {

@@ -15,23 +15,23 @@ use retain_core::{Limits, SessionLog, StoreSessionService, TransferStore};
 
 use crate::clock::{TestClock, TestIds};
 
-/// Whether what a store holds outlives its closing.
+/// Whether a store keeps its data after it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// It does: promises close it and open it again.
+    /// Data survives: promises close the store and reopen it.
     Durable,
-    /// It does not: promises about opening again do not apply.
+    /// Data is lost: promises about reopening do not apply.
     Forgets,
 }
 
-/// What a service is told beside its store.
+/// The settings of a service beside its store.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What may be stored.
+    /// Limits on stored data.
     pub limits: Limits,
-    /// How long a run holds its session without a sign of life.
+    /// How long a run keeps its lease without renewing it.
     pub run_ttl: Duration,
-    /// How long sessions live after the last write.
+    /// How long a session lives after its last write.
     pub session_ttl: Option<Duration>,
 }
 
@@ -45,7 +45,7 @@ impl Default for Settings {
     }
 }
 
-/// How many were made in this process.
+/// Number of harnesses created in this process.
 static HARNESSES: AtomicU64 = AtomicU64::new(0);
 
 type Open = Box<dyn Fn(Settings) -> BoxFuture<'static, Arc<dyn SessionLog>> + Send + Sync>;
@@ -54,7 +54,7 @@ type Another = Box<dyn Fn() -> BoxFuture<'static, Harness> + Send + Sync>;
 
 /// One fresh store under test. Store and services share one clock and one source of ids.
 pub struct Harness {
-    /// The time, for store and services.
+    /// The clock of the store and the services.
     pub clock: TestClock,
     durability: Durability,
     open: Open,
@@ -71,8 +71,8 @@ impl fmt::Debug for Harness {
 }
 
 impl Harness {
-    /// A harness on what `open` gives. It is called once for each service, and each time must
-    /// give a store on the same data, opened as another process would open it.
+    /// Create a harness. It calls `open` once for each service, and every call must open the same
+    /// data the way another process would.
     pub async fn new<S, F, Opened>(durability: Durability, open: F) -> Harness
     where
         S: TransferStore,
@@ -80,7 +80,7 @@ impl Harness {
         Opened: Future<Output = S> + Send + 'static,
     {
         let clock = TestClock::default();
-        // Ids of two stores must differ, or a log moved from one to the other would meet its own.
+        // Ids of two stores must differ, or a log moved between them would collide with itself.
         let number = HARNESSES.fetch_add(1, Ordering::SeqCst);
         let ids = TestIds::new(&format!("id-{number}-"));
         let time = clock.clone();
@@ -119,7 +119,7 @@ impl Harness {
         }
     }
 
-    /// Says how a further, empty store of the same kind is made.
+    /// Set how to create another empty store of the same kind.
     pub fn with_another<F>(mut self, another: impl Fn() -> F + Send + Sync + 'static) -> Harness
     where
         F: Future<Output = Harness> + Send + 'static,
@@ -128,28 +128,28 @@ impl Harness {
         self
     }
 
-    /// A further store of the same kind, empty and with a clock of its own.
+    /// Create another store of the same kind, empty and with its own clock.
     pub async fn another(&self) -> Harness {
         let another = self.another.as_ref().expect("a way to make another store");
         another().await
     }
 
-    /// The service that the promises talk to.
+    /// The service under test.
     pub fn service(&self) -> Arc<dyn SessionLog> {
         Arc::clone(self.service.as_ref().expect("open between two calls"))
     }
 
-    /// The store itself, opened once more: for what no service does.
+    /// Open the store itself again, for operations that no service offers.
     pub async fn store(&self) -> Arc<dyn TransferStore> {
         (self.open_store)().await
     }
 
-    /// Another service on the same data, as another process would have it.
+    /// Another service on the same data, as another process would open it.
     pub async fn second(&self) -> Arc<dyn SessionLog> {
         self.second_with(|_| ()).await
     }
 
-    /// As [`second`](Self::second), with other settings.
+    /// Like [`second`](Self::second), with different settings.
     pub async fn second_with(&self, change: impl FnOnce(&mut Settings)) -> Arc<dyn SessionLog> {
         let mut settings = Settings::default();
         change(&mut settings);

@@ -1,4 +1,4 @@
-//! What keeping artifacts promises: versions, and bytes as they were.
+//! Promises about saving artifacts: version numbers, exact bytes and metadata.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::{ArtifactHarness, key};
 
-/// The first version is 0, and each save makes one more.
+/// The first version is 0, and each save adds 1.
 pub async fn versions_count_from_zero(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for version in 0..12 {
@@ -26,7 +26,7 @@ pub async fn versions_count_from_zero(harness: ArtifactHarness) {
     assert_eq!(other.unwrap(), 0);
 }
 
-/// Without a version the newest is loaded; with one, that.
+/// Without a version, a load returns the newest; with one, exactly that version.
 pub async fn load_returns_the_newest_or_the_requested_version(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let texts: Vec<String> = (0..11).map(|n| format!("text {n}")).collect();
@@ -45,7 +45,7 @@ pub async fn load_returns_the_newest_or_the_requested_version(harness: ArtifactH
     }
 }
 
-/// A name or version that there is not gives nothing, and no error.
+/// An unknown name or version loads as `None`, not as an error.
 pub async fn missing_artifact_is_none(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let nothing = artifacts.list_artifact_keys("app", "ada", Some("s1")).await;
@@ -71,7 +71,7 @@ pub async fn missing_artifact_is_none(harness: ArtifactHarness) {
     artifacts.delete_artifact(&key("b")).await.unwrap();
 }
 
-/// Every byte comes back, in data and in text, and so does the display name.
+/// Data, text and the display name are returned byte for byte.
 pub async fn bytes_and_text_are_exact(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let all: Vec<u8> = (0..=255).cycle().take(100_000).collect();
@@ -102,7 +102,7 @@ pub async fn bytes_and_text_are_exact(harness: ArtifactHarness) {
     }
 }
 
-/// Time, media type and the user's notes are kept with each version.
+/// Each version keeps its time, media type and custom metadata.
 pub async fn versions_have_time_type_and_metadata(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let notes = JsonMap::from([("n", Json::parse(r#"{"a_b":[1,2.5,null]}"#).unwrap())]);
@@ -142,7 +142,7 @@ pub async fn versions_have_time_type_and_metadata(harness: ArtifactHarness) {
     assert_eq!(newest.as_ref(), known.last());
 }
 
-/// A part that holds nothing to keep is refused, and no version of it is there.
+/// A part without storable content is rejected and creates no version.
 pub async fn parts_without_content_are_refused(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let call = Part {
@@ -161,7 +161,7 @@ pub async fn parts_without_content_are_refused(harness: ArtifactHarness) {
     assert!(listed.unwrap().is_empty());
 }
 
-/// What a rewind saves over an artifact loads as nothing; earlier versions stay.
+/// The tombstone that a rewind saves loads as `None`; earlier versions stay.
 pub async fn a_tombstone_loads_as_nothing(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     artifacts
@@ -181,7 +181,7 @@ pub async fn a_tombstone_loads_as_nothing(harness: ArtifactHarness) {
     assert_eq!(artifacts.list_versions(&key("a")).await.unwrap(), [0, 1]);
 }
 
-/// A deleted artifact is gone with all its versions; the name begins anew.
+/// Deleting an artifact removes all its versions; its name starts again at version 0.
 pub async fn deleting_removes_all_versions(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for name in ["a", "b"] {
@@ -227,7 +227,7 @@ pub async fn deleting_keeps_nested_names(harness: ArtifactHarness) {
     assert_eq!(loaded.unwrap(), Some(Part::text("doc/nested/more")));
 }
 
-/// Of saves at the same time each makes a version, and each version has the bytes of its save.
+/// Concurrent saves get distinct versions, and each version has the bytes of its save.
 pub async fn concurrent_saves_get_distinct_versions(harness: ArtifactHarness) {
     let mut saves = JoinSet::new();
     for number in 0..24 {
@@ -248,7 +248,7 @@ pub async fn concurrent_saves_get_distinct_versions(harness: ArtifactHarness) {
     assert_eq!(versions, (0..24).collect::<Vec<u64>>());
 }
 
-/// What one instance has kept, another one reads and goes on with.
+/// A second instance reads what the first one saved and continues its version numbers.
 pub async fn second_instance_continues_versions(harness: ArtifactHarness) {
     if !harness.is_durable() {
         return;

@@ -1,7 +1,7 @@
-//! The promises every artifact store keeps, as tests.
+//! The promises that every artifact store keeps, as tests.
 //!
-//! A store signs them with one line, [`artifact_promises!`](crate::artifact_promises), and each
-//! becomes a test of its own.
+//! A store runs them with one line, [`artifact_promises!`](crate::artifact_promises), which turns
+//! each promise into a test.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,7 +31,7 @@ type OpenStore = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn ArtifactStore>> + Se
 
 /// One fresh artifact store under test.
 pub struct ArtifactHarness {
-    /// The time of the services.
+    /// The clock that the services use.
     pub clock: TestClock,
     names: ArtifactNames,
     durability: Durability,
@@ -46,7 +46,7 @@ impl fmt::Debug for ArtifactHarness {
 }
 
 impl ArtifactHarness {
-    /// A harness on what `open` gives: each time a store on the same data.
+    /// Create a harness; every call of `open` must return a store on the same data.
     pub async fn new<S, F, Opened>(durability: Durability, open: F) -> ArtifactHarness
     where
         S: ArtifactStore,
@@ -82,17 +82,17 @@ impl ArtifactHarness {
         }
     }
 
-    /// A service on the data.
+    /// Open a service on the data.
     pub async fn service(&self) -> Arc<dyn ArtifactService> {
         (self.open)().await
     }
 
-    /// The store itself.
+    /// Open the store itself.
     async fn store(&self) -> Arc<dyn ArtifactStore> {
         (self.open_store)().await
     }
 
-    /// Whether the store keeps any part under any name; else it keeps files.
+    /// Whether the store accepts any part under any name; otherwise it stores files.
     fn keeps_anything(&self) -> bool {
         self.names == ArtifactNames::Exact
     }
@@ -102,12 +102,12 @@ impl ArtifactHarness {
     }
 }
 
-/// A file of the usual session.
+/// The key of a file in the default session.
 fn key(filename: &str) -> ArtifactKey {
     ArtifactKey::in_session(&SessionKey::new("app", "ada", "s1"), filename)
 }
 
-/// Names that try to be elsewhere, from the pieces that such names are made of.
+/// Build a name that attempts path traversal from the pieces such names consist of.
 pub fn hostile_name(random: &mut Random) -> String {
     const PIECES: [&str; 34] = [
         "..",
@@ -153,9 +153,9 @@ pub fn hostile_name(random: &mut Random) -> String {
     (0..pieces).map(|_| random.pick(&PIECES)).collect()
 }
 
-/// Makes every promise a test of the artifact store that the expression opens: a future of a fresh
-/// [`ArtifactHarness`](crate::artifacts::ArtifactHarness). Where it needs something that is not
-/// everywhere, `needs: is_there()` says whether it is; without it the tests skip themselves.
+/// Turn every promise into a test of one artifact store. The expression is a future of a fresh
+/// [`ArtifactHarness`](crate::artifacts::ArtifactHarness). If the store needs a service, `needs:
+/// is_there()` reports whether it is available; otherwise the tests skip themselves.
 #[macro_export]
 macro_rules! artifact_promises {
     ($open:expr $(, needs: $needs:expr)?) => {

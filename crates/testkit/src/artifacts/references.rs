@@ -1,4 +1,4 @@
-//! What references promise. A store of files keeps none, and says so.
+//! Promises about references. A store of files supports none and rejects them.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn reference(key: ArtifactKey, version: u64) -> Part {
     pointing_at(ArtifactReference { key, version })
 }
 
-/// The service, if its store keeps references; else it is seen to refuse one.
+/// Return the service if its store supports references; otherwise check that it rejects one.
 async fn with_references(harness: &ArtifactHarness) -> Option<Artifacts> {
     let artifacts = harness.service().await;
     if harness.keeps_anything() {
@@ -41,7 +41,7 @@ async fn with_references(harness: &ArtifactHarness) -> Option<Artifacts> {
     None
 }
 
-/// A reference gives the version it names, over up to five of them.
+/// A reference loads the version it names, through a chain of up to five references.
 pub async fn references_give_what_they_refer_to(harness: ArtifactHarness) {
     let Some(artifacts) = with_references(&harness).await else {
         return;
@@ -88,7 +88,7 @@ pub async fn references_give_what_they_refer_to(harness: ArtifactHarness) {
     assert_eq!(about.unwrap().mime_type, None);
 }
 
-/// A reference to another app, user or session is refused when it is saved.
+/// Saving a reference to another app, user or session is rejected.
 pub async fn references_stay_in_their_scope(harness: ArtifactHarness) {
     let Some(artifacts) = with_references(&harness).await else {
         return;
@@ -118,7 +118,7 @@ pub async fn references_stay_in_their_scope(harness: ArtifactHarness) {
         .unwrap();
     let loaded = artifacts.load_artifact(&key("r"), None).await.unwrap();
     assert_eq!(loaded, Some(Part::text("x")));
-    // What the user keeps may be loaded by any session, so it must not lead into one of them.
+    // Every session may load a user's artifacts, so these must not refer to a session's.
     let inner = reference(key("secret"), 0);
     artifacts
         .save_artifact(&key("user:r"), inner, None)
@@ -132,7 +132,7 @@ pub async fn references_stay_in_their_scope(harness: ArtifactHarness) {
     );
 }
 
-/// An address of something else is kept as it is; one that begins like a reference must be one.
+/// A URI of another kind is stored unchanged; one with the reference prefix must be valid.
 pub async fn invalid_references_are_refused(harness: ArtifactHarness) {
     let Some(artifacts) = with_references(&harness).await else {
         return;
@@ -158,7 +158,7 @@ pub async fn invalid_references_are_refused(harness: ArtifactHarness) {
     assert_eq!(loaded, Some(elsewhere));
 }
 
-/// References that lead in a circle are an error, not an endless search.
+/// Circular references are an error, not an endless loop.
 pub async fn circular_references_fail(harness: ArtifactHarness) {
     let Some(artifacts) = with_references(&harness).await else {
         return;

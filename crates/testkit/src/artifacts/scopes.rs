@@ -1,4 +1,4 @@
-//! What names and scopes promise: everybody sees their own, and no name leads elsewhere.
+//! Promises about names and scopes: artifacts are isolated, and no name escapes its scope.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use retain_core::{ArtifactError, ArtifactKey, ArtifactPlace, Part, SessionKey};
 use super::{ArtifactHarness, hostile_name, key};
 use crate::random::Random;
 
-/// A session sees its names and the user's, sorted; without a session only the user's are listed.
+/// A session lists its own names and the user's, sorted; without a session only the user's.
 pub async fn names_are_listed_sorted(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for name in ["b.txt", "user:a", "a/b", "Z", "é", "user:zz/x"] {
@@ -25,7 +25,7 @@ pub async fn names_are_listed_sorted(harness: ArtifactHarness) {
     assert_eq!(listed.unwrap(), ["user:a", "user:zz/x"]);
 }
 
-/// A name with `user:` is one artifact, whichever session asks, or none.
+/// A `user:` name is the same artifact from every session and without one.
 pub async fn names_of_the_user_are_seen_from_every_session(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     artifacts
@@ -42,14 +42,14 @@ pub async fn names_of_the_user_are_seen_from_every_session(harness: ArtifactHarn
     assert_eq!(next.await.unwrap(), 1);
     let listed = artifacts.list_artifact_keys("app", "ada", Some("s3")).await;
     assert_eq!(listed.unwrap(), ["user:a"]);
-    // The same words without the colon are the session's.
+    // The same name without the colon belongs to the session.
     assert_eq!(
         artifacts.load_artifact(&key("a"), None).await.unwrap(),
         None
     );
 }
 
-/// Other sessions, users and apps have other artifacts, also where names run into one another.
+/// Sessions, users and apps do not share artifacts, even if their concatenated names are equal.
 pub async fn artifacts_are_isolated_by_scope(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let owners = [
@@ -88,7 +88,7 @@ pub async fn artifacts_are_isolated_by_scope(harness: ArtifactHarness) {
     }
 }
 
-/// A session called `user` is a session like others.
+/// A session may be called `user`.
 pub async fn a_session_may_have_any_name(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for session in ["user", "users", "artifacts", "s 1", "é", "a.b", "..."] {
@@ -108,7 +108,7 @@ pub async fn a_session_may_have_any_name(harness: ArtifactHarness) {
     assert!(of_user.unwrap().is_empty());
 }
 
-/// Without a session a name is the user's, or it is refused where it does not say so.
+/// Without a session, a name must belong to the user; otherwise it is rejected.
 pub async fn without_a_session_names_are_the_users(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let bare = ArtifactKey::of_user("app", "ada", "a");
@@ -129,7 +129,7 @@ pub async fn without_a_session_names_are_the_users(harness: ArtifactHarness) {
     );
 }
 
-/// An app, user or session that could be read as a path elsewhere is refused by every method.
+/// Every method rejects an app, user or session name that could be read as path traversal.
 pub async fn owners_with_path_traversal_are_refused(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     for name in [
@@ -173,8 +173,8 @@ pub async fn owners_with_path_traversal_are_refused(harness: ArtifactHarness) {
     }
 }
 
-/// Whatever a name is made of: it is kept as it is and listed, or it is refused. It is never
-/// another's, except where both mean one path.
+/// A hostile name is either stored unchanged and listed, or rejected. It never reaches another
+/// artifact, unless both names mean the same path.
 pub async fn hostile_names_stay_apart_or_are_refused(harness: ArtifactHarness) {
     let seed = 20_261_116;
     println!("seed {seed}");
@@ -211,8 +211,8 @@ pub async fn hostile_names_stay_apart_or_are_refused(harness: ArtifactHarness) {
     assert!(other.unwrap().is_empty());
 }
 
-/// Artifacts of all apps, users and sessions, in pages of any size, each with the name it is asked
-/// for by.
+/// Listing in pages of any size returns every artifact of all apps, users and sessions once, under
+/// the name that loads it.
 pub async fn every_artifact_is_listed_once_in_order(harness: ArtifactHarness) {
     let (artifacts, store) = (harness.service().await, harness.store().await);
     assert_eq!(store.places(None, 10).await.unwrap(), []);
@@ -253,9 +253,9 @@ pub async fn every_artifact_is_listed_once_in_order(harness: ArtifactHarness) {
     }
 }
 
-/// Erasing a user removes all versions that they and any session of theirs have, and counts them.
-/// Nobody is asked for sessions, so it does not matter whether there are such. Others stay, also
-/// those whose names begin alike.
+/// Erasing a user removes and counts all versions of the user and of their sessions. It does not
+/// consult a session store, so the sessions need not exist. Artifacts of other users stay, even if
+/// their names share a prefix.
 pub async fn erasing_a_user_keeps_other_users_artifacts(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     let at = |app: &str, user: &str, session: &str, name: &str| {
@@ -305,7 +305,7 @@ pub async fn erasing_a_user_keeps_other_users_artifacts(harness: ArtifactHarness
     assert_eq!(again.await.unwrap(), 0);
 }
 
-/// Erasing a user with an invalid name removes nothing, also not of other users.
+/// Erasing a user with an invalid name removes nothing, not even of other users.
 pub async fn erasing_an_invalid_user_removes_nothing(harness: ArtifactHarness) {
     let artifacts = harness.service().await;
     artifacts

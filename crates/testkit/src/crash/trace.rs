@@ -1,7 +1,7 @@
-//! What a program did to the files of one folder and told its client, read from strace.
+//! Parses from strace what a program did to the files of one folder and told its client.
 //!
-//! Reading is strict: a call on a file of the folder that the model does not know is an error, and so
-//! is a line that is not understood. A trace that is read half would prove nothing.
+//! Parsing is strict: a call on a file of the folder that the model does not cover is an error, and
+//! so is an unknown line. A partly parsed trace would prove nothing.
 
 use std::{
     collections::HashMap,
@@ -10,34 +10,34 @@ use std::{
     sync::Arc,
 };
 
-/// Every call that can change a file, and those that are only there to be refused.
+/// Every call that can change a file, including those that are traced only to be rejected.
 const CALLS: &str = "?open,openat,?openat2,?creat,write,pwrite64,writev,pwritev,pwritev2,\
     ftruncate,truncate,fallocate,fsync,fdatasync,?sync_file_range,sync,syncfs,msync,mmap,?unlink,\
     unlinkat,?rename,?renameat,renameat2,?link,linkat,?symlink,symlinkat,?mkdir,mkdirat,?rmdir,\
     ?mknod,mknodat,sendfile,splice,copy_file_range,?io_submit,?io_uring_enter,ioctl";
 
-/// What was done, as far as a disk or a client could tell.
+/// The effect of a call that a disk or a client can observe.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// A file was opened that is made if it is not there, or cut if it is.
+    /// A file was opened and possibly created or truncated.
     Open {
         /// The file's name in the folder.
         file: String,
-        /// Made if it is not there.
+        /// Create the file if it does not exist.
         create: bool,
-        /// Cut to nothing.
+        /// Truncate the file to zero bytes.
         truncate: bool,
     },
     /// Bytes were written.
     Write {
         /// The file's name in the folder.
         file: String,
-        /// Where they begin.
+        /// The offset of the first byte.
         offset: u64,
         /// The bytes.
         bytes: Arc<[u8]>,
     },
-    /// A file was cut or grown.
+    /// A file was truncated or extended.
     Resize {
         /// The file's name in the folder.
         file: String,
@@ -58,9 +58,9 @@ pub enum Action {
     },
     /// Something was written to standard output.
     Tell {
-        /// Where standard output leads.
+        /// The target of standard output.
         to: String,
-        /// What was written.
+        /// The bytes written.
         bytes: Arc<[u8]>,
     },
 }
@@ -68,31 +68,31 @@ pub enum Action {
 /// Whether a call begins or ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// It begins.
+    /// The call begins.
     Begin,
-    /// It ends, with this result; -1 is a failure.
+    /// The call ends with this result; -1 is a failure.
     End(i64),
 }
 
 /// The beginning or the end of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moment {
-    /// Which call, by the order of beginnings.
+    /// The index of the call, in the order in which calls begin.
     pub call: usize,
-    /// What it does.
+    /// What the call does.
     pub action: Arc<Action>,
     /// Whether it begins or ends.
     pub stage: Stage,
 }
 
-/// Whether strace is there and may trace.
+/// Whether strace is installed and allowed to trace.
 pub fn have_strace() -> bool {
     let mut probe = Command::new("strace");
     probe.args(["-f", "-o", "/dev/null", "true"]);
     probe.output().is_ok_and(|output| output.status.success())
 }
 
-/// A run of a program to be recorded.
+/// Records one execution of a program.
 #[derive(Debug)]
 pub struct Recorder {
     folder: PathBuf,
@@ -101,8 +101,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records what is done to the files of `folder`, by way of the file `trace`. The file must not
-    /// be in the folder.
+    /// Record what happens to the files of `folder` and write the strace output to the file
+    /// `trace`, which must be outside the folder.
     pub fn new(folder: impl Into<PathBuf>, trace: impl Into<PathBuf>) -> Recorder {
         Recorder {
             folder: folder.into(),
@@ -111,14 +111,14 @@ impl Recorder {
         }
     }
 
-    /// Lets strace do `fault` to the program: `fdatasync:error=EIO:when=3`. Calls are counted by
+    /// Inject `fault` with strace, such as `fdatasync:error=EIO:when=3`. strace counts calls per
     /// thread.
     pub fn with_fault(mut self, fault: impl Into<String>) -> Recorder {
         self.faults.push(format!("inject={}", fault.into()));
         self
     }
 
-    /// The command that runs `program` under strace; arguments are added by the caller.
+    /// The command that runs `program` under strace; the caller adds arguments.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("strace");
         command.args([
@@ -134,7 +134,7 @@ impl Recorder {
         ]);
         command.arg("-e").arg(format!("trace={CALLS}"));
         if self.faults.is_empty() {
-            // Stops only at the calls asked for, which is quicker, but then no fault is injected.
+            // Stop only at the traced calls, which is faster but prevents fault injection.
             command.arg("--seccomp-bpf");
         }
         for fault in &self.faults {
@@ -145,7 +145,7 @@ impl Recorder {
         command
     }
 
-    /// What the program did, once it has ended.
+    /// The recorded moments, once the program has ended.
     pub fn moments(&self) -> Result<Vec<Moment>, String> {
         let text = std::fs::read_to_string(&self.trace)
             .map_err(|error| format!("the trace cannot be read: {error}"))?;
@@ -153,7 +153,7 @@ impl Recorder {
     }
 }
 
-/// Reads a trace: what was done to the files of `folder`, and what was told.
+/// Parse a trace into the changes to the files of `folder` and the output to the client.
 pub fn parse(text: &str, folder: &Path) -> Result<Vec<Moment>, String> {
     let mut reader = Reader {
         folder: folder.to_string_lossy().into_owned(),
@@ -174,7 +174,7 @@ struct Reader {
     folder: String,
     moments: Vec<Moment>,
     calls: usize,
-    /// Calls that have begun, by thread; without an action if they do not matter.
+    /// Calls that have begun, by thread; without an action if the model ignores them.
     open: HashMap<String, Option<(usize, Arc<Action>)>>,
 }
 
@@ -249,7 +249,7 @@ impl Reader {
         }
     }
 
-    /// How a call came out that nobody saw return, by what it has left behind.
+    /// Infer from the files how a call ended that was never seen to return.
     fn outcome(&self, action: &Action) -> Option<i64> {
         let path = |file: &str| Path::new(&self.folder).join(file);
         match action {
@@ -277,13 +277,13 @@ impl Reader {
     }
 }
 
-/// The number behind `) = `; none for `?`, a call that did not return.
+/// The number after `) = `; `None` for `?`, a call that did not return.
 fn result_of(text: &str) -> Result<Option<i64>, String> {
     let (_, result) = text.rsplit_once(") = ").ok_or("no result")?;
     let digits = result.split([' ', '<']).next().unwrap_or_default();
     match digits {
         "?" => Ok(None),
-        // An address: mapping a file worked.
+        // An address: mapping the file succeeded.
         _ if digits.starts_with("0x") => Ok(Some(0)),
         _ => digits
             .parse()
@@ -297,13 +297,13 @@ fn result_of(text: &str) -> Result<Option<i64>, String> {
 enum Argument {
     /// A file descriptor and what it is open on.
     File { number: String, path: String },
-    /// A string, all of it.
+    /// A complete string.
     Text(Vec<u8>),
-    /// Anything else, as it stands.
+    /// Anything else, unparsed.
     Word(String),
 }
 
-/// Splits the arguments of a call. With `-xx` no string holds a comma or a bracket.
+/// Split the arguments of a call. With `-xx` no string contains a comma or a bracket.
 fn split(arguments: &str) -> Result<Vec<Argument>, String> {
     let mut found = Vec::new();
     let (mut depth, mut start) = (0, 0);
@@ -333,7 +333,7 @@ fn argument(text: &str) -> Result<Argument, String> {
     };
     let is_file = number == "AT_FDCWD" || number.bytes().all(|byte| byte.is_ascii_digit());
     match rest.split_once('>') {
-        // Behind it may stand `(deleted)`: the name is gone, or another file's by now.
+        // `(deleted)` may follow: the name is gone or already belongs to another file.
         Some((path, "")) if is_file => Ok(Argument::File {
             number: number.to_owned(),
             path: lossy(&unhex(path)?),
@@ -342,7 +342,7 @@ fn argument(text: &str) -> Result<Argument, String> {
     }
 }
 
-/// Reads `\x41\x42`.
+/// Decode `\x41\x42`.
 fn unhex(text: &str) -> Result<Vec<u8>, String> {
     let (chunks, rest) = text.as_bytes().as_chunks::<4>();
     if !rest.is_empty() {
@@ -410,7 +410,7 @@ fn takes_path(name: &str) -> bool {
 fn on_folder(name: &str, arguments: &[Argument]) -> Result<Option<Action>, String> {
     match name {
         "fsync" | "fdatasync" => Ok(Some(Action::SyncFolder)),
-        // By its own path only: a file opened relative to the folder would pass unseen.
+        // Only with an absolute path: a file opened relative to the folder would go unnoticed.
         "open" | "openat" if !has_flag(arguments, "O_TMPFILE") && !is_file(arguments) => Ok(None),
         _ => Err(format!("{name} on the folder is not in the model")),
     }
@@ -439,7 +439,7 @@ fn on_file(name: &str, file: String, arguments: &[Argument]) -> Result<Option<Ac
         ("mmap", _) if has_flag(arguments, "MAP_PRIVATE") => return Ok(None),
         _ => return Err(format!("{name} on a file is not in the model")),
     };
-    // Opening what is there and leaving it as it is changes nothing.
+    // Opening an existing file without truncating it changes nothing.
     let nothing = matches!(
         action,
         Action::Open {
@@ -475,7 +475,7 @@ fn number(text: &str) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    /// A trace as strace writes it: what stands between ⟨ and ⟩ in hexadecimal.
+    /// A trace as strace writes it: the text between ⟨ and ⟩ becomes hexadecimal.
     fn trace(text: &str) -> String {
         let hex =
             |text: &str| -> String { text.bytes().map(|byte| format!("\\x{byte:02x}")).collect() };
