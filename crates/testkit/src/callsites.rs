@@ -1,17 +1,17 @@
-//! Spans and events that a test listens to on its own thread, in a process where others run too.
+//! Lets a test capture spans and events on its own thread while other tests run in the process.
 
 use std::sync::LazyLock;
 
 use tracing::{Dispatch, subscriber::NoSubscriber};
 
-/// Lives as long as the process, beside the subscriber of a test.
+/// A second dispatcher, which lives as long as the process beside the subscriber of a test.
 static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
 
-/// To be called before a test sets a subscriber for its thread.
+/// Call this before a test sets a subscriber for its thread.
 ///
-/// Whether a place in the code is listened to is asked once, and remembered. While there is but one
-/// subscriber, that of the thread which comes by first is asked: one without any would make the place
-/// silent for the test as well. Where there are two, all are asked.
+/// `tracing` caches per callsite whether it is enabled. With a single dispatcher it asks only that
+/// of the first thread that reaches the callsite, so a thread without a subscriber would disable it
+/// for the test too. With two dispatchers it asks all of them.
 pub fn are_asked_for_all_threads() {
     LazyLock::force(&SECOND);
 }

@@ -1,4 +1,4 @@
-//! A clock that stands still until it is told to tick, and ids that are counted.
+//! A clock that stands still until a test advances it, and ids that count up.
 
 use std::{
     sync::{
@@ -13,7 +13,7 @@ use retain_core::{Clock, Ids};
 /// When a [`TestClock`] starts: 14 November 2023, in microseconds since 1970.
 pub const START_US: i64 = 1_700_000_000_000_000;
 
-/// A clock that ticks only when told. Clones show the same time.
+/// A clock that advances only in `tick`. Clones share the time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,7 +34,7 @@ impl Default for TestClock {
 }
 
 impl TestClock {
-    /// Moves the clock on.
+    /// Advance the clock.
     pub fn tick(&self, by: Duration) {
         let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
         self.0.fetch_add(by, Ordering::SeqCst);
@@ -47,7 +47,7 @@ impl Clock for TestClock {
     }
 }
 
-/// Ids that are counted: `id-1`, `id-2`… Clones count on together.
+/// Ids that count up: `id-1`, `id-2`… Clones share the counter.
 #[derive(Debug, Clone)]
 pub struct TestIds {
     prefix: Arc<str>,
@@ -55,7 +55,7 @@ pub struct TestIds {
 }
 
 impl TestIds {
-    /// Ids that begin with `prefix`.
+    /// Create ids that begin with `prefix`.
     pub fn new(prefix: &str) -> TestIds {
         TestIds {
             prefix: prefix.into(),

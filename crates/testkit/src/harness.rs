@@ -156,12 +156,12 @@ impl Harness {
         (self.open)(settings).await
     }
 
-    /// Whether what is stored outlives [`reopen`](Self::reopen).
+    /// Whether stored data survives [`reopen`](Self::reopen).
     pub fn is_durable(&self) -> bool {
         self.durability == Durability::Durable
     }
 
-    /// Closes the service and opens the data again. The caller must have dropped every service.
+    /// Close the service and reopen the data. The caller must have dropped every service.
     pub async fn reopen(&mut self) -> Arc<dyn SessionLog> {
         assert!(self.is_durable(), "this store forgets what it holds");
         if let Some(service) = self.service.take() {

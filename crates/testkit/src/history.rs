@@ -1,8 +1,8 @@
-//! The history checker: many writers and readers at once, everything written down, judged at the end.
+//! The history checker: concurrent writers and readers whose operations are recorded and judged.
 //!
-//! Two instances, several sessions. Each operation is recorded with the moment it was called and
-//! the moment it returned. Afterwards the log of each session is the truth that every answer must
-//! fit; the file `judge.rs` says how.
+//! They use two instances and several sessions. Each operation is recorded with the moments of its
+//! call and its return. The final log of each session is then the truth that every answer must
+//! match; see `judge.rs`.
 
 use std::{
     sync::{
@@ -20,16 +20,16 @@ use retain_core::{
 
 use crate::{harness::Harness, judge, random::Random};
 
-/// Sessions of a round.
+/// Sessions per round.
 const SESSIONS: usize = 3;
-/// Tasks that write, each in turn on one of the instances.
+/// Writer tasks, alternating between the instances.
 const WRITERS: u64 = 6;
-/// Tasks that read.
+/// Reader tasks.
 const READERS: u64 = 3;
-/// Operations of a round. Logs stay short enough to be read whole again and again.
+/// Operations per round, few enough that reading the whole log again and again stays cheap.
 const ROUND: usize = 1000;
 
-/// Operations of a usual check, or of a long one when `RETAIN_LONG` is set.
+/// Number of operations of a normal check, or of a long one if `RETAIN_LONG` is set.
 pub fn usual_operations() -> usize {
     match std::env::var_os("RETAIN_LONG") {
         Some(_) => 1_000_000,
@@ -37,65 +37,65 @@ pub fn usual_operations() -> usize {
     }
 }
 
-/// What was done and what was wrong with it.
+/// What a check did and which anomalies it found.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Operations in all.
+    /// Total number of operations.
     pub operations: usize,
-    /// Appends that were acknowledged.
+    /// Acknowledged appends.
     pub acknowledged: usize,
-    /// Appends that were refused.
+    /// Rejected appends.
     pub refused: usize,
     /// Appends whose outcome is unknown.
     pub unknown: usize,
     /// Reads.
     pub reads: usize,
-    /// What does not fit, with the seed. Empty for a store that keeps its word.
+    /// Answers that do not match the log, with the seed. Empty for a correct store.
     pub anomalies: Vec<String>,
 }
 
 /// How an append ended.
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
-    /// Stored, at these positions.
+    /// Stored at these positions.
     Stored(Vec<u64>),
-    /// Refused: nothing of it may be in the log.
+    /// Rejected: no event of it may be in the log.
     Refused,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
 }
 
-/// An append that was tried.
+/// An attempted append.
 #[derive(Debug, Clone)]
 pub(crate) struct Write {
     pub(crate) ids: Vec<String>,
     pub(crate) called: u64,
     pub(crate) returned: u64,
     pub(crate) outcome: Outcome,
-    /// Whether it repeats what was acknowledged before.
+    /// Whether it repeats an acknowledged append.
     pub(crate) is_repeat: bool,
-    /// What it sets the writer's user key to.
+    /// The value to which it sets the writer's user state key.
     pub(crate) mark: Option<(String, i64)>,
 }
 
-/// A read and what it brought.
+/// A read and its result.
 #[derive(Debug, Clone)]
 pub(crate) struct Read {
     pub(crate) called: u64,
     pub(crate) returned: u64,
-    /// How many of the newest were asked for; all if not said.
+    /// The number of newest events requested; `None` requests all.
     pub(crate) newest: Option<usize>,
     pub(crate) seen: Session,
 }
 
-/// What happened to one session.
+/// The recorded operations of one session.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct History {
     pub(crate) writes: Vec<Write>,
     pub(crate) reads: Vec<Read>,
 }
 
-/// Runs about `operations` random operations on the store and says what was wrong.
+/// Run about `operations` random operations on the store and report anomalies.
 pub async fn check_history(harness: Harness, seed: u64, operations: usize) -> Report {
     let logs = [harness.service(), harness.second().await];
     let mut report = Report::default();
@@ -111,7 +111,7 @@ pub async fn check_history(harness: Harness, seed: u64, operations: usize) -> Re
 }
 
 async fn play_round(logs: &[Arc<dyn SessionLog>; 2], round: usize, seed: u64, report: &mut Report) {
-    // An app of its own, so that the shared keys of a round start empty.
+    // Each round has its own app, so that its shared state starts empty.
     let app = format!("app{round}");
     let keys: Vec<SessionKey> = (0..SESSIONS)
         .map(|n| SessionKey::new(&app, "ada", format!("s{n}")))
@@ -185,7 +185,7 @@ struct Player {
     keys: Vec<SessionKey>,
     name: String,
     random: Random,
-    /// Counts calls and returns.
+    /// A logical clock that counts calls and returns.
     clock: Arc<AtomicU64>,
     histories: Vec<History>,
     written: i64,
@@ -206,7 +206,7 @@ impl Player {
                 (true, 7..=8) => self.repeat(session).await,
                 (true, _) => self.run(session).await,
             }
-            // A store that never waits would let each task run through alone.
+            // A store that never waits would let each task run to completion alone.
             if self.random.chance(50) {
                 tokio::task::yield_now().await;
             }
@@ -222,13 +222,13 @@ impl Player {
         self.written += 1;
         let mut event = Event::user_text("x");
         event.id = format!("{}-{}", self.name, self.written);
-        // Times go back and forth; they must not matter.
+        // Timestamps are not monotonic; their order must not matter.
         event.timestamp = 1.0 + self.random.below(50) as f64;
         event.actions.state_delta = delta;
         event
     }
 
-    /// An event that sets one of the keys that all fight for, and the writer's own user key.
+    /// An event that sets one of the contended state keys and the writer's own user state key.
     fn marked(&mut self) -> Event {
         let (name, number) = (self.name.clone(), self.written + 1);
         let contested = format!("k{}", self.random.below(3));
@@ -244,7 +244,7 @@ impl Player {
         self.append(session, events.into(), false).await;
     }
 
-    /// Adds one to a counter, if nobody came in between.
+    /// Increment a counter unless another append came in between.
     async fn increment(&mut self, session: usize) {
         let Some(seen) = self.read(session, Some(0)).await else {
             return;
@@ -256,7 +256,7 @@ impl Player {
         self.append(session, append, false).await;
     }
 
-    /// Appends what was acknowledged before, as after a lost answer.
+    /// Append an acknowledged event again, as after a lost answer.
     async fn repeat(&mut self, session: usize) {
         let Some(seen) = self.read(session, None).await else {
             return;
@@ -332,7 +332,7 @@ impl Player {
     }
 }
 
-/// The kind of an error, with what a caller can rely on.
+/// The kind of an error, with the details that a caller can rely on.
 pub(crate) fn error_kind(error: &SessionError) -> String {
     match error {
         SessionError::NotFound { .. } => "NotFound".to_owned(),

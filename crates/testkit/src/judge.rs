@@ -1,4 +1,4 @@
-//! Judges a history: every answer must fit the log that is there at the end.
+//! Judges a history: every answer must match the final log.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::{
     history::{History, Outcome, Read, Write},
 };
 
-/// What does not fit: `end` is the session as it was left, `shared` every write of the user.
+/// Return the anomalies. `end` is the final session, `shared` holds every write of the user.
 pub(crate) fn judge(end: &Session, history: &History, shared: &[Write]) -> Vec<String> {
     let judge = Judge {
         end,
@@ -26,7 +26,7 @@ pub(crate) fn judge(end: &Session, history: &History, shared: &[Write]) -> Vec<S
     wrong
 }
 
-/// What does not fit about what a tail brought.
+/// Return the anomalies of the events that a tail returned.
 pub(crate) fn judge_tail(end: &Session, tailed: &[(u64, String)]) -> Vec<String> {
     let expected = end.events.iter_with_positions();
     let expected: Vec<(u64, String)> = expected.map(|(at, e)| (at, e.id.clone())).collect();
@@ -44,14 +44,14 @@ pub(crate) fn judge_tail(end: &Session, tailed: &[(u64, String)]) -> Vec<String>
 
 struct Judge<'a> {
     end: &'a Session,
-    /// The ids, by position.
+    /// The event ids, by position.
     log: Vec<&'a str>,
-    /// The session's own keys after each position.
+    /// The session's own state after each position.
     states: Vec<JsonMap>,
 }
 
 impl Judge<'_> {
-    /// Dense, nothing doubled, nothing from nowhere; the counter counts; the state is the fold.
+    /// The log is dense and has no duplicate or unknown event; counter and state equal the fold.
     fn the_log_itself(&self, history: &History) -> Vec<String> {
         let mut wrong = Vec::new();
         let positions = self.end.events.iter_with_positions().map(|(at, _)| at);
@@ -80,7 +80,7 @@ impl Judge<'_> {
         wrong
     }
 
-    /// The state of a session must be what the events up to its position made of it.
+    /// The state of a session must equal the fold of the events up to its position.
     fn state(&self, seen: &Session, who: &str) -> Option<String> {
         let own = ScopedDelta::of(&seen.state.to_delta()).session;
         let expected = self.states.get(seen.position as usize)?;
@@ -90,7 +90,7 @@ impl Judge<'_> {
         })
     }
 
-    /// What was acknowledged stands where it was said to stand; what was refused does not.
+    /// Acknowledged events are at the reported positions; rejected ones are not in the log.
     fn write(&self, write: &Write) -> Option<String> {
         match &write.outcome {
             Outcome::Unknown => None,
@@ -117,7 +117,7 @@ impl Judge<'_> {
         }
     }
 
-    /// An append that began after another had returned stands behind it.
+    /// An append that began after another had returned has a higher position.
     fn order_of(&self, writes: &[Write]) -> Option<String> {
         let mut placed: Vec<(u64, &Write)> = Vec::new();
         for write in writes.iter().filter(|write| !write.is_repeat) {
@@ -136,7 +136,7 @@ impl Judge<'_> {
         None
     }
 
-    /// A read shows a beginning of the log, or the end of one, and the state that belongs to it.
+    /// A read returns a prefix of the log, or the end of one, and the state that belongs to it.
     fn read(&self, read: &Read) -> Vec<String> {
         let seen = &read.seen;
         let position = seen.position as usize;
@@ -158,9 +158,9 @@ impl Judge<'_> {
         wrong
     }
 
-    /// A read sees what was acknowledged, and what was read, before it was called.
+    /// A read includes everything that was acknowledged or read before its call.
     fn freshness(&self, history: &History) -> Vec<String> {
-        // What was known to be there, by the moment it was known.
+        // The positions known to be stored, by the moment they became known.
         let mut known: BTreeMap<u64, u64> = BTreeMap::new();
         let mut learn = |moment: u64, position: u64| {
             let at = known.entry(moment).or_default();
@@ -189,7 +189,7 @@ impl Judge<'_> {
     }
 }
 
-/// What each writer set its user key to, and when.
+/// The values to which each writer set its user state key, with the writes.
 struct Marks<'a>(HashMap<&'a str, Vec<(i64, &'a Write)>>);
 
 impl Marks<'_> {
@@ -203,8 +203,8 @@ impl Marks<'_> {
         Marks(marks)
     }
 
-    /// A read shows of each writer a value that is at least what was acknowledged before the call,
-    /// and at most what was tried before the return.
+    /// For each writer, a read shows at least the value acknowledged before its call and at most
+    /// the value attempted before its return.
     fn judge(&self, read: &Read) -> Option<String> {
         for (name, writes) in &self.0 {
             let found = read.seen.state.get(name).and_then(|n| n.as_i64());

@@ -1,8 +1,8 @@
-//! The promises every session store keeps, as tests; a plain model and a history checker to find
-//! what no single promise names; a clock and ids that tick when told.
+//! The promises that every session store keeps, as tests; a simple model and a history checker that
+//! find violations which no single promise covers; a clock and ids that tests control.
 //!
-//! A store signs the whole contract with one line, [`session_promises!`], and each promise becomes
-//! a test of its own.
+//! A store runs the whole contract with one line, [`session_promises!`], which turns each promise
+//! into a test.
 
 pub mod artifacts;
 pub mod broken;

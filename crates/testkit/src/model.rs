@@ -1,7 +1,7 @@
-//! A plain model of the contract: whole copies, no index, nothing clever. Slow and easy to believe.
+//! A simple model of the contract: full copies and no index. It is slow and easy to verify.
 //!
-//! [`run_model_test`] asks the same random operations of a store and of the model; every answer,
-//! errors included, must be the same.
+//! [`run_model_test`] runs the same random operations on a store and on the model; every answer,
+//! including errors, must be equal.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,20 +13,20 @@ use retain_core::{
 pub use crate::driver::run_model_test;
 use crate::fold::states_by_position;
 
-/// What an operation answers: a text that says everything, or the kind of the error.
+/// The answer to an operation: a complete description as text, or the kind of the error.
 pub(crate) type Answer = Result<String, String>;
 
-/// Every session there is, and what they share.
+/// All sessions and their shared state.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     /// The store's clock.
     pub(crate) now_us: i64,
-    /// How long a run holds its session.
+    /// How long a run keeps its lease.
     run_ttl: Duration,
     sessions: BTreeMap<SessionKey, ModelSession>,
     apps: BTreeMap<String, JsonMap>,
     users: BTreeMap<(String, String), JsonMap>,
-    /// Every token ever given out, so that none is given twice.
+    /// Every token ever issued, so that none is issued twice.
     tokens: Vec<(SessionKey, RunToken)>,
 }
 
@@ -41,7 +41,7 @@ struct ModelSession {
     origin: Option<Origin>,
     holder: Option<RunToken>,
     held_until_us: i64,
-    /// The run that ended last, if no other began since.
+    /// The run that ended last, if no other has begun since.
     ended: Option<RunToken>,
 }
 
@@ -60,7 +60,7 @@ impl ModelSession {
 }
 
 impl Model {
-    /// An empty world in which runs hold their session for `run_ttl`.
+    /// Create an empty model in which a lease lasts `run_ttl`.
     pub(crate) fn new(run_ttl: Duration) -> Model {
         Model {
             run_ttl,
@@ -197,7 +197,7 @@ impl Model {
         Ok(String::new())
     }
 
-    /// Appends; `given` is the token that the store gave out, if it did.
+    /// Append events; `given` is the token that the store issued, if any.
     pub(crate) fn append(
         &mut self,
         key: &SessionKey,
@@ -220,7 +220,7 @@ impl Model {
             }
             _ => None,
         };
-        // A run that is begun again waits for its token, even if its events are there.
+        // A repeated begin waits for its token, even if its events are stored.
         let begins = matches!(append.run, RunUse::Begin(_));
         if let Some(refused) = refused.filter(|_| !is_repeat || begins) {
             return Err(refused.to_owned());
@@ -256,7 +256,7 @@ impl Model {
         }
     }
 
-    /// Changes the lease as the run says; true if the caller holds a run now.
+    /// Update the lease for the run; return true if the caller holds it now.
     fn lease(
         &mut self,
         key: &SessionKey,
@@ -289,11 +289,11 @@ impl Model {
         Ok(goes_on)
     }
 
-    /// Prolongs or ends a run without writing.
+    /// Renew or end a run without writing.
     pub(crate) fn renew(&mut self, key: &SessionKey, run: RunToken, goes_on: bool) -> Answer {
         let session = self.alive(key)?;
         if session.ended == Some(run) && !goes_on {
-            // Ended twice: no harm.
+            // Ending a run twice is allowed.
             return Ok(String::new());
         }
         if session.holder != Some(run) {
@@ -340,7 +340,7 @@ impl Model {
     /// Applies the stored event of a rewind.
     pub(crate) fn rewound(&mut self, key: &SessionKey, event: Event) -> u64 {
         self.write(key, vec![event]);
-        // It was a run of its own, so the token of an earlier run is outdated.
+        // The rewind was a run of its own, so the token of an earlier run is outdated.
         let session = self.live_mut(key);
         session.holder = None;
         session.ended = None;
@@ -398,7 +398,7 @@ impl Model {
         Ok(format!("{sessions} sessions, {events} events, {keys} keys"))
     }
 
-    /// Export, delete, import: the session is the same, but nobody holds it and its time is new.
+    /// Export, delete, import: the session is equal, but has no lease and a new expiry time.
     pub(crate) fn moved(&mut self, key: &SessionKey) -> Answer {
         let now_us = self.now_us;
         self.alive(key)?;
@@ -410,12 +410,12 @@ impl Model {
         self.read(key, Window::ALL)
     }
 
-    /// The sessions that are there, for choosing among them.
+    /// The position of an existing session, for choosing among sessions.
     pub(crate) fn position(&self, key: &SessionKey) -> Option<u64> {
         self.alive(key).ok().map(ModelSession::position)
     }
 
-    /// An event of the session, for repeating it.
+    /// An event of the session, to append it again.
     pub(crate) fn event(&self, key: &SessionKey, position: u64) -> Option<Event> {
         let session = self.alive(key).ok()?;
         session.events.get(position as usize - 1).cloned()
@@ -428,7 +428,7 @@ fn without_temp(event: &Event) -> Event {
     event
 }
 
-/// The position of each event, and those that are new.
+/// The position of each event, and the new events.
 fn place(session: &ModelSession, events: &[Event]) -> Result<(Vec<u64>, Vec<Event>), String> {
     let mut log = session.events.clone();
     let mut positions = Vec::new();
@@ -453,7 +453,7 @@ fn is_same(event: &Event, stored: &Event) -> bool {
     event == *stored
 }
 
-/// A state as a text that does not depend on the order of its keys.
+/// A state as text, independent of the order of its keys.
 pub(crate) fn state_text(state: &State) -> String {
     let sorted: BTreeMap<&str, String> = state.iter().map(|(k, v)| (k, v.to_string())).collect();
     format!("{sorted:?}")
@@ -476,7 +476,7 @@ pub(crate) fn session_text<'a>(
     text
 }
 
-/// An entry of a list as a text.
+/// A list entry as text.
 pub(crate) fn meta_text(
     key: &SessionKey,
     times: (f64, f64),
@@ -489,7 +489,7 @@ pub(crate) fn meta_text(
     format!("{key} {times:?} at {position} from {origin:?} until {expire_time:?} state {state}")
 }
 
-/// What an append answers, as a text. Tokens are numbered by the store as it likes.
+/// The answer to an append as text, without the token, whose number the store chooses.
 pub(crate) fn appended_text(positions: &[u64], has_run: bool) -> String {
     let run = if has_run { ", a run" } else { "" };
     format!("{positions:?}{run}")

@@ -13,10 +13,10 @@ use std::{
 
 use retain_core::Json;
 
-/// An oracle that answers nothing for this long hangs. Answers come within seconds on an idle machine.
+/// Timeout after which an oracle counts as hung. On an idle machine it answers within seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(540);
 
-/// A Python environment that `scripts/test` makes.
+/// A Python environment that `scripts/test` creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reference {
     /// google-adk 2.13.0.
@@ -136,7 +136,7 @@ impl Oracle {
         }
     }
 
-    /// Close the input, wait until the process ends with success, and return the lines that nobody read.
+    /// Close the input, wait for a successful exit, and return the unread lines.
     pub fn stop(mut self) -> Vec<String> {
         drop(self.input.take());
         let mut left = Vec::new();

@@ -1,4 +1,4 @@
-//! Databases on a throw-away PostgreSQL server, one a test. `scripts/test` says where the server is.
+//! One database per test on a throw-away PostgreSQL server, whose URI `scripts/test` sets.
 
 use std::{
     fs::File,
@@ -13,7 +13,7 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::{oracle::skip, scratch};
 
-/// The address of a superuser of the server, in `TEST_POSTGRES_URL`. Without one, notes that tests
+/// The URI of a superuser of the server, from `TEST_POSTGRES_URL`. Without one, record that tests
 /// were skipped.
 pub fn server() -> Option<String> {
     let server = std::env::var("TEST_POSTGRES_URL").ok();
@@ -24,12 +24,12 @@ pub fn server() -> Option<String> {
     server
 }
 
-/// Whether there is a server. If not, notes that tests were skipped.
+/// Whether a server is available. If not, record that tests were skipped.
 pub fn is_there() -> bool {
     server().is_some()
 }
 
-/// A connection to `uri`.
+/// Connect to `uri`.
 pub async fn connect(uri: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(uri, NoTls)
         .await
@@ -38,11 +38,11 @@ pub async fn connect(uri: &str) -> Client {
     client
 }
 
-/// How many were made in this process.
+/// Number of databases created in this process.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// An empty database. Dropping this drops it, even with open connections. Where what tests
-/// leave behind is looked through, its rows are left as text.
+/// An empty database. Dropping this drops it, even with open connections. If test leftovers are
+/// scanned, its rows are first dumped as text.
 #[derive(Debug)]
 pub struct TestDatabase {
     server: String,
@@ -50,7 +50,7 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// Makes one on the server that [`server`] names.
+    /// Create a database on the server that [`server`] names.
     pub async fn new() -> TestDatabase {
         let server = server().expect("asked for only where there is a server");
         let number = MADE.fetch_add(1, Ordering::SeqCst);
@@ -62,7 +62,7 @@ impl TestDatabase {
         TestDatabase { server, name }
     }
 
-    /// Its address.
+    /// The URI of the database.
     pub fn uri(&self) -> String {
         let (address, query) = match self.server.split_once('?') {
             Some((address, query)) => (address, format!("?{query}")),
@@ -74,7 +74,7 @@ impl TestDatabase {
         format!("{host}/{}{query}", self.name)
     }
 
-    /// A connection to it, to look at tables or to change them by hand.
+    /// A connection to inspect or change tables directly.
     pub async fn client(&self) -> Client {
         connect(&self.uri()).await
     }
@@ -83,7 +83,7 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         let (server, name, uri) = (self.server.clone(), self.name.clone(), self.uri());
-        // A runtime of its own: that of the test may be ending.
+        // A separate runtime, because that of the test may be shutting down.
         let dropped = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -103,19 +103,19 @@ impl Drop for TestDatabase {
                 let is_lost = kept.is_err() && !std::thread::panicking();
                 assert!(!is_lost, "it cannot be looked for keys in it: {kept:?}");
             }
-            // A server that is gone by now has taken the database along.
+            // If the server is gone, so is the database.
             _ => eprintln!("the test database {} was not dropped", self.name),
         }
     }
 }
 
-/// Writes what all tables hold to a file, as text.
+/// Dump the content of all tables to a file, as text.
 ///
-/// The server's own files would not do: what is long is compressed there.
+/// The server's own files do not work, because the server compresses long values.
 async fn keep(uri: &str, file: &mut File) -> Result<(), BoxError> {
     let (client, connection) = tokio_postgres::connect(uri, NoTls).await?;
     tokio::spawn(connection);
-    // Bytes are written as what they say, and nobody else holds a table any more.
+    // Write bytes as text, and end other connections, which may hold table locks.
     let settings = "SET bytea_output = 'escape'; SET lock_timeout = '60s'; \
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
         WHERE datname = current_database() AND pid <> pg_backend_pid()";
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Where marks are looked for, this one is meant to be found in what is kept of the database.
+    /// If canaries are scanned for, the scan must find this one in the dump.
     #[tokio::test]
     async fn database_contents_are_dumped_as_text() {
         if !is_there() {
@@ -153,7 +153,7 @@ mod tests {
         let made = "CREATE SCHEMA \"Of its own\"; CREATE TABLE \"Of its own\".t (a bytea, b text)";
         client.batch_execute(made).await.unwrap();
         let written = "INSERT INTO \"Of its own\".t VALUES ($1, $2)";
-        // So long that the server compresses it.
+        // Long enough for the server to compress it.
         let long = format!("{}{control}", "x".repeat(100_000));
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&long.as_bytes(), &long];
         client.execute(written, &values).await.unwrap();

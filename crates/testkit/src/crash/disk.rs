@@ -1,33 +1,33 @@
-//! A folder on a disk: what is there now, and what could be there after the power failed.
+//! A folder on a disk: its content now, and its possible contents after a power failure.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::trace::{Action, Moment, Stage};
 use crate::random::Random;
 
-/// What a disk writes as a whole.
+/// The number of bytes that a disk writes atomically.
 const SECTOR: u64 = 512;
 
 /// The files found after a crash, by name.
 pub type Image = BTreeMap<String, Vec<u8>>;
 
-/// What survives of that which was not synced.
+/// Which of the unsynced changes survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
     /// Nothing.
     Nothing,
     /// Everything.
     Everything,
-    /// Some writes, whatever their order.
+    /// Some writes, regardless of their order.
     SomeWrites,
     /// Everything up to a write of which only some sectors survive.
     TornWrite,
-    /// Every sector as it was at some time since it was synced.
+    /// Every sector as it was at some time since its last sync.
     SomeSectors,
 }
 
 impl Survival {
-    /// Each of them.
+    /// Every variant.
     pub const ALL: [Survival; 5] = [
         Survival::Nothing,
         Survival::Everything,
@@ -36,27 +36,27 @@ impl Survival {
         Survival::SomeSectors,
     ];
 
-    /// Any of them.
+    /// A random variant.
     pub fn any(random: &mut Random) -> Survival {
         Survival::ALL[random.below(Survival::ALL.len() as u64) as usize]
     }
 }
 
-/// A folder whose files are written, synced, made and removed as was recorded.
+/// A folder to which recorded writes, syncs, creations and removals are applied.
 #[derive(Debug, Default)]
 pub struct Disk {
     files: Vec<File>,
     names: BTreeMap<String, Name>,
-    /// Syncs under way: when they began, by call.
+    /// Syncs in progress: their begin time, by call.
     syncs: BTreeMap<usize, u64>,
     now: u64,
 }
 
 #[derive(Debug, Default)]
 struct File {
-    /// What is on the disk for sure.
+    /// The content that is certainly on the disk.
     base: Vec<u8>,
-    /// What was done since, in order.
+    /// Later changes, in order.
     changes: Vec<Change>,
 }
 
@@ -75,7 +75,7 @@ enum What {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fate {
-    /// The call is still under way.
+    /// The call is in progress.
     Running,
     /// Not synced; the call ended at this time.
     Cached(u64),
@@ -85,11 +85,11 @@ enum Fate {
     Synced,
 }
 
-/// What a name stands for.
+/// The file that a name refers to.
 #[derive(Debug, Default)]
 struct Name {
     durable: Option<usize>,
-    /// What it stood for since, each with the time of the change.
+    /// Files that the name referred to later, each with the time of the change.
     since: Vec<(u64, Option<usize>)>,
 }
 
@@ -98,7 +98,7 @@ impl Name {
         self.since.last().map_or(self.durable, |(_, file)| *file)
     }
 
-    /// The first `count` changes are on the disk.
+    /// Mark the first `count` changes as synced.
     fn settle(&mut self, count: usize) {
         if let Some((_, file)) = self.since.drain(..count).next_back() {
             self.durable = file;
@@ -107,7 +107,7 @@ impl Name {
 }
 
 impl Disk {
-    /// Lets what was recorded happen.
+    /// Apply a recorded moment.
     pub fn apply(&mut self, moment: &Moment) -> Result<(), String> {
         self.now += 1;
         match (&*moment.action, moment.stage) {
@@ -173,7 +173,7 @@ impl Disk {
         Ok(())
     }
 
-    /// A write or truncation has ended; of a short write only the beginning was done.
+    /// A write or truncation has ended; of a short write only the first bytes were written.
     fn changed(&mut self, call: usize, result: i64) -> Result<(), String> {
         for file in &mut self.files {
             let Some(place) = file.changes.iter().rposition(|change| change.call == call) else {
@@ -228,7 +228,7 @@ impl Disk {
         began.ok_or_else(|| "a sync ended that never began".to_owned())
     }
 
-    /// The folder as it could be found if the power failed now.
+    /// Return the folder as it could be after a power failure at this moment.
     pub fn crash(&self, survival: Survival, random: &mut Random) -> Image {
         let mut image = Image::new();
         for (name, known) in &self.names {
@@ -273,7 +273,7 @@ impl File {
             let coin = random.chance(50);
             let survives = |sector: u64| match (change.fate, survival) {
                 (Fate::Synced, _) => true,
-                // A failed sync leaves it open, whatever happens to what came later.
+                // After a failed sync the outcome is random, regardless of later changes.
                 (Fate::Doubtful, _) | (_, Survival::SomeWrites) => coin,
                 (_, Survival::Nothing) => false,
                 (_, Survival::Everything) => true,
@@ -299,13 +299,14 @@ impl File {
     }
 }
 
-/// A number below `end` that is the same for the same sector.
+/// A number below `end` that is always the same for the same sector.
 fn toss(seed: u64, sector: u64, end: u64) -> u64 {
     Random::new(seed ^ sector.wrapping_mul(0x9E37_79B9_7F4A_7C15)).below(end)
 }
 
 impl What {
-    /// Does it to the sectors that `survives` names. A truncation is one thing, named by its end.
+    /// Apply the change to the sectors that `survives` accepts. A truncation is atomic and is
+    /// identified by the new end.
     fn apply(&self, file: &mut Vec<u8>, survives: impl Fn(u64) -> bool) {
         let (offset, bytes) = match self {
             What::Resize(length) => {
@@ -335,7 +336,7 @@ impl What {
 mod tests {
     use super::*;
 
-    /// Builds moments by hand, a call after the other.
+    /// Builds moments by hand, one call after the other.
     #[derive(Default)]
     struct Story(Disk, usize);
 
@@ -382,7 +383,7 @@ mod tests {
             self.run(Action::Sync { file: file.into() }, 0);
         }
 
-        /// Every content that a file was found with over many crashes; `None`: not there.
+        /// Every content that a file had over many crashes; `None` if it was missing.
         fn found(&self, file: &str) -> Vec<Option<String>> {
             let mut found = Vec::new();
             for seed in 0..200 {

@@ -1,10 +1,10 @@
-//! What finding promises: at once, one's own only, and whatever the text is.
+//! Promises about search: entries are found at once, only by their user, whatever their text.
 
 use tokio::task::JoinSet;
 
 use super::{MemoryHarness, Sharing, found, found_by, session, session_of};
 
-/// What was acknowledged is in the next search, also in that of a second service.
+/// The next search finds an acknowledged entry, even through a second service.
 pub async fn acknowledged_entry_is_found_at_once(harness: MemoryHarness) {
     let memory = harness.service().await;
     let second = harness.service().await;
@@ -27,7 +27,7 @@ pub async fn acknowledged_entry_is_found_at_once(harness: MemoryHarness) {
     }
 }
 
-/// Other users and apps find nothing, also where names run into one another.
+/// Other users and apps find nothing, even if their concatenated names are equal.
 pub async fn search_is_isolated_by_user(harness: MemoryHarness) {
     let memory = harness.service().await;
     let owners = [
@@ -42,7 +42,7 @@ pub async fn search_is_isolated_by_user(harness: MemoryHarness) {
         ("a_p", "ada"),
     ];
     for (number, (app, user)) in owners.iter().enumerate() {
-        // The same session and event ids for all.
+        // All users have the same session and event ids.
         let session = session_of(
             app,
             user,
@@ -62,7 +62,7 @@ pub async fn search_is_isolated_by_user(harness: MemoryHarness) {
     assert!(nobody.is_empty());
 }
 
-/// Writers and readers at once: nothing fails, and in the end everything is found, once.
+/// Concurrent writers and readers do not fail, and finally every entry is found once.
 pub async fn adding_and_searching_run_concurrently(harness: MemoryHarness) {
     let memory = harness.service().await;
     let mut tasks = JoinSet::new();
@@ -94,7 +94,7 @@ pub async fn adding_and_searching_run_concurrently(harness: MemoryHarness) {
     }
 }
 
-/// Texts that try to be something else are kept to the letter and found by their words.
+/// Hostile texts are stored unchanged and found by their words.
 pub async fn hostile_texts_are_found_as_they_are(harness: MemoryHarness) {
     let memory = harness.service().await;
     let texts = [
@@ -113,12 +113,12 @@ pub async fn hostile_texts_are_found_as_they_are(harness: MemoryHarness) {
     for (number, text) in texts.iter().enumerate() {
         let found = found(&*memory, &format!("marker{number}z")).await;
         assert!(found.iter().any(|it| it == text), "{text:?}: {found:?}");
-        // And as a question: whatever is found, nothing breaks.
+        // As a query the text must not cause an error, whatever it finds.
         memory.search_memory("app", "ada", text).await.unwrap();
     }
 }
 
-/// A long text is kept whole and found by a word at its end.
+/// A long text is stored in full and found by its last word.
 pub async fn a_memory_of_a_megabyte_is_found(harness: MemoryHarness) {
     let memory = harness.service().await;
     let mut long: String = (0..).map(|n| format!("filler{n} ")).take(90_000).collect();
@@ -132,7 +132,7 @@ pub async fn a_memory_of_a_megabyte_is_found(harness: MemoryHarness) {
     memory.search_memory("app", "ada", question).await.unwrap();
 }
 
-/// A question without a word is answered, with nothing where there is nothing to go by.
+/// A query without words succeeds; it returns nothing if there is nothing to match.
 pub async fn query_without_words_succeeds(harness: MemoryHarness) {
     let memory = harness.service().await;
     for query in ["", "anything"] {
@@ -150,7 +150,7 @@ pub async fn query_without_words_succeeds(harness: MemoryHarness) {
     }
 }
 
-/// Words of scripts without spaces, from right to left, with marks and with digits are found.
+/// Words are found in scripts without spaces, right-to-left scripts, with marks and with digits.
 pub async fn scripts_of_the_world_are_found(harness: MemoryHarness) {
     let memory = harness.service().await;
     let pairs = [

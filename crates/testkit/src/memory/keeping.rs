@@ -18,7 +18,7 @@ pub async fn session_added_twice_is_stored_once(harness: MemoryHarness) {
     assert_eq!(apples.count(), 1);
 }
 
-/// A session that has grown adds what is new, and what it had stays.
+/// A session that has grown adds its new entries and keeps the existing ones.
 pub async fn grown_session_adds_new_entries(harness: MemoryHarness) {
     let memory = harness.service().await;
     let mut session = session("s1", &["My cat is called Tom."]);
@@ -39,7 +39,7 @@ pub async fn grown_session_adds_new_entries(harness: MemoryHarness) {
     }
 }
 
-/// Events that are added one by one join those of the session; known ones change nothing.
+/// Single events are added to the entries of their session; existing ones do not change.
 pub async fn single_events_are_added_to_existing_entries(harness: MemoryHarness) {
     let memory = harness.service().await;
     let session = session("s1", &["The meeting is on Friday."]);
@@ -59,7 +59,7 @@ pub async fn single_events_are_added_to_existing_entries(harness: MemoryHarness)
     }
 }
 
-/// What is deleted is not found, and adding its session again does not bring it back.
+/// A deleted entry is not found, and adding its session again does not restore it.
 pub async fn deleted_entry_does_not_come_back(harness: MemoryHarness) {
     let memory = harness.service().await;
     let session = session("s1", &["The code is swordfish.", "The tea is cold."]);
@@ -95,8 +95,8 @@ pub async fn deleted_entry_does_not_come_back(harness: MemoryHarness) {
     }
 }
 
-/// Nobody has a name that not every store can look for: there is nothing of his, or the name is
-/// refused. That is not a failure of the store.
+/// A user name that some store does not support either has no entries or is rejected as invalid. It
+/// is not reported as a failure of the store.
 pub async fn invalid_user_name_is_empty_or_refused(harness: MemoryHarness) {
     let memory = harness.service().await;
     for (app, user) in [("a\0b", "ada"), ("app", "a\0b")] {
@@ -115,7 +115,7 @@ pub async fn invalid_user_name_is_empty_or_refused(harness: MemoryHarness) {
     }
 }
 
-/// What a durable memory knew, it knows when it is opened again.
+/// A durable memory keeps its entries when it is reopened.
 pub async fn memories_survive_a_restart(harness: MemoryHarness) {
     if harness.sharing != Sharing::Durable {
         return;
@@ -131,7 +131,7 @@ pub async fn memories_survive_a_restart(harness: MemoryHarness) {
     assert!(!after.memories.is_empty());
 }
 
-/// An image beside a text comes back with it, byte for byte.
+/// An image beside a text is returned with it, byte for byte.
 pub async fn non_text_parts_stay_in_the_entry(harness: MemoryHarness) {
     let memory = harness.service().await;
     let bytes: Vec<u8> = (0..=255).collect();

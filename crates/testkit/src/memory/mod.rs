@@ -1,8 +1,8 @@
-//! The promises every memory keeps, as tests: those of a service, which is asked in words, and those
-//! of a store, which a service stands on.
+//! The promises that every memory keeps, as tests: those of a service, which answers queries, and
+//! those of a store, which a service uses.
 //!
-//! A service signs them with one line, [`memory_promises!`](crate::memory_promises), a store with
-//! [`memory_store_promises!`](crate::memory_store_promises), and each becomes a test of its own.
+//! A service runs them with one line, [`memory_promises!`](crate::memory_promises), a store with
+//! [`memory_store_promises!`](crate::memory_store_promises); each promise becomes a test.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,12 +24,12 @@ pub use keeping::*;
 pub use store::*;
 pub use taking_over::*;
 
-/// What a second service on the same data knows.
+/// What a second service on the same data sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Everything, also after all services were closed.
+    /// Everything, even after all services were closed.
     Durable,
-    /// Everything, as long as one is open.
+    /// Everything, as long as one service is open.
     Shared,
     /// Nothing.
     Alone,
@@ -50,8 +50,8 @@ impl fmt::Debug for MemoryHarness {
 }
 
 impl MemoryHarness {
-    /// A harness on what `open` gives: each time a service on the same data, opened as another
-    /// process would open it.
+    /// Create a harness; every call of `open` must return a service on the same data, opened the
+    /// way another process would open it.
     pub fn new<F, Opened>(sharing: Sharing, open: F) -> MemoryHarness
     where
         F: Fn() -> Opened + Send + Sync + 'static,
@@ -63,7 +63,7 @@ impl MemoryHarness {
         }
     }
 
-    /// A service on the data.
+    /// Open a service on the data.
     pub async fn service(&self) -> Arc<dyn MemoryService> {
         (self.open)().await
     }
@@ -71,7 +71,7 @@ impl MemoryHarness {
 
 type OpenStore = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn MemoryStore>> + Send + Sync>;
 
-/// One fresh store of memories under test.
+/// One fresh memory store under test.
 pub struct MemoryStoreHarness {
     open: OpenStore,
 }
@@ -83,7 +83,7 @@ impl fmt::Debug for MemoryStoreHarness {
 }
 
 impl MemoryStoreHarness {
-    /// A harness on what `open` gives: each time a store on the same data.
+    /// Create a harness; every call of `open` must return a store on the same data.
     pub fn new<F, Opened>(open: F) -> MemoryStoreHarness
     where
         F: Fn() -> Opened + Send + Sync + 'static,
@@ -94,18 +94,18 @@ impl MemoryStoreHarness {
         }
     }
 
-    /// A store on the data.
+    /// Open a store on the data.
     pub async fn store(&self) -> Arc<dyn MemoryStore> {
         (self.open)().await
     }
 }
 
-/// A session of `ada` in `app` in which the user says these texts, with ids of their own.
+/// A session of `ada` in `app` in which the user says these texts, each with its own event id.
 pub fn session(id: &str, texts: &[&str]) -> Session {
     session_of("app", "ada", id, texts)
 }
 
-/// As [`session`], of anybody.
+/// Like [`session`], for any app and user.
 pub fn session_of(app: &str, user: &str, id: &str, texts: &[&str]) -> Session {
     let mut session = Session::new(app, user, id);
     for (position, text) in (1..).zip(texts) {
@@ -115,7 +115,7 @@ pub fn session_of(app: &str, user: &str, id: &str, texts: &[&str]) -> Session {
     session
 }
 
-/// What a user said.
+/// An event with a user message.
 pub fn said(id: &str, text: &str) -> Event {
     let mut event = Event::user_text(text);
     event.id = id.to_owned();
@@ -123,7 +123,7 @@ pub fn said(id: &str, text: &str) -> Event {
     event
 }
 
-/// The texts that `ada` of `app` finds.
+/// The texts that a search of `ada` in `app` finds.
 async fn found(memory: &dyn MemoryService, query: &str) -> Vec<String> {
     found_by(memory, "app", "ada", query).await
 }
@@ -134,9 +134,9 @@ async fn found_by(memory: &dyn MemoryService, app: &str, user: &str, query: &str
     texts.map(|memory| memory.content.text_concat()).collect()
 }
 
-/// Makes every promise a test of the memory service that the expression opens: a future of a fresh
-/// [`MemoryHarness`](crate::memory::MemoryHarness). Where it needs something that is not everywhere,
-/// `needs: is_there()` says whether it is; without it the tests skip themselves.
+/// Turn every promise into a test of one memory service. The expression is a future of a fresh
+/// [`MemoryHarness`](crate::memory::MemoryHarness). If the memory needs a service, `needs:
+/// is_there()` reports whether it is available; otherwise the tests skip themselves.
 #[macro_export]
 macro_rules! memory_promises {
     ($open:expr $(, needs: $needs:expr)?) => {
@@ -171,8 +171,8 @@ macro_rules! memory_promises {
     )* };
 }
 
-/// Makes every promise a test of the store of memories that the expression opens: a future of a
-/// fresh [`MemoryStoreHarness`](crate::memory::MemoryStoreHarness). `needs` is as for
+/// Turn every promise into a test of one memory store. The expression is a future of a fresh
+/// [`MemoryStoreHarness`](crate::memory::MemoryStoreHarness). `needs` works as in
 /// [`memory_promises!`](crate::memory_promises).
 #[macro_export]
 macro_rules! memory_store_promises {

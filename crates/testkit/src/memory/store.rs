@@ -1,4 +1,4 @@
-//! What a store of memories promises to the service above it.
+//! Promises of a memory store to the service that uses it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn ada() -> MemoryScope {
     MemoryScope::new("app", "ada")
 }
 
-/// A memory with all that one can have.
+/// An entry with every optional field set.
 fn memory(id: &str, text: &str) -> NewMemory {
     NewMemory {
         id: id.to_owned(),
@@ -76,7 +76,7 @@ async fn mark(store: &dyn MemoryStore) -> MemoryMark {
     store.mark(&ada()).await.unwrap()
 }
 
-/// If one entry is refused, none is ingested.
+/// If one entry is rejected, none is ingested.
 pub async fn ingested_batch_is_all_or_nothing(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     add(&*store, vec![memory("a", "one")]).await;
@@ -136,7 +136,7 @@ pub async fn limits_of_a_user_are_enforced(harness: MemoryStoreHarness) {
     store.add(with(&two, "d", NOW_US)).await.unwrap();
 }
 
-/// Everything that is said about a memory comes back.
+/// Every field of an entry is returned.
 pub async fn records_come_back_as_they_were(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let notes: JsonMap = [(
@@ -204,7 +204,7 @@ pub async fn records_come_back_as_they_were(harness: MemoryStoreHarness) {
     assert_eq!(bare[0].vectors, MemoryVectors::default());
 }
 
-/// Pages follow one another without gap or repeat; numbers that are not there are left out.
+/// Pages have no gap and no repetition; missing entry numbers are skipped.
 pub async fn rows_come_in_pages(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let ids: Vec<String> = (0..25).map(|n| format!("e{n}")).collect();
@@ -231,7 +231,7 @@ pub async fn rows_come_in_pages(harness: MemoryStoreHarness) {
     assert_eq!(elsewhere, [None, None]);
 }
 
-/// Every change moves the mark; what changes nothing leaves it.
+/// Every change moves the mark; an operation that changes nothing leaves it.
 pub async fn marks_move_with_every_change_and_only_then(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     assert_eq!(mark(&*store).await, MemoryMark::default());
@@ -263,7 +263,8 @@ pub async fn marks_move_with_every_change_and_only_then(harness: MemoryStoreHarn
     assert_eq!(mark(&*store).await.last_seq, 2);
 }
 
-/// Since a mark: what was changed or removed by its number, what is new behind the last number.
+/// Changes since a mark list changed and removed entries by number; new ones follow the last
+/// number.
 pub async fn changes_name_what_was_touched(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let news = ["a", "b", "c"].map(|id| memory(id, id));
@@ -297,7 +298,7 @@ pub async fn changes_name_what_was_touched(harness: MemoryStoreHarness) {
     assert_eq!(stranger, MemoryChanges::Rebuild);
 }
 
-/// A store need not remember every change for ever, but it says so.
+/// A store may drop old changes, but then it requires a full read.
 pub async fn too_many_changes_require_a_full_read(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let many = (0..6000).map(|n| memory(&format!("e{n}"), "x"));
@@ -322,7 +323,7 @@ pub async fn too_many_changes_require_a_full_read(harness: MemoryStoreHarness) {
     );
 }
 
-/// What was changed by hand is not undone by ingesting again, and what is not said stays.
+/// Ingesting again does not undo an edit, and an edit keeps the fields that it does not name.
 pub async fn edited_entry_is_not_replaced_by_ingestion(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let vectors = MemoryVectors {
@@ -379,7 +380,7 @@ pub async fn edited_entry_is_not_replaced_by_ingestion(harness: MemoryStoreHarne
     assert_eq!(store.statistics(&ada(), NOW_US).await.unwrap().bytes, 0);
 }
 
-/// By session, by tool, by filter: those that are meant go, and stay out where they were.
+/// Forgetting by session, tool or filter removes the selected entries and prevents their return.
 pub async fn forget_removes_exactly_the_selected_entries(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let elsewhere = |id: &str, text: &str| NewMemory {
@@ -413,7 +414,7 @@ pub async fn forget_removes_exactly_the_selected_entries(harness: MemoryStoreHar
         .await
         .unwrap();
     assert_eq!(texts(&*store).await, ["three"]);
-    // The same id in another session is another memory.
+    // The same id in another session is another entry.
     let other = add(&*store, vec![elsewhere("a", "another a")]).await;
     assert_eq!(other.added, 1);
     let people = MemoryFilter {
@@ -438,7 +439,7 @@ pub async fn forget_removes_exactly_the_selected_entries(harness: MemoryStoreHar
     assert_eq!((left.entries, left.bytes, left.tombstones), (0, 0, 5));
 }
 
-/// Forgotten by its id, a memory stays out of every session; other ids do not care.
+/// An entry forgotten by id stays out of every session; other ids are not affected.
 pub async fn forgotten_ids_stay_out_of_every_session(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     add(&*store, vec![memory("a", "one")]).await;
@@ -484,7 +485,7 @@ pub async fn expired_entries_do_not_come_back(harness: MemoryStoreHarness) {
     assert_eq!(add(&*store, news).await.forgotten, 1);
 }
 
-/// Vectors are found missing by the model's id, and one of an old body is not taken.
+/// Missing vectors are found by model id, and a vector of an outdated text is rejected.
 pub async fn vectors_are_stored_with_their_model(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let news = ["a", "b", "c"].map(|id| memory(id, id));
@@ -533,12 +534,12 @@ pub async fn vectors_are_stored_with_their_model(harness: MemoryStoreHarness) {
     set(&*store, generation, other).await;
     assert_eq!(lacking(&*store, "m2", 0).await, [2, 3]);
     assert_eq!(lacking(&*store, "m1", 0).await, [1, 2, 3]);
-    // Of the same name and another size is of another model.
+    // The same name with another dimension is another model.
     let longer = store.without_embedding(&scope, "m2", 3, 0, 10).await;
     assert_eq!(longer.unwrap().len(), 3);
 }
 
-/// Counts are those of what is there.
+/// Statistics count existing entries.
 pub async fn statistics_count_existing_entries(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let nothing = store.statistics(&ada(), NOW_US).await.unwrap();
@@ -574,7 +575,7 @@ pub async fn statistics_count_existing_entries(harness: MemoryStoreHarness) {
     );
     assert_eq!((counted.tombstones, counted.revision), (0, 1));
     assert!(counted.bytes > 100);
-    // Those whose time is up do not count, whether they were swept or not.
+    // Expired entries do not count, even before a sweep deletes them.
     let mortal = NewMemory {
         session: Some("s3".to_owned()),
         expires_us: Some(NOW_US),
@@ -592,7 +593,7 @@ pub async fn statistics_count_existing_entries(harness: MemoryStoreHarness) {
     assert_eq!((before.entries, before.sessions), (5, 3));
 }
 
-/// Two of the same id in one batch are as if they came one after the other.
+/// Two entries with the same id in one batch act like two calls.
 pub async fn duplicate_id_in_a_batch_acts_like_two_calls(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let twice = vec![memory("a", "one"), memory("b", "x"), memory("a", "two")];
@@ -630,7 +631,7 @@ pub async fn metadata_stays_when_a_turn_is_added_without(harness: MemoryStoreHar
     add(&*store, vec![noted("one")]).await;
     assert_eq!(add(&*store, vec![memory("a", "one")]).await.known, 1);
     assert_eq!(all(&*store).await[0].about.custom_metadata, notes);
-    // It says something else now, or has other notes: then it is replaced.
+    // A changed text or changed metadata replaces the entry.
     assert_eq!(add(&*store, vec![memory("a", "two")]).await.replaced, 1);
     assert_eq!(add(&*store, vec![noted("two")]).await.replaced, 1);
     let given = |custom_metadata: JsonMap| NewMemory {
@@ -644,7 +645,7 @@ pub async fn metadata_stays_when_a_turn_is_added_without(harness: MemoryStoreHar
     assert_eq!(bare.replaced, 1);
 }
 
-/// A change by hand is refused where an add of as much would be, and then nothing has changed.
+/// An edit is rejected if an add of that size would be, and then nothing changes.
 pub async fn edits_respect_the_limits(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     add(&*store, vec![memory("a", "one"), memory("b", "two")]).await;
@@ -693,7 +694,7 @@ pub async fn edits_respect_the_limits(harness: MemoryStoreHarness) {
     assert_eq!(after, bytes + 97);
 }
 
-/// Turns whose time was up do not come back with their session; what was given may be given again.
+/// Expired entries of a session do not come back with it; directly added ones may be added again.
 pub async fn expired_direct_entry_can_be_added_again(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let given = |id: &str, text: &str, expires_us| NewMemory {
@@ -731,7 +732,7 @@ pub async fn expired_direct_entry_can_be_added_again(harness: MemoryStoreHarness
     assert_eq!(texts(&*store).await, ["new", "new"]);
 }
 
-/// What one store acknowledged, another on the same data has.
+/// A second store on the same data sees what the first one acknowledged.
 pub async fn two_stores_on_the_same_data_agree(harness: MemoryStoreHarness) {
     let (one, two) = (harness.store().await, harness.store().await);
     for number in 0..10 {

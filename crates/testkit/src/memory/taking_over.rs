@@ -1,4 +1,4 @@
-//! What a store of memories promises to one that takes its place, or that it takes the place of.
+//! Promises of a memory store about migration from it and to it.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ async fn rows(store: &dyn MemoryStore, scope: &MemoryScope) -> Vec<MemoryRecord>
     store.rows(scope, rows, true).await.unwrap()
 }
 
-/// Those who have memories or have forgotten some, in pages of any size, ordered byte by byte.
+/// Users with entries or forgotten entries are listed in byte order, in pages of any size.
 pub async fn scopes_with_memories_are_listed_in_order(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     assert_eq!(store.scopes(None, 10).await.unwrap(), []);
@@ -71,7 +71,7 @@ pub async fn scopes_with_memories_are_listed_in_order(harness: MemoryStoreHarnes
     }
 }
 
-/// The hashes of what was forgotten, ascending, in pages of any size.
+/// The hashes of forgotten entries come in ascending order, in pages of any size.
 pub async fn hashes_of_forgotten_memories_come_in_pages(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let scope = MemoryScope::new("app", "ada");
@@ -98,7 +98,7 @@ pub async fn hashes_of_forgotten_memories_come_in_pages(harness: MemoryStoreHarn
     }
 }
 
-/// Two memories with numbers that leave gaps, one changed by hand and with vectors.
+/// Two entries whose numbers leave gaps, one of them edited and with vectors.
 fn kept(scope: &MemoryScope) -> MemoryRestore {
     let mut edited = memory("b", "by hand");
     edited.body_hash = memory("b", "as it was said").body_hash;
@@ -130,7 +130,7 @@ fn kept(scope: &MemoryScope) -> MemoryRestore {
     }
 }
 
-/// Numbers, times, hashes and vectors are those of the other store; what was forgotten stays out.
+/// Numbers, times, hashes and vectors equal those of the source; forgotten entries stay out.
 pub async fn restored_entries_equal_their_source(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let scope = MemoryScope::new("app", "ada");
@@ -176,7 +176,7 @@ pub async fn restored_entries_equal_their_source(harness: MemoryStoreHarness) {
     assert_eq!(rows(&*store, &scope).await[2].about.seq, 8);
 }
 
-/// What is there already is not written over, and a refusal changes nothing. Hashes may come again.
+/// A restore does not overwrite entries, and a rejected one changes nothing. Hashes may repeat.
 pub async fn known_entry_numbers_are_not_restored_twice(harness: MemoryStoreHarness) {
     let store = harness.store().await;
     let scope = MemoryScope::new("app", "ada");
