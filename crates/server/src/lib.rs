@@ -1,7 +1,7 @@
 //! Retain's HTTP server. It does not name a database: the program passes the services.
 //!
 //! ```text
-//! a request → guard/ (who asks, from where, how much) → adk/ | api/ | ops.rs → services, Runner
+//! request → guard/ (authentication, origin, limits) → adk/ | api/ | ops.rs → services, Runner
 //! ```
 //!
 //! [`Server`] has what all requests share; [`Server::router`] combines the APIs, and [`serve`]

@@ -1,14 +1,14 @@
-//! Folders and files for one test. They are gone with it, unless `RETAIN_KEEP_SCRATCH` is set: then
-//! `scripts/test` looks for keys in what tests leave behind, and removes it.
+//! Folders and files for one test. They are deleted with it, unless `RETAIN_KEEP_SCRATCH` is set:
+//! then `scripts/test` scans the leftovers for API keys and deletes them.
 
 use std::{env, fs::File};
 
 use tempfile::{Builder, TempDir};
 
-/// Set where what tests leave behind is looked through after them.
+/// The variable that keeps test leftovers for a scan.
 const KEEP: &str = "RETAIN_KEEP_SCRATCH";
 
-/// Whether what tests leave behind is looked through after them.
+/// Whether test leftovers are kept for a scan.
 pub fn is_kept() -> bool {
     env::var_os(KEEP).is_some()
 }
@@ -19,17 +19,17 @@ fn builder() -> Builder<'static, 'static> {
     builder
 }
 
-/// A folder.
+/// Create a folder.
 pub fn folder() -> TempDir {
     builder().tempdir().expect("a temporary folder can be made")
 }
 
-/// A file that is open for reading and writing, for example for what a child process says.
+/// Create a file open for reading and writing, for example for the output of a child process.
 pub fn file() -> File {
     file_named(".log")
 }
 
-/// A file whose name ends like this.
+/// Create a file whose name ends with `end`.
 pub fn file_named(end: &str) -> File {
     let made = builder().suffix(end).tempfile();
     made.expect("a temporary file can be made").into_file()

@@ -9,49 +9,49 @@ use retain_core::{
     Want, Window, Written,
 };
 
-/// One store in the hands of several services.
+/// One store that several services share.
 pub type SharedStore<S> = WrappedStore<S, Honest>;
 
-/// A store behind something that may meddle with what is written and read.
+/// A store behind a meddler that may change writes and reads.
 #[derive(Debug)]
 pub struct WrappedStore<S, M> {
     store: Arc<S>,
     meddler: Arc<M>,
 }
 
-/// Meddles with what a store is given and gives. Each method leaves things as they are.
+/// Changes the input and output of a store. The default methods change nothing.
 pub trait Meddler: fmt::Debug + Send + Sync + 'static {
-    /// What is written in place of `batch`, if not itself.
+    /// The batch to write instead of `batch`; `None` writes `batch` itself.
     fn before_append(&self, _batch: &Batch) -> Option<Batch> {
         None
     }
 
-    /// What the caller is told in place of `written`.
+    /// The answer to return instead of `written`.
     fn after_append(&self, _batch: &Batch, written: Written) -> Written {
         written
     }
 
-    /// What the caller sees in place of `snapshot`.
+    /// The snapshot to return instead of `snapshot`.
     fn after_read(&self, snapshot: Snapshot) -> Snapshot {
         snapshot
     }
 }
 
-/// Leaves everything as it is.
+/// Changes nothing.
 #[derive(Debug, Default)]
 pub struct Honest;
 
 impl Meddler for Honest {}
 
 impl<S> SharedStore<S> {
-    /// Shares `store`.
+    /// Share `store`.
     pub fn new(store: S) -> SharedStore<S> {
         WrappedStore::with(store, Honest)
     }
 }
 
 impl<S, M> WrappedStore<S, M> {
-    /// Shares `store`, with `meddler` in between.
+    /// Share `store` behind `meddler`.
     pub fn with(store: S, meddler: M) -> WrappedStore<S, M> {
         WrappedStore {
             store: Arc::new(store),

@@ -1,8 +1,8 @@
 //! ADK's API as google-adk 2.13 serves it: paths, status codes, bodies, SSE framing.
 //!
 //! ```text
-//! a request → bodies (what came, checked by models) → sessions | run | artifacts | memory | apps
-//!           → answers (ADK's JSON, secrets taken out by redact) or errors (FastAPI's bodies)
+//! request → bodies (parsed, validated) → sessions | run | artifacts | memory | apps
+//!         → answers (ADK's JSON, secrets removed by redact) or errors (FastAPI's bodies)
 //! ```
 
 mod answers;

@@ -1,7 +1,7 @@
-//! Retain's own API, `/api/v1`: what the services can do and ADK's API cannot say.
+//! Retain's own API, `/api/v1`: operations of the services that ADK's API does not offer.
 //!
 //! ```text
-//! path.rs, query.rs, body.rs (checked input) → a handler → services → body.rs | problem.rs
+//! path.rs, query.rs, body.rs (validated input) → handler → services → body.rs | problem.rs
 //! ```
 //!
 //! A route is added together with its [`Operation`], so that the API description lists every route.

@@ -17,7 +17,7 @@ use retain_runtime::{
     replay::{Recordings, Replay, Script, Scripts},
 };
 
-/// The state key under which a client says what to replay.
+/// The state key in which a client names the recording to replay.
 const CONFIG: &str = "_adk_replay_config";
 
 /// Maximum size of a recording file.

@@ -1,8 +1,8 @@
 //! The guards before every handler: authentication, origin checks and limits.
 //!
 //! ```text
-//! a request → observe (id, log, counters) → origin (Host, Origin, CORS) → body (size, encoding,
-//! time) → keys (who, how often) → streams (how many at once) → the route's Access → its handler
+//! request → observe (id, log, counters) → origin (Host, Origin, CORS) → body (size, encoding, time)
+//! → keys (authentication, rate) → streams (concurrency) → the route's Access → its handler
 //! ```
 
 mod body;

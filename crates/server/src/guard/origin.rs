@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// Whether only this machine comes there.
+    /// Whether the server listens on a loopback address.
     const LOCAL: bool = true;
 
     fn origins(is_on_loopback: bool, allowed: &[&str]) -> Origins {
@@ -398,7 +398,7 @@ mod tests {
             403
         );
         assert_eq!(status(&local, &[HERE, ("origin", "null")]), 403);
-        // What points here by a trick is same-origin, and refused by its host.
+        // A rebound host name is same-origin, but its host is rejected.
         let rebound = [("host", "evil.example"), ("origin", "http://evil.example")];
         assert_eq!(status(&local, &rebound), 403);
         assert_eq!(status(&local, &[HERE, ("host", "127.0.0.1")]), 403);
@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(from("https://x.b.example"), 200);
         assert_eq!(from("https://x.b.example.evil"), 403);
         assert_eq!(from("https://c.example"), 403);
-        // A literal one vouches for its host, a pattern does not.
+        // A literal origin allows its host; a pattern does not.
         assert_eq!(status(&named, &[("host", "a.example")]), 200);
         assert_eq!(status(&named, &[("host", "x.b.example")]), 403);
         let all = origins(LOCAL, &["*"]);

@@ -1,7 +1,7 @@
 //! Traces of runs, for the web UI.
 //!
 //! ```text
-//! a run → spans of `tracing` → layer.rs → Traces (the newest, bounded) → adk/dev/trace.rs
+//! run → spans of `tracing` → layer.rs → Traces (the newest, bounded) → adk/dev/trace.rs
 //! ```
 //!
 //! Traces are kept in the memory of this process. The oldest runs are evicted first; deleting a

@@ -1,4 +1,4 @@
-//! What appending events promises. Appending the same event again is in `repeat`.
+//! Promises about appending events. Appending the same event again is in `repeat`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use retain_core::{Append, Clock as _, Conflict, Event, Json, SessionError, Share
 use super::common::*;
 use crate::harness::Harness;
 
-/// Positions start at 1 and leave no gap, one by one or in batches.
+/// Positions start at 1 and have no gap, for single events and batches.
 pub async fn positions_are_dense_from_one(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -27,7 +27,7 @@ pub async fn failed_appends_leave_no_gap(harness: Harness) {
     assert_eq!(append(&log, &key, event("c")).await, 2);
 }
 
-/// A piece of a streaming text comes back as it is and leaves no trace.
+/// A partial event of a streamed text is returned unchanged and not stored.
 pub async fn partial_events_are_not_stored(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -46,7 +46,7 @@ pub async fn partial_events_are_not_stored(harness: Harness) {
     assert!(stored.state.is_empty());
 }
 
-/// Appending to a session nobody created is `NotFound`, never an implicit create.
+/// Appending to a session that does not exist is `NotFound`, never an implicit create.
 pub async fn append_to_a_missing_session_is_not_found(harness: Harness) {
     let log = harness.service();
     let missing = log.append(&key("s"), event("e").into()).await;
@@ -54,7 +54,7 @@ pub async fn append_to_a_missing_session_is_not_found(harness: Harness) {
     assert_eq!(log.read(&key("s"), Window::ALL).await.unwrap(), None);
 }
 
-/// An id is made where none is given, and the time is the clock's.
+/// An event without an id gets one, and its time is that of the clock.
 pub async fn append_fills_in_id_and_time(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -71,7 +71,7 @@ pub async fn append_fills_in_id_and_time(harness: Harness) {
     assert_eq!(stored.events[1], second);
 }
 
-/// What comes back from an append is what a later read brings, byte for byte.
+/// An append returns exactly the event that a later read returns, byte for byte.
 pub async fn append_returns_the_stored_event(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -85,7 +85,7 @@ pub async fn append_returns_the_stored_event(harness: Harness) {
     assert_eq!(appended.run, None);
 }
 
-/// A batch is stored as a whole or not at all: one bad event in the middle, and nothing is there.
+/// A batch is stored as a whole or not at all: one invalid event in the middle rejects it.
 pub async fn a_batch_is_all_or_nothing(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":0}"#).await;
@@ -129,7 +129,7 @@ pub async fn a_failed_append_leaves_the_live_session_untouched(harness: Harness)
     assert_eq!(shared.snapshot(), before);
 }
 
-/// Order is the order of appending, whatever the timestamps say.
+/// Events are ordered by append, regardless of their timestamps.
 pub async fn timestamps_do_not_order_events(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -143,7 +143,7 @@ pub async fn timestamps_do_not_order_events(harness: Harness) {
     assert_eq!(found, times);
 }
 
-/// The session's time is the time of the last event, even if that moves it back, as in ADK.
+/// The update time of a session is that of its last event, even if it is earlier, as in ADK.
 pub async fn last_update_time_follows_the_last_event(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -153,7 +153,7 @@ pub async fn last_update_time_follows_the_last_event(harness: Harness) {
     }
 }
 
-/// An expected position that is right lets the write through.
+/// An append with the correct expected position succeeds.
 pub async fn append_at_the_expected_position_succeeds(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -164,7 +164,7 @@ pub async fn append_at_the_expected_position_succeeds(harness: Harness) {
     }
 }
 
-/// An expected position that is wrong fails with both positions, and nothing is written.
+/// A wrong expected position fails with both positions, and nothing is written.
 pub async fn append_at_another_position_is_a_conflict(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -182,7 +182,7 @@ pub async fn append_at_another_position_is_a_conflict(harness: Harness) {
     assert_eq!(read(&log, &key).await, before);
 }
 
-/// Of several writers that expect the same position, one is let through.
+/// Of several writers that expect the same position, one succeeds.
 pub async fn exactly_one_writer_at_a_position_wins(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -199,7 +199,7 @@ pub async fn exactly_one_writer_at_a_position_wins(harness: Harness) {
     assert_eq!(read(&log, &key).await.position, 5);
 }
 
-/// Many writers at once, in two instances: every event is stored, once, whole.
+/// With concurrent writers in two instances, every event is stored once and in full.
 pub async fn concurrent_appends_keep_every_event(harness: Harness) {
     const WRITERS: usize = 8;
     const EACH: usize = 15;
@@ -229,7 +229,7 @@ pub async fn concurrent_appends_keep_every_event(harness: Harness) {
     }
 }
 
-/// Writers of different keys lose nothing to one another, in any scope and from any session.
+/// Concurrent writers of different state keys lose nothing, in any scope and from any session.
 pub async fn concurrent_writers_of_different_keys_lose_nothing(harness: Harness) {
     const WRITERS: usize = 8;
     const EACH: usize = 10;
@@ -284,7 +284,7 @@ pub async fn a_live_session_equals_a_fresh_read(harness: Harness) {
     }
 }
 
-/// Several tasks append through one shared session: it has every event, as the store has.
+/// Several tasks append through one shared session: it has every event, like the store.
 pub async fn shared_session_receives_every_event(harness: Harness) {
     const WRITERS: usize = 6;
     const EACH: usize = 10;
@@ -314,14 +314,14 @@ pub async fn shared_session_receives_every_event(harness: Harness) {
         .iter()
         .filter(|(key, _)| key.starts_with("temp:"));
     assert_eq!(temps.count(), WRITERS);
-    // Tasks take their events up in any order; a refresh puts the log's order back.
+    // Tasks receive their events in any order; a refresh restores the order of the log.
     log.refresh(&mut live).await.unwrap();
     let stored = read(&log, &key).await;
     assert_eq!(bodies(&live), bodies(&stored));
     assert_eq!(live.position, stored.position);
 }
 
-/// An append of nothing changes nothing.
+/// An empty append changes nothing.
 pub async fn an_empty_append_changes_nothing(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -332,8 +332,8 @@ pub async fn an_empty_append_changes_nothing(harness: Harness) {
     assert_eq!(read(&log, &key).await, before);
 }
 
-/// Unknown fields at every depth, integers of any size, `1` and `1.0`, the order of keys and odd
-/// texts all come back byte for byte.
+/// Unknown fields at every depth, integers of any size, `1` and `1.0`, the order of keys and
+/// unusual texts are returned byte for byte.
 pub async fn events_are_stored_byte_for_byte(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -362,7 +362,7 @@ const EXACT_EVENTS: [&str; 6] = [
     r#"{"author":"","invocationId":"","actions":{"artifactDelta":{"f.txt":3},"agentState":{"x":[0.1,1e-7]},"route":["a",1,true]}}"#,
 ];
 
-/// Values of state come back exactly as well, from every scope and at every position.
+/// State values are returned exactly too, from every scope and at every position.
 pub async fn state_values_are_stored_exactly(harness: Harness) {
     let log = harness.service();
     let values = [
@@ -413,7 +413,7 @@ pub async fn state_values_are_stored_exactly(harness: Harness) {
     }
 }
 
-/// A long log is whole, however it is read.
+/// A long log is complete, however it is read.
 pub async fn long_logs_are_kept_whole(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

@@ -1,4 +1,4 @@
-//! Short words that the promises are written with.
+//! Helpers of the promises.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ pub(super) const USER: &str = "ada";
 
 pub(super) type Log = Arc<dyn SessionLog>;
 
-/// Fails unless `result` is the error that the pattern describes.
+/// Fail unless `result` is an error that matches the pattern.
 macro_rules! assert_fails {
     ($result:expr, $pattern:pat $(if $guard:expr)?) => {
         match $result {
@@ -28,44 +28,44 @@ macro_rules! assert_fails {
 }
 pub(super) use assert_fails;
 
-/// The address of session `id` of the usual user.
+/// The key of session `id` of the default user.
 pub(super) fn key(id: &str) -> SessionKey {
     SessionKey::new(APP, USER, id)
 }
 
-/// A JSON value from its text.
+/// Parse a JSON value.
 pub(super) fn json(text: &str) -> Json {
     Json::parse(text).unwrap()
 }
 
-/// A JSON object from its text.
+/// Parse a JSON object.
 pub(super) fn map(text: &str) -> JsonMap {
     json(text).as_object().unwrap().clone()
 }
 
-/// A state from its JSON text.
+/// Parse a state from JSON.
 pub(super) fn state(text: &str) -> State {
     map(text).into()
 }
 
-/// Creates an empty session of the usual user.
+/// Create an empty session of the default user.
 pub(super) async fn create(log: &Log, id: &str) -> SessionKey {
     create_with(log, id, "{}").await
 }
 
-/// Creates a session of the usual user with a state.
+/// Create a session of the default user with a state.
 pub(super) async fn create_with(log: &Log, id: &str, initial: &str) -> SessionKey {
     let created = log.create_session(APP, USER, Some(state(initial)), Some(id));
     created.await.unwrap().key()
 }
 
-/// Creates a session of any user with a state.
+/// Create a session of any user with a state.
 pub(super) async fn create_at(log: &Log, key: &SessionKey, initial: &str) {
     let created = log.create_session(&key.app, &key.user, Some(state(initial)), Some(&key.id));
     created.await.unwrap();
 }
 
-/// Creates a session that lives for `ttl`.
+/// Create a session with the time to live `ttl`.
 pub(super) async fn create_for(log: &Log, id: &str, ttl: Duration) -> SessionKey {
     let new = CreateSession {
         app_name: APP.into(),
@@ -77,7 +77,7 @@ pub(super) async fn create_for(log: &Log, id: &str, ttl: Duration) -> SessionKey
     log.create(new).await.unwrap().key()
 }
 
-/// An event with this id, said at a fixed time.
+/// An event with this id and a fixed time.
 pub(super) fn event(id: &str) -> Event {
     event_at(id, 1_600_000_000.25)
 }
@@ -109,44 +109,44 @@ pub(super) fn numbered(prefix: &str, n: usize) -> Vec<Event> {
     (1..=n).map(|i| event(&format!("{prefix}{i}"))).collect()
 }
 
-/// Appends and gives the position.
+/// Append an event and return its position.
 pub(super) async fn append(log: &Log, key: &SessionKey, event: Event) -> u64 {
     append_all(log, key, vec![event]).await[0]
 }
 
-/// Appends together and gives the positions.
+/// Append events as one batch and return the positions.
 pub(super) async fn append_all(log: &Log, key: &SessionKey, events: Vec<Event>) -> Vec<u64> {
     positions(&log.append(key, events.into()).await.unwrap())
 }
 
-/// The positions of what was appended.
+/// The positions of the appended events.
 pub(super) fn positions(appended: &Appended) -> Vec<u64> {
     appended.events.iter().map(|(at, _)| *at).collect()
 }
 
-/// The whole session.
+/// Read the whole session.
 pub(super) async fn read(log: &Log, key: &SessionKey) -> Session {
     read_window(log, key, Window::ALL).await
 }
 
-/// The session with the events of `window`.
+/// Read the session with the events of `window`.
 pub(super) async fn read_window(log: &Log, key: &SessionKey, window: Window) -> Session {
     let read = log.read(key, window).await.unwrap();
     read.unwrap_or_else(|| panic!("{key} is not there"))
 }
 
-/// The session as ADK's method reads it.
+/// Read the session with ADK's method.
 pub(super) async fn get(log: &Log, key: &SessionKey, config: GetSessionConfig) -> Option<Session> {
     let read = log.get_session(&key.app, &key.user, &key.id, config);
     read.await.unwrap()
 }
 
-/// The ids of the events that a session holds.
+/// The ids of the session's loaded events.
 pub(super) fn ids(session: &Session) -> Vec<&str> {
     session.events.iter().map(|e| e.id.as_str()).collect()
 }
 
-/// The positions of the events that a session holds.
+/// The positions of the session's loaded events.
 pub(super) fn places(session: &Session) -> Vec<u64> {
     let events = session.events.iter_with_positions();
     events.map(|(position, _)| position).collect()
@@ -158,14 +158,14 @@ pub(super) fn bodies(session: &Session) -> Vec<String> {
     events.map(|event| event.to_json().unwrap()).collect()
 }
 
-/// Begins a run with an event, refusing to wait.
+/// Begin a run with an event, without waiting for the lease.
 pub(super) async fn begin(log: &Log, key: &SessionKey, event: Event) -> Result<RunToken> {
     let append = Append::from(event).beginning_run(no_wait());
     let appended = log.append(key, append).await?;
     Ok(appended.run.expect("a run was begun"))
 }
 
-/// Refuses at once.
+/// Options of a run that fails at once if the session is busy.
 pub(super) fn no_wait() -> RunOptions {
     RunOptions::default().with_wait(Duration::ZERO)
 }
@@ -190,13 +190,13 @@ where
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// The answer of `work`; a minute is for a test that hangs, no judgement on speed.
+/// Await `work`; the timeout of a minute only catches a hanging test.
 pub(super) async fn patiently<F: Future>(work: F) -> F::Output {
     let answered = tokio::time::timeout(Duration::from_secs(60), work).await;
     answered.expect("still waiting")
 }
 
-/// Lets `work` begin, and fails if it ends already.
+/// Poll `work` a few times and fail if it completes.
 pub(super) async fn still_waits<F: Future + Unpin>(work: &mut F) {
     for _ in 0..3 {
         tokio::select! {
@@ -207,7 +207,7 @@ pub(super) async fn still_waits<F: Future + Unpin>(work: &mut F) {
     }
 }
 
-/// Lets `work` wait until it surely has looked twice and stands in line, also for other instances.
+/// Let `work` wait until it has surely polled twice and stored a ticket that other instances see.
 pub(super) async fn stands_in_line<F: Future + Unpin>(work: &mut F) {
     for _ in 0..40 {
         tokio::select! {
@@ -228,13 +228,13 @@ pub(super) async fn next_events(tail: &mut EventStream, n: usize) -> Vec<(u64, A
     found
 }
 
-/// The lines of an export.
+/// Collect the lines of an export.
 pub(super) async fn export(log: &Log, scope: ExportScope) -> Vec<String> {
     let lines: Vec<Result<String>> = log.export(scope).collect().await;
     lines.into_iter().map(Result::unwrap).collect()
 }
 
-/// Lines as an import takes them.
+/// Convert lines to the stream that an import expects.
 pub(super) fn stream_of(lines: &[String]) -> LineStream {
     let lines: Vec<Result<String>> = lines.iter().cloned().map(Ok).collect();
     Box::pin(futures_util::stream::iter(lines))

@@ -1,11 +1,11 @@
-//! What creating a session promises.
+//! Promises about creating a session.
 
 use retain_core::{Clock as _, SessionError, SessionKey};
 
 use super::common::*;
 use crate::harness::Harness;
 
-/// A session has the id that was asked for.
+/// A session has the requested id.
 pub async fn create_keeps_the_given_id(harness: Harness) {
     let log = harness.service();
     let created = log.create_session(APP, USER, None, Some("s1")).await;
@@ -13,7 +13,7 @@ pub async fn create_keeps_the_given_id(harness: Harness) {
     assert_eq!(read(&log, &key("s1")).await.key(), key("s1"));
 }
 
-/// Without an id one is made, another one each time.
+/// Without an id, the session gets a new one.
 pub async fn create_without_id_generates_one(harness: Harness) {
     let log = harness.service();
     let first = log.create_session(APP, USER, None, None).await.unwrap();
@@ -23,7 +23,7 @@ pub async fn create_without_id_generates_one(harness: Harness) {
     read(&log, &first.key()).await;
 }
 
-/// A blank id counts as none, as in ADK's in-memory service.
+/// A blank id counts as missing, as in ADK's in-memory service.
 pub async fn create_with_a_blank_id_generates_one(harness: Harness) {
     let log = harness.service();
     for blank in ["", " ", "\t\n ", "\u{3000}"] {
@@ -34,7 +34,7 @@ pub async fn create_with_a_blank_id_generates_one(harness: Harness) {
     }
 }
 
-/// Blanks around an id belong to it: `x` and ` x ` are two sessions.
+/// Blanks around an id are part of it: `x` and ` x ` are two sessions.
 pub async fn create_keeps_blanks_around_an_id(harness: Harness) {
     let log = harness.service();
     for id in ["x", " x ", "x ", " x"] {
@@ -46,7 +46,7 @@ pub async fn create_keeps_blanks_around_an_id(harness: Harness) {
     }
 }
 
-/// A new session is empty, stands at position 0 and was last changed when it was created.
+/// A new session is empty, at position 0, and last changed when it was created.
 pub async fn a_new_session_is_empty(harness: Harness) {
     let log = harness.service();
     let created = log.create_session(APP, USER, None, Some("s")).await;
@@ -57,7 +57,7 @@ pub async fn a_new_session_is_empty(harness: Harness) {
     assert_eq!(created, read(&log, &key("s")).await);
 }
 
-/// Keys of the initial state go where their prefix says.
+/// The prefix of each key of the initial state determines its scope.
 pub async fn create_splits_state_by_scope(harness: Harness) {
     let log = harness.service();
     let initial = r#"{"a":1,"app:b":2,"user:c":3,"foo:d":4}"#;
@@ -79,7 +79,7 @@ pub async fn create_splits_state_by_scope(harness: Harness) {
     assert!(read(&log, &elsewhere).await.state.is_empty());
 }
 
-/// Shared keys that the initial state does not name keep their value; those it names are set.
+/// Shared state keys that the initial state does not name keep their value; the others are set.
 pub async fn create_merges_shared_state_key_by_key(harness: Harness) {
     let log = harness.service();
     create_with(&log, "one", r#"{"app:a":1,"app:b":1,"user:a":1}"#).await;
@@ -100,7 +100,7 @@ pub async fn create_drops_temp_keys(harness: Harness) {
     assert_eq!(before, state(r#"{"b":2}"#));
 }
 
-/// The state given at creation is what position 0 shows, whatever happens later.
+/// Position 0 always has the initial state, whatever happens later.
 pub async fn initial_state_is_position_zero(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"b":[2],"n":null}"#).await;
@@ -109,7 +109,7 @@ pub async fn initial_state_is_position_zero(harness: Harness) {
     assert_eq!(initial, state(r#"{"a":1,"b":[2],"n":null}"#));
 }
 
-/// Creating a session that exists fails and changes nothing, shared keys included.
+/// Creating an existing session fails and changes nothing, not even shared state.
 pub async fn creating_twice_is_already_exists_and_changes_nothing(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"app:a":1,"user:a":1}"#).await;
@@ -121,7 +121,7 @@ pub async fn creating_twice_is_already_exists_and_changes_nothing(harness: Harne
     assert_eq!(read(&log, &key).await, before);
 }
 
-/// When several create the same session at once, one of them succeeds, and its state is there.
+/// Of concurrent creates of one session, exactly one succeeds, and its state is stored.
 pub async fn exactly_one_of_concurrent_creates_wins(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let answers = at_once(8, |number| {
@@ -141,7 +141,7 @@ pub async fn exactly_one_of_concurrent_creates_wins(harness: Harness) {
     assert_eq!(stored.get("user:winner").unwrap(), &winner);
 }
 
-/// A session id means nothing without its user and app.
+/// The same session id under another user or app is another session.
 pub async fn the_same_id_elsewhere_is_another_session(harness: Harness) {
     let log = harness.service();
     let keys = [
@@ -160,7 +160,7 @@ pub async fn the_same_id_elsewhere_is_another_session(harness: Harness) {
     }
 }
 
-/// Strings cannot be put together to another session's address.
+/// Different keys never collide, even if their concatenated strings are equal.
 pub async fn different_addresses_never_collide(harness: Harness) {
     let log = harness.service();
     let keys = [("a", "b/c", "d"), ("a/b", "c", "d"), ("a", "b", "c/d")];

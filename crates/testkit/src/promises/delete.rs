@@ -1,4 +1,4 @@
-//! What deleting a session promises.
+//! Promises about deleting a session.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn delete(log: &Log, key: &SessionKey) {
     deleted.await.unwrap();
 }
 
-/// A deleted session is neither read nor listed.
+/// A deleted session can be neither read nor listed.
 pub async fn delete_removes_the_session(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
@@ -32,7 +32,7 @@ pub async fn delete_is_idempotent(harness: Harness) {
     delete(&log, &SessionKey::new("no", "such", "session")).await;
 }
 
-/// Keys that are shared with other sessions stay.
+/// State shared with other sessions stays.
 pub async fn delete_leaves_shared_state(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"app:b":2,"user:c":3}"#).await;
@@ -42,7 +42,7 @@ pub async fn delete_leaves_shared_state(harness: Harness) {
     assert_eq!(user, map(r#"{"c":3}"#));
 }
 
-/// Other sessions, of the same user or with the same id, stay as they are.
+/// Other sessions, of the same user or with the same id, do not change.
 pub async fn delete_touches_no_other_session(harness: Harness) {
     let log = harness.service();
     let others = [
@@ -64,7 +64,7 @@ pub async fn delete_touches_no_other_session(harness: Harness) {
     }
 }
 
-/// A live session whose stored one is gone cannot be appended to, and stays as it was.
+/// An append through a live session fails once the stored one is deleted, and changes nothing.
 pub async fn append_after_delete_is_not_found(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -78,7 +78,7 @@ pub async fn append_after_delete_is_not_found(harness: Harness) {
     assert_eq!(log.read(&key, Window::ALL).await.unwrap(), None);
 }
 
-/// A session made anew under an old id shows nothing of the old one, and its event ids are free.
+/// A recreated session shows nothing of the deleted one, and its event ids can be used again.
 pub async fn recreated_session_is_empty(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"old":1}"#).await;
@@ -98,7 +98,7 @@ pub async fn recreated_session_is_empty(harness: Harness) {
     assert_fails!(rewound, SessionError::InvocationNotFound { .. });
 }
 
-/// A run of a deleted session has no power over one made anew under the same id.
+/// The run token of a deleted session is invalid in a recreated session with the same id.
 pub async fn a_run_does_not_outlive_its_deleted_session(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -114,7 +114,7 @@ pub async fn a_run_does_not_outlive_its_deleted_session(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["e3", "e5"]);
 }
 
-/// Whatever is asked of a session that is not there, the answer is `NotFound`, and nothing is made.
+/// Every operation on a missing session is `NotFound` and creates nothing.
 pub async fn operations_on_a_missing_session_are_not_found(harness: Harness) {
     let log = harness.service();
     let key = key("missing");
@@ -150,7 +150,7 @@ pub async fn operations_on_a_missing_session_are_not_found(harness: Harness) {
     assert_eq!(log.list_sessions(APP, None).await.unwrap().sessions, []);
 }
 
-/// After a delete among concurrent appends the session is gone, in any order.
+/// A delete among concurrent appends removes the session, whatever the order.
 pub async fn a_delete_wins_against_concurrent_appends(harness: Harness) {
     let log = harness.service();
     for round in 0..10 {
@@ -174,7 +174,7 @@ pub async fn a_delete_wins_against_concurrent_appends(harness: Harness) {
     }
 }
 
-/// A deleted session stays deleted when the store is opened again.
+/// A deleted session stays deleted after reopening the store.
 pub async fn deleted_stays_deleted_after_reopening(mut harness: Harness) {
     if !harness.is_durable() {
         return;

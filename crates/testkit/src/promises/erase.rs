@@ -1,4 +1,4 @@
-//! What erasing a user promises.
+//! Promises about erasing a user.
 
 use futures_util::StreamExt as _;
 use retain_core::{EraseReceipt, ExportScope, SessionError, SessionKey, Window};
@@ -6,7 +6,7 @@ use retain_core::{EraseReceipt, ExportScope, SessionError, SessionKey, Window};
 use super::common::*;
 use crate::harness::Harness;
 
-/// Two sessions with three events, three keys of their own and two of the user.
+/// Create two sessions with three events, three state keys of their own and two of the user.
 async fn fill(log: &Log, app: &str, user: &str) -> [SessionKey; 2] {
     let one = SessionKey::new(app, user, "one");
     let two = SessionKey::new(app, user, "two");
@@ -28,7 +28,7 @@ fn whole() -> EraseReceipt {
     }
 }
 
-/// Everything of the user is gone, and the receipt says how much that was.
+/// Everything of the user is removed, and the receipt counts it.
 pub async fn erase_removes_everything_of_a_user(harness: Harness) {
     let log = harness.service();
     let sessions = fill(&log, APP, USER).await;
@@ -49,7 +49,7 @@ pub async fn erase_removes_everything_of_a_user(harness: Harness) {
     assert!(!exported.contains("\"e1\""), "{exported}");
 }
 
-/// Other users, the same user of another app, and the app's own keys stay.
+/// Other users, the same user of another app, and the app's state stay.
 pub async fn erase_keeps_other_users(harness: Harness) {
     let log = harness.service();
     fill(&log, APP, USER).await;
@@ -69,7 +69,7 @@ pub async fn erase_keeps_other_users(harness: Harness) {
     assert_eq!(app, map(r#"{"p":1,"q":3}"#));
 }
 
-/// Erasing again, or somebody who never was, removes nothing and says so.
+/// Erasing again, or erasing an unknown user, removes nothing and returns zeros.
 pub async fn erase_twice_gives_zeros(harness: Harness) {
     let log = harness.service();
     fill(&log, APP, USER).await;
@@ -80,7 +80,7 @@ pub async fn erase_twice_gives_zeros(harness: Harness) {
     assert_eq!(log.erase_user("nowhere", USER).await.unwrap(), nothing);
 }
 
-/// An erased user can start again, with nothing from before.
+/// An erased user can start again, without any earlier data.
 pub async fn an_erased_user_can_start_again(harness: Harness) {
     let log = harness.service();
     let [one, _] = fill(&log, APP, USER).await;
@@ -92,7 +92,7 @@ pub async fn an_erased_user_can_start_again(harness: Harness) {
     assert_eq!(append(&log, &one, event("e1")).await, 1);
 }
 
-/// A user with nothing but keys of their own is erased too.
+/// A user with only user state and no session is erased too.
 pub async fn erase_removes_user_keys_without_sessions(harness: Harness) {
     let log = harness.service();
     create_with(&log, "s", r#"{"user:u":1,"user:v":2}"#).await;
@@ -117,7 +117,7 @@ pub async fn erase_ends_tails(harness: Harness) {
     assert_fails!(end, SessionError::NotFound { .. });
 }
 
-/// What is erased stays so when the store is opened again.
+/// Erased data stays erased after reopening the store.
 pub async fn erased_stays_erased_after_reopening(mut harness: Harness) {
     if !harness.is_durable() {
         return;

@@ -1,4 +1,4 @@
-//! What forking promises: a session of its own with the same past.
+//! Promises about forking: a separate session with the same history.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub async fn a_fork_has_the_same_past(harness: Harness) {
     assert_eq!(read(&log, &key).await, whole);
 }
 
-/// Without a position the whole log is taken, without an id one is made.
+/// Without a position a fork copies the whole log; without an id it gets a new one.
 pub async fn fork_defaults_to_the_end_and_a_generated_id(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
@@ -55,7 +55,7 @@ pub async fn fork_defaults_to_the_end_and_a_generated_id(harness: Harness) {
     assert_eq!(bodies(&one), bodies(&read(&log, &key).await));
 }
 
-/// Nothing can be forked that is not there yet.
+/// A fork beyond the end of the log fails.
 pub async fn a_fork_beyond_the_end_is_position_not_found(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
@@ -70,7 +70,7 @@ pub async fn a_fork_beyond_the_end_is_position_not_found(harness: Harness) {
     assert_eq!(fork.unwrap(), None);
 }
 
-/// A fork does not write over a session.
+/// A fork does not overwrite an existing session.
 pub async fn a_fork_to_an_existing_id_is_already_exists(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
@@ -84,7 +84,7 @@ pub async fn a_fork_to_an_existing_id_is_already_exists(harness: Harness) {
     assert_eq!(read(&log, &key).await.position, 4);
 }
 
-/// A list shows where a fork comes from, and a fork of a fork names its parent.
+/// A list shows the origin of a fork, and a fork of a fork names its direct parent.
 pub async fn a_fork_remembers_its_origin(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
@@ -105,13 +105,13 @@ pub async fn a_fork_remembers_its_origin(harness: Harness) {
     assert_eq!(listed.create_time, harness.clock.now());
     assert_eq!(meta(&log, "grandchild").await.origin, from("fork", 1));
     assert_eq!(meta(&log, "s").await.origin, None);
-    // The origin may go; the fork still knows where it came from.
+    // The fork keeps its origin after the origin is deleted.
     log.delete_session(APP, USER, "s").await.unwrap();
     assert_eq!(meta(&log, "fork").await.origin, from("s", 3));
     assert_eq!(read(&log, &fork.key()).await.events.len(), 3);
 }
 
-/// Origin and fork live on independently; only shared keys are shared.
+/// Origin and fork change independently; only shared state is shared.
 pub async fn a_fork_and_its_origin_live_independently(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
@@ -129,7 +129,7 @@ pub async fn a_fork_and_its_origin_live_independently(harness: Harness) {
     assert_eq!(read(&log, &key).await, of_origin);
 }
 
-/// The past of a fork can be asked and taken back, as in its origin.
+/// Past states of a fork can be read and rewound, as in its origin.
 pub async fn a_fork_keeps_the_history_of_state(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
@@ -146,7 +146,7 @@ pub async fn a_fork_keeps_the_history_of_state(harness: Harness) {
     assert_fold(&log, &before, INITIAL).await;
 }
 
-/// A fork knows the events it copied, and only those.
+/// A fork recognizes repeats of the events that it copied, and only those.
 pub async fn fork_recognizes_the_events_it_copied(harness: Harness) {
     let log = harness.service();
     let key = origin(&log).await;
@@ -172,7 +172,7 @@ pub async fn a_fork_is_free_while_its_origin_runs(harness: Harness) {
     log.renew_run(&key, run).await.unwrap();
 }
 
-/// Of several forks to one id at once, one succeeds.
+/// Of concurrent forks to one id, exactly one succeeds.
 pub async fn exactly_one_of_concurrent_forks_wins(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = origin(&log).await;
@@ -186,7 +186,7 @@ pub async fn exactly_one_of_concurrent_forks_wins(harness: Harness) {
     assert_eq!(read(&log, &fork).await.position, won[0]);
 }
 
-/// A fork is read by time as any other session, however its times lie to the moment it was made.
+/// A fork can be read by time, whether its events are older or newer than the fork.
 pub async fn a_fork_is_read_by_time(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

@@ -1,7 +1,7 @@
-//! What odd ids promise: each is stored exactly as given, or refused, and the refused ones are known.
+//! Promises about unusual ids: each is stored exactly as given, or rejected by a known rule.
 //!
-//! Refused are: the empty id, an id with a NUL character, an id of more than 512 bytes. A session
-//! id of blanks only counts as none, and one is made.
+//! Rejected are the empty id, an id with a NUL character, and an id of more than 512 bytes. A
+//! session id of blanks counts as missing, so the session gets a new one.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use retain_core::{
 use super::common::*;
 use crate::harness::Harness;
 
-/// Ids that have tripped somebody's software.
+/// Ids that are known to break software.
 fn odd_ids() -> Vec<String> {
     let mut ids: Vec<String> = ODD_IDS.iter().map(|id| (*id).to_owned()).collect();
     ids.push("x".repeat(511));
@@ -32,7 +32,7 @@ fn odd_ids() -> Vec<String> {
 
 #[rustfmt::skip]
 const ODD_IDS: &[&str] = &[
-    // Nothing to see, and what a sloppy trim makes of it.
+    // Invisible ids, and what a careless trim makes of them.
     "", " ", "  ", "\t", "\n", "\r\n", "\u{a0}", "\u{3000}", "\u{200b}", "\u{feff}",
     // Look-alikes.
     "bob", "Bob", "BOB", "bob ", " bob", "bo\u{200b}b", "b\u{43e}b", "Böb", "Bo\u{308}b", "ﬁ", "fi",
@@ -47,19 +47,19 @@ const ODD_IDS: &[&str] = &[
     ":app", "@p", "$1", "NULL", "null",
     // Patterns.
     "*", "?*", "[a-z]", "%", "_", "%%", "a%", "a_b", "\\%", ".*", "^a$",
-    // Other languages' marks.
+    // Markup of other languages.
     "{}", "[]", "{\"a\":1}", "\\u0000", "%00", "%2e%2e", "&amp;", "<script>", "${x}", "{{x}}", "a b", "a+b",
     "a&b=c", "#", "-", "--help", "0", "00", "1", "1.0", "01", "-1", "true", "app:", "user:x", "a:b:c",
     // Scripts.
     "مرحبا", "\u{202e}abc", "שלום", "日本語", "🦀", "👩‍👩‍👧‍👦", "é\u{301}\u{301}", "\u{10ffff}", "\u{fffd}", "\u{e000}",
 ];
 
-/// Whether an id is refused, by the rule above.
+/// Whether the rule above rejects an id.
 fn is_refused(id: &str) -> bool {
     id.is_empty() || id.contains('\0') || id.len() > Limits::ID_BYTES_MAX
 }
 
-/// Creates a session at each address and checks that exactly the refused ones fail.
+/// Create a session for each key and check that exactly the invalid ones fail.
 async fn create_each(log: &Log, keys: &[SessionKey], odd: fn(&SessionKey) -> &str) {
     for key in keys {
         let state = State::from([("me", odd(key))]);
@@ -75,7 +75,7 @@ async fn create_each(log: &Log, keys: &[SessionKey], odd: fn(&SessionKey) -> &st
     }
 }
 
-/// Checks that each address finds its own session, and that deleting one leaves the others.
+/// Check that each key reads its own session, and that deleting one leaves the others.
 async fn find_and_delete_each(log: &Log, keys: &[SessionKey], odd: fn(&SessionKey) -> &str) {
     let stored: Vec<&SessionKey> = keys.iter().filter(|key| !is_refused(odd(key))).collect();
     for key in &stored {
@@ -101,7 +101,7 @@ async fn find_and_delete_each(log: &Log, keys: &[SessionKey], odd: fn(&SessionKe
     }
 }
 
-/// Odd session ids are kept apart, listed exactly, or refused.
+/// Unusual session ids are stored and listed exactly, or rejected.
 pub async fn odd_session_ids_are_exact_or_refused(harness: Harness) {
     let log = harness.service();
     // A blank session id counts as missing.
@@ -116,7 +116,7 @@ pub async fn odd_session_ids_are_exact_or_refused(harness: Harness) {
     find_and_delete_each(&log, &keys, |key| &key.id).await;
 }
 
-/// Odd user ids are kept apart, their keys too, or refused.
+/// Unusual user ids and their state are kept apart, or rejected.
 pub async fn odd_user_ids_are_exact_or_refused(harness: Harness) {
     let log = harness.service();
     let odd = odd_ids();
@@ -144,7 +144,7 @@ pub async fn odd_user_ids_are_exact_or_refused(harness: Harness) {
     erase_each(&log, &keys).await;
 }
 
-/// Erases the users one by one; each has one session and no more.
+/// Erase the users one by one; each has exactly one session.
 async fn erase_each(log: &Log, keys: &[SessionKey]) {
     for key in keys.iter().filter(|key| !is_refused(&key.user)) {
         let receipt = log.erase_user(APP, &key.user).await.unwrap();
@@ -155,7 +155,7 @@ async fn erase_each(log: &Log, keys: &[SessionKey]) {
     assert_eq!(log.list_sessions(APP, None).await.unwrap().sessions, []);
 }
 
-/// Odd app names are kept apart, their keys too, or refused.
+/// Unusual app names and their state are kept apart, or rejected.
 pub async fn odd_app_names_are_exact_or_refused(harness: Harness) {
     let log = harness.service();
     let odd = odd_ids();
@@ -180,8 +180,8 @@ pub async fn odd_app_names_are_exact_or_refused(harness: Harness) {
     find_and_delete_each(&log, &keys, |key| &key.app).await;
 }
 
-/// Odd event and invocation ids are stored exactly, found by exactly themselves, or refused. An
-/// empty event id is none, an empty invocation id is one.
+/// Unusual event and invocation ids are stored exactly and found only by themselves, or rejected.
+/// An empty event id counts as missing; an empty invocation id is valid.
 pub async fn odd_event_ids_are_exact_or_refused(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -203,7 +203,8 @@ pub async fn odd_event_ids_are_exact_or_refused(harness: Harness) {
         assert_eq!(append(&log, &key, event).await, stored.len() as u64);
     }
     assert_eq!(ids(&read(&log, &key).await), stored);
-    // Every invocation is found where it stands: the state before the first one is the initial.
+    // Each invocation is found at its position: the state before the first one is the initial
+    // state.
     for (place, invocation) in stored.iter().enumerate().step_by(10) {
         let fork = log.fork(&key, Some(place as u64), None).await.unwrap();
         let unknown = log.rewind(&fork.key(), invocation).await;
@@ -211,8 +212,8 @@ pub async fn odd_event_ids_are_exact_or_refused(harness: Harness) {
     }
 }
 
-/// Odd state keys are stored exactly in every scope. Refused are a NUL character, and more bytes
-/// than the limit says.
+/// Unusual state keys are stored exactly in every scope. A NUL character and a length above the
+/// limit are rejected.
 pub async fn odd_state_keys_are_exact_or_refused(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -242,7 +243,7 @@ pub async fn odd_state_keys_are_exact_or_refused(harness: Harness) {
     assert_eq!(initial.await.unwrap().state, expected);
 }
 
-/// Odd ids come through an export and an import.
+/// Unusual ids survive export and import.
 pub async fn odd_ids_survive_export_and_import(harness: Harness) {
     let log = harness.service();
     let odd: Vec<String> = odd_ids()
@@ -266,8 +267,8 @@ pub async fn odd_ids_survive_export_and_import(harness: Harness) {
     }
 }
 
-/// What asks for a session by an address that cannot be, or goes on from one, is told so, and not
-/// that the store has failed.
+/// An operation on an invalid session key, or a list that continues from one, reports the invalid
+/// key, not a failure of the store.
 pub async fn invalid_addresses_are_refused(harness: Harness) {
     let log = harness.service();
     let there = create(&log, "s").await;

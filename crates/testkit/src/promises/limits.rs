@@ -1,4 +1,4 @@
-//! What limits promise: each is explicit, can be set, and nothing is written when it is exceeded.
+//! Promises about limits: each is explicit and configurable, and an excess writes nothing.
 
 use retain_core::{Event, Limited, Limits, Result, SessionError, State, Window};
 
@@ -14,7 +14,7 @@ fn filling(id: &str, key: &str, bytes: usize) -> Event {
     setting(id, &format!(r#"{{"{key}":"{}"}}"#, text_of(bytes)))
 }
 
-/// The state of the scope that keys with this prefix belong to.
+/// The limit on the state of the scope with this prefix.
 fn state_of(prefix: &str) -> Limited {
     match prefix {
         "app:" => Limited::AppState,
@@ -23,7 +23,7 @@ fn state_of(prefix: &str) -> Limited {
     }
 }
 
-/// Fails unless the answer says what is too large, and names a limit of `limit`.
+/// Fail unless the error names `what` as too large, and `limit` as the limit.
 fn assert_too_large<T: std::fmt::Debug>(answer: Result<T>, what: Limited, limit: usize) {
     match answer {
         Err(SessionError::TooLarge {
@@ -39,7 +39,7 @@ fn assert_too_large<T: std::fmt::Debug>(answer: Result<T>, what: Limited, limit:
     }
 }
 
-/// An event may have the limit of bytes as JSON, and not one more.
+/// An event may have as many bytes of JSON as the limit, and not one more.
 pub async fn the_size_of_an_event_is_limited(harness: Harness) {
     let event = filling("e", "user:a", 500);
     let bytes = event.to_json().unwrap().len();
@@ -58,7 +58,7 @@ pub async fn the_size_of_an_event_is_limited(harness: Harness) {
     append(&exact, &key, event).await;
 }
 
-/// A state key with its prefix may have the limit of bytes, wherever it is set.
+/// A state key may have as many bytes as the limit, prefix included, in every operation.
 pub async fn the_length_of_a_state_key_is_limited(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_key_bytes = 20).await;
     let key = create(&log, "s").await;
@@ -80,7 +80,7 @@ pub async fn the_length_of_a_state_key_is_limited(harness: Harness) {
     }
 }
 
-/// An append may hold the limit of events; partial ones do not count.
+/// An append may have as many events as the limit; partial ones do not count.
 pub async fn the_size_of_a_batch_is_limited(harness: Harness) {
     let log = harness.second_with(|s| s.limits.batch_events = 3).await;
     let key = create(&log, "s").await;
@@ -94,7 +94,7 @@ pub async fn the_size_of_a_batch_is_limited(harness: Harness) {
     assert_eq!(append_all(&log, &key, batch).await, [1, 2, 3]);
 }
 
-/// The state of each scope may grow so far: of a session, of a user, of an app.
+/// The size of the state of a session, of a user and of an app is limited.
 pub async fn the_size_of_state_is_limited_in_each_scope(harness: Harness) {
     const LIMIT: usize = 1000;
     let log = harness.second_with(|s| s.limits.state_bytes = LIMIT).await;
@@ -109,14 +109,14 @@ pub async fn the_size_of_state_is_limited_in_each_scope(harness: Harness) {
         let refused = log.append(&key, batch.into()).await;
         assert_too_large(refused, state_of(scope), LIMIT);
         assert_eq!(read(&log, &key).await, before, "scope {scope:?}");
-        // The other scopes have room, and so has this one once a value is replaced.
+        // The other scopes have room, and so does this one once a value is replaced.
         append(&log, &key, filling("e4", &format!("{scope}a"), 700)).await;
         append(&log, &key, filling("e5", &format!("{scope}a"), 1)).await;
         append(&log, &key, filling("e6", &format!("{scope}b"), 600)).await;
     }
 }
 
-/// What several sessions of a user put together counts as the user's.
+/// What several sessions write to the user's state counts together.
 pub async fn shared_state_is_limited_across_sessions(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = 1000).await;
     let (one, two) = (create(&log, "one").await, create(&log, "two").await);
@@ -127,12 +127,12 @@ pub async fn shared_state_is_limited_across_sessions(harness: Harness) {
         assert_too_large(refused, state_of(scope), 1000);
     }
     assert!(read(&log, &two).await.events.is_empty());
-    // Keys of their own do not add up.
+    // The sessions' own state does not count together.
     append(&log, &one, filling("own", "k", 600)).await;
     append(&log, &two, filling("own", "k", 600)).await;
 }
 
-/// The state given at creation is limited alike, with what is shared already.
+/// The limit applies to the initial state too, together with existing shared state.
 pub async fn the_size_of_initial_state_is_limited(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = 1000).await;
     for scope in ["", "user:", "app:"] {
@@ -150,7 +150,7 @@ pub async fn the_size_of_initial_state_is_limited(harness: Harness) {
     assert_eq!(user.len(), 1);
 }
 
-/// Ids may be made shorter than the store could hold, never longer.
+/// The limit on ids may be lowered, but not raised above what stores support.
 pub async fn the_length_of_ids_is_limited(harness: Harness) {
     let log = harness.second_with(|s| s.limits.id_bytes = 10).await;
     let long = text_of(11);
@@ -176,7 +176,7 @@ pub async fn the_length_of_ids_is_limited(harness: Harness) {
     assert_fails!(refused, SessionError::Invalid { .. });
 }
 
-/// The usual limits leave room for large events.
+/// The default limits allow large events.
 pub async fn large_events_are_stored(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -198,7 +198,7 @@ pub async fn invalid_timestamp_is_refused(harness: Harness) {
     assert!(read(&log, &key).await.events.is_empty());
 }
 
-/// A limit that was lowered later refuses more state, not the events of sessions that are over it.
+/// After a limit is lowered, larger states may not grow, but their sessions accept events.
 pub async fn lowered_limit_refuses_only_growth(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

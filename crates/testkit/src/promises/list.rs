@@ -1,4 +1,4 @@
-//! What lists promise.
+//! Promises about lists.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn all(log: &Log, user: Option<&str>) -> Vec<SessionMeta> {
     log.list_sessions(APP, user).await.unwrap().sessions
 }
 
-/// Reads a list page by page.
+/// Read a list page by page.
 async fn in_pages(log: &Log, query: ListSessions, limit: usize) -> Vec<SessionMeta> {
     let mut found = Vec::new();
     let mut after: Option<ListCursor> = None;
@@ -58,7 +58,7 @@ async fn create_some(log: &Log, harness: &Harness) {
     create_at(log, &SessionKey::new("other", "ada", "z"), "{}").await;
 }
 
-/// A user's list has the user's sessions and nobody else's.
+/// A user's list has the sessions of that user only.
 pub async fn list_brings_one_users_sessions(harness: Harness) {
     let log = harness.service();
     create_some(&log, &harness).await;
@@ -70,7 +70,7 @@ pub async fn list_brings_one_users_sessions(harness: Harness) {
     assert_eq!(all(&log, Some("ad")).await, []);
 }
 
-/// Without a user the sessions of all users of the app come, and of no other app.
+/// Without a user, a list has the sessions of all users of the app, and of no other app.
 pub async fn list_without_user_brings_all_users(harness: Harness) {
     let log = harness.service();
     create_some(&log, &harness).await;
@@ -104,7 +104,7 @@ pub async fn list_is_ordered_by_update_user_and_id(harness: Harness) {
     let expected = [("a", "1"), ("a", "10"), ("a", "2"), ("b", "0"), ("b", "1")];
     assert_eq!(keys(&same_time), expected);
 
-    // An event moves its session to its time, forwards or backwards.
+    // An event changes the update time of its session to its own time, later or earlier.
     let now = harness.clock.now();
     let first = SessionKey::new(APP, "a", "1");
     append(&log, &first, event_at("e", now + 1.0)).await;
@@ -115,7 +115,7 @@ pub async fn list_is_ordered_by_update_user_and_id(harness: Harness) {
     assert_eq!(keys(&moved), expected);
 }
 
-/// Page by page, each session comes once and in the order of the whole list, ties included.
+/// Paging returns each session once, in the order of the whole list, ties included.
 pub async fn list_pages_show_each_session_once(harness: Harness) {
     let log = harness.service();
     for number in 0..40 {
@@ -144,8 +144,8 @@ pub async fn list_pages_show_each_session_once(harness: Harness) {
     assert_eq!(keys(&paged), keys(&all(&log, Some("ada")).await));
 }
 
-/// However long the list and whosever sessions lie between, each comes with the state that it would
-/// be read with: none, one key or several, changed since, and gone.
+/// In a long list with sessions of many users, each session has the state that a read returns:
+/// without keys, with one or several, changed since, or removed.
 pub async fn a_long_list_has_each_sessions_own_state(harness: Harness) {
     let log = harness.service();
     for number in 0..300 {
@@ -182,7 +182,7 @@ pub async fn a_long_list_has_each_sessions_own_state(harness: Harness) {
     }
 }
 
-/// A list as text says what the list says, also after a session in it has changed.
+/// A list as text equals the list, even after a session in it has changed.
 pub async fn list_as_text_equals_the_list(harness: Harness) {
     let log = harness.service();
     assert_eq!(text(&log, "ada").await, "[]");
@@ -210,7 +210,7 @@ pub async fn list_as_text_equals_the_list(harness: Harness) {
     let deleted = log.delete_session(APP, "ada", "s50");
     deleted.await.unwrap();
     check_text(&log).await;
-    // What was listed before and is another one now.
+    // A listed session that was deleted and recreated.
     create_with(&log, "s50", r#"{"n":"new"}"#).await;
     check_text(&log).await;
     let mut event = event("later");
@@ -241,7 +241,7 @@ async fn check_text(log: &Log) {
     }
 }
 
-/// Keys and values in the order of keys: scopes may come in another order.
+/// Keys and values sorted by key, because the order of scopes may differ.
 fn sorted(state: &retain_core::State) -> Vec<(String, String)> {
     let entries = state.iter();
     let mut entries: Vec<_> = entries
@@ -251,7 +251,7 @@ fn sorted(state: &retain_core::State) -> Vec<(String, String)> {
     entries
 }
 
-/// Sessions that come and go between two pages disturb no other.
+/// Sessions created or deleted between two pages do not affect the others.
 pub async fn list_pages_continue_after_a_deleted_session(harness: Harness) {
     let log = harness.service();
     for number in 0..6 {
@@ -277,7 +277,7 @@ pub async fn list_pages_continue_after_a_deleted_session(harness: Harness) {
     assert_eq!(keys(&rest.sessions), expected);
 }
 
-/// A cursor can be printed, carried away and read back, whatever the ids hold.
+/// A cursor survives printing and parsing, whatever the ids contain.
 pub async fn list_cursors_survive_being_printed(harness: Harness) {
     let log = harness.service();
     let nasty = ["\"", "a,b", "ünïcode 🦀", "x\ny", "[1]"];
@@ -303,7 +303,7 @@ pub async fn list_cursors_survive_being_printed(harness: Harness) {
     assert_eq!(found, expected);
 }
 
-/// ADK's list carries the merged state; the log's list does if asked.
+/// ADK's list has the merged state; the log's list has it on request.
 pub async fn list_has_state_on_request(harness: Harness) {
     let log = harness.service();
     create_with(&log, "s", r#"{"a":1,"app:b":2}"#).await;
@@ -333,7 +333,7 @@ pub async fn list_has_state_on_request(harness: Harness) {
     assert_eq!(with, listed);
 }
 
-/// A list says when each session was made and changed, and where its log ends.
+/// A list has the creation and update time of each session and the end of its log.
 pub async fn list_has_times_and_positions(harness: Harness) {
     let log = harness.service();
     let created = harness.clock.now();

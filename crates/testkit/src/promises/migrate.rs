@@ -1,5 +1,5 @@
-//! What a store promises to one that takes its place, or that it takes the place of: everything can
-//! be found, and written as it was.
+//! Promises of a store about migration from it and to it: everything can be listed, and written
+//! unchanged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,8 +23,8 @@ async fn all_addresses(store: &dyn TransferStore, step: usize) -> Vec<SessionKey
     }
 }
 
-/// Sessions of all apps and users, ordered byte by byte, in pages of any size; without those that
-/// were deleted or have expired.
+/// Sessions of all apps and users are listed in byte order, in pages of any size, without deleted
+/// and expired ones.
 pub async fn every_address_comes_once_in_order(harness: Harness) {
     let log = harness.service();
     let store = harness.store().await;
@@ -50,7 +50,7 @@ pub async fn every_address_comes_once_in_order(harness: Harness) {
     for step in [1, 3, 1000] {
         assert_eq!(all_addresses(&*store, step).await, keys, "{step}");
     }
-    // What is behind an address that is none is found too.
+    // Listing continues after a key that does not exist.
     let between = SessionKey::new("a", "u", "1\u{1}");
     let next = store.addresses(Some(&between), 1).await.unwrap();
     assert_eq!(next, [SessionKey::new("a", "u", "10")]);
@@ -67,7 +67,7 @@ async fn all_owners(store: &dyn TransferStore, step: usize) -> Vec<StateOwner> {
     }
 }
 
-/// Apps and users who have keys, whether or not they have a session; nobody else.
+/// Apps and users with shared state are listed, with or without sessions, and no others.
 pub async fn owners_of_shared_keys_come_once_in_order(harness: Harness) {
     let log = harness.service();
     let store = harness.store().await;
@@ -94,7 +94,7 @@ pub async fn owners_of_shared_keys_come_once_in_order(harness: Harness) {
     }
 }
 
-/// Keys come without a session; those that are known keep their value.
+/// Shared state is added without a session; existing keys keep their value.
 pub async fn missing_shared_keys_are_added(harness: Harness) {
     let log = harness.service();
     let store = harness.store().await;
@@ -139,7 +139,7 @@ async fn migrate(from: &Harness, to: &Harness) -> Result<MigrationReport, Migrat
     migration.with_clock(clock).run().await
 }
 
-/// A session that moves lives no longer than it would have.
+/// A migrated session does not live longer than the original.
 pub async fn migrated_session_keeps_its_expiry(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", Duration::from_millis(100_500)).await;
@@ -162,7 +162,7 @@ pub async fn migrated_session_keeps_its_expiry(harness: Harness) {
     assert!(copy.read(&key, Window::ALL).await.unwrap().is_some());
     elsewhere.clock.tick(Duration::from_millis(1));
     assert_eq!(copy.read(&key, Window::ALL).await.unwrap(), None);
-    // One that has expired already is not made, and brings no shared keys.
+    // An expired session is not created and adds no shared state.
     let header = here.log_header(&key).await.unwrap().unwrap();
     let draft = there.begin_draft(&key).await.unwrap();
     let shared = ScopedState {
@@ -180,8 +180,8 @@ async fn exported(harness: &Harness) -> Vec<String> {
     export(&harness.service(), app).await
 }
 
-/// Logs with everything in them come out of another store as they went in, state at each position
-/// too; to migrate again finds everything there.
+/// Complete logs are equal in the target store, including the state at each position; a second
+/// migration finds everything present.
 pub async fn migration_copies_everything(harness: Harness) {
     let log = harness.service();
     let keys = fill(&log, &harness).await;
@@ -214,7 +214,7 @@ pub async fn migration_copies_everything(harness: Harness) {
     assert_eq!((again.counts, again.digest), (report.counts, report.digest));
 }
 
-/// A session that the target has otherwise, or of its own, stops the migration and stays.
+/// A session that differs in the target, or exists only there, stops the migration and stays.
 pub async fn migration_does_not_overwrite_different_data(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;

@@ -1,6 +1,6 @@
-//! The promises, one function each. Its name is the promise; a store keeps it or says why not.
+//! The promises, one function each. The name is the promise; a store keeps it or says why not.
 //!
-//! [`session_promises!`](crate::session_promises) is the one list of them.
+//! [`session_promises!`](crate::session_promises) is the complete list of them.
 
 #![allow(
     clippy::unwrap_used,
@@ -46,7 +46,7 @@ pub use tail::*;
 pub use transfer::*;
 pub use ttl::*;
 
-/// Makes every promise a test of the store that the expression opens.
+/// Turn every promise into a test of the store that the expression opens.
 ///
 /// ```ignore
 /// mod sqlite {
@@ -59,15 +59,14 @@ pub use ttl::*;
 /// }
 /// ```
 ///
-/// The expression gives a future of a fresh [`Harness`](crate::Harness). A promise that the store
-/// cannot keep is named with its reason; its test then shows as ignored. Where a store needs
-/// something that is not everywhere, `needs: is_there()` says whether it is; without it the tests
-/// skip themselves.
+/// The expression is a future of a fresh [`Harness`](crate::Harness). List a promise that the store
+/// does not keep with the reason; its test is then ignored. If the store needs a service, `needs:
+/// is_there()` reports whether it is available; otherwise the tests skip themselves.
 #[macro_export]
 macro_rules! session_promises {
     ($open:expr $(, needs: $needs:expr)?
         $(, except: [$($promise:ident = $reason:literal),* $(,)?])?) => {
-        // A typing error among the exceptions must not pass for one.
+        // A misspelled exception must not compile.
         $($( const _: () = { let _ = $crate::promises::$promise; }; )*)?
         $crate::session_promises! { @except ($) $($($promise = $reason),*)? }
         $crate::session_promises! { @each $open, [$($needs)?];
@@ -339,7 +338,7 @@ macro_rules! session_promises {
             lowered_limit_refuses_only_growth,
         }
     };
-    // Makes a macro that puts `#[ignore]` before the tests of the exceptions.
+    // Define a macro that adds `#[ignore]` to the tests of the exceptions.
     (@except ($d:tt) $($promise:ident = $reason:literal),*) => {
         macro_rules! unless_excepted {
             $( ($promise $d($d test:tt)*) => { #[ignore = $reason] $d($d test)* }; )*

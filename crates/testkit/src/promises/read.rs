@@ -1,4 +1,4 @@
-//! What reading a session promises.
+//! Promises about reading a session.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use retain_core::{GetSessionConfig, Session, SessionError, Window};
 use super::common::*;
 use crate::harness::Harness;
 
-/// A read brings every event in the order of the log, with its position.
+/// A read returns every event in log order, with its position.
 pub async fn read_brings_all_events_in_order(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -21,7 +21,7 @@ pub async fn read_brings_all_events_in_order(harness: Harness) {
     assert_eq!(all.position, 5);
 }
 
-/// Returns the newest N events, or all if there are fewer.
+/// A read returns the newest N events, or all if there are fewer.
 pub async fn read_brings_the_newest_events(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -37,7 +37,7 @@ pub async fn read_brings_the_newest_events(harness: Harness) {
     }
 }
 
-/// Zero events means none, as in ADK 2.13; the state comes all the same.
+/// Zero events means none, as in ADK 2.13; the state is still returned.
 pub async fn newest_zero_brings_state_and_no_events(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
@@ -52,8 +52,8 @@ pub async fn newest_zero_brings_state_and_no_events(harness: Harness) {
     assert_eq!(found.position, 1);
 }
 
-/// A timestamp includes the events at it, and looks at each event by itself: with times that go
-/// back and forth it is not a prefix or suffix of the log.
+/// A timestamp filter includes events at that time and tests each event by itself: if times are not
+/// monotonic, the result is neither a prefix nor a suffix of the log.
 pub async fn read_after_a_timestamp_includes_it(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -79,7 +79,7 @@ pub async fn read_after_a_timestamp_includes_it(harness: Harness) {
     }
 }
 
-/// With a time and a count, the newest of those that are new enough come.
+/// With a time and a count, a read returns the newest of the events that pass the time filter.
 pub async fn time_and_count_filters_combine(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -96,7 +96,7 @@ pub async fn time_and_count_filters_combine(harness: Harness) {
     }
 }
 
-/// A range of positions includes both ends and may lie anywhere.
+/// A range of positions includes both ends and may be anywhere.
 pub async fn read_brings_a_range_of_positions(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -121,7 +121,7 @@ pub async fn read_brings_a_range_of_positions(harness: Harness) {
     }
 }
 
-/// Range, time, newest and oldest cut one after the other.
+/// Range, time, newest and oldest apply one after the other.
 pub async fn window_conditions_combine(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -151,7 +151,7 @@ pub async fn window_conditions_combine(harness: Harness) {
     assert_eq!(places(&read_window(&log, &key, in_steps).await), [4, 5]);
 }
 
-/// There is no session unless somebody created it.
+/// A session that was not created reads as `None`.
 pub async fn reading_a_missing_session_gives_none(harness: Harness) {
     let log = harness.service();
     create(&log, "s").await;
@@ -164,8 +164,8 @@ pub async fn reading_a_missing_session_gives_none(harness: Harness) {
     }
 }
 
-/// State and events of one read belong together, while others write batches: never half a batch,
-/// never the keys of one batch and the events of another.
+/// State and events of one read are consistent while others append batches: never half a batch,
+/// never the state of one batch with the events of another.
 pub async fn every_read_is_one_snapshot(harness: Harness) {
     const BATCHES: u64 = 400;
     let (log, second) = (harness.service(), harness.second().await);
@@ -178,7 +178,7 @@ pub async fn every_read_is_one_snapshot(harness: Harness) {
             tokio::spawn(async move {
                 while !written.load(Ordering::SeqCst) {
                     assert_whole_batches(&read(&log, &key).await);
-                    // Short reads leave time for many.
+                    // Short reads allow many of them.
                     for _ in 0..20 {
                         let newest = read_window(&log, &key, Window::newest(4)).await;
                         assert_whole_batches(&newest);
@@ -216,7 +216,7 @@ fn assert_whole_batches(session: &Session) {
     }
 }
 
-/// What one instance was told is stored, another instance reads at once.
+/// An instance reads at once what another instance has acknowledged.
 pub async fn a_second_instance_reads_what_the_first_wrote(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
@@ -230,10 +230,10 @@ pub async fn a_second_instance_reads_what_the_first_wrote(harness: Harness) {
     assert_eq!(log.read(&key, Window::ALL).await.unwrap(), None);
 }
 
-/// What was stored is there after closing and opening again, byte for byte.
+/// Stored data survives closing and reopening the store, byte for byte.
 pub async fn everything_survives_reopening(mut harness: Harness) {
     if !harness.is_durable() {
-        // The store says openly that it forgets; then there is nothing to promise.
+        // The store declares that it is not durable, so there is nothing to check.
         return;
     }
     let log = harness.service();
@@ -268,7 +268,7 @@ pub async fn everything_survives_reopening(mut harness: Harness) {
     assert_eq!(log.check().await.unwrap(), Vec::<String>::new());
 }
 
-/// A refresh brings what others appended, each event once and in order, and the newest state.
+/// A refresh adds missed events once and in order, and the newest state.
 pub async fn refresh_brings_missed_events_without_gap_or_repeat(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
@@ -292,7 +292,7 @@ pub async fn refresh_brings_missed_events_without_gap_or_repeat(harness: Harness
     assert_eq!(live, read(&log, &key).await);
 }
 
-/// A refresh of a session that was read in part adds what is new, and not what was left out.
+/// A refresh of a partly read session adds new events, not the ones left out before.
 pub async fn refresh_continues_from_a_window(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -307,7 +307,7 @@ pub async fn refresh_continues_from_a_window(harness: Harness) {
     assert_eq!((newest.position, none.position), (7, 7));
 }
 
-/// `temp:` keys live as long as the live session; a refresh does not end them.
+/// `temp:` keys live as long as the live session; a refresh keeps them.
 pub async fn refresh_keeps_temp_keys(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -319,7 +319,7 @@ pub async fn refresh_keeps_temp_keys(harness: Harness) {
     assert_eq!(live.state, state(r#"{"temp:t":1,"a":2}"#));
 }
 
-/// A session that is gone cannot be refreshed, and the live one stays as it was.
+/// Refreshing a deleted session fails, and the live session does not change.
 pub async fn refresh_of_a_deleted_session_is_not_found(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -332,8 +332,8 @@ pub async fn refresh_of_a_deleted_session_is_not_found(harness: Harness) {
     assert_eq!(live, before);
 }
 
-/// A live session never becomes a mixture of two: when another one took its id, a refresh says so
-/// or brings the new one whole.
+/// A live session never becomes a mixture of two. If another session has its id, a refresh either
+/// fails or loads the new session in full.
 pub async fn refresh_does_not_mix_two_sessions_of_one_id(harness: Harness) {
     let log = harness.service();
     for events in [1, 5] {

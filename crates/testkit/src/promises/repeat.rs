@@ -1,4 +1,4 @@
-//! What appending the same event again promises: it is stored once, and the answer is the same.
+//! Promises about appending the same event again: it is stored once, with the same answer.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn assert_one_copy(log: &Log, key: &SessionKey) -> Session {
     stored
 }
 
-/// The same event twice has the same position and one copy, alone or in a batch.
+/// The same event twice has one position and one copy, alone or in a batch.
 pub async fn the_same_event_again_changes_nothing(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -27,7 +27,7 @@ pub async fn the_same_event_again_changes_nothing(harness: Harness) {
     assert_eq!(append(&log, &key, first.clone()).await, 1);
     let both = vec![first, setting("b", r#"{"k":2,"user:k":2}"#)];
     assert_eq!(append_all(&log, &key, both).await, [1, 2]);
-    // The state is not taken back to what the repeated event set.
+    // The state does not go back to what the repeated event set.
     assert_eq!(read(&log, &key).await, before);
 }
 
@@ -41,7 +41,7 @@ pub async fn a_batch_may_hold_old_and_new_events(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["e1", "e2", "e3", "e4"]);
 }
 
-/// An event that stands twice in one batch is stored once; two events with one id are refused.
+/// An event twice in one batch is stored once; two different events with one id are rejected.
 pub async fn one_id_twice_in_a_batch_is_one_event_or_a_conflict(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -56,7 +56,7 @@ pub async fn one_id_twice_in_a_batch_is_one_event_or_a_conflict(harness: Harness
     assert_eq!(ids(&read(&log, &key).await), ["a", "b"]);
 }
 
-/// Several callers try the same event at once, as after a lost connection: one copy, one answer.
+/// Concurrent appends of one event, as after a lost connection, store one copy and agree.
 pub async fn the_same_event_at_once_is_stored_once(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -80,7 +80,7 @@ pub async fn second_instance_recognizes_a_repeat(harness: Harness) {
     assert_one_copy(&second, &key).await;
 }
 
-/// An event is recognized after the store was closed and opened again.
+/// A repeat is recognized after closing and reopening the store.
 pub async fn a_repeat_is_recognized_after_reopening(mut harness: Harness) {
     if !harness.is_durable() {
         return;
@@ -94,7 +94,7 @@ pub async fn a_repeat_is_recognized_after_reopening(mut harness: Harness) {
     assert_one_copy(&log, &key).await;
 }
 
-/// A run whose lease was taken over may still learn that its last write had arrived.
+/// A run whose lease was taken over may still learn that its last append was stored.
 pub async fn a_superseded_run_may_repeat_what_it_stored(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -116,7 +116,7 @@ pub async fn a_superseded_run_may_repeat_what_it_stored(harness: Harness) {
     );
 }
 
-/// A repeat succeeds although the log has moved on from the position it was written at.
+/// A repeat succeeds even if the log has grown beyond its expected position.
 pub async fn repeat_ignores_an_outdated_expected_position(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -128,7 +128,7 @@ pub async fn repeat_ignores_an_outdated_expected_position(harness: Harness) {
     assert_one_copy(&log, &key).await;
 }
 
-/// Maps are the same whatever the order of their keys.
+/// Maps are equal regardless of the order of their keys.
 pub async fn repeat_may_have_another_key_order(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -140,7 +140,7 @@ pub async fn repeat_may_have_another_key_order(harness: Harness) {
     assert_eq!(bodies(&stored), [one.to_json().unwrap()]);
 }
 
-/// An event whose time was left to the store is the same event at a later time.
+/// A repeat of an event without a time is recognized at a later time.
 pub async fn repeat_without_a_time_is_recognized_later(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -174,7 +174,7 @@ pub async fn repeat_returns_the_stored_event(harness: Harness) {
     assert_eq!(live, stored);
 }
 
-/// A live session takes a repeated event up once.
+/// A live session receives a repeated event once.
 pub async fn live_session_receives_a_repeat_once(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -186,7 +186,7 @@ pub async fn live_session_receives_a_repeat_once(harness: Harness) {
     assert_eq!(live, read(&log, &key).await);
 }
 
-/// Another event under a taken id is a conflict that says where the first one stands.
+/// Another event with a used id is a conflict that names the position of the first.
 pub async fn another_event_with_a_known_id_is_a_conflict(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -208,7 +208,7 @@ pub async fn another_event_with_a_known_id_is_a_conflict(harness: Harness) {
     assert_eq!(read(&log, &key).await, before);
 }
 
-/// `1` and `1.0` are two values, so they make two events.
+/// `1` and `1.0` are different values, so they make different events.
 pub async fn numbers_of_another_kind_make_another_event(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -243,7 +243,7 @@ pub async fn the_same_event_id_in_two_sessions_is_fine(harness: Harness) {
     }
 }
 
-/// A live session that holds only the newest events is not taken back by a repeat of an old one.
+/// Repeating an old event does not change a live session that has only the newest events.
 pub async fn a_repeat_of_an_event_that_is_not_loaded_changes_nothing_live(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

@@ -1,4 +1,4 @@
-//! What rewinding promises: history is taken back by appending, and state is exactly as before.
+//! Promises about rewinding: an appended event undoes history and restores the exact state.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::harness::Harness;
 
 const INITIAL: &str = r#"{"a":1,"b":2,"n":null,"user:u":1,"app:p":1}"#;
 
-/// Three invocations that set, null and add keys.
+/// Three invocations that set, null and add state keys.
 async fn three_invocations(log: &Log) -> SessionKey {
     let key = create_with(log, "s", INITIAL).await;
     let events = vec![
@@ -42,8 +42,8 @@ fn foreign_rewind(id: &str, before: &str, delta: &str) -> Event {
     event
 }
 
-/// The session's own keys become exactly what they were: initial values are back, and keys that
-/// did not exist are absent, not null.
+/// The session's own state is restored exactly: initial values return, and keys that did not exist
+/// are absent, not null.
 pub async fn rewind_restores_the_state_exactly(harness: Harness) {
     let log = harness.service();
     for (invocation, expected) in [
@@ -78,7 +78,7 @@ pub async fn a_rewind_is_stored_with_adks_deltas(harness: Harness) {
     assert_eq!(stored.position, 6, "nothing is deleted");
 }
 
-/// Keys that are shared with other sessions are not taken back.
+/// A rewind does not restore shared state.
 pub async fn rewind_leaves_shared_state(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -88,7 +88,7 @@ pub async fn rewind_leaves_shared_state(harness: Harness) {
     assert_eq!(now.get("app:p"), Some(&Json::from(2)));
 }
 
-/// There is no going back to what never was; nothing is written.
+/// Rewinding an unknown invocation fails and writes nothing.
 pub async fn rewinding_an_unknown_invocation_is_not_found(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -104,8 +104,8 @@ pub async fn rewinding_an_unknown_invocation_is_not_found(harness: Harness) {
     assert_eq!(read(&log, &key).await, before);
 }
 
-/// An invocation id with a NUL character names nothing, also not the events that name no invocation:
-/// no store takes it for another one.
+/// An invocation id with a NUL character matches nothing, not even events without an invocation; no
+/// store confuses it with another id.
 pub async fn invalid_invocation_id_is_not_found(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", INITIAL).await;
@@ -117,14 +117,14 @@ pub async fn invalid_invocation_id_is_not_found(harness: Harness) {
         assert_fails!(refused, SessionError::InvocationNotFound { .. });
     }
     assert_eq!(read(&log, &key).await, before);
-    // One that was made elsewhere is a plain delta.
+    // A rewind event from another program with such an id is a plain delta.
     append(&log, &key, foreign_rewind("r1", "\0", r#"{"b":5}"#)).await;
     let expected = state(r#"{"a":20,"b":5,"n":null}"#);
     assert_eq!(own_now(&log, &key).await, expected);
     assert_fold(&log, &key, INITIAL).await;
 }
 
-/// Rewinding to the same place twice gives the same state twice.
+/// Rewinding to the same invocation twice gives the same state twice.
 pub async fn rewinding_twice_gives_the_same_state(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -143,7 +143,7 @@ pub async fn rewinding_twice_gives_the_same_state(harness: Harness) {
     assert_fold(&log, &key, INITIAL).await;
 }
 
-/// A rewind is an event like any other: rewinding before it takes it back.
+/// A rewind is an event: rewinding to before it undoes it.
 pub async fn a_rewind_can_be_rewound(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -155,7 +155,7 @@ pub async fn a_rewind_can_be_rewound(harness: Harness) {
     assert_fold(&log, &key, INITIAL).await;
 }
 
-/// The past stays as it was: a rewind changes no earlier position.
+/// A rewind does not change the state at earlier positions.
 pub async fn rewind_changes_no_earlier_position(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -170,7 +170,7 @@ pub async fn rewind_changes_no_earlier_position(harness: Harness) {
     }
 }
 
-/// A rewind that ADK stored (initial state nulled, absent keys nulled) has the exact state too.
+/// A rewind event stored by ADK (initial state and absent keys nulled) also restores the state.
 pub async fn foreign_rewind_event_restores_the_state_exactly(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -183,7 +183,7 @@ pub async fn foreign_rewind_event_restores_the_state_exactly(harness: Harness) {
     assert_fold(&log, &key, INITIAL).await;
 }
 
-/// What a foreign rewind sets beyond taking back is set, and its shared keys are shared.
+/// Further keys in the delta of a foreign rewind are set, and its shared keys are shared.
 pub async fn foreign_rewind_event_may_set_further_keys(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -195,8 +195,8 @@ pub async fn foreign_rewind_event_may_set_further_keys(harness: Harness) {
     assert_eq!(now.get("user:u"), Some(&Json::from(9)));
 }
 
-/// A rewind made elsewhere may name an invocation that this log does not have: then its delta is
-/// all it says.
+/// A foreign rewind may name an invocation that this log does not have; then only its delta
+/// applies.
 pub async fn rewind_event_of_an_unknown_invocation_is_a_plain_delta(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -212,7 +212,7 @@ pub async fn rewind_event_of_an_unknown_invocation_is_a_plain_delta(harness: Har
     assert_eq!(now.get("d"), Some(&Json::from(6)));
 }
 
-/// Events before and behind a rewind in one batch count in their order.
+/// Events before and after a rewind in one batch apply in their order.
 pub async fn a_batch_may_hold_a_rewind(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -227,7 +227,7 @@ pub async fn a_batch_may_hold_a_rewind(harness: Harness) {
     assert_fold(&log, &key, INITIAL).await;
 }
 
-/// A batch may even take back its own events, as an import of single events would.
+/// A batch may rewind its own events, as an import of single events would.
 pub async fn a_batch_may_rewind_its_own_events(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;
@@ -241,7 +241,7 @@ pub async fn a_batch_may_rewind_its_own_events(harness: Harness) {
     assert_fold(&log, &key, r#"{"a":1}"#).await;
 }
 
-/// A rewind that is appended again is stored once, whether its time was given or not.
+/// A repeated rewind is stored once, with or without a given time.
 pub async fn a_repeated_rewind_is_stored_once(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -262,7 +262,7 @@ pub async fn a_repeated_rewind_is_stored_once(harness: Harness) {
     }
 }
 
-/// A rewind appended through a live session leaves it as a fresh read would be.
+/// A rewind appended through a live session leaves it equal to a fresh read.
 pub async fn a_live_session_follows_a_rewind(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -272,7 +272,7 @@ pub async fn a_live_session_follows_a_rewind(harness: Harness) {
     assert_eq!(live, read(&log, &key).await);
 }
 
-/// A rewind waits for its turn: what a run that was first still writes is taken back as well.
+/// A rewind waits for the lease, so it also undoes what the current run still appends.
 pub async fn rewind_waits_for_a_running_run(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -288,11 +288,11 @@ pub async fn rewind_waits_for_a_running_run(harness: Harness) {
     assert_eq!(positions(&rewound), [8]);
     let expected = state(r#"{"a":10,"b":2,"n":null,"c":[4]}"#);
     assert_eq!(own_now(&log, &key).await, expected);
-    // It was a run of its own and holds nothing now.
+    // The rewind was a run of its own and has released its lease.
     begin(&log, &key, event("e9")).await.unwrap();
 }
 
-/// Writers and rewinds at once: the state is what the log says.
+/// With concurrent appends and rewinds, the state equals the fold of the log.
 pub async fn rewinds_among_concurrent_appends_are_exact(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = three_invocations(&log).await;
@@ -315,7 +315,7 @@ pub async fn rewinds_among_concurrent_appends_are_exact(harness: Harness) {
     assert_fold(&log, &key, INITIAL).await;
 }
 
-/// Readers can tell what is taken back: the events are all there, the rewind among them.
+/// Readers can see what was undone: all events stay, including the rewind.
 pub async fn rewound_events_stay_in_the_log(harness: Harness) {
     let log = harness.service();
     let key = three_invocations(&log).await;
@@ -325,8 +325,8 @@ pub async fn rewound_events_stay_in_the_log(harness: Harness) {
     assert_eq!(append(&log, &key, event("e3-new")).await, 7);
 }
 
-/// Events that a batch repeats are in the log already: a rewind behind them starts from the state
-/// as it is, not from what they set long ago.
+/// Repeated events of a batch are already in the log: a rewind after them starts from the current
+/// state, not from what they set earlier.
 pub async fn rewind_after_a_repeat_is_exact(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

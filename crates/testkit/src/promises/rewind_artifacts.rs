@@ -21,7 +21,7 @@ use crate::harness::Harness;
 
 type Hook = Box<dyn Fn(usize) -> BoxFuture<'static, Result<(), ArtifactError>> + Send + Sync>;
 
-/// Files in memory, and what happens before each save from now on.
+/// Files in memory, with a hook that runs before each save.
 #[derive(Default)]
 struct Files {
     kept: Mutex<BTreeMap<String, Vec<NewArtifact>>>,
@@ -103,7 +103,7 @@ impl ArtifactStore for Files {
 
 type Artifacts = StoreArtifactService<Files>;
 
-/// Saves and tells of it, as a tool does.
+/// Save a file and append an event that reports it, as a tool does.
 async fn save(log: &Log, artifacts: &Artifacts, invocation: &str, name: &str, text: &str) {
     let key = key("s");
     let file = file(&key, name);
@@ -123,13 +123,13 @@ fn file(key: &SessionKey, name: &str) -> retain_core::ArtifactKey {
     retain_core::ArtifactKey::in_session(key, name)
 }
 
-/// What the file is now.
+/// The current content of the file.
 async fn text(artifacts: &Artifacts, name: &str) -> Option<String> {
     let loaded = artifacts.load_artifact(&file(&key("s"), name), None).await;
     loaded.unwrap().and_then(|part| part.text)
 }
 
-/// A session in which `a` was made in `i1`, changed in `i2`, and `b` and `user:c` made in `i2`.
+/// A session in which `i1` creates `a`, and `i2` changes `a` and creates `b` and `user:c`.
 async fn two_invocations(log: &Log) -> (SessionKey, Artifacts) {
     let key = create(log, "s").await;
     let artifacts = Artifacts::new();
@@ -158,8 +158,8 @@ where
     *artifacts.store().before_save.lock().unwrap() = Some(Arc::new(hook));
 }
 
-/// Files of the session are what they were, in a version of their own that the event tells of; what
-/// was not there loads as nothing, and what is the user's stays.
+/// The session's files are restored as new versions that the event reports. A file that did not
+/// exist loads as `None`, and the user's files stay.
 pub async fn rewind_restores_artifacts(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
@@ -169,13 +169,13 @@ pub async fn rewind_restores_artifacts(harness: Harness) {
     assert_eq!(text(&artifacts, "a").await.as_deref(), Some("a of i1"));
     assert_eq!(text(&artifacts, "b").await, None);
     assert_eq!(text(&artifacts, "user:c").await.as_deref(), Some("c of i2"));
-    // It was a run of its own and holds nothing now.
+    // The rewind was a run of its own and has released its lease.
     begin(&log, &key, in_invocation("e9", "i3", "{}"))
         .await
         .unwrap();
 }
 
-/// Without a word about where artifacts are, they stay.
+/// A rewind without an artifact service leaves artifacts as they are.
 pub async fn a_plain_rewind_leaves_artifacts(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
@@ -187,8 +187,8 @@ pub async fn a_plain_rewind_leaves_artifacts(harness: Harness) {
     );
 }
 
-/// What is appended outside of any run while files are restored is taken back as well, and what is
-/// restored already gets no further version.
+/// A rewind also undoes events appended outside a run while it restores files, and files that are
+/// already restored get no further version.
 pub async fn rewind_takes_back_concurrent_appends(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
@@ -214,8 +214,8 @@ pub async fn rewind_takes_back_concurrent_appends(harness: Harness) {
     assert_eq!(text(&artifacts, "late").await, None);
 }
 
-/// While files are restored no run begins: neither are its files lost nor its changes overlooked.
-/// The turn is held however long that takes.
+/// No run begins while files are restored, so none of its files or changes are lost. The rewind
+/// keeps the lease as long as that takes.
 pub async fn no_run_begins_while_artifacts_are_restored(harness: Harness) {
     let ttl = Duration::from_millis(300);
     let log = harness.second_with(|settings| settings.run_ttl = ttl).await;
@@ -226,7 +226,7 @@ pub async fn no_run_begins_while_artifacts_are_restored(harness: Harness) {
         Box::pin(async move {
             for _ in 0..2 {
                 clock.tick(ttl * 2 / 3);
-                // Longer than it takes until the lease is renewed, in many steps so that it can be.
+                // Wait longer than the lease lasts, in small steps so that the rewind can renew it.
                 for _ in 0..20 {
                     tokio::time::sleep(ttl / 40).await;
                 }
@@ -240,8 +240,8 @@ pub async fn no_run_begins_while_artifacts_are_restored(harness: Harness) {
     assert_eq!(artifacts.store().saves.lock().unwrap().to_owned(), 2);
 }
 
-/// A rewind that fails between two files changes nothing in the log and holds nothing. The next one
-/// comes to what the first would have come to.
+/// A rewind that fails between two files does not change the log and releases its lease. The next
+/// one has the result that the first would have had.
 pub async fn rewind_with_failed_artifacts_can_be_repeated(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
@@ -267,7 +267,7 @@ pub async fn rewind_with_failed_artifacts_can_be_repeated(harness: Harness) {
     assert_eq!(text(&artifacts, "b").await, None);
 }
 
-/// A rewind waits for a run that goes on: the files that the run still changes are taken back too.
+/// A rewind waits for the current run and also undoes the files which that run still changes.
 pub async fn a_rewind_takes_back_the_artifacts_of_a_running_run(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
@@ -284,8 +284,8 @@ pub async fn a_rewind_takes_back_the_artifacts_of_a_running_run(harness: Harness
     assert_eq!(text(&artifacts, "d").await, None);
 }
 
-/// A rewind that nobody waits for any more stops at the file where it is, and gives the turn back:
-/// it does not keep the session for the rest of its lease.
+/// A dropped rewind stops at its current file and releases the lease at once, not only when it
+/// expires.
 pub async fn dropped_rewind_releases_the_lease(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;
@@ -301,7 +301,7 @@ pub async fn dropped_rewind_releases_the_lease(harness: Harness) {
         _ = rewinding => panic!("files cannot be restored"),
         () = restoring.notified() => {}
     }
-    // The clock stands still, so that no lease runs out.
+    // The clock stands still, so no lease expires.
     let wait = Duration::from_secs(20);
     let event = in_invocation("e9", "i3", "{}");
     let run = log.append(
@@ -313,8 +313,8 @@ pub async fn dropped_rewind_releases_the_lease(harness: Harness) {
     assert_eq!(events.len(), before.events.len() + 1);
 }
 
-/// A rewind over a version that is not a number fails with the file's name and does not skip it: the
-/// session is not rewound without it.
+/// A rewind over a version that is not a number fails with the name of the file instead of skipping
+/// it.
 pub async fn rewind_over_an_invalid_version_names_the_file(harness: Harness) {
     let log = harness.service();
     let (key, artifacts) = two_invocations(&log).await;

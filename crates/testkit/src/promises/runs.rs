@@ -1,4 +1,4 @@
-//! What runs promise: one at a time, in turn, and none is blocked for ever by a dead one.
+//! Promises about runs: one at a time, in order, and a dead run does not block others forever.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use retain_core::{
 use super::common::*;
 use crate::harness::Harness;
 
-/// Longer than any lease or ticket lives.
+/// Longer than any lease or ticket lasts.
 const LONG: Duration = Duration::from_secs(3600);
 
 fn patient_begin(event: Event) -> Append {
@@ -29,7 +29,7 @@ async fn within(log: &Log, key: &SessionKey, id: &str, run: RunToken) -> Result<
     log.append(key, append).await
 }
 
-/// The token of a run comes with the append that begins it, and its later appends keep it.
+/// The append that begins a run returns its token, and later appends of the run keep it.
 pub async fn a_run_gets_its_token_with_the_first_append(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -40,7 +40,7 @@ pub async fn a_run_gets_its_token_with_the_first_append(harness: Harness) {
     assert_eq!((positions(&next), next.run), (vec![2], Some(run)));
 }
 
-/// A run may begin before it has anything to write.
+/// A run may begin without an event.
 pub async fn a_run_may_begin_without_events(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -52,7 +52,7 @@ pub async fn a_run_may_begin_without_events(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["e1"]);
 }
 
-/// Without time to wait a second run is refused at once, and writes nothing.
+/// A second run that does not wait fails at once and writes nothing.
 pub async fn a_second_run_without_waiting_is_busy(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -66,7 +66,7 @@ pub async fn a_second_run_without_waiting_is_busy(harness: Harness) {
     assert!(stored.state.is_empty());
 }
 
-/// A second run waits for the first one and goes on when that ends.
+/// A second run waits and continues when the first one ends.
 pub async fn a_second_run_waits_for_the_first(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -82,7 +82,7 @@ pub async fn a_second_run_waits_for_the_first(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["e1", "e2", "e3", "late"]);
 }
 
-/// A run of another instance waits as well.
+/// A run of another instance waits too.
 pub async fn a_run_of_a_second_instance_waits_for_the_first(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -95,7 +95,7 @@ pub async fn a_run_of_a_second_instance_waits_for_the_first(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["e1", "e2", "late"]);
 }
 
-/// Callers of one process get their turn in the order they came.
+/// Waiting runs of one process get the lease in the order of arrival.
 pub async fn waiting_runs_get_the_lease_in_order(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -135,7 +135,7 @@ pub async fn wait_times_out_with_run_busy(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["e1", "e2"]);
 }
 
-/// A dead run blocks nobody longer than its lease, by the store's clock.
+/// A dead run blocks others no longer than its lease, by the store's clock.
 pub async fn expired_lease_blocks_no_run(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -148,7 +148,7 @@ pub async fn expired_lease_blocks_no_run(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["e1", "e3"]);
 }
 
-/// How long that is, is set with the service.
+/// The service configures the duration of a lease.
 pub async fn the_lease_of_a_run_can_be_set(harness: Harness) {
     let brief = harness.second_with(|settings| settings.run_ttl = Duration::from_secs(2));
     let (log, brief) = (harness.service(), brief.await);
@@ -163,7 +163,7 @@ pub async fn the_lease_of_a_run_can_be_set(harness: Harness) {
     begin(&log, &key, event("e3")).await.unwrap();
 }
 
-/// A run that waits goes on when the lease of a dead one runs out.
+/// A waiting run continues when the lease of a dead run expires.
 pub async fn a_waiting_run_takes_over_from_a_dead_one(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -175,7 +175,7 @@ pub async fn a_waiting_run_takes_over_from_a_dead_one(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["dead", "next"]);
 }
 
-/// The token of a run that was taken over is refused, and nothing is written with it.
+/// The token of a superseded run is rejected and writes nothing.
 pub async fn an_outdated_token_writes_nothing(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":0}"#).await;
@@ -194,7 +194,7 @@ pub async fn an_outdated_token_writes_nothing(harness: Harness) {
     assert_fails!(log.renew_run(&key, old).await, SessionError::RunLost { .. });
     assert_fails!(log.end_run(&key, old).await, SessionError::RunLost { .. });
     assert_eq!(read(&log, &key).await, before);
-    // The run that took over still holds the session.
+    // The run that took over still holds the lease.
     assert_fails!(
         begin(&log, &key, event("e4")).await,
         SessionError::RunBusy { .. }
@@ -202,7 +202,7 @@ pub async fn an_outdated_token_writes_nothing(harness: Harness) {
     within(&log, &key, "e5", new).await.unwrap();
 }
 
-/// A token that was never given out opens nothing.
+/// A token that was never issued is rejected.
 pub async fn an_invented_token_is_refused(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -213,7 +213,7 @@ pub async fn an_invented_token_is_refused(harness: Harness) {
     assert!(read(&log, &key).await.events.is_empty());
 }
 
-/// A token stays good until another run has taken over, even past its lease.
+/// A token stays valid until another run takes over, even after its lease expired.
 pub async fn expired_run_continues_if_no_other_run_took_over(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -224,7 +224,7 @@ pub async fn expired_run_continues_if_no_other_run_took_over(harness: Harness) {
     assert_fails!(busy, SessionError::RunBusy { .. });
 }
 
-/// Writing inside a run prolongs its lease.
+/// An append of a run renews its lease.
 pub async fn writing_prolongs_a_run(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -240,7 +240,7 @@ pub async fn writing_prolongs_a_run(harness: Harness) {
     assert_fails!(busy, SessionError::RunBusy { .. });
 }
 
-/// A run with nothing to write is kept by renewing it.
+/// A run without events keeps its lease by renewing it.
 pub async fn renewing_prolongs_a_run(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -256,7 +256,7 @@ pub async fn renewing_prolongs_a_run(harness: Harness) {
     assert_eq!(read(&log, &key).await.position, 2);
 }
 
-/// A run that says it has ended frees the session; saying so twice does no harm.
+/// Ending a run releases its lease; ending it twice is allowed.
 pub async fn ending_a_run_frees_the_session(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -274,13 +274,13 @@ pub async fn ending_a_run_with_its_last_append_frees_the_session(harness: Harnes
     let last = Append::from(event("e2")).ending_run(run);
     let ended = log.append(&key, last.clone()).await.unwrap();
     assert_eq!((positions(&ended), ended.run), (vec![2], None));
-    // A repeat, as after a lost answer, says the same.
+    // A repeat, as after a lost answer, returns the same.
     let again = log.append(&key, last).await.unwrap();
     assert_eq!((positions(&again), again.run), (vec![2], None));
     begin(&log, &key, event("e3")).await.unwrap();
 }
 
-/// A last append that turns out to be stored already ends the run as well.
+/// A last append that is already stored ends the run too.
 pub async fn ending_a_run_with_a_repeat_frees_the_session(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -291,7 +291,7 @@ pub async fn ending_a_run_with_a_repeat_frees_the_session(harness: Harness) {
     begin(&log, &key, event("e3")).await.unwrap();
 }
 
-/// Appends from outside are welcome during a run and take nothing from it.
+/// Appends outside the run are allowed and do not affect it.
 pub async fn appends_from_outside_do_not_disturb_a_run(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -304,7 +304,7 @@ pub async fn appends_from_outside_do_not_disturb_a_run(harness: Harness) {
     assert_fails!(busy, SessionError::RunBusy { .. });
 }
 
-/// A run may insist on the position it saw, and a first append that is refused takes no lease.
+/// A run may require the position it saw; a rejected first append gets no lease.
 pub async fn run_that_fails_to_begin_holds_no_lease(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -328,7 +328,7 @@ pub async fn run_that_fails_to_begin_holds_no_lease(harness: Harness) {
     begin(&log, &key, event("e3")).await.unwrap();
 }
 
-/// A run inside a run of the same session would wait for itself, and fails at once.
+/// A run inside a run of the same session would wait for itself, so it fails at once.
 pub async fn run_inside_its_own_session_fails_at_once(harness: Harness) {
     let log = harness.service();
     let (key, other) = (create(&log, "s").await, create(&log, "other").await);
@@ -357,7 +357,7 @@ pub async fn run_inside_its_own_session_fails_at_once(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["e1", "e3"]);
 }
 
-/// A cancelled wait stores nothing, keeps no place in the queue and says that it was cancelled.
+/// A cancelled wait stores nothing, leaves the queue and returns that it was cancelled.
 pub async fn cancelled_wait_stores_nothing_and_leaves_the_queue(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -369,7 +369,7 @@ pub async fn cancelled_wait_stores_nothing_and_leaves_the_queue(harness: Harness
         let (log, key) = (log.clone(), key.clone());
         Box::pin(async move { log.append(&key, append).await })
     };
-    // One waiter is first in line and has left a ticket, one stands behind it, one is elsewhere.
+    // One waiter is first and has a ticket, one is behind it, one is in another instance.
     let (mut first, mut behind) = (wait(&log, "first"), wait(&log, "behind"));
     let mut elsewhere = wait(&second, "elsewhere");
     stands_in_line(&mut first).await;
@@ -381,7 +381,7 @@ pub async fn cancelled_wait_stores_nothing_and_leaves_the_queue(harness: Harness
         assert_fails!(cancelled, SessionError::Cancelled { key: found } if found == key);
     }
     log.end_run(&key, holder).await.unwrap();
-    // The clock stands still: a ticket that was left behind would refuse this.
+    // The clock stands still, so a leftover ticket would block this run.
     begin(&log, &key, event("next")).await.unwrap();
     assert_eq!(ids(&read(&log, &key).await), ["holder", "next"]);
 }
@@ -414,7 +414,7 @@ pub async fn runs_of_other_sessions_do_not_wait(harness: Harness) {
     begin(&log, &neighbor, event("e")).await.unwrap();
 }
 
-/// Many runs at once, in two instances: the events of each stand together.
+/// With concurrent runs in two instances, the events of each run are contiguous.
 pub async fn runs_do_not_mix(harness: Harness) {
     const RUNS: usize = 10;
     let (log, second) = (harness.service(), harness.second().await);
@@ -440,7 +440,7 @@ pub async fn runs_do_not_mix(harness: Harness) {
     }
 }
 
-/// A busy process cannot starve another one: a few runs get through while many others go on.
+/// A busy instance does not starve another: its runs begin while many others continue.
 pub async fn a_busy_instance_does_not_starve_another(harness: Harness) {
     const ENOUGH: u64 = 5000;
     let (busy, modest) = (harness.service(), harness.second().await);
@@ -476,7 +476,7 @@ async fn run_once(log: &Log, key: &SessionKey) {
     log.end_run(key, run.unwrap()).await.unwrap();
 }
 
-/// A run that waits in another instance was there first: nobody overtakes it when the session is free.
+/// A run that waits in another instance is not overtaken when the session becomes free.
 pub async fn waiting_run_of_another_instance_is_not_overtaken(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -509,7 +509,7 @@ pub async fn dropped_waiter_does_not_block_the_queue(harness: Harness) {
     drop(middle);
     drop(elsewhere);
     log.end_run(&key, holder).await.unwrap();
-    // A ticket that was left behind counts only so long.
+    // A leftover ticket expires.
     harness.clock.tick(Duration::from_secs(10));
     let run = patiently(last).await.unwrap().run.unwrap();
     log.end_run(&key, run).await.unwrap();
@@ -517,7 +517,7 @@ pub async fn dropped_waiter_does_not_block_the_queue(harness: Harness) {
     assert_eq!(ids(&read(&log, &key).await), ["holder", "last", "end"]);
 }
 
-/// The place of a caller that is gone is kept for a while by the store's clock, and no longer.
+/// The ticket of a silent waiter expires by the store's clock.
 pub async fn ticket_of_a_silent_waiter_expires(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -530,7 +530,7 @@ pub async fn ticket_of_a_silent_waiter_expires(harness: Harness) {
     begin(&log, &key, event("next")).await.unwrap();
 }
 
-/// A lease outlives the closing of the store, and so does the token that goes with it.
+/// A lease and its token survive closing and reopening the store.
 pub async fn a_lease_survives_reopening(mut harness: Harness) {
     if !harness.is_durable() {
         return;
@@ -549,7 +549,7 @@ pub async fn a_lease_survives_reopening(mut harness: Harness) {
     assert_fails!(lost, SessionError::RunLost { .. });
 }
 
-/// The last append of a run uses its token up, even if nobody else began a run since.
+/// The last append of a run invalidates its token, even if no other run has begun since.
 pub async fn ended_run_cannot_append(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -560,13 +560,13 @@ pub async fn ended_run_cannot_append(harness: Harness) {
         .append(&key, Append::from(event("e3")).within_run(run))
         .await;
     assert_fails!(late, SessionError::RunLost { .. });
-    // The same last append again is a repeat, and succeeds.
+    // The same last append again is a repeat and succeeds.
     log.append(&key, last).await.unwrap();
     assert_eq!(read(&log, &key).await.position, 2);
 }
 
-/// A run whose first answer was lost is begun again with the same event: it is stored once, and
-/// the run gets a token as soon as the lost one's time is up.
+/// A run whose first answer was lost begins again with the same event. The event is stored once,
+/// and the run gets a token when the lost lease expires.
 pub async fn repeated_begin_waits_for_the_lost_lease(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

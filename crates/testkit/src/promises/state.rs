@@ -1,4 +1,4 @@
-//! What state promises: scopes, `temp:`, nulls, and the past.
+//! Promises about state: scopes, `temp:`, nulls, and past states.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub async fn temp_keys_are_seen_by_the_live_session_only(harness: Harness) {
     assert!(!bodies(&fresh)[0].contains("temp:"));
 }
 
-/// `app:` and `user:` keys are seen by the other sessions with their next read.
+/// Other sessions see `app:` and `user:` keys with their next read.
 pub async fn shared_keys_are_seen_by_other_sessions_at_once(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let (one, sister) = (create(&log, "one").await, create(&log, "two").await);
@@ -45,7 +45,7 @@ pub async fn shared_keys_are_seen_by_other_sessions_at_once(harness: Harness) {
     }
 }
 
-/// The stored event keeps its `app:` and `user:` keys: the log says everything that was set.
+/// The stored event keeps its `app:` and `user:` keys, so the log records every change.
 pub async fn stored_events_keep_their_shared_keys(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -56,7 +56,7 @@ pub async fn stored_events_keep_their_shared_keys(harness: Harness) {
     assert_eq!(delta.keys().collect::<Vec<_>>(), ["user:u", "k", "app:a"]);
 }
 
-/// A null is a value in every scope: the key is there and holds null.
+/// Null is a value in every scope: the key exists and its value is null.
 pub async fn null_is_stored_as_null(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"k":1,"user:k":1,"app:k":1}"#).await;
@@ -69,7 +69,7 @@ pub async fn null_is_stored_as_null(harness: Harness) {
     assert_eq!(user.get("k"), Some(&Json::Null));
 }
 
-/// A map in a delta replaces the value as a whole.
+/// A map in a delta replaces the whole value.
 pub async fn nested_maps_are_replaced_not_merged(harness: Harness) {
     let log = harness.service();
     let initial = r#"{"m":{"a":1,"b":{"c":2}},"user:m":{"a":1},"app:m":{"a":1}}"#;
@@ -88,7 +88,7 @@ pub async fn other_keys_keep_their_value(harness: Harness) {
     assert_eq!(read(&log, &key).await.state, state(expected));
 }
 
-/// The last event of a batch has the last word.
+/// Later events of a batch override earlier ones.
 pub async fn later_events_of_a_batch_win(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -104,7 +104,7 @@ pub async fn later_events_of_a_batch_win(harness: Harness) {
     assert_eq!(at_one.get("a"), Some(&Json::from(1)));
 }
 
-/// Any prefix but the three known ones belongs to the key.
+/// Any prefix except the three known ones is part of the key.
 pub async fn unknown_prefixes_are_session_keys(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -127,7 +127,7 @@ pub async fn shared_state_of_an_unknown_user_is_empty(harness: Harness) {
     assert!(log.get_user_state("other", USER).await.unwrap().is_empty());
 }
 
-/// The state at each position is what the events up to there made of the initial state.
+/// The state at each position is the fold of the initial state and the events up to it.
 pub async fn state_at_every_position_equals_the_fold(harness: Harness) {
     let log = harness.service();
     let initial = r#"{"a":1,"b":[1]}"#;
@@ -154,7 +154,7 @@ pub async fn state_at_every_position_equals_the_fold(harness: Harness) {
     assert_fold(&log, &key, initial).await;
 }
 
-/// Compares the state at each position with the fold over the events.
+/// Compare the state at each position with the fold over the events.
 pub(super) async fn assert_fold(log: &Log, key: &SessionKey, initial: &str) {
     let session = read(log, key).await;
     let states = states_by_position(&map(initial), session.events.iter());
@@ -170,7 +170,7 @@ pub(super) fn own_keys(state: &retain_core::State) -> retain_core::JsonMap {
     retain_core::ScopedDelta::of(&state.to_delta()).session
 }
 
-/// Shared keys are shown as they are now, whatever the position.
+/// Past states have the current shared state, whatever the position.
 pub async fn state_at_shows_shared_keys_as_they_are_now(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"user:u":1}"#).await;
@@ -179,7 +179,7 @@ pub async fn state_at_shows_shared_keys_as_they_are_now(harness: Harness) {
     assert_eq!(initial, state(r#"{"a":1,"user:u":2,"app:a":3}"#));
 }
 
-/// The past does not reach beyond the end of the log.
+/// A position beyond the end of the log has no state.
 pub async fn state_beyond_the_end_is_position_not_found(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -195,7 +195,7 @@ pub async fn state_beyond_the_end_is_position_not_found(harness: Harness) {
     }
 }
 
-/// What is read is a copy: changing it changes nothing that is stored.
+/// A loaded session is a copy: changing it does not change stored data.
 pub async fn changing_a_loaded_session_stores_nothing(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1}"#).await;

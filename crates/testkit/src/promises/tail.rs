@@ -1,4 +1,4 @@
-//! What a tail promises: history, then each new event; no gap, no repeat, and an end.
+//! Promises about a tail: history, then each new event, without gap or repetition, and an end.
 
 use futures_util::StreamExt as _;
 use retain_core::SessionError;
@@ -6,7 +6,7 @@ use retain_core::SessionError;
 use super::common::*;
 use crate::harness::Harness;
 
-/// A tail brings what is there and then what comes.
+/// A tail returns existing events and then new ones.
 pub async fn a_tail_brings_history_and_then_new_events(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -24,7 +24,7 @@ pub async fn a_tail_brings_history_and_then_new_events(harness: Harness) {
     assert_eq!(more[1].1.id, "more2");
 }
 
-/// A tail may start anywhere, also at the end.
+/// A tail may start at any position, including the end.
 pub async fn a_tail_starts_behind_a_position(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -36,7 +36,7 @@ pub async fn a_tail_starts_behind_a_position(harness: Harness) {
     assert_eq!(next_events(&mut end, 1).await[0].0, 5);
 }
 
-/// What a tail brings is what a read brings, byte for byte.
+/// A tail returns the same events as a read, byte for byte.
 pub async fn a_tail_brings_events_byte_for_byte(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -49,7 +49,7 @@ pub async fn a_tail_brings_events_byte_for_byte(harness: Harness) {
     assert_eq!(seen, bodies(&read(&log, &key).await));
 }
 
-/// From history to live under the hands of many writers: every event once, in order.
+/// While many writers append, a tail returns every event once, in order.
 pub async fn a_tail_has_no_gap_and_no_repeat_under_writers(harness: Harness) {
     const WRITERS: usize = 4;
     const EACH: usize = 30;
@@ -85,7 +85,7 @@ pub async fn a_tail_has_no_gap_and_no_repeat_under_writers(harness: Harness) {
     }
 }
 
-/// Events that another instance stores come as well.
+/// A tail returns events that another instance appends.
 pub async fn a_tail_sees_events_of_a_second_instance(harness: Harness) {
     let (log, second) = (harness.service(), harness.second().await);
     let key = create(&log, "s").await;
@@ -97,7 +97,7 @@ pub async fn a_tail_sees_events_of_a_second_instance(harness: Harness) {
     }
 }
 
-/// A batch comes whole, event by event.
+/// A tail returns every event of a batch.
 pub async fn a_tail_brings_every_event_of_a_batch(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -109,7 +109,7 @@ pub async fn a_tail_brings_every_event_of_a_batch(harness: Harness) {
     assert_eq!(seen.last().unwrap().1.id, "c7");
 }
 
-/// A history longer than one reading step comes whole.
+/// A tail returns a history that is longer than one page.
 pub async fn a_tail_brings_a_long_history(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -141,7 +141,7 @@ pub async fn many_tails_follow_their_sessions(harness: Harness) {
     }
 }
 
-/// A tail of a session that is not there says so and ends.
+/// A tail of a missing session fails and ends.
 pub async fn a_tail_of_a_missing_session_ends_with_not_found(harness: Harness) {
     let log = harness.service();
     let mut tail = log.tail(&key("missing"), 0);
@@ -167,7 +167,7 @@ pub async fn a_tail_ends_when_the_session_is_deleted(harness: Harness) {
     }
 }
 
-/// A session made anew under the same id is another one: the tail of the old one ends.
+/// A recreated session is another session: the tail of the old one ends.
 pub async fn a_tail_does_not_go_on_in_a_recreated_session(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -181,7 +181,7 @@ pub async fn a_tail_does_not_go_on_in_a_recreated_session(harness: Harness) {
     assert_fails!(end, SessionError::NotFound { .. });
 }
 
-/// A tail that nobody reads any more holds nothing up.
+/// A dropped tail does not block anything.
 pub async fn dropped_tail_does_not_affect_others(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;

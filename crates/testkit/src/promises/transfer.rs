@@ -1,4 +1,4 @@
-//! What export and import promise: a log moves from store to store without loss.
+//! Promises about export and import: a log moves between stores without loss.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use retain_core::{
 use super::common::*;
 use crate::harness::Harness;
 
-/// Two users with logs that have everything: deltas, rewinds, a fork, a time to live.
+/// Create two users whose logs have deltas, rewinds, a fork and a time to live.
 pub(super) async fn fill(log: &Log, harness: &Harness) -> Vec<SessionKey> {
     let one = create_with(log, "one", r#"{"a":1,"n":null,"user:u":1,"app:p":[1]}"#).await;
     harness.clock.tick(Duration::from_secs(7));
@@ -39,7 +39,7 @@ async fn metas(log: &Log) -> Vec<SessionMeta> {
     log.list_sessions(APP, None).await.unwrap().sessions
 }
 
-/// Everything about a session that a reader can see, but for when it expires.
+/// Everything that a reader can see of a session, except its expiry time.
 async fn all_about(log: &Log, key: &SessionKey) -> (Vec<String>, SessionMeta, Vec<State>) {
     let session = read(log, key).await;
     let listed = metas(log).await;
@@ -67,7 +67,7 @@ fn of_app() -> ExportScope {
     ExportScope::App { app: APP.into() }
 }
 
-/// Brings `scope` into an empty store and compares `keys` there with the original.
+/// Import `scope` into an empty store and compare `keys` there with the original.
 async fn assert_round_trip(harness: &Harness, log: &Log, scope: ExportScope, keys: &[SessionKey]) {
     let lines = export(log, scope.clone()).await;
     let elsewhere = harness.another().await;
@@ -83,12 +83,12 @@ async fn assert_round_trip(harness: &Harness, log: &Log, scope: ExportScope, key
     assert_eq!(receipt.events, events);
     assert_eq!(metas(&copy).await.len(), keys.len());
     assert_eq!(copy.check().await.unwrap(), Vec::<String>::new());
-    // A copy is as good as the original: it can be exported again.
+    // Exporting the copy gives the same lines.
     assert_eq!(export(&copy, scope).await, lines);
 }
 
-/// A session comes out of another store as it went in: events byte for byte, state now and at each
-/// position, times, origin.
+/// A session is equal in another store: events byte for byte, state now and at each position,
+/// times, origin.
 pub async fn a_session_survives_export_and_import(harness: Harness) {
     let log = harness.service();
     for key in fill(&log, &harness).await {
@@ -96,7 +96,7 @@ pub async fn a_session_survives_export_and_import(harness: Harness) {
     }
 }
 
-/// An imported session is read by time as any other, also after it has gone on.
+/// An imported session can be read by time, even after further appends.
 pub async fn an_import_is_read_by_time(harness: Harness) {
     let log = harness.service();
     let times = [
@@ -135,21 +135,21 @@ pub async fn an_import_is_read_by_time(harness: Harness) {
     }
 }
 
-/// All sessions of a user, and what they share.
+/// All sessions of a user and the shared state survive.
 pub async fn a_user_survives_export_and_import(harness: Harness) {
     let log = harness.service();
     let keys = fill(&log, &harness).await;
     assert_round_trip(&harness, &log, of_user(), &keys[..4]).await;
 }
 
-/// All sessions of an app.
+/// All sessions of an app survive.
 pub async fn an_app_survives_export_and_import(harness: Harness) {
     let log = harness.service();
     let keys = fill(&log, &harness).await;
     assert_round_trip(&harness, &log, of_app(), &keys).await;
 }
 
-/// Shared keys come along; those that the other store has already keep their value there.
+/// Shared state is imported; keys that the target already has keep their value.
 pub async fn import_sets_missing_shared_keys(harness: Harness) {
     let log = harness.service();
     create_with(&log, "s", r#"{"user:a":1,"user:b":1,"app:a":1,"app:b":1}"#).await;
@@ -162,13 +162,13 @@ pub async fn import_sets_missing_shared_keys(harness: Harness) {
     assert_eq!(read(&copy, &key("s")).await.state, state(expected));
 }
 
-/// What the usual user and the app have, as (`user:`, `app:`) keys without prefix.
+/// The state of the default user and of the app, as (`user:`, `app:`) without prefix.
 async fn shared_keys(log: &Log) -> (JsonMap, JsonMap) {
     let user = log.get_user_state(APP, USER).await.unwrap();
     (user, log.get_app_state(APP).await.unwrap())
 }
 
-/// Shared keys come along without a session too: once or twice, they are set where there are none.
+/// Shared state is imported without a session too, once or twice, where the key is missing.
 pub async fn a_user_without_sessions_survives_export_and_import(harness: Harness) {
     let log = harness.service();
     let exact = r#"{"user:a":1.50,"user:n":null,"app:a":[1],"app:b":2}"#;
@@ -190,7 +190,8 @@ pub async fn a_user_without_sessions_survives_export_and_import(harness: Harness
     }
     assert_eq!(copy.check().await.unwrap(), Vec::<String>::new());
 
-    // What is there already stays; what another line or another user's session follows comes too.
+    // Existing keys stay; shared state before another line or another user's session is imported
+    // too.
     let elsewhere = harness.another().await;
     let copy = elsewhere.service();
     create_with(&copy, "there", r#"{"user:a":"kept","app:b":"kept"}"#).await;
@@ -211,7 +212,7 @@ pub async fn a_user_without_sessions_survives_export_and_import(harness: Harness
     assert_eq!(of_grace, map(r#"{"g":1}"#));
 }
 
-/// Shared keys that belong to a session, or that cannot be read, are not set when the import fails.
+/// A failed import does not set shared state that belongs to a session or is invalid.
 pub async fn a_refused_import_sets_no_shared_keys(harness: Harness) {
     let lines = small_export(&harness.service()).await;
     let elsewhere = harness.another().await;
@@ -241,7 +242,7 @@ pub async fn a_refused_import_sets_no_shared_keys(harness: Harness) {
     assert_eq!(shared_keys(&copy).await, (JsonMap::new(), JsonMap::new()));
 }
 
-/// A time to live comes along and starts anew where the session arrives.
+/// The time to live is imported and starts again in the target.
 pub async fn a_time_to_live_survives_export_and_import(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", Duration::from_millis(100_500)).await;
@@ -256,7 +257,7 @@ pub async fn a_time_to_live_survives_export_and_import(harness: Harness) {
     assert_eq!(copy.read(&key, Window::ALL).await.unwrap(), None);
 }
 
-/// Rewinds mean the same after an import: state at each position, and rewinding on.
+/// Rewinds work after an import: state at each position, and further rewinds.
 pub async fn rewinds_survive_export_and_import(harness: Harness) {
     let log = harness.service();
     let keys = fill(&log, &harness).await;
@@ -271,7 +272,7 @@ pub async fn rewinds_survive_export_and_import(harness: Harness) {
     }
 }
 
-/// An imported session takes further events, and recognizes those it has.
+/// An imported session accepts further events and recognizes repeats.
 pub async fn imported_session_accepts_appends(harness: Harness) {
     let log = harness.service();
     let keys = fill(&log, &harness).await;
@@ -286,7 +287,7 @@ pub async fn imported_session_accepts_appends(harness: Harness) {
     begin(&copy, &keys[0], event("run")).await.unwrap();
 }
 
-/// A session that is there already is not written over, nor are shared keys changed.
+/// An import overwrites neither an existing session nor shared state.
 pub async fn import_of_an_existing_session_changes_nothing(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "s", r#"{"a":1,"user:u":1}"#).await;
@@ -318,7 +319,7 @@ async fn small_export(log: &Log) -> Vec<String> {
     lines
 }
 
-/// Fails unless the import is refused at `line`, and session `one` is not there afterwards.
+/// Fail unless the import is rejected at `line` and session `one` does not exist afterwards.
 async fn assert_refused_at(copy: &Log, lines: &[String], line: u64, what: &str) {
     let refused = copy.import(stream_of(lines)).await;
     match refused {
@@ -329,7 +330,7 @@ async fn assert_refused_at(copy: &Log, lines: &[String], line: u64, what: &str) 
     assert_eq!(one, None, "{what}");
 }
 
-/// A file that was cut off is noticed, wherever; what comes before a whole session stays whole.
+/// A truncated file is detected at any line; sessions before the cut stay complete.
 pub async fn a_truncated_import_leaves_no_half_session(harness: Harness) {
     let lines = small_export(&harness.service()).await;
     let elsewhere = harness.another().await;
@@ -341,7 +342,7 @@ pub async fn a_truncated_import_leaves_no_half_session(harness: Harness) {
     let middle = half[4].len() / 2;
     half[4].truncate(middle);
     assert_refused_at(&copy, &half, 5, "cut in a line").await;
-    // The first session is whole when the second one breaks off.
+    // The first session is complete when the second one is truncated.
     let refused = copy.import(stream_of(&lines[..6])).await;
     assert_fails!(refused, SessionError::Import { line: 6, .. });
     assert_eq!(read(&copy, &key("one")).await.position, 3);
@@ -349,7 +350,7 @@ pub async fn a_truncated_import_leaves_no_half_session(harness: Harness) {
     assert_eq!(two, None);
 }
 
-/// Lines that do not read as an export are refused by number, and nothing of their session stays.
+/// An invalid line is reported by number, and nothing of its session stays.
 pub async fn a_damaged_import_names_the_line(harness: Harness) {
     let lines = small_export(&harness.service()).await;
     let elsewhere = harness.another().await;
@@ -412,12 +413,12 @@ pub async fn a_damaged_import_names_the_line(harness: Harness) {
     for (what, line, lines) in cases {
         assert_refused_at(&copy, &lines, line, what).await;
     }
-    // What was refused left nothing behind that is in the way.
+    // The rejected imports left nothing that blocks a valid one.
     let receipt = copy.import(stream_of(&lines)).await.unwrap();
     assert_eq!((receipt.sessions, receipt.events), (2, 4));
 }
 
-/// Lines in another order are refused where the order breaks.
+/// Lines in the wrong order are rejected at the first misplaced line.
 pub async fn an_import_out_of_order_is_refused(harness: Harness) {
     let lines = small_export(&harness.service()).await;
     let elsewhere = harness.another().await;
@@ -438,7 +439,7 @@ pub async fn an_import_out_of_order_is_refused(harness: Harness) {
     assert_refused_at(&copy, &reversed, 1, "reversed").await;
 }
 
-/// Empty lines and an empty file are nothing to import, and no error.
+/// Empty lines and an empty file import nothing and are not an error.
 pub async fn import_ignores_empty_lines(harness: Harness) {
     let lines = small_export(&harness.service()).await;
     let elsewhere = harness.another().await;
@@ -453,7 +454,7 @@ pub async fn import_ignores_empty_lines(harness: Harness) {
     assert_eq!(receipt.sessions, 2);
 }
 
-/// A scope without sessions exports nothing; a session that is not there is an error.
+/// A scope without sessions exports nothing; a missing session is an error.
 pub async fn an_export_of_nothing_is_empty(harness: Harness) {
     let log = harness.service();
     create(&log, "s").await;
@@ -468,7 +469,7 @@ pub async fn an_export_of_nothing_is_empty(harness: Harness) {
     assert_eq!(export(&log, nobody).await, Vec::<String>::new());
 }
 
-/// An export holds one scope and nothing of its neighbors.
+/// An export has the data of its scope only.
 pub async fn an_export_holds_its_scope_only(harness: Harness) {
     let log = harness.service();
     create_with(&log, "mine", r#"{"user:mine":1}"#).await;
@@ -485,7 +486,7 @@ pub async fn an_export_holds_its_scope_only(harness: Harness) {
     assert!(app.contains("hers") && !app.contains("elsewhere"));
 }
 
-/// Each line of an export is a JSON object of its own.
+/// Each line of an export is a JSON object.
 pub async fn an_export_is_json_lines(harness: Harness) {
     let log = harness.service();
     let key = create_with(&log, "line\nbreak", r#"{"a":"x\ny"}"#).await;
@@ -497,7 +498,7 @@ pub async fn an_export_is_json_lines(harness: Harness) {
     }
 }
 
-/// What is too deep to stand in an export is refused when it is appended, not when it is needed.
+/// An event that is nested too deeply to export is rejected when it is appended.
 pub async fn stored_events_can_always_be_exported(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -523,7 +524,7 @@ pub async fn stored_events_can_always_be_exported(harness: Harness) {
     log.import(stream_of(&lines)).await.unwrap();
 }
 
-/// Creates a session of the usual user with a state and events.
+/// Create a session of the default user with a state and events.
 async fn create_with_history(
     log: &Log,
     id: &str,
@@ -540,7 +541,7 @@ async fn create_with_history(
     log.create_with_events(new, events).await
 }
 
-/// A session that is created with its history is the one that was appended to event by event.
+/// A session created with its history equals one to which the events were appended singly.
 pub async fn a_session_is_created_with_its_history(harness: Harness) {
     let log = harness.service();
     let initial = r#"{"a":1,"kept":null,"temp:t":1}"#;
@@ -572,7 +573,7 @@ pub async fn a_session_is_created_with_its_history(harness: Harness) {
     );
 }
 
-/// If one event cannot be kept, there is no session, and no key of it anywhere.
+/// If one event is rejected, neither the session nor any of its state exists.
 pub async fn refused_history_leaves_nothing(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = 2000).await;
     let initial = r#"{"user:u":1,"app:p":1}"#;
@@ -595,7 +596,7 @@ pub async fn refused_history_leaves_nothing(harness: Harness) {
     assert_eq!((read.state, read.position), (state(r#"{"mine":1}"#), 0));
 }
 
-/// Shared keys are set where there are none, by the state alone; and not beyond their limit.
+/// Only the initial state sets shared state, where the key is missing and within the limit.
 pub async fn a_history_changes_no_shared_keys(harness: Harness) {
     let log = harness.second_with(|s| s.limits.state_bytes = 2000).await;
     create_with(&log, "there", r#"{"user:a":"kept","app:b":"kept"}"#).await;

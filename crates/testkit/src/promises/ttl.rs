@@ -1,4 +1,4 @@
-//! What a time to live promises. Sessions expire by the store's clock, which only ticks when told.
+//! Promises about the time to live. Sessions expire by the store's clock, which tests advance.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn is_there(log: &Log, key: &SessionKey) -> bool {
     log.read(key, Window::ALL).await.unwrap().is_some()
 }
 
-/// A session whose time is up is neither read nor listed.
+/// An expired session can be neither read nor listed.
 pub async fn an_expired_session_is_not_found(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
@@ -32,7 +32,7 @@ pub async fn an_expired_session_is_not_found(harness: Harness) {
     }
 }
 
-/// Nothing can be done with a session whose time is up.
+/// Every operation on an expired session is `NotFound`.
 pub async fn operations_on_an_expired_session_are_not_found(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
@@ -43,7 +43,7 @@ pub async fn operations_on_an_expired_session_are_not_found(harness: Harness) {
     harness.clock.tick(TTL * 2);
     let failed: Vec<Result<()>> = vec![
         log.append(&key, event("f").into()).await.map(drop),
-        // Not even a repeat: the log is gone.
+        // Even a repeat fails, because the log is gone.
         log.append(&key, in_invocation("e", "i", "{}").into())
             .await
             .map(drop),
@@ -73,7 +73,7 @@ pub async fn operations_on_an_expired_session_are_not_found(harness: Harness) {
     log.delete_session(APP, USER, "s").await.unwrap();
 }
 
-/// The id of an expired session is free, and what is made under it shows nothing old.
+/// The id of an expired session is free, and a new session under it has no old data.
 pub async fn the_id_of_an_expired_session_is_free(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
@@ -84,13 +84,13 @@ pub async fn the_id_of_an_expired_session_is_free(harness: Harness) {
     assert!(fresh.events.is_empty());
     assert_eq!(fresh.state, state(r#"{"new":1,"user:u":1}"#));
     assert_eq!(append(&log, &key, setting("e", r#"{"x":1}"#)).await, 1);
-    // The new one was given no time to live.
+    // The new session has no time to live.
     harness.clock.tick(TTL * 10);
     assert!(is_there(&log, &key).await);
     assert_eq!(log.sweep().await.unwrap(), 0);
 }
 
-/// A fork or an import may take the id of an expired session.
+/// A fork or an import may use the id of an expired session.
 pub async fn a_fork_may_take_the_id_of_an_expired_session(harness: Harness) {
     let log = harness.service();
     let origin = create_with(&log, "origin", r#"{"a":1}"#).await;
@@ -103,7 +103,7 @@ pub async fn a_fork_may_take_the_id_of_an_expired_session(harness: Harness) {
     assert_eq!(fork.state, state(r#"{"a":1}"#));
 }
 
-/// Each write starts the time anew; reading does not.
+/// Each write restarts the time to live; a read does not.
 pub async fn writing_prolongs_a_session(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
@@ -117,7 +117,7 @@ pub async fn writing_prolongs_a_session(harness: Harness) {
     assert!(!is_there(&log, &key).await);
 }
 
-/// Expiry follows the store's clock, not the times that events carry.
+/// Expiry depends on the store's clock, not on event timestamps.
 pub async fn event_times_do_not_prolong_a_session(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
@@ -131,7 +131,7 @@ pub async fn event_times_do_not_prolong_a_session(harness: Harness) {
     assert!(!is_there(&log, &key).await);
 }
 
-/// A list says when a session expires, and the time moves on with each write.
+/// A list has the expiry time of a session, which moves with each write.
 pub async fn list_has_expiry_times(harness: Harness) {
     let log = harness.service();
     let key = create_for(&log, "s", TTL).await;
@@ -145,7 +145,7 @@ pub async fn list_has_expiry_times(harness: Harness) {
     assert_eq!(expire_time().await, Some(harness.clock.now() + 100.0));
 }
 
-/// A sweep deletes what has expired, says how much, and leaves the rest.
+/// A sweep deletes and counts expired sessions and keeps the others.
 pub async fn sweep_deletes_and_counts_expired_sessions(harness: Harness) {
     let log = harness.service();
     for number in 0..150 {
@@ -162,7 +162,7 @@ pub async fn sweep_deletes_and_counts_expired_sessions(harness: Harness) {
     assert_eq!(user, map(r#"{"u":1}"#));
 }
 
-/// A session without a time to live stays.
+/// A session without a time to live does not expire.
 pub async fn a_session_without_a_time_to_live_stays(harness: Harness) {
     let log = harness.service();
     let key = create(&log, "s").await;
@@ -173,7 +173,7 @@ pub async fn a_session_without_a_time_to_live_stays(harness: Harness) {
     assert!(is_there(&log, &key).await);
 }
 
-/// A service can give every session a time to live; what a session says for itself counts more.
+/// A service may set a default time to live; that of the session overrides it.
 pub async fn a_service_may_set_the_time_to_live(harness: Harness) {
     let log = harness.second_with(|settings| settings.session_ttl = Some(TTL));
     let log = log.await;
@@ -186,7 +186,7 @@ pub async fn a_service_may_set_the_time_to_live(harness: Harness) {
     assert!(!is_there(&log, &longer).await);
 }
 
-/// A time to live outlasts the closing of the store.
+/// A time to live survives reopening the store.
 pub async fn a_time_to_live_survives_reopening(mut harness: Harness) {
     if !harness.is_durable() {
         return;

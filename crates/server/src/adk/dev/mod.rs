@@ -1,8 +1,9 @@
 //! What ADK's web UI needs besides the API: its files, graphs of agents and traces of runs.
 //!
 //! ```text
-//! ui.rs (files) · graph.rs, dot.rs (drawings) · trace.rs · builder.rs (YAML) · evals.rs (none here)
-//! initial_state.rs (what new sessions begin with)
+//! ui.rs (files) · graph.rs, dot.rs (graphs) · trace.rs · builder.rs (YAML) · evals.rs
+//! (unsupported)
+//! initial_state.rs (initial state of new sessions)
 //! ```
 //!
 //! Serves the paths of ADK 1.x and 2.x, and none of them without [`Dev`]: a production server shows

@@ -14,12 +14,12 @@ use super::{
 };
 use crate::{guard::Scope, routes::Access, services::Server};
 
-/// What every route of Retain's API may answer: something is wrong with the request, no key, not
-/// with this key, too often, damaged data, a store that fails.
+/// Errors of every route of Retain's API: invalid request, missing API key, forbidden, rate limit,
+/// corrupt data, unavailable store.
 const COMMON: &[u16] = &[400, 401, 403, 429, 500, 503];
-/// What those may that take a body: too large, of another type, no space.
+/// Further errors of routes with a body: too large, wrong media type, no space left.
 const WITH_BODY: &[u16] = &[413, 415, 507];
-/// What every route of the other faces may answer that is not for everybody.
+/// Errors of every non-public route of the other APIs.
 const COMMON_OF_OTHERS: &[u16] = &[401, 403, 429, 500, 503];
 
 /// The whole document.
